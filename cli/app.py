@@ -21,7 +21,7 @@ class Command(NamedTuple):
 
     module: str
     name: str
-    """Name of the function. Its docstring is the help text."""
+    """Name of the function. Its docstring is the help text, with examples at the end."""
     heading: str
     """Heading under which `zoo --help` lists the command."""
 
@@ -31,10 +31,19 @@ class Command(NamedTuple):
         return cast("Callable[..., Any]", getattr(import_module(self.module), self.name))
 
     @property
+    def help(self) -> str:
+        """The help text, with one line per paragraph; typer wraps the lines to the terminal."""
+        return "\n\n".join(" ".join(paragraph.split()) for paragraph in self._docstring[0].split("\n\n"))
+
+    @property
     def examples(self) -> str:
-        """The examples that are printed after the help text."""
-        examples: str = getattr(import_module(self.module), f"{self.name.upper()}_EXAMPLES")
-        return examples
+        """The examples that are printed after the help text, one per paragraph."""
+        return "\n\n".join(line.strip() for line in self._docstring[1].splitlines())
+
+    @property
+    def _docstring(self) -> tuple[str, str]:
+        text, _, examples = (getdoc(self.function) or "").partition("\n\nExamples:\n")
+        return text, examples
 
 
 _SPECS, _TRAINING, _USING = "Specs", "Training", "Translating and parsing"
@@ -49,14 +58,14 @@ COMMANDS: dict[str, Command] = {
     "average": Command("cli.train", "average", _TRAINING),
     "shortlist": Command("cli.train", "shortlist", _TRAINING),
     "watch": Command("cli.watch", "watch", _TRAINING),
-    "curves": Command("cli.curves", "curves", _TRAINING),
+    "curves": Command("cli.watch", "curves", _TRAINING),
     "sweep": Command("cli.sweep", "sweep", _TRAINING),
     "decode": Command("cli.decode", "decode", _USING),
     "translate": Command("cli.translate", "translate", _USING),
     "run": Command("cli.conversation", "run", _USING),
     "parse": Command("cli.decode", "parse", _USING),
     "score": Command("cli.score", "score", _USING),
-    "align": Command("cli.align", "align", _USING),
+    "align": Command("cli.score", "align", _USING),
     "evaluate": Command("cli.evaluate", "evaluate", _USING),
     "attend": Command("cli.attend", "attend", _USING),
     "search": Command("cli.search", "search", _USING),
@@ -66,11 +75,11 @@ COMMANDS: dict[str, Command] = {
     "publish": Command("cli.publish", "publish", _PUBLISHING),
     "verify": Command("cli.publish", "verify", _PUBLISHING),
     "pull": Command("cli.publish", "pull", _PUBLISHING),
-    "remove": Command("cli.removal", "remove", _PUBLISHING),
+    "remove": Command("cli.publish", "remove", _PUBLISHING),
     "export": Command("cli.interop", "export_model", _PUBLISHING),
     "paper": Command("cli.paper", "paper", _PAPER),
     "doctor": Command("cli.machine", "doctor", _MACHINE),
-    "clean": Command("cli.removal", "clean", _MACHINE),
+    "clean": Command("cli.publish", "clean", _MACHINE),
     "compile": Command("cli.machine", "compile_model", _MACHINE),
     "benchmark decode": Command("cli.benchmark", "decode", _MACHINE),
     "benchmark train": Command("cli.benchmark", "train", _MACHINE),
@@ -96,14 +105,10 @@ def build_app(names: Iterable[str] = COMMANDS) -> typer.Typer:
         if group not in groups:
             groups[group] = typer.Typer(rich_markup_mode="rich")
             app.add_typer(groups[group], name=group, help=GROUPS[group], rich_help_panel=command.heading)
-        function = command.function
         register = groups[group].command(
-            word,
-            help=_help_text(function),
-            epilog=command.examples,
-            rich_help_panel=None if group else command.heading,
+            word, help=command.help, epilog=command.examples, rich_help_panel=None if group else command.heading
         )
-        register(function)
+        register(command.function)
     return app
 
 
@@ -119,11 +124,6 @@ def _options(
     ] = False,
 ) -> None:
     """Accept the options that precede a command, such as `zoo --version`."""
-
-
-def _help_text(function: Callable[..., object]) -> str:
-    """Return a function's docstring with one line per paragraph; typer wraps the lines to the terminal."""
-    return "\n\n".join(" ".join(paragraph.split()) for paragraph in (getdoc(function) or "").split("\n\n"))
 
 
 def run(arguments: Sequence[str]) -> int:

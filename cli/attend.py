@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple
-
-import typer
+from typing import TYPE_CHECKING, Annotated
 
 from cli import options
+from cli.options import argument, option
 from specs import ZooError
 
 if TYPE_CHECKING:
@@ -17,116 +17,51 @@ if TYPE_CHECKING:
     from zoo.generation.compilation import BackendOptions
     from zoo.visualization.attention_view import View
 
-ATTEND_EXAMPLES = (
-    'zoo attend --spec tiny "the old dog sees a small house" -o attention.html'
-    "\n\nzoo attend --model transformer-base-ende --figure 3 -o figure3.html --svg figure3.svg"
-    '\n\nzoo attend --spec tiny "the dog sleeps" --target "der Hund schläft" --attention encoder-decoder --svg dog.svg'
-)
 _VIEW_PANEL = "Initial view"
 
-_Sentence = Annotated[
-    str | None, typer.Argument(metavar="SENTENCE", show_default=False, help="Sentence to translate or parse.")
-]
-_Output = Annotated[
-    Path | None,
-    typer.Option(
-        "--output",
-        "-o",
-        metavar="FILE.html",
-        show_default=False,
-        help="Write an interactive page to this file. It needs no other files and no network.",
-    ),
-]
-_Svg = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="FILE.svg",
-        show_default=False,
-        help="Write an SVG drawing to this file. It shows the attention, "
-        "layer, heads and word that the options select.",
-    ),
-]
-_Target = Annotated[
-    str | None,
-    typer.Option(
-        metavar="TEXT",
-        show_default="the model's own translation",
-        help="Show the attention weights for this translation (or tree), whether or not the model would choose it.",
-    ),
-]
-_Figure = Annotated[
-    int | None,
-    typer.Option(
-        metavar="3|4|5",
-        min=3,
-        max=5,
-        show_default=False,
-        help="Show the sentence of this figure of the paper, with the figure's layer, heads and word.",
-    ),
-]
-_AttentionKind = Annotated[
-    str | None,
-    typer.Option(
-        metavar="encoder|decoder|encoder-decoder",
-        show_default="encoder",
-        rich_help_panel=_VIEW_PANEL,
-        help="Attention to show: the encoder's or decoder's self-attention, or the cross-attention.",
-    ),
-]
-_Layer = Annotated[
-    int | None,
-    typer.Option(
-        metavar="N",
-        min=1,
-        show_default="the last but one",
-        rich_help_panel=_VIEW_PANEL,
-        help="Layer to show, counted from 1.",
-    ),
-]
-_Head = Annotated[
-    list[int] | None,
-    typer.Option(
-        metavar="N",
-        min=1,
-        show_default="all heads",
-        rich_help_panel=_VIEW_PANEL,
-        help="Head to show, counted from 1. Repeat the option to show several.",
-    ),
-]
-_Word = Annotated[
-    str | None,
-    typer.Option(
-        metavar="WORD",
-        show_default="all words",
-        rich_help_panel=_VIEW_PANEL,
-        help="Show only the attention weights of this word.",
-    ),
-]
-
-
-class _Selection(NamedTuple):
-    """Options of `zoo attend` that select the initial view of the page."""
-
-    attention: str | None
-    layer: int | None
-    heads: list[int] | None
-    word: str | None
+_SENTENCE = argument("SENTENCE", "Sentence to translate or parse.")
+_OUTPUT = option(
+    "FILE.html", "Write an interactive page to this file. It needs no other files and no network.", "--output", "-o"
+)
+_SVG = option(
+    "FILE.svg",
+    "Write an SVG drawing to this file. It shows the attention, layer, heads and word that the options select.",
+)
+_TARGET = option(
+    "TEXT",
+    "Show the attention weights for this translation (or tree), whether or not the model would choose it.",
+    shown="the model's own translation",
+)
+_FIGURE = option(
+    "3|4|5", "Show the sentence of this figure of the paper, with the figure's layer, heads and word.", min=3, max=5
+)
+_ATTENTION_KIND = option(
+    "encoder|decoder|encoder-decoder",
+    "Attention to show: the encoder's or decoder's self-attention, or the cross-attention.",
+    shown="encoder",
+    panel=_VIEW_PANEL,
+)
+_LAYER = option("N", "Layer to show, counted from 1.", shown="the last but one", min=1, panel=_VIEW_PANEL)
+_HEAD = option(
+    "N", "Head to show, counted from 1. Repeat the option to show several.", shown="all heads", min=1, panel=_VIEW_PANEL
+)
+_WORD = option("WORD", "Show only the attention weights of this word.", shown="all words", panel=_VIEW_PANEL)
 
 
 def attend(
-    sentence: _Sentence = None,
+    sentence: Annotated[str | None, _SENTENCE] = None,
     spec: options.OfSpec = None,
     model: options.Model = None,
     from_: options.From = None,
     to: options.To = None,
-    target: _Target = None,
-    figure: _Figure = None,
-    output: _Output = None,
-    svg: _Svg = None,
-    attention: _AttentionKind = None,
-    layer: _Layer = None,
-    head: _Head = None,
-    word: _Word = None,
+    target: Annotated[str | None, _TARGET] = None,
+    figure: Annotated[int | None, _FIGURE] = None,
+    output: Annotated[Path | None, _OUTPUT] = None,
+    svg: Annotated[Path | None, _SVG] = None,
+    attention: Annotated[str | None, _ATTENTION_KIND] = None,
+    layer: Annotated[int | None, _LAYER] = None,
+    head: Annotated[list[int] | None, _HEAD] = None,
+    word: Annotated[str | None, _WORD] = None,
     device: options.Device = "auto",
     precision: options.Precision = None,
     backend: options.Backend = None,
@@ -138,6 +73,11 @@ def attend(
     those for the model's own translation, or for the translation in --target.
 
     --backend selects the backend that translates. The attention weights are always computed by `eager`.
+
+    Examples:
+        zoo attend --spec tiny "the old dog sees a small house" -o attention.html
+        zoo attend --model transformer-base-ende --figure 3 -o figure3.html --svg figure3.svg
+        zoo attend --spec tiny "the dog sleeps" --target "der Hund schläft" --attention encoder-decoder --svg dog.svg
     """
     from cli.console import report
     from zoo.files.output import open_output
@@ -154,7 +94,7 @@ def attend(
         page, drawing = (files.enter_context(open_output(path)) if path else None for path in (output, svg))
         translator = open_model(from_options(spec, model, messages), **how, report=messages)
         weights = translator.attention(text, target, source=from_, target=to)
-        view, caption = _initial_view(weights, figure, _Selection(attention, layer, head, word))
+        view, caption = _initial_view(weights, figure, attention=attention, layer=layer, heads=head or (), word=word)
         origin = "the given translation" if weights.forced else "the model's own translation"
         messages.info(
             f"attention for {origin}, `{weights.translation}`, computed by {weights.backend} in {weights.precision}"
@@ -187,19 +127,26 @@ def _check_files(output: Path | None, svg: Path | None) -> None:
         )
 
 
-def _initial_view(weights: Attention, figure: int | None, selection: _Selection) -> tuple[View, str]:
+def _initial_view(
+    weights: Attention,
+    figure: int | None,
+    *,
+    attention: str | None,
+    layer: int | None,
+    heads: Sequence[int],
+    word: str | None,
+) -> tuple[View, str]:
     """Return the initial view of the page and its caption.
 
-    If a figure of the paper is given, the view has the figure's layer, heads and word. Options in `selection` replace
-    them.
+    If a figure of the paper is given, the view has the figure's layer, heads and word, unless the options select
+    others.
     """
     from zoo.visualization.attention_view import FIGURE_ATTENTION, FIGURES, View, figure_caption, figure_view
 
-    attention, layer, heads, word = selection
     if figure is None:
-        return View.of(weights, attention, layer, heads or (), word), ""
+        return View.of(weights, attention, layer, heads, word), ""
     if attention not in (None, FIGURE_ATTENTION):  # the figure's layer, heads and word belong to another attention
-        view = View.of(weights, attention, layer, heads or (), word)
+        view = View.of(weights, attention, layer, heads, word)
     else:
         default = figure_view(FIGURES[figure], weights)
         view = View.of(weights, default.kind, layer or default.layer, heads or default.heads, word)

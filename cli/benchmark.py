@@ -5,35 +5,21 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from cli import options
+from cli.options import option
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from zoo.training.benchmarks import DecodingSpeed, Measurement, TrainingSpeed
 
-DECODE_EXAMPLES = (
-    "zoo benchmark decode base\n\nzoo benchmark decode base --backend native --precision int8 --batch 1 --sentences 8"
-    "\n\nzoo benchmark decode big decoding.beam=1 --json"
-)
-TRAIN_EXAMPLES = (
-    "zoo benchmark train base training.source_tokens=2500 training.target_tokens=2500"
-    "\n\nzoo benchmark train tiny --json\n\nzoo benchmark train big training.precision=bfloat16 --device cuda"
-)
-
 
 def decode(
     spec: options.Reference,
     overrides: options.Overrides = None,
-    batch: Annotated[int, typer.Option(metavar="N", min=1, max=100_000, help="Number of sentences in a batch.")] = 32,
-    sentences: Annotated[
-        int, typer.Option(metavar="N", min=1, max=100_000, help="Number of sentences to translate in each round.")
-    ] = 64,
-    rounds: Annotated[
-        int, typer.Option(metavar="N", min=1, max=100_000, help="How many times to repeat the measurement.")
-    ] = 5,
+    batch: Annotated[int, option("N", "Number of sentences in a batch.", min=1, max=100_000)] = 32,
+    sentences: Annotated[int, option("N", "Number of sentences to translate in each round.", min=1, max=100_000)] = 64,
+    rounds: Annotated[int, option("N", "How many times to repeat the measurement.", min=1, max=100_000)] = 5,
     json: options.Json = False,
     device: options.Device = "auto",
     backend: options.Backend = None,
@@ -44,6 +30,11 @@ def decode(
     The weights are random. The sentences are synthetic, with 23 to 27 tokens, and their translations have 27 tokens.
     Beam size, length penalty and stopping rule come from the spec. The measurement is repeated in several rounds, and
     the table shows their median, minimum and maximum. Stop other programs first, because they distort the results.
+
+    Examples:
+        zoo benchmark decode base
+        zoo benchmark decode base --backend native --precision int8 --batch 1 --sentences 8
+        zoo benchmark decode big decoding.beam=1 --json
     """
     import specs
     from cli.console import report, show_json
@@ -67,12 +58,8 @@ def decode(
 def train(
     spec: options.Reference,
     overrides: options.Overrides = None,
-    steps: Annotated[
-        int, typer.Option(metavar="N", min=1, max=1_000, help="Number of training steps in each round.")
-    ] = 3,
-    rounds: Annotated[
-        int, typer.Option(metavar="N", min=1, max=1_000, help="How many times to repeat the measurement.")
-    ] = 3,
+    steps: Annotated[int, option("N", "Number of training steps in each round.", min=1, max=1_000)] = 3,
+    rounds: Annotated[int, option("N", "How many times to repeat the measurement.", min=1, max=1_000)] = 3,
     json: options.Json = False,
     device: options.Device = "auto",
 ) -> None:
@@ -85,10 +72,15 @@ def train(
     The measurement is repeated in several rounds, and the table shows their median, minimum and maximum. An additional
     first round, which includes compilation, is shown separately. Stop other programs first, because they distort the
     results.
+
+    Examples:
+        zoo benchmark train base training.source_tokens=2500 training.target_tokens=2500
+        zoo benchmark train tiny --json
+        zoo benchmark train big training.precision=bfloat16 --device cuda
     """
     import specs
     from cli.console import report, show_json
-    from compiler.switches import tune_process
+    from compiler.host import tune_process
     from zoo.training.benchmarks import benchmark_training
 
     tune_process()  # permanent, because this process does nothing else

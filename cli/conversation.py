@@ -7,14 +7,12 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from cli import options
+from cli.options import argument
 
 if TYPE_CHECKING:
     from zoo.generation.translator import Translator
 
-RUN_EXAMPLES = "zoo run everyday\n\nzoo run everyday --from de --to en\n\nzoo run runs/tiny"
 HELP = """\
 /to CODE    translate into this language
 /from CODE  read texts in this language
@@ -24,20 +22,16 @@ HELP = """\
 /exit       end (also Ctrl-D)"""
 _EXIT = "/exit"
 
-_Name = Annotated[
-    str,
-    typer.Argument(
-        metavar="MODEL",
-        show_default=False,
-        autocompletion=options.complete_model_or_run,
-        help="Model to use: the name of a published model (NAME@2 for revision 2), the folder of a run, or the name of "
-        "a run's spec. A model that is not on this machine is pulled from the registries.",
-    ),
-]
+_NAME = argument(
+    "MODEL",
+    "Model to use: the name of a published model (NAME@2 for revision 2), the folder of a run, or the name of a run's "
+    "spec. A model that is not on this machine is pulled from the registries.",
+    complete=options.complete_model_or_run,
+)
 
 
 def run(
-    name: _Name,
+    name: Annotated[str, _NAME],
     from_: options.From = None,
     to: options.To = None,
     device: options.Device = "auto",
@@ -50,6 +44,11 @@ def run(
     languages. Ctrl-C abandons a line, and Ctrl-D ends the program.
 
     To translate a file or the output of another program, use `zoo decode`.
+
+    Examples:
+        zoo run everyday
+        zoo run everyday --from de --to en
+        zoo run runs/tiny
     """
     from cli.console import report
     from specs import ZooError

@@ -12,10 +12,8 @@ from json import dumps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
-import typer
-
 from cli import options
-from specs.limits import MAX_N_BEST, MAX_SEED, MAX_TOP_K
+from cli.options import field_option, flag, option
 
 if TYPE_CHECKING:
     from zoo.generation.compilation import BackendOptions
@@ -23,120 +21,42 @@ if TYPE_CHECKING:
     from zoo.generation.translation import Translation
     from zoo.generation.translator import Translator
 
-DECODE_EXAMPLES = (
-    'echo "the old dog sees a small house" | zoo decode --spec tiny'
-    "\n\nzoo decode transformer-big-ende -i news.en -o news.de --device cuda --precision bfloat16"
-    "\n\nzoo decode transformer-big-ende -i news.en -o news.de.3 --part 3/8"
-    "\n\nzoo decode --model multilingual --from en --to de < lines.en"
-    "\n\nzoo decode --spec tiny --n-best 4 --json < lines.en"
-    "\n\nzoo decode --spec tiny --search sample --top-p 0.9 --seed 7 < lines.en"
-    "\n\nzoo decode --model runs/one --model runs/two < lines.en"
-)
-PARSE_EXAMPLES = (
-    'echo "The old dog sees a house, and it can not sleep." | zoo parse --spec parsing/tiny --pretty'
-    "\n\nzoo parse --spec parsing/tiny --tokenized --input words.txt --output words.trees --svg trees.svg"
-    "\n\nzoo parse --model parser-tiny --n-best 3 --json < words.txt"
-)
 _SAMPLING_PANEL = "Sampling"
 _VERBS = {"translation": "translates", "parsing": "parses", "language_modelling": "continues"}
 _EXAMPLE_SPECS = {"translation": "tiny", "parsing": "parsing/tiny"}
 
-_Prefix = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="FILE",
-        show_default=False,
-        help="File with a beginning for each translation, one per line: the translation of input line n begins with "
-        "line n of this file. The beginnings are normalised like other text.",
-    ),
-]
-_Search = Annotated[
-    str | None,
-    typer.Option(
-        metavar="beam|sample",
-        show_default=options.SPEC_DEFAULT,
-        help="Use beam search, or sample translations from the model's distribution.",
-    ),
-]
-_NBest = Annotated[
-    int | None,
-    typer.Option(
-        "--n-best",
-        metavar="N",
-        min=1,
-        max=MAX_N_BEST,
-        show_default=False,
-        help="Print the N best results of each line, best first, as line number, score and text separated by tabs. "
-        "Results differ in their tokens, but two may have the same text. With --search sample, print N samples in the "
-        "order in which they are drawn.",
-    ),
-]
-_NoSplit = Annotated[
-    bool,
-    typer.Option(
-        "--no-split",
-        help="Translate each line as a whole. By default, a model that was trained on single sentences translates the "
-        "sentences of a line one by one.",
-    ),
-]
-_Part = Annotated[
-    str | None,
-    typer.Option(
-        metavar="K/N",
-        show_default="all lines",
-        help="Translate only the K-th of N parts of the input file, for N processes that translate a file together. "
-        "The outputs of all parts, one after the other, equal the output of one process.",
-    ),
-]
-_Temperature = Annotated[
-    float | None,
-    typer.Option(
-        metavar="X",
-        show_default=options.SPEC_DEFAULT,
-        rich_help_panel=_SAMPLING_PANEL,
-        help="Divide the logits by X. Above 1 the samples vary more, below 1 less.",
-    ),
-]
-_TopK = Annotated[
-    int | None,
-    typer.Option(
-        metavar="N",
-        min=0,
-        max=MAX_TOP_K,
-        show_default=options.SPEC_DEFAULT,
-        rich_help_panel=_SAMPLING_PANEL,
-        help="Sample from the N most probable tokens only. 0 permits all tokens.",
-    ),
-]
-_TopP = Annotated[
-    float | None,
-    typer.Option(
-        metavar="X",
-        show_default=options.SPEC_DEFAULT,
-        rich_help_panel=_SAMPLING_PANEL,
-        help="Sample only from the smallest set of most probable tokens whose total probability reaches X. 1.0 permits "
-        "all tokens.",
-    ),
-]
-_Seed = Annotated[
-    int | None,
-    typer.Option(
-        metavar="N",
-        min=0,
-        max=MAX_SEED,
-        show_default="the spec's training.seed",
-        rich_help_panel=_SAMPLING_PANEL,
-        help="Random seed. The samples of a line do not depend on other lines.",
-    ),
-]
-_Svg = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="FILE.svg",
-        show_default=False,
-        help="Also draw the best tree of each line, and write all drawings to this file.",
-    ),
-]
+_PREFIX = option(
+    "FILE",
+    "File with a beginning for each translation, one per line: the translation of input line n begins with line n of "
+    "this file. The beginnings are normalised like other text.",
+)
+_N_BEST = option(
+    "N",
+    "Print the N best results of each line, best first, as line number, score and text separated by tabs. Results "
+    "differ in their tokens, but two may have the same text. With --search sample, print N samples in the order in "
+    "which they are drawn.",
+    "--n-best",
+    min=1,
+)
+_NO_SPLIT = flag(
+    "Translate each line as a whole. By default, a model that was trained on single sentences translates the "
+    "sentences of a line one by one.",
+    "--no-split",
+)
+_PART = option(
+    "K/N",
+    "Translate only the K-th of N parts of the input file, for N processes that translate a file together. The "
+    "outputs of all parts, one after the other, equal the output of one process.",
+    shown="all lines",
+)
+_SEED = option(
+    "N",
+    "Random seed. The samples of a line do not depend on other lines.",
+    shown="the spec's training.seed",
+    min=0,
+    panel=_SAMPLING_PANEL,
+)
+_SVG = option("FILE.svg", "Also draw the best tree of each line, and write all drawings to this file.")
 
 
 def decode(
@@ -146,20 +66,20 @@ def decode(
     from_: options.From = None,
     to: options.To = None,
     input: options.Input = None,
-    prefix: _Prefix = None,
+    prefix: Annotated[Path | None, _PREFIX] = None,
     output: options.Output = None,
-    part: _Part = None,
-    search: _Search = None,
+    part: Annotated[str | None, _PART] = None,
+    search: Annotated[str | None, field_option("decoding.search")] = None,
     beam: options.Beam = None,
     alpha: options.Alpha = None,
     shortlist: options.Shortlist = None,
-    n_best: _NBest = None,
-    no_split: _NoSplit = False,
+    n_best: Annotated[int | None, _N_BEST] = None,
+    no_split: Annotated[bool, _NO_SPLIT] = False,
     no_protect: options.NoProtect = False,
-    temperature: _Temperature = None,
-    top_k: _TopK = None,
-    top_p: _TopP = None,
-    seed: _Seed = None,
+    temperature: Annotated[float | None, field_option("decoding.temperature", panel=_SAMPLING_PANEL)] = None,
+    top_k: Annotated[int | None, field_option("decoding.top_k", panel=_SAMPLING_PANEL)] = None,
+    top_p: Annotated[float | None, field_option("decoding.top_p", panel=_SAMPLING_PANEL)] = None,
+    seed: Annotated[int | None, _SEED] = None,
     json: options.Json = False,
     device: options.Device = "auto",
     precision: options.Precision = None,
@@ -182,6 +102,15 @@ def decode(
     (length-penalised) and `log_probability` (natural logarithm, of the whole translation). If a translation lacks
     numbers, links or the like, or has added numbers, `unkept` lists them. `uncertain` lists the sentences of the line
     whose translations have a low probability.
+
+    Examples:
+        echo "the old dog sees a small house" | zoo decode --spec tiny
+        zoo decode transformer-big-ende -i news.en -o news.de --device cuda --precision bfloat16
+        zoo decode transformer-big-ende -i news.en -o news.de.3 --part 3/8
+        zoo decode --model multilingual --from en --to de < lines.en
+        zoo decode --spec tiny --n-best 4 --json < lines.en
+        zoo decode --spec tiny --search sample --top-p 0.9 --seed 7 < lines.en
+        zoo decode --model runs/one --model runs/two < lines.en
     """
     from cli.console import report
     from zoo.models.find import all_from_options
@@ -198,30 +127,28 @@ def decode(
     _answer_lines(translator, _Files(input, output, prefix, lines), choice, n_best, format_lines)
 
 
+_PRETTY = flag("Break long trees into indented lines, with an empty line between trees.", "--pretty")
+_TOKENIZED = flag("Split lines into words at spaces only, as in treebanks.", "--tokenized")
+_UNCONSTRAINED = flag(
+    "Do not restrict decoding to valid trees. Invalid trees are repaired afterwards. Use this option to measure the "
+    "effect of the restriction.",
+    "--unconstrained",
+)
+
+
 def parse(
     name: options.Name = None,
     spec: options.OfSpec = None,
     model: options.Models = None,
     input: options.Input = None,
     output: options.Output = None,
-    pretty: Annotated[
-        bool, typer.Option("--pretty", help="Break long trees into indented lines, with an empty line between trees.")
-    ] = False,
-    svg: _Svg = None,
+    pretty: Annotated[bool, _PRETTY] = False,
+    svg: Annotated[Path | None, _SVG] = None,
     beam: options.Beam = None,
     alpha: options.Alpha = None,
-    n_best: _NBest = None,
-    tokenized: Annotated[
-        bool, typer.Option("--tokenized", help="Split lines into words at spaces only, as in treebanks.")
-    ] = False,
-    unconstrained: Annotated[
-        bool,
-        typer.Option(
-            "--unconstrained",
-            help="Do not restrict decoding to valid trees. Invalid trees are repaired afterwards. Use this option to "
-            "measure the effect of the restriction.",
-        ),
-    ] = False,
+    n_best: Annotated[int | None, _N_BEST] = None,
+    tokenized: Annotated[bool, _TOKENIZED] = False,
+    unconstrained: Annotated[bool, _UNCONSTRAINED] = False,
     json: options.Json = False,
     device: options.Device = "auto",
     precision: options.Precision = None,
@@ -238,15 +165,18 @@ def parse(
 
     With --json, each line becomes an object with `source` and `trees`. Each tree has `tree`, `score`
     (length-penalised) and `log_probability` (natural logarithm, of the whole tree).
+
+    Examples:
+        echo "The old dog sees a house, and it can not sleep." | zoo parse --spec parsing/tiny --pretty
+        zoo parse --spec parsing/tiny --tokenized --input words.txt --output words.trees --svg trees.svg
+        zoo parse --model parser-tiny --n-best 3 --json < words.txt
     """
     from cli.console import report
-    from specs import ZooError
     from zoo.generation.parser import Parser
     from zoo.models.find import all_from_options
 
-    for option, is_given in (("--json", json), ("--n-best", n_best is not None)):
-        if pretty and is_given:
-            raise ZooError(f"`--pretty` cannot be combined with `{option}`", hint="leave one of them out")
+    if pretty:
+        options.refuse_beside("--pretty", json=json, n_best=n_best)
     folders = all_from_options(spec, options.model_names(name, model), report())
     how: BackendOptions = {"device": device, "precision": precision, "backend": backend}
     choice: TranslationOptions = {"beam": beam, "alpha": alpha, "max_batch_tokens": max_batch_tokens}

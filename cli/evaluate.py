@@ -6,9 +6,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from cli import options
+from cli.options import argument, flag, option
 from specs import ZooError
 
 if TYPE_CHECKING:
@@ -17,80 +16,38 @@ if TYPE_CHECKING:
     from zoo.evaluation.scores import Scores
     from zoo.report import Report
 
-EVALUATE_EXAMPLES = (
-    "zoo evaluate --spec tiny\n\nzoo evaluate --model transformer-big-ende --set dev --json"
-    "\n\nzoo evaluate --hypotheses out.de --references test.de --tokenize intl"
-    "\n\nzoo evaluate --brackets test.trees out.trees --parameters COLLINS.prm"
+_SET = option("dev|test", "Which set of the model's corpus to score.", shown="test")
+_HYPOTHESES = option(
+    "FILE",
+    "Score the translations in this file, one per line, instead of a model. Requires --references.",
+    panel=options.FILES_PANEL,
 )
-COMPARE_EXAMPLES = (
-    "zoo compare runs/tiny runs/tiny-2\n\nzoo compare ours.de theirs.de --references newstest2014.de --json"
+_REFERENCES = option("FILE", "Reference translations, one per line.", panel=options.FILES_PANEL)
+_TOKENIZE = option(
+    "13a|intl|char|zh|none", "Tokeniser that sacreBLEU uses for BLEU.", shown="13a", panel=options.FILES_PANEL
 )
-
-_Set = Annotated[
-    str | None,
-    typer.Option(metavar="dev|test", show_default="test", help="Which set of the model's corpus to score."),
-]
-_Hypotheses = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="FILE",
-        show_default=False,
-        rich_help_panel=options.FILES_PANEL,
-        help="Score the translations in this file, one per line, instead of a model. Requires --references.",
-    ),
-]
-_References = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="FILE",
-        show_default=False,
-        rich_help_panel=options.FILES_PANEL,
-        help="Reference translations, one per line.",
-    ),
-]
-_Tokenize = Annotated[
-    str | None,
-    typer.Option(
-        metavar="13a|intl|char|zh|none",
-        show_default="13a",
-        rich_help_panel=options.FILES_PANEL,
-        help="Tokeniser that sacreBLEU uses for BLEU.",
-    ),
-]
-_Brackets = Annotated[
-    tuple[Path, Path] | None,
-    typer.Option(
-        metavar="GOLD TEST",
-        show_default=False,
-        rich_help_panel=options.FILES_PANEL,
-        help="Score the trees in the second file against the gold trees in the first, one per line, as EVALB does.",
-    ),
-]
-_Parameters = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="FILE",
-        show_default="those of COLLINS.prm",
-        rich_help_panel=options.FILES_PANEL,
-        help="EVALB parameter file for --brackets.",
-    ),
-]
+_BRACKETS = option(
+    "GOLD TEST",
+    "Score the trees in the second file against the gold trees in the first, one per line, as EVALB does.",
+    panel=options.FILES_PANEL,
+)
+_PARAMETERS = option(
+    "FILE", "EVALB parameter file for --brackets.", shown="those of COLLINS.prm", panel=options.FILES_PANEL
+)
 
 
 def evaluate(
     name: options.Name = None,
     spec: options.OfSpec = None,
     model: options.Models = None,
-    set: _Set = None,
-    hypotheses: _Hypotheses = None,
-    references: _References = None,
+    set: Annotated[str | None, _SET] = None,
+    hypotheses: Annotated[Path | None, _HYPOTHESES] = None,
+    references: Annotated[Path | None, _REFERENCES] = None,
     language: options.Language = None,
-    tokenize: _Tokenize = None,
-    lowercase: Annotated[
-        bool, typer.Option("--lowercase", rich_help_panel=options.FILES_PANEL, help="Ignore case in the scores.")
-    ] = False,
-    brackets: _Brackets = None,
-    parameters: _Parameters = None,
+    tokenize: Annotated[str | None, _TOKENIZE] = None,
+    lowercase: Annotated[bool, flag("Ignore case in the scores.", "--lowercase", panel=options.FILES_PANEL)] = False,
+    brackets: Annotated[tuple[Path, Path] | None, _BRACKETS] = None,
+    parameters: Annotated[Path | None, _PARAMETERS] = None,
     json: options.Json = False,
     device: options.Device = "auto",
     precision: options.Precision = None,
@@ -108,12 +65,19 @@ def evaluate(
 
     With --hypotheses and --references, the translations in a text file are scored. With --brackets, the trees in a file
     are scored as EVALB does, and the output has EVALB's format.
+
+    Examples:
+        zoo evaluate --spec tiny
+        zoo evaluate --model transformer-big-ende --set dev --json
+        zoo evaluate --hypotheses out.de --references test.de --tokenize intl
+        zoo evaluate --brackets test.trees out.trees --parameters COLLINS.prm
     """
-    from cli.console import report, show_json
+    from cli.console import report, show_json, show_table
     from zoo.evaluation.ensembles import evaluate_ensemble
     from zoo.evaluation.evalb.scores import BracketScores, TooManyErrorsError, evaluate_bracket_files, format_rows
     from zoo.evaluation.evaluate import evaluate_model
     from zoo.evaluation.files import evaluate_files
+    from zoo.evaluation.scores import table_rows
     from zoo.generation.compilation import BackendOptions
     from zoo.models.find import all_from_options
 
@@ -158,16 +122,7 @@ def evaluate(
     elif isinstance(scores, BracketScores):
         _show_brackets(scores, messages)
     else:
-        _show_scores(scores)
-
-
-def _show_scores(scores: Scores) -> None:
-    from zoo.evaluation.scores import table_rows
-
-    lines = list(table_rows(scores))
-    width = max(10, *(len(name) for name, _ in lines))
-    for name, value in lines:
-        print(f"{name:<{width}}  {value}")
+        show_table(("", "…"), list(table_rows(scores)))
 
 
 def _show_brackets(scores: BracketScores, messages: Report) -> None:
@@ -184,35 +139,18 @@ def _show_brackets(scores: BracketScores, messages: Report) -> None:
     messages.info(f"F1 {scores.f1:.2f} ({scores.signature})")
 
 
+_A = argument("A", "First model (NAME or RUN), or first file of translations.", complete=options.complete_model_or_run)
+_B = argument("B", "Second model, or second file of translations.", complete=options.complete_model_or_run)
+_COMPARE_REFERENCES = option(
+    "FILE", "Reference translations, one per line. A and B are then files.", panel=options.FILES_PANEL
+)
+
+
 def compare(
-    a: Annotated[
-        str,
-        typer.Argument(
-            metavar="A",
-            show_default=False,
-            autocompletion=options.complete_model_or_run,
-            help="First model (NAME or RUN), or first file of translations.",
-        ),
-    ],
-    b: Annotated[
-        str,
-        typer.Argument(
-            metavar="B",
-            show_default=False,
-            autocompletion=options.complete_model_or_run,
-            help="Second model, or second file of translations.",
-        ),
-    ],
-    set: _Set = None,
-    references: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            show_default=False,
-            rich_help_panel=options.FILES_PANEL,
-            help="Reference translations, one per line. A and B are then files.",
-        ),
-    ] = None,
+    a: Annotated[str, _A],
+    b: Annotated[str, _B],
+    set: Annotated[str | None, _SET] = None,
+    references: Annotated[Path | None, _COMPARE_REFERENCES] = None,
     language: options.Language = None,
     json: options.Json = False,
     device: options.Device = "auto",
@@ -228,6 +166,10 @@ def compare(
 
     The table shows each score ± half its 95 % confidence interval. p is the probability of a difference of at least
     this size if both were equally good. If p is 0.05 or more, neither is reported as better.
+
+    Examples:
+        zoo compare runs/tiny runs/tiny-2
+        zoo compare ours.de theirs.de --references newstest2014.de --json
     """
     from cli.console import report, show_json
     from zoo.evaluation.comparison import compare_files, compare_models

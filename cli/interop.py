@@ -5,86 +5,49 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from cli import options
+from cli.options import argument, flag, option
 from specs import ZooError
 
 if TYPE_CHECKING:
     from zoo.interop.formats import PositionConvention
 
-IMPORT_MODEL_EXAMPLES = (
-    "zoo import model.npz --name my-model\n\nzoo import model.deen.intgemm.alphas.bin --languages de en"
-    "\n\nzoo import ./opus-mt-en-de --check sentences.en"
-    "\n\nzoo import hf:Helsinki-NLP/opus-mt-en-de"
+_SOURCE = argument("SOURCE", "File or folder of the model, or hf:ORG/NAME for a model on the Hugging Face Hub.")
+_NAME = option(
+    "NAME",
+    "Name of the model in the local model store. Other commands find it by this name. Letters, digits and the "
+    "characters `-`, `_`, `.` and `,` are permitted.",
+    shown="the name of the file or folder",
 )
-EXPORT_MODEL_EXAMPLES = (
-    "zoo export transformer-tiny-ende --to ctranslate2 -o tiny.ct2"
-    "\n\nzoo export my-model --to hf-marian -o my-model.hf\n\nzoo export my-model --to onnx -o my-model.onnx"
+_FORMAT = option(
+    "hf-marian|hf-multilingual|hf-t5|hf-t5gemma|marian|ctranslate2|fairseq",
+    "Format of the files to import.",
+    "--format",
+    shown="detected from the files",
 )
-
-_Source = Annotated[
-    str,
-    typer.Argument(
-        metavar="SOURCE",
-        show_default=False,
-        help="File or folder of the model, or hf:ORG/NAME for a model on the Hugging Face Hub.",
-    ),
-]
-_Name = Annotated[
-    str | None,
-    typer.Option(
-        metavar="NAME",
-        show_default="the name of the file or folder",
-        help="Name of the model in the local model store. Other commands find it by this name. Letters, digits and the "
-        "characters `-`, `_`, `.` and `,` are permitted.",
-    ),
-]
-_Format = Annotated[
-    str | None,
-    typer.Option(
-        "--format",
-        metavar="hf-marian|hf-multilingual|hf-t5|hf-t5gemma|marian|ctranslate2|fairseq",
-        show_default="detected from the files",
-        help="Format of the files to import.",
-    ),
-]
-_Languages = Annotated[
-    tuple[str, str] | None,
-    typer.Option(
-        metavar="SOURCE TARGET",
-        show_default="as the files specify",
-        help="Source and target language, as codes such as en de.",
-    ),
-]
-_Positions = Annotated[
-    str | None,
-    typer.Option(
-        metavar="marian|transformers",
-        show_default="marian",
-        help="Toolkit that trained a Hugging Face Marian model. Marian and transformers compute sinusoidal positional "
-        "encodings slightly differently. OPUS-MT models were trained with Marian.",
-    ),
-]
-_Check = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="FILE",
-        show_default=False,
-        help="Also translate the sentences in this file, one per line, with the original toolkit, and compare the "
-        "translations.",
-    ),
-]
+_LANGUAGES = option(
+    "SOURCE TARGET", "Source and target language, as codes such as en de.", shown="as the files specify"
+)
+_POSITIONS = option(
+    "marian|transformers",
+    "Toolkit that trained a Hugging Face Marian model. Marian and transformers compute sinusoidal positional "
+    "encodings slightly differently. OPUS-MT models were trained with Marian.",
+    shown="marian",
+)
+_CHECK = option(
+    "FILE",
+    "Also translate the sentences in this file, one per line, with the original toolkit, and compare the translations.",
+)
 
 
 def import_model(
-    source: _Source,
-    name: _Name = None,
-    format: _Format = None,
-    languages: _Languages = None,
-    positions: _Positions = None,
-    check: _Check = None,
-    replace: Annotated[bool, typer.Option("--replace", help="Replace a stored model of the same name.")] = False,
+    source: Annotated[str, _SOURCE],
+    name: Annotated[str | None, _NAME] = None,
+    format: Annotated[str | None, _FORMAT] = None,
+    languages: Annotated[tuple[str, str] | None, _LANGUAGES] = None,
+    positions: Annotated[str | None, _POSITIONS] = None,
+    check: Annotated[Path | None, _CHECK] = None,
+    replace: Annotated[bool, flag("Replace a stored model of the same name.", "--replace")] = False,
 ) -> None:
     """Convert another toolkit's model to a bundle in the local model store.
 
@@ -96,6 +59,12 @@ def import_model(
     The report contains the number of identical translations, the differences of log-probabilities, and both speeds.
     Translations are not compared for Marian's pre-norm models with self-attention in the decoder, because Marian itself
     computes such models differently in search and in training.
+
+    Examples:
+        zoo import model.npz --name my-model
+        zoo import model.deen.intgemm.alphas.bin --languages de en
+        zoo import ./opus-mt-en-de --check sentences.en
+        zoo import hf:Helsinki-NLP/opus-mt-en-de
     """
     from cli.console import report
     from zoo.interop.importer import ImportOptions, import_model
@@ -109,7 +78,10 @@ def import_model(
     if positions not in known:
         problem = f"`--positions` must be `marian` or `transformers`, not `{positions}`"
         raise ZooError(problem, hint="leave `--positions` out for OPUS-MT models")
-    result = import_model(source, ImportOptions(name, format, languages, known[positions], check, replace), messages)
+    wanted = ImportOptions(
+        name=name, format=format, languages=languages, positions=known[positions], check=check, replace=replace
+    )
+    result = import_model(source, wanted, messages)
     if result.comparison:
         messages.info(result.comparison.summary)
     print(result.folder)
@@ -117,33 +89,22 @@ def import_model(
 
 
 def export_model(
-    name: Annotated[
-        str,
-        typer.Argument(
-            metavar="NAME",
-            show_default=False,
-            autocompletion=options.complete_model,
-            help="Published model: its name or folder.",
-        ),
-    ],
+    name: Annotated[str, argument("NAME", "Published model: its name or folder.", complete=options.complete_model)],
     to: Annotated[
-        str,
-        typer.Option(
-            "--to",
-            metavar="hf-marian|hf-multilingual|hf-t5|hf-t5gemma|ctranslate2|onnx",
-            show_default=False,
-            help="Format to write.",
-        ),
+        str, option("hf-marian|hf-multilingual|hf-t5|hf-t5gemma|ctranslate2|onnx", "Format to write.", "--to")
     ],
-    output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="FOLDER", show_default=False, help="New folder to write.")
-    ],
+    output: Annotated[Path, option("FOLDER", "New folder to write.", "--output", "-o")],
 ) -> None:
     """Convert a published model to the format of another toolkit.
 
     The written files are read again and compared tensor by tensor. If the other toolkit is installed, it must also
     reproduce the model's reference log-probabilities (for ONNX, those of the compiler's interpreter on random tokens).
     If a check fails, nothing is written. A model with features that the format cannot express is refused.
+
+    Examples:
+        zoo export transformer-tiny-ende --to ctranslate2 -o tiny.ct2
+        zoo export my-model --to hf-marian -o my-model.hf
+        zoo export my-model --to onnx -o my-model.onnx
     """
     from cli.console import report
     from zoo.interop.exporter import export_model

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from cli import options
+from cli.options import argument
 from specs import ZooError
 
 if TYPE_CHECKING:
@@ -15,18 +14,16 @@ if TYPE_CHECKING:
     from zoo.system.doctor import Diagnosis
     from zoo.system.pass_timing import PassTiming
 
-DOCTOR_EXAMPLES = "zoo doctor\n\nzoo doctor --json > machine.json"
-COMPILE_MODEL_EXAMPLES = (
-    "zoo compile base --backend native\n\nzoo compile --model transformer-big-ende --backend aot --device cpu"
-    "\n\nzoo compile tiny architecture.N=6 --backend onnx --json"
-)
-
 
 def doctor(json: options.Json = False) -> None:
     """Describe this machine: backends, versions, processor, GPUs and folders.
 
     For each backend that cannot be used, the output gives the reason and what to install. It also names the backends
     that `auto` selects.
+
+    Examples:
+        zoo doctor
+        zoo doctor --json > machine.json
     """
     from cli.console import show_json
     from zoo.system.doctor import diagnosis
@@ -84,22 +81,12 @@ def _folder_rows(diagnosis: Diagnosis) -> list[tuple[str, str]]:
     from zoo.report import size
 
     folders = [(place.contents, f"{place.folder}, {size(place.bytes)}") for place in diagnosis.places]
-    return [
-        *folders,
-        ("free disk space", size(diagnosis.free_bytes)),
-        ("this version of zoo", diagnosis.package),
-    ]
+    return [*folders, ("free disk space", size(diagnosis.free_bytes)), ("this version of zoo", diagnosis.package)]
 
 
 def compile_model(
     spec: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="SPEC",
-            show_default=False,
-            autocompletion=options.complete_spec,
-            help="Spec to compile with random weights.",
-        ),
+        str | None, argument("SPEC", "Spec to compile with random weights.", complete=options.complete_spec)
     ] = None,
     overrides: options.Overrides = None,
     model: options.Model = None,
@@ -112,6 +99,11 @@ def compile_model(
 
     The compiled program is cached in your data folder. Every command that translates uses the cache, and an unchanged
     model is not compiled again. The program is run once, and its results are compared with the float32 interpreter.
+
+    Examples:
+        zoo compile base --backend native
+        zoo compile --model transformer-big-ende --backend aot --device cpu
+        zoo compile tiny architecture.N=6 --backend onnx --json
     """
     from cli.console import report, show_json
     from zoo.generation.ahead_of_time import compile_model, compile_spec

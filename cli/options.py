@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import math
+from collections.abc import Mapping
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 import specs
 import zoo
 from specs import ZooError
-from specs.limits import MAX_ALPHA, MAX_BEAM, MAX_TOKENS
+from specs.catalogue import FOLDER
 
-SPEC_DEFAULT = "the spec's"
 FILES_PANEL = "Comparing files"
 EXECUTION_PANEL = "Execution"
+_METAVARS = {"integer": "N", "number": "X"}
 
 
 def complete_spec(incomplete: str) -> list[str]:
@@ -51,13 +54,6 @@ def complete_override(incomplete: str) -> list[str]:
     return [field for field in fields if field.startswith(incomplete)]
 
 
-def complete_backend(incomplete: str) -> list[str]:
-    """Return the backends whose names begin with the text typed so far, for shell completion."""
-    from compiler.backend_names import BACKEND_NAMES
-
-    return [name for name in ("auto", *BACKEND_NAMES) if name.startswith(incomplete)]
-
-
 def model_names(name: str | None, others: list[str] | None) -> list[str] | None:
     """Return the names of models from the argument MODEL (`name`) and the options `--model` (`others`), or None.
 
@@ -78,15 +74,15 @@ def model_names(name: str | None, others: list[str] | None) -> list[str] | None:
 def check_backend(backend: str | None) -> str | None:
     """Return `backend`, or raise ZooError if it is unknown. This check precedes the search for the model."""
     if backend is not None:
-        from compiler.backend_names import check_backend_name
+        from compiler.options import check_backend_name
 
         check_backend_name(backend)
     return backend
 
 
-def require_number(value: float | None) -> float | None:
+def _require_number(value: Any) -> Any:
     """Refuse NaN, which satisfies no limit of an option and violates none."""
-    if value is not None and math.isnan(value):
+    if isinstance(value, float) and math.isnan(value):
         raise typer.BadParameter("nan is not a number")
     return value
 
@@ -103,202 +99,226 @@ def refuse(belongs_to: str, **options: object) -> None:
         belongs_to: The mode in which the options have an effect, for the message: "models" or "`--search`".
         options: Name and value of each option.
     """
+    if option := _first_given(options):
+        raise ZooError(f"`{option}` applies to {belongs_to} only", hint=f"leave `{option}` out")
+
+
+def refuse_beside(given: str, **options: object) -> None:
+    """Raise ZooError if the user gives one of these options beside the option `given`."""
+    if option := _first_given(options):
+        raise ZooError(f"`{given}` cannot be combined with `{option}`", hint="leave one of them out")
+
+
+def _first_given(options: Mapping[str, object]) -> str | None:
     for name, value in options.items():
         if value not in (None, False) and (name, value) != ("device", "auto"):
-            option = f"--{name.replace('_', '-')}"
-            raise ZooError(f"`{option}` applies to {belongs_to} only", hint=f"leave `{option}` out")
+            return f"--{name.replace('_', '-')}"
+    return None
+
+
+def option(
+    metavar: str | None,
+    help: str,
+    *names: str,
+    shown: str | bool = True,
+    panel: str | None = None,
+    complete: Any = None,
+    callback: Any = _require_number,
+    **more: Any,
+) -> Any:
+    """Return an option with a value.
+
+    Args:
+        metavar: Placeholder for the value in the help text, such as "FILE".
+        help: Help text.
+        names: Names such as "--output" and "-o". By default, the name of the parameter.
+        shown: Description of the default in the help text. By default, the default itself.
+        panel: Heading in the help text.
+        complete: Function that returns the completions of a text.
+        callback: Function that checks the value, and returns it.
+        more: Limits (`min` and `max`), and further parameters of `typer.Option`.
+    """
+    return typer.Option(
+        *names,
+        metavar=metavar,
+        help=help,
+        show_default=shown,
+        rich_help_panel=panel,
+        autocompletion=complete,
+        callback=callback,
+        **more,
+    )
+
+
+def field_option(field: str, *names: str, shown: str = "", panel: str | None = None, **more: Any) -> Any:
+    """Return an option that replaces a field of the spec, such as "decoding.beam".
+
+    Choices, limits and help text are those of the field. They are read from the JSON Schema of specs, because importing
+    pydantic takes longer than printing a help text.
+    """
+    section, _, name = field.partition(".")
+    schema = _spec_schema()
+    known = schema["$defs"][schema["properties"][section]["$ref"].rpartition("/")[2]]["properties"][name]
+    choices, limits = known.get("enum", ()), {"min": "minimum", "max": "maximum"}
+    return option(
+        "|".join(choices) or _METAVARS.get(known["type"]),
+        known["description"].replace(" (not in the paper)", ""),
+        *names,
+        shown=shown or f"the spec's {field}",
+        panel=panel,
+        complete=lambda incomplete: [choice for choice in choices if choice.startswith(incomplete)],
+        **{limit: known[key] for limit, key in limits.items() if key in known},
+        **more,
+    )
+
+
+@cache
+def _spec_schema() -> Any:
+    return json.loads((FOLDER / "schema.json").read_bytes())
+
+
+def flag(help: str, *names: str, shown: str | bool = True, panel: str | None = None) -> Any:
+    """Return a switch. The parameters are those of `option`."""
+    return typer.Option(*names, help=help, show_default=shown, rich_help_panel=panel)
+
+
+def argument(metavar: str, help: str, *, shown: str | bool = True, complete: Any = None) -> Any:
+    """Return an argument. The parameters are those of `option`."""
+    return typer.Argument(metavar=metavar, help=help, show_default=shown, autocompletion=complete)
 
 
 From = Annotated[
     str | None,
-    typer.Option(
+    option(
+        "CODE",
+        "Language of the input text, such as en, for a multilingual model. Not needed if the model reads only the "
+        "token of the target language.",
         "--from",
-        metavar="CODE",
-        show_default="the other language, if the model has two",
-        help="Language of the input text, such as en, for a multilingual model. Not needed if the model reads only "
-        "the token of the target language.",
+        shown="the other language, if the model has two",
     ),
 ]
 To = Annotated[
     str | None,
-    typer.Option(
+    option(
+        "CODE",
+        "Target language, such as de, for a multilingual model.",
         "--to",
-        metavar="CODE",
-        show_default="the other language, if the model has two",
-        help="Target language, such as de, for a multilingual model.",
+        shown="the other language, if the model has two",
     ),
 ]
 Reference = Annotated[
     str,
-    typer.Argument(
-        metavar="SPEC",
-        show_default=False,
-        autocompletion=complete_spec,
-        help="Spec: a shipped name (such as `big`, or `a-h1` for `table3/a-h1`; `zoo list` prints them), or a path "
+    argument(
+        "SPEC",
+        "Spec: a shipped name (such as `big`, or `a-h1` for `table3/a-h1`; `zoo list` prints them), or a path "
         "ending in .yaml.",
+        complete=complete_spec,
     ),
 ]
 Overrides = Annotated[
     list[str] | None,
-    typer.Argument(
-        metavar="KEY=VALUE",
-        show_default=False,
-        autocompletion=complete_override,
-        help="Fields of the spec to set, such as `training.steps=500`.",
-    ),
+    argument("KEY=VALUE", "Fields of the spec to set, such as `training.steps=500`.", complete=complete_override),
 ]
 Run = Annotated[
     str,
-    typer.Argument(
-        metavar="RUN",
-        show_default=False,
-        autocompletion=complete_run,
-        help="Run: its folder, or the name of its spec (`tiny` stands for `runs/tiny`).",
-    ),
+    argument("RUN", "Run: its folder, or the name of its spec (`tiny` stands for `runs/tiny`).", complete=complete_run),
 ]
 Name = Annotated[
     str | None,
-    typer.Argument(
-        metavar="MODEL",
-        show_default=False,
-        autocompletion=complete_model_or_run,
-        help="Model to use: a published model or a run, as for --model.",
-    ),
+    argument("MODEL", "Model to use: a published model or a run, as for --model.", complete=complete_model_or_run),
 ]
 OfSpec = Annotated[
     str | None,
-    typer.Option(
-        "--spec",
-        metavar="SPEC",
-        autocompletion=complete_spec,
-        help="Use the newest trained run of this spec under runs/. If there is none, use the published model that has "
+    option(
+        "SPEC",
+        "Use the newest trained run of this spec under runs/. If there is none, use the published model that has "
         "the name in this spec.",
+        "--spec",
+        complete=complete_spec,
     ),
 ]
 Model = Annotated[
     str | None,
-    typer.Option(
+    option(
+        "NAME|RUN",
+        "Use this model: the name of a published model (NAME@2 for revision 2), the folder of a run, or the name of "
+        "a run's spec.",
         "--model",
-        metavar="NAME|RUN",
-        autocompletion=complete_model_or_run,
-        help="Use this model: the name of a published model (NAME@2 for revision 2), the folder of a run, or the name "
-        "of a run's spec.",
+        complete=complete_model_or_run,
     ),
 ]
 Models = Annotated[
     list[str] | None,
-    typer.Option(
+    option(
+        "NAME|RUN",
+        "Use this model: the name of a published model (NAME@2 for revision 2), the folder of a run, or the name of "
+        "a run's spec. Repeat the option to use an ensemble.",
         "--model",
-        metavar="NAME|RUN",
-        autocompletion=complete_model_or_run,
-        help="Use this model: the name of a published model (NAME@2 for revision 2), the folder of a run, or the name "
-        "of a run's spec. Repeat the option to use an ensemble.",
+        complete=complete_model_or_run,
     ),
 ]
 Input = Annotated[
     Path | None,
-    typer.Option(
+    option(
+        "FILE",
+        "Read UTF-8 text from this file, one sentence per line.",
         "--input",
         "-i",
-        metavar="FILE",
-        show_default="stdin",
+        shown="stdin",
         callback=_standard_stream,
-        help="Read UTF-8 text from this file, one sentence per line.",
     ),
 ]
 Output = Annotated[
     Path | None,
-    typer.Option(
+    option(
+        "FILE",
+        "Write to this file. A regular file appears only when it is complete. After an error, FILE.partial has the "
+        "lines that were written before it. A pipe or device receives each line immediately.",
         "--output",
         "-o",
-        metavar="FILE",
-        show_default="stdout",
+        shown="stdout",
         callback=_standard_stream,
-        help="Write to this file. A regular file appears only when it is complete. After an error, FILE.partial has "
-        "the lines that were written before it. A pipe or device receives each line immediately.",
     ),
 ]
-Beam = Annotated[
-    int | None,
-    typer.Option(
-        metavar="N",
-        min=1,
-        max=MAX_BEAM,
-        show_default=SPEC_DEFAULT,
-        help="Beam size: number of hypotheses that are kept at each step. 1 is greedy search.",
-    ),
-]
-Alpha = Annotated[
-    float | None,
-    typer.Option(
-        metavar="X", min=0.0, max=MAX_ALPHA, show_default=SPEC_DEFAULT, help="Exponent of the length penalty."
-    ),
-]
-Shortlist = Annotated[
-    bool | None,
-    typer.Option(
-        "--shortlist/--no-shortlist",
-        show_default=SPEC_DEFAULT,
-        help="Compute only the logits of the tokens in the model's vocabulary shortlist. This is faster, and needs the "
-        "backend native.",
-    ),
-]
+Beam = Annotated[int | None, field_option("decoding.beam")]
+Alpha = Annotated[float | None, field_option("decoding.alpha")]
+Shortlist = Annotated[bool | None, field_option("decoding.shortlist", "--shortlist/--no-shortlist")]
 Device = Annotated[
     str,
-    typer.Option(
-        metavar="auto|cpu|cuda|cuda:N",
-        rich_help_panel=EXECUTION_PANEL,
-        help="Device to compute on. auto selects the GPU if there is one, otherwise the CPU.",
+    option(
+        "auto|cpu|cuda|cuda:N",
+        "Device to compute on. auto selects the GPU if there is one, otherwise the CPU.",
+        panel=EXECUTION_PANEL,
     ),
 ]
-Precision = Annotated[
-    str | None,
-    typer.Option(
-        metavar="float32|bfloat16|int8",
-        show_default=SPEC_DEFAULT,
-        rich_help_panel=EXECUTION_PANEL,
-        help="Data type of weights and matrix products. bfloat16 and int8 change the results slightly.",
-    ),
-]
-Backend = Annotated[
-    str | None,
-    typer.Option(
-        callback=check_backend,
-        autocompletion=complete_backend,
-        metavar="NAME",
-        show_default=SPEC_DEFAULT,
-        rich_help_panel=EXECUTION_PANEL,
-        help="Backend that runs the model: auto, or one that `zoo doctor` lists.",
-    ),
-]
+Precision = Annotated[str | None, field_option("compilation.precision", panel=EXECUTION_PANEL)]
+Backend = Annotated[str | None, field_option("compilation.backend", panel=EXECUTION_PANEL, callback=check_backend)]
 MaxBatchTokens = Annotated[
     int | None,
-    typer.Option(
+    option(
+        "N",
+        "Maximum number of source tokens in a batch, counting padding. A smaller number needs less memory.",
         "--max-batch-tokens",
-        metavar="N",
+        shown="4096",
         min=1,
-        max=MAX_TOKENS,
-        show_default="4096",
-        rich_help_panel=EXECUTION_PANEL,
-        help="Maximum number of source tokens in a batch, counting padding. A smaller number needs less memory.",
+        panel=EXECUTION_PANEL,
     ),
 ]
 Language = Annotated[
     str | None,
-    typer.Option(
-        metavar="CODE",
-        show_default="the extension of the references' file name",
-        rich_help_panel=FILES_PANEL,
-        help="Language of the files, such as de. It selects the tokeniser of the paper's BLEU.",
+    option(
+        "CODE",
+        "Language of the files, such as de. It selects the tokeniser of the paper's BLEU.",
+        shown="the extension of the references' file name",
+        panel=FILES_PANEL,
     ),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
-
+Json = Annotated[bool, flag("Print JSON instead of text.", "--json")]
 NoProtect = Annotated[
     bool,
-    typer.Option(
-        "--no-protect",
-        help="Do not check whether numbers, dates, links, placeholders and the like are kept. By default, a sentence "
+    flag(
+        "Do not check whether numbers, dates, links, placeholders and the like are kept. By default, a sentence "
         "that loses one of them is translated again, and texts without a letter stay as they are.",
+        "--no-protect",
     ),
 ]

@@ -7,9 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from cli import options
+from cli.options import argument, flag, option
 from specs import ZooError, nearest
 
 if TYPE_CHECKING:
@@ -18,39 +17,18 @@ if TYPE_CHECKING:
     from zoo.paper.runs import LayerTiming
     from zoo.paper.tables import Table
 
-PAPER_EXAMPLES = (
-    "zoo paper\n\nzoo paper table3 --runs runs/table3\n\nzoo paper claims --json > claims.json"
-    "\n\nzoo paper --html paper.html"
-)
-
-_What = Annotated[
-    str | None,
-    typer.Argument(
-        metavar="TABLE",
-        show_default="a summary of all claims",
-        help="Table to print: table1, table2, table3, table4, or claims.",
-    ),
-]
+_WHAT = argument("TABLE", "Table to print: table1, table2, table3, table4, or claims.", shown="a summary of all claims")
+_RUNS = option("DIR", "Folder with the runs (or the sweep) to compare with the paper.", shown="runs")
+_MEASURE = flag("Also time the layers of Table 1 on this machine, which takes half a minute.", "--measure")
 
 
 def paper(
-    what: _What = None,
-    runs: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="DIR", show_default="runs", help="Folder with the runs (or the sweep) to compare with the paper."
-        ),
-    ] = None,
+    what: Annotated[str | None, _WHAT] = None,
+    runs: Annotated[Path | None, _RUNS] = None,
     html: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE.html", show_default=False, help="Write all tables and plots to this file, as one HTML page."
-        ),
+        Path | None, option("FILE.html", "Write all tables and plots to this file, as one HTML page.")
     ] = None,
-    measure: Annotated[
-        bool,
-        typer.Option("--measure", help="Also time the layers of Table 1 on this machine, which takes half a minute."),
-    ] = False,
+    measure: Annotated[bool, _MEASURE] = False,
     json: options.Json = False,
 ) -> None:
     """Print which of the paper's claims hold, and how each was checked.
@@ -58,6 +36,12 @@ def paper(
     A claim can be derived (by the compiler, or from other numbers in the paper), set in our spec (such as Adam's
     beta1), measured (by our training runs, which may be smaller than the paper's), or not tested (the output gives the
     reason). Contradicted claims, and numbers that the paper cites from other systems, are counted separately.
+
+    Examples:
+        zoo paper
+        zoo paper table3 --runs runs/table3
+        zoo paper claims --json > claims.json
+        zoo paper --html paper.html
     """
     from cli.console import report, show_json
     from zoo.files.output import open_output, require_html
@@ -97,7 +81,7 @@ def paper(
 
 def _measure_layers() -> Iterator[LayerTiming]:
     from cli.console import report
-    from compiler.switches import tune_process
+    from compiler.host import tune_process
     from zoo.paper.table1 import LAYERS
     from zoo.paper.timings import time_layers
 

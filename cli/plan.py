@@ -7,65 +7,49 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from cli import options
+from cli.options import flag, option
 from specs import ZooError
 
 if TYPE_CHECKING:
     from zoo.planning.plan import GraphSizes, Plan
     from zoo.planning.training_estimate import TrainingEstimate
 
-PLAN_EXAMPLES = (
-    "zoo plan big\n\nzoo plan base architecture.N=12 --length 60\n\nzoo plan tiny --code > tiny.py"
-    "\n\nzoo plan base compilation.precision=int8 --passes\n\nzoo plan table3/e-learned --graph figure-1.svg"
-    "\n\nzoo plan base training.precision=bfloat16 --device cpu"
+_GRAPH = option(
+    "FILE.svg",
+    "Draw the network in the style of Figure 1, and the compiled program beside it, to this file. Do not print the "
+    "plan.",
 )
-
-_Graph = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="FILE.svg",
-        show_default=False,
-        help="Draw the network in the style of Figure 1, and the compiled program beside it, to this file. Do not "
-        "print the plan.",
-    ),
-]
-_Length = Annotated[
-    int,
-    typer.Option(
-        metavar="N",
-        min=1,
-        max=10_000,
-        help="Length of each source and target sentence, on which FLOPs and memory depend. Unit: tokens.",
-    ),
-]
-_PlanDevice = Annotated[
-    str | None,
-    typer.Option(
-        metavar="auto|cpu|cuda|cuda:N",
-        show_default=False,
-        help="Measure the speed of this device, and estimate the time and memory of training on it.",
-    ),
-]
+_LENGTH = option(
+    "N", "Length of each source and target sentence, on which FLOPs and memory depend. Unit: tokens.", min=1, max=10_000
+)
+_PLAN_DEVICE = option(
+    "auto|cpu|cuda|cuda:N", "Measure the speed of this device, and estimate the time and memory of training on it."
+)
 
 
 def plan(
     spec: options.Reference,
     overrides: options.Overrides = None,
-    passes: Annotated[
-        bool, typer.Option("--passes", help="Print what each compiler pass changes, and nothing else.")
-    ] = False,
-    code: Annotated[bool, typer.Option("--code", help="Print the generated PyTorch code, and nothing else.")] = False,
-    graph: _Graph = None,
-    length: _Length = 27,
+    passes: Annotated[bool, flag("Print what each compiler pass changes, and nothing else.", "--passes")] = False,
+    code: Annotated[bool, flag("Print the generated PyTorch code, and nothing else.", "--code")] = False,
+    graph: Annotated[Path | None, _GRAPH] = None,
+    length: Annotated[int, _LENGTH] = 27,
     json: options.Json = False,
-    device: _PlanDevice = None,
+    device: Annotated[str | None, _PLAN_DEVICE] = None,
 ) -> None:
     """Print the layers, parameters, FLOPs and memory of a model before anything runs.
 
     FLOPs count matrix products only, and a multiply-add counts as two. All sizes in bytes assume float32 weights. Only
     --passes assumes weights in the precision that the spec sets for translation.
+
+    Examples:
+        zoo plan big
+        zoo plan base architecture.N=12 --length 60
+        zoo plan tiny --code > tiny.py
+        zoo plan base compilation.precision=int8 --passes
+        zoo plan table3/e-learned --graph figure-1.svg
+        zoo plan base training.precision=bfloat16 --device cpu
     """
     import specs
     from cli.console import report, show_json

@@ -1,91 +1,60 @@
-"""`zoo publish`, `zoo pull` and `zoo verify`: publish, download and verify models."""
+"""Commands that publish, download, verify and remove models, and `zoo clean`, which frees disk space."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
-
-import typer
+from typing import TYPE_CHECKING, Annotated
 
 from cli import options
+from cli.options import argument, field_option, flag, option
 from specs import ZooError
 
-PUBLISH_EXAMPLES = (
-    "zoo publish tiny\n\nzoo publish runs/second --name my-model"
-    "\n\nzoo publish table3/a-h1 && zoo verify transformer-table3-a-h1-ende"
-    "\n\nzoo publish tiny --to s3://our-models/zoo"
-)
-PULL_EXAMPLES = (
-    "zoo pull transformer-big-ende\n\nzoo pull transformer-big-ende@2 && zoo decode --model transformer-big-ende@2"
-    "\n\nZOO_REGISTRIES=https://models.example.org zoo pull transformer-big-ende"
-)
-VERIFY_EXAMPLES = "zoo verify transformer-tiny-ende\n\nzoo verify ./bundle --backend auto"
+if TYPE_CHECKING:
+    from zoo.publishing.removal import RemovalPlan
 
-_RunOrName = Annotated[
-    str,
-    typer.Argument(
-        metavar="RUN|NAME",
-        show_default=False,
-        autocompletion=options.complete_model_or_run,
-        help="Run: its folder, or the name of its spec (`tiny` stands for `runs/tiny`). With --to, it can also be the "
-        "NAME of a published model.",
-    ),
-]
-_Name = Annotated[
-    str | None,
-    typer.Option(
-        metavar="NAME",
-        show_default="the name in the spec",
-        help="Name under which others load the published model. Letters, digits and the characters `-`, `_`, `.` "
-        "and `,` are permitted.",
-    ),
-]
-_To = Annotated[
-    str | None,
-    typer.Option(
-        metavar="REGISTRY",
-        show_default="only the local model store",
-        help="Also publish to this registry: a folder, s3://BUCKET/..., or hf://ORG/NAME.",
-    ),
-]
-_Alias = Annotated[
-    str | None,
-    typer.Option(
-        metavar="NAME",
-        show_default=False,
-        help="Old name of a renamed model. In the registry it becomes an alias: pulling it gives this model and a "
-        "warning. Requires --to.",
-    ),
-]
-_Text = Annotated[
-    bool | None,
-    typer.Option(
-        "--text/--no-text",
-        show_default="--text if the whole corpus is the built-in grammar",
-        help="Whether to include sentences of the dev and test sets in the bundle. Check their licence first.",
-    ),
-]
-_Notes = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="FILE",
-        show_default=False,
-        help="Markdown file whose text the model card contains, such as the limits of the model and further scores. "
-        "Headings start with ##.",
-    ),
-]
+_RUN_OR_NAME = argument(
+    "RUN|NAME",
+    "Run: its folder, or the name of its spec (`tiny` stands for `runs/tiny`). With --to, it can also be the NAME of "
+    "a published model.",
+    complete=options.complete_model_or_run,
+)
+_NAME = option(
+    "NAME",
+    "Name under which others load the published model. Letters, digits and the characters `-`, `_`, `.` and `,` are "
+    "permitted.",
+    shown="the name in the spec",
+)
+_TO = option(
+    "REGISTRY",
+    "Also publish to this registry: a folder, s3://BUCKET/..., or hf://ORG/NAME.",
+    shown="only the local model store",
+)
+_ALIAS = option(
+    "NAME",
+    "Old name of a renamed model. In the registry it becomes an alias: pulling it gives this model and a warning. "
+    "Requires --to.",
+)
+_TEXT = flag(
+    "Whether to include sentences of the dev and test sets in the bundle. Check their licence first.",
+    "--text/--no-text",
+    shown="--text if the whole corpus is the built-in grammar",
+)
+_NOTES = option(
+    "FILE",
+    "Markdown file whose text the model card contains, such as the limits of the model and further scores. Headings "
+    "start with ##.",
+)
+_REPLACE = flag("Replace a published model of the same name that comes from another run.", "--replace")
 
 
 def publish(
-    run: _RunOrName,
-    name: _Name = None,
-    replace: Annotated[
-        bool, typer.Option("--replace", help="Replace a published model of the same name that comes from another run.")
-    ] = False,
-    to: _To = None,
-    alias: _Alias = None,
-    text: _Text = None,
-    notes: _Notes = None,
+    run: Annotated[str, _RUN_OR_NAME],
+    name: Annotated[str | None, _NAME] = None,
+    replace: Annotated[bool, _REPLACE] = False,
+    to: Annotated[str | None, _TO] = None,
+    alias: Annotated[str | None, _ALIAS] = None,
+    text: Annotated[bool | None, _TEXT] = None,
+    notes: Annotated[Path | None, _NOTES] = None,
 ) -> None:
     """Publish a run as a bundle in the local model store, and optionally in a registry.
 
@@ -99,6 +68,12 @@ def publish(
 
     With --to, the bundle becomes the next revision of its name in the registry. The upload is atomic and safe with
     concurrent uploads, and a revision never changes. Others pull the newest revision, or one that they name.
+
+    Examples:
+        zoo publish tiny
+        zoo publish runs/second --name my-model
+        zoo publish table3/a-h1 && zoo verify transformer-table3-a-h1-ende
+        zoo publish tiny --to s3://our-models/zoo
     """
     from cli.console import report
     from zoo.files.reading import read_bytes
@@ -129,17 +104,14 @@ def publish(
         print(f"{uploaded.pin} sha256:{uploaded.digest}")
 
 
-def pull(
-    names: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="NAME",
-            show_default=False,
-            autocompletion=options.complete_model,
-            help="Published model. NAME@2 or NAME@sha256:... selects a revision. By default, the newest is pulled.",
-        ),
-    ],
-) -> None:
+_NAMES = argument(
+    "NAME",
+    "Published model. NAME@2 or NAME@sha256:... selects a revision. By default, the newest is pulled.",
+    complete=options.complete_model,
+)
+
+
+def pull(names: Annotated[list[str], _NAMES]) -> None:
     """Download published models from the registries to the local model store.
 
     The registries are those in ZOO_REGISTRIES (folders, https://, s3:// or hf://, separated by spaces) and then those
@@ -148,6 +120,11 @@ def pull(
     repaired.
 
     Commands and `zoo.load` pull a missing model automatically, unless ZOO_OFFLINE=1. They never update a stored model.
+
+    Examples:
+        zoo pull transformer-big-ende
+        zoo pull transformer-big-ende@2 && zoo decode --model transformer-big-ende@2
+        ZOO_REGISTRIES=https://models.example.org zoo pull transformer-big-ende
     """
     from cli.console import report
     from zoo.models.find import pull_model
@@ -161,26 +138,15 @@ def pull(
             raise
 
 
+_VERIFY_NAME = argument(
+    "NAME|DIR", "Published model: its name (`zoo list` prints them) or folder.", complete=options.complete_model
+)
+
+
 def verify(
-    name: Annotated[
-        str,
-        typer.Argument(
-            metavar="NAME|DIR",
-            show_default=False,
-            autocompletion=options.complete_model,
-            help="Published model: its name (`zoo list` prints them) or folder.",
-        ),
-    ],
+    name: Annotated[str, _VERIFY_NAME],
     backend: Annotated[
-        str | None,
-        typer.Option(
-            callback=options.check_backend,
-            autocompletion=options.complete_backend,
-            metavar="NAME",
-            show_default="eager on the CPU",
-            help="Backend that runs the model: auto, or one that `zoo doctor` lists. With this option, the model runs "
-            "on a GPU if there is one.",
-        ),
+        str | None, field_option("compilation.backend", shown="eager on the CPU", callback=options.check_backend)
     ] = None,
 ) -> None:
     """Verify the files, log-probabilities and score of a published model.
@@ -188,9 +154,15 @@ def verify(
     All files must have their published hashes. The log-probabilities of the model's reference sentences must be the
     published ones, within 1e-4. Models that were published with --text also contain a sample of the test set; its score
     must be the published one, within one point.
+
+    With --backend, the model runs on a GPU if there is one.
+
+    Examples:
+        zoo verify transformer-tiny-ende
+        zoo verify ./bundle --backend auto
     """
     from cli.console import report
-    from zoo.publishing.verify import verify
+    from zoo.publishing.publish import verify
 
     result = verify(name, backend=backend, report=report())
     print(f"{name}: {result.files} files have the published hashes")
@@ -204,3 +176,73 @@ def verify(
         print(f"{sample.sentences} sentences of {sample.set} score {scores}; {sample.identical} outputs are identical")
     else:
         print("the model contains no sample of its test set, so no score was computed")
+
+
+_YES = flag("Remove without asking for confirmation.", "--yes")
+_WHAT = argument(
+    "compiled|prepared|archives|pulls|runs|RUN",
+    "What to remove. RUN is the folder of a run, or the name of its spec.",
+    shown="all except runs",
+    complete=options.complete_run,
+)
+
+
+def clean(what: Annotated[list[str] | None, _WHAT] = None, yes: Annotated[bool, _YES] = False) -> None:
+    """Remove caches and runs: show what would be removed, and ask for confirmation.
+
+    `compiled` means compiled programs, `prepared` prepared corpora, `archives` downloaded archives, and `pulls`
+    incomplete downloads of models. All of these are created again when they are needed. `runs` means all runs under
+    runs/, whose results are lost.
+
+    The command never removes published models (use `zoo remove`), runs in training, prepared corpora in use, downloads
+    in progress, or the targets of links.
+
+    Examples:
+        zoo clean
+        zoo clean compiled prepared --yes
+        zoo clean runs/second
+    """
+    from zoo.publishing.removal import plan_cleanup
+
+    _remove(plan_cleanup(what or ()), yes=yes)
+
+
+_REMOVED_NAMES = argument(
+    "NAME",
+    "Model in the local model store: all its revisions, or one of them (NAME@2).",
+    complete=options.complete_model,
+)
+
+
+def remove(names: Annotated[list[str], _REMOVED_NAMES], yes: Annotated[bool, _YES] = False) -> None:
+    """Remove published models from the local model store: show them, and ask for confirmation.
+
+    Models in registries are not affected, and `zoo pull` downloads them again.
+
+    Examples:
+        zoo remove transformer-tiny-ende
+        zoo remove transformer-tiny-ende@1 --yes
+    """
+    from zoo.publishing.removal import plan_model_removal
+
+    _remove(plan_model_removal(names), yes=yes)
+
+
+def _remove(plan: RemovalPlan, *, yes: bool) -> None:
+    """Remove files after confirmation. Raise ZooError if stdin is not a terminal and `yes` is false."""
+    from cli.console import confirm, report, show_table
+    from zoo.report import size
+
+    messages = report()
+    for kept in plan.kept:
+        messages.info(f"kept: {kept.path}: {kept.reason}")
+    if not plan.removable:
+        return messages.info("there is nothing to remove")
+    rows = [(item.kind, size(item.bytes), str(item.path)) for item in plan.removable]
+    show_table(("to remove", ">", "…"), [*rows, ("total", size(plan.bytes), "")])
+    if not yes and not confirm("remove all of this?", "nothing was removed"):
+        return messages.info("nothing was removed")
+    failed = plan.remove()
+    for kept in failed:
+        messages.info(f"kept: {kept.path}: {kept.reason}")
+    return messages.info("removed the rest" if failed else f"removed {size(plan.bytes)}")

@@ -1,25 +1,27 @@
-"""`zoo score`: compute the log-probabilities of given translations or trees."""
+"""`zoo score` and `zoo align`: log-probabilities and word alignments of given translations."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
+from itertools import zip_longest
 from json import dumps
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
-from cli import options, pairs
+from cli import options
+from cli.options import option
 from specs import ZooError
 
 if TYPE_CHECKING:
     from zoo.generation.scoring import TokenScores
 
-SCORE_EXAMPLES = (
-    "printf 'the dog sleeps\\\\tder Hund schläft\\\\n' | zoo score --spec tiny"
-    "\n\nzoo score --model transformer-tiny-ende --source test.en --target test.de"
-)
-
-_CHUNK_LINES = 4096  # maximum number of pairs that are sorted by length and scored together
+_MAX_SCORED_LINES, _MAX_ALIGNED_LINES = 4096, 1024
+"""Maximum number of pairs that are sorted by length, and computed together."""
+_SOURCE = option("FILE", "Read sources from this file, one per line. Requires --target.", shown="pairs from stdin")
+_TARGET = option("FILE", "Read the translation or tree of each source from this file.", shown="pairs from stdin")
 
 
 def score(
@@ -28,8 +30,8 @@ def score(
     model: options.Model = None,
     from_: options.From = None,
     to: options.To = None,
-    source: pairs.SourceFile = None,
-    target: pairs.TargetFile = None,
+    source: Annotated[Path | None, _SOURCE] = None,
+    target: Annotated[Path | None, _TARGET] = None,
     output: options.Output = None,
     json: options.Json = False,
     device: options.Device = "auto",
@@ -37,7 +39,7 @@ def score(
     backend: options.Backend = None,
     max_batch_tokens: options.MaxBatchTokens = None,
 ) -> None:
-    """Print the log-probability of given translations or trees.
+    r"""Print the log-probability of given translations or trees.
 
     Select a model by MODEL, --model or --spec. Pairs come from stdin, as source and target separated by a tab, or
     from --source and --target. Each pair gives one line with the natural logarithm of its probability. A language model
@@ -45,6 +47,10 @@ def score(
 
     With --json, each line becomes an object with `log_probability`, `tokens` (the target's tokens and the end of
     sentence) and `token_log_probabilities`.
+
+    Examples:
+        printf 'the dog sleeps\\tder Hund schläft\\n' | zoo score --spec tiny
+        zoo score --model transformer-tiny-ende --source test.en --target test.de
     """
     from cli.console import report
     from cli.streams import is_typed, open_output
@@ -54,7 +60,7 @@ def score(
     from zoo.report import Report
     from zoo.text.lines import available_chunks
 
-    pairs.check_options(source, target, name, model)
+    _check_options(source, target, name, model)
     messages = report()
     interactive = (source is None and is_typed(None)) or sys.stdout.isatty()
     how: BackendOptions = {"device": device, "precision": precision, "backend": backend}
@@ -66,15 +72,62 @@ def score(
     inputs = [source, target] if source else [None]
     names = [str(path or "<stdin>") for path in inputs]
     reads = translator.spec.task.reads
-    with (
-        pairs.open_pairs(source, target, reads=reads) as (read, paused),
-        open_output(output, inputs, flush=True) as write,
-    ):
+    with _open_pairs(source, target, reads=reads) as (read, paused), open_output(output, inputs, flush=True) as write:
         first = 1
-        for chunk, _ in available_chunks(read, _CHUNK_LINES, paused):
+        for chunk, _ in available_chunks(read, _MAX_SCORED_LINES, paused):
             for forced in _score_pairs(score_tokens, chunk, first, names):
                 write(_format_score(forced, json))
             first += len(chunk)
+
+
+def align(
+    name: options.Name = None,
+    spec: options.OfSpec = None,
+    model: options.Model = None,
+    from_: options.From = None,
+    to: options.To = None,
+    source: Annotated[Path | None, _SOURCE] = None,
+    target: Annotated[Path | None, _TARGET] = None,
+    output: options.Output = None,
+    json: options.Json = False,
+    device: options.Device = "auto",
+    max_batch_tokens: options.MaxBatchTokens = None,
+) -> None:
+    r"""Print the word alignments of given translations.
+
+    Select a model by MODEL, --model or --spec. Pairs come from stdin, as source and target separated by a tab, or
+    from --source and --target. Each pair gives one line in Pharaoh's format: `0-1` says that the second word of the
+    translation comes from the first word of the source. Spaces separate words.
+
+    With --json, each line becomes a list of the tokens of the translation: the positions of their characters in the
+    translation and in the source, and the weight of the attention.
+
+    Examples:
+        printf 'He sleeps.\tEr schläft.\n' | zoo align everyday --to de
+        zoo align --spec tiny --source test.en --target test.de --output test.align
+    """
+    from cli.console import report
+    from cli.streams import open_output
+    from zoo.generation.alignment import word_links
+    from zoo.generation.loading import open_model
+    from zoo.models.find import from_options
+    from zoo.text.lines import available_chunks
+
+    _check_options(source, target, name, model)
+    messages = report()
+    folder = from_options(spec, name or model, messages)
+    translator = open_model(folder, device=device, max_batch_tokens=max_batch_tokens, report=messages)
+    inputs = [source, target] if source else [None]
+    with _open_pairs(source, target) as (read, paused), open_output(output, inputs, flush=True) as write:
+        for chunk, _ in available_chunks(read, _MAX_ALIGNED_LINES, paused):
+            sources, targets = zip(*chunk, strict=True)
+            aligned = translator.align(sources, targets, source=from_, target=to)
+            for text, translation, tokens in zip(sources, targets, aligned, strict=True):
+                fields = [token._asdict() for token in tokens]
+                links = (
+                    "" if json else " ".join(f"{one}-{other}" for one, other in word_links(text, translation, tokens))
+                )
+                write(dumps(fields) if json else links)
 
 
 def _score_pairs(
@@ -106,3 +159,55 @@ def _format_score(forced: TokenScores, json: bool) -> str:
         return f"{forced.log_probability:.6f}"
     fields = ("log_probability", "tokens", "token_log_probabilities")
     return dumps({field: getattr(forced, field) for field in fields})
+
+
+def _check_options(source: Path | None, target: Path | None, name: str | None, model: str | None) -> None:
+    """Raise ZooError if only one of the two files is given, or if the model is named twice."""
+    if (source is None) != (target is None):
+        given, missing = ("--source", "--target") if target is None else ("--target", "--source")
+        raise ZooError(
+            f"`{given}` needs `{missing}`", hint="give both files, or write pairs to stdin, separated by tabs"
+        )
+    if name is not None and model is not None:
+        raise ZooError("MODEL and `--model` both name a model", hint="leave one of them out")
+
+
+@contextmanager
+def _open_pairs(
+    source: Path | None, target: Path | None, *, reads: bool = True
+) -> Iterator[tuple[Iterator[tuple[str, ...]], Callable[[], bool]]]:
+    """Yield an iterator over (source, target) pairs, and a function that returns whether the input has paused.
+
+    If `reads` is false, the model reads no source, and each line is a text to score.
+    """
+    from cli.streams import open_lines
+
+    if source is None or target is None:
+        with open_lines(None) as lines:
+            yield (_split_pairs(lines) if reads else ((line,) for line in lines)), lines.paused
+        return
+    if not reads:
+        problem = "a language model scores texts without a source"
+        raise ZooError(problem, hint="leave `--source` and `--target` out, and write the texts to stdin, one per line")
+    with open_lines(source) as sources, open_lines(target) as targets:
+        yield _zip_pairs(sources, targets, source, target), sources.paused
+
+
+def _split_pairs(lines: Iterable[str]) -> Iterator[tuple[str, str]]:
+    for number, line in enumerate(lines, start=1):
+        source, tab, target = line.partition("\t")
+        if not tab or "\t" in target:
+            problem = f"the line must have one tab, not {line.count(chr(9))}"
+            raise ZooError(problem, where=f"<stdin>:{number}", hint="write each line as source, tab, target")
+        yield source, target
+
+
+def _zip_pairs(
+    sources: Iterator[str], targets: Iterator[str], source_file: Path, target_file: Path
+) -> Iterator[tuple[str, str]]:
+    for number, (source, target) in enumerate(zip_longest(sources, targets), start=1):
+        if source is None or target is None:
+            shorter, longer = (source_file, target_file) if source is None else (target_file, source_file)
+            problem = f"`{shorter}` has {number - 1:,} lines, but `{longer}` has more"
+            raise ZooError(problem, hint="both files need the same number of lines: line n of both is a pair")
+        yield source, target

@@ -6,56 +6,42 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from cli import options
+from cli.options import argument, flag, option
 
 if TYPE_CHECKING:
     from zoo.generation.compilation import BackendOptions
     from zoo.generation.config import GenerationOptions
     from zoo.generation.search_tree import Expansion, SearchTree
 
-SEARCH_EXAMPLES = (
-    'zoo search --spec tiny "the old dog sees a small house"'
-    '\n\nzoo search --spec tiny "the dog sleeps" --beam 2 -o search.html'
-    '\n\nzoo search --model multilingual --to de "the dog sleeps"'
-)
 _STYLES = {"kept": "", "result": "bold green", "worse": "yellow", "pruned": "dim", "stopped": "yellow"}
 
-_Sentence = Annotated[
-    str, typer.Argument(metavar="SENTENCE", show_default=False, help="Sentence to translate or parse.")
-]
-_Output = Annotated[
-    Path | None,
-    typer.Option(
-        "--output",
-        "-o",
-        metavar="FILE.html",
-        show_default="print the tree",
-        help="Write a page with a drawing of the tree to this file. It needs no other files and no network.",
-    ),
-]
-_NoSplit = Annotated[
-    bool,
-    typer.Option(
-        "--no-split",
-        help="Translate the text as a whole. By default, a text that `zoo decode` would split into several sentences "
-        "is refused, because each sentence has its own search.",
-    ),
-]
+_SENTENCE = argument("SENTENCE", "Sentence to translate or parse.")
+_OUTPUT = option(
+    "FILE.html",
+    "Write a page with a drawing of the tree to this file. It needs no other files and no network.",
+    "--output",
+    "-o",
+    shown="print the tree",
+)
+_NO_SPLIT = flag(
+    "Translate the text as a whole. By default, a text that `zoo decode` would split into several sentences is "
+    "refused, because each sentence has its own search.",
+    "--no-split",
+)
 
 
 def search(
-    sentence: _Sentence,
+    sentence: Annotated[str, _SENTENCE],
     spec: options.OfSpec = None,
     model: options.Model = None,
     from_: options.From = None,
     to: options.To = None,
-    output: _Output = None,
+    output: Annotated[Path | None, _OUTPUT] = None,
     beam: options.Beam = None,
     alpha: options.Alpha = None,
     shortlist: options.Shortlist = None,
-    no_split: _NoSplit = False,
+    no_split: Annotated[bool, _NO_SPLIT] = False,
     device: options.Device = "auto",
     precision: options.Precision = None,
     backend: options.Backend = None,
@@ -67,6 +53,11 @@ def search(
 
     Each line of the tree is a hypothesis, named by its last token. It shows the token's log-probability, the total
     log-probability of the hypothesis, the length penalty, and the score, which is the total divided by the penalty.
+
+    Examples:
+        zoo search --spec tiny "the old dog sees a small house"
+        zoo search --spec tiny "the dog sleeps" --beam 2 -o search.html
+        zoo search --model multilingual --to de "the dog sleeps"
     """
     from contextlib import nullcontext
 

@@ -6,49 +6,19 @@ import logging
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 import zoo
 from cli import options
+from cli.options import option
 from specs import ZooError
-from specs.limits import MAX_TOKENS
 
-SERVE_EXAMPLES = (
-    "zoo serve"
-    "\n\nzoo serve --model transformer-tiny-ende --port 8080"
-    "\n\nzoo serve --new-key alice --keys keys.txt && zoo serve --keys keys.txt --host 0.0.0.0"
-)
 _LIMITS = "Limits"
 _MAX = 1_000_000.0
 _CPU_BATCH_TOKENS = 512
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
-_NEW_KEY_HELP = "Create an API key with this name, add its SHA-256 and its name to --keys, print the key, and exit."
-_HALF = "half of this machine's memory"
-_MEMORY_HELP = "Keep only as many models in memory as fit into GB gigabytes."
-_IDLE_HELP = "Unload a model that was not used for X minutes."
-_CORS_HELP = "Permit web pages of this origin, such as https://example.org, to send requests."
-_HOST_HELP = (
-    "Accept requests for this name of the server, such as the name that a reverse proxy passes on. Names are checked "
-    "only on a loopback address without --keys, because web pages could bind their own names to it."
-)
-_BATCH_TOKENS = "512 on a CPU, 4096 on a GPU"
-_BATCH_HELP = (
-    "Maximum number of source tokens in a batch, counting padding. With smaller batches, answers are faster under load."
-)
-_QUEUE_HELP = "Maximum number of texts that wait or are being translated. Further requests get status 429."
-_WAIT_HELP = (
-    "Maximum time until a translation begins. If a request would probably wait longer, it gets status 429. The limit "
-    "shrinks while the server stays overloaded, so that accepted requests are answered soon."
-)
-
-
-def _limit(metavar: str, lowest: float, text: str, panel: str | None = _LIMITS, **more: Any) -> Any:
-    """Return an option for a whole number or, with `max`, for a finite one."""
-    return typer.Option(
-        metavar=metavar, min=lowest, callback=options.require_number, rich_help_panel=panel, help=text, **more
-    )
 
 
 def _require(pattern: str, example: str) -> Callable[[list[str] | None], list[str] | None]:
@@ -63,68 +33,89 @@ def _require(pattern: str, example: str) -> Callable[[list[str] | None], list[st
     return check
 
 
+_NEW_KEY = option(
+    "NAME", "Create an API key with this name, add its SHA-256 and its name to --keys, print the key, and exit."
+)
+_HOST = option(
+    "NAME",
+    "Accept requests for this name of the server, such as the name that a reverse proxy passes on. Names are checked "
+    "only on a loopback address without --keys, because web pages could bind their own names to it.",
+    shown="localhost",
+    callback=_require(r"[^/:\s]+", "`translate.example.org`"),
+)
+_QUEUE = option(
+    "N",
+    "Maximum number of texts that wait or are being translated. Further requests get status 429.",
+    panel=_LIMITS,
+    min=1,
+)
+_WAIT = option(
+    "SECONDS",
+    "Maximum time until a translation begins. If a request would probably wait longer, it gets status 429. The limit "
+    "shrinks while the server stays overloaded, so that accepted requests are answered soon.",
+    panel=_LIMITS,
+    min=0.0,
+    max=_MAX,
+)
+_BATCH_TOKENS = option(
+    "N",
+    "Maximum number of source tokens in a batch, counting padding. With small batches, answers are faster under load.",
+    shown="512 on a CPU, 4096 on a GPU",
+    panel=options.EXECUTION_PANEL,
+    min=1,
+)
+_KEYS = option(
+    "FILE",
+    "Accept only the API keys in this file, which is read again when it changes. Each line has the SHA-256 of a key "
+    "and, optionally, the number of characters that the key may translate until the server is restarted.",
+    shown="no key is needed",
+    readable=False,  # so that opening the file raises the error, which has a hint
+)
+_CORS = option(
+    "ORIGIN",
+    "Permit web pages of this origin, such as https://example.org, to send requests.",
+    shown="none",
+    callback=_require(r"[a-z][a-z+.-]*://[^/\sA-Z]+|\*|null", "`https://example.org`"),
+)
+_MEMORY = option(
+    "GB",
+    "Keep only as many models in memory as fit into GB gigabytes.",
+    shown="half of this machine's memory",
+    min=0.01,
+    max=_MAX,
+)
+_MODEL = option(
+    "NAME|RUN",
+    "Load this model at the start, and offer it. Give the option several times for several models.",
+    shown="all published models on this machine",
+    complete=options.complete_model_or_run,
+)
+
+
 def serve(
-    model: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME|RUN",
-            show_default="all published models on this machine",
-            autocompletion=options.complete_model_or_run,
-            help="Load this model at the start, and offer it. Give the option several times for several models.",
-        ),
-    ] = None,
-    host: Annotated[
-        str, typer.Option(metavar="ADDRESS", help="Listen on this address. 0.0.0.0 accepts other machines.")
-    ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(metavar="N", min=0, max=65535, help="Listen on this port.")] = 5000,
-    keys: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            readable=False,  # so that opening the file raises the error, which has a hint
-            show_default="no key is needed",
-            help="Accept only the API keys in this file, which is read again when it changes. Each line has the "
-            "SHA-256 of a key and, optionally, the number of characters that the key may translate until the server is "
-            "restarted.",
-        ),
-    ] = None,
-    new_key: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", show_default=False, help=_NEW_KEY_HELP),
-    ] = None,
-    cors: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="ORIGIN",
-            show_default="none",
-            help=_CORS_HELP,
-            callback=_require(r"[a-z][a-z+.-]*://[^/\sA-Z]+|\*|null", "`https://example.org`"),
-        ),
-    ] = None,
-    allow_host: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME",
-            show_default="localhost",
-            help=_HOST_HELP,
-            callback=_require(r"[^/:\s]+", "`translate.example.org`"),
-        ),
-    ] = None,
-    max_memory: Annotated[float | None, _limit("GB", 0.01, _MEMORY_HELP, None, max=_MAX, show_default=_HALF)] = None,
-    idle_minutes: Annotated[float, _limit("X", 0.01, _IDLE_HELP, None, max=_MAX)] = 30.0,
-    max_texts: Annotated[int, _limit("N", 1, "Maximum number of texts per request.")] = 100,
-    max_characters: Annotated[int, _limit("N", 1, "Maximum length of a text.")] = 20_000,
-    max_body_bytes: Annotated[int, _limit("N", 1, "Maximum size of a request in bytes.")] = 1_000_000,
-    max_queue: Annotated[int, _limit("N", 1, _QUEUE_HELP)] = 2_000,
-    max_wait: Annotated[float, _limit("SECONDS", 0.0, _WAIT_HELP, max=_MAX)] = 2.0,
-    timeout: Annotated[float, _limit("SECONDS", 0.1, "Maximum time per request.", max=_MAX)] = 120.0,
+    model: Annotated[list[str] | None, _MODEL] = None,
+    host: Annotated[str, option("ADDRESS", "Listen on this address. 0.0.0.0 accepts other machines.")] = "127.0.0.1",
+    port: Annotated[int, option("N", "Listen on this port.", min=0, max=65535)] = 5000,
+    keys: Annotated[Path | None, _KEYS] = None,
+    new_key: Annotated[str | None, _NEW_KEY] = None,
+    cors: Annotated[list[str] | None, _CORS] = None,
+    allow_host: Annotated[list[str] | None, _HOST] = None,
+    max_memory: Annotated[float | None, _MEMORY] = None,
+    idle_minutes: Annotated[
+        float, option("X", "Unload a model that was not used for X minutes.", min=0.01, max=_MAX)
+    ] = 30.0,
+    max_texts: Annotated[int, option("N", "Maximum number of texts per request.", panel=_LIMITS, min=1)] = 100,
+    max_characters: Annotated[int, option("N", "Maximum length of a text.", panel=_LIMITS, min=1)] = 20_000,
+    max_body_bytes: Annotated[
+        int, option("N", "Maximum size of a request in bytes.", panel=_LIMITS, min=1)
+    ] = 1_000_000,
+    max_queue: Annotated[int, _QUEUE] = 2_000,
+    max_wait: Annotated[float, _WAIT] = 2.0,
+    timeout: Annotated[float, option("SECONDS", "Maximum time per request.", panel=_LIMITS, min=0.1, max=_MAX)] = 120.0,
     device: options.Device = "auto",
     precision: options.Precision = None,
     backend: options.Backend = None,
-    max_batch_tokens: Annotated[
-        int | None,
-        _limit("N", 1, _BATCH_HELP, options.EXECUTION_PANEL, max=MAX_TOKENS, show_default=_BATCH_TOKENS),
-    ] = None,
+    max_batch_tokens: Annotated[int | None, _BATCH_TOKENS] = None,
 ) -> None:
     """Translate for other programs over HTTP.
 
@@ -133,6 +124,11 @@ def serve(
     revision of a model in the local model store is used without a restart.
 
     After SIGTERM or Ctrl-C, the server answers the requests that it has accepted, and exits.
+
+    Examples:
+        zoo serve
+        zoo serve --model transformer-tiny-ende --port 8080
+        zoo serve --new-key alice --keys keys.txt && zoo serve --keys keys.txt --host 0.0.0.0
     """
     try:
         from zoo.serving.app import open_socket, run_server

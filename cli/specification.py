@@ -7,36 +7,31 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from cli import options
+from cli.options import argument, flag
 
 if TYPE_CHECKING:
     from zoo.publishing.inventory import PublishedModel, RunSummary
 
-LIST_MODELS_EXAMPLES = "zoo list\n\nzoo list big\n\nzoo list 'table3/*' --json\n\nzoo list --published"
-SHOW_EXAMPLES = "zoo show big --difference\n\nzoo show table3/a-h1\n\nzoo show base architecture.h=4 > mine.yaml"
-SCHEMA_EXAMPLES = "zoo schema > schema.json"
+_PATTERN = argument(
+    "PATTERN", "List only names that contain this text, or match it as a pattern such as `*-ende`.", shown="everything"
+)
+_PUBLISHED = flag("List published models only: those in the local model store and in the registries.", "--published")
 
 
 def list_models(
-    pattern: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="PATTERN",
-            help="List only names that contain this text, or match it as a pattern such as `*-ende`.",
-            show_default="everything",
-        ),
-    ] = None,
-    published: Annotated[
-        bool,
-        typer.Option(
-            "--published", help="List published models only: those in the local model store and in the registries."
-        ),
-    ] = False,
+    pattern: Annotated[str | None, _PATTERN] = None,
+    published: Annotated[bool, _PUBLISHED] = False,
     json: options.Json = False,
 ) -> None:
-    """List runs, published models and shipped specs, with their scores."""
+    """List runs, published models and shipped specs, with their scores.
+
+    Examples:
+        zoo list
+        zoo list big
+        zoo list 'table3/*' --json
+        zoo list --published
+    """
     from cli.console import report, show_json, show_table
     from zoo.publishing.inventory import inventory
 
@@ -110,17 +105,23 @@ def _score_cells(models: Sequence[RunSummary | PublishedModel]) -> tuple[list[st
     return columns, cells
 
 
+_DIFFERENCE = flag("Print only the fields that differ from the parent spec (`extends`).", "--difference")
+
+
 def show(
     spec: options.Reference,
     overrides: options.Overrides = None,
-    difference: Annotated[
-        bool, typer.Option("--difference", help="Print only the fields that differ from the parent spec (`extends`).")
-    ] = False,
+    difference: Annotated[bool, _DIFFERENCE] = False,
     json: options.Json = False,
 ) -> None:
     """Print a spec with all its fields, or only the fields that differ from the spec that it extends.
 
     With --difference, the output also has the comments on these fields in the spec's file, and those at its beginning.
+
+    Examples:
+        zoo show big --difference
+        zoo show table3/a-h1
+        zoo show base architecture.h=4 > mine.yaml
     """
     import specs
     from cli.console import report, show_json
@@ -161,7 +162,11 @@ def _format_value(value: object) -> str:
 
 
 def schema() -> None:
-    """Print the JSON Schema of spec files. Editors use it to complete and check fields."""
+    """Print the JSON Schema of spec files. Editors use it to complete and check fields.
+
+    Examples:
+        zoo schema > schema.json
+    """
     import specs
 
     print(json_module.dumps(specs.schema(), indent=2, ensure_ascii=False))

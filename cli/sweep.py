@@ -7,9 +7,8 @@ from pathlib import Path
 from shlex import join
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from cli import options
+from cli.options import argument, flag, option
 from specs import ZooError
 
 if TYPE_CHECKING:
@@ -17,37 +16,27 @@ if TYPE_CHECKING:
     from zoo.training.sweeps.comparison import SweepComparison
     from zoo.training.sweeps.rows import SweepRow
 
-SWEEP_EXAMPLES = (
-    "zoo sweep specs/table3 training.steps=2000 --seeds 2"
-    "\n\nzoo sweep table3/base table3/a-h1 --seeds 3 --jobs 2"
-    "\n\nzoo sweep specs/table3 --list | tr '\\n' '\\0' | xargs -0 -P 2 -n 1 sh -c 'eval \"$0\"'"
+_SPECS = argument(
+    "SPEC|KEY=VALUE",
+    "Specs or folders of specs (such as `specs/table3`), and fields to set in all specs.",
+    complete=options.complete_spec,
 )
+_LIST = flag("Only print the command of each training run, for use with a job scheduler.", "--list")
 
 
 def sweep(
-    specs: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="SPEC|KEY=VALUE",
-            show_default=False,
-            autocompletion=options.complete_spec,
-            help="Specs or folders of specs (such as `specs/table3`), and fields to set in all specs.",
-        ),
-    ],
-    seeds: Annotated[int, typer.Option(metavar="N", min=1, max=100, help="Train each spec with the seeds 1 to N.")] = 1,
-    jobs: Annotated[int, typer.Option(metavar="N", min=1, max=100, help="Number of training runs in parallel.")] = 1,
+    specs: Annotated[list[str], _SPECS],
+    seeds: Annotated[int, option("N", "Train each spec with the seeds 1 to N.", min=1, max=100)] = 1,
+    jobs: Annotated[int, option("N", "Number of training runs in parallel.", min=1, max=100)] = 1,
     folder: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", show_default="runs/sweep-FOLDER", help="Folder for the runs of the sweep."),
+        Path | None, option("DIR", "Folder for the runs of the sweep.", shown="runs/sweep-FOLDER")
     ] = None,
-    list: Annotated[
-        bool, typer.Option("--list", help="Only print the command of each training run, for use with a job scheduler.")
-    ] = False,
-    table: Annotated[bool, typer.Option("--table", help="Compare the finished runs without further training.")] = False,
+    list: Annotated[bool, _LIST] = False,
+    table: Annotated[bool, flag("Compare the finished runs without further training.", "--table")] = False,
     json: options.Json = False,
     device: options.Device = "auto",
 ) -> int | None:
-    """Train several specs with several seeds each, and compare them.
+    r"""Train several specs with several seeds each, and compare them.
 
     Each training run is one `zoo train` in the folder SPEC.seedN. The same command resumes interrupted runs and skips
     finished ones.
@@ -59,6 +48,11 @@ def sweep(
     score ± half its 95 % confidence interval, by bootstrap over sentences. A difference is significant if its 95 %
     confidence interval excludes 0. This interval considers the choice of sentences and the choice of seeds. With one
     seed per spec, no difference is tested, because another seed could reverse it.
+
+    Examples:
+        zoo sweep specs/table3 training.steps=2000 --seeds 2
+        zoo sweep table3/base table3/a-h1 --seeds 3 --jobs 2
+        zoo sweep specs/table3 --list | tr '\n' '\0' | xargs -0 -P 2 -n 1 sh -c 'eval "$0"'
     """
     from cli.console import report, show_json
     from cli.errors import INTERRUPTED

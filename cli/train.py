@@ -10,26 +10,14 @@ from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from cli import options
+from cli.options import field_option, flag, option
 from specs import ZooError
 
 if TYPE_CHECKING:
     from specs import Spec
     from zoo.training.averaging import AverageSearch
     from zoo.training.run import Run
-
-PREPARE_EXAMPLES = "zoo prepare tiny\n\nzoo prepare base vocabulary.size=32000\n\nZOO_MIRROR=/data/wmt zoo prepare base"
-TRAIN_EXAMPLES = (
-    "zoo train tiny\n\nzoo train base training.source_tokens=4096 training.target_tokens=4096"
-    "\n\nzoo train runs/tiny/spec.yaml training.steps=3000"
-    "\n\nzoo train own.yaml --run runs/second --device cuda"
-)
-AVERAGE_EXAMPLES = (
-    "zoo average tiny\n\nzoo average runs/big --last 5\n\nzoo average tiny --search\n\nzoo average tiny --int8"
-)
-SHORTLIST_EXAMPLES = "zoo shortlist tiny\n\nzoo shortlist runs/big && zoo publish runs/big"
 
 
 def prepare(spec: options.Reference, overrides: options.Overrides = None) -> None:
@@ -38,6 +26,11 @@ def prepare(spec: options.Reference, overrides: options.Overrides = None) -> Non
     Archives are verified by their hashes, and finished work is not repeated. The environment variable ZOO_HOME sets
     where the data is stored. ZOO_MIRROR sets a folder or URL from which archives are fetched instead of their original
     URLs, and ZOO_OFFLINE=1 prevents downloads.
+
+    Examples:
+        zoo prepare tiny
+        zoo prepare base vocabulary.size=32000
+        ZOO_MIRROR=/data/wmt zoo prepare base
     """
     import specs
     from cli.console import report
@@ -50,26 +43,24 @@ def prepare(spec: options.Reference, overrides: options.Overrides = None) -> Non
     print(prepared.folder)
 
 
+_FRESH = flag("Remove an existing run first, after confirmation, and start again.", "--fresh")
+_VERIFY_RESUME = flag(
+    "Test whether interrupted runs of this spec resume exactly: train a few steps twice, once with two interruptions, "
+    "and compare the weights. The model itself is not trained.",
+    "--verify-resume",
+)
+
+
 def train(
     spec: options.Reference,
     overrides: options.Overrides = None,
     run: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", show_default="runs/SPEC", help="Folder of the run. An existing run is resumed."),
+        Path | None, option("DIR", "Folder of the run. An existing run is resumed.", shown="runs/SPEC")
     ] = None,
-    fresh: Annotated[
-        bool, typer.Option("--fresh", help="Remove an existing run first, after confirmation, and start again.")
-    ] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Remove the run without asking for confirmation.")] = False,
+    fresh: Annotated[bool, _FRESH] = False,
+    yes: Annotated[bool, flag("Remove the run without asking for confirmation.", "--yes")] = False,
     device: options.Device = "auto",
-    verify_resume: Annotated[
-        bool,
-        typer.Option(
-            "--verify-resume",
-            help="Test whether interrupted runs of this spec resume exactly: train a few steps twice, once with two "
-            "interruptions, and compare the weights. The model itself is not trained.",
-        ),
-    ] = False,
+    verify_resume: Annotated[bool, _VERIFY_RESUME] = False,
 ) -> int | None:
     """Train a model, or resume its training.
 
@@ -78,11 +69,17 @@ def train(
 
     Ctrl-C writes a checkpoint and stops. The same command, or `zoo train RUN/spec.yaml`, resumes and gives the same
     weights as an uninterrupted training run.
+
+    Examples:
+        zoo train tiny
+        zoo train base training.source_tokens=4096 training.target_tokens=4096
+        zoo train runs/tiny/spec.yaml training.steps=3000
+        zoo train own.yaml --run runs/second --device cuda
     """
     import specs
     from cli.console import report
     from cli.errors import INTERRUPTED
-    from compiler.switches import tune_process
+    from compiler.host import tune_process
     from zoo.models.find import run_of_spec_file
     from zoo.models.folder import differing_fields
     from zoo.training.run import Run
@@ -161,32 +158,19 @@ def _verify_resume(spec: Spec, device: str, run: Path | None, fresh: bool) -> in
     return None
 
 
+_SEARCH = flag(
+    "Score the averages of the last 1, 2, 5, 10 and 20 checkpoints on the dev set. Write nothing.", "--search"
+)
+_INT8 = flag(
+    "Round each matrix to int8, so that the weights and a published model take a quarter of the space.", "--int8"
+)
+
+
 def average(
     run: options.Run,
-    last: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N",
-            min=1,
-            max=1_000,
-            show_default="the spec's training.average",
-            help="Average this many checkpoints, counted from the last.",
-        ),
-    ] = None,
-    search: Annotated[
-        bool,
-        typer.Option(
-            "--search",
-            help="Score the averages of the last 1, 2, 5, 10 and 20 checkpoints on the dev set. Write nothing.",
-        ),
-    ] = False,
-    int8: Annotated[
-        bool,
-        typer.Option(
-            "--int8",
-            help="Round each matrix to int8, so that the weights and a published model take a quarter of the space.",
-        ),
-    ] = False,
+    last: Annotated[int | None, field_option("training.average")] = None,
+    search: Annotated[bool, _SEARCH] = False,
+    int8: Annotated[bool, _INT8] = False,
     json: options.Json = False,
     device: options.Device = "auto",
 ) -> None:
@@ -197,6 +181,12 @@ def average(
     With --search, nothing is written. Averages of the stored checkpoints (of every one, every second, every fourth, and
     so on) are scored on the dev set by the spec's `training.dev_score`. The table shows each difference from the best
     ± half its 95 % confidence interval (paired bootstrap).
+
+    Examples:
+        zoo average tiny
+        zoo average runs/big --last 5
+        zoo average tiny --search
+        zoo average tiny --int8
     """
     from cli.console import report, show_json
     from zoo.models import find
@@ -206,10 +196,7 @@ def average(
     if not search:
         options.refuse("`--search`", json=json, device=device)
         return print(average(Run(find.run(run)), last, int8=int8))
-    for option, given in (("--last", last is not None), ("--int8", int8)):
-        if given:
-            hint = f"leave `{option}` out to search for the best number of checkpoints, or leave `--search` out"
-            raise ZooError(f"`{option}` cannot be combined with `--search`", hint=hint)
+    options.refuse_beside("--search", last=last, int8=int8)
     from zoo.training.averaging import search_averages
 
     found = search_averages(Run(find.run(run)), device=device, report=report())
@@ -225,6 +212,10 @@ def shortlist(run: options.Run) -> None:
     For each source token, it contains the target tokens that are its most probable translations in the training text,
     by IBM model 1. With `zoo decode --shortlist`, or `decoding.shortlist: true` in the spec, a translation contains
     only tokens that the shortlist gives for its source, and the most frequent tokens. `zoo publish` includes the file.
+
+    Examples:
+        zoo shortlist tiny
+        zoo shortlist runs/big && zoo publish runs/big
     """
     from cli.console import report
     from zoo.models import find

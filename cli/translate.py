@@ -6,9 +6,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from cli import options
+from cli.options import argument, flag, option
 from specs import ZooError
 
 if TYPE_CHECKING:
@@ -16,36 +15,28 @@ if TYPE_CHECKING:
     from zoo.generation.translator import Translator
     from zoo.report import Report
 
-TRANSLATE_EXAMPLES = (
-    "zoo translate letter.docx --to de"
-    "\n\nzoo translate page.html -o seite.html --model everyday --from en --to de"
-    "\n\nzoo translate website -o webseite --to de"
-)
 _DEFAULT_MODEL, _DEFAULT_LANGUAGES = "everyday", {None, "en", "de"}
 
 
+_DOCUMENTS = argument(
+    "FILE|FOLDER",
+    "Document to translate, or folder. In a folder and its subfolders, all documents are translated. Hidden files and "
+    "translations beside their originals are left out.",
+)
+_OUTPUT = option(
+    "FILE|FOLDER",
+    "File to write or, for several documents or a folder, folder to write to. In this folder, documents keep their "
+    "names, and the documents of a folder their subfolders.",
+    "--output",
+    "-o",
+    shown="beside each document, with the code of the target language before the suffix",
+)
+
+
 def translate(
-    documents: Annotated[
-        list[Path],
-        typer.Argument(
-            metavar="FILE|FOLDER",
-            show_default=False,
-            help="Document to translate, or folder. In a folder and its subfolders, all documents are translated. "
-            "Hidden files and translations beside their originals are left out.",
-        ),
-    ],
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="FILE|FOLDER",
-            show_default="beside each document, with the code of the target language before the suffix",
-            help="File to write or, for several documents or a folder, folder to write to. In this folder, documents "
-            "keep their names, and the documents of a folder their subfolders.",
-        ),
-    ] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Replace existing files without asking for confirmation.")] = False,
+    documents: Annotated[list[Path], _DOCUMENTS],
+    output: Annotated[Path | None, _OUTPUT] = None,
+    yes: Annotated[bool, flag("Replace existing files without asking for confirmation.", "--yes")] = False,
     spec: options.OfSpec = None,
     model: options.Model = None,
     from_: options.From = None,
@@ -68,6 +59,11 @@ def translate(
     because their translations lack numbers, links or the like, or have a low probability.
 
     If a document cannot be translated, the others are translated nevertheless.
+
+    Examples:
+        zoo translate letter.docx --to de
+        zoo translate page.html -o seite.html --model everyday --from en --to de
+        zoo translate website -o webseite --to de
     """
     from cli.console import confirm, report
     from cli.errors import to_zoo_error
@@ -96,12 +92,7 @@ def translate(
         if not confirm(question, f"`{existing[0]}` was not replaced"):
             return messages.info("nothing was translated")
     translator = open_model(
-        folder,
-        device=device,
-        precision=precision,
-        backend=backend,
-        max_batch_tokens=max_batch_tokens,
-        report=messages,
+        folder, device=device, precision=precision, backend=backend, max_batch_tokens=max_batch_tokens, report=messages
     )
     errors = []
     for target, document in plan.items():

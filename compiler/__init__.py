@@ -10,16 +10,28 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from compiler.assemble import build, find_device, trainable, update_refusal
-    from compiler.costs import Cost, cost
-    from compiler.emission import EmittedCode, emit
-    from compiler.emitted import EmittedProgram, Loss
-    from compiler.graph import Graph, Graphs, Purpose, stored_tensors
-    from compiler.interpreter import interpret
-    from compiler.lowering import lower
-    from compiler.passes import PASSES, TRANSLATE, graphs, optimise
-    from compiler.program import Program
-    from compiler.stream import Stream
+    from compiler.assemble import build as build
+    from compiler.assemble import find_device as find_device
+    from compiler.assemble import trainable as trainable
+    from compiler.assemble import update_refusal as update_refusal
+    from compiler.costs import Cost as Cost
+    from compiler.costs import cost as cost
+    from compiler.emission import EmittedCode as EmittedCode
+    from compiler.emission import emit as emit
+    from compiler.emitted import EmittedProgram as EmittedProgram
+    from compiler.emitted import Loss as Loss
+    from compiler.graph import Graph as Graph
+    from compiler.graph import Graphs as Graphs
+    from compiler.graph import Purpose as Purpose
+    from compiler.graph import stored_tensors as stored_tensors
+    from compiler.interpreter import interpret as interpret
+    from compiler.lowering import lower as lower
+    from compiler.padded_batch import PaddedBatch as PaddedBatch
+    from compiler.passes import PASSES as PASSES
+    from compiler.passes import TRANSLATE as TRANSLATE
+    from compiler.passes import graphs as graphs
+    from compiler.passes import optimise as optimise
+    from compiler.program import Program as Program
     from specs import Spec
 
 _NAMES = {
@@ -32,35 +44,9 @@ _NAMES = {
     "lowering": ("lower",),
     "passes": ("PASSES", "TRANSLATE", "graphs", "optimise"),
     "program": ("Program",),
-    "stream": ("Stream",),
+    "padded_batch": ("PaddedBatch",),
 }
 _MODULES = {name: module for module, names in _NAMES.items() for name in names}
-
-__all__ = [
-    "PASSES",
-    "TRANSLATE",
-    "Cost",
-    "EmittedCode",
-    "EmittedProgram",
-    "Graph",
-    "Graphs",
-    "Loss",
-    "Program",
-    "Purpose",
-    "Stream",
-    "build",
-    "cost",
-    "emit",
-    "find_device",
-    "graphs",
-    "interpret",
-    "lower",
-    "optimise",
-    "parameters",
-    "stored_tensors",
-    "trainable",
-    "update_refusal",
-]
 
 
 def parameters(spec: Spec) -> int:

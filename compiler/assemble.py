@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TypedDict, Unpack
 
 import torch
 from torch import Tensor
 
-from compiler.backends import Backend, build_program, choose_backend
+from compiler.backends import Backend, choose_backend, eager
 from compiler.backends.backend import BuildRequest
 from compiler.emitted import EmittedProgram
 from compiler.graph import Purpose, stored_tensors
@@ -24,39 +25,42 @@ from compiler.weights import check_weights
 from specs import Spec, ZooError
 
 
-def build(
-    spec: Spec,
-    purposes: Iterable[Purpose] = TRANSLATE,
-    *,
-    weights: Mapping[str, Tensor] | None = None,
-    device: str = "cpu",
-    precision: str | None = None,
-    backend: str | None = None,
-    folder: Path | None = None,
-    packed: PackedModel | None = None,
-) -> Program:
+class BuildOptions(TypedDict, total=False):
+    """Options of `build`. The device is cpu if it is missing. The other options are None if they are missing."""
+
+    weights: Mapping[str, Tensor] | None
+    device: str
+    precision: str | None
+    backend: str | None
+    folder: Path | None
+    packed: PackedModel | None
+
+
+def build(spec: Spec, purposes: Iterable[Purpose] = TRANSLATE, **options: Unpack[BuildOptions]) -> Program:
     """Build a program from a spec, and return the program.
+
+    If the backend was chosen by `auto` and fails, for example because the disk is full or the compiler is broken, warn
+    and use the backend `eager` instead.
 
     On a CPU, the program may share memory with `weights`. Do not change these tensors afterwards.
 
     Args:
         spec: The spec of the model.
         purposes: What the program will compute, such as encoder outputs, decoder steps and scores.
-        weights: The tensors of a weights file by name. None: random initial weights, as before training.
-        device: auto, cpu, cuda or cuda:N.
-        precision: Overrides `compilation.precision` of the spec.
-        backend: Overrides `compilation.backend` of the spec.
-        folder: The folder in which compiled files are cached. None: a temporary folder, which is deleted when the
-            process ends.
-        packed: The weights as the backend `native` packs them, if they are packed.
+        **options: See `prepare_build`.
 
     Raises:
         ZooError: The weights do not fit the spec, or the device or backend is not available or cannot run the model.
     """
-    chosen, request = prepare_build(
-        spec, purposes, weights=weights, device=device, precision=precision, backend=backend, folder=folder
-    )
-    return build_program(backend or spec.compilation.backend, chosen, replace(request, packed=packed))
+    chosen, request = prepare_build(spec, purposes, **options)
+    try:
+        return chosen.build(request)
+    except (ZooError, OSError) as error:
+        if (options.get("backend") or spec.compilation.backend) != "auto" or chosen is eager:
+            raise
+        problem = error.summary if isinstance(error, ZooError) else error
+        warnings.warn(f"{problem}: using the slower backend `eager` instead", RuntimeWarning, stacklevel=2)
+        return eager.build(request)
 
 
 def trainable(
@@ -111,10 +115,23 @@ def prepare_build(
     precision: str | None = None,
     backend: str | None = None,
     folder: Path | None = None,
+    packed: PackedModel | None = None,
 ) -> tuple[Backend, BuildRequest]:
     """Return the backend that `build` would choose, and the request that `build` would pass to this backend.
 
-    Arguments and errors are the same as those of `build`.
+    Args:
+        spec: The spec of the model.
+        purposes: What the program will compute.
+        weights: The tensors of a weights file by name. None: random initial weights, as before training.
+        device: auto, cpu, cuda or cuda:N.
+        precision: Overrides `compilation.precision` of the spec.
+        backend: Overrides `compilation.backend` of the spec.
+        folder: The folder in which compiled files are cached. None: a temporary folder, which is deleted when the
+            process ends.
+        packed: The weights as the backend `native` packs them, if they are packed.
+
+    Raises:
+        ZooError: See `build`.
     """
     device, purposes = find_device(device), tuple(purposes)
     optimised = graphs(spec, purposes, device, precision)
@@ -123,7 +140,7 @@ def prepare_build(
     check_weights(weights, stored_tensors(optimised.values()), spec.name)
     weights = {name: tensor.float() for name, tensor in weights.items()}
     precision = compile_options(spec, purposes, device, precision).precision
-    request = BuildRequest(spec, optimised, weights, device, precision, folder)
+    request = BuildRequest(spec, optimised, weights, device, precision, folder, packed)
     return choose_backend(backend or spec.compilation.backend, request), request
 
 

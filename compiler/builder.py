@@ -7,9 +7,9 @@ from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from compiler.graph import Graph, Node, Purpose, StepState, prune, verify
+from compiler.graph import Graph, Purpose, StepState, prune, verify
 from compiler.operations.elementwise import Add
-from compiler.operations.operation import GraphError, Operation, ValueKind, ValueType
+from compiler.operations.operation import GraphError, Node, Operation, ValueKind, ValueType
 from compiler.size import Size
 from compiler.weights import Initializer, Parameter, StoredTensor
 

@@ -1,15 +1,26 @@
-"""Costs of a graph, before anything runs: parameters, FLOPs, bytes in memory and memory traffic.
+"""Costs of a graph before anything runs: parameters, FLOPs, bytes in memory, memory traffic, and Table 1 of the paper.
 
-FLOPs are those of matrix products only; a multiply-add counts as two, as in torch's FlopCounterMode.
+FLOPs are those of matrix products only; a multiply-add counts as two, as in torch's FlopCounterMode. The columns of
+Table 1 are computed from the edges of the graph and the receptive field of each operation, for any kind of sub-layer. A
+path length counts the operations that read other positions. A recurrence, which computes one position after the other,
+counts once per position that the path crosses.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 
-from compiler.graph import Graph
-from compiler.operations.operation import FLOAT_BYTES
-from compiler.size import Size
+import specs
+from compiler.builder import GraphBuilder
+from compiler.graph import Graph, Purpose
+from compiler.lowering.context import LayerContext
+from compiler.lowering.positions import StackPositions
+from compiler.lowering.transformer import SUBLAYERS
+from compiler.operations.mask import PaddingMask
+from compiler.operations.operation import FLOAT_BYTES, Node, ReceptiveField, ValueKind
+from compiler.size import BATCH, SOURCE, Size
+from specs import DecoderSubLayer, EncoderSubLayer
 
 
 @dataclass(frozen=True)
@@ -73,3 +84,249 @@ def memory_traffic(graph: Graph) -> Size:
         inputs = [types[name] for name in node.inputs]
         total += node.operation.memory_traffic(inputs, node.type, weight_bytes, float_bytes)
     return total
+
+
+SubLayer = EncoderSubLayer | DecoderSubLayer
+START, LENGTH, END = "x", "length", "y"
+"""Names of the inputs and the output of `sublayer_stack`."""
+DIRECTIONS = ("before", "after")
+_Distances = Mapping[int, int]
+"""Maps a path length to the largest distance, in positions, that a path of this length connects."""
+
+
+@dataclass(frozen=True)
+class Complexity:
+    """The columns of Table 1 for one sub-layer on one sequence."""
+
+    flops: Size
+    """FLOPs of the matrix products, as a polynomial in `batch` and `source`. A multiply-add counts as two."""
+    mixing_flops: Size
+    """FLOPs of the operations that read other positions. The projections of attention are not included."""
+    sequential_operations: int
+    """Length of the longest chain of operations over positions that must run one after the other."""
+    max_path_length: int
+    """Number of operations over positions on the shortest path between the two positions that are farthest apart."""
+
+
+def complexity(sublayer: SubLayer, n: int, d: int, *, causal: bool = False) -> Complexity:
+    """Return the complexity of a sub-layer (Table 1). Attention has one head.
+
+    The numbers are computed from a stack of such sub-layers that has just enough layers to connect all positions.
+
+    Args:
+        sublayer: The sub-layer.
+        n: Number of positions.
+        d: Number of features.
+        causal: Whether a position cannot see later positions, as in a decoder.
+
+    Raises:
+        ValueError: The sub-layer computes each position separately, so no number of layers connects all positions.
+    """
+    graph = _connected_stack(sublayer, n, d, causal)
+    longest = path_length(graph, START, graph.outputs[END], n)
+    assert longest is not None
+    flops, mixing = Size(), Size()
+    for node in graph.nodes:
+        if node.layer == "stack.0":
+            own = node.operation.matmul_flops([graph.types[i] for i in node.inputs], graph.shapes(node))
+            flops += own
+            mixing += own if node.operation.receptive_field() else 0
+    return Complexity(flops, mixing, sequential_operations(graph, n, "stack.0"), longest)
+
+
+def sublayer_stack(sublayer: SubLayer, d: int, layers: int, *, heads: int = 1, causal: bool = False) -> Graph:
+    """Return the graph of a stack of layers. Each layer is the given sub-layer with a residual connection.
+
+    The inputs are `x` [batch, source, d] and `length` [batch]. The output is `y`, of the same shape as `x`.
+    """
+    builder = GraphBuilder(Purpose.ENCODE)
+    sizes = {"d_model": d, "h": heads, "d_k": d // heads, "d_v": d // heads}
+    architecture = specs.load("base").architecture.model_copy(update=sizes)
+    x = builder.input(START, BATCH, SOURCE, d)
+    length = builder.input(LENGTH, BATCH, kind=ValueKind.INTEGER)
+    positions = StackPositions(builder, architecture, "stack", causal)
+    context = LayerContext(builder, architecture, positions, x)
+    if not causal:
+        padding = builder.node("padding", PaddingMask(), (length, x))
+        context = replace(context, length=length, padding=padding)
+    for index in range(layers):
+        with builder.layer(f"stack.{index}"), builder.sublayer(sublayer.kind):
+            x += SUBLAYERS[sublayer.kind](x, sublayer, replace(context, index=index))
+    builder.output(END, x)
+    return builder.graph()
+
+
+def _connected_stack(sublayer: SubLayer, n: int, d: int, causal: bool) -> Graph:
+    """Return the graph of the smallest stack of sub-layers in which all n positions are connected."""
+    distances, layers = [0], 1
+    while True:
+        graph = sublayer_stack(sublayer, d, layers, causal=causal)
+        distances.append(connected_distance(graph, START, graph.outputs[END], n))
+        if distances[-1] >= n - 1:
+            return graph
+        gain = distances[-1] - distances[-2]
+        if not gain:
+            raise ValueError(f"layers of `{sublayer.kind}` alone connect no positions")
+        constant = len(distances) > 2 and gain == distances[-2] - distances[-3]
+        layers += -(-(n - 1 - distances[-1]) // gain) if constant else 1
+
+
+def sequential_operations(graph: Graph, n: int, layer: str | None = None) -> int:
+    """Return the length of the longest chain of operations over n positions, in the graph or in one layer of it.
+
+    An operation on all positions at once counts as one. A recurrence over the positions counts as n.
+    """
+    chain: dict[str, int] = {}
+    for node in graph.nodes:
+        if layer is None or node.layer == layer:
+            reach = node.operation.receptive_field()
+            own = 0 if reach is None else n if reach.sequential else 1
+            chain[node.name] = own + max((chain.get(value, 0) for value in node.inputs), default=0)
+    return max(chain.values(), default=0)
+
+
+def path_length(graph: Graph, start: str, end: str, n: int) -> int | None:
+    """Return the maximum path length (Table 1): the length of the longest shortest path between two of n positions.
+
+    Return None if two of the positions are not connected.
+
+    If no operation reads later positions, as in a decoder, only paths from a position to later ones count.
+
+    Args:
+        graph: The graph.
+        start: The value at which paths start.
+        end: The value at which paths end.
+        n: Number of positions.
+    """
+    lengths = [_shortest(graph, start, end, n - 1, direction) for direction in _directions(graph, start)]
+    return None if None in lengths else max(filter(None, lengths), default=0)
+
+
+def connected_distance(graph: Graph, start: str, end: str, n: int) -> int:
+    """Return the largest d for which each position of `end` depends on all positions of `start` up to d away.
+
+    If `end` depends on both earlier and later positions, the smaller d of the two directions is returned.
+
+    Args:
+        graph: The graph.
+        start: The value at which paths start.
+        end: The value at which paths end.
+        n: Number of positions.
+    """
+    return min(_connected(graph, start, n - 1, way).get(end, 0) for way in _directions(graph, start))
+
+
+def _directions(graph: Graph, start: str) -> tuple[str, ...]:
+    """Return ("before", "after") if an operation that depends on `start` reads later positions, else ("before",)."""
+    reached = {start}
+    looks_ahead = False
+    for node in graph.nodes:
+        for value, reach in _reads(node):
+            if value in reached:
+                reached.add(node.name)
+                looks_ahead = looks_ahead or (reach is not None and reach.after != 0)
+    return DIRECTIONS if looks_ahead else DIRECTIONS[:1]
+
+
+def _reads(node: Node) -> Iterator[tuple[str, ReceptiveField | None]]:
+    """Yield each input of a node, with the receptive field in which the node reads this input.
+
+    The field is None if the node reads only the same position of the input. Nothing is yielded for a node that computes
+    a mask or integers.
+    """
+    reach = node.operation.receptive_field()
+    if node.type.kind is ValueKind.FLOAT:
+        for index, value in enumerate(node.inputs):
+            yield value, reach if reach is not None and index in reach.inputs else None
+
+
+def _connected(graph: Graph, start: str, n: int, direction: str) -> dict[str, int]:
+    """Return the connected distance of each value: the largest d for which it depends on all positions up to d away.
+
+    The positions are those of the value `start`. Only positions in the given direction count. A distance is at most n.
+    """
+    distances = {start: 0}
+    for node in graph.nodes:
+        for value, reach in _reads(node):
+            if value in distances:
+                extended = _extend(distances[value], reach, n, direction)
+                distances[node.name] = max(distances.get(node.name, 0), extended)
+    return distances
+
+
+def _extend(distance: int, reach: ReceptiveField | None, n: int, direction: str) -> int:
+    """Return the connected distance (see `_connected`) of an operation's result, given that of its input.
+
+    A dilated operation skips positions between those that it reads. The distance only grows if the input already
+    depends on the skipped positions.
+    """
+    if reach is None:
+        return distance
+    extent, sides = getattr(reach, direction), 1 if 0 in (reach.before, reach.after) else 2
+    if extent is None:
+        return n
+    return min(n, distance + extent) if distance * sides + 1 >= reach.spacing else distance
+
+
+def _max_remaining(graph: Graph, end: str, n: int, direction: str) -> dict[str, int]:
+    """Return, for each value that `end` depends on, how many positions a path from the value to `end` can cross."""
+    remaining = {end: 0}
+    for node in reversed(graph.nodes):
+        for value, reach in _reads(node):
+            if node.name in remaining:
+                extent = 0 if reach is None else getattr(reach, direction)
+                total = min(n, remaining[node.name] + (n if extent is None else extent))
+                remaining[value] = max(remaining.get(value, 0), total)
+    return remaining
+
+
+def _shortest(graph: Graph, start: str, end: str, n: int, direction: str) -> int | None:
+    """Return the length of the shortest path between two positions at a distance of n. None if there is no path."""
+    remaining = _max_remaining(graph, end, n, direction)
+    distances: dict[str, _Distances] = {start: {0: 0}}
+    for node in graph.nodes:
+        if node.name in remaining and node.name not in distances:
+            min_distance = n - remaining[node.name]  # paths that are shorter up to here cannot connect all positions
+            pairs = (
+                pair
+                for value, reach in _reads(node)
+                for before in distances.get(value, {}).items()
+                for pair in _after(before, reach, n, direction, min_distance)
+            )
+            distances[node.name] = _pareto(pair for pair in pairs if pair[1] >= min_distance)
+    return next((length for length, distance in sorted(distances.get(end, {}).items()) if distance >= n), None)
+
+
+def _after(
+    before: tuple[int, int], reach: ReceptiveField | None, n: int, direction: str, min_distance: int
+) -> Iterator[tuple[int, int]]:
+    """Extend a path by an operation. Yield the possible pairs of path length and connected distance of the result.
+
+    Args:
+        before: Path length and connected distance before the operation.
+        reach: The receptive field of the operation, or None.
+        n: The largest distance.
+        direction: The direction that counts.
+        min_distance: A recurrence yields no pairs with a smaller distance.
+    """
+    length, distance = before
+    if reach is None:
+        yield length, distance
+    elif reach.sequential:
+        for bridged in range(max(distance, min_distance), _extend(distance, reach, n, direction) + 1):
+            yield length + 1 + bridged - distance, bridged
+    else:
+        yield length + 1, _extend(distance, reach, n, direction)
+
+
+def _pareto(pairs: Iterable[tuple[int, int]]) -> dict[int, int]:
+    """Return the best pairs of path length and distance, as a mapping from length to distance.
+
+    A pair is dropped if a path that is not longer connects at least the same distance (Pareto front).
+    """
+    best: dict[int, int] = {}
+    largest = -1
+    for length, distance in sorted(pairs, key=lambda pair: (pair[0], -pair[1])):
+        if distance > largest:
+            best[length] = largest = distance
+    return best

@@ -1,4 +1,4 @@
-"""State of a decoder between two steps, and the operations on it: create, advance, rewind, select and join states."""
+"""State of a decoder between two steps, the operations on it, and the selection of the most probable tokens."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import torch
-from jaxtyping import Int
+from jaxtyping import Bool, Float32, Int
 from torch import Tensor
 from torch.nn import functional
 
-from compiler.graph import Graph
+from compiler.graph import Graph, Graphs, Purpose
 from compiler.operations.operation import ValueKind, ValueType
+from compiler.program import TopK
 from compiler.size import BEAMS, CAPACITY, PAST, SOURCE, Size
+from specs import BOS, EOS, PAD
 
 CACHE_BLOCK = 16
 """Number of positions by which a full preallocated cache grows."""
@@ -42,13 +44,16 @@ class State:
     """
 
 
-class Decoder:
-    """Operations on decoder states, derived from the graph of a decoder step. The caller runs the step."""
+class DecoderStates:
+    """Base class of programs: operations on decoder states, derived from the graph of a decoder step."""
 
-    def __init__(self, step: Graph) -> None:
-        self._step = step
+    graphs: Graphs
 
-    def begin(
+    @property
+    def _graph(self) -> Graph:
+        return self.graphs[Purpose.DECODE_STEP]
+
+    def _begin(
         self, sentences: int, device: torch.device, memory: Mapping[str, Tensor], dtype: torch.dtype = torch.float32
     ) -> State:
         """Return the state before the first step, with one hypothesis per sentence.
@@ -59,7 +64,7 @@ class Decoder:
             memory: The encoder's outputs.
             dtype: The data type of caches, if there are no encoder's outputs to take it from.
         """
-        step = self._step
+        step = self._graph
         memory = {name: value for name, value in memory.items() if name in step.inputs}
         sizes = {"batch": sentences, "beams": 1, "past": 0, "capacity": CACHE_BLOCK}
         dtype = next((value.dtype for value in memory.values() if value.is_floating_point()), dtype)
@@ -75,7 +80,7 @@ class Decoder:
         position = torch.zeros(sentences, 1, dtype=torch.long, device=device)
         return State(memory, carried, position, (0,) * sentences)
 
-    def inputs(self, state: State, tokens: Int[Tensor, "rows k"]) -> dict[str, Tensor]:
+    def _step_inputs(self, state: State, tokens: Int[Tensor, "rows k"]) -> dict[str, Tensor]:
         """Return the inputs of the step that reads `tokens`, by name."""
         (rows, new), position, memory = tokens.shape, state.position, state.memory
         sentences, beams = position.shape
@@ -89,7 +94,7 @@ class Decoder:
         shape = (sentences, beams, new) if self._has_beams else (rows, new)
         return {"token": tokens.reshape(shape), "position": position.reshape(shape), **memory, **carried}
 
-    def advance(self, state: State, results: Mapping[str, Tensor], new: int) -> State:
+    def _after(self, state: State, results: Mapping[str, Tensor], new: int) -> State:
         """Return the state after a step.
 
         Args:
@@ -118,7 +123,7 @@ class Decoder:
             sentences: The indices of the sentences to keep.
             parents: For each kept sentence and new beam, the index of the beam that it continues.
         """
-        kept, carried = sentences.to(parents.device, non_blocking=True), self._step.states
+        kept, carried = sentences.to(parents.device, non_blocking=True), self._graph.states
         rows = (kept[:, None] * state.position.shape[1] + parents).flatten()
         position = state.position.flatten().index_select(0, rows).view(parents.shape)
         if sentences.shape[0] == state.position.shape[0]:
@@ -135,7 +140,7 @@ class Decoder:
     def join(self, first: State, second: State) -> State:
         """Return one state with the sentences of two states. Both states must have the same number of beams."""
         memory = {
-            name: _concatenate(value, second.memory[name], 0, _source_axis(self._step.inputs[name]))
+            name: _concatenate(value, second.memory[name], 0, _source_axis(self._graph.inputs[name]))
             for name, value in first.memory.items()
         }
         carried = {
@@ -147,22 +152,22 @@ class Decoder:
                 pad_at_end=self._length(name) == CAPACITY,
             )
             for name, value in first.carried.items()
-            if (entry := self._step.states[name])
+            if (entry := self._graph.states[name])
         }
         return State(memory, carried, torch.cat([first.position, second.position]), first.read + second.read)
 
     @cached_property
     def _has_beams(self) -> bool:
         """Whether the step's inputs have an axis of beams. All beams of a sentence then read the same memory."""
-        return self._step.inputs["token"].shape[1] == BEAMS
+        return self._graph.inputs["token"].shape[1] == BEAMS
 
     def _length(self, name: str) -> Size:
         """Return how many positions of a state the step reads: PAST, CAPACITY, or a number (see `StepState`)."""
-        return self._step.inputs[name].shape[self._step.states[name].length_axis]
+        return self._graph.inputs[name].shape[self._graph.states[name].length_axis]
 
     def _input_positions(self, name: str, value: Tensor, end: int) -> Tensor:
         """Return the part of a state that the step reads. Enlarge a preallocated cache to at least `end` positions."""
-        axis, length = self._step.states[name].length_axis, self._length(name)
+        axis, length = self._graph.states[name].length_axis, self._length(name)
         if length == CAPACITY:
             return value if end <= value.shape[axis] else _pad(value, axis, _in_blocks(end))
         return value if length == PAST else _last(value, axis, length.constant)
@@ -179,7 +184,7 @@ class Decoder:
             more: How many further positions to drop from each row. The remaining positions of the row move to the end.
                 None: no further positions.
         """
-        entry = self._step.states[name]
+        entry = self._graph.states[name]
         if self._length(name) == CAPACITY:
             return value
         value = value.narrow(entry.length_axis, 0, value.shape[entry.length_axis] - count)
@@ -192,7 +197,7 @@ class Decoder:
 
     def _shrink_cache(self, name: str, value: Tensor, read: int) -> Tensor:
         """Return a cache without unused positions. `read` is the largest number of tokens that a row has read."""
-        axis, length = self._step.states[name].length_axis, self._length(name)
+        axis, length = self._graph.states[name].length_axis, self._length(name)
         if length == CAPACITY:
             return value.narrow(axis, 0, min(value.shape[axis], max(CACHE_BLOCK, _in_blocks(read))))
         return _last(value, axis, read) if length == PAST else value
@@ -230,3 +235,76 @@ def _concatenate(
         length = max(first.shape[padded_axis], second.shape[padded_axis])
         first, second = (_pad(tensor, padded_axis, length, at_end=pad_at_end) for tensor in (first, second))
     return torch.cat([first, second], row_axis)
+
+
+def top_k(
+    log_probabilities: Float32[Tensor, "rows vocabulary"],
+    count: int,
+    allowed: Bool[Tensor, "#rows vocabulary"] | None = None,
+) -> TopK:
+    """Return the `count` most probable tokens of each row. If several are equally probable, prefer the lowest IDs.
+
+    Tokens that are not allowed are never returned. The log-probabilities of the other tokens do not change.
+
+    Args:
+        log_probabilities: The log-probabilities of all tokens, in nats.
+        count: How many tokens to return for each row. If the vocabulary has fewer tokens, all of them are returned.
+        allowed: True for the tokens that may be returned. None: all tokens may be returned.
+    """
+    if allowed is not None:
+        log_probabilities = torch.where(allowed, log_probabilities, -torch.inf)
+    vocabulary, ends = log_probabilities.shape[1], log_probabilities[:, EOS]
+    # Take three more: PAD and BOS may be among the first, and the third one shows whether there is a tie at the end.
+    _, tokens = log_probabilities.topk(min(count + 3, vocabulary), dim=1)
+    values, tokens = _sort_by_value_and_id(log_probabilities, tokens)
+    if values.shape[1] <= count:
+        return TopK(values, tokens, ends)
+    last = values[:, count - 1]
+    is_tied = (last == values[:, count]) & last.isfinite()
+    values, tokens = values[:, :count], tokens[:, :count]
+    # torch.topk may return any of several equal values, so choose those with the lowest IDs. On a GPU, do this for
+    # every row, because testing whether there are ties would wait for the GPU.
+    if _is_asynchronous(log_probabilities):
+        lowest = _lowest_ids(log_probabilities, last.unsqueeze(1), count)
+        exact = _sort_by_value_and_id(log_probabilities, lowest)
+        values, tokens = (torch.where(is_tied.unsqueeze(1), a, b) for a, b in zip(exact, (values, tokens), strict=True))
+    elif bool(is_tied.any()):
+        values, tokens = values.clone(), tokens.clone()
+        rows = log_probabilities[is_tied]
+        lowest = _lowest_ids(rows, last[is_tied].unsqueeze(1), count)
+        values[is_tied], tokens[is_tied] = _sort_by_value_and_id(rows, lowest)
+    return TopK(values, tokens, ends)
+
+
+def _lowest_ids(
+    rows: Float32[Tensor, "rows vocabulary"], last: Float32[Tensor, "rows 1"], count: int
+) -> Int[Tensor, "rows count"]:
+    """Return the most probable tokens of each row, in any order. Of tokens with a probability of `last`, use low IDs.
+
+    Args:
+        rows: The log-probabilities of all tokens.
+        last: For each row, the log-probability of the least probable token to return.
+        count: How many tokens to return.
+    """
+    size = rows.shape[1]
+    negative_id = -torch.arange(size, dtype=torch.int32, device=rows.device)
+    excluded = torch.full_like(rows, -size, dtype=torch.int32)
+    priority = torch.where(rows == last, negative_id, excluded.masked_fill(rows > last, 1))
+    for token in (PAD, BOS):
+        priority[:, token] = -size
+    return priority.topk(count, dim=1).indices
+
+
+def _sort_by_value_and_id(
+    log_probabilities: Float32[Tensor, "rows vocabulary"], tokens: Int[Tensor, "rows chosen"]
+) -> tuple[Float32[Tensor, "rows chosen"], Int[Tensor, "rows chosen"]]:
+    tokens = tokens.sort(dim=1).values
+    values = log_probabilities.gather(1, tokens)
+    values = values.masked_fill((tokens == PAD) | (tokens == BOS), -torch.inf)
+    values, order = values.sort(dim=1, descending=True, stable=True)
+    return values, tokens.gather(1, order)
+
+
+def _is_asynchronous(tensor: Tensor) -> bool:
+    """Return whether operations on the tensor run asynchronously, as on a GPU."""
+    return tensor.is_cuda

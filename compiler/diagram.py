@@ -10,8 +10,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 
-from compiler.graph import Graph, Node, Purpose
-from compiler.operations.operation import ValueKind, ValueType
+from compiler.graph import Graph, Purpose
+from compiler.operations.operation import Node, ValueKind, ValueType
 
 
 @dataclass(eq=False)

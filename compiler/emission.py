@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import groupby, pairwise
 
-from compiler.graph import Graph, Node, Purpose
-from compiler.operations.operation import EmitContext, GraphError, ValueKind
+from compiler.graph import Graph, Purpose
+from compiler.operations.operation import EmitContext, GraphError, Node, ValueKind
 from compiler.size import Size
 
 MAX_LINE_LENGTH = 110

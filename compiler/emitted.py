@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import cached_property
 from typing import Any, NamedTuple, cast
 from zlib import crc32
 
@@ -11,13 +10,12 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from compiler.decoder import Decoder, State
+from compiler.decoder import DecoderStates, State, top_k
 from compiler.graph import Graphs, Purpose, stored_tensors
+from compiler.host import fast_float32, use_one_thread_after_fork
+from compiler.padded_batch import PaddedBatch
 from compiler.program import TopK
-from compiler.stream import Stream
-from compiler.switches import fast_float32, use_one_thread_after_fork
-from compiler.top_k import top_k
-from compiler.weights import Origin, check_weights
+from compiler.weights import ParameterOrigin, check_weights
 from specs import PAD, Spec
 
 Function = Callable[[nn.Module, Mapping[str, Tensor]], dict[str, Tensor]]
@@ -49,7 +47,7 @@ class _ParameterTree(nn.Module):
         return function(self, *inputs)
 
 
-class EmittedProgram(nn.Module):
+class EmittedProgram(DecoderStates, nn.Module):
     """Program that runs emitted PyTorch code. `compiler.trainable` and `compiler.build` create one."""
 
     concurrent = False
@@ -59,7 +57,6 @@ class EmittedProgram(nn.Module):
         spec: Spec,
         graphs: Graphs,
         functions: Mapping[Purpose, Function],
-        code: str,
         *,
         backend: str = "eager",
         precision: str = "float32",
@@ -70,14 +67,13 @@ class EmittedProgram(nn.Module):
             spec: The spec of the model.
             graphs: The graphs after all passes.
             functions: The implementation of each graph.
-            code: The emitted PyTorch code as text, for display.
             backend: The name of the backend.
             precision: The type of the weights: float32, bfloat16 or int8.
         """
         super().__init__()
         use_one_thread_after_fork()
         self.dropout_key = 0
-        self.spec, self.graphs, self.code, self.backend, self.precision = spec, graphs, code, backend, precision
+        self.spec, self.graphs, self.backend, self.precision = spec, graphs, backend, precision
         self._functions = functions
         self.searcher: Any = None
         """Beam search of the program on a GPU (`compiler.search.Searcher`), if the backend has built one."""
@@ -101,7 +97,7 @@ class EmittedProgram(nn.Module):
 
     def forward(
         self,
-        source: Stream | None,
+        source: PaddedBatch | None,
         target: Int[Tensor, "batch target+1"],
         alignment: Float[Tensor, "batch target source"] | None = None,
     ) -> Loss:
@@ -121,7 +117,7 @@ class EmittedProgram(nn.Module):
         # Clone, because full backward hooks do not accept views.
         return Loss(smoothed.clone(), plain.detach(), (target[:, 1:] != PAD).sum())
 
-    def score(self, source: Stream | None, target: Int[Tensor, "batch target+1"]) -> Float[Tensor, "batch target"]:
+    def score(self, source: PaddedBatch | None, target: Int[Tensor, "batch target+1"]) -> Float[Tensor, "batch target"]:
         """Return the log-probability of each token in target[:, 1:], given the tokens before it.
 
         Unit: nats. The value is 0 at PAD.
@@ -129,7 +125,7 @@ class EmittedProgram(nn.Module):
         return self.run(Purpose.SCORE, **self._inputs(source), target=target)["log_probabilities"]
 
     def attend(
-        self, source: Stream, target: Int[Tensor, "batch target+1"]
+        self, source: PaddedBatch, target: Int[Tensor, "batch target+1"]
     ) -> tuple[Float[Tensor, "batch target"], dict[str, Float[Tensor, "batch h queries keys"]]]:
         """Return the log-probabilities that `score` returns, and the attention weights of each sub-layer.
 
@@ -140,14 +136,14 @@ class EmittedProgram(nn.Module):
         weights = self.run(Purpose.ATTEND, **self._inputs(source), target=target)
         return weights.pop("log_probabilities"), weights
 
-    def encode(self, source: Stream) -> State:
+    def encode(self, source: PaddedBatch) -> State:
         """Encode sources that end with EOS. Return the state before the first step, with one row per sentence."""
         outputs = self.run(Purpose.ENCODE, **self._inputs(source))
-        return self._decoder.begin(source.lengths.shape[0], source.lengths.device, outputs)
+        return self._begin(source.lengths.shape[0], source.lengths.device, outputs)
 
     def begin(self, rows: int) -> State:
         """Return the state before the first step of a model without an encoder (see `DecoderOnly`)."""
-        return self._decoder.begin(rows, self.device, {}, self._dtype)
+        return self._begin(rows, self.device, {}, self._dtype)
 
     def advance(self, state: State, tokens: Int[Tensor, "rows k"]) -> tuple[Float[Tensor, "rows k V"], State]:
         """Read `tokens`. Return the float32 log-probabilities of the token after each, and the next state.
@@ -172,19 +168,7 @@ class EmittedProgram(nn.Module):
         log_probabilities, state = self._step(state, tokens)
         return top_k(log_probabilities, count, allowed), state
 
-    def rewind(self, state: State, counts: Int[Tensor, " rows"]) -> State:
-        """Return the state without the last `counts[i]` tokens of each row i (see `StepwiseDecoder.rewind`)."""
-        return self._decoder.rewind(state, counts)
-
-    def select(self, state: State, sentences: Int[Tensor, " kept"], parents: Int[Tensor, "kept beams"]) -> State:
-        """Return the state of the sentences to keep. Its rows continue old rows (see `StepwiseDecoder.select`)."""
-        return self._decoder.select(state, sentences, parents)
-
-    def join(self, first: State, second: State) -> State:
-        """Return one state with the sentences of two states. Both states must have the same number of beams."""
-        return self._decoder.join(first, second)
-
-    def _inputs(self, source: Stream | None) -> dict[str, Tensor]:
+    def _inputs(self, source: PaddedBatch | None) -> dict[str, Tensor]:
         """Return the graph inputs `source` and `source_length`. Features are converted to the type of the weights."""
         if source is None:
             return {}
@@ -206,13 +190,9 @@ class EmittedProgram(nn.Module):
 
     def _step(self, state: State, tokens: Int[Tensor, "rows k"]) -> tuple[Float[Tensor, "rows·k V"], State]:
         """Run a decoder step that reads `tokens`. Return log-probabilities, one row per token, and the next state."""
-        results = self.run(Purpose.DECODE_STEP, **self._decoder.inputs(state, tokens))
-        state = self._decoder.advance(state, results, tokens.shape[1])
+        results = self.run(Purpose.DECODE_STEP, **self._step_inputs(state, tokens))
+        state = self._after(state, results, tokens.shape[1])
         return results["log_probabilities"].flatten(0, 1), state
-
-    @cached_property
-    def _decoder(self) -> Decoder:
-        return Decoder(self.graphs[Purpose.DECODE_STEP])
 
     # Weights.
 
@@ -238,37 +218,28 @@ class EmittedProgram(nn.Module):
         return {name: origin.make(file) for name, origin in self._origins().items()}
 
     def load(self, file: Mapping[str, Tensor]) -> None:
-        """Copy the tensors of a weights file into the parameters. Their device and data type stay the same.
-
-        Raises:
-            ZooError: The names or shapes of the tensors do not fit the spec.
-        """
+        """Copy the tensors of a weights file, which must fit the spec, into the parameters."""
         with torch.no_grad():
-            for name, tensor in self.in_program_layout(file).items():
-                self.get_parameter(name).copy_(tensor)
+            for name, origin in self._origins().items():
+                self.get_parameter(name).copy_(origin.make(file))
 
     def share(self, file: Mapping[str, Tensor]) -> None:
-        """Use the tensors of a weights file as the parameters. They are only copied if they have to be converted.
-
-        Raises:
-            ZooError: The names or shapes of the tensors do not fit the spec.
-        """
-        for name, tensor in self.in_program_layout(file).items():
-            *parents, leaf = name.split(".")
-            tree = self.get_submodule(".".join(parents))
-            tree.register_parameter(leaf, nn.Parameter(tensor, requires_grad=False))
+        """Use the tensors of a weights file, which must fit the spec, as the parameters, without a copy if possible."""
+        for name, origin in self._origins().items():
+            path, _, leaf = name.rpartition(".")
+            tensor = nn.Parameter(origin.make(file), requires_grad=False)
+            self._subtree(path).register_parameter(leaf, tensor)
 
     def with_parameters(self, parameters: Mapping[str, Tensor]) -> EmittedProgram:
         """Return a program like this one that uses other tensors for some of its parameters, and shares the rest."""
-        made = EmittedProgram(
-            self.spec, self.graphs, self._functions, self.code, backend=self.backend, precision=self.precision
-        )
+        how = {"backend": self.backend, "precision": self.precision}
+        made = EmittedProgram(self.spec, self.graphs, self._functions, **how)
         for name, parameter in {**dict(self.named_parameters()), **parameters}.items():
             path, _, leaf = name.rpartition(".")
             made._subtree(path)._parameters[leaf] = cast(nn.Parameter, parameter)
         return made.train(self.training)
 
-    def _origins(self) -> dict[str, Origin]:
+    def _origins(self) -> dict[str, ParameterOrigin]:
         return {n: p.origin for graph in self.graphs.values() for n, p in graph.parameters.items()}
 
     def _add_parameter(self, path: str, parameter: nn.Parameter) -> None:

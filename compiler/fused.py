@@ -33,7 +33,7 @@ def uses_kernels(x: Tensor) -> bool:
 
 
 def keep_mask(seed: Int[Tensor, ""], key: int, shape: torch.Size, probability: float) -> Bool[Tensor, ...]:
-    """Return the elements that dropout keeps. `compiler.cuda.masks` describes the hash that decides.
+    """Return the elements that dropout keeps. `compiler.cuda.norms` describes the hash that decides.
 
     Args:
         seed: The seed of the step, a 64-bit integer.
@@ -273,18 +273,17 @@ class _PackedAttention(torch.autograd.Function):
     ) -> Tensor:  # fmt: skip
         rows = q[0]
         both = rows if kv is None else kv[0]
-        out, logs = cuda.attention.packed_attention(rows, both, heads, scale, spans, causal)
-        ctx.save_for_backward(rows, None if kv is None else both, out, logs, spans, readers)
+        given = cuda.attention.PackedAttention(rows, both, spans, readers, heads, scale, causal)
+        out, logs = cuda.attention.packed_attention(given)
+        ctx.save_for_backward(rows, None if kv is None else both, spans, readers, out, logs)
         ctx.options = heads, scale, causal
         return out.unsqueeze(0)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        (q, kv, out, logs, spans, readers), (heads, scale, causal) = ctx.saved_tensors, ctx.options
-        both = q if kv is None else kv
-        d_q, d_kv = cuda.attention.packed_attention_backward(
-            gradient[0], q, both, out, logs, heads, scale, spans, readers, causal
-        )
+        q, kv, spans, readers, out, logs = ctx.saved_tensors
+        given = cuda.attention.PackedAttention(q, q if kv is None else kv, spans, readers, *ctx.options)
+        d_q, d_kv = cuda.attention.packed_attention_backward(gradient[0], given, out, logs)
         return d_q.unsqueeze(0), None if kv is None else d_kv.unsqueeze(0), None, None, None, None, None
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import chain, count
 
-from compiler.operations.operation import GraphError, Operation, ValueType
+from compiler.operations.operation import GraphError, Node, ValueType
 from compiler.size import Size
 from compiler.weights import Parameter, StoredTensor
 
@@ -32,21 +32,6 @@ class Purpose(StrEnum):
     def trains(self) -> bool:
         """Whether the graph computes a loss, with dropout."""
         return self in (Purpose.TRAIN, Purpose.UPDATE)
-
-
-@dataclass(frozen=True)
-class Node:
-    """An operation with its inputs and parameters. Its result is the value called `name`.
-
-    `layer` is the stack and index of the layer that the node belongs to, such as "encoder.0", or "" outside of layers.
-    """
-
-    name: str
-    operation: Operation
-    inputs: tuple[str, ...]
-    parameters: tuple[str, ...]
-    type: ValueType
-    layer: str = ""
 
 
 @dataclass(frozen=True)

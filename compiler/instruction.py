@@ -60,14 +60,18 @@ class Status(IntEnum):
     """The kernels do not implement an instruction."""
 
 
-class StopReason(IntEnum):
-    """Reason why the kernels have ended the search for a sentence (see `zoo.generation.hypotheses`)."""
+class SentenceState(IntEnum):
+    """State of the search for a sentence: running, or ended for a reason (see `zoo.generation.hypotheses.StopReason`).
 
-    RUNNING = 0
-    EXHAUSTED = 1
-    DECIDED = 2
-    FULL = 3
-    LENGTH = 4
+    On a GPU, a slot without a sentence is free.
+    """
+
+    FREE = 0
+    RUNNING = 1
+    EXHAUSTED = 2
+    DECIDED = 3
+    FULL = 4
+    LENGTH = 5
 
 
 MAX_INT8_ROWS = 1 << 16
@@ -75,7 +79,7 @@ MAX_INT8_ROWS = 1 << 16
 
 
 class UnsupportedGraph(ValueError):
-    """Error for a graph that these instructions cannot express. The message gives the reason and a solution."""
+    """Error for a graph that these instructions cannot express. The message gives the reason."""
 
 
 @dataclass(frozen=True)

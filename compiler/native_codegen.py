@@ -12,20 +12,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from compiler.graph import Graph, Graphs, Node, Purpose
+from compiler.graph import Graph, Graphs, Purpose
 from compiler.instruction import Instruction, Opcode, Operand, UnsupportedGraph
-from compiler.operations.operation import MaskRole, ValueKind, ValueType
+from compiler.operations.operation import MaskRole, Node, ValueKind, ValueType
 from compiler.size import BEAMS
 
-_NEEDS_PASS = "it needs the pass `{0}`, which is disabled or does not apply to this model: use the backend `eager`"
-_USE_EAGER = "use the backend `eager`"
+_NEEDS_PASS = "it needs the pass `{0}`, which is disabled or does not apply to this model"
 
 
 @dataclass(frozen=True)
 class NativeCode:
     """Instructions of the encoder and of a decoder step, and the row lengths of buffers, memory slots and cache slots.
 
-    The length of a row is its number of floats.
+    The length of a row is its number of floats. `vocabulary` is the number of target tokens.
     """
 
     encode: tuple[Instruction, ...]
@@ -33,6 +32,7 @@ class NativeCode:
     buffers: tuple[int, ...]
     memory: tuple[int, ...]
     cache: tuple[int, ...]
+    vocabulary: int
 
 
 def generate_native_code(graphs: Graphs) -> NativeCode:
@@ -46,7 +46,7 @@ def generate_native_code(graphs: Graphs) -> NativeCode:
     """
     encode, step = graphs[Purpose.ENCODE], graphs[Purpose.DECODE_STEP]
     if any(type_.kind is ValueKind.FLOAT for type_ in encode.inputs.values()):
-        raise UnsupportedGraph(f"its kernels read tokens, not features: {_USE_EAGER}")
+        raise UnsupportedGraph("its kernels read tokens, not features")
     if step.inputs["token"].shape[1] != BEAMS:
         raise UnsupportedGraph(_NEEDS_PASS.format("beams_as_queries"))
     # The mask of the padding has no slot: the rows of a sentence contain no padding.
@@ -65,6 +65,7 @@ def generate_native_code(graphs: Graphs) -> NativeCode:
         tuple(buffers),
         tuple(_row_length(step.inputs[name]) for name in memory),
         tuple(_row_length(step.inputs[name]) for name in step.states),
+        _row_length(step.types[step.outputs["log_probabilities"]]),
     )
 
 
@@ -124,7 +125,7 @@ class NativeCodeGenerator:
         """
         if any(len(self.graph.types[value].shape) > 3 for value in inputs) and "key_width" not in fields:
             name = type(node.operation).__name__
-            raise UnsupportedGraph(f"it has no instruction for {name} of separate heads: {_USE_EAGER}")
+            raise UnsupportedGraph(f"it has no instruction for {name} of separate heads")
         operands = dict(zip("abc", map(self.operand, inputs), strict=False))
         fields = {**operands, "width": self.row_length(node.name), **fields}
         self.instructions.append(Instruction(opcode, self._allocate(node), **fields))
@@ -188,7 +189,7 @@ class NativeCodeGenerator:
         """
         if self.graph.states[state].value != node.name:
             name = type(node.operation).__name__
-            raise UnsupportedGraph(f"it has no instruction for {name} whose next state is another value: {_USE_EAGER}")
+            raise UnsupportedGraph(f"it has no instruction for {name} whose next state is another value")
         self.with_state.add(node.name)
         return Operand(list(self.graph.states).index(state))
 
@@ -217,13 +218,11 @@ class NativeCodeGenerator:
         unsupported = [mask for mask in mask_operations if mask.mask_role not in (MaskRole.PADDING, MaskRole.UNWRITTEN)]
         if unsupported or len(masks) != 1:
             names = ", ".join(type(mask).__name__ for mask in unsupported) or f"{len(masks)} masks"
-            raise UnsupportedGraph(f"it has no instruction for attention with {names}: {_USE_EAGER}")
+            raise UnsupportedGraph(f"it has no instruction for attention with {names}")
         if keys in self.graph.inputs:
             slots = {name: Operand(slot) for slot, name in enumerate(self.memory)}
             if keys == values or not {keys, values} <= slots.keys():
-                raise UnsupportedGraph(
-                    f"it has no instruction for attention that uses one tensor as keys and as values: {_USE_EAGER}"
-                )
+                raise UnsupportedGraph("it has no instruction for attention that uses one tensor as keys and as values")
             opcode, b, c = Opcode.ATTEND_MEMORY, slots[keys], slots[values]
         else:
             is_cached = any(mask.mask_role is MaskRole.UNWRITTEN for mask in mask_operations)

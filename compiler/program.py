@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from compiler.graph import Graphs
-    from compiler.stream import Stream
+    from compiler.padded_batch import PaddedBatch
     from specs import Spec
 
 State = TypeVar("State")
@@ -39,7 +39,7 @@ class StepwiseDecoder(Protocol[State]):
     same number of rows. A state is invalid after it was passed to any of these methods.
     """
 
-    def encode(self, source: Stream, /) -> State:
+    def encode(self, source: PaddedBatch, /) -> State:
         """Encode sources that end with EOS. Return the state before the first token, with one row per sentence."""
 
     def advance(self, state: State, tokens: Int[Tensor, "rows k"], /) -> tuple[Float32[Tensor, "rows k V"], State]:
@@ -224,7 +224,9 @@ class Scorer(Protocol):
     def concurrent(self) -> bool:
         """Whether several threads can use the program at the same time, and are faster than one thread."""
 
-    def score(self, source: Stream | None, target: Int[Tensor, "rows 1+target"], /) -> Float32[Tensor, "rows target"]:
+    def score(
+        self, source: PaddedBatch | None, target: Int[Tensor, "rows 1+target"], /
+    ) -> Float32[Tensor, "rows target"]:
         """Return the log-probability of each token in target[:, 1:], in nats. The value is 0 at PAD.
 
         A target starts with BOS and ends with EOS, after which PAD may follow. `source` is None if the program has no

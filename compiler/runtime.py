@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from compiler.operations.probability import SMALLEST_ATTENTION, SUPPRESSED_LOGIT
+from compiler.weights import round_to_int8
 from specs import PAD
 
 CHUNK = 2**24
@@ -199,10 +200,9 @@ def quantised_linear(
 
     Each row of x is rounded to 8 bits with its own scale. A row that contains infinity or NaN gives NaN.
     """
-    largest = x.abs().amax(-1, keepdim=True)
-    rows = (x * (127 / largest)).nan_to_num(0.0, 0.0, 0.0).round().char().flatten(0, -2)
-    sums = _exact_int8_product(rows, matrix).view(*x.shape[:-1], -1)
-    y = sums * (largest / 127) * scales
+    rows, row_scales = round_to_int8(x, -1)
+    sums = _exact_int8_product(rows.flatten(0, -2), matrix).view(*x.shape[:-1], -1)
+    y = sums * row_scales * scales
     return y if bias is None else y + bias
 
 
@@ -310,9 +310,9 @@ def chunked_loss(
 
 
 class _Smoothing(NamedTuple):
-    """Options of label smoothing: `share` is the probability that is spread over the wrong classes, or over all."""
+    """Options of label smoothing: the probability that is spread over the wrong classes, or over all."""
 
-    share: float
+    probability: float
     wrong_classes: bool
 
     def loss(self, plain: Tensor, total: Tensor, classes: Tensor | int) -> Tensor:
@@ -324,12 +324,12 @@ class _Smoothing(NamedTuple):
             classes: The number of possible classes.
         """
         spread = (total - plain) / (classes - 1) if self.wrong_classes else total / classes
-        return (1 - self.share) * plain + self.share * spread
+        return (1 - self.probability) * plain + self.probability * spread
 
     def labels(self, classes: Tensor | int) -> tuple[Tensor | float, Tensor | float]:
         """Return two probabilities of the smoothed label: that of the true class, and that of every other class."""
-        other = self.share / (classes - 1) if self.wrong_classes else self.share / classes
-        return 1 - self.share + (0.0 if self.wrong_classes else other), other
+        other = self.probability / (classes - 1) if self.wrong_classes else self.probability / classes
+        return 1 - self.probability + (0.0 if self.wrong_classes else other), other
 
 
 class _ChunkedLoss(torch.autograd.Function):
@@ -418,6 +418,6 @@ def _probabilities_to_gradient(
 ) -> None:
     """Overwrite probabilities with the gradients of the logits, which are the probabilities minus smoothed labels."""
     own, other = smoothing.labels(classes)
-    if smoothing.share:
+    if smoothing.probability:
         probabilities -= other if possible is None else other * possible
     probabilities[torch.arange(len(labels), device=labels.device), labels] -= own - other

@@ -22,10 +22,11 @@ from torch import Tensor
 from compiler.capture import CudaGraphRecorder, Recorder, run_directly
 from compiler.emitted import EmittedProgram, Function
 from compiler.graph import Graphs, Purpose
+from compiler.instruction import SentenceState
 from compiler.packing import PackedRows
 from compiler.program import BeamOptions, BeamResult
 from compiler.search_graphs import CACHE, LOGITS, MEMORY, SLOTS
-from compiler.slots import Field, SlotLayout, Slots, SlotState, advance
+from compiler.slots import Field, SlotLayout, Slots, advance
 
 MAX_BEAM = 16
 """The largest beam size that the kernels select hypotheses for."""
@@ -127,11 +128,11 @@ class Searcher:
             pool.step()
             states = pool.states_before()
             done = []
-            if max(states) > SlotState.RUNNING:
+            if max(states) > SentenceState.RUNNING:
                 done = [
                     each
                     for each in state.sentences
-                    if each.first_step <= pool.known_step and states[each.slot] > SlotState.RUNNING
+                    if each.first_step <= pool.known_step and states[each.slot] > SentenceState.RUNNING
                 ]
             if 4 * len(done) >= len(state.sentences) or time.perf_counter() >= end:
                 break
@@ -213,7 +214,7 @@ class Searcher:
             return []
         numbers = {each: number for number, each in enumerate(state.sentences)}
         slots = pool.read([each.slot for each in done])
-        reasons = [SlotState(state).name.lower() for state in slots[:, Field.STATE].tolist()]
+        reasons = [SentenceState(state).name.lower() for state in slots[:, Field.STATE].tolist()]
         return [
             BeamResult(numbers[each], reason, found)
             for each, reason, found in zip(done, reasons, pool.layout.read(slots), strict=True)
@@ -235,10 +236,16 @@ class _Pool:
     """Slots, and the recorded step that advances all of them."""
 
     def __init__(self, searcher: Searcher, layout: SlotLayout, count: int, like: Tensor) -> None:
-        widths = list(searcher.caches.values())
         self.searcher, self.layout = searcher, layout
-        recurrent = list(searcher.recurrent.values())
-        self.slots = Slots(layout, count, widths, recurrent, searcher.memory_width, like, searcher.vocabulary)
+        self.slots = Slots(
+            layout,
+            count,
+            like,
+            widths=list(searcher.caches.values()),
+            recurrent=list(searcher.recurrent.values()),
+            memory_width=searcher.memory_width,
+            vocabulary=searcher.vocabulary,
+        )
         buffers = (*self.slots.caches, *self.slots.recurrent)
         self._inputs = {SLOTS: self.slots, **dict(zip((*searcher.caches, *searcher.recurrent), buffers, strict=True))}
         self._on_gpu = like.is_cuda
@@ -253,7 +260,7 @@ class _Pool:
 
     def reset(self) -> None:
         """Free all slots."""
-        self.slots.table[:, Field.STATE] = SlotState.FREE
+        self.slots.table[:, Field.STATE] = SentenceState.FREE
         self._unused = list(range(self.slots.count))[::-1]
         self._events.clear()
 

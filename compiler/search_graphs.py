@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, cast
 
-from compiler.graph import Graph, Graphs, Node, Purpose, infer_types, prune
-from compiler.operations.operation import MaskRole, ValueKind, ValueType
+from compiler.graph import Graph, Graphs, Purpose, infer_types, prune
+from compiler.operations.operation import MaskRole, Node, ValueKind, ValueType
 from compiler.operations.slots import (
     NormLinear,
     Part,

@@ -1,7 +1,7 @@
 """Conversion between the tensors of a weights file and the parameters of a graph.
 
 A weights file holds one tensor for each matrix that the paper names. A pass may need another layout, such as three
-matrices concatenated or a table with more rows. The pass then gives the parameter an `Origin`. An origin makes the
+matrices concatenated or a table with more rows. The pass then gives the parameter another origin. An origin makes the
 parameter from the tensors of the file, converts it (or its optimiser state) back, and defines shape and initial value.
 """
 
@@ -64,7 +64,7 @@ class StoredTensor:
 class Concatenated:
     """Origin of a parameter that consists of several parts, concatenated along their last dimension."""
 
-    parts: tuple[Origin, ...]
+    parts: tuple[ParameterOrigin, ...]
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -101,7 +101,7 @@ class Concatenated:
 class _Derived:
     """Base class of origins that transform another origin, which is called the part."""
 
-    part: Origin
+    part: ParameterOrigin
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -178,12 +178,7 @@ class Scales(_Derived):
 
     def make(self, file: Mapping[str, Tensor]) -> Tensor:
         """Make the part from a weights file, and return its scales."""
-        return self.largest(self.part.make(file).float()).flatten() / 127
-
-    def largest(self, part: Tensor) -> Tensor:
-        """Return the largest magnitude of each row [rows, 1] or, if `dimension` is 1, of each column [1, columns]."""
-        low, high = part.aminmax(dim=1 - self.dimension, keepdim=True)
-        return high.maximum(-low)
+        return round_to_int8(self.part.make(file).float(), 1 - self.dimension)[1].flatten()
 
     def undo(self, parameter: Tensor) -> Iterator[tuple[str, Tensor]]:
         """Raise TypeError: quantisation cannot be undone."""
@@ -201,11 +196,20 @@ class Quantised(Scales):
 
     def make(self, file: Mapping[str, Tensor]) -> Tensor:
         """Make the part from a weights file, and return it in int8."""
-        part = self.part.make(file).float()
-        return (part * (127 / self.largest(part))).nan_to_num_(0.0).round_().char()
+        return round_to_int8(self.part.make(file).float(), 1 - self.dimension)[0]
 
 
-Origin = StoredTensor | Concatenated | Padded | Scaled | Rounded | Scales
+def round_to_int8(x: Tensor, dimension: int) -> tuple[Tensor, Tensor]:
+    """Return x in int8, and the scales: along a dimension, the largest magnitude divided by 127.
+
+    Numbers that are not finite become 0.
+    """
+    low, high = x.aminmax(dim=dimension, keepdim=True)
+    largest = high.maximum(-low)
+    return (x * (127 / largest)).nan_to_num_(0.0, 0.0, 0.0).round_().char(), largest / 127
+
+
+ParameterOrigin = StoredTensor | Concatenated | Padded | Scaled | Rounded | Scales
 
 
 @dataclass(frozen=True)
@@ -213,7 +217,7 @@ class Parameter:
     """A parameter of a graph. Its origin describes how it is made from a weights file."""
 
     name: str
-    origin: Origin
+    origin: ParameterOrigin
 
     @cached_property
     def shape(self) -> tuple[Size, ...]:

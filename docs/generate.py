@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import sys
 import types
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
@@ -17,10 +17,9 @@ import yaml
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
-from pydantic import BaseModel
-from pydantic.fields import FieldInfo
 
 from specs import Spec
+from specs.section import Section
 
 sys.path.insert(0, str(Path(__file__).parent))
 from plots import plots  # MkDocs hooks are not a package, so `plots` is imported by path
@@ -57,50 +56,50 @@ def spec_fields() -> str:
     """Return the tables of all spec fields as Markdown."""
     base = yaml.safe_load((ROOT / "specs" / "base.yaml").read_text(encoding="utf-8"))
     sections = {name: field for name, field in Spec.model_fields.items() if _models(field.annotation)}
-    general = [(name, field, base.get(name)) for name, field in Spec.model_fields.items() if name not in sections]
-    lines = ["## General\n", *_table(general)]
+    general = [name for name in Spec.model_fields if name not in sections]
+    lines = ["## General\n", *_table(Spec, base, general)]
     for name, field in sections.items():
         lines += _section(name, field, base.get(name))
     return "\n".join(lines)
 
 
-def _section(name: str, field: FieldInfo, value: Any) -> Iterator[str]:
+def _section(name: str, field: Any, value: Any) -> Iterator[str]:
     models = _models(field.annotation)
-    yield f"## `{name}`\n\n{field.description}\n"
+    yield f"## `{name}`\n\n{Spec.describe(name)}\n"
     values = value if isinstance(value, dict) else {}
     for model in models:
         if len(models) > 1:
             yield f"### `{_kind(model)}`\n\n{_summary(model)}\n"
-        yield from _table([(key, each, values.get(key)) for key, each in model.model_fields.items()])
+        yield from _table(model, values)
         for key, each in model.model_fields.items():
             for part in _models(each.annotation):
                 yield f"### `{name}.{key}`: `{_kind(part)}`\n\n{_summary(part)}\n"
-                yield from _table([(k, f, None) for k, f in part.model_fields.items()], values=False)
+                yield from _table(part)
 
 
-def _table(rows: list[tuple[str, FieldInfo, Any]], *, values: bool = True) -> Iterator[str]:
-    yield "| field | type | " + ("in `base` | " if values else "") + "description |"
-    yield "|---|---|" + ("---|" if values else "") + "---|"
-    for key, field, value in rows:
-        shown = f" {_cell(_value(value))} |" if values else ""
-        yield f"| `{key}` | {_cell(_type(field.annotation))} |{shown} {_cell(field.description or '')} |"
+def _table(model: type[Section], values: Any = None, keys: Iterable[str] = ()) -> Iterator[str]:
+    yield "| field | type | " + ("" if values is None else "in `base` | ") + "description |"
+    yield "|---|---|" + ("" if values is None else "---|") + "---|"
+    for key in keys or model.model_fields:
+        shown = "" if values is None else f" {_cell(_value(values.get(key)))} |"
+        yield f"| `{key}` | {_cell(_type(model.model_fields[key].annotation))} |{shown} {_cell(model.describe(key))} |"
     yield ""
 
 
-def _models(annotation: Any) -> list[type[BaseModel]]:
+def _models(annotation: Any) -> list[type[Section]]:
     """Return the pydantic models that a type annotation contains, also inside optionals, unions and tuples."""
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+    if isinstance(annotation, type) and issubclass(annotation, Section):
         return [annotation]
     found = (model for part in get_args(annotation) for model in _models(part))
     return list(dict.fromkeys(found))
 
 
-def _kind(model: type[BaseModel]) -> str:
+def _kind(model: type[Section]) -> str:
     field = model.model_fields.get("kind")
     return str(get_args(field.annotation)[0]) if field is not None else model.__name__.lower()
 
 
-def _summary(model: type[BaseModel]) -> str:
+def _summary(model: type[Section]) -> str:
     return (model.__doc__ or "").split("\n\n")[0].replace("\n", " ").strip()
 
 
@@ -116,7 +115,7 @@ def _type(annotation: Any) -> str:
         return f"list of {_type(arguments[0])}"
     if annotation is type(None):
         return "`null`"
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+    if isinstance(annotation, type) and issubclass(annotation, Section):
         return f"`{_kind(annotation)}`"
     names = {int: "integer", float: "number", bool: "`true` or `false`", str: "text"}
     return names.get(annotation, getattr(annotation, "__name__", str(annotation)))

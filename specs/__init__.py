@@ -8,35 +8,61 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from specs.architecture import Architecture, Depths
-    from specs.catalogue import names
-    from specs.corpus import Archive, Corpus, Files, Grammar, HeldOut, Part, Table, Treebank
-    from specs.decoding import Decoding
-    from specs.errors import ZooError, nearest
-    from specs.inspection import comments, describe_head_sizes, difference, field_names, schema
-    from specs.languages import Languages
-    from specs.loader import Overrides, load, parent, parse, where_written
-    from specs.parts import Features, Learned, Norm, Positions, Relative, Rotary, Sinusoidal
-    from specs.spec import METADATA_FIELDS, Compilation, Spec
-    from specs.sublayers import (
-        AlignedMemory,
-        BottleneckConvolution,
-        Convolution,
-        CrossAttention,
-        DecoderSubLayer,
-        EncoderSubLayer,
-        FeedForward,
-        Lstm,
-        MixtureOfExperts,
-        RestrictedAttention,
-        SelfAttention,
-        SeparableConvolution,
-        Ssru,
-        Sublayer,
-    )
-    from specs.task import LanguageModelling, Parsing, Task, Translation
-    from specs.training import Training
-    from specs.vocabulary import BOS, EOS, PAD, UNK, Vocabulary
+    from specs.architecture import Architecture as Architecture
+    from specs.architecture import Depths as Depths
+    from specs.catalogue import names as names
+    from specs.corpus import Archive as Archive
+    from specs.corpus import Corpus as Corpus
+    from specs.corpus import Files as Files
+    from specs.corpus import Grammar as Grammar
+    from specs.corpus import HeldOut as HeldOut
+    from specs.corpus import Part as Part
+    from specs.corpus import Table as Table
+    from specs.corpus import Treebank as Treebank
+    from specs.decoding import Decoding as Decoding
+    from specs.errors import ZooError as ZooError
+    from specs.errors import nearest as nearest
+    from specs.inspection import comments as comments
+    from specs.inspection import describe_head_sizes as describe_head_sizes
+    from specs.inspection import difference as difference
+    from specs.inspection import field_names as field_names
+    from specs.inspection import schema as schema
+    from specs.languages import Languages as Languages
+    from specs.loader import load as load
+    from specs.loader import parent as parent
+    from specs.loader import parse as parse
+    from specs.loader import where_written as where_written
+    from specs.parts import Features as Features
+    from specs.parts import Learned as Learned
+    from specs.parts import Norm as Norm
+    from specs.parts import Relative as Relative
+    from specs.parts import Rotary as Rotary
+    from specs.parts import Sinusoidal as Sinusoidal
+    from specs.spec import METADATA_FIELDS as METADATA_FIELDS
+    from specs.spec import Spec as Spec
+    from specs.sublayers import AlignedMemory as AlignedMemory
+    from specs.sublayers import BottleneckConvolution as BottleneckConvolution
+    from specs.sublayers import Convolution as Convolution
+    from specs.sublayers import CrossAttention as CrossAttention
+    from specs.sublayers import DecoderSubLayer as DecoderSubLayer
+    from specs.sublayers import EncoderSubLayer as EncoderSubLayer
+    from specs.sublayers import FeedForward as FeedForward
+    from specs.sublayers import Lstm as Lstm
+    from specs.sublayers import MixtureOfExperts as MixtureOfExperts
+    from specs.sublayers import RestrictedAttention as RestrictedAttention
+    from specs.sublayers import SelfAttention as SelfAttention
+    from specs.sublayers import SeparableConvolution as SeparableConvolution
+    from specs.sublayers import Ssru as Ssru
+    from specs.sublayers import Sublayer as Sublayer
+    from specs.task import Parsing as Parsing
+    from specs.task import Task as Task
+    from specs.task import Translation as Translation
+    from specs.training import Training as Training
+    from specs.vocabulary import BOS as BOS
+    from specs.vocabulary import EOS as EOS
+    from specs.vocabulary import PAD as PAD
+    from specs.vocabulary import UNK as UNK
+    from specs.vocabulary import Vocabulary as Vocabulary
 
 _NAMES = {
     "architecture": ("Architecture", "Depths"),
@@ -46,9 +72,9 @@ _NAMES = {
     "errors": ("ZooError", "nearest"),
     "inspection": ("comments", "describe_head_sizes", "difference", "field_names", "schema"),
     "languages": ("Languages",),
-    "loader": ("Overrides", "load", "parent", "parse", "where_written"),
-    "parts": ("Features", "Learned", "Norm", "Positions", "Relative", "Rotary", "Sinusoidal"),
-    "spec": ("METADATA_FIELDS", "Compilation", "Spec"),
+    "loader": ("load", "parent", "parse", "where_written"),
+    "parts": ("Features", "Learned", "Norm", "Relative", "Rotary", "Sinusoidal"),
+    "spec": ("METADATA_FIELDS", "Spec"),
     "sublayers": (
         "AlignedMemory",
         "BottleneckConvolution",
@@ -65,73 +91,11 @@ _NAMES = {
         "Ssru",
         "Sublayer",
     ),
-    "task": ("LanguageModelling", "Parsing", "Task", "Translation"),
+    "task": ("Parsing", "Task", "Translation"),
     "training": ("Training",),
     "vocabulary": ("BOS", "EOS", "PAD", "UNK", "Vocabulary"),
 }
 _MODULES = {name: module for module, names in _NAMES.items() for name in names}
-
-__all__ = [
-    "BOS",
-    "EOS",
-    "METADATA_FIELDS",
-    "PAD",
-    "UNK",
-    "AlignedMemory",
-    "Architecture",
-    "Archive",
-    "BottleneckConvolution",
-    "Compilation",
-    "Convolution",
-    "Corpus",
-    "CrossAttention",
-    "DecoderSubLayer",
-    "Decoding",
-    "Depths",
-    "EncoderSubLayer",
-    "Features",
-    "FeedForward",
-    "Files",
-    "Grammar",
-    "HeldOut",
-    "LanguageModelling",
-    "Languages",
-    "Learned",
-    "Lstm",
-    "MixtureOfExperts",
-    "Norm",
-    "Overrides",
-    "Parsing",
-    "Part",
-    "Positions",
-    "Relative",
-    "RestrictedAttention",
-    "Rotary",
-    "SelfAttention",
-    "SeparableConvolution",
-    "Sinusoidal",
-    "Spec",
-    "Ssru",
-    "Sublayer",
-    "Table",
-    "Task",
-    "Training",
-    "Translation",
-    "Treebank",
-    "Vocabulary",
-    "ZooError",
-    "comments",
-    "describe_head_sizes",
-    "difference",
-    "field_names",
-    "load",
-    "names",
-    "nearest",
-    "parent",
-    "parse",
-    "schema",
-    "where_written",
-]
 
 
 def __getattr__(name: str) -> Any:

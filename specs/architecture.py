@@ -18,8 +18,10 @@ MAX_SUBLAYERS = 16
 class Depths(Section):
     """Number of encoder layers and number of decoder layers, for a model in which they differ."""
 
-    encoder: LayerCount = Field(description="Number of encoder layers (N in section 3.1). Unit: layers.")
-    decoder: LayerCount = Field(description="Number of decoder layers (N in section 3.1). Unit: layers.")
+    encoder: LayerCount
+    """Number of encoder layers (N in section 3.1). Unit: layers."""
+    decoder: LayerCount
+    """Number of decoder layers (N in section 3.1). Unit: layers."""
 
     def __str__(self) -> str:
         return f"{self.encoder} and {self.decoder}"
@@ -32,82 +34,62 @@ def _form_of_depth(value: Any) -> str:
 class Architecture(Section):
     """Architecture of the network (section 3). All sizes are explicit: d_k and d_v are not derived from d_model / h."""
 
-    N: Annotated[
-        Annotated[LayerCount, Tag("number")] | Annotated[Depths, Tag("pair")], Discriminator(_form_of_depth)
-    ] = Field(
-        description="N, the number of encoder layers and of decoder layers (section 3.1: 6). If the two numbers "
-        "differ, write `{encoder: 12, decoder: 2}`. Unit: layers."
-    )
-    encoder: Annotated[tuple[EncoderSubLayer, ...], Field(strict=False)] = Field(
-        max_length=MAX_SUBLAYERS,
-        description="Sub-layers of each encoder layer, in order (section 3.1: self-attention, feed-forward). An empty "
-        "list: the model has no encoder, as the task `language_modelling` requires.",
-    )
-    decoder: Annotated[tuple[DecoderSubLayer, ...], Field(strict=False)] = Field(
-        min_length=1,
-        max_length=MAX_SUBLAYERS,
-        description="Sub-layers of each decoder layer, in order (section 3.1: self-attention, cross-attention, "
-        "feed-forward).",
-    )
-    source: Source = Field(
-        description="Input of the encoder: tokens (section 3.4), or features such as frames of a "
-        "spectrogram (section 7)."
-    )
-    d_model: Dimension = Field(
-        description="d_model, the dimension of embeddings and of every sub-layer's output (section 3.1: 512). "
-        "Unit: features."
-    )
-    d_ff: InnerDimension = Field(
-        description="d_ff, the inner dimension of the feed-forward networks (section 3.3: 2048). Unit: features."
-    )
-    h: Heads = Field(description="h, the number of attention heads (section 3.2.2: 8). Unit: heads.")
-    d_k: Dimension = Field(
-        description="d_k, the dimension of queries and keys in each head (section 3.2.1: 64). Unit: features."
-    )
-    d_v: Dimension = Field(description="d_v, the dimension of values in each head (section 3.2.1: 64). Unit: features.")
-    dropout: Probability = Field(
-        description="P_drop, the dropout rate of every sub-layer's output and of the sums of embeddings and positional "
-        "encodings (section 5.4: 0.1). Unit: probability."
-    )
-    attention_dropout: Probability = Field(
-        description="Dropout rate of the attention weights (not in the paper). Unit: probability."
-    )
-    activation_dropout: Probability = Field(
-        description="Dropout rate after the activation of the feed-forward networks (not in the paper, but in "
-        "tensor2tensor, the code of its authors). Unit: probability."
-    )
-    activation: Activation = Field(
-        description="Activation of the feed-forward networks (section 3.3: ReLU). silu is x sigmoid(x) (Elfwing et "
-        "al. 2018, also called swish). gelu is x Phi(x) (Hendrycks & Gimpel 2016), and gelu_tanh is its approximation "
-        "by tanh. Convolutional sub-layers and mixtures of experts do not use this field."
-    )
-    attention_score: Literal["scaled_dot_product", "dot_product", "additive"] = Field(
-        description="Function that scores a query against a key, in all attention sub-layers (section 3.2.1: scaled "
-        "dot product). dot_product omits the factor 1/sqrt(d_k). additive is v tanh(W_Q q + W_K k), with a learned "
-        "vector v per head (Bahdanau et al. 2015)."
-    )
-    positions: Positions = Field(description="Positional encoding, PE (section 3.5; Table 3, row E).")
-    norm: Norm = Field(
-        description="Kind of normalisation, and where it is applied (section 3.1: LayerNorm after the residual sum)."
-    )
-    scale_embeddings: bool = Field(description="Whether embeddings are multiplied by sqrt(d_model) (section 3.4: yes).")
-    scale_logits: bool = Field(
-        description="Whether the decoder's output is multiplied by 1/sqrt(d_model) before the pre-softmax projection "
-        "(section 3.4: no; the original T5: yes)."
-    )
-    tied_embeddings: Literal["all", "target", "embeddings", "none"] = Field(
-        description="Which embedding matrices share weights (section 3.4: all). all: source embedding, target "
-        "embedding and the pre-softmax projection. target: target embedding and projection. embeddings: source and "
-        "target embedding. none: no sharing."
-    )
-    projection_bias: bool = Field(
-        description="Whether the projections W_Q, W_K, W_V and W_O have biases (section 3.2.2: no)."
-    )
-    output_bias: bool = Field(description="Whether the logits have a bias per token (section 3.4: no).")
-    initial_weights: Literal["glorot_uniform", "glorot_normal", "glorot_uniform_half_qkv"] = Field(
-        description="Distribution from which the initial weight matrices are drawn (the paper gives none). "
-        "glorot_uniform_half_qkv is glorot_uniform with half the variance for W_Q, W_K and W_V, as in fairseq."
-    )
+    N: Annotated[Annotated[LayerCount, Tag("number")] | Annotated[Depths, Tag("pair")], Discriminator(_form_of_depth)]
+    """N, the number of encoder layers and of decoder layers (section 3.1: 6). If the two numbers differ, write
+    `{encoder: 12, decoder: 2}`. Unit: layers."""
+    encoder: Annotated[tuple[EncoderSubLayer, ...], Field(strict=False)] = Field(max_length=MAX_SUBLAYERS)
+    """Sub-layers of each encoder layer, in order (section 3.1: self-attention, feed-forward). An empty list: the model
+    has no encoder, as the task `language_modelling` requires."""
+    decoder: Annotated[tuple[DecoderSubLayer, ...], Field(strict=False)] = Field(min_length=1, max_length=MAX_SUBLAYERS)
+    """Sub-layers of each decoder layer, in order (section 3.1: self-attention, cross-attention, feed-forward)."""
+    source: Source
+    """Input of the encoder: tokens (section 3.4), or features such as frames of a spectrogram (section 7)."""
+    d_model: Dimension
+    """d_model, the dimension of embeddings and of every sub-layer's output (section 3.1: 512). Unit: features."""
+    d_ff: InnerDimension
+    """d_ff, the inner dimension of the feed-forward networks (section 3.3: 2048). Unit: features."""
+    h: Heads
+    """h, the number of attention heads (section 3.2.2: 8). Unit: heads."""
+    d_k: Dimension
+    """d_k, the dimension of queries and keys in each head (section 3.2.1: 64). Unit: features."""
+    d_v: Dimension
+    """d_v, the dimension of values in each head (section 3.2.1: 64). Unit: features."""
+    dropout: Probability
+    """P_drop, the dropout rate of every sub-layer's output and of the sums of embeddings and positional encodings
+    (section 5.4: 0.1). Unit: probability."""
+    attention_dropout: Probability
+    """Dropout rate of the attention weights (not in the paper). Unit: probability."""
+    activation_dropout: Probability
+    """Dropout rate after the activation of the feed-forward networks (not in the paper, but in tensor2tensor, the code
+    of its authors). Unit: probability."""
+    activation: Activation
+    """Activation of the feed-forward networks (section 3.3: ReLU). silu is x sigmoid(x) (Elfwing et al. 2018, also
+    called swish). gelu is x Phi(x) (Hendrycks & Gimpel 2016), and gelu_tanh is its approximation by tanh. Convolutional
+    sub-layers and mixtures of experts do not use this field."""
+    attention_score: Literal["scaled_dot_product", "dot_product", "additive"]
+    """Function that scores a query against a key, in all attention sub-layers (section 3.2.1: scaled dot product).
+    dot_product omits the factor 1/sqrt(d_k). additive is v tanh(W_Q q + W_K k), with a learned vector v per head
+    (Bahdanau et al. 2015)."""
+    positions: Positions
+    """Positional encoding, PE (section 3.5; Table 3, row E)."""
+    norm: Norm
+    """Kind of normalisation, and where it is applied (section 3.1: LayerNorm after the residual sum)."""
+    scale_embeddings: bool
+    """Whether embeddings are multiplied by sqrt(d_model) (section 3.4: yes)."""
+    scale_logits: bool
+    """Whether the decoder's output is multiplied by 1/sqrt(d_model) before the pre-softmax projection (section 3.4: no;
+    the original T5: yes)."""
+    tied_embeddings: Literal["all", "target", "embeddings", "none"]
+    """Which embedding matrices share weights (section 3.4: all). all: source embedding, target embedding and the
+    pre-softmax projection. target: target embedding and projection. embeddings: source and target embedding. none: no
+    sharing."""
+    projection_bias: bool
+    """Whether the projections W_Q, W_K, W_V and W_O have biases (section 3.2.2: no)."""
+    output_bias: bool
+    """Whether the logits have a bias per token (section 3.4: no)."""
+    initial_weights: Literal["glorot_uniform", "glorot_normal", "glorot_uniform_half_qkv"]
+    """Distribution from which the initial weight matrices are drawn (the paper gives none). glorot_uniform_half_qkv is
+    glorot_uniform with half the variance for W_Q, W_K and W_V, as in fairseq."""
 
     @field_validator("N")
     @classmethod
@@ -132,41 +114,43 @@ class Architecture(Section):
     @property
     def own_options(self) -> Iterator[str]:
         """Names of all options of sub-layers that differ from their defaults, such as `encoder[0].kv_heads`."""
+        for side, index, sublayer in self._sublayers:
+            yield from (f"{side}[{index}].{name}" for name in sublayer.own_options)
+
+    @property
+    def _sublayers(self) -> Iterator[tuple[str, int, Any]]:
+        """Side and index of each sub-layer, and the sub-layer."""
         for side in ("encoder", "decoder"):
-            for index, sublayer in enumerate(getattr(self, side)):
-                yield from (f"{side}[{index}].{name}" for name in sublayer.own_options)
+            yield from ((side, index, sublayer) for index, sublayer in enumerate(getattr(self, side)))
 
     @model_validator(mode="after")
     def _check_sublayers(self) -> Self:
-        for side in ("encoder", "decoder"):
-            sublayers = getattr(self, side)
-            for index, sublayer in enumerate(sublayers):
-                reach = sublayer.kernel ** getattr(self.depths, side) if sublayer.kind == "convolution" else 0
-                if sublayer.kind == "convolution" and sublayer.dilated and reach > MAX_DILATION_REACH:
-                    reject(
-                        f"{side}.{index}.kernel",
-                        "N",
-                        problem=f"the last dilated convolution of `architecture.{side}` would span more than "
-                        f"{MAX_DILATION_REACH:,} positions",
-                        hint="write a smaller `kernel`, fewer layers `N`, or `dilated: false`",
-                    )
-                if sublayer.kind == "bottleneck_convolution":
-                    reach = sublayer.kernel * max(sublayer.dilations)
-                    if reach > MAX_DILATION_REACH:
-                        reject(
-                            f"{side}.{index}.dilations",
-                            f"{side}.{index}.kernel",
-                            problem=f"a kernel of {sublayer.kernel} positions that are {max(sublayer.dilations):,} "
-                            f"apart would span more than {MAX_DILATION_REACH:,} positions",
-                            hint="write a smaller `kernel` or smaller `dilations`",
-                        )
-                if sublayer.kind == "mixture_of_experts" and sublayer.top_k > sublayer.experts:
-                    reject(
-                        f"{side}.{index}.top_k",
-                        f"{side}.{index}.experts",
-                        problem=f"the gate cannot select {sublayer.top_k} of {sublayer.experts} experts",
-                        hint=f"write `top_k: {sublayer.experts}` or a smaller number",
-                    )
+        for side, index, sublayer in self._sublayers:
+            is_dilated = sublayer.kind == "convolution" and sublayer.dilated
+            if is_dilated and sublayer.kernel ** getattr(self.depths, side) > MAX_DILATION_REACH:
+                reject(
+                    f"{side}.{index}.kernel",
+                    "N",
+                    problem=f"the last dilated convolution of `architecture.{side}` would span more than "
+                    f"{MAX_DILATION_REACH:,} positions",
+                    hint="write a smaller `kernel`, fewer layers `N`, or `dilated: false`",
+                )
+            dilation = max(sublayer.dilations) if sublayer.kind == "bottleneck_convolution" else 0
+            if dilation and sublayer.kernel * dilation > MAX_DILATION_REACH:
+                reject(
+                    f"{side}.{index}.dilations",
+                    f"{side}.{index}.kernel",
+                    problem=f"a kernel of {sublayer.kernel} positions that are {dilation:,} apart would span more than "
+                    f"{MAX_DILATION_REACH:,} positions",
+                    hint="write a smaller `kernel` or smaller `dilations`",
+                )
+            if sublayer.kind == "mixture_of_experts" and sublayer.top_k > sublayer.experts:
+                reject(
+                    f"{side}.{index}.top_k",
+                    f"{side}.{index}.experts",
+                    problem=f"the gate cannot select {sublayer.top_k} of {sublayer.experts} experts",
+                    hint=f"write `top_k: {sublayer.experts}` or a smaller number",
+                )
         readers = [
             index for index, each in enumerate(self.decoder) if each.kind in ("cross_attention", "aligned_memory")
         ]
@@ -219,33 +203,32 @@ class Architecture(Section):
 
     @model_validator(mode="after")
     def _check_heads(self) -> Self:
-        for side in ("encoder", "decoder"):
-            for index, sublayer in enumerate(getattr(self, side)):
-                if not hasattr(sublayer, "kv_heads"):
-                    continue
-                h, kv_heads, d_k = self.option(sublayer, "h"), sublayer.kv_heads, self.option(sublayer, "d_k")
-                if kv_heads is not None and h % kv_heads:
-                    reject(
-                        f"{side}.{index}.kv_heads",
-                        "h",
-                        problem=f"{h} query heads cannot be divided evenly among {kv_heads} key-value heads",
-                        hint="write a `kv_heads` that divides `h`",
-                    )
-                if kv_heads not in (None, h) and self.attention_score == "additive":
-                    reject(
-                        f"{side}.{index}.kv_heads",
-                        "attention_score",
-                        problem="additive attention needs as many key-value heads as query heads",
-                        hint="remove `kv_heads`",
-                    )
-                if isinstance(self.positions, Rotary) and sublayer.kind != "cross_attention" and d_k % 2:
-                    reject(
-                        f"{side}.{index}.d_k",
-                        "d_k",
-                        "positions",
-                        problem=f"`d_k` is odd ({d_k}), but rotary positions rotate pairs of features",
-                        hint=f"write `d_k: {d_k + 1}`",
-                    )
+        for side, index, sublayer in self._sublayers:
+            if not hasattr(sublayer, "kv_heads"):
+                continue
+            h, kv_heads, d_k = self.option(sublayer, "h"), sublayer.kv_heads, self.option(sublayer, "d_k")
+            if kv_heads is not None and h % kv_heads:
+                reject(
+                    f"{side}.{index}.kv_heads",
+                    "h",
+                    problem=f"{h} query heads cannot be divided evenly among {kv_heads} key-value heads",
+                    hint="write a `kv_heads` that divides `h`",
+                )
+            if kv_heads not in (None, h) and self.attention_score == "additive":
+                reject(
+                    f"{side}.{index}.kv_heads",
+                    "attention_score",
+                    problem="additive attention needs as many key-value heads as query heads",
+                    hint="remove `kv_heads`",
+                )
+            if isinstance(self.positions, Rotary) and sublayer.kind != "cross_attention" and d_k % 2:
+                reject(
+                    f"{side}.{index}.d_k",
+                    "d_k",
+                    "positions",
+                    problem=f"`d_k` is odd ({d_k}), but rotary positions rotate pairs of features",
+                    hint=f"write `d_k: {d_k + 1}`",
+                )
         return self
 
     @model_validator(mode="after")

@@ -14,7 +14,7 @@ _MAX_BYTES = 1_000_000
 
 
 @dataclass(frozen=True)
-class Source:
+class SpecFile:
     """File that contains a spec.
 
     Attributes:
@@ -77,7 +77,7 @@ def specs_in_folder(reference: str) -> tuple[str, ...]:
     return tuple(name for name in names() if folder and name.rpartition("/")[0] == folder)
 
 
-def find(reference: str, *, referrer: str = "", where: str | None = None) -> Source:
+def find(reference: str, *, referrer: str = "", where: str | None = None) -> SpecFile:
     """Find the file of a spec by its path or, if the spec is part of zoo, by its name.
 
     Args:
@@ -106,7 +106,7 @@ def find(reference: str, *, referrer: str = "", where: str | None = None) -> Sou
     same_stem = [candidate for candidate in known if candidate.rpartition("/")[2] == name]
     if name in known or len(same_stem) == 1:
         name = name if name in known else same_stem[0]
-        return Source(FOLDER / f"{name}.yaml", f"specs/{name}.yaml", name)
+        return SpecFile(FOLDER / f"{name}.yaml", f"specs/{name}.yaml", name)
     near = nearest(name, known)
     guess = "" if near is None else f"did you mean `{near}`? "
     if is_path:
@@ -121,13 +121,13 @@ def find(reference: str, *, referrer: str = "", where: str | None = None) -> Sou
     raise ZooError(f"no spec is named {quote(reference)}", where=where, hint=hint)
 
 
-def _source(file: str, where: str | None) -> Source:
+def _source(file: str, where: str | None) -> SpecFile:
     path = Path(file).resolve()
     if path.is_relative_to(FOLDER):
-        return Source(path, file, path.relative_to(FOLDER).with_suffix("").as_posix())
+        return SpecFile(path, file, path.relative_to(FOLDER).with_suffix("").as_posix())
     stem = Path(file).stem
     if not stem.strip("."):
         raise ZooError(
             f"`{file}` is not a valid name for a spec", where=where, hint="rename it, for example `mine.yaml`"
         )
-    return Source(path, file, stem)
+    return SpecFile(path, file, stem)

@@ -3,7 +3,7 @@
 Each of the three sets is a list of parts. A part is one origin of data, such as two text files or an archive.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
 
@@ -45,12 +45,9 @@ def _check_url(url: str) -> str:
 class Weighted(Section):
     """Base class of corpus parts, such as `Files`, with a weight: how often an epoch contains each of their pairs."""
 
-    weight: Positive = Field(
-        default=1.0,
-        le=1_000,
-        description="How often an epoch contains each sentence pair of this part of `corpus.train` (not in the "
-        "paper). With 2, it contains each pair twice. With 0.25, each epoch contains a different quarter of the pairs.",
-    )
+    weight: Positive = Field(default=1.0, le=1_000)
+    """How often an epoch contains each sentence pair of this part of `corpus.train` (not in the paper). With 2, it
+    contains each pair twice. With 0.25, each epoch contains a different quarter of the pairs."""
 
     @model_serializer(mode="wrap")
     def _omit_defaults(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
@@ -60,14 +57,10 @@ class Weighted(Section):
 class Directed(Weighted):
     """Base class of corpus parts, such as `Files`, that can set their own languages (for multilingual models)."""
 
-    source_language: LanguageCode | None = Field(
-        default=None,
-        description="Source language of these sentence pairs, one of `languages.codes`. Default: `corpus.source`.",
-    )
-    target_language: LanguageCode | None = Field(
-        default=None,
-        description="Target language of these sentence pairs, one of `languages.codes`. Default: `corpus.target`.",
-    )
+    source_language: LanguageCode | None = None
+    """Source language of these sentence pairs, one of `languages.codes`. Default: `corpus.source`."""
+    target_language: LanguageCode | None = None
+    """Target language of these sentence pairs, one of `languages.codes`. Default: `corpus.target`."""
 
 
 _DEFAULTS = (("weight", 1.0), ("source_language", None), ("target_language", None), ("source", None))
@@ -76,11 +69,9 @@ _DEFAULTS = (("weight", 1.0), ("source_language", None), ("target_language", Non
 class Grammar(Directed):
     """Sentence pairs from the built-in synthetic English-German corpus. No pair is in two of train, dev and test."""
 
-    grammar: Size = Field(
-        le=5_000_000,
-        description="Number of pairs to take from the built-in English-German corpus. It has 40,000 pairs for `train`, "
-        "and 2,000 each for `dev` and `test`. Unit: sentence pairs.",
-    )
+    grammar: Size = Field(le=5_000_000)
+    """Number of pairs to take from the built-in English-German corpus. It has 40,000 pairs for `train`, and 2,000 each
+    for `dev` and `test`. Unit: sentence pairs."""
 
 
 class Files(Directed):
@@ -89,52 +80,45 @@ class Files(Directed):
     For a language model, only `target` is given.
     """
 
-    source: Path | None = Field(
-        default=None,
-        description="Path of the file with the source sentences, relative to `corpus.folder`. It may "
-        "be a .gz or .sgm file. A language model has none.",
-    )
-    target: Path = Field(
-        description="Path of the file with the target sentences, relative to `corpus.folder`. It may "
-        "be a .gz or .sgm file."
-    )
+    source: Path | None = None
+    """Path of the file with the source sentences, relative to `corpus.folder`. It may be a .gz or .sgm file. A language
+    model has none."""
+    target: Path
+    """Path of the file with the target sentences, relative to `corpus.folder`. It may be a .gz or .sgm file."""
 
 
 class Table(Directed):
     """Text file with tab-separated columns (TSV, without quotes or header). Each line is a sentence pair."""
 
-    tsv: Path = Field(description="Path of the TSV file, relative to `corpus.folder`. It may be a .gz file.")
-    source_column: Column = Field(default=1, description="Column of the source sentences, counted from 1.")
-    target_column: Column = Field(default=2, description="Column of the target sentences, counted from 1.")
+    tsv: Path
+    """Path of the TSV file, relative to `corpus.folder`. It may be a .gz file."""
+    source_column: Column = 1
+    """Column of the source sentences, counted from 1."""
+    target_column: Column = 2
+    """Column of the target sentences, counted from 1."""
 
 
 class Archive(Directed):
     """Two text files in an archive (.tgz, .tar.gz, .tar or .zip), which is downloaded once and cached."""
 
-    archive: Annotated[str, Field(pattern=r"^(https?|file)://\S+$", max_length=4_096), AfterValidator(_check_url)] = (
-        Field(description="URL of the archive: http://, https:// or file://.")
-    )
-    sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")] | None = Field(
-        description="SHA-256 of the archive, in lower-case hexadecimal. null: the hash of the first download is "
-        "stored in the file `corpus.lock`, and later downloads must match it."
-    )
-    source: Path | None = Field(
-        default=None,
-        description="Path of the file with the source sentences inside the archive. It may be a .gz or .sgm file. A "
-        "language model has none.",
-    )
-    target: Path = Field(
-        description="Path of the file with the target sentences inside the archive. It may be a .gz or .sgm file."
-    )
+    archive: Annotated[str, Field(pattern=r"^(https?|file)://\S+$", max_length=4_096), AfterValidator(_check_url)]
+    """URL of the archive: http://, https:// or file://."""
+    sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")] | None
+    """SHA-256 of the archive, in lower-case hexadecimal. null: the hash of the first download is stored in the file
+    `corpus.lock`, and later downloads must match it."""
+    source: Path | None = None
+    """Path of the file with the source sentences inside the archive. It may be a .gz or .sgm file. A language model has
+    none."""
+    target: Path
+    """Path of the file with the target sentences inside the archive. It may be a .gz or .sgm file."""
 
 
 class Treebank(Weighted):
     """Bracketed constituency trees. Each tree is the target, and its words are the source."""
 
-    trees: Path = Field(
-        description="Path of the trees in Penn Treebank notation, relative to `corpus.folder` (section 6.3: WSJ). It "
-        "is a file, a .gz file, or a folder whose files are read in alphabetical order."
-    )
+    trees: Path
+    """Path of the trees in Penn Treebank notation, relative to `corpus.folder` (section 6.3: WSJ). It is a file, a .gz
+    file, or a folder whose files are read in alphabetical order."""
 
 
 class HeldOut(Section):
@@ -143,9 +127,8 @@ class HeldOut(Section):
     The pairs are selected by a hash of the source line, so the selection is always the same.
     """
 
-    held_out: Size = Field(
-        le=1_000_000, description="Number of pairs to move from `train` to this split. Unit: sentence pairs."
-    )
+    held_out: Size = Field(le=1_000_000)
+    """Number of pairs to move from `train` to this split. Unit: sentence pairs."""
 
 
 def _kind_of_part(part: Any) -> str | None:
@@ -177,72 +160,64 @@ Parts = Annotated[tuple[Part, ...], Field(strict=False, max_length=1_000)]
 class Corpus(Section):
     """Sentence pairs for training, development and test (section 5.1)."""
 
-    source: Language = Field(description="Source language (section 5.1), as a code such as en.")
-    target: Language = Field(
-        description="Target language (section 5.1), as a code such as de. For a parser, the same as `source`. It is "
-        "the language of a language model."
-    )
-    folder: Path = Field(
-        description="Folder from which the paths in `train`, `dev` and `test` start. If `folder` is relative, it "
-        "starts from the folder of the spec file. In a shipped spec or an override, it starts from the current folder. "
-        "If your spec file lists paths without setting `folder`, the paths start from the folder of your file."
-    )
-    train: Parts = Field(
-        description="Training set (section 5.1): a list of data sources, which are concatenated. Each is two text "
-        "files (`source` and `target`), a table (`tsv`), an `archive`, a treebank (`trees`) or the built-in corpus "
-        "(`grammar`). Empty for an imported model."
-    )
-    dev: Parts = Field(
-        description="Development set (section 6.2: newstest2013): a list of data sources, as in `train`. `held_out` "
-        "moves pairs from the training set to this set."
-    )
-    test: Parts = Field(
-        description="Test set (section 6.1: newstest2014): a list of data sources, as in `train`. `held_out` moves "
-        "pairs from the training set to this set."
-    )
-    max_length: Size = Field(
-        le=1_048_576,
-        description="Maximum length of the source and of the target of a training pair, without EOS. Longer pairs are "
-        "dropped (not in the paper; 256 in tensor2tensor, the code of the paper's authors). Unit: tokens.",
-    )
-    max_ratio: Annotated[float, Field(ge=1, le=1_048_576)] | None = Field(
-        description="Maximum length of the longer side of a training pair, divided by the length of the shorter side, "
-        "in tokens. Pairs with a larger ratio are dropped (not in the paper). null: no limit."
-    )
-    deduplicate: bool = Field(
-        description="Whether repetitions of a training pair are dropped, so that it occurs only "
-        "once (not in the paper)."
-    )
-    filters: Annotated[tuple[Filter, ...], Field(strict=False, max_length=3)] = Field(
-        default=(),
-        description="Filters that drop training pairs (not in the paper). copy: both sides are equal. markup: a side "
-        "contains HTML tags or character references. language: a side with at least 20 letters is clearly in another "
-        "language.",
-    )
-    temperature: Annotated[float, Field(ge=1, le=1_000)] = Field(
-        description="T, the temperature for sampling translation directions (not in the paper; Arivazhagan et al. "
-        "2019). If a direction has the share p of all training pairs, its share in training is proportional to "
-        "p^(1/T). 1 keeps the original shares. A large T makes all shares equal."
-    )
+    source: Language
+    """Source language (section 5.1), as a code such as en."""
+    target: Language
+    """Target language (section 5.1), as a code such as de. For a parser, the same as `source`. It is the language of a
+    language model."""
+    folder: Path
+    """Folder from which the paths in `train`, `dev` and `test` start. If `folder` is relative, it starts from the
+    folder of the spec file. In a shipped spec or an override, it starts from the current folder. If your spec file
+    lists paths without setting `folder`, the paths start from the folder of your file."""
+    train: Parts
+    """Training set (section 5.1): a list of data sources, which are concatenated. Each is two text files (`source` and
+    `target`), a table (`tsv`), an `archive`, a treebank (`trees`) or the built-in corpus (`grammar`). Empty for an
+    imported model."""
+    dev: Parts
+    """Development set (section 6.2: newstest2013): a list of data sources, as in `train`. `held_out` moves pairs from
+    the training set to this set."""
+    test: Parts
+    """Test set (section 6.1: newstest2014): a list of data sources, as in `train`. `held_out` moves pairs from the
+    training set to this set."""
+    max_length: Size = Field(le=1_048_576)
+    """Maximum length of the source and of the target of a training pair, without EOS. Longer pairs are dropped (not in
+    the paper; 256 in tensor2tensor, the code of the paper's authors). Unit: tokens."""
+    max_ratio: Annotated[float, Field(ge=1, le=1_048_576)] | None
+    """Maximum length of the longer side of a training pair, divided by the length of the shorter side, in tokens. Pairs
+    with a larger ratio are dropped (not in the paper). null: no limit."""
+    deduplicate: bool
+    """Whether repetitions of a training pair are dropped, so that it occurs only once (not in the paper)."""
+    filters: Annotated[tuple[Filter, ...], Field(strict=False, max_length=3)] = ()
+    """Filters that drop training pairs (not in the paper). copy: both sides are equal. markup: a side contains HTML
+    tags or character references. language: a side with at least 20 letters is clearly in another language."""
+    temperature: Annotated[float, Field(ge=1, le=1_000)]
+    """T, the temperature for sampling translation directions (not in the paper; Arivazhagan et al. 2019). If a
+    direction has the share p of all training pairs, its share in training is proportional to p^(1/T). 1 keeps the
+    original shares. A large T makes all shares equal."""
 
     @model_validator(mode="after")
     def _check_parts(self) -> Self:
-        for index, part in enumerate(self.train):
-            if isinstance(part, HeldOut):
+        for name, part in self.named_parts:
+            split, _, _ = name.partition("[")
+            if split == "train" and isinstance(part, HeldOut):
                 reject(
-                    f"train.{index}",
+                    name,
                     problem="`corpus.train` cannot contain `held_out`, which takes pairs out of the training set",
                     hint="write `held_out` in `corpus.dev` or `corpus.test`",
                 )
-        for split in ("dev", "test"):
-            for index, part in enumerate(getattr(self, split)):
-                if getattr(part, "weight", 1.0) != 1.0:
-                    reject(
-                        f"{split}.{index}.weight",
-                        problem=f"a part of `corpus.{split}` cannot have a weight: each of its pairs is used once",
-                        hint="write `weight` in a part of `corpus.train`, or leave it out",
-                    )
+            if split != "train" and getattr(part, "weight", 1.0) != 1.0:
+                reject(
+                    f"{name}.weight",
+                    problem=f"a part of `corpus.{split}` cannot have a weight: each of its pairs is used once",
+                    hint="write `weight` in a part of `corpus.train`, or leave it out",
+                )
         return self
+
+    @property
+    def named_parts(self) -> Iterator[tuple[str, Part]]:
+        """The parts of the training, dev and test sets, with names such as `train[0]`."""
+        for split in ("train", "dev", "test"):
+            yield from ((f"{split}[{index}]", part) for index, part in enumerate(getattr(self, split)))
 
     @property
     def parts(self) -> tuple[Part, ...]:

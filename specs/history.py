@@ -1,20 +1,20 @@
 """Versions of the format of spec files: an older format is upgraded step by step, a newer one is refused.
 
-To change a field, increase FORMAT and add to UPGRADES a function that upgrades from the previous format. The function
-must contain literal values instead of reading `base.yaml`, which may change later: a trained model must keep its
-meaning.
+A new field has a default in its section, so that older files stay readable. To change a field, increase FORMAT and add
+to UPGRADES a function that upgrades from the previous format. The function must contain literal values instead of
+reading `base.yaml`, which may change later: a trained model must keep its meaning.
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 
 from specs.errors import ZooError
 from specs.notation import quote
-from specs.reader import LocatedValue, locate
+from specs.reader import LocatedValue
 
 FORMAT = 1
-"""Format that this version of zoo writes. Increase it when a field is added or is written differently."""
+"""Format that this version of zoo writes. Increase it when a field is renamed or written differently."""
 FIRST_FORMAT = 1
 WRITTEN_BY = "# written by zoo "
 
@@ -23,7 +23,11 @@ _WRITER = re.compile(rf"{re.escape(WRITTEN_BY)}(\S+)\n")
 UPGRADES: dict[int, Callable[[LocatedValue], LocatedValue]] = {}
 """Format -> function that converts the values of a spec from this format to the next one."""
 
-REMOVED = {("training", "checkpoint_minutes"): None, ("compilation", "vocabulary_multiple"): 8}
+REMOVED = {
+    ("training", "checkpoint_minutes"): None,
+    ("training", "max_minutes"): None,
+    ("compilation", "vocabulary_multiple"): 8,
+}
 """Section and name of each removed field -> its former default. Files with this value are still read."""
 
 
@@ -79,23 +83,3 @@ def _format_number(written: LocatedValue, version: str | None) -> int:
         problem = f"{author} wrote this file in format {quote(number)[1:-1]}; this version reads formats up to {FORMAT}"
         raise NewerFormatError(problem, where=written.where, hint="install a newer version of zoo")
     return number
-
-
-def with_defaults(spec: LocatedValue, defaults: Mapping[str, Mapping[str, object]]) -> LocatedValue:
-    """Return the values of a spec file, with defaults for missing fields. Upgrades call this function.
-
-    A file that extends another one is returned unchanged, because it inherits the missing fields.
-
-    Args:
-        spec: The values in the file.
-        defaults: Section -> field -> value. Sections that the file lacks are not added. Error messages locate the
-            added values at the line of their section.
-    """
-    if "extends" in spec.value:
-        return spec
-    values = dict(spec.value)
-    for name, fields in defaults.items():
-        section = values.get(name)
-        if section is not None and isinstance(section.value, dict):
-            values[name] = locate(fields, section.file, section.line).overlaid(section)
-    return replace(spec, value=values)

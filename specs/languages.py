@@ -18,28 +18,17 @@ class Languages(Section):
     A language token, such as `<2de>`, tells the model which language to read or write.
     """
 
-    codes: Annotated[tuple[LanguageCode, ...], Field(strict=False)] = Field(
-        min_length=2,
-        max_length=1_000,
-        description="Codes of all languages of the model, such as `[en, de, fr]`. The models of NLLB use codes such "
-        "as `eng_Latn`.",
-    )
-    token: Annotated[str, Field(pattern=r"^[^\s{}]*\{\}[^\s{}]*$", max_length=40)] = Field(
-        default="<2{}>",
-        description="Pattern of the language tokens in the vocabulary. `{}` stands for the language code: `<2{}>` "
-        "gives the token `<2de>` for German. Default: `<2{}>`.",
-    )
-    source_token: Literal["source", "target"] | None = Field(
-        default="target",
-        description="Which language token precedes each source sentence. target: the token of the target language "
-        "(Johnson et al. 2017). source: the token of the source language (NLLB, mBART). null: no language token. "
-        "Default: target.",
-    )
-    target_token: Literal["target"] | None = Field(
-        default=None,
-        description="Which language token precedes each translation. target: the token of the target language (NLLB, "
-        "mBART). null: no language token. Default: null.",
-    )
+    codes: Annotated[tuple[LanguageCode, ...], Field(strict=False)] = Field(min_length=2, max_length=1_000)
+    """Codes of all languages of the model, such as `[en, de, fr]`. The models of NLLB use codes such as `eng_Latn`."""
+    token: Annotated[str, Field(pattern=r"^[^\s{}]*\{\}[^\s{}]*$", max_length=40)] = "<2{}>"
+    """Pattern of the language tokens in the vocabulary. `{}` stands for the language code: `<2{}>` gives the token
+    `<2de>` for German. Default: `<2{}>`."""
+    source_token: Literal["source", "target"] | None = "target"
+    """Which language token precedes each source sentence. target: the token of the target language (Johnson et al.
+    2017). source: the token of the source language (NLLB, mBART). null: no language token. Default: target."""
+    target_token: Literal["target"] | None = None
+    """Which language token precedes each translation. target: the token of the target language (NLLB, mBART). null: no
+    language token. Default: null."""
 
     def token_of(self, code: str) -> str:
         """Return the language token for a language code, such as `<2de>` for `de`."""

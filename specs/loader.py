@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
 
-from specs.catalogue import Source, find
+from specs.catalogue import SpecFile, find
 from specs.corpus_paths import require_languages, resolve_folder
 from specs.errors import ZooError
 from specs.history import NewerFormatError, upgrade, writer_version
@@ -112,12 +112,12 @@ def parse(text: str, where: str) -> Spec:
         raise ZooError(error.problem, where=error.where, hint=hint, exit_code=1, additional=additional) from None
 
 
-def _chain(source: Source) -> list[tuple[Source, LocatedValue]]:
+def _chain(source: SpecFile) -> list[tuple[SpecFile, LocatedValue]]:
     """Return a spec file and all files that it extends, directly or indirectly, each with its values.
 
     The values are in the current format, without the key `extends`.
     """
-    chain: list[tuple[Source, LocatedValue]] = []
+    chain: list[tuple[SpecFile, LocatedValue]] = []
     while True:
         text = source.text()
         located = upgrade(read(text, source.file), writer_version(text))
@@ -137,7 +137,7 @@ def _chain(source: Source) -> list[tuple[Source, LocatedValue]]:
 
 
 def _merge(
-    chain: Sequence[tuple[Source, LocatedValue]], overrides: Sequence[LocatedValue]
+    chain: Sequence[tuple[SpecFile, LocatedValue]], overrides: Sequence[LocatedValue]
 ) -> tuple[LocatedValue, bool]:
     """Merge the values of files and overrides. Also return whether the spec's own file or an override sets `name`."""
     merged = chain[-1][1]
@@ -157,7 +157,7 @@ def _merge(
     return resolve_folder(merged, user_files, [values.file for values in overrides]), has_own_name
 
 
-def _merged(chain: Sequence[tuple[Source, LocatedValue]], overrides: Overrides = ()) -> Spec:
+def _merged(chain: Sequence[tuple[SpecFile, LocatedValue]], overrides: Overrides = ()) -> Spec:
     override_values = _located_overrides(overrides)
     merged, has_own_name = _merge(chain, override_values)
     origins = [values.file for values in override_values]

@@ -11,41 +11,34 @@ from specs.section import Count, Epsilon, Section, Size, reject
 class Tokens(Section):
     """Encoder input that consists of token IDs (section 3.4)."""
 
-    kind: Literal["tokens"] = Field(description="The encoder reads token IDs and embeds them (section 3.4).")
+    kind: Literal["tokens"]
+    """The encoder reads token IDs and embeds them (section 3.4)."""
 
 
 class Subsampling(Section):
     """Options of a convolution over source features, which usually shortens the sequence."""
 
-    kernel: Annotated[int, Field(ge=1, le=255)] = Field(
-        description="Kernel size, an odd number: the kernel is centred on a position. Unit: positions."
-    )
-    stride: Annotated[int, Field(ge=1, le=16)] = Field(
-        description="Stride of the convolution: n input positions become n / stride output positions, rounded up. "
-        "Unit: positions."
-    )
+    kernel: Annotated[int, Field(ge=1, le=255)]
+    """Kernel size, an odd number: the kernel is centred on a position. Unit: positions."""
+    stride: Annotated[int, Field(ge=1, le=16)]
+    """Stride of the convolution: n input positions become n / stride output positions, rounded up. Unit: positions."""
 
 
 class Features(Section):
     """Encoder input that consists of float32 vectors, such as spectrogram frames or image patches (section 7)."""
 
-    kind: Literal["features"] = Field(
-        description="The encoder reads float32 vectors, such as spectrogram frames or image patches (section 7). They "
-        "are not multiplied by sqrt(d_model)."
-    )
-    width: Annotated[int, Field(ge=1, le=65_536)] = Field(description="Dimension of each input vector. Unit: features.")
-    subsampling: Annotated[tuple[Subsampling, ...], Field(strict=False)] = Field(
-        default=(),
-        max_length=8,
-        description="Convolutions over the input vectors, in order, each followed by `activation` (Radford et al. "
-        "2022: `[{kernel: 3, stride: 1}, {kernel: 3, stride: 2}]`). If the list is empty, a linear map projects each "
-        "vector to d_model. Default: empty.",
-    )
-    activation: Literal["gelu", "glu"] = Field(
-        default="gelu",
-        description="Activation of the convolutions. gelu: GELU (Radford et al. 2022). glu: a gated linear unit, for "
-        "which a convolution computes twice as many features (Synnaeve et al. 2020; fairseq S2T). Default: gelu.",
-    )
+    kind: Literal["features"]
+    """The encoder reads float32 vectors, such as spectrogram frames or image patches (section 7). They are not
+    multiplied by sqrt(d_model)."""
+    width: Annotated[int, Field(ge=1, le=65_536)]
+    """Dimension of each input vector. Unit: features."""
+    subsampling: Annotated[tuple[Subsampling, ...], Field(strict=False)] = Field(default=(), max_length=8)
+    """Convolutions over the input vectors, in order, each followed by `activation` (Radford et al. 2022: `[{kernel: 3,
+    stride: 1}, {kernel: 3, stride: 2}]`). If the list is empty, a linear map projects each vector to d_model. Default:
+    empty."""
+    activation: Literal["gelu", "glu"] = "gelu"
+    """Activation of the convolutions. gelu: GELU (Radford et al. 2022). glu: a gated linear unit, for which a
+    convolution computes twice as many features (Synnaeve et al. 2020; fairseq S2T). Default: gelu."""
 
     @model_validator(mode="after")
     def _check_kernels(self) -> Self:
@@ -71,26 +64,18 @@ Source = Annotated[Tokens | Features, Field(discriminator="kind")]
 class Norm(Section):
     """Normalisation of the sub-layers (section 3.1)."""
 
-    kind: Literal["layer_norm", "rms_norm", "half_variance", "none"] = Field(
-        description="layer_norm has a gain and a bias (section 3.1; Ba et al. 2016). rms_norm divides by the root "
-        "mean square without subtracting the mean, and has a gain (Zhang & Sennrich 2019). half_variance multiplies "
-        "by sqrt(0.5), so that a sum of two values has the same variance as each of them (Gehring et al. 2017, "
-        "section 3.5). none: no normalisation."
-    )
-    placement: Literal["post", "pre", "both"] = Field(
-        description="Position of the norms (section 3.1: post). post: after the residual sum. pre: before the "
-        "sub-layer, and once more after the last layer. both: before and after the sub-layer, and once more after the "
-        "last layer."
-    )
-    epsilon: Epsilon = Field(
-        default=1e-6,
-        description="Constant added to the variance or mean square to avoid division by zero (section 3.1; the paper "
-        "gives no value).",
-    )
-    embeddings: bool = Field(
-        default=False,
-        description="Whether the sums of embeddings and positional encodings are also normalised (section 3.4: no).",
-    )
+    kind: Literal["layer_norm", "rms_norm", "half_variance", "none"]
+    """layer_norm has a gain and a bias (section 3.1; Ba et al. 2016). rms_norm divides by the root mean square without
+    subtracting the mean, and has a gain (Zhang & Sennrich 2019). half_variance multiplies by sqrt(0.5), so that a sum
+    of two values has the same variance as each of them (Gehring et al. 2017, section 3.5). none: no normalisation."""
+    placement: Literal["post", "pre", "both"]
+    """Position of the norms (section 3.1: post). post: after the residual sum. pre: before the sub-layer, and once more
+    after the last layer. both: before and after the sub-layer, and once more after the last layer."""
+    epsilon: Epsilon = 1e-6
+    """Constant added to the variance or mean square to avoid division by zero (section 3.1; the paper gives no
+    value)."""
+    embeddings: bool = False
+    """Whether the sums of embeddings and positional encodings are also normalised (section 3.4: no)."""
 
 
 class PositionKind(Section):
@@ -103,64 +88,46 @@ class PositionKind(Section):
 class Sinusoidal(PositionKind):
     """Sinusoids that are added to the embeddings (section 3.5)."""
 
-    kind: Literal["sinusoidal", "sinusoidal_halves"] = Field(
-        description="sinusoidal: sines and cosines alternate (section 3.5). sinusoidal_halves: all sines precede all "
-        "cosines, and the longest wavelength is exactly 10000 x 2 pi, as in tensor2tensor."
-    )
-    first: Count = Field(
-        default=0,
-        le=1_024,
-        description="Position number of a sentence's first token (section 3.5: 0; OpenNMT-tf: 1; fairseq: 2).",
-    )
+    kind: Literal["sinusoidal", "sinusoidal_halves"]
+    """sinusoidal: sines and cosines alternate (section 3.5). sinusoidal_halves: all sines precede all cosines, and the
+    longest wavelength is exactly 10000 x 2 pi, as in tensor2tensor."""
+    first: Count = Field(default=0, le=1_024)
+    """Position number of a sentence's first token (section 3.5: 0; OpenNMT-tf: 1; fairseq: 2)."""
 
 
 class Learned(PositionKind):
     """Learned positional encodings: a table with one vector per position (section 3.5; Table 3, row E)."""
 
-    kind: Literal["learned"] = Field(
-        description="Table with one learned vector per position (section 3.5; Table 3, row E)."
-    )
-    rows: Size = Field(
-        le=1_048_576,
-        description="Number of positions in the table. It is the maximum length of a sentence, including EOS. Unit: "
-        "positions.",
-    )
+    kind: Literal["learned"]
+    """Table with one learned vector per position (section 3.5; Table 3, row E)."""
+    rows: Size = Field(le=1_048_576)
+    """Number of positions in the table. It is the maximum length of a sentence, including EOS. Unit: positions."""
 
 
 class Rotary(PositionKind):
     """Rotary positional encoding: queries and keys are rotated according to their positions (Su et al. 2021)."""
 
-    kind: Literal["rotary"] = Field(
-        description="Rotate queries and keys of self-attention by angles that grow with the position, so that their "
-        "dot product depends on the distance between them (Su et al. 2021, section 3.2). Feature i is paired with i + "
-        "d_k / 2."
-    )
-    theta: Annotated[float, Field(gt=1, le=1e9)] = Field(
-        default=10_000.0,
-        description="Base of the rotation angles. Feature pair i (of d_k / 2 pairs) is rotated by "
-        "theta^(-2i/d_k) radians per position.",
-    )
+    kind: Literal["rotary"]
+    """Rotate queries and keys of self-attention by angles that grow with the position, so that their dot product
+    depends on the distance between them (Su et al. 2021, section 3.2). Feature i is paired with i + d_k / 2."""
+    theta: Annotated[float, Field(gt=1, le=1e9)] = 10_000.0
+    """Base of the rotation angles. Feature pair i (of d_k / 2 pairs) is rotated by theta^(-2i/d_k) radians per
+    position."""
 
 
 class Relative(PositionKind):
     """Learned biases of attention scores by the distance of query and key, as in T5 (Raffel et al. 2020)."""
 
     score_bias = "learned"
-    kind: Literal["relative"] = Field(
-        description="Add a learned bias to each score of self-attention. It depends on the head and on the distance "
-        "between query and key (Raffel et al. 2020, section 2.1). All encoder layers share the same biases, and so do "
-        "all decoder layers."
-    )
-    buckets: Annotated[int, Field(ge=4, le=4_096, multiple_of=4)] = Field(
-        default=32,
-        description="Number of buckets. A bucket is a range of distances that share one learned bias. Each small "
-        "distance has its own bucket, and larger distances are grouped in ranges of exponentially growing size. The "
-        "encoder uses half of the buckets for each direction.",
-    )
-    max_distance: Annotated[int, Field(ge=2, le=1_048_576)] = Field(
-        default=128,
-        description="All distances of at least this value get the bias of the last bucket. Unit: positions.",
-    )
+    kind: Literal["relative"]
+    """Add a learned bias to each score of self-attention. It depends on the head and on the distance between query and
+    key (Raffel et al. 2020, section 2.1). All encoder layers share the same biases, and so do all decoder layers."""
+    buckets: Annotated[int, Field(ge=4, le=4_096, multiple_of=4)] = 32
+    """Number of buckets. A bucket is a range of distances that share one learned bias. Each small distance has its own
+    bucket, and larger distances are grouped in ranges of exponentially growing size. The encoder uses half of the
+    buckets for each direction."""
+    max_distance: Annotated[int, Field(ge=2, le=1_048_576)] = 128
+    """All distances of at least this value get the bias of the last bucket. Unit: positions."""
 
     @model_validator(mode="after")
     def _check_distance(self) -> Self:
@@ -179,19 +146,17 @@ class Alibi(PositionKind):
     """Penalty on attention scores, proportional to the distance between query and key (ALiBi; Press et al. 2022)."""
 
     score_bias = "constant"
-    kind: Literal["alibi"] = Field(
-        description="Subtract a penalty from each score of self-attention: the distance between query and key, times "
-        "a constant slope of the head (ALiBi; Press et al. 2022, section 3)."
-    )
+    kind: Literal["alibi"]
+    """Subtract a penalty from each score of self-attention: the distance between query and key, times a constant slope
+    of the head (ALiBi; Press et al. 2022, section 3)."""
 
 
 class NoPositions(PositionKind):
     """No positional encoding."""
 
-    kind: Literal["none"] = Field(
-        description="No positional encoding. The model knows the order of tokens only from convolutions, recurrences "
-        "and causal attention."
-    )
+    kind: Literal["none"]
+    """No positional encoding. The model knows the order of tokens only from convolutions, recurrences and causal
+    attention."""
 
 
 Positions = Annotated[Sinusoidal | Learned | Rotary | Relative | Alibi | NoPositions, Field(discriminator="kind")]

@@ -1,8 +1,14 @@
 """Base class and common types of the sections of a spec."""
 
-from typing import Annotated, NoReturn
+import ast
+from contextlib import suppress
+from functools import cache
+from inspect import getsource
+from itertools import pairwise
+from textwrap import dedent
+from typing import Annotated, Any, NoReturn
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, GetJsonSchemaHandler
 from pydantic_core import PydanticCustomError
 
 # Every number has an upper bound beyond any real model, so that a typing error is found before memory is allocated.
@@ -12,25 +18,51 @@ Positive = Annotated[float, Field(gt=0)]
 Probability = Annotated[float, Field(ge=0, lt=1)]
 Epsilon = Annotated[float, Field(ge=1e-30, le=1)]
 Steps = Annotated[int, Field(ge=1, le=1_000_000_000)]
-Minutes = Annotated[float, Field(gt=0, le=1e7)]
 
 
 class Section(BaseModel):
     """Base class of the sections of a spec, which are frozen pydantic models.
 
     A missing field and an unknown field are errors. Text is never converted to a number. Fields have no defaults,
-    because `base.yaml` sets them. Only options that `base.yaml` does not contain have defaults.
+    because `base.yaml` sets them. Only options that `base.yaml` does not contain have defaults, and new fields, which
+    files of older versions lack. The docstring below a field is its description, for people and in the JSON Schema.
     """
 
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid", allow_inf_nan=False, defer_build=True)
+
+    @classmethod
+    def describe(cls, field: str) -> str:
+        """Return the description of a field: the docstring below it, or pydantic's `description`."""
+        return cls.model_fields[field].description or _docstrings(cls).get(field, "")
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, schema: Any, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        written = handler(schema)
+        for field, properties in handler.resolve_ref_schema(written)["properties"].items():
+            properties.setdefault("description", cls.describe(field))
+        return written
+
+
+@cache
+def _docstrings(section: type[BaseModel]) -> dict[str, str]:
+    """Return the docstrings of the fields of a section. They are read from its source, which is rarely needed."""
+    found: dict[str, str] = {}
+    for base in reversed(section.__mro__[: section.__mro__.index(Section)]):
+        with suppress(OSError, TypeError):  # a class that was typed at a prompt has no source
+            (definition,) = ast.parse(dedent(getsource(base))).body
+            assert isinstance(definition, ast.ClassDef)
+            for field, text in pairwise(definition.body):
+                if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr):
+                    found[ast.unparse(field.target)] = " ".join(ast.literal_eval(text.value).split())
+    return found
 
 
 def reject(*fields: str, problem: str, hint: str) -> NoReturn:
     """Raise an error about fields that contradict each other. Validators of sections call this function.
 
     Args:
-        fields: Dotted names of the fields, relative to the section that is validated. The error message locates the
-            field that was set last.
+        fields: Names of the fields, such as `train[0].weight`, relative to the section that is validated. The error
+            message locates the field that was set last.
         problem: What is wrong.
         hint: What to do.
 

@@ -28,52 +28,47 @@ METADATA_FIELDS = ("name", "description", "licence")
 class Compilation(Section):
     """Options of the compiler. They change how a model is executed, not its architecture or training data."""
 
-    backend: Literal["auto", "eager", "inductor", "native", "aot", "onnx", "tensorrt"] = Field(
-        description="Backend that runs the compiled model (not in the paper). auto: the fastest one that is installed "
-        "for the device. If the backend can only translate, training uses the fastest one that can train."
-    )
-    precision: Literal["float32", "bfloat16", "int8"] = Field(
-        description="Data type of weights and matrix products when translating (not in the paper). bfloat16 and int8 "
-        "change the results slightly."
-    )
+    backend: Literal["auto", "eager", "inductor", "native", "aot", "onnx", "tensorrt"]
+    """Backend that runs the compiled model (not in the paper). auto: the fastest one that is installed for the device.
+    If the backend can only translate, training uses the fastest one that can train."""
+    precision: Literal["float32", "bfloat16", "int8"]
+    """Data type of weights and matrix products when translating (not in the paper). bfloat16 and int8 change the
+    results slightly."""
     disabled_passes: Annotated[tuple[Annotated[str, Field(max_length=100)], ...], Field(strict=False)] = Field(
-        max_length=100,
-        description="Names of compiler passes to skip (not in the paper). `zoo plan SPEC --passes` lists the passes.",
+        max_length=100
     )
+    """Names of compiler passes to skip (not in the paper). `zoo plan SPEC --passes` lists the passes."""
 
 
 class Spec(Section):
     """Declaration of a model and its training. Two specs are equal if all their fields are equal."""
 
-    name: Name = Field(
-        description="Name under which the trained model is published. Letters, digits, hyphens, underscores, dots and "
-        "commas are allowed. It starts with a letter or digit, and does not contain two successive dots."
-    )
-    description: str = Field(max_length=10_000, description="One short sentence that describes the spec.")
-    licence: Licence | None = Field(
-        description="Licence of the published weights, for the model card: an SPDX identifier such as CC-BY-4.0, or a "
-        "phrase. null: not specified."
-    )
-    task: Task = Field(
-        description="What the model learns: translation (section 6.1), parsing (section 6.3) or language modelling."
-    )
-    architecture: Architecture = Field(description="Layers and dimensions of the network (section 3).")
-    vocabulary: Vocabulary = Field(description="How text is split into subword tokens (section 5.1).")
-    languages: Languages | None = Field(
-        description="Languages of a model that translates in several directions (not in the paper). null: the model "
-        "translates from `corpus.source` to `corpus.target` only."
-    )
-    corpus: Corpus = Field(
-        description="Training, development and test data: sentence pairs (section 5.1) or trees (section 6.3)."
-    )
-    training: Training = Field(
-        description="How the model is trained: batches, optimiser, learning rate, regularisation and checkpoints "
-        "(sections 5 and 6.1)."
-    )
-    decoding: Decoding = Field(description="How translations are found: by beam search (section 6.1) or sampling.")
-    compilation: Compilation = Field(
-        description="How the model is compiled: backend, precision and compiler passes (not in the paper)."
-    )
+    name: Name
+    """Name under which the trained model is published. Letters, digits, hyphens, underscores, dots and commas are
+    allowed. It starts with a letter or digit, and does not contain two successive dots."""
+    description: str = Field(max_length=10_000)
+    """One short sentence that describes the spec."""
+    licence: Licence | None
+    """Licence of the published weights, for the model card: an SPDX identifier such as CC-BY-4.0, or a phrase. null:
+    not specified."""
+    task: Task
+    """Task that the model learns: translation (section 6.1), parsing (section 6.3) or language modelling."""
+    architecture: Architecture
+    """Layers and dimensions of the network (section 3)."""
+    vocabulary: Vocabulary
+    """How text is split into subword tokens (section 5.1)."""
+    languages: Languages | None
+    """Languages of a model that translates in several directions (not in the paper). null: the model translates from
+    `corpus.source` to `corpus.target` only."""
+    corpus: Corpus
+    """Training, development and test data: sentence pairs (section 5.1) or trees (section 6.3)."""
+    training: Training
+    """How the model is trained: batches, optimiser, learning rate, regularisation and checkpoints (sections 5 and
+    6.1)."""
+    decoding: Decoding
+    """How translations are found: by beam search (section 6.1) or sampling."""
+    compilation: Compilation
+    """How the model is compiled: backend, precision and compiler passes (not in the paper)."""
 
     _short_name: str | None = PrivateAttr(default=None)
     _has_own_name: bool = PrivateAttr(default=True)
@@ -133,68 +128,60 @@ class Spec(Section):
                 problem=f"the task `{self.task.kind}` has one language, but `languages` has several",
                 hint="write `languages: null`",
             )
-        for split in ("train", "dev", "test"):
-            for index, part in enumerate(getattr(self.corpus, split)):
-                if not isinstance(part, Directed):
-                    continue
-                for side, code in zip(("source", "target"), self.corpus.direction(part), strict=True):
-                    own = getattr(part, f"{side}_language") is not None
-                    field = f"corpus.{split}.{index}.{side}_language" if own else f"corpus.{side}"
-                    if self.languages is None and own:
-                        reject(
-                            field,
-                            problem=f"this part of `corpus.{split}` sets its own language, but the spec has no "
-                            "`languages`",
-                            hint=f"write `languages: {{codes: [{self.corpus.source}, {self.corpus.target}, {code}]}}`",
-                        )
-                    if self.languages is not None and code not in self.languages.codes:
-                        reject(
-                            field,
-                            "languages.codes",
-                            problem=f"`languages.codes` does not contain `{code}`, the {side} language of a part of "
-                            f"`corpus.{split}`",
-                            hint=suggest_language(code, self.languages),
-                        )
+        for name, part in self.corpus.named_parts:
+            if not isinstance(part, Directed):
+                continue
+            for side, code in zip(("source", "target"), self.corpus.direction(part), strict=True):
+                own = getattr(part, f"{side}_language") is not None
+                field = f"corpus.{name}.{side}_language" if own else f"corpus.{side}"
+                if self.languages is None and own:
+                    reject(
+                        field,
+                        problem=f"`corpus.{name}` sets its own language, but the spec has no `languages`",
+                        hint=f"write `languages: {{codes: [{self.corpus.source}, {self.corpus.target}, {code}]}}`",
+                    )
+                if self.languages is not None and code not in self.languages.codes:
+                    reject(
+                        field,
+                        "languages.codes",
+                        problem=f"`languages.codes` does not contain `{code}`, the {side} language of `corpus.{name}`",
+                        hint=suggest_language(code, self.languages),
+                    )
         return self
 
     @model_validator(mode="after")
     def _check_corpus(self) -> Self:
-        parsing, corpus = self.task.writes_trees, self.corpus
-        for split in ("train", "dev", "test"):
-            for index, part in enumerate(getattr(corpus, split)):
-                if not isinstance(part, (Grammar, HeldOut)) and isinstance(part, Treebank) is not parsing:
-                    needed, fields = ("trees", "`trees`") if parsing else ("sentence pairs", "`source` and `target`")
-                    reject(
-                        f"corpus.{split}.{index}",
-                        "task.kind",
-                        problem=f"the task `{self.task.kind}` needs {needed}, but this part of `corpus.{split}` has no "
-                        f"{needed}",
-                        hint=f"write {fields} in this part, or set another `task`",
-                    )
-                if isinstance(part, (Files, Archive)) and (part.source is not None) is not self.task.reads:
-                    reject(
-                        f"corpus.{split}.{index}",
-                        "task.kind",
-                        problem=f"the task `{self.task.kind}` reads {'a' if self.task.reads else 'no'} source, but "
-                        f"this part of `corpus.{split}` has {'none' if self.task.reads else 'one'}",
-                        hint=f"{'write' if self.task.reads else 'remove'} `source` in this part, or set another `task`",
-                    )
+        parsing, corpus, reads = self.task.writes_trees, self.corpus, self.task.reads
         directions = [("en", "en")] if parsing else [("en", "de"), *([("de", "en")] if self.languages else [])]
-        if not self.task.reads:
+        if not reads:
             directions = [(corpus.source, "en"), (corpus.source, "de")]
-        for split in ("train", "dev", "test"):
-            for index, part in enumerate(getattr(corpus, split)):
-                if isinstance(part, Grammar) and corpus.direction(part) not in directions:
-                    source, target = corpus.direction(part)
-                    reject(
-                        f"corpus.{split}.{index}",
-                        "corpus.source",
-                        "corpus.target",
-                        problem="the built-in corpus has "
-                        f"{'English trees' if parsing else 'English-German pairs'}, but "
-                        f"the languages are `{source}` and `{target}`",
-                        hint=f"write `source: en` and `target: {directions[0][1]}`, or use other parts than `grammar`",
-                    )
+        for name, part in corpus.named_parts:
+            if not isinstance(part, (Grammar, HeldOut)) and isinstance(part, Treebank) is not parsing:
+                needed, fields = ("trees", "`trees`") if parsing else ("sentence pairs", "`source` and `target`")
+                reject(
+                    f"corpus.{name}",
+                    "task.kind",
+                    problem=f"the task `{self.task.kind}` needs {needed}, but `corpus.{name}` has no {needed}",
+                    hint=f"write {fields} in this part, or set another `task`",
+                )
+            if isinstance(part, (Files, Archive)) and (part.source is not None) is not reads:
+                reject(
+                    f"corpus.{name}",
+                    "task.kind",
+                    problem=f"the task `{self.task.kind}` reads {'a' if reads else 'no'} source, but `corpus.{name}` "
+                    f"has {'none' if reads else 'one'}",
+                    hint=f"{'write' if reads else 'remove'} `source` in this part, or set another `task`",
+                )
+            if isinstance(part, Grammar) and corpus.direction(part) not in directions:
+                source, target = corpus.direction(part)
+                reject(
+                    f"corpus.{name}",
+                    "corpus.source",
+                    "corpus.target",
+                    problem=f"the built-in corpus has {'English trees' if parsing else 'English-German pairs'}, but "
+                    f"the languages are `{source}` and `{target}`",
+                    hint=f"write `source: en` and `target: {directions[0][1]}`, or use other parts than `grammar`",
+                )
         return self
 
     @property

@@ -18,10 +18,10 @@ Activation = Literal["relu", "gelu", "gelu_tanh", "silu"]
 class Sublayer(Section):
     """Base class of sub-layers. For an option that is null, the same field of `architecture` applies."""
 
-    norm: Norm | None = Field(default=None, description="Norm of this sub-layer. Default: `architecture.norm`.")
-    dropout: Probability | None = Field(
-        default=None, description="Dropout rate of this sub-layer's output. Default: `architecture.dropout`."
-    )
+    norm: Norm | None = None
+    """Norm of this sub-layer. Default: `architecture.norm`."""
+    dropout: Probability | None = None
+    """Dropout rate of this sub-layer's output. Default: `architecture.dropout`."""
 
     @model_serializer(mode="wrap")
     def _without_defaults(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
@@ -40,184 +40,147 @@ class Sublayer(Section):
 class _Attention(Sublayer):
     """Options that all kinds of attention have."""
 
-    h: Heads | None = Field(
-        default=None, description="Number of attention heads. Default: `architecture.h`. Unit: heads."
-    )
-    kv_heads: Heads | None = Field(
-        default=None,
-        description="Number of key-value heads. Each is shared by h / kv_heads query heads (grouped-query attention; "
-        "Ainslie et al. 2023). Default: h. Unit: heads.",
-    )
-    d_k: Dimension | None = Field(
-        default=None,
-        description="Dimension of queries and keys in each head. Default: `architecture.d_k`. Unit: features.",
-    )
-    d_v: Dimension | None = Field(
-        default=None, description="Dimension of values in each head. Default: `architecture.d_v`. Unit: features."
-    )
-    projection_bias: bool | None = Field(
-        default=None, description="Whether the projections have biases. Default: `architecture.projection_bias`."
-    )
-    attention_dropout: Probability | None = Field(
-        default=None, description="Dropout rate of the attention weights. Default: `architecture.attention_dropout`."
-    )
+    h: Heads | None = None
+    """Number of attention heads. Default: `architecture.h`. Unit: heads."""
+    kv_heads: Heads | None = None
+    """Number of key-value heads. Each is shared by h / kv_heads query heads (grouped-query attention; Ainslie et al.
+    2023). Default: h. Unit: heads."""
+    d_k: Dimension | None = None
+    """Dimension of queries and keys in each head. Default: `architecture.d_k`. Unit: features."""
+    d_v: Dimension | None = None
+    """Dimension of values in each head. Default: `architecture.d_v`. Unit: features."""
+    projection_bias: bool | None = None
+    """Whether the projections have biases. Default: `architecture.projection_bias`."""
+    attention_dropout: Probability | None = None
+    """Dropout rate of the attention weights. Default: `architecture.attention_dropout`."""
 
 
 class SelfAttention(_Attention):
     """Multi-head self-attention of the encoder or decoder (section 3.2.3)."""
 
-    kind: Literal["self_attention"] = Field(
-        description="Multi-head self-attention (section 3.2.3). In the decoder, a position sees only itself and "
-        "earlier positions."
-    )
+    kind: Literal["self_attention"]
+    """Multi-head self-attention (section 3.2.3). In the decoder, a position sees only itself and earlier positions."""
 
 
 class CrossAttention(_Attention):
     """Multi-head attention from the decoder over the encoder's output (section 3.2.3)."""
 
-    kind: Literal["cross_attention"] = Field(
-        description="Multi-head attention from the decoder over the encoder's output (section 3.2.3)."
-    )
-    embedded_queries: bool = Field(
-        default=False,
-        description="Whether queries are computed from the decoder state plus the embedding of the decoder's input "
-        "token (Gehring et al. 2017, equation 1). Default: false.",
-    )
+    kind: Literal["cross_attention"]
+    """Multi-head attention from the decoder over the encoder's output (section 3.2.3)."""
+    embedded_queries: bool = False
+    """Whether queries are computed from the decoder state plus the embedding of the decoder's input token (Gehring et
+    al. 2017, equation 1). Default: false."""
 
 
 class RestrictedAttention(_Attention):
     """Self-attention restricted to a neighbourhood of each position (section 4)."""
 
-    kind: Literal["restricted_attention"] = Field(
-        description="Self-attention restricted to a neighbourhood of each position (section 4, Table 1)."
-    )
-    radius: Size = Field(
-        le=4_096,
-        description="r, the number of neighbours on each side that a position attends to (section 4, Table 1). The "
-        "decoder uses only the left side. Unit: positions.",
-    )
+    kind: Literal["restricted_attention"]
+    """Self-attention restricted to a neighbourhood of each position (section 4, Table 1)."""
+    radius: Size = Field(le=4_096)
+    """r, the number of neighbours on each side that a position attends to (section 4, Table 1). The decoder uses only
+    the left side. Unit: positions."""
 
 
 class FeedForward(Sublayer):
     """Position-wise feed-forward network (section 3.3)."""
 
-    kind: Literal["feed_forward"] = Field(description="Position-wise feed-forward network (section 3.3).")
-    d_ff: InnerDimension | None = Field(
-        default=None, description="Inner dimension. Default: `architecture.d_ff`. Unit: features."
-    )
-    activation: Activation | None = Field(
-        default=None, description="Activation function. Default: `architecture.activation`."
-    )
-    gated: bool = Field(
-        default=False,
-        description="Whether to use a gated linear unit with a third matrix, W_gate: (activation(x W_gate) * x W_1) "
-        "W_2 (Shazeer 2020). Default: false.",
-    )
-    bias: bool = Field(
-        default=True, description="Whether the linear maps have biases (section 3.3: yes). Default: true."
-    )
-    activation_dropout: Probability | None = Field(
-        default=None, description="Dropout rate after the activation. Default: `architecture.activation_dropout`."
-    )
+    kind: Literal["feed_forward"]
+    """Position-wise feed-forward network (section 3.3)."""
+    d_ff: InnerDimension | None = None
+    """Inner dimension. Default: `architecture.d_ff`. Unit: features."""
+    activation: Activation | None = None
+    """Activation function. Default: `architecture.activation`."""
+    gated: bool = False
+    """Whether to use a gated linear unit with a third matrix, W_gate: (activation(x W_gate) * x W_1) W_2 (Shazeer
+    2020). Default: false."""
+    bias: bool = True
+    """Whether the linear maps have biases (section 3.3: yes). Default: true."""
+    activation_dropout: Probability | None = None
+    """Dropout rate after the activation. Default: `architecture.activation_dropout`."""
 
 
 class MixtureOfExperts(Sublayer):
     """Mixture of feed-forward networks, the experts. A gate selects a few per position (Shazeer et al. 2017)."""
 
-    kind: Literal["mixture_of_experts"] = Field(
-        description="Mixture of feed-forward networks, the experts. A noisy gate selects and weights the best few for "
-        "each position (Shazeer et al. 2017, section 2)."
-    )
-    experts: Experts = Field(description="n, the number of experts (Shazeer et al. 2017, section 2). Unit: experts.")
-    top_k: Experts = Field(
-        description="k, the number of experts that the gate selects for each position (Shazeer et al. 2017, equation "
-        "5). At least 2: the weight of a single expert would always be 1, so the gate could not learn. Unit: experts."
-    )
-    balance: Annotated[float, Field(ge=0, le=1e6)] = Field(
-        default=0.1,
-        description="Weight of the loss that makes all experts equally important (Shazeer et al. 2017, equation 7). "
-        "Default: 0.1.",
-    )
-    d_ff: InnerDimension | None = Field(
-        default=None, description="Inner dimension of each expert. Default: `architecture.d_ff`. Unit: features."
-    )
+    kind: Literal["mixture_of_experts"]
+    """Mixture of feed-forward networks, the experts. A noisy gate selects and weights the best few for each position
+    (Shazeer et al. 2017, section 2)."""
+    experts: Experts
+    """n, the number of experts (Shazeer et al. 2017, section 2). Unit: experts."""
+    top_k: Experts
+    """k, the number of experts that the gate selects for each position (Shazeer et al. 2017, equation 5). At least 2:
+    the weight of a single expert would always be 1, so the gate could not learn. Unit: experts."""
+    balance: Annotated[float, Field(ge=0, le=1e6)] = 0.1
+    """Weight of the loss that makes all experts equally important (Shazeer et al. 2017, equation 7). Default: 0.1."""
+    d_ff: InnerDimension | None = None
+    """Inner dimension of each expert. Default: `architecture.d_ff`. Unit: features."""
 
 
 class Ssru(Sublayer):
     """Simpler Simple Recurrent Unit (Kim et al. 2019). It is bidirectional in the encoder."""
 
-    kind: Literal["ssru"] = Field(
-        description="Simpler Simple Recurrent Unit, SSRU (Kim et al. 2019; Table 1: recurrent)."
-    )
+    kind: Literal["ssru"]
+    """Simpler Simple Recurrent Unit, SSRU (Kim et al. 2019; Table 1: recurrent)."""
 
 
 class Lstm(Sublayer):
     """LSTM layer (Hochreiter & Schmidhuber 1997). The encoder uses d_model / 2 cells in each direction."""
 
-    kind: Literal["lstm"] = Field(
-        description="Layer of LSTM cells (Hochreiter & Schmidhuber 1997; Table 1: recurrent)."
-    )
+    kind: Literal["lstm"]
+    """Layer of LSTM cells (Hochreiter & Schmidhuber 1997; Table 1: recurrent)."""
 
 
 class Convolution(Sublayer):
     """Convolution over positions (section 4). It is centred in the encoder, and causal in the decoder."""
 
-    kind: Literal["convolution"] = Field(
-        description="Convolution over positions, followed by ReLU or a gate (section 4, Table 1)."
-    )
-    kernel: KernelSize = Field(description="k, the kernel size (section 4, Table 1). Unit: positions.")
-    dilated: bool = Field(
-        description="Whether layer i, counted from 0, has dilation k^i (section 4). The maximum path length is then "
-        "logarithmic in the sentence length."
-    )
-    gated: bool = Field(
-        default=False,
-        description="Whether to use a gated linear unit instead of ReLU. The convolution then computes twice as many "
-        "features, and the first half is multiplied by the sigmoid of the second half (Dauphin et al. 2016; Gehring "
-        "et al. 2017, section 3.2). Default: false.",
-    )
+    kind: Literal["convolution"]
+    """Convolution over positions, followed by ReLU or a gate (section 4, Table 1)."""
+    kernel: KernelSize
+    """k, the kernel size (section 4, Table 1). Unit: positions."""
+    dilated: bool
+    """Whether layer i, counted from 0, has dilation k^i (section 4). The maximum path length is then logarithmic in the
+    sentence length."""
+    gated: bool = False
+    """Whether to use a gated linear unit instead of ReLU. The convolution then computes twice as many features, and the
+    first half is multiplied by the sigmoid of the second half (Dauphin et al. 2016; Gehring et al. 2017, section 3.2).
+    Default: false."""
 
 
 class SeparableConvolution(Sublayer):
     """Depthwise convolution, pointwise linear map and ReLU (section 4)."""
 
-    kind: Literal["separable_convolution"] = Field(
-        description="Depthwise-separable convolution over positions, followed by ReLU (section 4, Table 1)."
-    )
-    kernel: KernelSize = Field(description="k, the kernel size (section 4, Table 1). Unit: positions.")
+    kind: Literal["separable_convolution"]
+    """Depthwise-separable convolution over positions, followed by ReLU (section 4, Table 1)."""
+    kernel: KernelSize
+    """k, the kernel size (section 4, Table 1). Unit: positions."""
 
 
 class BottleneckConvolution(Sublayer):
     """Residual block of ByteNet: a dilated convolution between two linear maps (Kalchbrenner et al. 2016)."""
 
-    kind: Literal["bottleneck_convolution"] = Field(
-        description="A linear map to fewer features, a dilated convolution, and a linear map back. A norm and ReLU "
-        "precede each of the three (ByteNet's residual block; Kalchbrenner et al. 2016, section 3.6)."
-    )
-    kernel: KernelSize = Field(
-        description="k, the kernel size (Kalchbrenner et al. 2016, section 4: 3). Unit: positions."
-    )
+    kind: Literal["bottleneck_convolution"]
+    """A linear map to fewer features, a dilated convolution, and a linear map back. A norm and ReLU precede each of the
+    three (ByteNet's residual block; Kalchbrenner et al. 2016, section 3.6)."""
+    kernel: KernelSize
+    """k, the kernel size (Kalchbrenner et al. 2016, section 4: 3). Unit: positions."""
     dilations: Annotated[tuple[Annotated[Size, Field(le=4_096)], ...], Field(strict=False)] = Field(
-        min_length=1,
-        max_length=64,
-        description="Dilations of the convolutions: distances between neighbouring positions of a kernel. Layer i, "
-        "counted from 0, uses entry i. After the last entry, the list is repeated (Kalchbrenner et al. 2016, section "
-        "3.5: [1, 2, 4, 8, 16]). Unit: positions.",
+        min_length=1, max_length=64
     )
-    d_conv: InnerDimension | None = Field(
-        default=None,
-        description="Dimension of the convolution (Kalchbrenner et al. 2016, section 3.6: half of d_model). Default: "
-        "d_model / 2, rounded down. Unit: features.",
-    )
+    """Dilations of the convolutions: distances between neighbouring positions of a kernel. Layer i, counted from 0,
+    uses entry i. After the last entry, the list is repeated (Kalchbrenner et al. 2016, section 3.5: [1, 2, 4, 8, 16]).
+    Unit: positions."""
+    d_conv: InnerDimension | None = None
+    """Dimension of the convolution (Kalchbrenner et al. 2016, section 3.6: half of d_model). Default: d_model / 2,
+    rounded down. Unit: features."""
 
 
 class AlignedMemory(Sublayer):
     """Linear map of the encoder output at the same position. ByteNet's decoder reads the source in this way."""
 
-    kind: Literal["aligned_memory"] = Field(
-        description="Linear map of the encoder output at the same position. After the end of the source, the result "
-        "is 0 (dynamic unfolding; Kalchbrenner et al. 2016, section 3.2)."
-    )
+    kind: Literal["aligned_memory"]
+    """Linear map of the encoder output at the same position. After the end of the source, the result is 0 (dynamic
+    unfolding; Kalchbrenner et al. 2016, section 3.2)."""
 
 
 _SubLayer = (

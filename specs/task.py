@@ -38,7 +38,8 @@ class Translation(BaseTask):
     streams: ClassVar[Mapping[str, str]] = {"source": "text", OUTPUT: "text"}
     command = "decode"
     scores = ("bleu", "paper_bleu", "chrf", "ter", "perplexity")
-    kind: Literal["translation"] = Field(description="Translate sentences (section 6.1).")
+    kind: Literal["translation"]
+    """Translate sentences (section 6.1)."""
 
 
 class Parsing(BaseTask):
@@ -47,16 +48,15 @@ class Parsing(BaseTask):
     streams: ClassVar[Mapping[str, str]] = {"source": "text", OUTPUT: "trees"}
     command = "parse"
     scores = ("f1", "perplexity")
-    kind: Literal["parsing"] = Field(description="Parse sentences into constituency trees (section 6.3).")
-    linearisation: Literal["vinyals", "tensor2tensor", "initials"] = Field(
-        description="How a tree is written as a sequence (section 6.3 cites Vinyals et al. 2015). vinyals: `(S (NP XX "
-        ")NP )S`, with XX for each word. tensor2tensor (the code of the paper's authors): `S NP NNP /NP /S`, with "
-        "each word's part of speech. initials: `(S (NP J )NP )S`, with each word's first character."
-    )
-    constrained: bool = Field(
-        description="Whether decoding is restricted to valid trees over the words of the sentence (not in the paper). "
-        "If false, invalid output is repaired afterwards."
-    )
+    kind: Literal["parsing"]
+    """Parse sentences into constituency trees (section 6.3)."""
+    linearisation: Literal["vinyals", "tensor2tensor", "initials"]
+    """How a tree is written as a sequence (section 6.3 cites Vinyals et al. 2015). vinyals: `(S (NP XX )NP )S`, with XX
+    for each word. tensor2tensor (the code of the paper's authors): `S NP NNP /NP /S`, with each word's part of speech.
+    initials: `(S (NP J )NP )S`, with each word's first character."""
+    constrained: bool
+    """Whether decoding is restricted to valid trees over the words of the sentence (not in the paper). If false,
+    invalid output is repaired afterwards."""
 
 
 class LanguageModelling(BaseTask):
@@ -65,9 +65,8 @@ class LanguageModelling(BaseTask):
     streams: ClassVar[Mapping[str, str]] = {OUTPUT: "text"}
     command = "decode"
     scores = ("perplexity",)
-    kind: Literal["language_modelling"] = Field(
-        description="Predict the next token of a text, without reading a source (not in the paper)."
-    )
+    kind: Literal["language_modelling"]
+    """Predict the next token of a text, without reading a source (not in the paper)."""
 
 
 Task = Annotated[Translation | Parsing | LanguageModelling, Field(discriminator="kind")]

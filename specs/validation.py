@@ -1,5 +1,6 @@
 """Validate the values of a spec, and report pydantic's errors with the file and line of each value."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, NamedTuple, get_args, get_origin
 
@@ -65,7 +66,7 @@ class _Field(NamedTuple):
     path: Path
     """Keys and indices as a person writes them. Pydantic's locations also contain tags of unions."""
     annotation: Any
-    description: str | None
+    description: str
     """Description of the innermost field on the path."""
 
     @property
@@ -181,7 +182,7 @@ def _missing(field: _Field, others: Sequence[str], files: Sequence[str]) -> tupl
         missing[3:] = [f"{len(missing) - 3} more"]
     problem = f"{_enumerate(missing, 'and')} {'is' if len(missing) == 1 else 'are'} missing"
     if len(field.path) > 2 or field.path[0] == "languages":  # base.yaml has no languages that a spec could inherit
-        return problem, f"write `{name}` here: {(field.description or '').rstrip('.')}"
+        return problem, f"write `{name}` here: {field.description.rstrip('.')}"
     root = f" to {files[0]}" if len(files) > 1 else ""
     return problem, f"add `extends: base`{root}, or write `{name}` here"
 
@@ -193,7 +194,7 @@ def _explain(field: _Field, key: str) -> str | None:
         return _PARTS
     if kinds and "." in key and isinstance(field.path[-1], int):
         return f"write {_alternatives([f'{{kind: {kind}}}' for kind in kinds])}"
-    return None if field.description is None else f"`{key}`: {field.description.rstrip('.')}"
+    return f"`{key}`: {field.description.rstrip('.')}" if field.description else None
 
 
 def _suggest_field(path: Path, known: Sequence[str]) -> str:
@@ -219,7 +220,7 @@ def _dotted(path: Sequence[str | int]) -> str:
 
 
 def _split_key(key: str) -> Path:
-    return tuple(int(step) if step.isdigit() else step for step in key.split("."))
+    return tuple(int(step) if step.isdigit() else step for step in re.findall(r"[^.\[\]]+", key))
 
 
 def _alternatives(choices: Sequence[str]) -> str:
@@ -235,7 +236,7 @@ def _resolve(location: Sequence[str | int]) -> _Field:
     """Return the field that a location in one of pydantic's errors refers to."""
     path: list[str | int] = []
     annotation: Any = Spec
-    description: str | None = None
+    description = ""
     for step in location:
         section, members = _unannotated(annotation), _members(annotation)
         if step in members:  # the tag of a union, which nobody wrote
@@ -247,7 +248,7 @@ def _resolve(location: Sequence[str | int]) -> _Field:
             annotation = get_args(section)[0]
         elif isinstance(step, str) and _is_section(section) and step in section.model_fields:
             annotation = section.model_fields[step].annotation
-            description = section.model_fields[step].description
+            description = section.describe(step)
     return _Field(tuple(path), annotation, description)
 
 

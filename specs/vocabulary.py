@@ -13,33 +13,26 @@ PAD, UNK, BOS, EOS = 0, 1, 2, 3
 class Vocabulary(Section):
     """Options of the subword vocabulary, which SentencePiece learns from the training text (section 5.1)."""
 
-    kind: Literal["bpe", "unigram"] = Field(
-        description="Algorithm that learns the tokens (section 5.1: bpe). bpe: byte-pair encoding. unigram: a unigram "
-        "language model."
-    )
-    size: Annotated[int, Field(gt=EOS + 1)] = Field(
-        le=1_048_576,
-        description="V, the vocabulary size including the four special tokens (section 5.1: about 37,000 for EN-DE, "
-        "32,000 for EN-FR). Unit: tokens.",
-    )
-    target_size: Annotated[int, Field(gt=EOS + 1, le=1_048_576)] | None = Field(
-        description="Size of the target vocabulary, if the target has a separate vocabulary of another size (not in "
-        "the paper). null: the same as `size`. A parser's target tokens are the brackets of its trees. Unit: tokens."
-    )
-    byte_fallback: bool = Field(
-        description="Whether a character that is not in the vocabulary is encoded as its UTF-8 bytes (not in the "
-        "paper). 256 tokens of the vocabulary are then bytes. The rarest 0.01 % of all characters in the training "
-        "text get no token of their own, so that the byte tokens are trained. If false, every character of the "
-        "training text gets a token, and any other character is unknown."
-    )
-    shared: bool = Field(
-        description="Whether source and target share one vocabulary (section 5.1: shared) or each has its own."
-    )
+    kind: Literal["bpe", "unigram"]
+    """Algorithm that learns the tokens (section 5.1: bpe). bpe: byte-pair encoding. unigram: a unigram language
+    model."""
+    size: Annotated[int, Field(gt=EOS + 1)] = Field(le=1_048_576)
+    """V, the vocabulary size including the four special tokens (section 5.1: about 37,000 for EN-DE, 32,000 for EN-FR).
+    Unit: tokens."""
+    target_size: Annotated[int, Field(gt=EOS + 1, le=1_048_576)] | None
+    """Size of the target vocabulary, if the target has a separate vocabulary of another size (not in the paper). null:
+    the same as `size`. A parser's target tokens are the brackets of its trees. Unit: tokens."""
+    byte_fallback: bool
+    """Whether a character that is not in the vocabulary is encoded as its UTF-8 bytes (not in the paper). 256 tokens of
+    the vocabulary are then bytes. The rarest 0.01 % of all characters in the training text get no token of their own,
+    so that the byte tokens are trained. If false, every character of the training text gets a token, and any other
+    character is unknown."""
+    shared: bool
+    """Whether source and target share one vocabulary (section 5.1: shared) or each has its own."""
 
-    separate_models: bool = Field(
-        description="Whether source and target have separate SentencePiece models that contain the same tokens in the "
-        "same order (not in the paper, but in OPUS-MT). Such a vocabulary can be imported, but not learned."
-    )
+    separate_models: bool
+    """Whether source and target have separate SentencePiece models that contain the same tokens in the same order (not
+    in the paper, but in OPUS-MT). Such a vocabulary can be imported, but not learned."""
 
     @property
     def sizes(self) -> tuple[int, int]:

@@ -14,11 +14,11 @@ from torch import Tensor
 
 import specs
 import zoo
-from compiler import TRANSLATE, EmittedProgram, Purpose, Stream, build, trainable
+from compiler import TRANSLATE, EmittedProgram, PaddedBatch, Purpose, build, trainable
 from specs import BOS, EOS, Spec, ZooError
 from zoo.data.batches import Batch
 from zoo.data.prepare import prepare
-from zoo.generation.batching import Source
+from zoo.generation.batching import SearchInput
 from zoo.generation.beam_search import BeamSearch
 from zoo.generation.engine import Engine
 from zoo.generation.hypotheses import Hypothesis
@@ -28,7 +28,7 @@ from zoo.report import Report
 from zoo.training.benchmarks import benchmark_decoding, benchmark_training
 from zoo.training.distributed import Processes
 from zoo.training.run import Run
-from zoo.training.step import Updater
+from zoo.training.step import TrainStep
 
 LETTERS, WIDTH, MAX_TOKENS = range(4, 14), 8, 4
 VECTORS = torch.randn(max(LETTERS) + 1, WIDTH, generator=torch.Generator().manual_seed(0))
@@ -65,7 +65,7 @@ def examples(count: int, seed: int) -> list[Example]:
 
 def batch_of(pairs: Sequence[Example]) -> Batch:
     targets = [[BOS, *tokens, EOS] for _, tokens in pairs]
-    return Batch.of({"source": Stream.pad([frames for frames, _ in pairs]), "target": Stream.pad(targets)})
+    return Batch.of({"source": PaddedBatch.pad([frames for frames, _ in pairs]), "target": PaddedBatch.pad(targets)})
 
 
 @pytest.fixture(scope="module")
@@ -73,15 +73,15 @@ def learned() -> EmittedProgram:
     torch.manual_seed(0)
     spec = spec_of_features()
     program = trainable(spec, [Purpose.TRAIN, *TRANSLATE])
-    updater = Updater(spec, program, Processes("cpu"), Report())
+    train_step = TrainStep(spec, program, Processes("cpu"), Report())
     for number in range(1, 301):
         batch = batch_of(examples(32, seed=number))
-        updater.step(number, batch)
+        train_step(number, batch)
     return program.eval()
 
 
 def decode(program: EmittedProgram, pairs: Sequence[Example], max_batch_tokens: int = 512) -> list[list[Hypothesis]]:
-    sources = [Source(index, (), MAX_TOKENS + 2, features=frames) for index, (frames, _) in enumerate(pairs)]
+    sources = [SearchInput(index, {"source": frames}, MAX_TOKENS + 2) for index, (frames, _) in enumerate(pairs)]
     with Engine(program, max_batch_tokens=max_batch_tokens) as engine:
         return engine.submit(sources, BeamSearch(3, 0.6, 3)).result()
 

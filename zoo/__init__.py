@@ -21,7 +21,7 @@ from zoo.entry_point import require_own_packages
 from zoo.version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from compiler import EmittedProgram, Stream
+    from compiler import EmittedProgram, PaddedBatch
     from specs import Spec, Sublayer, ZooError
     from zoo.generation.translator import Translator
     from zoo.models.describe import Description, describe
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Description",
+    "PaddedBatch",
     "Spec",
-    "Stream",
     "Translator",
     "ZooError",
     "batches",
@@ -48,7 +48,7 @@ __all__ = [
 
 _LAZY_ATTRIBUTES = {
     "Spec": "specs",
-    "Stream": "compiler",
+    "PaddedBatch": "compiler",
     "ZooError": "specs",
     "names": "zoo.models.find",
     "Description": "zoo.models.describe",
@@ -118,7 +118,7 @@ def load(
     report = _import("zoo.report").LibraryReport()
     options = {"device": device, "precision": precision, "backend": backend, "max_batch_tokens": max_batch_tokens}
     if backend is not None:
-        _import("compiler.backend_names").check_backend_name(backend)  # before a missing model is reported or pulled
+        _import("compiler.options").check_backend_name(backend)  # before a missing model is reported or pulled
     references = [name] if isinstance(name, str | PathLike) else name
     models: list[Translator] = [opening.open_model(find.model(each, report), **options) for each in references]
     if not models:
@@ -169,8 +169,8 @@ def model(spec: Spec | str | PathLike[str], *, device: str = "cpu") -> EmittedPr
     """Compile a spec to a PyTorch module with random weights, ready to be trained.
 
     Calling the module as `model(source, target)` returns the summed loss of a batch and the number of target tokens.
-    The source is a `zoo.Stream`; `zoo.Stream.pad` creates one from lists of token IDs. `model.weights()` returns the
-    weights in the layout of a weights file.
+    The source is a `zoo.PaddedBatch`; `zoo.PaddedBatch.pad` creates one from lists of token IDs. `model.weights()`
+    returns the weights in the layout of a weights file.
 
     Args:
         spec: A spec, or its name or path.
@@ -188,7 +188,7 @@ def model(spec: Spec | str | PathLike[str], *, device: str = "cpu") -> EmittedPr
     """
     compiler = _import("compiler")
     loaded = _load_spec(spec)
-    _import("zoo.planning.capacity").require_memory_to_train(loaded, device)
+    _import("zoo.planning.memory_estimate").require_memory_to_train(loaded, device)
     purposes = [compiler.Purpose.TRAIN, *compiler.TRANSLATE]
     program: EmittedProgram = compiler.trainable(loaded, purposes, device=device)
     return program

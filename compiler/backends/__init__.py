@@ -5,10 +5,8 @@ To add a backend, write its module, and add it to BACKENDS and to BACKEND_NAMES.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 
-from compiler.backend_names import BACKEND_NAMES, check_backend_name
 from compiler.backends.aot import aot
 from compiler.backends.backend import Backend, BuildRequest
 from compiler.backends.eager import eager, search_refusal
@@ -17,7 +15,7 @@ from compiler.backends.native import native
 from compiler.backends.onnx import onnx
 from compiler.backends.tensorrt import tensorrt
 from compiler.graph import Purpose
-from compiler.program import Program
+from compiler.options import BACKEND_NAMES, check_backend_name
 from specs import ZooError
 
 BACKENDS: Mapping[str, Backend] = {b.name: b for b in (eager, inductor, native, aot, onnx, tensorrt)}
@@ -34,7 +32,10 @@ def choose_backend(name: str, request: BuildRequest) -> Backend:
     """
     check_backend_name(name)
     if name == "auto" or (Purpose.TRAIN in request.graphs and not BACKENDS[name].can_train):
-        name = _fastest(request)
+        best = _fastest(request)
+        if best.unavailable_reason() is None and best.unsupported_reason(request) is None:
+            return best
+        name = eager.name
     backend = BACKENDS[name]
     if problem := backend.unavailable_reason():
         raise ZooError(f"the backend `{name}` is not available on this machine", hint=problem, exit_code=1)
@@ -43,36 +44,11 @@ def choose_backend(name: str, request: BuildRequest) -> Backend:
     return backend
 
 
-def build_program(name: str, backend: Backend, request: BuildRequest) -> Program:
-    """Build a program with a backend, and return the program.
-
-    If the backend was chosen by `auto` and fails, for example because the disk is full or the compiler is broken, warn
-    and use the backend `eager` instead.
-
-    Args:
-        name: The name for which the backend was chosen, such as `auto`.
-        backend: The backend.
-        request: The request.
-    """
-    try:
-        return backend.build(request)
-    except (ZooError, OSError) as error:
-        if name != "auto" or backend is eager:
-            raise
-        problem = error.summary if isinstance(error, ZooError) else error
-        warnings.warn(f"{problem}: using the slower backend `eager` instead", RuntimeWarning, stacklevel=3)
-        return eager.build(request)
-
-
-def _fastest(request: BuildRequest) -> str:
+def _fastest(request: BuildRequest) -> Backend:
     # inductor takes long to compile. On a CPU it is not faster than eager, and on a GPU eager searches in CUDA graphs.
     if not request.device.startswith("cuda"):
-        best = native
-    else:
-        trains = Purpose.TRAIN in request.graphs
-        best = inductor if trains or search_refusal(request) else eager
-    is_usable = best.unavailable_reason() is None and best.unsupported_reason(request) is None
-    return best.name if is_usable else eager.name
+        return native
+    return inductor if Purpose.TRAIN in request.graphs or search_refusal(request) else eager
 
 
-__all__ = ["BACKENDS", "Backend", "BuildRequest", "build_program", "choose_backend"]
+__all__ = ["BACKENDS", "Backend", "BuildRequest", "choose_backend", "eager"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import torch
@@ -12,8 +13,10 @@ from torch import Tensor
 
 from compiler.graph import Graphs, Purpose
 from compiler.kernels.program import PackedModel
+from compiler.native_codegen import NativeCode, generate_native_code
 from compiler.options import PRECISIONS
 from compiler.program import Program
+from compiler.search_graphs import search_graphs
 from specs import Spec
 
 
@@ -32,6 +35,16 @@ class BuildRequest:
     """The folder in which compiled files are cached. None: a temporary folder, deleted when the process ends."""
     packed: PackedModel | None = None
     """The weights as the backend `native` packs them, if they are packed."""
+
+    @cached_property
+    def native_code(self) -> NativeCode:
+        """The instructions of the native backend. Raises UnsupportedGraph if it cannot run the graphs."""
+        return generate_native_code(self.graphs)
+
+    @cached_property
+    def search_graphs(self) -> Graphs:
+        """The graphs of a beam search on a GPU. Raises Unpackable if a part of the model has no kernel."""
+        return search_graphs(self.spec, self.graphs.keys(), self.precision)
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor
@@ -13,8 +12,8 @@ from compiler.graph import Purpose
 from compiler.interpreter import interpret
 from compiler.lowering import lower
 from compiler.operations.operation import ValueKind
+from compiler.padded_batch import PaddedBatch
 from compiler.program import Program
-from compiler.stream import Stream
 from specs import BOS, EOS, PAD, Spec
 
 ROWS, SOURCE_LENGTH, TARGET_LENGTH = 4, 9, 7
@@ -27,7 +26,7 @@ def disagreement(program: Program, seed: int = 0, weights: Mapping[str, Tensor] 
     one to four tokens per step, takes some of them back, and drops and adds sentences, until all targets end.
 
     Args:
-        program: The program to check.
+        program: The program to check. If it can be trained, it is set to evaluation mode.
         seed: The seed of the random tokens.
         weights: The tensors of the weights file. Required if the program has rounded weights (bfloat16 or int8).
 
@@ -37,7 +36,9 @@ def disagreement(program: Program, seed: int = 0, weights: Mapping[str, Tensor] 
     source, target = _random_batch(program.spec, seed)
     weights = {n: t.cpu().float() for n, t in (program.weights() if weights is None else weights).items()}
     differences = {}
-    with torch.no_grad(), _evaluation_mode(program):
+    if isinstance(program, EmittedProgram):
+        program.eval()  # without dropout
+    with torch.no_grad():
         for purpose in (Purpose.TRAIN, Purpose.SCORE, Purpose.DECODE_STEP):
             if purpose in program.graphs:
                 actual = _run(program, purpose, source, target)
@@ -46,14 +47,14 @@ def disagreement(program: Program, seed: int = 0, weights: Mapping[str, Tensor] 
     return differences
 
 
-def _random_batch(spec: Spec, seed: int) -> tuple[Stream, Tensor]:
+def _random_batch(spec: Spec, seed: int) -> tuple[PaddedBatch, Tensor]:
     generator, vocabularies = torch.Generator().manual_seed(seed), spec.vocabulary.sizes
     max_length = spec.architecture.max_positions or SOURCE_LENGTH
 
-    def rows(length: int, vocabulary: int) -> Stream:
+    def rows(length: int, vocabulary: int) -> PaddedBatch:
         tokens = torch.randint(EOS + 1, vocabulary, (ROWS, length), generator=generator)
         ends = [max(0, length - 1 - row) for row in range(ROWS)]
-        return Stream.pad([[*row[:end].tolist(), EOS] for row, end in zip(tokens, ends, strict=True)])
+        return PaddedBatch.pad([[*row[:end].tolist(), EOS] for row, end in zip(tokens, ends, strict=True)])
 
     # The decoder reads BOS but not the last EOS, so a target takes as many positions as it has tokens.
     lengths = (min(length, max_length) for length in (SOURCE_LENGTH, TARGET_LENGTH))
@@ -62,25 +63,11 @@ def _random_batch(spec: Spec, seed: int) -> tuple[Stream, Tensor]:
     if type_.kind is ValueKind.FLOAT:  # features, with lengths that no stride divides
         _, frames, width = type_.shape
         shapes = [(frames(source=length + 1) - 1, width.constant) for length in source.lengths.tolist()]
-        source = Stream.pad([torch.randn(shape, generator=generator) for shape in shapes])
+        source = PaddedBatch.pad([torch.randn(shape, generator=generator) for shape in shapes])
     return source, torch.cat([torch.full((ROWS, 1), BOS), target.values], dim=1)
 
 
-@contextmanager
-def _evaluation_mode(program: Program) -> Iterator[None]:
-    """Disable dropout in a program that can be trained."""
-    if not isinstance(program, EmittedProgram):
-        yield
-        return
-    was_training = program.training
-    program.eval()
-    try:
-        yield
-    finally:
-        program.train(was_training)
-
-
-def _run(program: Program, purpose: Purpose, source: Stream, target: Tensor) -> Tensor:
+def _run(program: Program, purpose: Purpose, source: PaddedBatch, target: Tensor) -> Tensor:
     """Run the program for one purpose. Return the two sums of the loss, or the log-probabilities of the target."""
     if purpose is Purpose.DECODE_STEP:
         return _decode(program, source, target)
@@ -92,7 +79,7 @@ def _run(program: Program, purpose: Purpose, source: Stream, target: Tensor) -> 
     return program.score(source, target).cpu()
 
 
-def _decode(program: Program, source: Stream, target: Tensor) -> Tensor:
+def _decode(program: Program, source: PaddedBatch, target: Tensor) -> Tensor:
     """Return the log-probabilities of the target's tokens, read in random steps.
 
     After each step, each row takes back a random number of its tokens. A sentence leaves the batch at the end of its
@@ -127,7 +114,9 @@ def _decode(program: Program, source: Stream, target: Tensor) -> Tensor:
     return found * (target[:, 1:] != PAD)
 
 
-def _expected(spec: Spec, purpose: Purpose, source: Stream, target: Tensor, weights: Mapping[str, Tensor]) -> Tensor:
+def _expected(
+    spec: Spec, purpose: Purpose, source: PaddedBatch, target: Tensor, weights: Mapping[str, Tensor]
+) -> Tensor:
     """Return the values that `_run` should return. The interpreter computes them on the whole target at once."""
     purpose, output = (Purpose.TRAIN, "loss") if purpose is Purpose.TRAIN else (Purpose.SCORE, "log_probabilities")
     inputs = {**source.inputs, "target": target}

@@ -18,19 +18,14 @@ from compiler.emitted import EmittedProgram, Function
 from compiler.graph import Purpose
 from compiler.passes.pack_rows import Unpackable
 from compiler.search import Searcher
-from compiler.search_graphs import search_graphs
 
 
-def program(
-    request: BuildRequest, functions: Mapping[Purpose, Function], code: EmittedCode, backend: str = "eager"
-) -> EmittedProgram:
+def program(request: BuildRequest, functions: Mapping[Purpose, Function], backend: str = "eager") -> EmittedProgram:
     """Return a program that runs the given functions with the weights of the request.
 
     A program for training copies the weights. Any other program shares their memory, and is in evaluation mode.
     """
-    made = EmittedProgram(
-        request.spec, request.graphs, functions, str(code), backend=backend, precision=request.precision
-    )
+    made = EmittedProgram(request.spec, request.graphs, functions, backend=backend, precision=request.precision)
     if Purpose.TRAIN in request.graphs:
         made.to_empty(device=request.device)
         made.load(request.weights)
@@ -48,7 +43,7 @@ def search_on_gpu(made: EmittedProgram, request: BuildRequest) -> EmittedProgram
             slower = "beam search on this GPU is slower than usual (but correct), because it cannot run in CUDA graphs"
             warnings.warn(f"{slower}: {reason}", RuntimeWarning, stacklevel=2)
             return made
-        graphs = search_graphs(request.spec, purposes, request.precision)
+        graphs = request.search_graphs
         made.searcher = Searcher(made, graphs, functions(emit(graphs.values())))
     return made
 
@@ -58,7 +53,7 @@ def search_refusal(request: BuildRequest) -> str | None:
     if find_spec("triton") is None:
         return "Triton is not installed: run `pip install triton`"
     try:
-        search_graphs(request.spec, request.graphs.keys(), request.precision)
+        request.search_graphs  # noqa: B018 - computed here, and used by the program
     except Unpackable as refusal:
         return refusal.problem
     return None
@@ -97,8 +92,7 @@ def execute(code: EmittedCode) -> dict[str, Any]:
 
 def build_eager(request: BuildRequest) -> EmittedProgram:
     """Build a program that runs the emitted code without compiling it."""
-    code = emit(request.graphs.values())
-    return search_on_gpu(program(request, functions(code), code), request)
+    return search_on_gpu(program(request, functions(emit(request.graphs.values()))), request)
 
 
 def refuse(request: BuildRequest) -> str | None:

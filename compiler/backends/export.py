@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 from torch import Tensor, nn
 
-from compiler import experts, recurrences, runtime, windows
+from compiler import runtime, sublayers, windows
 from compiler.backends.backend import BuildRequest
 from compiler.backends.eager import functions, program
 from compiler.emission import emit
@@ -47,9 +47,8 @@ def export_programs(request: BuildRequest) -> Mapping[Purpose, ExportedProgram]:
     """Return the encoder and the decoder step by purpose, exported with torch.export for dynamic sizes."""
     from torch.export import export  # takes long to import, and is needed only to compile
 
-    code = emit(request.graphs.values())
-    run = functions(code)
-    made = program(request, run, code)
+    run = functions(emit(request.graphs.values()))
+    made = program(request, run)
     exported = {}
     for purpose in TRANSLATING:
         module = _ExportableModule(made, purpose, run[purpose]).eval()
@@ -111,9 +110,9 @@ def assemble_program(
         compiled: For each compiled purpose, a function from the graph's inputs to its results, both in order.
         backend: The name of the backend.
     """
-    code = emit(request.graphs.values())
+    emitted = functions(emit(request.graphs.values()))
     replaced = {purpose: _with_names(request.graphs[purpose], run) for purpose, run in compiled.items()}
-    return program(request, {**functions(code), **replaced}, code, backend)
+    return program(request, {**emitted, **replaced}, backend)
 
 
 def _with_names(graph: Graph, run: Callable[[list[Tensor]], Sequence[Tensor]]) -> Function:
@@ -155,7 +154,7 @@ def artefact_key(request: BuildRequest, backend_file: str) -> dict[str, str]:
 
     The key contains the emitted code, the inputs, and the text of our source files.
     """
-    modules = (runtime, windows, recurrences, experts)
+    modules = (runtime, windows, sublayers)
     files = (*(module.__file__ for module in modules), __file__, backend_file)
     return {
         "code": str(emit(request.graphs.values())),

@@ -34,7 +34,7 @@ def _build(request: BuildRequest) -> EmittedProgram:
     for name in code.layers:
         namespace[name] = torch.compile(namespace[name], fullgraph=not loops, dynamic=True, options=options)
     functions = {purpose: _allow_variants(function) for purpose, function in functions_from(code, namespace).items()}
-    return search_on_gpu(program(request, functions, code, "inductor"), request)
+    return search_on_gpu(program(request, functions, "inductor"), request)
 
 
 def _vector_bits() -> int:

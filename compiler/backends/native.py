@@ -24,10 +24,9 @@ from compiler.graph import Purpose
 from compiler.host import cores, cpp_compiler
 from compiler.instruction import Instruction, MatrixType, Opcode, Operand, UnsupportedGraph
 from compiler.kernels.library import POINTERS, load_kernels
-from compiler.kernels.program import ALIGNMENT, Code, KernelProgram, KernelState, Memory, PackedModel, raise_for
-from compiler.native_codegen import generate_native_code
+from compiler.kernels.program import ALIGNMENT, KernelProgram, KernelState, Memory, PackedModel, raise_for
+from compiler.padded_batch import PaddedBatch
 from compiler.program import TopK
-from compiler.stream import Stream
 
 
 class NativeProgram(KernelProgram):
@@ -45,7 +44,7 @@ class NativeProgram(KernelProgram):
         library = load_kernels(request.folder)
         super().__init__(library, request.packed or _Packer(request, library).pack())
 
-    def encode(self, source: Stream) -> KernelState:
+    def encode(self, source: PaddedBatch) -> KernelState:
         """Encode sources that end with EOS. Return the state before the first step. Padding is skipped."""
         is_token = torch.arange(source.values.shape[1]) < source.lengths[:, None]
         return self._encode(_as_int64(source.values[is_token]), source.lengths.int().numpy())
@@ -110,7 +109,7 @@ class NativeProgram(KernelProgram):
         score = {Purpose.SCORE: self.graphs[Purpose.SCORE]}
         return build_eager(BuildRequest(self.spec, score, self.request.weights, precision=self.precision))
 
-    def score(self, source: Stream | None, target: Int[Tensor, "batch target+1"]) -> Float[Tensor, "batch target"]:
+    def score(self, source: PaddedBatch | None, target: Int[Tensor, "batch target+1"]) -> Float[Tensor, "batch target"]:
         """Return the log-probability of each token in target[:, 1:], given the tokens before it.
 
         Unit: nats. The value is 0 at PAD.
@@ -135,14 +134,12 @@ class _Packer:
 
     def pack(self) -> PackedModel:
         """Generate the instructions, and pack the weights on all processors: the kernels release the GIL."""
-        code = generate_native_code(self._request.graphs)
-        encode, step = ([self._fields(i) for i in part] for part in (code.encode, code.step))
-        widths = (list(code.buffers), list(code.memory), list(code.cache))
+        code = self._request.native_code
+        parts = {"encode": [*map(self._fields, code.encode)], "step": [*map(self._fields, code.step)]}
         memory = Memory(self._size)
         with ThreadPoolExecutor(cores()) as threads:
             list(threads.map(lambda writer: writer[1](memory.address + writer[0]), self._writers))
-        vocabulary = self._request.spec.vocabulary.sizes[1]
-        return PackedModel(Code(encode, step, *widths, vocabulary), memory)
+        return PackedModel({**vars(code), **parts}, memory)
 
     def _fields(self, i: Instruction) -> dict[str, Any]:
         """Return the fields of the kernels' struct, with offsets in place of parameter names."""
@@ -223,9 +220,9 @@ def _unavailable_reason() -> str | None:
 
 def _refuse(request: BuildRequest) -> str | None:
     try:
-        generate_native_code(request.graphs)
+        request.native_code  # noqa: B018 - generated here, and used by the program
     except UnsupportedGraph as problem:
-        return str(problem)
+        return f"{problem}: use the backend `eager`"
     return None
 
 

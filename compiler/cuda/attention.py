@@ -8,7 +8,7 @@ backward pass needs no atomic additions, so that it always gives the same sums.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import triton
@@ -156,77 +156,75 @@ def _key_gradients(
     )
 
 
-def _options(x: Tensor, heads: HeadColumns, causal: bool) -> dict[str, Any]:
-    return {
-        "causal": causal,
-        "precision": "ieee" if x.dtype == torch.float32 else "tf32",
-        "k_block": max(16, triton.next_power_of_2(heads.d_k)),
-        "v_block": max(16, triton.next_power_of_2(heads.d_v)),
-        "group": heads.count // heads.kv_count,
-    }
+class PackedAttention(NamedTuple):
+    """Arguments of attention on packed rows. The forward and the backward pass use the same arguments."""
+
+    q: Tensor
+    """Features that contain the queries, [n, ...]."""
+    kv: Tensor
+    """Features that contain the keys and values, [m, ...]. It may be the same tensor."""
+    spans: Tensor
+    """For each query, the first key that it sees, and the first key after those, [2, n]."""
+    readers: Tensor
+    """For each key, the first query that sees it, and the first query after those, [2, m]."""
+    heads: HeadColumns
+    scale: float
+    """Factor of Q Kᵀ."""
+    causal: bool
+    """Whether a query sees only keys at its own index and before."""
+
+    @property
+    def sizes(self) -> tuple[float, ...]:
+        """The columns and widths of heads, and the scale, in the order of the kernels' parameters."""
+        heads = self.heads
+        return heads.query, heads.key, heads.value, heads.d_k, heads.d_v, self.scale
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The constants of the kernels."""
+        return {
+            "causal": self.causal,
+            "precision": "ieee" if self.q.dtype == torch.float32 else "tf32",
+            "k_block": max(16, triton.next_power_of_2(self.heads.d_k)),
+            "v_block": max(16, triton.next_power_of_2(self.heads.d_v)),
+            "group": self.heads.count // self.heads.kv_count,
+        }
 
 
-def packed_attention(
-    q: Tensor, kv: Tensor, heads: HeadColumns, scale: float, spans: Tensor, causal: bool
-) -> tuple[Tensor, Tensor]:
-    """Return the attention of all heads [n, h·d_v], and the logarithm of the sum of each softmax [h, n].
-
-    Args:
-        q: Features that contain the queries, [n, ...].
-        kv: Features that contain the keys and values, [m, ...].
-        heads: The columns of queries, keys and values.
-        scale: Factor of Q Kᵀ.
-        spans: For each query, the first key that it sees, and the first key after those, [2, n].
-        causal: Whether a query sees only keys at its own index and before.
-    """
-    count = len(q)
+def packed_attention(given: PackedAttention) -> tuple[Tensor, Tensor]:
+    """Return the attention of all heads [n, h·d_v], and the logarithm of the sum of each softmax [h, n]."""
+    q, kv, heads, count = given.q, given.kv, given.heads, len(given.q)
     out = q.new_empty(count, heads.count * heads.d_v)
     logs = torch.empty((heads.count, count), dtype=torch.float32, device=q.device)
     _forward[(triton.cdiv(count, FORWARD["block"]), heads.count)](
-        q, kv, out, logs, spans, count, q.stride(0), kv.stride(0), out.stride(0),
-        heads.query, heads.key, heads.value, heads.d_k, heads.d_v, scale, **_options(q, heads, causal), **FORWARD,
+        q, kv, out, logs, given.spans, count, q.stride(0), kv.stride(0), out.stride(0), *given.sizes, **given.options,
+        **FORWARD,
     )  # fmt: skip
     return out, logs
 
 
 def packed_attention_backward(
-    gradient: Tensor,
-    q: Tensor,
-    kv: Tensor,
-    out: Tensor,
-    logs: Tensor,
-    heads: HeadColumns,
-    scale: float,
-    spans: Tensor,
-    readers: Tensor,
-    causal: bool,
+    gradient: Tensor, given: PackedAttention, out: Tensor, logs: Tensor
 ) -> tuple[Tensor, Tensor]:
     """Return the gradients of q and kv. They are one tensor if q and kv are.
 
     Args:
         gradient: The gradient of the result.
-        q: See `packed_attention`.
-        kv: See `packed_attention`.
+        given: The arguments of `packed_attention`.
         out: The result of `packed_attention`.
         logs: The logarithms that `packed_attention` returned.
-        heads: See `packed_attention`.
-        scale: See `packed_attention`.
-        spans: See `packed_attention`.
-        readers: For each key, the first query that sees it, and the first query after those, [2, m].
-        causal: See `packed_attention`.
     """
-    queries, keys = len(q), len(kv)
+    q, kv, heads = given.q, given.kv, given.heads
     q_gradient = torch.empty_like(q, memory_format=torch.contiguous_format)
     kv_gradient = q_gradient if kv is q else torch.empty_like(kv, memory_format=torch.contiguous_format)
-    deltas, options = torch.empty_like(logs), _options(q, heads, causal)
-    gradient = gradient.contiguous()
-    columns = (heads.query, heads.key, heads.value, heads.d_k, heads.d_v, scale)
-    _query_gradients[(triton.cdiv(queries, QUERIES["block"]), heads.count)](
-        q, kv, out, gradient, logs, deltas, spans, q_gradient, queries, q.stride(0), kv.stride(0), out.stride(0),
-        q_gradient.stride(0), *columns, **options, **QUERIES,
+    deltas, options, gradient = torch.empty_like(logs), given.options, gradient.contiguous()
+    strides = q.stride(0), kv.stride(0), out.stride(0)
+    _query_gradients[(triton.cdiv(len(q), QUERIES["block"]), heads.count)](
+        q, kv, out, gradient, logs, deltas, given.spans, q_gradient, len(q), *strides, q_gradient.stride(0),
+        *given.sizes, **options, **QUERIES,
     )  # fmt: skip
-    _key_gradients[(triton.cdiv(keys, KEYS["block"]), heads.kv_count)](
-        q, kv, gradient, logs, deltas, readers, kv_gradient, queries, keys, q.stride(0), kv.stride(0), out.stride(0),
-        kv_gradient.stride(0), *columns, **options, **KEYS,
+    _key_gradients[(triton.cdiv(len(kv), KEYS["block"]), heads.kv_count)](
+        q, kv, gradient, logs, deltas, given.readers, kv_gradient, len(q), len(kv), *strides, kv_gradient.stride(0),
+        *given.sizes, **options, **KEYS,
     )  # fmt: skip
     return q_gradient, kv_gradient

@@ -1,5 +1,7 @@
 """LayerNorm(x + Dropout(y + c)) in one kernel forward and one backward, dropout alone, and ReLU backward (3.1, 5.4)."""
 
+# ruff: noqa: D103 - Triton functions are described by comments
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -9,8 +11,6 @@ import torch
 import triton
 import triton.language as tl
 from torch import Tensor
-
-from compiler.cuda.masks import kept
 
 ELEMENTS, WARPS = 1024, 2
 """Elements that a program of a kernel works on at a time, and its warps: the fastest on an H100 for rows of 512."""
@@ -75,10 +75,8 @@ def _backward(
         index, z, factor = _sum_rows(
         x, y, c, rows, columns, inside, width, seed, key, threshold, scale, has_y, has_c, drops
     )  # fmt: skip
-        mean, deviation = (
-            tl.load(means + rows, rows < count, other=0.0),
-            tl.load(deviations + rows, rows < count, other=0.0),
-        )
+        mean = tl.load(means + rows, rows < count, other=0.0)
+        deviation = tl.load(deviations + rows, rows < count, other=0.0)
         normed = tl.where(inside, (z - mean[:, None]) * deviation[:, None], 0.0)
         d = tl.load(gradient + index, inside, other=0.0).to(tl.float32)
         if has_twin:
@@ -208,3 +206,35 @@ def dropout(x: Tensor, probability: float, seed: Tensor, key: int) -> Tensor:
     out, (threshold, scale) = torch.empty_like(x), _dropping(probability)
     _drop[(triton.cdiv(x.numel(), ELEMENTS),)](x, out, x.numel(), seed, key, threshold, scale, ELEMENTS)
     return out
+
+
+# Dropout masks are a function of a seed, a key and the index of an element, so that nothing needs to store them.
+#
+# An element is kept if a 32-bit hash of its index is at least `probability` · 2^32. The hash consists of two rounds of
+# the finaliser of MurmurHash3, with one half of the seed added before each. The backward pass computes the mask again,
+# and a resumed run computes the same masks as one that was never stopped. `compiler.fused.keep_mask` is the same
+# function in PyTorch.
+
+
+@triton.jit
+def mixed(h):
+    h = (h ^ (h >> 16)) * 0x85EBCA6B
+    h = (h ^ (h >> 13)) * 0xC2B2AE35
+    return h ^ (h >> 16)
+
+
+@triton.jit
+def kept(seed, key, index, threshold):
+    """Return whether dropout keeps the elements with these indices.
+
+    Args:
+        seed: Pointer to the seed, which is a 64-bit integer.
+        key: Number of the dropout layer.
+        index: Indices of the elements, as 32-bit integers.
+        threshold: The probability of dropout times 2^32.
+    """
+    whole = tl.load(seed)
+    low, high = (whole & 0xFFFFFFFF).to(tl.uint32), ((whole >> 32) & 0xFFFFFFFF).to(tl.uint32)
+    first = mixed(low + key.to(tl.uint32))
+    second = mixed(high ^ first)
+    return mixed(mixed(index.to(tl.uint32) + first) ^ second) >= threshold.to(tl.uint32)

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 import torch
 import triton
@@ -15,11 +14,10 @@ from torch import Tensor
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 from compiler.cuda.products import early
+from compiler.instruction import SentenceState
 from compiler.operations.attention import HeadColumns
+from compiler.slots import RESULT_HEAD, Field, Slots
 from specs import BOS, EOS, PAD
-
-if TYPE_CHECKING:
-    from compiler.slots import Slots
 
 KEYS = 16
 """Number of keys that a program of an attention reads at a time. It has one warp."""
@@ -31,43 +29,20 @@ COLUMNS = 64
 """Number of positions of a hypothesis that are moved at a time."""
 
 # Columns of a slot (`compiler.slots.Field`), and states.
-_STATE: tl.constexpr = tl.constexpr(0)
-_LENGTH: tl.constexpr = tl.constexpr(1)
-_FINISHED: tl.constexpr = tl.constexpr(2)
-_KEPT: tl.constexpr = tl.constexpr(3)
-_SOURCE: tl.constexpr = tl.constexpr(4)
-_SIZE: tl.constexpr = tl.constexpr(5)
-_CANDIDATES: tl.constexpr = tl.constexpr(6)
-_N_BEST: tl.constexpr = tl.constexpr(7)
-_FULL_RULE: tl.constexpr = tl.constexpr(8)
-_SHRINKING: tl.constexpr = tl.constexpr(9)
-_MIN_LENGTH: tl.constexpr = tl.constexpr(10)
-_MAX_LENGTH: tl.constexpr = tl.constexpr(11)
-_PREFIX: tl.constexpr = tl.constexpr(12)
-_RESULT_HEAD: tl.constexpr = tl.constexpr(6)
-_RUNNING: tl.constexpr = tl.constexpr(1)
-_EXHAUSTED: tl.constexpr = tl.constexpr(2)
-_DECIDED: tl.constexpr = tl.constexpr(3)
-_FULL: tl.constexpr = tl.constexpr(4)
-_ENDED: tl.constexpr = tl.constexpr(5)
+_STATE, _LENGTH, _FINISHED, _KEPT, _SOURCE, _SIZE, _CANDIDATES, _N_BEST, _FULL_RULE, _SHRINKING, *_LIMITS = (
+    tl.constexpr(field.value) for field in Field
+)
+_MIN_LENGTH, _MAX_LENGTH, _PREFIX = _LIMITS
+_RUNNING, _EXHAUSTED, _DECIDED, _FULL, _ENDED = (tl.constexpr(state.value) for state in [*SentenceState][1:])
+_RESULT_HEAD: tl.constexpr = tl.constexpr(RESULT_HEAD)
 _NONE: tl.constexpr = tl.constexpr(2147483647)
 
 
 @triton.jit
 def _embed(
-    table,
-    width,
-    tokens,
-    embeddings,
-    positions,
-    out,
-    length,
-    d,
-    scale,
-    rows: tl.constexpr,
-    has_positions: tl.constexpr,
-    block: tl.constexpr,
-):
+    table, width, tokens, embeddings, positions, out, length, d, scale,
+    rows: tl.constexpr, has_positions: tl.constexpr, block: tl.constexpr,
+):  # fmt: skip
     row = tl.program_id(0)
     slot = table + row // rows * width
     columns = tl.arange(0, block)
@@ -360,8 +335,7 @@ def embed(slots: Slots, table: Tensor, scale: float, positions: Tensor | None) -
     out = table.new_empty(slots.rows, 1, d)
     _embed[(slots.rows,)](
         slots.table, layout.width, layout.tokens, table, positions, out, count, d, scale, layout.rows,
-        positions is not None,
-        triton.next_power_of_2(d),
+        positions is not None, triton.next_power_of_2(d),
     )  # fmt: skip
     return out
 

@@ -10,7 +10,7 @@
 
 namespace {
 
-// Results of the sentences that a call has finished. `numbers` has for each sentence: its index, the StopReason, and
+// Results of the sentences that a call has finished. `numbers` has for each sentence: its index, the SentenceState, and
 // the number of hypotheses; then for each hypothesis the number of tokens, and the tokens without prefix and EOS.
 // `scores` has the score and the log-probability of each hypothesis.
 struct SearchResults {
@@ -28,7 +28,7 @@ class Beam {
     }
 
     BeamOptions options;
-    StopReason reason = RUNNING;
+    SentenceState reason = RUNNING;
     Context context;  // of the only hypothesis of a greedy search
     BracketRules rules;
 
@@ -141,7 +141,7 @@ class Beam {
         finished_count++;
     }
 
-    StopReason find_reason(bool is_last) const {
+    SentenceState find_reason(bool is_last) const {
         if (live.empty()) return EXHAUSTED;
         const double best = double(live[0].total) / penalties.back();
         if (int64_t(finished.size()) == options.n_best && finished.back().score >= best) return DECIDED;

@@ -1,6 +1,7 @@
 """Functions that compile the C++ kernels to a shared library for this processor, load it, and declare its functions.
 
-The header `abi.hpp` is generated from the Python definitions, so that C++ and Python agree.
+The header `abi.hpp` is generated from the Python definitions, and the types of functions are read from the C++ code, so
+that C++ and Python agree.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import ctypes
 import hashlib
 import os
 import platform
+import re
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
@@ -20,7 +22,7 @@ from typing import Any
 
 from compiler.artefact import Artefact, is_disk_full
 from compiler.host import cpp_compiler, cpuinfo
-from compiler.instruction import MAX_INT8_ROWS, ActivationKind, Instruction, MatrixType, Opcode, Status, StopReason
+from compiler.instruction import MAX_INT8_ROWS, ActivationKind, Instruction, MatrixType, Opcode, SentenceState, Status
 from compiler.program import BeamOptions
 from specs import BOS, EOS, PAD, UNK, ZooError
 
@@ -55,63 +57,9 @@ class InstructionStruct(ctypes.Structure):
     _fields_ = tuple((name, _C_TYPES[kind][1]) for name, kind in struct_fields())
 
 
-SIGNATURES: Mapping[str, tuple[str, str]] = {
-    "zoo_matrix_bytes": ("int", "int64_t in, int64_t out, int64_t type, int64_t* result"),
-    "zoo_matrix": (
-        "int",
-        "const float* values, int64_t in, int64_t out, int64_t in_stride, int64_t out_stride, const float* bias, "
-        "int64_t type, void* to",
-    ),
-    "zoo_matrix_int8": (
-        "int",
-        "const int8_t* values, const float* scales, int64_t in, int64_t out, int64_t in_stride, int64_t out_stride, "
-        "const float* bias, void* to",
-    ),
-    "zoo_open": (
-        "int",
-        "const Instruction* encode, int64_t n, const Instruction* step, int64_t m, const int32_t* buffer_widths, "
-        "int64_t buffers, const int32_t* memory_widths, int64_t memories, const int32_t* cache_widths, int64_t caches, "
-        "void** result",
-    ),
-    "zoo_close": ("void", "void* program"),
-    "zoo_encode": (
-        "int",
-        "void* program, const int64_t* tokens, const int32_t* lengths, int64_t sentences, void** result",
-    ),
-    "zoo_restrict": ("int", "void* program, void* state, const int64_t* tokens, const int64_t* counts"),
-    "zoo_step": (
-        "int",
-        "void* program, void* state, const int64_t* tokens, int64_t k, int64_t count, float* values, "
-        "int64_t* top_tokens, "
-        "float* ends, float* log_probabilities, const uint8_t* allowed, int64_t allowed_stride",
-    ),
-    "zoo_rewind": ("int", "void* state, const int64_t* counts"),
-    "zoo_select": ("int", "void* state, const int64_t* sentences, int64_t kept, const int64_t* parents, int64_t beams"),
-    "zoo_keep": ("int", "void* state, const int64_t* sentences, int64_t kept"),
-    "zoo_start_search": (
-        "int",
-        "void* state, const int64_t* options, const float* totals, const double* penalties, int64_t stride",
-    ),
-    "zoo_constrain": (
-        "int",
-        "void* state, const int32_t* kinds, int64_t vocabulary, int64_t max_opening_run, const int64_t* counts, "
-        "const int64_t* words, const int64_t* prefixes, int64_t prefix_length",
-    ),
-    "zoo_search": (
-        "int",
-        "void* program, void* state, int64_t microseconds, int64_t max_drafts, const uint8_t* allowed, "
-        "int64_t vocabulary, const int64_t** numbers, int64_t* count, const double** scores",
-    ),
-    "zoo_join": ("int", "void* first, void* second"),
-    "zoo_free_state": ("void", "void* state"),
-}
-"""The return type and the parameters of each C function. A returned int is a Status."""
-
-
 def header() -> str:
     """Return the text of `abi.hpp`, which the kernels include."""
     struct = "".join(f"    {_C_TYPES[kind][0]} {name};\n" for name, kind in struct_fields())
-    functions = "".join(f"{result} {name}({parameters});\n" for name, (result, parameters) in SIGNATURES.items())
     return f"""// Written by compiler/kernels/library.py.
 #pragma once
 
@@ -121,7 +69,7 @@ def header() -> str:
 {_c_enum("ActivationKind", ActivationKind)}
 {_c_enum("MatrixType", MatrixType)}
 {_c_enum("Status", Status)}
-{_c_enum("StopReason", StopReason)}
+{_c_enum("SentenceState", SentenceState)}
 constexpr int32_t OPCODES = {len(Opcode)};
 constexpr int64_t PAD = {PAD}, UNK = {UNK}, BOS = {BOS}, EOS = {EOS}, MAX_INT8_ROWS = {MAX_INT8_ROWS};
 
@@ -131,7 +79,7 @@ struct Instruction {{
 struct BeamOptions {{
     int64_t {", ".join((*BeamOptions._fields, "length", "token"))};
 }};
-{functions}}}
+}}
 """
 
 
@@ -150,20 +98,30 @@ def load_kernels(folder: Path | None) -> Any:
 @cache
 def kernels_artefact(folder: Path | None) -> Artefact:
     """Return the artefact of the kernels for this processor in a folder."""
-    sources = sorted([*KERNELS.glob("*.cpp"), *KERNELS.glob("*.hpp")])
-    text = header() + "".join(source.read_text(encoding="utf-8") for source in sources)
-    key = {"kernels": text, "flags": " ".join(FLAGS), "compiler": _compiler_version(), "processor": processor()}
+    key = {
+        "kernels": header() + _sources(),
+        "flags": " ".join(FLAGS),
+        "compiler": _compiler_version(),
+        "processor": processor(),
+    }
     return Artefact(folder, "native", key)
 
 
+@cache
+def _sources() -> str:
+    """Return the C++ code of the kernels, without the generated header."""
+    return "".join(file.read_text(encoding="utf-8") for file in sorted(KERNELS.glob("*.[ch]pp")))
+
+
 def declare_functions(library: Any) -> Any:
-    """Set the argument and result types of the library's functions, and return the library."""
-    for name, (result, parameters) in SIGNATURES.items():
+    """Set the argument and result types of the library's functions, as in the C++ code, and return the library.
+
+    Each parameter is a pointer or an int64_t. A returned int is a Status.
+    """
+    for result, name, parameters in re.findall(r"^(int|void) (zoo_\w+)\(([^)]*)\) \{", _sources(), re.MULTILINE):
         function = getattr(library, name)
         function.restype = ctypes.c_int if result == "int" else None
-        function.argtypes = [
-            ctypes.c_void_p if "*" in parameter else ctypes.c_int64 for parameter in parameters.split(", ")
-        ]
+        function.argtypes = [ctypes.c_void_p if "*" in each else ctypes.c_int64 for each in parameters.split(",")]
     return library
 
 

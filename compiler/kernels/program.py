@@ -7,13 +7,13 @@ import json
 import mmap
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from compiler.instruction import Status, StopReason
+from compiler.instruction import SentenceState, Status
 from compiler.kernels.library import POINTERS, InstructionStruct
 from compiler.program import BeamOptions, BeamResult, TreeRules
 from specs import BOS
@@ -52,43 +52,23 @@ class Memory:
 
 
 @dataclass(frozen=True)
-class Code:
-    """Instructions of a packed model, as fields by name. A pointer is an offset in the packed weights, or None.
-
-    Attributes:
-        encode: Instructions of the encoder.
-        step: Instructions of a decoder step.
-        buffers: Row length of each buffer, in floats.
-        memory: Row length of each slot of the memory.
-        cache: Row length of each slot of the cache.
-        vocabulary: Number of target tokens.
-    """
-
-    encode: list[dict[str, Any]]
-    step: list[dict[str, Any]]
-    buffers: list[int]
-    memory: list[int]
-    cache: list[int]
-    vocabulary: int
-
-
-@dataclass(frozen=True)
 class PackedModel:
     """Model in the form that the kernels run: instructions, and weights in the layout of this processor's kernels."""
 
-    code: Code
+    code: Mapping[str, Any]
+    """The fields of `NativeCode`. An instruction is a mapping, and a pointer is None or an offset in the weights."""
     weights: Memory
 
     def write(self, folder: Path) -> None:
         """Write the model to a folder."""
-        (folder / _CODE).write_text(json.dumps(asdict(self.code)), encoding="utf-8")
+        (folder / _CODE).write_text(json.dumps(self.code), encoding="utf-8")
         with (folder / _WEIGHTS).open("wb") as file:
             file.write(self.weights.content)
 
     @classmethod
     def read(cls, folder: Path) -> PackedModel:
         """Read a model from a folder, which `write` has filled."""
-        code = Code(**json.loads((folder / _CODE).read_text(encoding="utf-8")))
+        code = json.loads((folder / _CODE).read_text(encoding="utf-8"))
         with (folder / _WEIGHTS).open("rb") as file:
             weights = Memory((folder / _WEIGHTS).stat().st_size)
             file.readinto(weights.content)
@@ -128,12 +108,11 @@ class KernelProgram:
             library: The library of the kernels.
             model: The model, packed by the same kernels.
         """
-        self.library, self.model, self.vocabulary = library, model, model.code.vocabulary
+        self.library, self.model, self.vocabulary = library, model, model.code["vocabulary"]
         self.max_drafts = MAX_DRAFTS if model.weights.size >= MIN_DRAFTING_MODEL_BYTES else 0
         self.handle: int | None = None
-        code = model.code
-        instructions = [self._instructions(part) for part in (code.encode, code.step)]
-        widths = [(ctypes.c_int32 * len(w))(*w) for w in (code.buffers, code.memory, code.cache)]
+        instructions = [self._instructions(model.code[part]) for part in ("encode", "step")]
+        widths = [(ctypes.c_int32 * len(w))(*w) for w in (model.code[name] for name in ("buffers", "memory", "cache"))]
         arguments = [argument for array in (*instructions, *widths) for argument in (array, len(array))]
         handle = ctypes.c_void_p()
         raise_for(library.zoo_open(*arguments, ctypes.byref(handle)), "this model")
@@ -298,7 +277,7 @@ def _read_results(numbers_address: int, count: int, scores_address: int) -> list
     numbers = iter((ctypes.c_int64 * count).from_address(numbers_address))
     results: list[BeamResult] = []
     for sentence in numbers:
-        reason, hypotheses = StopReason(next(numbers)).name.lower(), next(numbers)
+        reason, hypotheses = SentenceState(next(numbers)).name.lower(), next(numbers)
         scores = iter((ctypes.c_double * (2 * hypotheses)).from_address(scores_address))
         scores_address += 16 * hypotheses
         found = []

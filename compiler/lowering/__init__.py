@@ -1,4 +1,4 @@
-"""Lowering of a spec to a graph: the transformer as in Figure 1, and one module for each kind of sub-layer."""
+"""Lowering of a spec to a graph: the transformer as in Figure 1, and one module for each family of sub-layers."""
 
 from compiler.lowering.transformer import lower
 

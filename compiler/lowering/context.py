@@ -8,8 +8,7 @@ from typing import NamedTuple
 
 from compiler.builder import GraphBuilder, Value
 from compiler.lowering.positions import StackPositions
-from compiler.operations.cache import AppendToCache
-from compiler.operations.views import Concat
+from compiler.operations.views import AppendToCache, Concat
 from specs import Architecture
 
 

@@ -1,14 +1,16 @@
-"""Lowering of convolutional sub-layers (Table 1): contiguous as in ConvS2S, or dilated as in ByteNet."""
+"""Lowering of convolutional sub-layers (Table 1): contiguous as in ConvS2S, dilated as in ByteNet, and separable."""
 
 from __future__ import annotations
 
 from compiler.builder import Value
 from compiler.lowering.context import LayerContext
-from compiler.operations.convolution import ClearPadding
+from compiler.lowering.norm import normalised
+from compiler.operations.convolution import ClearPadding, DepthwiseConvolution
 from compiler.operations.convolution import Convolution as ConvolutionOperation
 from compiler.operations.elementwise import GatedLinearUnit, Relu
+from compiler.operations.projection import Linear
 from compiler.weights import Initializer
-from specs import Convolution
+from specs import BottleneckConvolution, Convolution, SeparableConvolution
 
 
 def convolution(x: Value, sublayer: Convolution, context: LayerContext) -> Value:
@@ -48,3 +50,34 @@ def convolve(
         return b.node("convolved", operation(k - 1, 0, dilation), (x,), *parameters)
     x = b.node("unpadded", ClearPadding(), (x, context.padding))
     return b.node("convolved", operation((k - 1) // 2, k // 2, dilation), (x,), *parameters)
+
+
+def separable_convolution(x: Value, sublayer: SeparableConvolution, context: LayerContext) -> Value:
+    """Convolve each feature separately over positions, then mix the features of each position by a linear map."""
+    b, width = context.builder, x.width
+    kernel = b.parameter("kernel", sublayer.kernel, width, initial=Initializer.KERNEL)
+    bias = b.parameter("bias", width, initial=Initializer.ZERO)
+    depthwise = convolve(x, DepthwiseConvolution, sublayer.kernel, 1, context, kernel, bias)
+    matrix = b.parameter("pointwise", width, width)
+    matrix_bias = b.parameter("pointwise_bias", width, initial=Initializer.ZERO)
+    return b.node("active", Relu(), (b.node("mixed", Linear(), (depthwise,), matrix, matrix_bias),))
+
+
+def bottleneck_convolution(x: Value, sublayer: BottleneckConvolution, context: LayerContext) -> Value:
+    """Map x to `d_conv` features, convolve these over positions, and map the result back. ReLU precedes each operation.
+
+    If the spec places norms before sub-layers, a norm precedes each ReLU (Kalchbrenner et al. 2016, figure 3).
+    """
+    b, width = context.builder, sublayer.d_conv or x.width // 2
+    norm = context.architecture.option(sublayer, "norm")
+    dilation = sublayer.dilations[context.index % len(sublayer.dilations)]
+
+    def linear(hint: str, x: Value, outer: int) -> Value:
+        bias = b.parameter(f"{hint}_bias", outer, initial=Initializer.ZERO)
+        return b.node(hint, Linear(), (b.node("active", Relu(), (x,)),), b.parameter(hint, x.width, outer), bias)
+
+    inner = b.node("active", Relu(), (normalised(linear("reduced", x, width), norm, "kernel_norm"),))
+    kernel = b.parameter("kernel", sublayer.kernel, width, width)
+    bias = b.parameter("bias", width, initial=Initializer.ZERO)
+    convolved = convolve(inner, ConvolutionOperation, sublayer.kernel, dilation, context, kernel, bias)
+    return linear("expanded", normalised(convolved, norm, "expanded_norm"), x.width)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from compiler.instruction import Opcode
+from compiler.operations.elementwise import Scale
 from compiler.operations.operation import (
     EmitContext,
     Expressions,
@@ -29,8 +30,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from compiler.builder import Value
-    from compiler.graph import Node
     from compiler.native_codegen import NativeCodeGenerator
+    from compiler.operations.operation import Node
 
 
 @dataclass(frozen=True)
@@ -92,30 +93,20 @@ class RmsNorm(NormOperation):
 
 
 @dataclass(frozen=True)
-class HalfVariance(NormOperation):
+class HalfVariance(Scale):
     """Multiply by sqrt(0.5), so that the variance of a residual sum stays the same (Gehring et al. 2017, 3.5)."""
 
-    vectors: ClassVar = {}
-    is_norm = False  # the native instruction for norms computes statistics
-    code = "{0} * 0.5**0.5"
+    factor: float = 0.5**0.5
+
     caption = ("add", "Scale")
-
-    def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
-        return inputs[0] / 2**0.5
-
-    def native(self, codegen: NativeCodeGenerator, node: Node) -> None:
-        codegen.add(node, Opcode.SCALE, *node.inputs, scale=0.5**0.5)
+    joins_boxes = ("add",)
 
 
-NORMS: Mapping[str, type[NormOperation]] = {
-    "layer_norm": LayerNorm,
-    "rms_norm": RmsNorm,
-    "half_variance": HalfVariance,
-}
-"""The operation for each kind of norm in a spec, except `none`."""
+NORMS: Mapping[str, type[NormOperation]] = {"layer_norm": LayerNorm, "rms_norm": RmsNorm}
+"""The operation for each kind of norm in a spec, except `half_variance` and `none`."""
 
 
-def normalised(x: Value, norm: Norm, name: str) -> Value:
+def normalised(x: Value, norm: Norm, name: str = "norm") -> Value:
     """Return x, normalised. If the kind of the norm is `none`, return x unchanged.
 
     Args:
@@ -125,6 +116,8 @@ def normalised(x: Value, norm: Norm, name: str) -> Value:
     """
     if norm.kind == "none":
         return x
+    if norm.kind == "half_variance":
+        return x.builder.node("normed", HalfVariance(), (x,))
     b, operation = x.builder, NORMS[norm.kind](norm.epsilon)
     vectors = [b.parameter(f"{name}_{key}", x.width, initial=initial) for key, initial in operation.vectors.items()]
     return b.node("normed", operation, (x,), *vectors)

@@ -1,7 +1,7 @@
 """Lowering of positions (3.5): one class for each way in which a stack can depend on positions, and its operation.
 
 To add a kind, add its spec class to `specs.parts`. Then add an operation, a class and a line in `POSITIONS` here. A
-bias of attention scores needs a class of `BiasPositions` and one of `PositionBias`.
+bias of attention scores needs an operation of the class `PositionBias`, and a case in `BiasPositions`.
 """
 
 # ruff: noqa: D102 - methods that override those of `Operation` are documented there
@@ -34,8 +34,8 @@ from specs import Architecture, Learned, Relative, Rotary, Sinusoidal
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from compiler.graph import Node
     from compiler.native_codegen import NativeCodeGenerator
+    from compiler.operations.operation import Node
 
 
 ROUNDING = 1e-9
@@ -112,34 +112,19 @@ class RotaryPositions(StackPositions):
 
 
 class BiasPositions(StackPositions):
-    """Base class of positions as biases of attention scores."""
+    """Positions as biases of attention scores: learned (T5), or constant (ALiBi)."""
 
     def bias(self, stream: Value, heads: int, position: Value | None, cache: Value | None) -> Value | None:
-        operation, *parameters = self.operation(heads, in_step=position is not None)
+        options, in_step = self.architecture.positions, position is not None
+        operation: PositionBias = AlibiBias(heads, self.causal, in_step)
+        parameters: list[str] = []
+        if isinstance(options, Relative):
+            operation = RelativeBias(heads, self.causal, in_step, max_distance=options.max_distance)
+            path = f"{self.stack}.relative_positions"
+            parameters = [self.b.stack_parameter(path, options.buckets, heads, initial=Initializer.EMBEDDING)]
         inputs = (stream,) if position is None or cache is None else (position, cache)
         key = (heads, None if cache is None else cache.type.shape[2])
         return self.b.shared(f"{self.stack}_distance_bias", operation, inputs, key, *parameters)
-
-    def operation(self, heads: int, *, in_step: bool) -> tuple[PositionBias, *tuple[str, ...]]:
-        """Return the operation that computes the bias, and the names of its parameters."""
-        raise NotImplementedError
-
-
-class RelativePositions(BiasPositions):
-    """Positions as learned biases of attention scores (T5)."""
-
-    def operation(self, heads: int, *, in_step: bool) -> tuple[PositionBias, *tuple[str, ...]]:
-        options, path = self.architecture.positions, f"{self.stack}.relative_positions"
-        assert isinstance(options, Relative)
-        table = self.b.stack_parameter(path, options.buckets, heads, initial=Initializer.EMBEDDING)
-        return RelativeBias(heads, self.causal, in_step, max_distance=options.max_distance), table
-
-
-class AlibiPositions(BiasPositions):
-    """Positions as constant biases of attention scores (ALiBi)."""
-
-    def operation(self, heads: int, *, in_step: bool) -> tuple[PositionBias, *tuple[str, ...]]:
-        return (AlibiBias(heads, self.causal, in_step),)
 
 
 POSITIONS: Mapping[str, type[StackPositions]] = {
@@ -147,8 +132,8 @@ POSITIONS: Mapping[str, type[StackPositions]] = {
     "sinusoidal_halves": AbsolutePositions,
     "learned": AbsolutePositions,
     "rotary": RotaryPositions,
-    "relative": RelativePositions,
-    "alibi": AlibiPositions,
+    "relative": BiasPositions,
+    "alibi": BiasPositions,
     "none": StackPositions,
 }
 """The class for each kind of positions in a spec."""
@@ -230,8 +215,8 @@ class Rotate(Operation):
     theta: float
 
     keeps_heads = True
-    code = "rotate({0}, theta={self.theta!r})"
-    calls = ("compiler.distances.rotate",)
+    code = "rotate({all}, theta={self.theta!r})"
+    calls = ("compiler.windows.rotate",)
     caption = ("position", "Rotary positions")
 
     def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
@@ -253,19 +238,10 @@ class Rotate(Operation):
                     result[row, :, index, i + half] = two * cos(angle) + one * sin(angle)
         return result
 
-    def emit(self, context: EmitContext, inputs: Expressions, parameters: Expressions) -> str:
-        return f"rotate({', '.join(inputs)}, theta={self.theta!r})"
-
     def native(self, codegen: NativeCodeGenerator, node: Node) -> None:
         _, heads, _, width = node.type.shape
-        codegen.add(
-            node,
-            Opcode.ROTATE,
-            node.inputs[0],
-            heads=heads.constant,
-            key_width=width.constant,
-            scale=self.theta,
-        )
+        sizes = {"heads": heads.constant, "key_width": width.constant}
+        codegen.add(node, Opcode.ROTATE, node.inputs[0], scale=self.theta, **sizes)
 
 
 @dataclass(frozen=True)
@@ -284,7 +260,7 @@ class PositionBias(Operation):
     planned: bool = False
     """Whether the cache has a fixed capacity, as in `UnwrittenMask`."""
 
-    calls: ClassVar[tuple[str, ...]] = ("compiler.distances.distances", "compiler.distances.cache_distances")
+    calls: ClassVar[tuple[str, ...]] = ("compiler.windows.distances", "compiler.windows.cache_distances")
     caption = None
     shares_buffer = True
 
@@ -338,13 +314,6 @@ class PositionBias(Operation):
     def for_planned_cache(self) -> Operation:
         return replace(self, planned=True)
 
-    def memory_traffic(self, inputs: ValueTypes, result: ValueType, weight_bytes: Size, float_bytes: int) -> Size:
-        """Return 0, because a bias is small, and all layers share it."""
-        return Size()
-
-    def native(self, codegen: NativeCodeGenerator, node: Node) -> None:
-        """Add no instruction: the attention's own instruction computes the bias."""
-
 
 @dataclass(frozen=True)
 class RelativeBias(PositionBias):
@@ -353,7 +322,7 @@ class RelativeBias(PositionBias):
     _: KW_ONLY
     max_distance: int
 
-    calls = (*PositionBias.calls, "compiler.distances.relative_bias")
+    calls = (*PositionBias.calls, "compiler.windows.relative_bias")
 
     def value(self, head: int, distance: int, parameters: Tensors) -> float:
         (table,) = parameters
@@ -376,7 +345,7 @@ class RelativeBias(PositionBias):
 class AlibiBias(PositionBias):
     """Constant slope per head times the distance (ALiBi; Press et al. 2022, section 3)."""
 
-    calls = (*PositionBias.calls, "compiler.distances.alibi_bias")
+    calls = (*PositionBias.calls, "compiler.windows.alibi_bias")
 
     def value(self, head: int, distance: int, parameters: Tensors) -> float:
         return -abs(distance) * alibi_slope(head, self.heads)

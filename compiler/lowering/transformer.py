@@ -27,29 +27,23 @@ from typing import Any
 from compiler.builder import GraphBuilder, Value
 from compiler.graph import Graph, Purpose
 from compiler.lowering.aligned_memory import aligned_memory
-from compiler.lowering.attention import cross_attention, self_attention
-from compiler.lowering.bottleneck_convolution import bottleneck_convolution
+from compiler.lowering.attention import cross_attention, restricted_attention, self_attention
 from compiler.lowering.context import LayerContext, Memory
-from compiler.lowering.convolution import convolution
+from compiler.lowering.convolution import bottleneck_convolution, convolution, separable_convolution
 from compiler.lowering.features import features
-from compiler.lowering.feed_forward import feed_forward
-from compiler.lowering.lstm import lstm
-from compiler.lowering.mixture_of_experts import mixture_of_experts
+from compiler.lowering.feed_forward import feed_forward, mixture_of_experts
 from compiler.lowering.norm import normalised
 from compiler.lowering.positions import POSITIONS, StackPositions
-from compiler.lowering.restricted_attention import restricted_attention
-from compiler.lowering.separable_convolution import separable_convolution
-from compiler.lowering.ssru import ssru
+from compiler.lowering.recurrence import lstm, ssru
 from compiler.operations.elementwise import Dropout, Scale
-from compiler.operations.embedding import Embedding
 from compiler.operations.mask import PaddingMask
 from compiler.operations.operation import ValueKind
 from compiler.operations.probability import AlignmentLoss, CrossEntropy, LogSoftmax, PickLabels
-from compiler.operations.projection import Logits
+from compiler.operations.projection import Embedding, Logits
 from compiler.operations.views import Slice
 from compiler.size import BATCH, NEW, SOURCE, TARGET, Size
 from compiler.weights import Initializer
-from specs import DecoderSubLayer, EncoderSubLayer, Norm, Spec, ZooError
+from specs import DecoderSubLayer, EncoderSubLayer, Spec, ZooError
 
 SUBLAYERS: Mapping[str, Callable[[Value, Any, LayerContext], Value]] = {
     "self_attention": self_attention,
@@ -64,19 +58,15 @@ SUBLAYERS: Mapping[str, Callable[[Value, Any, LayerContext], Value]] = {
     "bottleneck_convolution": bottleneck_convolution,
     "aligned_memory": aligned_memory,
 }
-"""The lowering function for each kind of sub-layer. To add a kind, add a module, a line here, and fields in `specs`."""
+"""The lowering function for each kind of sub-layer. For a new kind, add a function, a line here, fields in `specs`."""
 FEATURES: Mapping[str, Callable[[GraphBuilder, Any, int], tuple[Value, Value]]] = {"features": features}
-"""The lowering function for each kind of source except tokens. To add a kind, add a module, a line here, and its spec
+"""The lowering function for each kind of source except tokens. To add a kind, add a function, a line here, and its spec
 class."""
-PREFIXES = {
-    "cross_attention": "cross_",
-    "mixture_of_experts": "mixture_",
-    "restricted_attention": "restricted_",
-    "separable_convolution": "separable_",
-    "bottleneck_convolution": "bottleneck_",
-    "aligned_memory": "aligned_",
-}
-"""Prefixes of value names, so that values of two sub-layers in one layer have different names."""
+PREFIXED = (
+    *("cross_attention", "mixture_of_experts", "restricted_attention"),
+    *("separable_convolution", "bottleneck_convolution", "aligned_memory"),
+)
+"""Kinds whose first word is a prefix of value names, so that values of two sub-layers in one layer differ in name."""
 
 
 def lower(spec: Spec, purpose: Purpose) -> Graph:
@@ -197,7 +187,8 @@ class _Transformer:
         kinds = Counter[str]()
         for sublayer in sublayers:
             kinds[sublayer.kind] += 1
-            name, prefix = str(sublayer.kind), PREFIXES.get(sublayer.kind, "")
+            name = str(sublayer.kind)
+            prefix = f"{name.partition('_')[0]}_" if name in PREFIXED else ""
             if kinds[name] > 1:
                 name = f"{name}_{kinds[name]}"
                 prefix = f"{name}_"
@@ -208,29 +199,26 @@ class _Transformer:
     def residual(self, x: Value, sublayer: EncoderSubLayer | DecoderSubLayer, context: LayerContext) -> Value:
         """Return LayerNorm(x + Dropout(Sublayer(x))) (3.1, 5.4). The spec may place the norm elsewhere."""
         norm, dropout = self.a.option(sublayer, "norm"), self.a.option(sublayer, "dropout")
-        y = SUBLAYERS[sublayer.kind](x if norm.placement == "post" else self.norm(x, norm), sublayer, context)
+        y = SUBLAYERS[sublayer.kind](x if norm.placement == "post" else normalised(x, norm), sublayer, context)
         if not isinstance(y, Value) or y.type != x.type:
             found = y.type if isinstance(y, Value) else repr(y)
             problem = f"the function of the sub-layer `{sublayer.kind}` returns {found} for an input {x.type}"
             raise ZooError(problem, hint="it must return a `Value` with the shape of its input")
         if norm.placement == "post":
-            return self.norm(x + self.dropout(y, dropout), norm)
+            return normalised(x + self.dropout(y, dropout), norm)
         if norm.placement == "both":
-            y = self.norm(y, norm, "post_norm")
+            y = normalised(y, norm, "post_norm")
         return x + self.dropout(y, dropout)
 
     def dropout(self, x: Value, probability: float) -> Value:
         return self.b.node("dropped", Dropout(probability), (x,))
-
-    def norm(self, x: Value, norm: Norm, name: str = "norm") -> Value:
-        return normalised(x, norm, name)
 
     def final_norm(self, stack: str, x: Value) -> Value:
         """Return the output of the last layer of a stack, normalised unless the placement of norms is `post`."""
         if self.a.norm.placement == "post":
             return x
         with self.b.sublayer(stack):
-            return self.norm(x, self.a.norm)
+            return normalised(x, self.a.norm)
 
     # Embeddings, positional encoding and the pre-softmax projection (3.4, 3.5)
 
@@ -244,7 +232,7 @@ class _Transformer:
         x = self.positions(stack).add(x, position)
         if self.a.norm.embeddings:
             with self.b.sublayer(stack):
-                x = self.norm(x, self.a.norm, "embedding_norm")
+                x = normalised(x, self.a.norm, "embedding_norm")
         return self.dropout(x, self.a.dropout)
 
     def positions(self, stack: str) -> StackPositions:

@@ -7,11 +7,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from compiler.instruction import UnsupportedGraph
-from compiler.operations.embedding import scaled
 from compiler.operations.operation import (
     EmitContext,
     Expressions,
@@ -24,25 +22,17 @@ from compiler.operations.operation import (
     ValueTypes,
     require,
 )
+from compiler.operations.projection import scaled
 from compiler.size import ONE, Size, product, rounded_up
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from compiler.graph import Node
     from compiler.native_codegen import NativeCodeGenerator
+    from compiler.operations.operation import Node
 
 MIN_BLOCK_LENGTH = 16
 """Minimum number of queries in a block of restricted attention. Matrix products with fewer rows are inefficient."""
-
-
-class AttentionKernel(StrEnum):
-    """Implementation of an attention in PyTorch."""
-
-    EXPLICIT = "explicit"
-    """Separate calls for Q Kᵀ, the softmax, and the product with V."""
-    FUSED = "fused"
-    """A call of scaled_dot_product_attention, which never stores all attention weights."""
 
 
 @dataclass(frozen=True)
@@ -117,9 +107,11 @@ class Attention(_ScoredAttention):
     """
 
     dropout: float = 0.0
-    kernel: AttentionKernel = AttentionKernel.EXPLICIT
+    one_kernel: bool = False
+    """Whether PyTorch calls scaled_dot_product_attention, which never stores all attention weights."""
 
     is_attention = True
+    has_scale = True
     calls = (
         *("compiler.runtime.additive_scores", "compiler.runtime.grouped_scores", "compiler.runtime.grouped_sum"),
         *("compiler.runtime.dropout", "compiler.runtime.fused_attention"),
@@ -140,10 +132,8 @@ class Attention(_ScoredAttention):
         query, key, value, *added = inputs
         masks, bias = self._split_added(added)
         hidden = " | ".join(masks)
-        if self.kernel is AttentionKernel.FUSED:
-            options = "".join(
-                (f", bias={bias}" if bias else "", ", grouped=True" if self.groups > 1 else ""),
-            )
+        if self.one_kernel:
+            options = (f", bias={bias}" if bias else "") + (", grouped=True" if self.groups > 1 else "")
             return f"fused_attention({query}, {key}, {value}, {hidden or None}, {self.scale!r}{options})"
         weights = context.temporary("weights")
         context.statements.append(f"{weights} = {self._emit_scores(query, key, parameters)}")
@@ -160,17 +150,11 @@ class Attention(_ScoredAttention):
 
     def native(self, codegen: NativeCodeGenerator, node: Node) -> None:
         if node.parameters:
-            raise UnsupportedGraph("it has no instruction for additive attention: use the backend `eager`")
+            raise UnsupportedGraph("it has no instruction for additive attention")
         codegen.attention(node, self.scale, biased=self.biased)
 
-    def without_dropout(self) -> Operation:
-        return replace(self, dropout=0.0)
-
-    def without_scale(self) -> tuple[float, Operation]:
-        return self.scale, replace(self, scale=1.0)
-
     def fused(self, has_parameters: bool) -> Operation:
-        return self if self.dropout or has_parameters else replace(self, kernel=AttentionKernel.FUSED)
+        return self if self.dropout or has_parameters else replace(self, one_kernel=True)
 
     def receptive_field(self) -> ReceptiveField:
         return ReceptiveField(None, None, inputs=(1, 2))
@@ -180,7 +164,7 @@ class Attention(_ScoredAttention):
         return 2 * product(query.shape[:3]) * key.shape[2] * (key.shape[3] + value.shape[3])
 
     def saved_elements(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> Size:
-        if self.kernel is AttentionKernel.FUSED:
+        if self.one_kernel:
             return product(inputs[0].shape[:3])  # the logarithm of a sum for each query
         weights = product(inputs[0].shape[:3]) * inputs[1].shape[2]
         # The scaled query or the tanh of an additive score. With dropout, also its mask and the weights after dropout.
@@ -189,7 +173,7 @@ class Attention(_ScoredAttention):
 
     def memory_traffic(self, inputs: ValueTypes, result: ValueType, weight_bytes: Size, float_bytes: int) -> Size:
         total = super().memory_traffic(inputs, result, weight_bytes, float_bytes)
-        if self.kernel is AttentionKernel.FUSED:
+        if self.one_kernel:
             return total
         # The attention weights are written, then read.
         return total + 2 * float_bytes * product(inputs[0].shape[:3]) * inputs[1].shape[2]
@@ -280,6 +264,7 @@ class RestrictedAttention(Operation):
     groups: int = 1
     """Number of successive query heads that share one head of keys and values."""
 
+    has_scale = True
     calls = ("compiler.windows.restricted_attention",)
     caption = ("attention", "Restricted attention")
 
@@ -322,12 +307,6 @@ class RestrictedAttention(Operation):
             options += f", dropped={self.dropout!r} if w.training else 0.0"
         sizes = f"({self.radius}, {0 if self.causal else self.radius}), {self.block}, {self.scale!r}"
         return f"restricted_attention({query}, {key}, {value}, {sizes}{options})"
-
-    def without_dropout(self) -> Operation:
-        return replace(self, dropout=0.0)
-
-    def without_scale(self) -> tuple[float, Operation]:
-        return self.scale, replace(self, scale=1.0)
 
     def matmul_flops(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> Size:
         return 2 * self._weights(inputs) * (inputs[1].shape[3] + inputs[2].shape[3])

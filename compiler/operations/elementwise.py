@@ -23,22 +23,26 @@ from compiler.size import Size, product
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from compiler.graph import Node
     from compiler.native_codegen import NativeCodeGenerator
+    from compiler.operations.operation import Node
 
 
-@dataclass(frozen=True)
-class Add(Operation):
-    """Add two values of the same type, as in a residual connection (3.1)."""
-
-    is_sum = True
-    code = "{0} + {1}"
-    caption = ("add", "Add")
+class BinaryOperation(Operation):
+    """Base class of operations on two values of the same type, which is also the type of the result."""
 
     def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
         x, y = inputs
         require(x == y, self, x, y)
         return x
+
+
+@dataclass(frozen=True)
+class Add(BinaryOperation):
+    """Add two values of the same type, as in a residual connection (3.1)."""
+
+    is_sum = True
+    code = "{0} + {1}"
+    caption = ("add", "Add")
 
     def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
         return inputs[0] + inputs[1]
@@ -129,16 +133,11 @@ class GeluTanh(ActivationOperation):
 
 
 @dataclass(frozen=True)
-class Multiply(Operation):
+class Multiply(BinaryOperation):
     """Multiply two values of the same type elementwise, as in a gated feed-forward network (Shazeer 2020)."""
 
     code = "{0} * {1}"
     caption = ("linear", "Gate")
-
-    def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
-        x, y = inputs
-        require(x == y, self, x, y)
-        return x
 
     def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
         return inputs[0] * inputs[1]

@@ -28,21 +28,11 @@ from compiler.size import ONE, Size
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from compiler.graph import Node
-    from compiler.native_codegen import NativeCodeGenerator
-
 
 class Mask(Operation):
     """Base class of masks. The native backend needs none: its buffers contain no padding and no later positions."""
 
     shares_buffer = True
-
-    def memory_traffic(self, inputs: ValueTypes, result: ValueType, weight_bytes: Size, float_bytes: int) -> Size:
-        """Return 0, because a mask is small, and all layers share it."""
-        return Size()
-
-    def native(self, codegen: NativeCodeGenerator, node: Node) -> None:
-        """Add no instruction, because the instruction of the attention includes the mask."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +44,7 @@ class PaddingMask(Mask):
     """
 
     mask_role = MaskRole.PADDING
+    details = "padding of the source"
     code = "padding_mask({0}, {1})"
     calls = ("compiler.runtime.padding_mask",)
 
@@ -69,9 +60,6 @@ class PaddingMask(Mask):
             hidden[row, :, :, :end] = False
         return hidden
 
-    def describe(self, inputs: Sequence[str]) -> str:
-        return "padding of the source"
-
 
 @dataclass(frozen=True)
 class CausalMask(Mask):
@@ -81,6 +69,7 @@ class CausalMask(Mask):
     """
 
     mask_role = MaskRole.CAUSAL
+    details = "later positions"
     code = "causal_mask({0})"
     calls = ("compiler.runtime.causal_mask",)
 
@@ -91,9 +80,6 @@ class CausalMask(Mask):
     def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
         length = inputs[0].shape[1]
         return inputs[0].new_ones(1, 1, length, length).triu(1).bool()
-
-    def describe(self, inputs: Sequence[str]) -> str:
-        return "later positions"
 
 
 @dataclass(frozen=True)
@@ -111,6 +97,7 @@ class DistanceMask(Mask):
     after: int
 
     calls = ("compiler.windows.distance_mask",)
+    details = "more than {self.before} before, {self.after} after"
 
     def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
         stream, *padding = inputs
@@ -134,9 +121,6 @@ class DistanceMask(Mask):
             hidden[:, :, query, : max(0, query - self.before)] = True
             hidden[:, :, query, query + self.after + 1 :] = True
         return hidden
-
-    def describe(self, inputs: Sequence[str]) -> str:
-        return f"more than {self.before} before, {self.after} after"
 
 
 @dataclass(frozen=True)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from compiler.instruction import UnsupportedGraph
 from compiler.size import Size, product
@@ -14,7 +14,6 @@ from compiler.size import Size, product
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from compiler.graph import Node
     from compiler.native_codegen import NativeCodeGenerator
 
 Shape = tuple[Size, ...]
@@ -160,19 +159,24 @@ class Operation(ABC):
     """Whether it computes a mask or a bias for each slot of a cache (input 1) from the query positions (input 0)."""
     appends_to_cache: ClassVar[bool] = False
     """Whether it appends new positions (input 1) to a cache (input 0)."""
+    has_scale: ClassVar[bool] = False
+    """Whether its field `scale` multiplies the query of an attention or, in other operations, the parameters."""
     mask_role: ClassVar[MaskRole | None] = None
     """The role of a mask that passes or backends treat specially; None for all other operations."""
 
     # Code and drawing
 
     code: ClassVar[str] = ""
-    """Format string of the result's expression. {0}, {1} ... are the inputs and parameters, {self.x} an attribute."""
+    """Format string of the result's expression. {0}, {1} ... are the inputs and parameters, {all} lists all of
+    them, and {self.x} is an attribute."""
     calls: ClassVar[tuple[str, ...]] = ()
     """Functions that the emitted code calls, each as `module.function`."""
     caption: ClassVar[tuple[str, str] | None] = None
     """In a drawing, the kind of the box (which selects the colour) and the name; None: it is not drawn."""
     joins_boxes: ClassVar[tuple[str, ...] | None] = ()
     """Kinds of input boxes that a drawing adds the operation to, if nothing else reads the input; None: any kind."""
+    details: ClassVar[str] = ""
+    """Format string of the details that a drawing shows below the name. {self.x} is an attribute."""
 
     # Meaning
 
@@ -190,7 +194,7 @@ class Operation(ABC):
 
     def emit(self, context: EmitContext, inputs: Expressions, parameters: Expressions) -> str:
         """Return the PyTorch expression that computes the result. By default, it is made from the format `code`."""
-        return self.code.format(*inputs, *parameters, self=self)
+        return self.code.format(*inputs, *parameters, all=", ".join((*inputs, *parameters)), self=self)
 
     def native(self, codegen: NativeCodeGenerator, node: Node) -> None:
         """Add the native instructions of this operation.
@@ -199,7 +203,7 @@ class Operation(ABC):
             UnsupportedGraph: The native backend has no instruction for the operation.
         """
         if not self.shares_buffer:
-            raise UnsupportedGraph(f"it has no instruction for {type(self).__name__}: use the backend `eager`")
+            raise UnsupportedGraph(f"it has no instruction for {type(self).__name__}")
         codegen.alias_input(node)
 
     def native_bias(self, codegen: NativeCodeGenerator, node: Node) -> Mapping[str, Any]:
@@ -208,7 +212,7 @@ class Operation(ABC):
         Raises:
             UnsupportedGraph: The native backend cannot compute the bias.
         """
-        raise UnsupportedGraph(f"it has no instruction for {type(self).__name__}: use the backend `eager`")
+        raise UnsupportedGraph(f"it has no instruction for {type(self).__name__}")
 
     # Variants, for passes
 
@@ -217,14 +221,7 @@ class Operation(ABC):
 
     def without_dropout(self) -> Operation | None:
         """Return the operation with dropout removed, or None if it then only copies its input."""
-        return self
-
-    def without_scale(self) -> tuple[float, Operation] | None:
-        """Return the constant factor of the operation, and the operation with factor 1. None if there is no factor.
-
-        The factor of an attention multiplies the query. The factor of any other operation multiplies its parameters.
-        """
-        return None
+        return replace(cast("Any", self), dropout=0.0) if self.dropout else self
 
     def fused(self, has_parameters: bool) -> Operation:
         """Return the variant that runs as one fused kernel on a GPU, or this operation if there is none."""
@@ -272,7 +269,7 @@ class Operation(ABC):
             weight_bytes: Size of the parameters in bytes.
             float_bytes: Bytes per floating-point number.
         """
-        if self.view:
+        if self.view or result.kind in (ValueKind.MASK, ValueKind.BIAS):  # they are small, and all layers share them
             return Size()
         return sum((each.bytes(float_bytes) for each in inputs), Size()) + weight_bytes + result.bytes(float_bytes)
 
@@ -289,9 +286,20 @@ class Operation(ABC):
         return not self.loops_in_python(inputs)
 
     def describe(self, inputs: Sequence[str]) -> str:
-        """Return the details that a drawing shows below the name of the operation.
+        """Return the details that a drawing shows below the name of the operation, from descriptions of the inputs."""
+        return self.details.format(self=self)
 
-        Args:
-            inputs: Descriptions of the inputs.
-        """
-        return ""
+
+@dataclass(frozen=True)
+class Node:
+    """An operation with its inputs and parameters. Its result is the value called `name`.
+
+    `layer` is the stack and index of the layer that the node belongs to, such as "encoder.0", or "" outside of layers.
+    """
+
+    name: str
+    operation: Operation
+    inputs: tuple[str, ...]
+    parameters: tuple[str, ...]
+    type: ValueType
+    layer: str = ""

@@ -30,14 +30,21 @@ from compiler.operations.projection import Linear
 from compiler.size import Size
 
 if TYPE_CHECKING:
-    import torch
     from torch import Tensor
-else:
-    from compiler.lazy import torch
+
+
+class KernelOperation:
+    """Base class of operations that have a kernel for GPUs instead of a reference for the interpreter.
+
+    Tests compare programs of such operations with programs on padded batches.
+    """
+
+    def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
+        raise NotImplementedError(f"{type(self).__name__} has no reference: interpret the graph of another purpose")
 
 
 @dataclass(frozen=True)
-class PackedAttention(Operation):
+class PackedAttention(KernelOperation, Operation):
     """Scaled dot-product attention of all heads, where each query sees the keys of its own sentence (3.2.2).
 
     Inputs: features with the queries [batch, n, ...], and features with keys and values [batch, m, ...]. The batch has
@@ -50,6 +57,7 @@ class PackedAttention(Operation):
     scale: float
     causal: bool
 
+    code = "packed_attention({all}, {self.heads!r}, {self.scale!r}, {self.causal})"
     calls = ("compiler.fused.packed_attention", "compiler.operations.attention.HeadColumns")
     caption = ("attention", "Multi-head attention")
 
@@ -59,23 +67,9 @@ class PackedAttention(Operation):
         require(spans.shape == (two, q.shape[1]) and readers.shape == (two, kv.shape[1]), self, *inputs)
         return ValueType((*q.shape[:2], Size.of(self.heads.count * self.heads.d_v)))
 
-    def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
-        q, kv, spans, _ = inputs
-        query, key, value = (part[0].view(part.shape[1], -1, width) for part, width in self.heads.parts(q, kv))
-        group, rows = self.heads.count // self.heads.kv_count, []
-        for index, (start, end) in enumerate(spans.T.tolist()):
-            end = min(end, index + 1) if self.causal else end
-            keys, values = (part[start:end].repeat_interleave(group, 1) for part in (key, value))
-            weights = (torch.einsum("hd,khd->hk", query[index], keys) * self.scale).softmax(-1)
-            rows.append(torch.einsum("hk,khd->hd", weights, values).flatten())
-        return torch.stack(rows)[None]
-
-    def emit(self, context: EmitContext, inputs: Expressions, parameters: Expressions) -> str:
-        return f"packed_attention({', '.join(inputs)}, {self.heads!r}, {self.scale!r}, {self.causal})"
-
 
 @dataclass(frozen=True)
-class ResidualNorm(LayerNorm):
+class ResidualNorm(KernelOperation, LayerNorm):
     """LayerNorm(x + Dropout(y + c)) (3.1, 5.4). Inputs: x, y if `residual`, and the seed if there is dropout.
 
     Parameters: gain, bias, and the vector c if y is a product without the bias that it has in the spec.
@@ -93,10 +87,6 @@ class ResidualNorm(LayerNorm):
         x, y = inputs[0], inputs[1 : 1 + self.residual]
         require(all(value == x for value in y) and len(parameters) <= 2 + len(y), self, *inputs)
         return super().infer([x], parameters[:2])
-
-    def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
-        added = (*inputs[1 : 1 + self.residual], *parameters[2:])
-        return super().interpret([sum(added, inputs[0])], parameters[:2])
 
     def arguments(self, inputs: Expressions, parameters: Expressions) -> str:
         """Return the arguments of a call without those of dropout."""
@@ -122,28 +112,22 @@ class SeededDropout(Dropout):
 
 
 @dataclass(frozen=True)
-class LinearRelu(Linear):
+class LinearRelu(KernelOperation, Linear):
     """max(0, x W + b): x [..., i], W [i, o], b [o] -> [..., o] (3.3)."""
 
     is_relu = True
     code = "linear_relu({0}, {1}, {2})"
     calls = ("compiler.fused.linear_relu",)
-
-    def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
-        return super().interpret(inputs, parameters).clamp(min=0)
-
-    def emit(self, context: EmitContext, inputs: Expressions, parameters: Expressions) -> str:
-        return self.code.format(*inputs, *parameters)
+    emit = Operation.emit
 
 
 @dataclass(frozen=True)
 class PackedPositions(PositionalEncoding):
     """Add sinusoids (3.5) from a table: x [batch, n, d], positions below n [batch, n] -> [batch, n, d]."""
 
+    code = "{0} + packed_sinusoids({all}, {self.halves}, {self.first})"
     calls = ("compiler.fused.packed_sinusoids",)
-
-    def emit(self, context: EmitContext, inputs: Expressions, parameters: Expressions) -> str:
-        return f"{inputs[0]} + packed_sinusoids({', '.join(inputs)}, {self.halves}, {self.first})"
+    emit = Operation.emit
 
 
 @dataclass(frozen=True)

@@ -26,8 +26,8 @@ from specs import PAD
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from compiler.graph import Node
     from compiler.native_codegen import NativeCodeGenerator
+    from compiler.operations.operation import Node
 
 SUPPRESSED_LOGIT = -1e8
 """Tokens with this logit or a lower one are suppressed: the model never generates them. Training does not change that,
@@ -50,7 +50,7 @@ class LogSoftmax(Operation):
     def native(self, codegen: NativeCodeGenerator, node: Node) -> None:
         """Add no instruction, because the instruction LOGITS includes the softmax."""
         if node.inputs[0] in codegen.operands:
-            raise UnsupportedGraph("it has an instruction for the LogSoftmax of logits only: use the backend `eager`")
+            raise UnsupportedGraph("it has an instruction for the LogSoftmax of logits only")
 
 
 @dataclass(frozen=True)
@@ -89,6 +89,7 @@ class CrossEntropy(Operation):
     code = "smoothed_loss({0}, {1}, {self.smoothing!r}, {self.wrong_classes})"
     calls = ("compiler.runtime.smoothed_loss",)
     caption = ("softmax", "Cross entropy")
+    details = "smoothed by {self.smoothing:g}"
 
     def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
         logits, labels = inputs
@@ -111,9 +112,6 @@ class CrossEntropy(Operation):
     def chunked(self, classes: Size) -> Operation | None:
         return ChunkedCrossEntropy(self.smoothing, self.wrong_classes, classes.constant)
 
-    def describe(self, inputs: Sequence[str]) -> str:
-        return f"smoothed by {self.smoothing:g}"
-
 
 @dataclass(frozen=True)
 class AlignmentLoss(Operation):
@@ -128,6 +126,7 @@ class AlignmentLoss(Operation):
     code = "alignment_loss({0}, {1}, {2}, {self.weight!r})"
     calls = ("compiler.runtime.alignment_loss",)
     caption = ("softmax", "Alignment loss")
+    details = "weighted by {self.weight:g}"
 
     def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
         loss, weights, alignment = inputs
@@ -140,9 +139,6 @@ class AlignmentLoss(Operation):
         is_link = alignment > 0
         nats = -(alignment[is_link] * weights[:, 0][is_link].clamp(min=SMALLEST_ATTENTION).log()).sum()
         return loss + loss.new_tensor([self.weight, 0.0]) * nats
-
-    def describe(self, inputs: Sequence[str]) -> str:
-        return f"weighted by {self.weight:g}"
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Matrix products with weights, in floating point and in int8."""
+"""Token embeddings (3.4), and matrix products with weights, in floating point and in int8."""
 
 # ruff: noqa: D102 - methods that override those of `Operation` are documented there
 
@@ -15,17 +15,61 @@ from compiler.operations.operation import (
     Operation,
     Shape,
     Tensors,
+    ValueKind,
     ValueType,
     ValueTypes,
     require,
 )
 from compiler.size import Size, product
+from compiler.weights import round_to_int8
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from compiler.graph import Node
     from compiler.native_codegen import NativeCodeGenerator
+    from compiler.operations.operation import Node
+
+
+def scaled(x: str, scale: float) -> str:
+    """Return the Python expression for x times the scale. Omit a scale of 1."""
+    return x if scale == 1.0 else f"({x} * {scale!r})"
+
+
+@dataclass(frozen=True)
+class Embedding(Operation):
+    """Look up tokens in a table and multiply the vectors by `scale`, which is sqrt(d_model) in the paper (3.4).
+
+    Inputs: token IDs [...]. Parameters: table [V, d]. Result: [..., d].
+    """
+
+    scale: float
+
+    has_scale = True
+    calls = ("torch.nn.functional.embedding",)
+    caption = ("embedding", "Embedding")
+
+    def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
+        (tokens,), (table,) = inputs, parameters
+        require(tokens.kind is ValueKind.INTEGER and len(table) == 2, self, tokens)
+        return ValueType((*tokens.shape, table[1]))
+
+    def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
+        return parameters[0][inputs[0]] * self.scale
+
+    def emit(self, context: EmitContext, inputs: Expressions, parameters: Expressions) -> str:
+        return scaled(f"embedding({inputs[0]}, {parameters[0]})", self.scale)
+
+    def native(self, codegen: NativeCodeGenerator, node: Node) -> None:
+        (table,) = node.parameters
+        rows = codegen.parameter_shape(table)[0]
+        codegen.add(node, Opcode.EMBED, scale=self.scale, table=table, rows=rows)
+
+    def memory_traffic(self, inputs: ValueTypes, result: ValueType, weight_bytes: Size, float_bytes: int) -> Size:
+        """Count the bytes of one row of the table per token, not of the whole table."""
+        return inputs[0].bytes() + 2 * result.bytes(float_bytes)
+
+    def describe(self, inputs: Sequence[str]) -> str:
+        return "" if self.scale == 1 else f"times {self.scale:.4g}"
 
 
 class _Projection(Operation):
@@ -71,7 +115,7 @@ class _Int8(_Projection):
         rows = codegen.parameter_shape(node.parameters[0])[1 if self.transposed else 0]
         if rows > MAX_INT8_ROWS:
             limit = f"{MAX_INT8_ROWS:,} input features, not {rows:,}"
-            raise UnsupportedGraph(f"its int8 products take at most {limit}: use the backend `eager`")
+            raise UnsupportedGraph(f"its int8 products take at most {limit}")
         super().native(codegen, node)
 
     def quantised(self) -> None:
@@ -114,7 +158,7 @@ class Logits(_Projection):
         part = reader.operation.sliced_range() if reader else None
         width = codegen.row_length(reader.name if reader and part else node.name)
         if part and part != (-1, 0, width):
-            raise UnsupportedGraph("it has no instruction for a part of the logits: use the backend `eager`")
+            raise UnsupportedGraph("it has no instruction for a part of the logits")
         a = codegen.operand(node.inputs[0])
         codegen.instructions.append(Instruction(Opcode.LOGITS, a=a, width=width, matrix=node.parameters))
 
@@ -139,6 +183,5 @@ class QuantisedLogits(_Int8, Logits):
 
 
 def _int8_product(x: Tensor, matrix: Tensor, scales: Tensor) -> Tensor:
-    largest = x.abs().amax(-1, keepdim=True)
-    rows = (x * (127 / largest)).nan_to_num(0.0, 0.0, 0.0).round()
-    return (rows.double() @ matrix.double()).float() * (largest / 127) * scales
+    rows, row_scales = round_to_int8(x, -1)
+    return (rows.double() @ matrix.double()).float() * row_scales * scales

@@ -26,8 +26,8 @@ from compiler.size import ONE, Size, product
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from compiler.graph import Node
     from compiler.native_codegen import NativeCodeGenerator
+    from compiler.operations.operation import Node
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class Ssru(Recurrence):
     """
 
     position_inputs = (0, 1)
-    calls = ("compiler.recurrences.ssru", "compiler.recurrences.ssru_step")
+    calls = ("compiler.sublayers.ssru", "compiler.sublayers.ssru_step")
     caption = ("cache", "Simpler simple recurrent unit")
 
     def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
@@ -132,7 +132,7 @@ class Lstm(Recurrence):
     2o].
     """
 
-    calls = ("compiler.recurrences.lstm", "compiler.recurrences.lstm_step")
+    calls = ("compiler.sublayers.lstm", "compiler.sublayers.lstm_step")
     caption = ("cache", "LSTM")
 
     def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:

@@ -8,40 +8,27 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from compiler import slots as reference
 from compiler.operations.attention import HeadColumns
 from compiler.operations.operation import (
     EmitContext,
     Expressions,
     Operation,
     Shape,
-    Tensors,
     ValueKind,
     ValueType,
     ValueTypes,
 )
-from compiler.operations.packed import ResidualNorm
+from compiler.operations.packed import KernelOperation, ResidualNorm
 from compiler.operations.projection import Linear
 from compiler.operations.views import Slice
-from compiler.runtime import sinusoid_table
 from compiler.size import ONE, Size
-from compiler.slots import Slots
 
 if TYPE_CHECKING:
-    import torch
-    from torch import Tensor
-else:
-    from compiler.lazy import torch
-
-
-def _slots(value: object) -> Slots:
-    """Return the slots, which are passed like a tensor."""
-    assert isinstance(value, Slots)
-    return value
+    pass
 
 
 @dataclass(frozen=True)
-class SlotEmbedding(Operation):
+class SlotEmbedding(KernelOperation, Operation):
     """Embed the last token of each hypothesis, and add the encoding of its position (3.4, 3.5).
 
     Input: the slots. Parameters: table [V, d], and the learned positions if there are any. Result: [rows, 1, d].
@@ -58,15 +45,6 @@ class SlotEmbedding(Operation):
     def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
         return ValueType((self.rows, ONE, parameters[0][1]))
 
-    def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
-        slots, table = _slots(inputs[0]), parameters[0]
-        positions = None
-        if self.kind == "learned":
-            positions = parameters[1]
-        elif self.kind != "none":
-            positions = sinusoid_table(slots.layout.capacity, table, self.kind == "halves", self.first)
-        return reference.slot_embedding(slots, table, self.scale, positions)
-
     def emit(self, context: EmitContext, inputs: Expressions, parameters: Expressions) -> str:
         (slots,), (table, *learned) = inputs, parameters
         sinusoids = f"sinusoid_table({slots}.layout.capacity, {table}, {self.kind == 'halves'}, {self.first})"
@@ -75,7 +53,7 @@ class SlotEmbedding(Operation):
 
 
 @dataclass(frozen=True)
-class SlotSelfAttention(Operation):
+class SlotSelfAttention(KernelOperation, Operation):
     """Self-attention of a decoder step. Its keys and values are written to the cache, an input that changes in place.
 
     Inputs: features with queries, keys and values [rows, 1, ...], the cache, and the slots. Result: [rows, 1, h·d_v].
@@ -84,48 +62,30 @@ class SlotSelfAttention(Operation):
     heads: HeadColumns
     scale: float
 
-    code = "slot_self_attention({0}, {1}, {2}, {self.heads!r}, {self.scale!r})"
+    code = "slot_self_attention({all}, {self.heads!r}, {self.scale!r})"
     calls = ("compiler.slots.slot_self_attention", "compiler.operations.attention.HeadColumns")
 
     def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
         return ValueType((*inputs[0].shape[:2], Size.of(self.heads.count * self.heads.d_v)))
 
-    def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
-        features, cache, slots = inputs
-        return reference.slot_self_attention(features, cache, _slots(slots), self.heads, self.scale)
 
-
-@dataclass(frozen=True)
-class SlotCrossAttention(Operation):
+class SlotCrossAttention(SlotSelfAttention):
     """Attention to the memory in a decoder step. The memory is in the slots, projected to keys and values.
 
     Inputs: features with queries [rows, 1, ...], and the slots. Result: [rows, 1, h·d_v].
     """
 
-    heads: HeadColumns
-    scale: float
-
-    code = "slot_cross_attention({0}, {1}, {self.heads!r}, {self.scale!r})"
+    code = "slot_cross_attention({all}, {self.heads!r}, {self.scale!r})"
     calls = ("compiler.slots.slot_cross_attention", "compiler.operations.attention.HeadColumns")
-
-    def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
-        return ValueType((*inputs[0].shape[:2], Size.of(self.heads.count * self.heads.d_v)))
-
-    def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
-        return reference.slot_cross_attention(inputs[0], _slots(inputs[1]), self.heads, self.scale)
 
 
 @dataclass(frozen=True)
-class StepLinear(Linear):
+class StepLinear(KernelOperation, Linear):
     """Product x W [+ b] of all hypotheses in a decoder step, or max(0, x W + b): x [rows, 1, i] -> [rows, 1, o]."""
 
     relu: bool = False
 
     calls = ("compiler.fused.step_linear",)
-
-    def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
-        product = super().interpret(inputs, parameters)
-        return product.clamp(min=0) if self.relu else product
 
     def emit(self, context: EmitContext, inputs: Expressions, parameters: Expressions) -> str:
         matrix, *bias = parameters
@@ -133,7 +93,7 @@ class StepLinear(Linear):
 
 
 @dataclass(frozen=True)
-class NormLinear(Operation):
+class NormLinear(KernelOperation, Operation):
     """A norm of a decoder step, and the product that follows it.
 
     The inputs are the inputs of `norm`. The parameters are the parameters of `norm`, then those of `product`. The
@@ -150,10 +110,6 @@ class NormLinear(Operation):
         normed = self.norm.infer(inputs, parameters[: self.norm_parameters])
         product = self.product.infer([normed], parameters[self.norm_parameters :])
         return ValueType((*normed.shape[:-1], normed.shape[-1] + product.shape[-1]))
-
-    def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
-        normed = self.norm.interpret(inputs, parameters[: self.norm_parameters])
-        return torch.cat([normed, self.product.interpret([normed], parameters[self.norm_parameters :])], -1)
 
     def emit(self, context: EmitContext, inputs: Expressions, parameters: Expressions) -> str:
         matrix, *bias = parameters[self.norm_parameters :]
@@ -175,7 +131,7 @@ class Part(Slice):
 
 
 @dataclass(frozen=True)
-class SlotParents(Operation):
+class SlotParents(KernelOperation, Operation):
     """For each hypothesis, the row of the step before that it continues. Input: the slots. Result: [rows]."""
 
     rows: Size
@@ -186,12 +142,9 @@ class SlotParents(Operation):
     def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
         return ValueType((self.rows,), ValueKind.INTEGER)
 
-    def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
-        return reference.slot_parents(_slots(inputs[0]))
-
 
 @dataclass(frozen=True)
-class ReadState(Operation):
+class ReadState(KernelOperation, Operation):
     """State that each hypothesis continues, such as that of a recurrence. Inputs: the buffer of the state, the parents.
 
     The buffer has one row more than there are hypotheses. It is zero: the state before the first token.
@@ -199,15 +152,9 @@ class ReadState(Operation):
 
     code = "{0}.index_select(0, {1})"
 
-    def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
-        return inputs[0].index_select(0, inputs[1])
-
 
 @dataclass(frozen=True)
-class WriteState(Operation):
+class WriteState(KernelOperation, Operation):
     """Write the state of each hypothesis to its buffer. Inputs: the buffer, which changes in place, and the state."""
 
     code = "{0}[:-1].copy_({1})"
-
-    def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
-        return inputs[0][:-1].copy_(inputs[1])

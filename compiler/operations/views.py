@@ -1,4 +1,4 @@
-"""Changes of shape: slices, attention heads, concatenation, and the hypotheses of a sentence."""
+"""Changes of shape: slices, attention heads, concatenation, caches, and the hypotheses of a sentence."""
 
 # ruff: noqa: D102 - methods that override those of `Operation` are documented there
 
@@ -24,20 +24,24 @@ from compiler.size import Size
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from compiler.graph import Node
     from compiler.native_codegen import NativeCodeGenerator
+    from compiler.operations.operation import Node
+
+
+class View(Operation):
+    """Base class of operations whose result is a view of the first input."""
+
+    view = True
+    shares_buffer = True
 
 
 @dataclass(frozen=True)
-class Slice(Operation):
+class Slice(View):
     """Select `start:stop` along `dimension`. Each of the three may be negative, and then counts from the end."""
 
     dimension: int
     start: int = 0
     stop: int | None = None
-
-    view = True
-    shares_buffer = True
 
     def sliced_range(self) -> tuple[int, int, int | None]:
         return self.dimension, self.start, self.stop
@@ -72,22 +76,18 @@ class Slice(Operation):
             codegen.alias_input(node)
             return
         if len(node.type.shape) != 3 or self.dimension not in (-1, 2):
-            raise UnsupportedGraph(
-                "it has no instruction for a slice of positions or of heads: use the backend `eager`"
-            )
+            raise UnsupportedGraph("it has no instruction for a slice of positions or of heads")
         codegen.operands[node.name] = replace(
             place, column=place.column + self.start % codegen.row_length(node.inputs[0])
         )
 
 
 @dataclass(frozen=True)
-class SplitHeads(Operation):
+class SplitHeads(View):
     """Split features into h heads: [batch, n, h·d] -> [batch, h, n, d] (3.2.2)."""
 
     heads: int
 
-    view = True
-    shares_buffer = True
     splits_heads = True
     code = "{0}.unflatten(-1, ({self.heads}, -1)).transpose(1, 2)"
 
@@ -141,14 +141,12 @@ class Concat(Operation):
 
 
 @dataclass(frozen=True)
-class BeamsToRows(Operation):
+class BeamsToRows(View):
     """Merge the axes of sentences and beams, so that each hypothesis is a row.
 
     [batch, beams, new, ...] -> [batch·beams, new, ...].
     """
 
-    view = True
-    shares_buffer = True
     code = "{0}.flatten(0, 1)"
 
     def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
@@ -160,15 +158,13 @@ class BeamsToRows(Operation):
 
 
 @dataclass(frozen=True)
-class RowsToQueries(Operation):
+class RowsToQueries(View):
     """Give each sentence one row with the positions of all its hypotheses, which then attend to the memory together.
 
     Inputs: x [batch·beams, new, w], and another value [batch, beams, new, ...], of which only the shape is used.
     Result: [batch, beams·new, w].
     """
 
-    view = True
-    shares_buffer = True
     code = "{0}.view({1}.shape[0], -1, {0}.shape[2])"
 
     def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
@@ -182,15 +178,13 @@ class RowsToQueries(Operation):
 
 
 @dataclass(frozen=True)
-class QueriesToRows(Operation):
+class QueriesToRows(View):
     """Undo `RowsToQueries`: give each hypothesis a separate row again.
 
     Inputs: x [batch, beams·new, w], and another value [batch, beams, new, ...], of which only the shape is used.
     Result: [batch·beams, new, w].
     """
 
-    view = True
-    shares_buffer = True
     code = "{0}.view(-1, {1}.shape[2], {0}.shape[2])"
 
     def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
@@ -201,3 +195,70 @@ class QueriesToRows(Operation):
     def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
         x, like = inputs
         return x.reshape(-1, like.shape[2], x.shape[2])
+
+
+@dataclass(frozen=True)
+class AppendToCache(Operation):
+    """Append new positions to a cache: cache [rows, h, n, d], new [rows, h, k, d] -> [rows, h, n + k, d].
+
+    Both inputs may lack the axis of the heads. Positions are the second-last axis.
+    """
+
+    appends_to_cache = True
+    code = "torch.cat([{0}, {1}], dim=-2)"
+    caption = ("cache", "Append to cache")
+
+    def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
+        cache, new = inputs
+        fits = cache.shape[:-2] == new.shape[:-2] and cache.shape[-1] == new.shape[-1]
+        require(fits and len(cache.shape) in (3, 4), self, *inputs)
+        return ValueType((*cache.shape[:-2], cache.shape[-2] + new.shape[-2], cache.shape[-1]))
+
+    def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
+        cache, new = inputs
+        length = cache.shape[-2]
+        result = cache.new_empty(*cache.shape[:-2], length + new.shape[-2], cache.shape[-1])
+        result[..., :length, :], result[..., length:, :] = cache, new
+        return result
+
+    def native(self, codegen: NativeCodeGenerator, node: Node) -> None:
+        if len(node.type.shape) != 4:
+            raise UnsupportedGraph("it has no instruction for a cache without heads")
+        codegen.append_to_cache(node)
+
+    def for_planned_cache(self) -> Operation:
+        return WriteToCache()
+
+
+@dataclass(frozen=True)
+class WriteToCache(Operation):
+    """Write new positions into a preallocated cache, in place.
+
+    cache [rows, h, capacity, d], new [rows, h, k, d], position [rows, k] -> [rows, h, capacity, d].
+    """
+
+    overwrites = 0
+    code = "write_cache({0}, {1}, {2})"
+    calls = ("compiler.runtime.write_cache",)
+    caption = ("cache", "Cache write")
+
+    def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
+        cache, new, position = inputs
+        fits = cache.shape[:2] == new.shape[:2] and cache.shape[3] == new.shape[3]
+        require(fits and position.shape == (cache.shape[0], new.shape[2]), self, *inputs)
+        return cache
+
+    def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
+        cache, new, position = inputs
+        cache = cache.clone()
+        for row, positions in enumerate(position.tolist()):
+            for index, slot in enumerate(positions):
+                cache[row, :, slot] = new[row, :, index]
+        return cache
+
+    def memory_traffic(self, inputs: ValueTypes, result: ValueType, weight_bytes: Size, float_bytes: int) -> Size:
+        """Count only the bytes of the new positions, because the rest of the cache is not touched."""
+        return 2 * inputs[1].bytes(float_bytes)
+
+    def native(self, codegen: NativeCodeGenerator, node: Node) -> None:
+        codegen.append_to_cache(node)

@@ -1,4 +1,4 @@
-"""Compiler passes, in the order in which they run. To add a pass, write its module and add a line to PASSES.
+"""Compiler passes, in the order in which they run. To add a pass, write its function and add a line to PASSES.
 
 A pass rewrites graphs that share weights. An exact pass changes results only by rounding errors. Other passes are
 approximate. A spec can disable a pass by name (`compilation.disabled_passes`). Tests compare each pass with the
@@ -15,18 +15,13 @@ from compiler.lowering import lower
 from compiler.operations.operation import GraphError
 from compiler.options import CompileOptions, compile_options
 from compiler.passes.beams_as_queries import beams_as_queries
-from compiler.passes.bfloat16 import bfloat16
-from compiler.passes.choose_attention import choose_attention
-from compiler.passes.chunk_loss import chunk_loss
-from compiler.passes.drop_dropout import drop_dropout
 from compiler.passes.fold_scales import fold_scales
-from compiler.passes.fuse_memory import fuse_memory
-from compiler.passes.fuse_projections import fuse_projections
+from compiler.passes.fuse_projections import fuse_memory, fuse_projections
 from compiler.passes.hoist_memory import hoist_memory
-from compiler.passes.int8 import int8
 from compiler.passes.pack_rows import pack_rows
-from compiler.passes.pad_vocabulary import pad_vocabulary
 from compiler.passes.plan_cache import plan_cache
+from compiler.passes.variants import bfloat16, choose_attention, drop_dropout, int8
+from compiler.passes.vocabulary import chunk_loss, pad_vocabulary
 from compiler.weights import Parameter
 from specs import Spec, ZooError
 from specs.errors import nearest

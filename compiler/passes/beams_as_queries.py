@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from compiler.graph import Graph, Graphs, Node, Purpose, infer_types, prune, unique_name, verify
-from compiler.operations.operation import GraphError, Operation, ValueKind, ValueType
+from compiler.graph import Graph, Graphs, Purpose, infer_types, prune, unique_name, verify
+from compiler.operations.operation import GraphError, Node, Operation, ValueKind, ValueType
 from compiler.operations.views import BeamsToRows, QueriesToRows, RowsToQueries
 from compiler.options import CompileOptions
 from compiler.size import BATCH, BEAMS, NEW

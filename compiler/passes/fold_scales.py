@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from compiler.graph import Graph, Graphs, Node, Purpose
-from compiler.operations.operation import Operation
+from compiler.graph import Graph, Graphs, Purpose
+from compiler.operations.operation import Node, Operation
 from compiler.options import CompileOptions
 from compiler.weights import Parameter, Scaled
 from specs import Spec
@@ -58,15 +58,16 @@ def _scales(graph: Graph) -> Iterator[tuple[str, _Scale]]:
     by_name = {node.name: node for node in graph.nodes}
     uses = Counter(i for node in graph.nodes for i in node.inputs) + Counter(graph.results.values())
     for node in graph.nodes:
-        scaled = node.operation.without_scale()
-        if scaled is None:
+        if not node.operation.has_scale:
             continue
+        operation: Any = node.operation
+        factor, unscaled = operation.scale, replace(operation, scale=1.0)
         if len(node.inputs) == 1:  # an embedding; everything else with a factor is an attention
-            yield node.name, _Scale(scaled[0], node.parameters, scaled[1])
+            yield node.name, _Scale(factor, node.parameters, unscaled)
         elif not node.parameters and (heads := by_name.get(node.inputs[0])):
             query = by_name.get(heads.inputs[0]) if heads.operation.splits_heads else None
             if query and query.operation.is_projection and uses[heads.name] == uses[query.name] == 1:
-                yield node.name, _Scale(scaled[0], query.parameters, scaled[1])
+                yield node.name, _Scale(factor, query.parameters, unscaled)
 
 
 def _fold(graph: Graph, scales: dict[str, _Scale], factors: dict[str, float]) -> Graph:

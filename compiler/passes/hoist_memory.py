@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from compiler.graph import Graph, Graphs, Node, Purpose, prune
+from compiler.graph import Graph, Graphs, Purpose, prune
+from compiler.operations.operation import Node
 from compiler.options import CompileOptions
 from specs import Spec
 

@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from compiler.graph import Graph, Graphs, Node, Purpose, infer_types, prune
+from compiler.graph import Graph, Graphs, Purpose, infer_types, prune
 from compiler.operations.attention import HeadColumns
-from compiler.operations.operation import MaskRole, ValueKind, ValueType
+from compiler.operations.operation import MaskRole, Node, ValueKind, ValueType
 from compiler.operations.packed import (
     LinearRelu,
     PackedAttention,
@@ -24,6 +24,7 @@ from compiler.operations.packed import (
     WholeCrossEntropy,
 )
 from compiler.options import CompileOptions
+from compiler.passes.vocabulary import join_loss
 from compiler.size import BATCH, SOURCE, TARGET, Size
 from specs import Spec, ZooError
 
@@ -176,21 +177,11 @@ def fuse_kernels(graph: Graph) -> Graph:
             product = sole(node.inputs[0])
             if product and product.operation.is_projection and len(product.parameters) == 2:
                 node = replace(node, operation=LinearRelu(), inputs=product.inputs, parameters=product.parameters)
-        elif loss := operation.chunked(graph.types[node.inputs[0]].shape[-1]) if node.inputs else None:
-            node = _whole_loss(by_name, node, loss)
+        elif joined := join_loss(graph, by_name, node):
+            loss: Any = joined.operation
+            node = replace(joined, operation=WholeCrossEntropy(loss.smoothing, loss.wrong_classes, loss.classes))
         sites[node.layer] += node.operation.dropout > 0
         nodes.append(node)
     nodes = [replace(node, parameters=node.parameters[:1]) if node.name in unbiased else node for node in nodes]
     with_seed = {**graph.inputs, "seed": ValueType((), ValueKind.INTEGER)}
     return infer_types(prune(replace(graph, nodes=tuple(nodes), inputs=with_seed)))
-
-
-def _whole_loss(by_name: dict[str, Node], node: Node, loss: Any) -> Node:
-    """Return the loss and the pre-softmax projection before it as one operation."""
-    logits = by_name[node.inputs[0]]
-    if logits.operation.sliced_range() == (-1, 0, loss.classes):
-        logits = by_name[logits.inputs[0]]  # the slice removes the padding of the vocabulary
-    if not logits.operation.is_vocabulary_projection:
-        raise Unpackable("its loss does not follow the pre-softmax projection")
-    whole = WholeCrossEntropy(loss.smoothing, loss.wrong_classes, loss.classes)
-    return replace(node, operation=whole, inputs=(logits.inputs[0], node.inputs[1]), parameters=logits.parameters)

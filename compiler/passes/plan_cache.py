@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from compiler.graph import Graph, Graphs, Node, Purpose, infer_types
+from compiler.graph import Graph, Graphs, Purpose, infer_types
+from compiler.operations.operation import Node
 from compiler.options import CompileOptions
 from compiler.size import CAPACITY, PAST
 from specs import Spec

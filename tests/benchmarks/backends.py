@@ -14,7 +14,7 @@ import torch
 
 from compiler import trainable
 from compiler.backends import BACKENDS
-from compiler.stream import Stream
+from compiler.padded_batch import PaddedBatch
 from specs import Spec
 from tests.benchmarks.arguments import create_parser, load_spec
 
@@ -56,7 +56,7 @@ class _Step:
         source, target = torch.randint(4, tokens, (rows, length)), torch.randint(4, tokens, (rows, length + 1))
         started = time.perf_counter()
         with torch.autocast("cpu", torch.bfloat16, enabled=self.training.precision == "bfloat16"):
-            loss = self.program(Stream.full(source), target)
+            loss = self.program(PaddedBatch.full(source), target)
         (loss.smoothed / loss.tokens).backward()
         self.optimiser.step()
         self.optimiser.zero_grad()

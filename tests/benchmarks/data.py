@@ -31,7 +31,7 @@ from zoo.data.prepare import encode_examples, prepare
 from zoo.data.store import StoreWriter
 from zoo.data.training_set import TrainingSet
 from zoo.report import Progress, Report
-from zoo.system.device_memory import peak_memory
+from zoo.system.memory import peak_memory
 from zoo.text.lines import clean
 from zoo.text.tokenizer import Tokenizer
 from zoo.text.vocabulary import Vocabulary

@@ -27,7 +27,7 @@ import torch
 
 import specs
 import zoo
-from compiler import TRANSLATE, Stream, build, graphs
+from compiler import TRANSLATE, PaddedBatch, build, graphs
 from compiler.initialization import initial_weights
 from specs import EOS
 from tests.benchmarks.arguments import TOY_SENTENCES, create_parser, load_spec
@@ -66,7 +66,7 @@ def _cost(given: argparse.Namespace) -> dict[str, Any]:
     size, target_size = program.spec.vocabulary.sizes
     sources = torch.tensor(draw.integers(EOS + 1, size, (given.batch, SOURCE)))
     sources[:, -1] = EOS
-    state = program.encode(Stream(sources, torch.full((given.batch,), SOURCE)))
+    state = program.encode(PaddedBatch(sources, torch.full((given.batch,), SOURCE)))
     _, state = program.top_k(state, torch.tensor(draw.integers(EOS + 1, target_size, (given.batch, TARGET))), 1)
     state = program.select(state, torch.arange(given.batch), torch.zeros(given.batch, given.beam, dtype=torch.long))
     rows, count = given.batch * given.beam, 1 if given.beam == 1 else 2 * given.beam

@@ -17,16 +17,16 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from compiler import trainable
+from compiler.host import fast_float32, tune_process
+from compiler.padded_batch import PaddedBatch
 from compiler.runtime import sinusoids
-from compiler.stream import Stream
-from compiler.switches import fast_float32, tune_process
 from specs import BOS, EOS, PAD, Spec
 from zoo.data.batches import Batch
 from zoo.planning.training_estimate import TrainingEstimator
 from zoo.report import Report
-from zoo.system import device_memory
+from zoo.system.memory import peak_memory
 from zoo.training.distributed import Processes
-from zoo.training.step import Updater
+from zoo.training.step import TrainStep
 
 Learner = Callable[[Batch], float]
 
@@ -39,7 +39,7 @@ class Zoo:
         spec, program = self.spec(spec, precision), trainable(spec)
         self.switched = fast_float32(TrainingEstimator.measure(spec, program, Report()).matrix_library or None)
         self.switched.__enter__()  # for the life of this process, which trains nothing else
-        self.update = Updater(spec, program, Processes("cpu"), Report())
+        self.update = TrainStep(spec, program, Processes("cpu"), Report())
         self.done = 0
 
     @staticmethod
@@ -52,7 +52,7 @@ class Zoo:
 
     def __call__(self, batch: Batch) -> float:
         self.done += 1
-        result = self.update.step(self.done, batch)
+        result = self.update(self.done, batch)
         return float(result.smoothed) / batch.size.target_tokens
 
 
@@ -103,7 +103,7 @@ class _Plain(nn.Module):
         placed: Tensor = self.dropout(x + sinusoids(x))
         return placed
 
-    def forward(self, stream: Stream, given: Tensor) -> Tensor:
+    def forward(self, stream: PaddedBatch, given: Tensor) -> Tensor:
         source = stream.values
         causal = nn.Transformer.generate_square_subsequent_mask(given.shape[1])
         padding = torch.zeros(source.shape).masked_fill(
@@ -245,7 +245,7 @@ class Sockeye(Peer):
 
 def memory() -> int:
     """Return the peak memory of this process in bytes."""
-    return device_memory.peak_memory(torch.device("cpu"))
+    return peak_memory(torch.device("cpu"))
 
 
 SYSTEMS: Mapping[str, Callable[[Spec], Learner]] = {

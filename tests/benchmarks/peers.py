@@ -15,10 +15,10 @@ from torch import Tensor
 
 from compiler import Purpose, build, graphs
 from compiler.initialization import initial_weights
-from compiler.stream import Stream
+from compiler.padded_batch import PaddedBatch
 from specs import BOS, EOS, PAD, UNK, Spec
 from zoo.generation.batching import pad_sequences
-from zoo.interop.ctranslate2.model_spec import SpecWriter
+from zoo.interop.ctranslate2.exporter import transformer
 from zoo.interop.huggingface.family import Family, WrittenIds
 from zoo.interop.huggingface.marian import HuggingFaceMarian
 from zoo.interop.huggingface.multilingual import Multilingual
@@ -59,7 +59,7 @@ class Zoo:
     def _most_probable(self, source: list[int], hypotheses: Rows) -> list[int]:
         target = torch.tensor([[BOS, *tokens, EOS] for tokens in hypotheses])
         with torch.no_grad():
-            scores = self.program.score(Stream.pad([source] * len(hypotheses)), target)
+            scores = self.program.score(PaddedBatch.pad([source] * len(hypotheses)), target)
         return hypotheses[int(scores[:, :-1].sum(1).argmax())]
 
 
@@ -87,7 +87,7 @@ class CTranslate2:
         return self.run(sources, 32)
 
     def _write(self, spec: Spec, precision: str, folder: Path) -> None:
-        model = SpecWriter(spec, _weights(spec)).model()
+        model = transformer(spec, _weights(spec))
         source, target = (self.names[:size] for size in spec.vocabulary.sizes)
         model.register_source_vocabulary(source)
         model.register_target_vocabulary(target)

@@ -26,7 +26,7 @@ from compiler.initialization import initial_weights
 from specs import EOS
 from tests.benchmarks.arguments import TOY_SENTENCES, create_parser, load_spec
 from zoo.files import storage
-from zoo.generation.batching import Source
+from zoo.generation.batching import SearchInput
 from zoo.generation.config import GenerationConfig
 from zoo.generation.engine import Engine
 from zoo.models.shortlist import Shortlist
@@ -108,7 +108,7 @@ def _random(given: argparse.Namespace) -> dict[str, Any]:
     with Engine(program, max_batch_tokens=tokens) as engine:
 
         def translate(part: Sequence[list[int]], on: bool) -> list[Any]:
-            rows = [Source(index, tuple(row), LENGTH - 1) for index, row in enumerate(part)]
+            rows = [SearchInput(index, {"source": tuple(row)}, LENGTH - 1) for index, row in enumerate(part)]
             return engine.submit(rows, strategies[on]).result()
 
         seconds, _ = _alternately(translate, sources)

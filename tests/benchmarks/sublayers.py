@@ -13,12 +13,12 @@ import subprocess
 import sys
 from collections.abc import Mapping
 
-from compiler.complexity import SubLayer
-from compiler.switches import tune_process
+from compiler.costs import SubLayer
+from compiler.host import tune_process
 from specs import Convolution, Lstm, RestrictedAttention, SelfAttention, SeparableConvolution, Ssru
 from tests.benchmarks.arguments import TOY_HELP
 from zoo.paper.timings import LENGTHS, MAX_SECONDS, growth_exponent, time_sublayer
-from zoo.system.device_memory import peak_memory
+from zoo.system.memory import peak_memory
 from zoo.system.processors import host
 
 FULL, RESTRICTED = SelfAttention(kind="self_attention"), RestrictedAttention(kind="restricted_attention", radius=64)

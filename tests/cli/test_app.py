@@ -19,6 +19,7 @@ import yaml
 import specs
 from cli import options
 from cli.app import COMMANDS, GROUPS, build_app
+from specs import Decoding
 from zoo.publishing.publish import publish
 from zoo.training.run import Run
 
@@ -102,6 +103,16 @@ def test_every_command_and_every_option_has_a_help_text() -> None:
         assert (command.function.__doc__ or "").partition("\n")[0].endswith("."), name
         for parameter in parameters(name):
             assert len(parameter.help) > 4, (name, parameter.name)
+
+
+def test_options_for_fields_of_a_spec_have_their_choices_limits_and_descriptions(zoo: Zoo) -> None:
+    known = {parameter.name: parameter for parameter in parameters("decode")}
+    assert known["search"].metavar == "beam|sample"
+    assert known["beam"].help == Decoding.describe("beam")
+    assert known["beam"].show_default == "the spec's decoding.beam"
+    assert "not in the paper" not in known["top_p"].help
+    for beam, limit in ((0, "at least 1"), (1025, "at most 1024")):
+        assert f"`--beam` must be {limit}\n" in zoo("decode", "--beam", str(beam)).err
 
 
 def test_every_example_is_a_command_with_existing_options() -> None:

@@ -15,7 +15,7 @@ import pytest
 from rich.console import Console
 
 from cli import watch
-from cli.terminal_plot import line_plot
+from cli.watch import line_plot
 from zoo.training.run import Run
 from zoo.training.run_status import RunStatus
 

@@ -58,7 +58,7 @@ class TestScore:
     def test_an_invalid_pair_is_located_after_the_scores_before_it(
         self, zoo: Zoo, translator: Translator, monkeypatch: pytest.MonkeyPatch, chunk: int
     ) -> None:
-        monkeypatch.setattr("cli.score._CHUNK_LINES", chunk)
+        monkeypatch.setattr("cli.score._MAX_SCORED_LINES", chunk)
         good, long = "we read\twir lesen\n", "x" * 100_001
         scores = zoo("score", "--model", "tiny", stdin=good * 4).out
         result = zoo("score", "--model", "tiny", stdin=f"{good * 4}we\t{long}\n{good}")

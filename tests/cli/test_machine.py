@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from compiler import backend_names
+from compiler import options
 from compiler.artefact import Artefact
 from compiler.backends import BACKENDS, BuildRequest
 from zoo.training.run import Run
@@ -35,7 +35,7 @@ def written(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
 
     backend: Any = replace(BACKENDS["eager"], name="caching", build=build)
     monkeypatch.setitem(BACKENDS, "caching", backend)
-    monkeypatch.setattr(backend_names, "BACKEND_NAMES", (*backend_names.BACKEND_NAMES, "caching"))
+    monkeypatch.setattr(options, "BACKEND_NAMES", (*options.BACKEND_NAMES, "caching"))
     return folders
 
 

@@ -16,8 +16,8 @@ from cli.app import run
 from zoo.files import storage
 from zoo.models import find
 from zoo.models.weights import Weights, read
+from zoo.publishing.publish import Verified
 from zoo.publishing.reference_results import ReproducedOutputs
-from zoo.publishing.verify import Verified
 from zoo.training.run import Run
 
 Zoo = Callable[..., Any]
@@ -104,7 +104,7 @@ def test_int8_weights_are_published_verified_and_loaded(zoo: Zoo, trained: Calla
 def test_verify_prints_the_new_score_and_the_published_score(zoo: Zoo, monkeypatch: pytest.MonkeyPatch) -> None:
     outputs = ReproducedOutputs("test", 4, 3, "BLEU", published_score=27.5, new_score=27.25)
     verified = Verified(7, 10, 1e-6, outputs, "eager")
-    monkeypatch.setattr("zoo.publishing.verify.verify", lambda *_, **__: verified)
+    monkeypatch.setattr("zoo.publishing.publish.verify", lambda *_, **__: verified)
     result = zoo("verify", NAME)
     assert result.out.endswith("4 sentences of test score BLEU 27.25; published: 27.50; 3 outputs are identical\n")
 

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from compiler import EmittedProgram, Purpose, build, graphs, interpret, lower, trainable
 from compiler.initialization import initial_weights
-from compiler.operations.attention import Attention, AttentionKernel
-from compiler.stream import Stream
+from compiler.operations.attention import Attention
+from compiler.padded_batch import PaddedBatch
 from specs import BOS, EOS, PAD, Spec
 
 SHAPES: dict[str, dict[str, object]] = {
@@ -33,7 +33,7 @@ SHAPES: dict[str, dict[str, object]] = {
 }
 TOLERANCE = 1e-4
 """Scores are in the tens, because `weights` are large: float32 rounds them by some 1e-5, and the softmax likewise."""
-SOURCE = Stream.pad([[7, 8, 9, 10, EOS], [11, 12, EOS], [EOS]])
+SOURCE = PaddedBatch.pad([[7, 8, 9, 10, EOS], [11, 12, EOS], [EOS]])
 TARGET = torch.tensor([[BOS, 20, 21, EOS, PAD], [BOS, 22, 23, 24, EOS], [BOS, EOS, PAD, PAD, PAD]])
 BATCH = {**SOURCE.inputs, "target": TARGET}
 
@@ -86,9 +86,7 @@ def test_rows_sum_to_one_and_hidden_keys_have_no_weight(spec: Spec, precision: s
 def test_they_are_explicit_on_a_gpu(small: Callable[..., Spec]) -> None:
     lowered = graphs(small(), [Purpose.ATTEND, Purpose.SCORE], "cuda")
     fused = {
-        purpose: [
-            n for n in graph.nodes if isinstance(n.operation, Attention) and n.operation.kernel is AttentionKernel.FUSED
-        ]
+        purpose: [n for n in graph.nodes if isinstance(n.operation, Attention) and n.operation.one_kernel]
         for purpose, graph in lowered.items()
     }
     assert len(fused[Purpose.SCORE]) == 6

@@ -8,7 +8,7 @@ from itertools import count
 import pytest
 
 from compiler import Purpose, lower
-from compiler.complexity import (
+from compiler.costs import (
     END,
     START,
     complexity,

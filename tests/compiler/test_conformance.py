@@ -21,6 +21,7 @@ from compiler import (
     build,
     graphs,
     interpret,
+    native_codegen,
 )
 from compiler.assemble import prepare_build
 from compiler.backends import BACKENDS, BuildRequest
@@ -28,7 +29,7 @@ from compiler.backends.conformance import disagreement
 from compiler.instruction import MAX_INT8_ROWS
 from compiler.kernels import library
 from compiler.kernels.program import PackedModel
-from compiler.stream import Stream
+from compiler.padded_batch import PaddedBatch
 from specs import Features, Spec, ZooError
 
 SUBLAYERS: dict[str, dict[str, object]] = {
@@ -284,6 +285,15 @@ def test_native_int8_rounds_as_eager_does(
 
 
 @pytest.mark.skipif(BACKENDS["native"].unavailable_reason() is not None, reason="the backend is not available")
+def test_auto_generates_native_code_once(small: Callable[..., Spec], monkeypatch: pytest.MonkeyPatch) -> None:
+    generate, calls = native_codegen.generate_native_code, list[object]()
+    counted = lambda graphs: calls.append(graphs) or generate(graphs)  # noqa: E731
+    monkeypatch.setattr("compiler.backends.backend.generate_native_code", counted)
+    assert build(small(N=1), backend="auto").backend == "native"
+    assert len(calls) == 1
+
+
+@pytest.mark.skipif(BACKENDS["native"].unavailable_reason() is not None, reason="the backend is not available")
 def test_int8_rows_that_are_too_long_for_native_are_left_to_eager(small: Callable[..., Spec]) -> None:
     backend, request = prepare_build(small(N=1, d_ff=MAX_INT8_ROWS), precision="int8", backend="auto")
     assert (backend.name, BACKENDS["native"].unsupported_reason(request)) == ("native", None)
@@ -336,9 +346,9 @@ def test_several_new_tokens_in_one_step_equal_single_steps(
         purpose: lambda _, inputs, graph=graph: interpret(graph, weights, inputs)
         for purpose, graph in program.graphs.items()
     }
-    other = EmittedProgram(spec, program.graphs, interpreted, "").eval()
+    other = EmittedProgram(spec, program.graphs, interpreted).eval()
     other.share(weights)
-    source, tokens = Stream.pad([[7, 8, 9, 3], [5, 3]]), torch.randint(4, 101, (2, 7))
+    source, tokens = PaddedBatch.pad([[7, 8, 9, 3], [5, 3]]), torch.randint(4, 101, (2, 7))
     results = []
     for each in (program, other):
         for widths in ([1] * 7, [3, 1, 3], [7]):
@@ -365,7 +375,7 @@ def _walk(program: Any) -> Iterator[torch.Tensor]:
         options = program.spec.architecture.source
         if isinstance(options, Features):
             rows = [torch.randn(2 * len(tokens), options.width, generator=mask_generator) for tokens in sources]
-        stream = Stream.pad(rows if isinstance(options, Features) else sources)
+        stream = PaddedBatch.pad(rows if isinstance(options, Features) else sources)
         _, state = program.top_k(program.encode(stream), torch.full((len(sources), 1), 2), 4)
         return program.select(state, torch.arange(len(sources)), torch.zeros(len(sources), 3, dtype=torch.long))
 

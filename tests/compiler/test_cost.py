@@ -16,8 +16,8 @@ from compiler import PASSES, TRANSLATE, EmittedProgram, Purpose, build, cost, em
 from compiler.backends.eager import functions
 from compiler.costs import layers, memory_traffic
 from compiler.decoder import CACHE_BLOCK
+from compiler.padded_batch import PaddedBatch
 from compiler.size import BATCH, SOURCE, TARGET, Size, rounded_up
-from compiler.stream import Stream
 from specs import Spec
 
 NO_PASSES = tuple(p.name for p in PASSES if p.exact and p.name != "drop_dropout")
@@ -75,7 +75,7 @@ class TestSize:
 @pytest.mark.parametrize("passes", [(), NO_PASSES], ids=["all passes", "no passes"])
 def test_flops_are_those_that_torch_counts(small: Callable[..., Spec], passes: tuple[str, ...]) -> None:
     program = trainable(without(small(dropout=0.0), *passes), [Purpose.TRAIN, *TRANSLATE])
-    source, target = Stream.full(torch.randint(4, 101, (3, 7))), torch.randint(4, 101, (3, 6))
+    source, target = PaddedBatch.full(torch.randint(4, 101, (3, 7))), torch.randint(4, 101, (3, 6))
     at = {"batch": 3, "source": 7, "target": 5}
     costs = {purpose: cost(graph).flops for purpose, graph in program.graphs.items()}
     assert count_flops(lambda: program.score(source, target)) == costs[Purpose.SCORE](**at)
@@ -105,10 +105,10 @@ def test_flops_and_parameters_of_shipped_specs(every: bool) -> None:
     for name in names.values():
         spec = specs.load(name, {} if every else {"architecture.N": 1})
         optimised = graphs(spec, TRANSLATE)
-        program = EmittedProgram(spec, optimised, functions(emit(optimised.values())), "").eval()
+        program = EmittedProgram(spec, optimised, functions(emit(optimised.values()))).eval()
         at = {"batch": 3, "source": 19, "target": 5, "beams": 1, "new": 1, "capacity": CACHE_BLOCK}
         tokens, target = (torch.empty(3, length, dtype=torch.long, device="meta") for length in (19, 6))
-        source = Stream.full(tokens)
+        source = PaddedBatch.full(tokens)
         state = program.encode(source)
         runs: dict[Purpose, Callable[[], object]] = {
             Purpose.SCORE: lambda p=program, s=source, t=target: p.score(s, t),  # type: ignore[misc]
@@ -132,7 +132,7 @@ def test_the_layers_and_the_rest_add_up(small: Callable[..., Spec]) -> None:
 
 def test_cache_bytes_are_those_of_the_state(small: Callable[..., Spec]) -> None:
     program = build(small(), TRANSLATE)
-    state = program.encode(Stream.full(torch.randint(4, 101, (3, 7))))
+    state = program.encode(PaddedBatch.full(torch.randint(4, 101, (3, 7))))
     for _ in range(4):
         _, state = program.advance(state, torch.tensor([[2], [2], [2]]))
     size = sum(tensor.nbytes for tensor in state.carried.values())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable
 
 from compiler import TRANSLATE, Purpose, emit, graphs
@@ -21,3 +22,9 @@ def test_equal_layers_share_one_function_that_each_of_them_calls(small: Callable
         ]
         assert code.main[Purpose.TRAIN].count("encoder_layer(") == n
         assert code.main[Purpose.DECODE_STEP].count("decoder_layer_step(") == n
+
+
+def test_each_purpose_has_a_function(small: Callable[..., Spec]) -> None:
+    code = str(emit(graphs(small()).values()))
+    functions = [node.name for node in ast.parse(code).body if isinstance(node, ast.FunctionDef)]
+    assert functions[-3:] == ["encode", "decode_step", "score"]

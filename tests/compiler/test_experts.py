@@ -9,8 +9,8 @@ import torch
 from torch.nn import functional
 
 from compiler import Purpose, lower
-from compiler.experts import mix_experts, noisy_top_k_gates, top_k_gates
 from compiler.initialization import initial_weights
+from compiler.sublayers import mix_experts, noisy_top_k_gates, top_k_gates
 from specs import Spec, ZooError, load
 
 MIXTURE: dict[str, object] = {"kind": "mixture_of_experts", "experts": 4, "top_k": 2}

@@ -17,11 +17,10 @@ from compiler.backends.backend import BuildRequest
 from compiler.backends.eager import functions, program
 from compiler.backends.export import TRANSLATING, export_programs, refuse
 from compiler.emission import emit
-from compiler.experts import _BalanceGradient
 from compiler.initialization import initial_weights
-from compiler.recurrences import _GatedAverage
+from compiler.padded_batch import PaddedBatch
 from compiler.runtime import _ChunkedLoss, _Smoothing
-from compiler.stream import Stream
+from compiler.sublayers import _BalanceGradient, _GatedAverage
 from specs import BOS, EOS, PAD, Spec
 from tests.compiler.fake_gpu import DEVICE, FakeGpu, HostWait, fake_gpu
 from tests.compiler.test_conformance import ARCHITECTURES
@@ -60,12 +59,12 @@ def built(spec: Spec, device: str = "cuda:0", precision: str = "float32", *purpo
     """Return the program that the backend `eager` builds. It does not record steps."""
     wanted = request(spec, device, precision, *purposes)
     code = emit(wanted.graphs.values())
-    return program(wanted, functions(code), code)
+    return program(wanted, functions(code))
 
 
-def sources(name: str, device: str, sentences: int = 2) -> Stream:
+def sources(name: str, device: str, sentences: int = 2) -> PaddedBatch:
     rows = [torch.randn(length, 5) for length in (19, 13)] if name in FEATURES else [[5, 6, 7, EOS], [5, EOS]]
-    return Stream.pad([rows[number % 2] for number in range(sentences)]).to(device)
+    return PaddedBatch.pad([rows[number % 2] for number in range(sentences)]).to(device)
 
 
 def targets(device: str) -> Tensor:

@@ -9,11 +9,10 @@ import pytest
 
 from compiler import Purpose, lower
 from compiler.builder import GraphBuilder
-from compiler.graph import Graph, Node, StepState, verify
-from compiler.operations.cache import AppendToCache, WriteToCache
+from compiler.graph import Graph, StepState, verify
 from compiler.operations.elementwise import Relu
-from compiler.operations.operation import GraphError, Operation, ValueKind, ValueType
-from compiler.operations.views import Slice
+from compiler.operations.operation import GraphError, Node, Operation, ValueKind, ValueType
+from compiler.operations.views import AppendToCache, Slice, WriteToCache
 from compiler.size import BATCH, CAPACITY, NEW, PAST, SOURCE, Size
 from specs import Spec
 

@@ -16,10 +16,10 @@ from torch import Tensor
 from torch.nn.functional import layer_norm
 
 from compiler import runtime
+from compiler.decoder import top_k
 from compiler.instruction import MAX_INT8_ROWS, MatrixType, Opcode, Status
 from compiler.kernels.program import Memory
-from compiler.recurrences import ssru
-from compiler.top_k import top_k
+from compiler.sublayers import ssru
 from tests.compiler.conftest import ACTIVATIONS, attention, reference_product
 
 pytestmark = pytest.mark.integration

@@ -14,8 +14,8 @@ import specs
 from compiler import Purpose, build, interpret, lower, trainable
 from compiler.graph import stored_tensors, verify
 from compiler.operations.elementwise import Dropout
+from compiler.padded_batch import PaddedBatch
 from compiler.runtime import additive_scores, sinusoids
-from compiler.stream import Stream
 from specs import Spec
 
 TABLE_3 = {
@@ -68,7 +68,7 @@ def test_a_suppressed_token_has_no_probability(small: Callable[..., Spec]) -> No
     weights, suppressed = _random_weights(spec), [0, 2, 50]
     weights["output_bias"][suppressed] = -1e9
     program = compiler.build(spec, weights=weights, backend="eager")
-    log_p, _ = program.advance(program.encode(Stream.pad([[5, 6, 3]])), torch.tensor([[2]]))
+    log_p, _ = program.advance(program.encode(PaddedBatch.pad([[5, 6, 3]])), torch.tensor([[2]]))
     log_p = log_p[:, 0]
     left = torch.tensor([token for token in range(101) if token not in suppressed])
     assert (log_p[:, suppressed] < -1e8).all()
@@ -99,7 +99,7 @@ def test_the_interpreter_agrees_with_torchs_transformer(
     a = spec.architecture
     weights = _random_weights(spec)
     theirs = _torch_transformer(spec, weights)
-    source, target = Stream.pad([[4, 9, 17, 3], [8, 3]]), torch.tensor([[2, 30, 31, 3], [2, 7, 3, 0]])
+    source, target = PaddedBatch.pad([[4, 9, 17, 3], [8, 3]]), torch.tensor([[2, 30, 31, 3], [2, 7, 3, 0]])
     embedded = [weights["embedding"][t] * a.d_model**0.5 for t in (source.values, target[:, :-1])]
     x, y = (e + sinusoids(torch.zeros(1, 9, a.d_model))[first:][: e.shape[1]] for e in embedded)
     mask = nn.Transformer.generate_square_subsequent_mask(3)
@@ -163,7 +163,7 @@ def test_every_attention_has_the_score_of_the_spec(
     assert len(attentions) == 6
     assert {(node.operation.scale, len(node.parameters)) for node in attentions} == {(scale, vectors)}  # type: ignore[attr-defined]
     program = trainable(spec)
-    source, target = Stream.pad([[5, 6, 3], [7, 3]]), torch.tensor([[2, 8, 9, 3], [2, 10, 3, 0]])
+    source, target = PaddedBatch.pad([[5, 6, 3], [7, 3]]), torch.tensor([[2, 8, 9, 3], [2, 10, 3, 0]])
     both = program(source, target).smoothed
     alone = sum(program(source.rows(i, i + 1), target[[i]][:, : 4 - i]).smoothed for i in range(2))
     torch.testing.assert_close(both, alone)
@@ -187,6 +187,6 @@ def test_dropout_of_the_inner_feed_forward_layer(small: Callable[..., Spec]) -> 
     graph = lower(spec, Purpose.TRAIN)
     inner = [node for node in graph.nodes if node.operation == Dropout(0.25)]
     assert [node.type.shape[-1].constant for node in inner] == [spec.architecture.d_ff] * 4
-    program, batch = trainable(spec), (Stream.pad([[5, 6, 3]]), torch.tensor([[2, 8, 3]]))
+    program, batch = trainable(spec), (PaddedBatch.pad([[5, 6, 3]]), torch.tensor([[2, 8, 3]]))
     assert program(*batch).plain != program(*batch).plain
     assert "dropout" not in build(spec, [Purpose.SCORE]).code  # type: ignore[union-attr]

@@ -15,7 +15,7 @@ from compiler.backends import BACKENDS, BuildRequest
 from compiler.host import cpp_compiler
 from compiler.initialization import initial_weights
 from compiler.instruction import MatrixType, Opcode
-from compiler.stream import Stream
+from compiler.padded_batch import PaddedBatch
 from specs import EOS, Spec
 from tests.compiler.conftest import ACTIVATIONS, attention, reference_product
 
@@ -184,6 +184,6 @@ def test_a_bad_number_in_any_weight_gives_nan_in_every_backend(small: Callable[.
         request = BuildRequest(spec, optimised, {**clean, name: broken}, precision=precision)
         for backend in ("eager", "native"):
             program: Any = BACKENDS[backend].build(request)
-            state = program.encode(Stream.pad([[7, 8, 9, EOS]]))
+            state = program.encode(PaddedBatch.pad([[7, 8, 9, EOS]]))
             log_probabilities, _ = program.advance(state, torch.tensor([[2]]))
             assert log_probabilities.isnan().any(), (name, backend)

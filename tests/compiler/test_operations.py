@@ -9,15 +9,13 @@ from inspect import getmembers, isabstract, isclass
 import pytest
 
 from compiler import operations
-from compiler.operations.attention import Attention, AttentionKernel, RestrictedAttention
-from compiler.operations.cache import AppendToCache, WriteToCache
+from compiler.operations.attention import Attention, RestrictedAttention
 from compiler.operations.elementwise import Dropout, Relu
-from compiler.operations.embedding import Embedding
 from compiler.operations.mask import UnwrittenMask
 from compiler.operations.operation import Operation
 from compiler.operations.probability import ChunkedCrossEntropy, CrossEntropy
-from compiler.operations.projection import Linear, Logits, QuantisedLinear, QuantisedLogits
-from compiler.operations.views import Slice
+from compiler.operations.projection import Embedding, Linear, Logits, QuantisedLinear, QuantisedLogits
+from compiler.operations.views import AppendToCache, Slice, WriteToCache
 from compiler.size import BATCH, Size
 from zoo.visualization import graph_drawing
 
@@ -51,10 +49,10 @@ def test_variants_for_passes() -> None:
     assert attention.without_dropout() == Attention(0.5)
     assert restricted.without_dropout() == RestrictedAttention(3, True, 0.5)
     assert Dropout(0.3).without_dropout() is None
-    assert attention.without_scale() == (0.5, Attention(1.0, 0.1))
-    assert restricted.without_scale() == (0.5, RestrictedAttention(3, True, 1.0, 0.1))
-    assert Embedding(4.0).without_scale() == (4.0, Embedding(1.0))
-    assert Attention(0.5).fused(has_parameters=False) == Attention(0.5, kernel=AttentionKernel.FUSED)
+    assert attention.has_scale
+    assert restricted.has_scale
+    assert Embedding(4.0).has_scale
+    assert Attention(0.5).fused(has_parameters=False) == Attention(0.5, one_kernel=True)
     assert Attention(0.5).fused(has_parameters=True) == Attention(0.5)
     assert attention.fused(has_parameters=False) == attention
     assert AppendToCache().for_planned_cache() == WriteToCache()
@@ -66,4 +64,5 @@ def test_variants_for_passes() -> None:
     assert Slice(2, 1, 3).sliced_range() == (2, 1, 3)
     relu = Relu()
     assert relu.without_dropout() is relu.fused(False) is relu.for_planned_cache() is relu
-    assert relu.without_scale() is relu.quantised() is relu.chunked(BATCH) is relu.sliced_range() is None
+    assert not relu.has_scale
+    assert relu.quantised() is relu.chunked(BATCH) is relu.sliced_range() is None

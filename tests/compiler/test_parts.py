@@ -10,13 +10,13 @@ import pytest
 import torch
 from torch import nn
 
-from compiler import Purpose, distances, interpret, lower
+from compiler import Purpose, interpret, lower, windows
 from compiler.initialization import initial_weights
 from compiler.lowering.norm import RmsNorm
 from compiler.lowering.positions import AlibiBias, PositionBias, RelativeBias, Rotate, alibi_slope, relative_bucket
 from compiler.operations.attention import Attention
+from compiler.padded_batch import PaddedBatch
 from compiler.runtime import fused_attention
-from compiler.stream import Stream
 from specs import Spec, load
 
 
@@ -34,12 +34,11 @@ def test_rotary_positions_multiply_complex_numbers() -> None:
     angles = position[:, None, :, None] * 100.0 ** (-torch.arange(4, dtype=torch.float64) / 4)
     turned = numbers * torch.polar(torch.ones_like(angles), angles)
     expected = torch.cat([turned.real, turned.imag], -1).float()
-    torch.testing.assert_close(distances.rotate(x, position, theta=100.0), expected)
+    torch.testing.assert_close(windows.rotate(x, position, theta=100.0), expected)
     torch.testing.assert_close(Rotate(100.0).interpret([x, position], []), expected)
     query, key = torch.randn(2, 1, 1, 1, 8)
     products = [
-        distances.rotate(query, torch.tensor([[n + 3]])).flatten()
-        @ distances.rotate(key, torch.tensor([[n]])).flatten()
+        windows.rotate(query, torch.tensor([[n + 3]])).flatten() @ windows.rotate(key, torch.tensor([[n]])).flatten()
         for n in (0, 10, 500)
     ]
     torch.testing.assert_close(products[0].expand(3), torch.stack(products), atol=1e-4, rtol=1e-4)
@@ -52,7 +51,7 @@ def test_alibi_slopes_are_those_of_its_paper() -> None:
     twelve = [alibi_slope(head, 12) for head in range(12)]
     assert twelve == pytest.approx([*(2.0**-n for n in range(1, 9)), *(2.0 ** -(n + 0.5) for n in range(4))])
     for heads in range(1, 34):
-        bias = distances.alibi_bias(torch.tensor([[[[-3, 0, 2]]]]), heads)[0, :, 0]
+        bias = windows.alibi_bias(torch.tensor([[[[-3, 0, 2]]]]), heads)[0, :, 0]
         expected = torch.tensor([[-3.0, 0.0, -2.0]]) * torch.tensor(
             [[alibi_slope(head, heads)] for head in range(heads)]
         )
@@ -117,7 +116,7 @@ def test_a_gate_multiplies_the_activation(small: Callable[..., Spec]) -> None:
     assert gate.shape == up.shape == (spec.architecture.d_model, 7)
     y = x + (nn.functional.silu(x @ gate) * (x @ up)) @ down
     expected = nn.functional.layer_norm(y, y.shape[-1:], eps=spec.architecture.norm.epsilon)
-    torch.testing.assert_close(interpret(graph, weights, Stream.full(source).inputs)["memory"], expected)
+    torch.testing.assert_close(interpret(graph, weights, PaddedBatch.full(source).inputs)["memory"], expected)
 
 
 def test_options_of_a_sublayer_are_only_its_own(small: Callable[..., Spec]) -> None:

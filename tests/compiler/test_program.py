@@ -12,9 +12,8 @@ import torch
 from compiler import TRANSLATE, Purpose, build, graphs, trainable
 from compiler.assemble import find_device
 from compiler.backends.conformance import disagreement
-from compiler.decoder import CACHE_BLOCK
-from compiler.stream import Stream
-from compiler.top_k import top_k
+from compiler.decoder import CACHE_BLOCK, top_k
+from compiler.padded_batch import PaddedBatch
 from specs import BOS, EOS, PAD, Spec, ZooError
 
 DISABLED = [(), ("plan_cache",), ("beams_as_queries",), ("plan_cache", "beams_as_queries", "hoist_memory")]
@@ -35,20 +34,20 @@ def _steps(program: Any, state: Any, *tokens: list[int]) -> tuple[torch.Tensor, 
 
 def test_selected_rows_continue_their_own_past(program: Any) -> None:
     sources = [[7, 8, 9, 3], [5, 3], [9, 6, 3]]
-    _, state = _steps(program, program.encode(Stream.pad(sources)), [2, 2, 2])
+    _, state = _steps(program, program.encode(PaddedBatch.pad(sources)), [2, 2, 2])
     state = program.select(state, torch.tensor([0, 2]), torch.tensor([[0, 0], [0, 0]]))
     _, state = _steps(program, state, [11, 12, 13, 14])
     state = program.select(state, torch.tensor([0, 1]), torch.tensor([[1, 0], [1, 1]]))
     actual, _ = _steps(program, state, [21, 22, 23, 24])
     read = torch.tensor([[2, 12, 21], [2, 11, 22], [2, 14, 23], [2, 14, 24]])
-    stream = Stream.pad([sources[row] for row in (0, 0, 2, 2)])
+    stream = PaddedBatch.pad([sources[row] for row in (0, 0, 2, 2)])
     expected, _ = _steps(program, program.encode(stream), *read.T.tolist())
     torch.testing.assert_close(actual, expected, atol=1e-5, rtol=0)
 
 
 def test_joined_sentences_continue_at_their_own_positions(program: Any) -> None:
     """With sources of other lengths, and beyond the first capacity of a cache."""
-    first, second = Stream.pad([[7, 8, 9, 10, 3]]), Stream.pad([[5, 3], [6, 3]])
+    first, second = PaddedBatch.pad([[7, 8, 9, 10, 3]]), PaddedBatch.pad([[5, 3], [6, 3]])
     long = [[token] for token in range(4, 4 + CACHE_BLOCK + 3)]
     _, a = _steps(program, program.encode(first), [2], *long[:-5])
     _, b = _steps(program, program.encode(second), [2, 2], [31, 32])
@@ -67,7 +66,7 @@ def test_joined_sentences_continue_at_their_own_positions(program: Any) -> None:
 
 
 def test_top_k_of_a_program_is_that_of_its_log_probabilities(program: Any) -> None:
-    source = Stream.pad([[7, 8, 3], [5, 6, 3]])
+    source = PaddedBatch.pad([[7, 8, 3], [5, 6, 3]])
     tokens = torch.tensor([[2, 7, 9], [2, 8, 5]])
     log_probabilities, _ = program.advance(program.encode(source), tokens)
     best, _ = program.top_k(program.encode(source), tokens, 5)
@@ -89,7 +88,7 @@ def test_top_k_sorts_the_allowed_tokens_by_value_and_id(
     monkeypatch: pytest.MonkeyPatch, levels: int, asynchronous: bool
 ) -> None:
     """Allowed tokens keep their values. If there are too few, -inf fills up the row."""
-    monkeypatch.setattr("compiler.top_k._is_asynchronous", lambda tensor: asynchronous)
+    monkeypatch.setattr("compiler.decoder._is_asynchronous", lambda tensor: asynchronous)
     generator = torch.Generator().manual_seed(levels)
     for vocabulary, count in product((12, 300), (1, 8)):
         rows = -torch.randint(levels, (40, vocabulary), generator=generator).float()
@@ -118,7 +117,7 @@ def test_top_k_breaks_ties_in_the_same_way_on_a_gpu(levels: int, monkeypatch: py
     rows[2, 8:] = -torch.inf
     rows[3] = -torch.inf
     synchronous = top_k(rows, 6)
-    monkeypatch.setattr("compiler.top_k._is_asynchronous", lambda tensor: True)
+    monkeypatch.setattr("compiler.decoder._is_asynchronous", lambda tensor: True)
     for one, other in zip(synchronous, top_k(rows, 6), strict=True):
         torch.testing.assert_close(one, other, rtol=0, atol=0, equal_nan=True)
 
@@ -197,7 +196,7 @@ def test_an_unknown_backend_is_refused(small: Callable[..., Spec]) -> None:
 def test_bfloat16_weights_are_computed_in_float32(small: Callable[..., Spec], backend: str) -> None:
     spec = small()
     weights = {name: tensor.bfloat16() for name, tensor in build(spec).weights().items()}
-    source, target = Stream.pad([[7, 8, EOS]]), torch.tensor([[BOS, 9, EOS]])
+    source, target = PaddedBatch.pad([[7, 8, EOS]]), torch.tensor([[BOS, 9, EOS]])
     wide = build(spec, weights={name: tensor.float() for name, tensor in weights.items()})
     narrow = build(spec, weights=weights, backend=backend)
     torch.testing.assert_close(narrow.score(source, target), wide.score(source, target), atol=1e-6, rtol=1e-6)
@@ -205,7 +204,7 @@ def test_bfloat16_weights_are_computed_in_float32(small: Callable[..., Spec], ba
 
 
 def test_a_program_refuses_a_purpose_that_it_was_not_built_for(small: Callable[..., Spec]) -> None:
-    spec, source, target = small(), Stream.pad([[7, 8, EOS]]), torch.tensor([[BOS, 9, EOS]])
+    spec, source, target = small(), PaddedBatch.pad([[7, 8, EOS]]), torch.tensor([[BOS, 9, EOS]])
     spec = spec.model_copy(update={"compilation": spec.compilation.model_copy(update={"backend": "auto"})})
     assert build(spec, [Purpose.SCORE]).score(source, target).shape == (1, 2)
     with pytest.raises(ValueError, match="not built for the purpose `score`"):
@@ -225,15 +224,15 @@ def test_conformance_can_be_checked_with_few_learned_positions(small: Callable[.
 def test_the_native_backend_refuses_a_token_that_does_not_exist(small: Callable[..., Spec]) -> None:
     program = build(small(), backend="native")
     with pytest.raises(IndexError):
-        program.encode(Stream.pad([[10**9, EOS]]))
-    state = program.encode(Stream.full(torch.tensor([[7, EOS]], dtype=torch.int32)))
+        program.encode(PaddedBatch.pad([[10**9, EOS]]))
+    state = program.encode(PaddedBatch.full(torch.tensor([[7, EOS]], dtype=torch.int32)))
     with pytest.raises(IndexError):
         program.advance(state, torch.tensor([[-1]]))
 
 
 def test_the_native_backend_refuses_to_take_back_tokens_that_were_not_read(small: Callable[..., Spec]) -> None:
     program = build(small(), backend="native")
-    _, state = program.advance(program.encode(Stream.pad([[7, EOS]])), torch.tensor([[BOS, 5]]))
+    _, state = program.advance(program.encode(PaddedBatch.pad([[7, EOS]])), torch.tensor([[BOS, 5]]))
     for count in (-1, 3):
         with pytest.raises(IndexError):
             program.rewind(state, torch.tensor([count]))

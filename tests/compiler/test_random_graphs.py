@@ -16,18 +16,16 @@ import specs
 from compiler import Purpose, emit, interpret, optimise
 from compiler.backends.eager import functions
 from compiler.emitted import EmittedProgram
-from compiler.graph import Graph, Node, StepState, prune, stored_tensors, unique_name, verify
+from compiler.graph import Graph, StepState, prune, stored_tensors, unique_name, verify
 from compiler.lowering.norm import LayerNorm
 from compiler.lowering.positions import PositionalEncoding
 from compiler.operations.attention import Attention
-from compiler.operations.cache import AppendToCache, WriteToCache
 from compiler.operations.elementwise import Add, Dropout, Gelu, Relu, Silu
-from compiler.operations.embedding import Embedding
 from compiler.operations.mask import CausalMask, PaddingMask, UnwrittenMask
-from compiler.operations.operation import Operation, ValueKind, ValueType
+from compiler.operations.operation import Node, Operation, ValueKind, ValueType
 from compiler.operations.probability import CrossEntropy, LogSoftmax
-from compiler.operations.projection import Linear, Logits
-from compiler.operations.views import MergeHeads, Slice, SplitHeads
+from compiler.operations.projection import Embedding, Linear, Logits
+from compiler.operations.views import AppendToCache, MergeHeads, Slice, SplitHeads, WriteToCache
 from compiler.options import CompileOptions
 from compiler.size import BATCH, CAPACITY, NEW, PAST, SOURCE, Size
 from compiler.weights import Initializer, Parameter, StoredTensor
@@ -211,7 +209,7 @@ def test_emitted_code_computes_what_the_interpreter_does(seed: int, steps: int) 
     weights = {name: torch.randn(each.shape) / 3 for name, each in stored_tensors([graph]).items()}
     expected = interpret(graph, weights, {name: tensor.clone() for name, tensor in inputs.items()})
     code = emit([graph])
-    program = EmittedProgram(specs.load("tiny"), {graph.purpose: graph}, functions(code), str(code)).eval()
+    program = EmittedProgram(specs.load("tiny"), {graph.purpose: graph}, functions(code)).eval()
     program.share(weights)
     found = functions(code)[graph.purpose](program, inputs)
     assert found.keys() == expected.keys() == graph.results.keys()

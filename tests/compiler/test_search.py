@@ -19,9 +19,10 @@ from compiler.search import Searcher
 from compiler.search_graphs import search_graphs
 from compiler.slots import Field, SlotLayout
 from specs import EOS, Spec
+from tests.compiler import beam_in_slots
 from tests.compiler.test_conformance import ARCHITECTURES
 from zoo.generation.batch import Batch
-from zoo.generation.batching import Source
+from zoo.generation.batching import SearchInput
 from zoo.generation.beam_search import BeamSearch
 from zoo.generation.constraints import SuppressedTokens
 from zoo.generation.hypotheses import SearchHistory
@@ -31,12 +32,12 @@ VOCABULARY = 101
 RULES: tuple[Any, ...] = ("admissible", "full", "shrinking")
 
 
-def sources(count: int, prefix: tuple[int, ...] = (), seed: int = 3) -> list[Source]:
+def sources(count: int, prefix: tuple[int, ...] = (), seed: int = 3) -> list[SearchInput]:
     draw = random.Random(seed)
     return [
-        Source(
+        SearchInput(
             index,
-            (*(draw.randrange(4, VOCABULARY) for _ in range(draw.randint(0, 20))), EOS),
+            {"source": (*(draw.randrange(4, VOCABULARY) for _ in range(draw.randint(0, 20))), EOS)},
             draw.randint(len(prefix) + 1, 24),
             prefix=prefix,
         )
@@ -45,8 +46,11 @@ def sources(count: int, prefix: tuple[int, ...] = (), seed: int = 3) -> list[Sou
 
 
 @pytest.fixture
-def searching(small: Callable[..., Spec]) -> Callable[..., tuple[EmittedProgram, Searcher]]:
+def searching(
+    small: Callable[..., Spec], monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., tuple[EmittedProgram, Searcher]]:
     """A function that returns a program with weights that give no ties, and its search in slots."""
+    monkeypatch.setattr("compiler.search.advance", beam_in_slots.advance)
 
     def run_once_before(function: Callable[[], object]) -> Callable[[], object]:
         """Recorder that runs a function once, as a GPU does before it records a graph."""
@@ -70,7 +74,7 @@ def searching(small: Callable[..., Spec]) -> Callable[..., tuple[EmittedProgram,
     return make
 
 
-def in_python(program: EmittedProgram, search: BeamSearch, given: Sequence[Source]) -> list[SearchHistory]:
+def in_python(program: EmittedProgram, search: BeamSearch, given: Sequence[SearchInput]) -> list[SearchHistory]:
     histories = [search.new_history(source) for source in given]
     batch = Batch.start(program, histories, "cpu")
     while batch.histories:
@@ -78,7 +82,7 @@ def in_python(program: EmittedProgram, search: BeamSearch, given: Sequence[Sourc
     return histories
 
 
-def in_slots(searcher: Searcher, search: BeamSearch, groups: Sequence[Sequence[Source]]) -> list[SearchHistory]:
+def in_slots(searcher: Searcher, search: BeamSearch, groups: Sequence[Sequence[SearchInput]]) -> list[SearchHistory]:
     """Search in slots. Each group joins the groups before it after a step, so that sentences move to larger pools."""
     histories = [[search.new_history(source) for source in group] for group in groups]
     batch: ProgramBatch[Any] = ProgramBatch(searcher, histories[0])

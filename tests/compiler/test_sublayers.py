@@ -12,10 +12,10 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from compiler import TRANSLATE, Purpose, build, cost, graphs, trainable
 from compiler.backends import BACKENDS
-from compiler.complexity import sublayer_stack
+from compiler.costs import sublayer_stack
 from compiler.decoder import CACHE_BLOCK
-from compiler.recurrences import lstm, lstm_step, ssru, ssru_step
-from compiler.stream import Stream
+from compiler.padded_batch import PaddedBatch
+from compiler.sublayers import lstm, lstm_step, ssru, ssru_step
 from compiler.windows import convolve, convolve_depthwise, restricted_attention, window_mask
 from specs import RestrictedAttention, Spec, ZooError
 
@@ -146,7 +146,7 @@ class TestFormulas:
 @every_kind
 def test_a_later_token_does_not_change_earlier_scores(layers: Callable[..., Spec], of: dict[str, object]) -> None:
     program = build(layers(of, N=3), [Purpose.SCORE])
-    source = Stream.pad([[5, 6, 7, 3]])
+    source = PaddedBatch.pad([[5, 6, 7, 3]])
     target = torch.tensor([[2, *range(10, 30), 3]])
     other = target.clone()
     other[0, 12] = 50
@@ -158,7 +158,7 @@ def test_a_later_token_does_not_change_earlier_scores(layers: Callable[..., Spec
 @every_kind
 def test_padding_does_not_change_results(layers: Callable[..., Spec], of: dict[str, object]) -> None:
     program = build(layers(of, N=3), TRANSLATE)
-    source = Stream.pad([[5, 6, 7, 3], [8, *[9] * 32, 3], [11, 3]])
+    source = PaddedBatch.pad([[5, 6, 7, 3], [8, *[9] * 32, 3], [11, 3]])
     target = torch.tensor([[2, 20, 21, 3, 0, 0], [2, 22, 23, 24, 25, 3], [2, 3, 0, 0, 0, 0]])
     both = program.score(source, target)
     for row, written in enumerate((4, 6, 2)):
@@ -177,7 +177,7 @@ def test_padding_does_not_change_results(layers: Callable[..., Spec], of: dict[s
 @pytest.mark.parametrize("norm", ["post", "pre"])
 def test_every_parameter_gets_a_gradient(layers: Callable[..., Spec], of: dict[str, object], norm: str) -> None:
     program = trainable(layers(of, norm={"placement": norm}))
-    program(Stream.pad([[5, 6, 7, 8, 3]]), torch.tensor([[2, 9, 10, 11, 3]])).smoothed.backward()
+    program(PaddedBatch.pad([[5, 6, 7, 8, 3]]), torch.tensor([[2, 9, 10, 11, 3]])).smoothed.backward()
     idle = [name for name, each in program.named_parameters() if each.grad is None or not each.grad.any()]
     assert idle == []
 
@@ -185,7 +185,7 @@ def test_every_parameter_gets_a_gradient(layers: Callable[..., Spec], of: dict[s
 @every_kind
 def test_attention_dropout_is_active_in_training_only(layers: Callable[..., Spec], of: dict[str, object]) -> None:
     program = trainable(layers(of, attention_dropout=0.5))
-    batch = Stream.pad([[5, 6, 7, 8, 3]]), torch.tensor([[2, 9, 10, 11, 3]])
+    batch = PaddedBatch.pad([[5, 6, 7, 8, 3]]), torch.tensor([[2, 9, 10, 11, 3]])
     assert program(*batch).plain != program(*batch).plain
     program.eval()
     assert program(*batch).plain == program(*batch).plain
@@ -226,7 +226,7 @@ def test_size_of_the_state(layers: Callable[..., Spec], of: dict[str, object]) -
 def test_flops_are_those_that_torch_counts(layers: Callable[..., Spec], of: dict[str, object]) -> None:
     """Keys and values of these specs differ in width, unlike those of the specs that zoo contains."""
     program = trainable(layers(of), [Purpose.TRAIN, *TRANSLATE]).eval()
-    source, target = Stream.full(torch.randint(4, 101, (3, 19))), torch.randint(4, 101, (3, 6))
+    source, target = PaddedBatch.full(torch.randint(4, 101, (3, 19))), torch.randint(4, 101, (3, 6))
     at = {"batch": 3, "source": 19, "target": 5, "new": 1, "beams": 1, "past": 0, "capacity": CACHE_BLOCK}
     state = program.encode(source)
     runs: dict[Purpose, Callable[[], object]] = {

@@ -14,9 +14,9 @@ from threading import Barrier, Thread
 import pytest
 import torch
 
-from compiler import Purpose, Stream, build, trainable
+from compiler import PaddedBatch, Purpose, build, trainable
 from compiler.backends import BACKENDS
-from compiler.switches import (
+from compiler.host import (
     DEFAULT,
     ONEDNN,
     fast_float32,
@@ -26,7 +26,7 @@ from specs import Spec
 
 COUNT_PAGE_FAULTS = """
 import os, resource, torch
-from compiler.switches import tune_process
+from compiler.host import tune_process
 def faults():
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
     torch.ones(2**24)
@@ -44,7 +44,7 @@ print(flushed or not torch.set_flush_denormal(True))  # False if this processor 
 CAPACITIES = ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY")
 MEASURE_MEMORY_OF_NEW_SHAPES = """
 import ctypes, torch
-from compiler.switches import ONEDNN, fast_float32, tune_process
+from compiler.host import ONEDNN, fast_float32, tune_process
 tune_process()
 class Counts(ctypes.Structure):
     _fields_ = [(f"_{i}", ctypes.c_size_t) for i in range(7)] + [("used", ctypes.c_size_t), ("_", ctypes.c_size_t * 2)]
@@ -63,13 +63,13 @@ with fast_float32(ONEDNN):
 SCORE_IN_A_FORK = """
 import os, pathlib, sys, torch
 import specs
-from compiler import Stream, build
+from compiler import PaddedBatch, build
 
 torch.set_num_threads(3)
 small = {"architecture": {"N": 1}, "vocabulary": {"size": 2000}}
 spec, folder = specs.load("tiny", small), pathlib.Path(sys.argv[1])
 programs = [build(spec, backend=backend, folder=folder) for backend in sys.argv[2:]]
-source, target = Stream.full(torch.randint(4, 99, (64, 30))), torch.randint(4, 99, (64, 31))
+source, target = PaddedBatch.full(torch.randint(4, 99, (64, 30))), torch.randint(4, 99, (64, 31))
 before = [program.score(source, target) for program in programs]
 child = os.fork()
 if not child:
@@ -112,7 +112,7 @@ def test_products_of_new_shapes_do_not_use_more_and_more_memory() -> None:
 
 def test_the_matrix_library_is_restored_by_the_last_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     """Choose oneDNN on any processor, because nothing is computed."""
-    monkeypatch.setattr("compiler.switches.matrix_libraries", lambda: (ONEDNN, DEFAULT))
+    monkeypatch.setattr("compiler.host.matrix_libraries", lambda: (ONEDNN, DEFAULT))
     before, values, barrier = _route(), [], Barrier(2)
 
     def second() -> None:
@@ -140,7 +140,7 @@ def test_programs_leave_torchs_settings_unchanged(small: Callable[..., Spec]) ->
     try:
         threads, environment = torch.get_num_threads(), dict(os.environ)
         program = trainable(small())
-        source, target = Stream.full(torch.randint(4, 101, (3, 7))), torch.randint(4, 101, (3, 6))
+        source, target = PaddedBatch.full(torch.randint(4, 101, (3, 7))), torch.randint(4, 101, (3, 6))
         program(source, target).smoothed.backward()
         for name in ("eager", "native"):
             build(small(), backend=name).score(source, target)

@@ -16,11 +16,13 @@ import torch
 from torch import Tensor
 
 from compiler import fused, slots
+from compiler.instruction import SentenceState
 from compiler.operations.attention import HeadColumns
 from compiler.packing import PackedRows
 from compiler.program import BeamOptions
-from compiler.slots import Field, SlotLayout, Slots, SlotState, advance
+from compiler.slots import Field, SlotLayout, Slots
 from specs import EOS, PAD
+from tests.compiler import beam_in_slots
 
 SEED = torch.tensor(12345678901234567)
 
@@ -137,7 +139,8 @@ def _select(draw: random.Random, number: int) -> None:
     prefixes = [[draw.randrange(4, vocabulary) for _ in range(2 * (number % 2))] for _ in range(count)]
     penalties = [tuple([0.0] + [((5 + n) / 6) ** 0.6 for n in range(1, 70)])] * count
     table = torch.from_numpy(layout.new(options, [5] * count, prefixes, penalties))
-    made = [Slots(layout, count, [], [], 4, torch.zeros(1), vocabulary) for _ in range(2)]
+    widths = {"memory_width": 4, "vocabulary": vocabulary}
+    made = [Slots(layout, count, torch.zeros(1), widths=[], recurrent=[], **widths) for _ in range(2)]
     for each in made:
         each.table.copy_(table)
         each.allowed[0, EOS] = False
@@ -148,8 +151,7 @@ def _select(draw: random.Random, number: int) -> None:
         if number == 4 and step == 2:
             logits[1, 3] = torch.nan
         for each, kernels in zip(made, (True, False), strict=True):
-            _use_kernels(kernels)
-            advance(each, logits)
+            (slots.advance if kernels else beam_in_slots.advance)(each, logits)
         _compare(layout, *made)
 
 
@@ -159,7 +161,7 @@ def _compare(layout: SlotLayout, one: Slots, other: Slots) -> None:
         found, expected = (layout.read(slot[None])[0] for slot in (x, y))
         assert [tokens for tokens, *_ in found] == [tokens for tokens, *_ in expected]
         np.testing.assert_allclose([r[1:] for r in found], [r[1:] for r in expected], rtol=1e-4, atol=1e-5)
-        if x[Field.STATE] == SlotState.RUNNING:
+        if x[Field.STATE] == SentenceState.RUNNING:
             totals = [slot[layout.totals : layout.forced].view(np.float32) for slot in (x, y)]
             np.testing.assert_allclose(*totals, rtol=1e-4, atol=1e-5)
             live, length = np.isfinite(totals[0]), x[Field.LENGTH]
@@ -171,7 +173,8 @@ def _compare(layout: SlotLayout, one: Slots, other: Slots) -> None:
 def steps() -> None:
     """Compare embedding and attention of a decoder step, at random positions of hypotheses with random ancestors."""
     layout, count, heads = SlotLayout(4, 64, 64, 1, 8), 2, HeadColumns(4, 2, 8, 16, 0, 32, 48)
-    made = Slots(layout, count, [2 * (8 + 16)], [], 2 * 48, torch.zeros(1), 30)
+    widths = {"memory_width": 2 * 48, "vocabulary": 30}
+    made = Slots(layout, count, torch.zeros(1), widths=[2 * (8 + 16)], recurrent=[], **widths)
     for name in ("memory",):
         getattr(made, name).normal_()
     made.caches[0].normal_()

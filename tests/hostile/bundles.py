@@ -261,7 +261,7 @@ def _forged_yaml(random: Random, bundle: Path, trial: Trial) -> bool:
 
 
 def _forged_json(random: Random, bundle: Path, trial: Trial) -> bool:
-    """Write facts or reference outputs that are impossible or too large."""
+    """Write reference outputs that are impossible or too large."""
     nested = values.nests(random.choice((2_000, 200_000)))[0]
     line = ["a"] * random.choice((1, 3))
     sample = {"set": "test", "sentences": 3, "sources": line, "references": line, "outputs": line, "metric": "bleu"}
@@ -270,13 +270,10 @@ def _forged_json(random: Random, bundle: Path, trial: Trial) -> bool:
         *({"outputs": [*line, "b"]}, {"sources": []}, {"sources": ["a" * 10**6] * 3}, {"sources": ["a"] * 5_000}),
         *({"sentences": -1}, {"score": 10**400}, {"score": -50.0}, {"metric": "../x"}),
     )
-    facts = ({"spec": 1}, {"training": {"seed": 10**30}}, {"notes": ["x" * 10**6]}, {"corpus": []}, [1], None)
     samples = (*({**sample, **fields} for fields in wrong_fields), {}, [1])
-    name, wrong = random.choice((("facts.json", facts), ("reference_outputs.json", samples)))
-    infinite = '{"training": {"seed": 1, "flops": 1e999}, "score": 1e999}'
-    broken = (nested, "", "\xff", f'{{"a": {nested}}}', infinite)
-    text = json.dumps(random.choice(wrong)) if random.random() < 0.6 else random.choice(broken)
-    (bundle / name).write_bytes(text.encode("latin-1"))
+    broken = (nested, "", "\xff", f'{{"a": {nested}}}', '{"score": 1e999}')
+    text = json.dumps(random.choice(samples)) if random.random() < 0.6 else random.choice(broken)
+    (bundle / "reference_outputs.json").write_bytes(text.encode("latin-1"))
     return True
 
 

@@ -19,7 +19,7 @@ from hostile.trial import Trial
 from hostile.world import FIELDS, PAIRS
 from specs import BOS, EOS, PAD, ZooError
 from zoo.data.prepare import PreparedCorpus
-from zoo.interop import sentencepiece_model
+from zoo.text import protobuf
 from zoo.text.trees.bracketed import read_tree
 from zoo.text.trees.tokenizer import Linearisation
 from zoo.text.vocabulary import Vocabulary
@@ -329,13 +329,13 @@ def _use(random: Random, trial: Trial, vocabulary: Vocabulary) -> None:
 
 def edit_sentencepiece(random: Random, model: bytes) -> bytes:
     """Reorder, repeat, remove or change fields of a SentencePiece model, which is a protobuf message."""
-    fields = [(field.number, bytes(field.value)) for field in sentencepiece_model.parse_fields(model)]
+    fields = [(field.number, bytes(field.value)) for field in protobuf.parse_fields(model)]
     for _ in range(random.choice((1, 1, 2, 5))):
         at, other = random.randrange(len(fields)), random.randrange(len(fields))
         settings = random.randrange(max(0, len(fields) - 4), len(fields))  # the last fields, after the tokens
         number, content = fields[at]
         token = values.word(random).encode("utf-8", "surrogatepass")[:100]
-        entry = sentencepiece_model.encode_bytes(1, token) + sentencepiece_model.encode_integer(3, random.randrange(9))
+        entry = protobuf.encode_bytes(1, token) + protobuf.encode_integer(3, random.randrange(9))
         place = random.randrange(2, max(3, len(content)))  # a byte that is no character, in a token
         edits: tuple[tuple[int, int, list[tuple[int, bytes]]], ...] = (
             (at, at + 1, []),
@@ -349,4 +349,4 @@ def edit_sentencepiece(random: Random, model: bytes) -> bytes:
         )
         start, end, changed = random.choice(edits)
         fields[start:end] = changed
-    return b"".join(sentencepiece_model.encode_bytes(number, content) for number, content in fields)
+    return b"".join(protobuf.encode_bytes(number, content) for number, content in fields)

@@ -18,7 +18,7 @@ from types import FrameType
 import torch
 
 from specs import ZooError
-from zoo.system.device_memory import peak_memory
+from zoo.system.memory import peak_memory
 
 SECONDS = 10
 """Time limit of a case."""

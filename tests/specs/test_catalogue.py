@@ -159,8 +159,8 @@ def test_every_field_description_names_its_section() -> None:
     sections = [specs.Architecture, specs.Vocabulary, specs.Training, specs.Decoding, specs.Depths]
     sections += [specs.SelfAttention, specs.CrossAttention, specs.FeedForward]
     for section in sections:
-        for key, field in section.model_fields.items():
-            described = field.description or ""
+        for key in section.model_fields:
+            described = section.describe(key)
             sources = (
                 r"[Ss]ection 3|[Ss]ections? [56]|Table 1|not in the paper|paper gives|`architecture\.|et al|Shazeer"
             )

@@ -15,10 +15,10 @@ import pytest
 import torch
 
 import specs
-from compiler.top_k import top_k
-from specs import EOS, PAD, Spec
+from compiler.decoder import top_k
+from specs import EOS, PAD, UNK, Spec
 from zoo.files import manifest
-from zoo.generation.batching import Source
+from zoo.generation.batching import SearchInput
 from zoo.generation.beam_search import BeamSearch
 from zoo.generation.engine import Engine
 from zoo.generation.scoring import TokenScores
@@ -122,7 +122,7 @@ def run_search(
         strategy = BeamSearch(beam_options.pop("beam"), **beam_options)
     prefixes, word_counts = prefixes or [()] * len(sources), word_counts or [0] * len(sources)
     sentences = [
-        Source(index, (*ids, EOS), max_length, tuple(prefix), word_count=words)
+        SearchInput(index, {"source": (*ids, EOS)}, max_length, tuple(prefix), words=(UNK,) * words)
         for index, (ids, max_length, prefix, words) in enumerate(
             zip(sources, max_lengths, prefixes, word_counts, strict=True)
         )

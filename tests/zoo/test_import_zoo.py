@@ -56,7 +56,7 @@ def test_spec_accepts_overrides_as_text_and_as_a_mapping() -> None:
 def test_model_is_a_module_that_learns(small: Callable[..., Spec]) -> None:
     model = zoo.model(small(dropout=0.0))
     assert isinstance(model, torch.nn.Module)
-    source, target = zoo.Stream.pad([[5, 6, EOS]]), torch.tensor([[BOS, 7, EOS]])
+    source, target = zoo.PaddedBatch.pad([[5, 6, EOS]]), torch.tensor([[BOS, 7, EOS]])
     optimiser = torch.optim.SGD(model.parameters(), lr=0.01)
     before = model(source, target)
     (before.smoothed / before.tokens).backward()
@@ -138,7 +138,7 @@ layers = {"encoder": [{"kind": "own_linear", "scale": 3}], "decoder": decoder}
 spec = zoo.spec("mine.yaml", {"architecture": layers})
 model = zoo.model(spec)
 assert spec.architecture.encoder[0].scale == 3 and [name for name in model.weights() if "own_linear" in name]
-model(zoo.Stream.pad([[5, 3]]), torch.tensor([[2, 7, 3]])).smoothed.backward()
+model(zoo.PaddedBatch.pad([[5, 3]]), torch.tensor([[2, 7, 3]])).smoothed.backward()
 assert specs.parse(spec.yaml(), "spec.yaml") == spec and "own_linear" in str(specs.schema())
 open("spec.yaml", "w").write(spec.yaml())
 try:

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from compiler.stream import Stream
+from compiler.padded_batch import PaddedBatch
 from specs import BOS, EOS, PAD, ZooError
 from specs.task import OUTPUT
 from zoo.data.store import Store, Values
@@ -53,7 +53,7 @@ class BatchSize(NamedTuple):
         padded = rows * sum(int(np.max(each, initial=0)) for each in lengths.values())
         return cls(rows, tokens.get("source", 0), tokens[OUTPUT], padded)
 
-    def share(self, count: int) -> BatchSize:
+    def divided_by(self, count: int) -> BatchSize:
         """Return the size divided by `count`, with all numbers rounded up."""
         return BatchSize(*(-(-number // max(1, count)) for number in self))
 
@@ -67,11 +67,11 @@ class Batch:
         size: Size of the whole batch, of which this may be one process's share.
     """
 
-    streams: Mapping[str, Stream]
+    streams: Mapping[str, PaddedBatch]
     size: BatchSize
 
     @classmethod
-    def of(cls, streams: Mapping[str, Stream]) -> Self:
+    def of(cls, streams: Mapping[str, PaddedBatch]) -> Self:
         """Return a batch of these streams. The lengths must be on the CPU."""
         lengths = {name: stream.lengths.numpy() - (name == OUTPUT) for name, stream in streams.items()}
         return cls(streams, BatchSize.of(lengths))
@@ -79,16 +79,16 @@ class Batch:
     @classmethod
     def empty(cls, streams: Iterable[str]) -> Self:
         """Return a batch of one example without tokens to predict, so that its loss and its gradients are zero."""
-        nothing = Stream(torch.tensor([[BOS, PAD]]), torch.tensor([1]))
-        return cls.of({name: nothing if name == OUTPUT else Stream.pad([[EOS]]) for name in streams})
+        nothing = PaddedBatch(torch.tensor([[BOS, PAD]]), torch.tensor([1]))
+        return cls.of({name: nothing if name == OUTPUT else PaddedBatch.pad([[EOS]]) for name in streams})
 
     @property
-    def source(self) -> Stream:
+    def source(self) -> PaddedBatch:
         """The stream that the encoder reads."""
         return self.streams["source"]
 
     @property
-    def target(self) -> Stream:
+    def target(self) -> PaddedBatch:
         """The stream that the decoder writes."""
         return self.streams[OUTPUT]
 
@@ -144,7 +144,7 @@ class EpochBatches:
     @property
     def mean(self) -> BatchSize:
         """Mean size of a batch, rounded up."""
-        return self.total.share(len(self))
+        return self.total.divided_by(len(self))
 
     def __len__(self) -> int:
         return len(self._bounds)
@@ -279,8 +279,8 @@ def _order_by_length(lengths: Sequence[Lengths], random: np.random.Generator) ->
     """
     order = random.permutation(len(lengths[0]))
     keys = [_noisy_lengths(each, random) for each in lengths]
-    turned = [np.where(before % 2 == 0, -key, key) for before, key in pairwise(keys)]
-    for key in (*reversed(turned), keys[0]):
+    alternating = [np.where(before % 2 == 0, -key, key) for before, key in pairwise(keys)]
+    for key in (*reversed(alternating), keys[0]):
         order = order[np.argsort(key[order], kind="stable")]
     return order
 
@@ -359,10 +359,10 @@ def _check_longest(lengths: Lengths, budget: int, side: str) -> None:
         )
 
 
-def _pad(rows: Sequence[Values], prefix: tuple[int, ...]) -> Stream:
+def _pad(rows: Sequence[Values], prefix: tuple[int, ...]) -> PaddedBatch:
     """Return sequences of token IDs as a padded stream. Each row has the IDs in `prefix`, the tokens and EOS."""
     if rows[0].dtype.kind == "f":  # numbers have no EOS, and one feature per position
-        return Stream.pad([torch.from_numpy(row).unsqueeze(1) for row in rows])
+        return PaddedBatch.pad([torch.from_numpy(row).unsqueeze(1) for row in rows])
     width = max(map(len, rows), default=0) + len(prefix) + 1
     array = np.full((len(rows), width), PAD, np.int64)
     array[:, : len(prefix)] = prefix
@@ -370,4 +370,4 @@ def _pad(rows: Sequence[Values], prefix: tuple[int, ...]) -> Stream:
         end = len(prefix) + len(row)
         padded[len(prefix) : end] = row
         padded[end] = EOS
-    return Stream(torch.from_numpy(array), torch.tensor([len(prefix) + len(row) + 1 for row in rows]))
+    return PaddedBatch(torch.from_numpy(array), torch.tensor([len(prefix) + len(row) + 1 for row in rows]))

@@ -10,7 +10,7 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-from specs import ZooError, nearest
+from specs import ZooError
 from zoo.text.trees.tree import ROOT, detokenise, words
 
 VERSION = 1
@@ -36,17 +36,11 @@ def sentences(split: str, count: int) -> Iterator[Pair]:
         count: Number of pairs.
 
     Raises:
-        ZooError: The split does not exist, or has fewer than `count` pairs.
+        ZooError: The split has fewer than `count` pairs.
     """
-    if split not in MAX_PAIRS:
-        name = nearest(split, MAX_PAIRS)
-        hint = f"did you mean `{name}`?" if name else f"use one of {', '.join(MAX_PAIRS)}"
-        raise ZooError(f"`{split}` is not a split of the built-in corpus", hint=hint)
-    if not 0 <= count <= MAX_PAIRS[split]:
-        raise ZooError(
-            f"the built-in corpus has {MAX_PAIRS[split]:,} pairs for `{split}`, but {count:,} are requested",
-            hint=f"request 0 to {MAX_PAIRS[split]:,} pairs",
-        )
+    if count > MAX_PAIRS[split]:
+        problem = f"the built-in corpus has {MAX_PAIRS[split]:,} pairs for `{split}`, but {count:,} are requested"
+        raise ZooError(problem, hint=f"request at most {MAX_PAIRS[split]:,} pairs")
     return islice(_pairs(split), count)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from array import array
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
@@ -11,11 +12,12 @@ from hashlib import blake2b
 
 import numpy as np
 import numpy.typing as npt
+from py3langid import classify as detect_language
+from py3langid import rank
 
 from specs import Corpus, ZooError
 from specs.corpus import Filter
 from zoo.data.corpus import Example, cleaned_example
-from zoo.data.languages import is_other_language
 from zoo.system.memory import machine_memory, require_memory
 from zoo.text.lines import clean
 
@@ -23,6 +25,9 @@ Statuses = npt.NDArray[np.uint8]
 _BYTES_PER_PAIR, _BYTES_PER_HASHED_PAIR = 2, 40  # memory for its status, and for each hash and its sort index
 _PAIRS_BETWEEN_MEMORY_CHECKS = 1 << 20
 _MARKUP = re.compile(r"</?[a-z][a-z0-9]*(\s[^<>]*)?/?>|&(#\d+|#x[\da-f]+|[a-z]{2,8});", re.IGNORECASE)
+_MIN_LETTERS = 20  # shorter lines are often guessed wrongly
+_MIN_MARGIN = 10  # difference of log-probabilities; with 10, one Tatoeba sentence in 2,000 is wrongly recognised
+_MIN_LINES, _MAX_CHARACTERS = 20, 500
 _COUNTED = ("empty", "duplicate", "copy", "markup", "language", "kept")
 _MEMORY_HINT = "train on fewer pairs, or set `corpus.deduplicate=false` and hold out no pairs"
 
@@ -228,3 +233,32 @@ def _hold_out(statuses: Statuses, hashes: npt.NDArray[np.uint64], sets: Iterable
         last = np.searchsorted(sorted_hashes, sorted_hashes[end - 1], side="right") if count else start
         statuses[order[end:last]] = Status.SAME_SOURCE
         start = max(int(last), end)
+
+
+def other_language(lines: Iterable[str], language: str) -> str | None:
+    """Return the language of the lines if they are clearly not in the expected language, otherwise None.
+
+    Args:
+        lines: Some hundred lines of text.
+        language: The expected language, such as `en` or `pt-BR`.
+
+    Returns:
+        The code of another language, if most of the long lines are in that language, and at most a fifth as many are
+        in `language`. None otherwise, and also if there is too little text or py3langid does not know `language`.
+    """
+    expected = language.partition("-")[0]
+    long_lines = [line[:_MAX_CHARACTERS] for line in lines if sum(map(str.isalpha, line)) >= _MIN_LETTERS]
+    if len(long_lines) < _MIN_LINES or expected not in {code for code, _ in rank(long_lines[0])}:
+        return None
+    counts = Counter(detect_language(line)[0] for line in long_lines)
+    best, count = counts.most_common(1)[0]
+    return best if count > len(long_lines) / 2 and counts[expected] <= count / 5 else None
+
+
+def is_other_language(line: str, language: str) -> bool:
+    """Return whether a line with enough letters is clearly in another language than `language`."""
+    if sum(map(str.isalpha, line)) < _MIN_LETTERS:
+        return False
+    scores = dict(rank(line[:_MAX_CHARACTERS]))
+    own = scores.get(language.partition("-")[0])
+    return own is not None and max(scores.values()) - own > _MIN_MARGIN

@@ -33,8 +33,8 @@ _GZIP_RATIO = 4  # assumed size of a text relative to its compressed file
 class MissingFileError(ZooError):
     """Error because a file of the corpus does not exist. `name` is the file's path as the spec gives it."""
 
-    def __init__(self, problem: str, *, hint: str, name: str, where: str | None = None) -> None:
-        super().__init__(problem, hint=hint, where=where)
+    def __init__(self, problem: str, *, hint: str, name: str) -> None:
+        super().__init__(problem, hint=hint)
         self.name = name
 
 
@@ -55,12 +55,11 @@ class CorpusReader:
         self._streams = spec.task.streams
         self._report = report
         self._members: dict[Archive, Sequence[Path]] = {}
-        for split in SPLITS:
-            for number, part in enumerate(getattr(self.corpus, split)):
-                if isinstance(part, (Files, Archive, Table)):
-                    self._check_sides(part, f"corpus.{split}[{number}]")
-                elif isinstance(part, Grammar):
-                    builtin.sentences(split, part.grammar)
+        for name, part in self.corpus.named_parts:
+            if isinstance(part, (Files, Archive, Table)):
+                self._check_sides(part, f"corpus.{name}")
+            elif isinstance(part, Grammar):
+                builtin.sentences(name.partition("[")[0], part.grammar)
 
     def _check_sides(self, part: Files | Archive | Table, name: str) -> None:
         """Raise ZooError if two streams of a part of the corpus are the same file or column."""
@@ -124,7 +123,7 @@ class CorpusReader:
     def bytes(self) -> int:
         """Return an estimate of the size of the uncompressed text in bytes. Download archives that are missing here."""
         total = 0
-        for part in (part for split in SPLITS for part in getattr(self.corpus, split)):
+        for part in self.corpus.parts:
             if isinstance(part, Grammar):
                 total += _BUILTIN_PAIR_BYTES * part.grammar
             elif not isinstance(part, HeldOut):
@@ -193,11 +192,20 @@ class CorpusReader:
             raise ZooError(f"`{paths[0]}` contains no {unit}", hint=hint)
 
     def _table_examples(self, part: Table, split: Split) -> Iterator[Example]:
-        """Yield the examples of a TSV file. A missing cell of a training line is empty, so that cleaning drops it."""
+        """Yield the examples of a TSV file. A missing cell of a training line is empty, so that cleaning drops it.
+
+        Raises:
+            ZooError: The first line or a line of dev or test is too short, or a line has more columns than the first.
+        """
         path, columns = self._existing_file(part.tsv), {name: getattr(part, f"{name}_column") for name in self._streams}
-        last = max(columns.values())
+        last, width = max(columns.values()), 0
         for number, line in enumerate(read_sentences(path), start=1):
             cells = line.split("\t")
+            width = width or len(cells)
+            if len(cells) > width:
+                problem = f"the line has {len(cells)} columns, but the first line has {width}"
+                hint = "remove the tabs inside of the cells, or give all lines the same columns"
+                raise ZooError(problem, where=f"{path}:{number}", hint=hint)
             # If the first line is too short, the file probably has another separator.
             if len(cells) < last and (number == 1 or split != "train"):
                 hint = "separate the columns with tabs, or correct `source_column` and `target_column`"

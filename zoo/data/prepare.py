@@ -27,12 +27,12 @@ from zoo.data.cleaning import (
     classify,
     examples_with_status,
     filter_by_length,
+    other_language,
 )
 from zoo.data.corpus import CorpusReader, Example, Split, languages_of
-from zoo.data.languages import other_language
 from zoo.data.prefetch import prefetch
 from zoo.data.store import Store, StoreWriter
-from zoo.files import hashes, manifest, storage
+from zoo.files import manifest, storage
 from zoo.files.atomic import FolderExistsError, atomic_folder, remove_folder, write_json
 from zoo.files.locks import hold_while_alive
 from zoo.files.reading import UnreadableError, read_json
@@ -176,30 +176,29 @@ def prepare(spec: Spec, report: Report, vocabulary: Vocabulary | None = None) ->
 
 def _check_suffixes(spec: Spec, report: Report) -> None:
     """Warn about a file whose suffix is the language of the other side, such as `train.de` for an English source."""
-    for split in ("train", "dev", "test"):
-        for number, part in enumerate(getattr(spec.corpus, split)):
-            if not isinstance(part, (Files, Archive)):
-                continue
-            languages = spec.corpus.direction(part)
-            for side, own, other in (("source", *languages), ("target", *languages[::-1])):
-                file = getattr(part, side)
-                if own != other and file is not None and language_suffix(file) == other:
-                    report.warn(
-                        f"`corpus.{split}[{number}].{side}` is `{file}`, but the {side} language is `{own}`: "
-                        "correct the languages, or the order of the files"
-                    )
+    for name, part in spec.corpus.named_parts:
+        if not isinstance(part, (Files, Archive)):
+            continue
+        languages = spec.corpus.direction(part)
+        for side, own, other in (("source", *languages), ("target", *languages[::-1])):
+            file = getattr(part, side)
+            if own != other and file is not None and language_suffix(file) == other:
+                report.warn(
+                    f"`corpus.{name}.{side}` is `{file}`, but the {side} language is `{own}`: correct the languages, "
+                    "or the order of the files"
+                )
 
 
 def _open_existing(folder: Path, report: Report) -> PreparedCorpus | None:
     """Return the prepared corpus in a folder, or None if the folder does not exist. Remove a damaged folder first."""
     with suppress(FileNotFoundError, NotADirectoryError):
-        identity = hashes.file_identity(folder)
+        identity = manifest.file_identity(folder)
         try:
             return PreparedCorpus(folder)
         except UnreadableError:  # the files may be intact, but unreadable for this user or at this moment
             raise
         except ZooError as error:
-            if hashes.file_identity(folder) != identity:  # another process has created the folder again
+            if manifest.file_identity(folder) != identity:  # another process has created the folder again
                 return _open_existing(folder, report)
             report.warn(f"{error.summary}; preparing the corpus again")
             remove_folder(folder)

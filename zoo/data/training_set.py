@@ -60,12 +60,12 @@ class SubwordSampler:
 
 
 class Position(NamedTuple):
-    """Position in the training data after a batch, which checkpoints store."""
+    """Position in the training data after a batch. Checkpoints store this position."""
 
     epoch: int
     batch: int
     """Number of finished batches in the epoch. With subword regularisation, only those before the current pool."""
-    drawn: int
+    pool_batch: int
     """Number of finished batches in the current pool (see POOL_BATCHES). 0 without subword regularisation."""
 
 
@@ -147,10 +147,10 @@ class TrainingSet:
         if not self.samples_subwords:
             return self.epoch_batches(epoch).mean
         sizes = [examples.size for examples in self._sample_pool(*next(self._positions(epoch, batch, POOL_BATCHES)))]
-        return BatchSize(*(sum(numbers) for numbers in zip(*sizes, strict=True))).share(len(sizes))
+        return BatchSize(*(sum(numbers) for numbers in zip(*sizes, strict=True))).divided_by(len(sizes))
 
     def batches_from(
-        self, epoch: int, batch: int = 0, drawn: int = 0
+        self, epoch: int, batch: int = 0, pool_batch: int = 0
     ) -> Generator[tuple[Examples, Position], None, None]:
         """Yield the examples of each batch and the position after it endlessly, starting from a position.
 
@@ -159,20 +159,20 @@ class TrainingSet:
         Args:
             epoch: Epoch of the first batch.
             batch: Number of finished batches of the epoch.
-            drawn: Number of finished batches of the pool that begins at `batch`.
+            pool_batch: Number of finished batches of the pool that begins at `batch`.
         """
         if self.samples_subwords:
-            yield from self._sampled_batches(epoch, batch, drawn)
+            yield from self._sampled_batches(epoch, batch, pool_batch)
         for at, number in self._positions(epoch, batch, 1):
             yield Examples.from_store(self.store, self.epoch_batches(at)[number]), Position(at, number + 1, 0)
 
-    def _sampled_batches(self, epoch: int, batch: int, drawn: int) -> Iterator[tuple[Examples, Position]]:
+    def _sampled_batches(self, epoch: int, batch: int, pool_batch: int) -> Iterator[tuple[Examples, Position]]:
         pools = ((*position, self._sample_pool(*position)) for position in self._positions(epoch, batch, POOL_BATCHES))
         with closing(prefetch(pools, max_items=1)) as prefetched:
             for at, start, pool in prefetched:
-                for number in range(drawn, len(pool)):
+                for number in range(pool_batch, len(pool)):
                     yield pool[number], Position(at, start, number + 1)
-                drawn = 0
+                pool_batch = 0
 
     def _positions(self, epoch: int, batch: int, step: int) -> Iterator[tuple[int, int]]:
         """Yield epochs and batch numbers endlessly, starting from the given ones, in steps of `step` batches."""

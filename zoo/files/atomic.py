@@ -6,6 +6,7 @@ flushed to the disk and renamed. The next writer in that folder removes the temp
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import json
 import os
@@ -19,7 +20,6 @@ from pathlib import Path
 from typing import Any
 
 from specs import ZooError
-from zoo.files.exchange import exchange
 from zoo.files.storage import FREE_SPACE_HINT
 
 _DISK_FULL = {errno.ENOSPC: "the disk is full", errno.EDQUOT: "the disk quota is used up"}
@@ -27,6 +27,9 @@ _OCCUPIED = {errno.ENOTEMPTY, errno.EEXIST}
 _PARTIAL = ".partial-"
 _REPLACED = ".replaced"
 _MAX_ATTEMPTS = 100
+_CURRENT_FOLDER = -100  # AT_FDCWD: relative paths start at the current folder
+_EXCHANGE = 2  # RENAME_EXCHANGE on Linux, RENAME_SWAP on macOS
+_UNSUPPORTED = {errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EPERM}
 
 
 class FolderExistsError(ZooError):
@@ -46,19 +49,13 @@ def atomic_file(path: Path, mode: int | None = None) -> Iterator[Path]:
     Raises:
         ZooError: The disk is full, or the file cannot be written.
     """
-    partial = partial_path(path)
-    with convert_disk_errors(path, partial):
-        remove_leftovers(path.parent)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            default_mode = _default_mode(partial)
-            yield partial
-            _set_mode(partial, default_mode if mode is None else mode)
-            flush_to_disk(partial)
-            os.replace(partial, path)
-            flush_to_disk(path.parent)
-        finally:
-            partial.unlink(missing_ok=True)
+    with temporary_path(path) as partial:
+        default_mode = _default_mode(partial)
+        yield partial
+        _set_mode(partial, default_mode if mode is None else mode)
+        flush_to_disk(partial)
+        os.replace(partial, path)
+        flush_to_disk(path.parent)
 
 
 def create_file(path: Path, content: bytes) -> bool:
@@ -70,19 +67,14 @@ def create_file(path: Path, content: bytes) -> bool:
     Raises:
         ZooError: The file cannot be written, or the file system has no hard links.
     """
-    partial = partial_path(path)
-    with convert_disk_errors(path, partial):
-        remove_leftovers(path.parent)
-        path.parent.mkdir(parents=True, exist_ok=True)
+    with temporary_path(path) as partial:
+        partial.write_bytes(content)
+        flush_to_disk(partial)
         try:
-            partial.write_bytes(content)
-            flush_to_disk(partial)
             os.link(partial, path)
-            flush_to_disk(path.parent)
         except FileExistsError:
             return False
-        finally:
-            partial.unlink(missing_ok=True)
+        flush_to_disk(path.parent)
     return True
 
 
@@ -110,20 +102,31 @@ def atomic_folder(path: Path, *, replace: bool = True) -> Iterator[Path]:
         FolderExistsError: `path` has content, and `replace` is False.
         ZooError: The disk is full, or the folder cannot be written.
     """
-    partial = partial_path(path)
+    with temporary_path(path) as partial:
+        partial.mkdir()
+        mode = _default_mode(partial / "mode")
+        yield partial
+        for written in (*partial.rglob("*"), partial):
+            if written.is_file():
+                _set_mode(written, mode)
+            flush_to_disk(written)
+        _rename_folder(partial, path, replace)
+        flush_to_disk(path.parent)
+
+
+@contextmanager
+def temporary_path(path: Path) -> Iterator[Path]:
+    """Yield a hidden path next to `path` for a file or folder, and remove it at the end.
+
+    The parent folder is created if needed. If the process is killed, the next writer in that folder removes the path.
+    """
+    partial = _partial_path(path)
     with convert_disk_errors(path, partial):
-        remove_leftovers(path.parent)
-        shutil.rmtree(partial, ignore_errors=True)
-        partial.mkdir(parents=True)
+        _remove_leftovers(path.parent)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        remove_path(partial)
         try:
-            mode = _default_mode(partial / "mode")
             yield partial
-            for written in (*partial.rglob("*"), partial):
-                if written.is_file():
-                    _set_mode(written, mode)
-                flush_to_disk(written)
-            _rename_folder(partial, path, replace)
-            flush_to_disk(path.parent)
         finally:
             remove_path(partial)
 
@@ -161,6 +164,31 @@ def _replace_folder(partial: Path, path: Path) -> None:
     remove_folder(replaced)  # renames it first, so that a half-removed folder is never restored
 
 
+def exchange(first: Path, second: Path) -> bool:
+    """Exchange two files or folders of one file system atomically.
+
+    Python has no function for this system call. With two renames, one of the paths would not exist for a moment.
+
+    Returns:
+        Whether the paths were exchanged. False if the operating system or the file system cannot do it.
+
+    Raises:
+        OSError: The exchange failed for another reason.
+    """
+    library = ctypes.CDLL(None, use_errno=True)
+    paths = os.fsencode(first), os.fsencode(second)
+    if hasattr(library, "renameat2"):
+        failed = library.renameat2(_CURRENT_FOLDER, paths[0], _CURRENT_FOLDER, paths[1], _EXCHANGE)
+    elif hasattr(library, "renamex_np"):  # macOS
+        failed = library.renamex_np(*paths, _EXCHANGE)
+    else:
+        return False
+    code = ctypes.get_errno()
+    if failed and code not in _UNSUPPORTED:
+        raise OSError(code, os.strerror(code), str(second))
+    return not failed
+
+
 def restore_replaced(folder: Path) -> None:
     """Restore folders that a killed process renamed in order to replace them, unless their name is in use again.
 
@@ -181,7 +209,7 @@ def remove_folder(path: Path) -> Path | None:
     Returns:
         The renamed folder, if this user has no permission to remove all of it. None if it was removed.
     """
-    remove_leftovers(path.parent)
+    _remove_leftovers(path.parent)
     renamed = _set_aside(path, ".removed")
     remove_path(renamed)
     return renamed if os.path.lexists(renamed) else None
@@ -195,7 +223,7 @@ def remove_path(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def remove_leftovers(folder: Path) -> None:
+def _remove_leftovers(folder: Path) -> None:
     """Call `restore_replaced`, and remove temporary paths that killed processes of this machine left in a folder."""
     restore_replaced(folder)
     if not folder.is_dir():
@@ -208,7 +236,7 @@ def remove_leftovers(folder: Path) -> None:
                 remove_path(path)
 
 
-def partial_path(path: Path) -> Path:
+def _partial_path(path: Path) -> Path:
     """Return a hidden temporary path next to `path` that no other thread or process uses."""
     return path.absolute().with_name(f".{path.name}{_host_mark()}{os.getpid()}.{threading.get_ident()}")
 
@@ -279,7 +307,7 @@ def _concerns(error: OSError, path: Path, partial: Path | None) -> bool:
 
 def _set_aside(path: Path, suffix: str) -> Path:
     """Rename a file or folder, if it exists, to a temporary name that ends in `suffix`. Return the new path."""
-    renamed = partial_path(path)
+    renamed = _partial_path(path)
     renamed = renamed.with_name(f"{renamed.name}{suffix}")
     shutil.rmtree(renamed, ignore_errors=True)
     with suppress(FileNotFoundError):
@@ -308,8 +336,6 @@ def _host_mark() -> str:
 def _is_running(process: int) -> bool:
     try:
         os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except (OSError, OverflowError):
-        return True
+    except (OSError, OverflowError) as error:
+        return not isinstance(error, ProcessLookupError)
     return True

@@ -23,8 +23,8 @@ from urllib.request import url2pathname
 from specs import ZooError
 from zoo.files import storage
 from zoo.files.atomic import convert_disk_errors, flush_to_disk, write_json
-from zoo.files.hashes import sha256
 from zoo.files.locks import exclusive
+from zoo.files.manifest import sha256
 from zoo.files.reading import read_json
 from zoo.files.transfer import discard, is_offline, transfer
 from zoo.report import Report
@@ -169,20 +169,9 @@ def _source(url: str) -> str | Path:
         return url
     inner = posixpath.normpath(f"/{parts.path}").lstrip("/")  # `..` cannot lead out of the mirror
     if mirror.startswith(("http://", "https://")):
-        _check_mirror(mirror)
         return f"{mirror.rstrip('/')}/{inner}" + (f"?{parts.query}" if parts.query else "")
     folder = url2pathname(urlsplit(mirror).path) if mirror.startswith("file://") else mirror
     return Path(os.path.expanduser(folder)) / posixpath.normpath(f"/{unquote(inner)}").lstrip("/")
-
-
-def _check_mirror(mirror: str) -> None:
-    try:
-        valid = bool((urlsplit(mirror).hostname or "").encode("idna")) and (urlsplit(mirror).port or 1) > 0
-    except ValueError:  # an invalid bracket, host or port
-        valid = False
-    if not valid:
-        hint = "write a complete address, such as https://mirror.org/wmt, or a folder, or unset ZOO_MIRROR"
-        raise ZooError(f"ZOO_MIRROR is `{mirror}`, which is not a valid address", hint=hint)
 
 
 def _file_name(url: str) -> str:

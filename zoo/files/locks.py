@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import os
 import weakref
@@ -10,12 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from filelock import FileLock, Timeout
-
 from specs import ZooError
 from zoo.report import Report
-
-_UNSUPPORTED = {errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP}
 
 
 class FolderRemovedError(ZooError):
@@ -35,24 +30,20 @@ def exclusive(path: Path, report: Report | None = None) -> Iterator[None]:
     Raises:
         ZooError: The parent folder cannot be written.
     """
-    # Without locks, filelock would fall back to creating a file, which a killed process leaves behind.
-    lock = FileLock(_lock_file(path), fallback_to_soft=False)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            lock.acquire(blocking=False)
-        except Timeout:
+        descriptor = os.open(_lock_file(path), os.O_RDWR | os.O_CREAT, 0o666)
+    except OSError as error:
+        problem = f"`{path.parent}` cannot be written: {error.strerror or error}"
+        raise ZooError(problem, hint="set ZOO_HOME to another folder", exit_code=1) from error
+    try:
+        if not take_lock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB):
             if report:
                 report.info(f"waiting for another process that fetches {path.name}")
-            lock.acquire()
-    except OSError as error:
-        if error.errno not in _UNSUPPORTED:
-            problem = f"`{path.parent}` cannot be written: {error.strerror or error}"
-            raise ZooError(problem, hint="set ZOO_HOME to another folder", exit_code=1) from error
-    try:
+            take_lock(descriptor, fcntl.LOCK_EX)
         yield
     finally:
-        lock.release()
+        os.close(descriptor)
 
 
 def existing_lock_file(path: Path) -> Path | None:
@@ -71,16 +62,13 @@ def _lock_file(path: Path) -> Path:
 def hold_while_alive(user: object, folder: Path) -> None:
     """Mark a folder as in use for as long as the object `user` lives. Several processes may use a folder.
 
-    This takes a shared lock of the folder itself, which filelock does not offer.
-
     Raises:
         FolderRemovedError: Another process removed the folder meanwhile.
     """
     with suppress(FileNotFoundError):
         descriptor = os.open(folder, os.O_RDONLY)
         weakref.finalize(user, os.close, descriptor)
-        with suppress(OSError):  # a file system without locks
-            fcntl.flock(descriptor, fcntl.LOCK_SH)
+        take_lock(descriptor, fcntl.LOCK_SH)
         if os.path.samestat(os.fstat(descriptor), folder.stat()):
             return
     raise FolderRemovedError(f"`{folder}` was removed by another process", hint="run the command again", exit_code=1)
@@ -96,13 +84,24 @@ def try_exclusive(path: Path) -> Iterator[bool]:
     """
     descriptor = os.open(path, os.O_RDONLY)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        free = True
-    except BlockingIOError:
-        free = False
-    except OSError:  # a file system without locks
-        free = True
-    try:
-        yield free
+        yield take_lock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     finally:
         os.close(descriptor)
+
+
+def take_lock(descriptor: int, mode: int) -> bool:
+    """Lock an open file or folder until its descriptor is closed. Do nothing on a file system without locks.
+
+    Args:
+        descriptor: The descriptor of the file or folder.
+        mode: `fcntl.LOCK_SH` or `fcntl.LOCK_EX`. With `fcntl.LOCK_NB`, do not wait for another process.
+
+    Returns:
+        False if another process has the lock.
+    """
+    with suppress(OSError):  # a file system without locks
+        try:
+            fcntl.flock(descriptor, mode)
+        except BlockingIOError:
+            return False
+    return True

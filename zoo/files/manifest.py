@@ -1,19 +1,26 @@
-"""`manifest.json`: the size and the SHA-256 of each file in a folder, to detect damage."""
+"""`manifest.json`: the size and the SHA-256 of each file in a folder, to detect damage.
+
+A large file takes longer to hash than to open. The cache identifies a file by device, inode, size and times of change.
+It can only confirm a digest: a file is never rejected without being read. It cannot detect that the disk itself
+changed the content. `zoo verify` therefore hashes every file again.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import os
 import re
-from collections.abc import Iterable, Mapping
+import time
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from specs import ZooError
 from specs.notation import quote
+from zoo.files import storage
 from zoo.files.atomic import write_json
-from zoo.files.hashes import file_identity, has_digest, sha256
-from zoo.files.reading import MAX_BYTES, open_file, read_bytes, read_json
+from zoo.files.reading import MAX_BYTES, damaged, open_file, read_bytes, read_json
 from zoo.report import sizes
 
 NAME = "manifest.json"
@@ -22,6 +29,8 @@ _RESTORE_HINT = (
     "corpus with `zoo prepare`"
 )
 _DIGEST = re.compile(r"[0-9a-f]{64}")
+_MIN_AGE = 3.0
+"""Minimum age of a file in seconds before its digest is cached. A younger file may change without a new timestamp."""
 
 
 @dataclass(frozen=True)
@@ -99,12 +108,12 @@ class Manifest:
         root = os.path.join(os.path.realpath(self.folder), "")
         if not os.path.realpath(path).startswith(root):
             hint = "if you trust the link's target, copy it into the folder in place of the link"
-            raise ZooError(f"`{path}` is damaged: it is a link to a file outside its folder", hint=hint, exit_code=1)
+            raise damaged(path, "it is a link to a file outside its folder", hint)
         return path
 
     def _entry(self, name: str) -> ManifestEntry:
         if name not in self.entries:
-            raise _damaged(self.folder, f"it has no entry for {quote(name)}")
+            raise damaged(self.folder / NAME, f"it has no entry for {quote(name)}", _RESTORE_HINT)
         return self.entries[name]
 
 
@@ -121,18 +130,18 @@ def read(folder: Path) -> Manifest:
         identity = {}
     values = read_json(path)
     if not values:
-        raise _damaged(folder, "it lists no files")
-    return Manifest(folder, {name: _parse_entry(folder, name, value) for name, value in values.items()}, identity)
+        raise damaged(path, "it lists no files", _RESTORE_HINT)
+    return Manifest(folder, {name: _parse_entry(path, name, value) for name, value in values.items()}, identity)
 
 
-def _parse_entry(folder: Path, name: str, value: object) -> ManifestEntry:
+def _parse_entry(file: Path, name: str, value: object) -> ManifestEntry:
     path = PurePosixPath(name)
     is_inside = path.parts and str(path) == name and not path.is_absolute() and ".." not in path.parts
     if not is_inside or not name.isprintable():
-        raise _damaged(folder, f"{quote(name)} is not a valid file name")
+        raise damaged(file, f"{quote(name)} is not a valid file name", _RESTORE_HINT)
     size, digest = (value.get("bytes"), value.get("sha256")) if isinstance(value, dict) else (None, None)
     if type(size) is not int or not isinstance(digest, str) or not _DIGEST.fullmatch(digest):
-        raise _damaged(folder, f"the entry of {quote(name)} has no size or no SHA-256")
+        raise damaged(file, f"the entry of {quote(name)} has no size or no SHA-256", _RESTORE_HINT)
     return ManifestEntry(size, digest)
 
 
@@ -173,14 +182,63 @@ def check(folder: Path, names: Iterable[str] | None = None, *, hashed_bytes: int
 def _require_size(path: Path, actual: int, entry: ManifestEntry) -> None:
     if actual != entry.bytes:
         actual_text, expected_text = sizes(actual, entry.bytes)
-        problem = f"`{path}` is damaged: it has {actual_text} instead of {expected_text}"
-        raise ZooError(problem, hint=_RESTORE_HINT, exit_code=1)
-
-
-def _damaged(folder: Path, reason: str) -> ZooError:
-    return ZooError(f"`{folder / NAME}` is damaged: {reason}", hint=_RESTORE_HINT, exit_code=1)
+        raise damaged(path, f"it has {actual_text} instead of {expected_text}", _RESTORE_HINT)
 
 
 def _changed(path: Path) -> ZooError:
-    problem = f"`{path}` is damaged: its SHA-256 differs from the one in `{NAME}`"
-    return ZooError(problem, hint=_RESTORE_HINT, exit_code=1)
+    return damaged(path, f"its SHA-256 differs from the one in `{NAME}`", _RESTORE_HINT)
+
+
+def sha256(path: Path) -> str:
+    """Return the SHA-256 of a file in hexadecimal.
+
+    Raises:
+        ZooError: The file cannot be read.
+    """
+    with open_file(path) as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def has_digest(file: Path, digest: str, compute: Callable[[], str]) -> bool:
+    """Return whether a file has this digest. If the cache confirms the digest, do not compute it.
+
+    Args:
+        file: The file.
+        digest: The digest that it should have.
+        compute: Function that computes the digest of the file's content.
+
+    Raises:
+        OSError: The file does not exist.
+    """
+    entry, identity = _cache_entry(file), file_identity(file)
+    with suppress(ZooError):
+        if entry.is_file() and read_json(entry) == {"file": identity, "digest": digest}:
+            return True
+    if compute() != digest:
+        return False
+    changed = max(identity["modified_ns"], identity["status_changed_ns"]) / 1e9
+    if time.time() - changed > _MIN_AGE and file_identity(file) == identity:
+        with suppress(ZooError, OSError):  # the data folder may be read-only
+            write_json(entry, {"file": identity, "digest": digest})
+    return True
+
+
+def file_identity(file: Path) -> dict[str, int]:
+    """Return properties of a file or folder that change if it is changed or replaced.
+
+    Raises:
+        OSError: The file does not exist.
+    """
+    state = file.stat()
+    return {
+        "device": state.st_dev,
+        "inode": state.st_ino,
+        "bytes": state.st_size,
+        "modified_ns": state.st_mtime_ns,
+        "status_changed_ns": state.st_ctime_ns,
+    }
+
+
+def _cache_entry(file: Path) -> Path:
+    name = hashlib.sha256(os.fsencode(file.resolve())).hexdigest()[:32]
+    return storage.verified() / f"{name}.json"

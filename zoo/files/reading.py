@@ -21,11 +21,15 @@ Parsed JSON takes about thirty times as much memory as its file.
 """
 MAX_VOCABULARY_BYTES = 100_000_000
 """Limit for a vocabulary file, enough for a million tokens."""
-_RESTORE_HINT = "restore the file from its source"
 
 
 class UnreadableError(ZooError):
     """A file cannot be read now, for example because permission is missing, but it may be undamaged."""
+
+
+def damaged(file: Path | str, reason: str, hint: str = "restore the file from its source") -> ZooError:
+    """Return the ZooError for a file with wrong content."""
+    return ZooError(f"`{file}` is damaged: {reason}", hint=hint, exit_code=1)
 
 
 def read_bytes(path: Path, max_bytes: int = MAX_BYTES) -> bytes:
@@ -36,10 +40,7 @@ def read_bytes(path: Path, max_bytes: int = MAX_BYTES) -> bytes:
     """
     with open_file(path) as file:
         if (actual := os.fstat(file.fileno()).st_size) > max_bytes:
-            problem = (
-                f"`{path}` is damaged: it has {size(actual)}, but a file of this kind has at most {size(max_bytes)}"
-            )
-            raise ZooError(problem, hint=_RESTORE_HINT, exit_code=1)
+            raise damaged(path, f"it has {size(actual)}, but a file of this kind has at most {size(max_bytes)}")
         return file.read(actual + 1)
 
 
@@ -114,9 +115,9 @@ def read_json(path: Path, max_bytes: int = MAX_BYTES) -> dict[str, Any]:
     try:
         value = json.loads(read_bytes(path, max_bytes), parse_constant=_reject_constant)
     except (ValueError, RecursionError) as error:
-        raise ZooError(f"`{path}` is damaged: it is not JSON ({error})", hint=_RESTORE_HINT, exit_code=1) from None
+        raise damaged(path, f"it is not JSON ({error})") from None
     if not isinstance(value, dict):
-        raise ZooError(f"`{path}` is damaged: it is not a JSON object", hint=_RESTORE_HINT, exit_code=1)
+        raise damaged(path, "it is not a JSON object")
     return value
 
 

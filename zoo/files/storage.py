@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import stat
-from collections import Counter
-from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -15,7 +13,6 @@ from platformdirs import user_data_dir
 from specs import ZooError
 from zoo.report import sizes
 
-_BLOCK_BYTES = 512  # the unit of st_blocks
 FREE_SPACE_HINT = "free some space there, or set ZOO_HOME to a folder on another disk"
 
 
@@ -26,13 +23,9 @@ def home() -> Path:
         ZooError: The path is not valid UTF-8.
     """
     configured = os.environ.get("ZOO_HOME")
-    folder = Path(os.path.expanduser(configured)).absolute() if configured else _default_home()
+    folder = Path(os.path.expanduser(configured or user_data_dir("zoo", appauthor=False))).absolute()
     require_utf8(folder)
     return folder
-
-
-def _default_home() -> Path:
-    return Path(user_data_dir("zoo", appauthor=False))
 
 
 def models() -> Path:
@@ -107,45 +100,17 @@ def require_utf8(path: Path) -> None:
         raise ZooError(problem, hint="rename the folder, or use another one") from None
 
 
-def reclaimable_bytes(paths: Iterable[Path]) -> int:
-    """Return the disk space in bytes that becomes free when these paths are removed, folders included.
+def folder_bytes(*paths: Path) -> int:
+    """Return the size in bytes of regular files and of those in folders.
 
-    Symbolic links are counted but not followed. A file with several hard links counts only if all of its links are in
-    these paths.
-
-    Args:
-        paths: Files and folders, none of them inside another.
+    Symbolic links are not followed. A file with several hard links counts once.
     """
-    total, links, files = 0, Counter[tuple[int, int]](), dict[tuple[int, int], os.stat_result]()
+    found = {}
     for path in paths:
-        for state in _walk(path):
-            if stat.S_ISDIR(state.st_mode):
-                total += _BLOCK_BYTES * state.st_blocks
-            else:
-                key = (state.st_dev, state.st_ino)
-                links[key] += 1
-                files[key] = state
-    return total + sum(_BLOCK_BYTES * state.st_blocks for key, state in files.items() if links[key] == state.st_nlink)
-
-
-def _walk(path: Path) -> Iterator[os.stat_result]:
-    """Yield the `lstat` result of a path and of everything in it. Skip files that another process removes meanwhile."""
-    try:
-        state = path.lstat()
-        children = sorted(path.iterdir()) if stat.S_ISDIR(state.st_mode) else []
-    except FileNotFoundError:
-        return
-    yield state
-    for child in children:
-        yield from _walk(child)
-
-
-def folder_bytes(folder: Path) -> int:
-    """Return the size in bytes of the regular files in a folder. Links are not followed."""
-    total = 0
-    for parent, _, names in os.walk(folder):
-        for name in names:
-            with suppress(FileNotFoundError):  # another process removed it
-                state = os.lstat(os.path.join(parent, name))
-                total += state.st_size if stat.S_ISREG(state.st_mode) else 0
-    return total
+        inside = [os.path.join(parent, name) for parent, _, names in os.walk(path) for name in names]
+        for file in inside or [str(path)]:
+            with suppress(OSError):  # another process removed it
+                state = os.lstat(file)
+                if stat.S_ISREG(state.st_mode):
+                    found[state.st_dev, state.st_ino] = state.st_size
+    return sum(found.values())

@@ -124,23 +124,21 @@ def discard(partial: Path) -> None:
 def _attempt(url: str, partial: Path, report: Report, max_bytes: int | None) -> None:
     """Request the rest of a file once, and append it to `partial`."""
     offset, version = _size(partial), _read_version(partial)
-    request = urllib.request.Request(quote(url, safe="%/:=&?~#+!$,;'@()*[]"), headers={"User-Agent": "zoo"})
+    headers = {"User-Agent": "zoo"}
     if offset:
-        request.add_header("Range", f"bytes={offset}-")
+        headers["Range"] = f"bytes={offset}-"
         if version.validator:
-            request.add_header("If-Range", version.validator)
+            headers["If-Range"] = version.validator
     try:
+        request = urllib.request.Request(quote(url, safe="%/:=&?~#+!$,;'@()*[]"), headers=headers)
         response = urllib.request.urlopen(request, timeout=_TIMEOUT)
     except urllib.error.HTTPError as error:
         with error:
             _handle_status(error, url, partial, offset, version)
         return
-    except ValueError as error:
-        raise ZooError(
-            f"`{url}` redirects to an invalid address: {str(error)[:_QUOTED_CHARACTERS]}",
-            hint=_ADDRESS_HINT,
-            exit_code=1,
-        ) from None
+    except (ValueError, OverflowError, http.client.InvalidURL) as error:
+        problem = f"`{url}` is not a valid address, or redirects to one: {str(error)[:_QUOTED_CHARACTERS]}"
+        raise ZooError(problem, hint=_ADDRESS_HINT, exit_code=1) from None
     with response:
         start, current = _parse_headers(response.status, response.headers)
         if start not in (0, offset) or (start and current.differs(version)):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -21,8 +20,9 @@ from zoo.generation.compilation import BackendOptions, message_if_slow
 from zoo.generation.loading import open_model
 from zoo.models import find
 from zoo.models.loading import read_model
-from zoo.planning.capacity import require_memory_to_translate
+from zoo.planning.memory_estimate import require_memory_to_translate
 from zoo.report import Report
+from zoo.system.clock import timed
 
 
 @dataclass(frozen=True)
@@ -95,10 +95,9 @@ def compile_spec(
         spec, weights=weights, device=device, precision=precision, backend=backend, folder=storage.compiled()
     )
     report.info(f"{chosen.name}: {chosen.summary}")
-    before, start = _artefact_times(), time.perf_counter()
+    before = _artefact_times()
     with message_if_slow(report, "compiling; this is done once on this machine"):
-        program = chosen.build(order)
-    seconds = time.perf_counter() - start
+        seconds, program = timed(lambda: chosen.build(order))
     differences = disagreement(program, weights=order.weights)
     return Compiled(
         name=spec.name,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 
 import numpy as np
 
-from compiler.stream import Stream
+from compiler.padded_batch import PaddedBatch
 from specs import ZooError
 from zoo.generation.batching import group_by_length, pad_sequences
 from zoo.report import Report
@@ -155,7 +155,7 @@ def attention_batches(
     targets = preprocessor.encode_pairs_side([pair.target for pair in pairs], "target")
     lengths = [max(map(len, each)) for each in zip(sources, targets, strict=True)]
     for group in group_by_length(lengths, max_batch_tokens):
-        stream = Stream.pad([sources[index] for index in group], program.device)
+        stream = PaddedBatch.pad([sources[index] for index in group], program.device)
         with torch.no_grad():
             _, weights = program.attend(stream, pad_sequences([targets[index] for index in group], program.device))
         layers = {

@@ -8,9 +8,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from compiler.lazy import no_grad
-from compiler.stream import Stream
+from compiler.padded_batch import PaddedBatch
 from specs import BOS, EOS, ZooError
-from zoo.generation.preprocessing import SplitText
 from zoo.text.lines import clean
 from zoo.text.sentences import check_text
 from zoo.text.tokenizer import SPACE
@@ -113,12 +112,12 @@ def attend(
         )
     check_text(text, 1, "text")
     preprocessor = translator.preprocessor(source, target)
-    encoded, languages = preprocessor.encode_source(text, "", 0), preprocessor.languages
-    if encoded.tokens == preprocessor.empty_source:
+    encoded, languages = preprocessor.encode(text, "", 0), preprocessor.languages
+    if not encoded.parts:
         raise ZooError("there are no attention weights for an empty text", hint="give a sentence")
-    if isinstance(encoded, SplitText):
+    if len(encoded.parts) > 1:
         raise ZooError(
-            f"the text has {preprocessor.source_length(encoded.tokens):,} tokens, but the model takes at most "
+            f"the text has {encoded.length:,} tokens, but the model takes at most "
             f"{preprocessor.max_source_length:,} (`decoding.max_source_length`) and translates it in parts",
             hint="give one sentence of the text",
         )
@@ -130,12 +129,12 @@ def attend(
         _, (output,) = translator.check_examples([text], [translation])
         ((_, *target_ids, _),) = preprocessor.encode_pairs_side([output], "target")
         with preprocessor.warnings:
-            preprocessor.warnings.count([encoded])
+            preprocessor.warnings.count(encoded)
     program, vocabulary = translator.attention_program(), translator.vocabulary
     language_tokens = vocabulary.token_strings(languages.source_tokens, "source")
     return compute_attention(
         program,
-        (clean(text), encoded.tokens, [*language_tokens, *preprocessor.source_tokens(text)]),
+        (clean(text), encoded.parts[0].tokens, [*language_tokens, *preprocessor.source_tokens(text)]),
         (output, target_ids, vocabulary.token_strings(target_ids)),
         forced=translation is not None,
         language_tokens=(len(languages.source_tokens), len(languages.target_tokens)),
@@ -162,7 +161,7 @@ def compute_attention(
     text, source_ids, source_tokens = source
     translation, target_ids, target_tokens = target
     device = program.device
-    stream = Stream.pad([source_ids], device)
+    stream = PaddedBatch.pad([source_ids], device)
     log_probabilities, weights = program.attend(stream, torch.tensor([[BOS, *target_ids, EOS]], device=device))
     lengths = len(source_ids), len(target_ids) + 1
     return Attention(

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Generic, Self, cast
 import numpy as np
 
 from compiler.lazy import no_grad
+from compiler.padded_batch import PaddedBatch
 from compiler.program import DecoderOnly, ShortlistDecoder, State, StepwiseDecoder
-from compiler.stream import Stream
 from specs import BOS, EOS, ZooError
-from zoo.generation.batching import Source
+from zoo.generation.batching import SearchInput
 from zoo.generation.constraints import Constraint, ConstraintState
 from zoo.generation.hypotheses import SearchHistory, Selection, StepRecord
 from zoo.text.sentences import excerpt
@@ -62,8 +62,8 @@ class Batch(Generic[State]):
         sources, rule = [history.source for history in histories], histories[0].strategy.constraint
         token = torch.full((len(sources),), BOS, device=device)
         totals = torch.zeros(len(sources), 1, device=device)
-        if inputs := [source.inputs["source"] for source in sources if source.inputs]:
-            state = program.encode(Stream.pad(inputs, device))
+        if inputs := [values for source in sources for values in source.streams.values()]:
+            state = program.encode(PaddedBatch.pad(inputs, device))
         else:
             state = cast(DecoderOnly, program).begin(len(sources))
         if shortlist := histories[0].strategy.shortlist:
@@ -204,7 +204,7 @@ def _max_rows(histories: Sequence[SearchHistory]) -> int:
     return max(history.strategy.rows for history in histories)
 
 
-def start_constraint(rule: Constraint, sources: Sequence[Source], device: torch.device | str) -> ConstraintState:
+def start_constraint(rule: Constraint, sources: Sequence[SearchInput], device: torch.device | str) -> ConstraintState:
     """Return the state of a constraint after the prefixes, which have the same length.
 
     Raises:
@@ -218,7 +218,7 @@ def start_constraint(rule: Constraint, sources: Sequence[Source], device: torch.
     return constraint
 
 
-def _check_allowed(constraint: ConstraintState, token: Int[Tensor, " rows"], sources: Sequence[Source]) -> None:
+def _check_allowed(constraint: ConstraintState, token: Int[Tensor, " rows"], sources: Sequence[SearchInput]) -> None:
     """Raise ZooError if the constraint forbids the next prefix token of a sentence."""
     allowed = constraint.allowed().expand(len(sources), -1).gather(1, token.unsqueeze(1)).flatten().tolist()
     for source, is_allowed in zip(sources, allowed, strict=True):

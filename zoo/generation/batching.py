@@ -1,10 +1,10 @@
-"""Source sentences as token IDs, and functions that group and pad them to batches."""
+"""Inputs of a search, and functions that group and pad them to batches."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, cast
 
 from specs import PAD, ZooError
 from zoo.text.sentences import excerpt
@@ -12,7 +12,7 @@ from zoo.text.spans import Span
 
 if TYPE_CHECKING:
     import torch
-    from jaxtyping import Float, Int
+    from jaxtyping import Int
     from torch import Tensor
 else:
     from compiler.lazy import torch
@@ -21,54 +21,45 @@ MIN_ROW_TOKENS = 16
 """Shorter sentences count as this many tokens, because their translations and logits need memory, too."""
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
-    """One sentence to be translated or parsed, as token IDs, or another input as features.
+@dataclass(frozen=True, slots=True, eq=False)
+class SearchInput:
+    """What a search reads for one output: a sentence as token IDs, or another input as features.
 
     Attributes:
         index: Position of the text that the sentence belongs to, from 0.
-        tokens: Token IDs, EOS last if the model reads it. Empty if the model has no encoder.
-        max_length: Maximum number of tokens in the translation, without EOS.
-        prefix: Token IDs that the translation must start with.
+        streams: The values of each stream that the encoder reads: token IDs, EOS last if the model reads it, or
+            features, [frames, width]. Empty if the model has no encoder.
+        max_length: Maximum number of tokens in the output, without EOS.
+        prefix: Token IDs that the output must start with.
         text: The sentence as text, for error messages.
-        word_count: Number of words, separated by white space.
-        word_tokens: For a parser, the target token that each word must have. UNK allows any word token. If empty, all
-            words may have any word token.
+        words: For a parser, the target token that each word must have. UNK allows any word token.
         part: Position of the sentence in its text, from 0. 0 if the text was not split.
-        required: Spans that the translation must contain (see `SpanConstraint`).
-        features: For an input that is not text, its features, [frames, width]. `tokens` is then empty.
+        required: Spans that the output must contain (see `SpanConstraint`).
     """
 
     index: int
-    tokens: tuple[int, ...]
+    streams: Mapping[str, tuple[int, ...] | Tensor]
     max_length: int
     prefix: tuple[int, ...] = ()
     text: str = ""
-    word_count: int = 0
-    word_tokens: tuple[int, ...] = ()
+    words: tuple[int, ...] = ()
     part: int = 0
     required: tuple[Span, ...] = ()
-    features: Float[Tensor, "frames width"] | None = field(default=None, compare=False)
 
     @property
-    def inputs(self) -> dict[str, tuple[int, ...] | Tensor]:
-        """The values of each stream that the encoder reads. Empty if the model has no encoder."""
-        return {"source": self.values} if len(self) else {}
-
-    @property
-    def values(self) -> tuple[int, ...] | Tensor:
-        """The input of the encoder: the features, or the token IDs of a text."""
-        return self.tokens if self.features is None else self.features
+    def tokens(self) -> tuple[int, ...]:
+        """The token IDs of the source, for a model that reads text. Empty if the model has no encoder."""
+        return cast("tuple[int, ...]", self.streams.get("source", ()))
 
     def __len__(self) -> int:
-        return len(self.values)
+        return sum(map(len, self.streams.values()))
 
 
-def sentence_out_of_memory(source: Source) -> ZooError:
+def sentence_out_of_memory(source: SearchInput) -> ZooError:
     """Return the error for a sentence that does not fit into memory even in a batch of its own."""
     return ZooError(
         f"there is not enough memory to translate sentence {source.index + 1:,} alone: {excerpt(source.text)}, "
-        f"{len(source):,} {'tokens' if source.features is None else 'frames'}",
+        f"length {len(source):,}",
         hint="split the sentence, use a smaller beam, or close other programs",
         exit_code=1,
     )

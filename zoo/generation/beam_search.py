@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, Self, cast
 
 from compiler.program import State, StepwiseDecoder, TopK
 from specs import EOS
-from zoo.generation.batching import Source
+from zoo.generation.batching import SearchInput
 from zoo.generation.constraints import BracketConstraint, Constraint, SuppressedTokens
 from zoo.generation.hypotheses import LengthPenalty, SearchHistory, SearchObserver, Selection, length_penalty
 from zoo.models.shortlist import Shortlist
@@ -84,7 +84,7 @@ class BeamSearch:
         """The number of continuations per sentence that a step takes."""
         return self.size if self.size == 1 or self.stopping_rule == "shrinking" else 2 * self.size
 
-    def new_history(self, source: Source) -> SearchHistory:
+    def new_history(self, source: SearchInput) -> SearchHistory:
         """Return an empty search history for a sentence."""
         return SearchHistory(
             source,

@@ -8,7 +8,6 @@ from pydantic import Field, ValidationError
 
 from specs import Spec, ZooError
 from specs.decoding import Decoding
-from specs.limits import MAX_N_BEST, MAX_SEED, MAX_TOKENS
 from specs.notation import quote
 from zoo.generation.beam_search import BeamSearch
 from zoo.generation.constraints import Constraint, SuppressedTokens
@@ -18,6 +17,7 @@ from zoo.models.shortlist import Shortlist
 
 DEFAULT_MAX_BATCH_TOKENS = 4096
 """Default for the maximum number of source tokens in a batch, counting EOS and padding."""
+_MAX_TOKENS = 100_000_000
 
 LARGE_BEAM = 100
 """If there are more hypotheses per sentence, a message says how much longer the search takes."""
@@ -84,9 +84,9 @@ class GenerationConfig(Decoding):
         vocabulary_size: Size of the target vocabulary.
     """
 
-    seed: Annotated[int, Field(ge=0, le=MAX_SEED)]
-    max_batch_tokens: Annotated[int, Field(ge=1, le=MAX_TOKENS)]
-    n_best: Annotated[int, Field(ge=1, le=MAX_N_BEST)]
+    seed: Annotated[int, Field(ge=0, lt=2**63)]
+    max_batch_tokens: Annotated[int, Field(ge=1, le=_MAX_TOKENS)]
+    n_best: Annotated[int, Field(ge=1, le=10_000)]
     vocabulary_size: int
 
     @classmethod
@@ -177,7 +177,7 @@ def check_max_batch_tokens(max_batch_tokens: int | None) -> int:
     """
     if max_batch_tokens is None:
         return DEFAULT_MAX_BATCH_TOKENS
-    if type(max_batch_tokens) is not int or not 1 <= max_batch_tokens <= MAX_TOKENS:
-        expected = f"a whole number from 1 to {MAX_TOKENS:,}"
+    if type(max_batch_tokens) is not int or not 1 <= max_batch_tokens <= _MAX_TOKENS:
+        expected = f"a whole number from 1 to {_MAX_TOKENS:,}"
         raise ZooError(f"`max_batch_tokens` is {quote(max_batch_tokens)}; it should be {expected}")
     return max_batch_tokens

@@ -10,7 +10,7 @@ import numpy as np
 
 from compiler.program import TreeLimits, TreeRules
 from specs import EOS, PAD, UNK
-from zoo.generation.batching import Source, pad_sequences
+from zoo.generation.batching import SearchInput, pad_sequences
 
 if TYPE_CHECKING:
     import torch
@@ -50,7 +50,7 @@ class Constraint(Protocol):
     sentence, the sentence has only one row.
     """
 
-    def start(self, sources: Sequence[Source], device: torch.device | str) -> ConstraintState:
+    def start(self, sources: Sequence[SearchInput], device: torch.device | str) -> ConstraintState:
         """Return the state before the first token of the output or its prefix, one row per sentence.
 
         The caller must ensure that each sentence has an output that satisfies the constraint.
@@ -75,7 +75,7 @@ class SuppressedTokens:
     inner: Constraint | None = None
     min_length: int = 0
 
-    def start(self, sources: Sequence[Source], device: torch.device | str) -> _SuppressionState:
+    def start(self, sources: Sequence[SearchInput], device: torch.device | str) -> _SuppressionState:
         """Return the state before the first token, one row per sentence."""
         kept = torch.ones(1, self.vocabulary_size, dtype=torch.bool)
         kept[:, list(self.tokens)] = False
@@ -161,21 +161,21 @@ class BracketConstraint:
         self._tables = _build_tables(list(opening), list(closing), list(words), vocabulary_size, max_consecutive)
         self._tables_on = {"cpu": self._tables}
 
-    def start(self, sources: Sequence[Source], device: torch.device | str) -> BracketState:
+    def start(self, sources: Sequence[SearchInput], device: torch.device | str) -> BracketState:
         """Return the state before the first token, one row per sentence. The maximum length must allow a tree."""
         name = str(device)
         if name not in self._tables_on:
             self._tables_on[name] = _Tables(*(table.to(device) for table in self._tables))
-        counters = [[0, source.word_count, _max_constituents(source), 0] for source in sources]
+        counters = [[0, len(source.words), _max_constituents(source), 0] for source in sources]
         max_length = max(source.max_length for source in sources)
         return BracketState(
             self._tables_on[name], torch.tensor(counters, device=device), max_length, _words_by_rest(sources, device)
         )
 
-    def rules(self, sources: Sequence[Source]) -> TreeRules:
+    def rules(self, sources: Sequence[SearchInput]) -> TreeRules:
         """Return the constraint in the form that a program reads."""
         limits = [
-            TreeLimits(source.word_count, _max_constituents(source), _fixed_words(source), source.prefix)
+            TreeLimits(len(source.words), _max_constituents(source), _fixed_words(source), source.prefix)
             for source in sources
         ]
         return TreeRules(
@@ -183,19 +183,17 @@ class BracketConstraint:
         )
 
 
-def _max_constituents(source: Source) -> int:
-    return (source.max_length - source.word_count) // 2
+def _max_constituents(source: SearchInput) -> int:
+    return (source.max_length - len(source.words)) // 2
 
 
-def _fixed_words(source: Source) -> list[int]:
+def _fixed_words(source: SearchInput) -> list[int]:
     """Return the token of each word, with PAD for words that may have any word token."""
-    return [PAD if token == UNK else token for token in source.word_tokens]
+    return [PAD if token == UNK else token for token in source.words]
 
 
-def _words_by_rest(sources: Sequence[Source], device: torch.device | str) -> Int[Tensor, "rows words"] | None:
+def _words_by_rest(sources: Sequence[SearchInput], device: torch.device | str) -> Int[Tensor, "rows words"]:
     """Return the token of the next word of each sentence, indexed by the number of words left. PAD: any word token."""
-    if not any(source.word_tokens for source in sources):
-        return None
     rows = [[PAD, *reversed(_fixed_words(source))] for source in sources]
     return pad_sequences(rows, device)
 
@@ -235,7 +233,7 @@ class BracketState:
         tables: _Tables,
         counters: Int[Tensor, "rows 4"],
         max_length: int,
-        words_by_rest: Int[Tensor, "rows words"] | None,
+        words_by_rest: Int[Tensor, "rows words"],
     ) -> None:
         """Start with empty stacks.
 
@@ -243,8 +241,7 @@ class BracketState:
             tables: The rules, on the device of the batch.
             counters: Initial counters of each row.
             max_length: Maximum number of tokens in a hypothesis.
-            words_by_rest: Token of the next word, indexed by the number of words left. None if any word token may be
-                used.
+            words_by_rest: Token of the next word, indexed by the number of words left. PAD: any word token.
         """
         self._tables, self._max_length, self._tokens_read, self._words = tables, max_length, 0, words_by_rest
         self._counters = counters
@@ -256,8 +253,6 @@ class BracketState:
         case = (self._counters.minimum(tables.max_counters) * tables.strides).sum(1, keepdim=True)
         classes = tables.case_classes[case]
         closing, may_close = tables.closing[self._stack.gather(1, depth)], (classes & _CLOSING).bool()
-        if self._words is None:
-            return (classes & tables.token_classes).bool().scatter_(1, closing, may_close)
         next_word = self._words.gather(1, words_left)
         fixed_word = (classes & _WORD) * (next_word != PAD)  # only this word token is allowed
         allowed = ((classes ^ fixed_word) & tables.token_classes).bool().scatter_(1, closing, may_close)
@@ -267,7 +262,7 @@ class BracketState:
         """Return the state after one more token in each row (see `ConstraintState.advance`)."""
         if rows is not None:
             self._counters, self._stack = self._counters.index_select(0, rows), self._stack.index_select(0, rows)
-            self._words = None if self._words is None else self._words.index_select(0, rows)
+            self._words = self._words.index_select(0, rows)
         self._tokens_read = min(self._tokens_read + 1, self._max_length + 1)
         if (capacity := self._stack.shape[1]) <= self._tokens_read:
             self._stack, capacity = torch.nn.functional.pad(self._stack, (0, _STACK_GROWTH)), capacity + _STACK_GROWTH
@@ -282,8 +277,7 @@ class BracketState:
         """Return the state with the rows of this state, followed by the rows of `other`."""
         self._stack = _concatenate(self._stack, other._stack)
         self._counters = torch.cat([self._counters, other._counters])
-        if self._words is not None and other._words is not None:
-            self._words = _concatenate(self._words, other._words)
+        self._words = _concatenate(self._words, other._words)
         self._max_length = max(self._max_length, other._max_length)
         self._tokens_read = max(self._tokens_read, other._tokens_read)
         return self

@@ -25,16 +25,16 @@ from weakref import WeakSet
 from compiler.host import cores
 from compiler.program import Scorer, State, StepwiseDecoder
 from specs import ZooError
-from zoo.generation.batching import Source
+from zoo.generation.batching import SearchInput
 from zoo.generation.hypotheses import Hypothesis, SearchHistory, SearchStrategy
 from zoo.generation.program_batch import RunningBatch, start_batch
 from zoo.generation.request_queue import Request, RequestQueue, Stopped, closed_error
-from zoo.system.device_memory import is_out_of_memory
+from zoo.system.memory import is_out_of_memory
 
 if TYPE_CHECKING:
     import torch
 
-SearchResult = tuple[Source, list[Hypothesis]]
+SearchResult = tuple[SearchInput, list[Hypothesis]]
 """A sentence and its hypotheses."""
 
 Result = TypeVar("Result")
@@ -93,7 +93,7 @@ class Engine:
 
     def submit(
         self,
-        sources: Sequence[Source],
+        sources: Sequence[SearchInput],
         strategy: SearchStrategy,
         convert: Callable[[list[list[Hypothesis]]], Result] = lambda hypotheses: hypotheses,  # type: ignore[assignment, return-value]
         advance: Callable[[], object] = lambda: None,
@@ -126,7 +126,7 @@ class Engine:
                 with suppress(InvalidStateError):  # the future was cancelled
                     future.set_result(result)
 
-        def deliver(source: Source, hypotheses: list[Hypothesis]) -> None:
+        def deliver(source: SearchInput, hypotheses: list[Hypothesis]) -> None:
             with lock:
                 found[source.index, source.part] = hypotheses
                 is_last = len(found) == len(sources)
@@ -152,7 +152,7 @@ class Engine:
         return future
 
     def search(
-        self, chunks: Iterable[Sequence[Source]], strategy: SearchStrategy
+        self, chunks: Iterable[Sequence[SearchInput]], strategy: SearchStrategy
     ) -> Generator[SearchResult, None, None]:
         """Search for the hypotheses of every sentence, and yield each result as soon as it is known.
 
@@ -193,7 +193,7 @@ class Engine:
         finally:  # also on an error, on Ctrl-C, and when the caller closes the generator early
             self._queue.withdraw(request)
 
-    def _add(self, request: Request, sources: Sequence[Source]) -> None:
+    def _add(self, request: Request, sources: Sequence[SearchInput]) -> None:
         """Add sentences to the queue, and start the worker threads that are needed for them."""
         queue = self._queue
         with queue.changed:  # all threads start before the first of them takes its share of the sentences

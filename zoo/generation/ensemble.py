@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, cast
 
+from compiler.padded_batch import PaddedBatch
 from compiler.program import DecoderOnly, TopK, TranslationModel
-from compiler.stream import Stream
 from specs import ZooError
 
 if TYPE_CHECKING:
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from jaxtyping import Bool, Float, Float32, Int
     from torch import Tensor
 
-    from compiler import top_k as selection
+    from compiler import decoder as selection
 else:
     from compiler.lazy import LazyModule, torch
 
-    selection = LazyModule("compiler.top_k")
+    selection = LazyModule("compiler.decoder")
 
 if TYPE_CHECKING:
     from zoo.generation.translator import Translator
@@ -38,7 +38,7 @@ class Ensemble:
         """Whether several threads can use the ensemble at the same time."""
         return all(program.concurrent for program in self.programs)
 
-    def encode(self, source: Stream) -> States:
+    def encode(self, source: PaddedBatch) -> States:
         """Return the decoder state of each program before the first token."""
         return tuple(program.encode(source) for program in self.programs)
 
@@ -74,7 +74,7 @@ class Ensemble:
         """Return the states of a batch with the sentences of `first`, followed by the sentences of `second`."""
         return tuple(p.join(*states) for p, *states in zip(self.programs, first, second, strict=True))
 
-    def score(self, source: Stream | None, target: Int[Tensor, "rows 1+target"]) -> Float32[Tensor, "rows target"]:
+    def score(self, source: PaddedBatch | None, target: Int[Tensor, "rows 1+target"]) -> Float32[Tensor, "rows target"]:
         """Return the log-probability of each target token."""
         return self._mean([program.score(source, target) for program in self.programs])
 

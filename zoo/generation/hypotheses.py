@@ -12,7 +12,7 @@ import numpy as np
 
 from compiler.program import State, StepwiseDecoder, TopK
 from specs import EOS, ZooError
-from zoo.generation.batching import Source
+from zoo.generation.batching import SearchInput
 from zoo.generation.constraints import Constraint
 from zoo.models.shortlist import Shortlist
 
@@ -103,7 +103,7 @@ class SearchStrategy(Protocol):
     def kind(self) -> Hashable:
         """The kind of batch. Sentences whose strategies have the same kind can share a batch."""
 
-    def new_history(self, source: Source) -> SearchHistory:
+    def new_history(self, source: SearchInput) -> SearchHistory:
         """Return an empty search history for a sentence."""
 
     def step(
@@ -180,7 +180,7 @@ class SearchHistory:
 
     def __init__(
         self,
-        source: Source,
+        source: SearchInput,
         strategy: SearchStrategy,
         n_best: int,
         penalty: Callable[[int], float],

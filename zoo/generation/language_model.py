@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from typing import Any, NoReturn, Unpack
 
 from specs import ZooError
-from zoo.generation.batching import Source
+from zoo.generation.batching import SearchInput
 from zoo.generation.config import GenerationOptions
-from zoo.generation.preprocessing import Preprocessor
+from zoo.generation.preprocessing import EncodedText, Preprocessor
 from zoo.generation.translation import Translation
 from zoo.generation.translator import Translator
 from zoo.text.languages import LanguagePair
@@ -81,7 +81,7 @@ class PromptPreprocessor(Preprocessor):
 
     unknown_effect = None  # a prompt with unknown characters is an error
 
-    def encode_source(self, text: str, prefix: str, index: int) -> Source:
+    def encode(self, text: str, prefix: str, index: int) -> EncodedText:
         """Encode a prompt for the search.
 
         Raises:
@@ -99,4 +99,5 @@ class PromptPreprocessor(Preprocessor):
             raise ZooError(
                 problem, hint="shorten the prompt, or raise `decoding.max_source_length` in the model's spec"
             )
-        return Source(index, (), self._max_target_length(len(prompt)), prompt, text.strip(), len(text.split()))
+        part = SearchInput(index, {}, self._max_target_length(len(prompt)), prompt, text.strip())
+        return EncodedText(index, text, (part,), len(prompt))

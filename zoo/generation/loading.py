@@ -16,7 +16,7 @@ from zoo.generation.compilation import BackendOptions, build_with_message
 from zoo.generation.language_model import LanguageModel
 from zoo.generation.parser import Parser
 from zoo.generation.translator import Translator
-from zoo.models.loading import Model, read_model
+from zoo.models.loading import Model, read_model, read_weights
 from zoo.report import Report, WarningsReport
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ def _read_weights(folder: Path, light: Model) -> Mapping[str, Tensor]:
     Raises:
         _ReplacedError: The model was replaced in the meantime.
     """
-    model = read_model(folder)
-    if model.weights.metadata != light.weights.metadata:
+    weights = read_weights(folder)
+    if weights.metadata != light.weights.metadata:
         raise _ReplacedError(f"the model in `{folder}` was replaced", hint="open the model again", exit_code=1)
-    return model.weights.tensors
+    return weights.tensors

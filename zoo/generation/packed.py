@@ -7,7 +7,6 @@ depends on.
 
 from __future__ import annotations
 
-import hashlib
 import shutil
 from collections.abc import Callable
 from contextlib import suppress
@@ -26,6 +25,7 @@ from specs import Translation
 from zoo.files import storage
 from zoo.models import weights
 from zoo.models.loading import Model
+from zoo.version import __version__
 
 if TYPE_CHECKING:
     from compiler import Program
@@ -74,7 +74,7 @@ def artefact(model: Model, device: str, precision: str | None, backend: str | No
     if not (is_native and on_cpu and model.digest and is_translator and cpp_compiler()):
         return None
     kernels = kernels_artefact(storage.compiled()).folder.name
-    key = {"model": model.digest, "precision": precision, "kernels": kernels, "code": _code_digest()}
+    key = {"model": model.digest, "precision": precision, "kernels": kernels, "code": _code_version()}
     return Artefact(storage.compiled(), f"packed-{model.spec.name}-{precision}", key)
 
 
@@ -106,10 +106,12 @@ def store(stored: Artefact, program: Program) -> None:
 
 
 @cache
-def _code_digest() -> str:
-    """Return the SHA-256 of the code that determines the instructions and the packed weights."""
-    state = hashlib.sha256()
+def _code_version() -> str:
+    """Return zoo's version, and the times and sizes of the source files that determine the packed weights.
+
+    Every edit of a file changes its time. Reading the files instead would take longer than reading a small model.
+    """
     packages = (Path(str(package.__file__)).parent for package in (compiler, specs))
-    for file in (*(file for folder in packages for file in sorted(folder.rglob("*.py"))), Path(weights.__file__)):
-        state.update(file.read_bytes())
-    return state.hexdigest()
+    files = (*(file for folder in packages for file in sorted(folder.rglob("*.py"))), Path(weights.__file__))
+    states = (file.stat() for file in files)
+    return f"{__version__} {[(state.st_mtime_ns, state.st_size) for state in states]}"

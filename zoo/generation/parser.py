@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Unpack, overload
 
 from specs import Parsing, ZooError
-from zoo.generation.batching import Source
+from zoo.generation.batching import SearchInput
 from zoo.generation.config import GenerationOptions
 from zoo.generation.constraints import BracketConstraint, min_tree_tokens
 from zoo.generation.hypotheses import Hypothesis
-from zoo.generation.preprocessing import Preprocessor
+from zoo.generation.preprocessing import EncodedText, Preprocessor
 from zoo.generation.translation import Translation
 from zoo.generation.translator import Translator
 from zoo.text.languages import LanguagePair, choose_direction
@@ -125,7 +125,7 @@ class Parser(Translator):
         return sentences, [str(_tree_over(text, tree)) for text, tree in zip(sentences, trees, strict=True)]
 
     def _to_translations(
-        self, preprocessor: Preprocessor, source: Source, hypotheses: Sequence[Hypothesis]
+        self, preprocessor: Preprocessor, source: SearchInput, hypotheses: Sequence[Hypothesis]
     ) -> list[Translation]:
         assert isinstance(preprocessor, ParserPreprocessor)
         words = list(map(escape_brackets, preprocessor.pending_words.pop(source.index)))
@@ -156,7 +156,7 @@ class ParserPreprocessor(Preprocessor):
         self.word_tokens, self.constrained = word_tokens, constrained
         self.pending_words: dict[int, tuple[str, ...]] = {}
 
-    def encode_source(self, text: str, prefix: str, index: int) -> Source:
+    def encode(self, text: str, prefix: str, index: int) -> EncodedText:
         """Encode a sentence for the search.
 
         Raises:
@@ -185,7 +185,8 @@ class ParserPreprocessor(Preprocessor):
                 )
             self.pending_words[index] = words
         word_tokens = self.word_tokens(map(escape_brackets, words))
-        return Source(index, tokens, max_length, (), text, len(words), word_tokens)
+        part = SearchInput(index, {"source": tokens}, max_length, (), text, word_tokens)
+        return EncodedText(index, text, (part,) if length else (), length)
 
     def source_tokens(self, text: str) -> list[str]:
         """Return the tokens of a sentence as strings, without EOS."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import repeat
 
 from specs import BOS, EOS, UNK, Spec, ZooError
-from zoo.generation.batching import Source
+from zoo.generation.batching import SearchInput
 from zoo.generation.translation import EMPTY_TRANSLATION, Translation, join_parts, unchanged
 from zoo.report import Report
 from zoo.text.languages import LanguagePair, are_languages, base_language
@@ -29,25 +29,25 @@ _LANGUAGES_WITHOUT_SPACES = ("zh", "ja", "th", "lo", "km", "my", "bo")
 _MAX_PAIR_TOKENS = 10_000  # on each side of a pair to score or to align
 
 
-@dataclass(frozen=True, slots=True)
-class SplitText:
-    """Text with several sentences, which is translated in several parts.
+@dataclass(frozen=True, slots=True, eq=False)
+class EncodedText:
+    """A text as the inputs of searches: none if it is empty, one, or several if it is translated in parts.
 
     Attributes:
         index: Position of the text, from 0.
-        tokens: Token IDs of the whole text, EOS last.
+        text: The text.
         parts: The parts. Each contains one or more sentences.
+        length: Number of tokens of the whole text, without EOS.
         gaps: The white space between each part and the next.
-        text: The whole text.
         too_long: Whether the text is too long for the model to translate as a whole.
     """
 
     index: int
-    tokens: tuple[int, ...]
-    parts: tuple[Source, ...]
-    gaps: tuple[str, ...]
     text: str
-    too_long: bool
+    parts: tuple[SearchInput, ...]
+    length: int
+    gaps: tuple[str, ...] = ()
+    too_long: bool = False
 
 
 class InputWarnings:
@@ -77,25 +77,25 @@ class InputWarnings:
         self._longest_in_training, self._max_source_length = longest_in_training, max_source_length
         self._report = report
         self._texts = self._long = self._split = self._unknown = 0
-        self._longest: dict[bool, Source | SplitText] = {}  # by whether the text was split
-        self._first_unknown: Source | SplitText | None = None
+        self._longest: dict[bool, EncodedText] = {}  # by whether the text was split
+        self._first_unknown: EncodedText | None = None
         self._unkept = 0
         self._examples: list[str] = []
 
-    def count(self, texts: Iterable[Source | SplitText]) -> None:
-        """Add the texts to the counts."""
-        for text in texts:
-            is_split = isinstance(text, SplitText) and text.too_long
-            length = max(len(part.tokens) for part in text.parts) if isinstance(text, SplitText) else len(text.tokens)
-            self._texts += 1
-            self._split += is_split
-            if UNK in text.tokens:
-                self._unknown += 1
-                self._first_unknown = self._first_unknown or text
-            known = self._longest_in_training
-            self._long += not is_split and known is not None and length - len(self._vocabulary.source_suffix) > known
-            if is_split not in self._longest or len(self._longest[is_split].tokens) < len(text.tokens):
-                self._longest[is_split] = text
+    def count(self, text: EncodedText) -> None:
+        """Add a text to the counts."""
+        self._texts += 1
+        if not text.parts:
+            return
+        is_split, known = text.too_long, self._longest_in_training
+        self._split += is_split
+        if any(UNK in part.tokens for part in text.parts):
+            self._unknown += 1
+            self._first_unknown = self._first_unknown or text
+        longest_part = max(map(len, text.parts)) - len(self._vocabulary.source_suffix)
+        self._long += not is_split and known is not None and longest_part > known
+        if is_split not in self._longest or self._longest[is_split].length < text.length:
+            self._longest[is_split] = text
 
     def count_unkept(self, index: int, translation: Translation) -> None:
         """Add a translation to the counts. `index` is the index of its text."""
@@ -137,12 +137,11 @@ class InputWarnings:
 
     def _describe_longest(self, is_split: bool) -> str:
         longest = self._longest[is_split]
-        length = len(longest.tokens) - len(self._vocabulary.source_suffix)
-        return f"the longest is text {longest.index + 1:,} ({excerpt(longest.text)}) with {length:,} tokens"
+        return f"the longest is text {longest.index + 1:,} ({excerpt(longest.text)}) with {longest.length:,} tokens"
 
 
 class Preprocessor:
-    """Converts texts to `Source` sentences for the search, and counts texts that need a warning.
+    """Converts texts to inputs of the search, and counts texts that need a warning.
 
     If the model was trained on single sentences, each text is split into sentences (`splits_sentences`). Otherwise a
     text is only split if it is too long for the model, into as few parts as possible.
@@ -188,51 +187,56 @@ class Preprocessor:
             longest_in_training, self.max_source_length, report, self.unknown_effect, vocabulary
         )
         self.unchanged_texts: deque[tuple[int, Translation]] = deque()
-        self.split_texts: dict[int, SplitText] = {}
+        self.split_texts: dict[int, EncodedText] = {}
         self.finished_parts: dict[int, dict[int, Iterable[Translation]]] = {}
         self.error: Exception | None = None
 
-    def read_chunks(self, chunks: Iterable[Sequence[TextWithPrefix]], first: int) -> Iterator[list[Source]]:
+    def read_chunks(self, chunks: Iterable[Sequence[TextWithPrefix]], first: int) -> Iterator[list[SearchInput]]:
         """Yield the non-empty sentences of each chunk of texts. `first` is the index of the first text.
 
         An error ends the iteration and is stored in `error`, so that the texts before it can still be translated.
         """
         try:
             for chunk in chunks:
-                texts = self._read_until_error(chunk, first)
+                inputs = list[SearchInput]()
+                try:
+                    for index, (text, prefix) in enumerate(chunk, first):
+                        check_text(text, index + 1, "text")
+                        check_text(prefix, index + 1, "prefix")
+                        inputs += self._inputs(self.encode(text, prefix, index), prefix)
+                except Exception as error:
+                    self.error = error
                 first += len(chunk)
-                sources = list[Source]()
-                for encoded, (text, prefix) in zip(texts, chunk, strict=False):
-                    if encoded.tokens == self.empty_source:
-                        self.warnings.count([encoded])
-                        self.unchanged_texts.append((encoded.index, EMPTY_TRANSLATION))
-                    elif self._stays(text) and not prefix.strip():
-                        self.unchanged_texts.append((encoded.index, unchanged(text)))
-                    else:
-                        self.warnings.count([encoded])
-                        sources += self._sentences(encoded)
-                yield sources
+                yield inputs
                 if self.error:
                     return
         except Exception as error:
             self.error = error
 
-    def _stays(self, text: str) -> bool:
-        """Return whether a text stays as it is, because it has no word to translate."""
-        return self.protects and not needs_translation(text[len(language_tokens(text)) :])
-
-    def _sentences(self, text: Source | SplitText) -> list[Source]:
-        """Return the sentences to translate. Store those that stay as they are in `finished_parts`."""
-        if not isinstance(text, SplitText):
-            return [text]
+    def _inputs(self, text: EncodedText, prefix: str) -> list[SearchInput]:
+        """Return the sentences to search for. Store translations of texts and sentences that stay as they are."""
+        if not text.parts:
+            self.warnings.count(text)
+            self.unchanged_texts.append((text.index, EMPTY_TRANSLATION))
+            return []
+        if not prefix.strip() and self._stays(text.text):
+            self.unchanged_texts.append((text.index, unchanged(text.text)))
+            return []
+        self.warnings.count(text)
+        if len(text.parts) == 1:
+            return [*text.parts]
+        inputs = [part for part in text.parts if part.tokens != self.empty_source and not self._stays(part.text)]
+        inputs = inputs or [*text.parts]
+        numbers = {part.part for part in inputs}
         self.split_texts[text.index] = text
-        sources = [part for part in text.parts if part.tokens != self.empty_source and not self._stays(part.text)]
-        sources = sources or list(text.parts)
-        numbers = {part.part for part in sources}
         self.finished_parts[text.index] = {
             part.part: repeat(unchanged(part.text)) for part in text.parts if part.part not in numbers
         }
-        return sources
+        return inputs
+
+    def _stays(self, text: str) -> bool:
+        """Return whether a text stays as it is, because it has no word to translate."""
+        return self.protects and not needs_translation(text[len(language_tokens(text)) :])
 
     def unchanged_translations(self) -> Iterator[tuple[int, list[Translation]]]:
         """Yield the index and the translation of each text that needs no search: it is empty, or has no word."""
@@ -240,7 +244,7 @@ class Preprocessor:
             index, translation = self.unchanged_texts.popleft()
             yield index, [translation]
 
-    def join(self, source: Source, translations: list[Translation]) -> list[Translation]:
+    def join(self, source: SearchInput, translations: list[Translation]) -> list[Translation]:
         """Return the translations of a sentence's text, or nothing if another part of the text is not finished."""
         if not (split := self.split_texts.get(source.index)):
             return translations
@@ -253,19 +257,7 @@ class Preprocessor:
         sources = [part.text for part in split.parts]
         return [join_parts(sources, same_rank, split.gaps) for same_rank in ranks]
 
-    def _read_until_error(self, chunk: Sequence[TextWithPrefix], first: int) -> list[Source | SplitText]:
-        """Return the texts of a chunk up to the first one with an error. Store the error in `error`."""
-        texts: list[Source | SplitText] = []
-        try:
-            for index, (text, prefix) in enumerate(chunk, start=first):
-                check_text(text, index + 1, "text")
-                check_text(prefix, index + 1, "prefix")
-                texts.append(self.encode_source(text, prefix, index))
-        except Exception as error:
-            self.error = error
-        return texts
-
-    def encode_source(self, text: str, prefix: str, index: int) -> Source | SplitText:
+    def encode(self, text: str, prefix: str, index: int) -> EncodedText:
         """Encode a text for the search.
 
         Args:
@@ -273,54 +265,57 @@ class Preprocessor:
             prefix: The prefix of its translation, or an empty string.
             index: Index of the text.
 
-        Returns:
-            The text as one source or, if it is translated in parts, as a `SplitText`. An empty text has only EOS, if
-            the model reads EOS.
-
         Raises:
             ZooError: A sentence is too long for the model, the prefix is longer than a translation may be, or the
                 prefix has characters or tokens that the model cannot generate.
         """
         tokens = tuple(self._encode(text, "source"))
         forced = self._encode_prefix(prefix, index)
-        if prefix.strip() and tokens == self.empty_source:
-            raise ZooError(
-                f"an empty text has the prefix {excerpt(prefix)}",
-                hint="leave the prefixes of empty texts empty: prefix n belongs to text n",
-            )
-        too_long = self.source_length(tokens) > self.max_source_length
+        if tokens == self.empty_source:
+            if prefix.strip():
+                raise ZooError(
+                    f"an empty text has the prefix {excerpt(prefix)}",
+                    hint="leave the prefixes of empty texts empty: prefix n belongs to text n",
+                )
+            return EncodedText(index, text, (), 0)
+        length = self.source_length(tokens)
+        too_long = length > self.max_source_length
         by_sentence = self.splits_sentences and not prefix.strip()
         parts = []
         if too_long or by_sentence:
             parts = list(self._split(text, index, 0 if by_sentence else self.max_source_length))
         if len(parts) < 2:
-            sources = [self._source(index, text, tokens, forced)]
+            inputs = [self._input(index, text, tokens, forced)]
         else:
-            encoded = [tuple(self._encode(part, "source")) for part in parts]
-            sources = [
-                self._source(index, part, part_tokens, self.languages.target_tokens if number else forced, number)
-                for number, (part, part_tokens) in enumerate(zip(parts, encoded, strict=True))
+            inputs = [
+                self._input(
+                    index,
+                    part,
+                    self._encode(part, "source"),
+                    self.languages.target_tokens if number else forced,
+                    number,
+                )
+                for number, part in enumerate(parts)
             ]
-        if len(forced) > (limit := sources[0].max_length):
+        if len(forced) > (limit := inputs[0].max_length):
             raise ZooError(
                 f"the prefix {excerpt(prefix)} has {len(forced):,} tokens, but a translation of "
-                f"{excerpt(sources[0].text)} has at most {limit:,}",
+                f"{excerpt(inputs[0].text)} has at most {limit:,}",
                 hint="shorten the prefix, or raise `decoding.extra_length` in the model's spec",
             )
-        if len(sources) == 1:
-            return sources[0]
         gaps = tuple(_gap_after(part) or self._default_gap for part in parts[:-1])
-        return SplitText(index, tokens, tuple(sources), gaps, text, too_long and not by_sentence)
+        return EncodedText(index, text, tuple(inputs), length, gaps, too_long and not by_sentence)
 
-    def encode_sentence(self, text: str, index: int) -> Source:
+    def encode_sentence(self, text: str, index: int) -> SearchInput:
         """Encode a sentence or a part of one for the search."""
-        return self._source(index, text, tuple(self._encode(text, "source")), self.languages.target_tokens)
+        return self._input(index, text, self._encode(text, "source"), self.languages.target_tokens)
 
-    def _source(self, index: int, text: str, tokens: tuple[int, ...], forced: tuple[int, ...], part: int = 0) -> Source:
+    def _input(
+        self, index: int, text: str, tokens: Sequence[int], forced: tuple[int, ...], part: int = 0
+    ) -> SearchInput:
         max_length = self._max_target_length(self.source_length(tokens))
-        if tokens != self.empty_source:
-            tokens = (*self.languages.source_tokens, *tokens)
-        return Source(index, tokens, max_length, forced, text.strip(), len(text.split()), part=part)
+        language = self.languages.source_tokens if tuple(tokens) != self.empty_source else ()
+        return SearchInput(index, {"source": (*language, *tokens)}, max_length, forced, text.strip(), part=part)
 
     def _encode_prefix(self, prefix: str, index: int) -> tuple[int, ...]:
         """Return the tokens that the translation must start with: its language token, if any, and the prefix."""

@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import NamedTuple, TypeVar
 
-from zoo.generation.batching import Source
+from zoo.generation.batching import SearchInput
 from zoo.generation.engine import Engine, SearchResult
 from zoo.generation.hypotheses import Hypothesis, SearchStrategy
 from zoo.generation.preprocessing import Preprocessor
@@ -21,7 +21,7 @@ from zoo.text.sentences import language_tokens
 from zoo.text.spans import Span, compare, find_spans, needs_translation
 
 _T = TypeVar("_T")
-Steps = Generator[tuple[Sequence[Source], SearchStrategy], list[list[Hypothesis]], _T]
+Steps = Generator[tuple[Sequence[SearchInput], SearchStrategy], list[list[Hypothesis]], _T]
 """Generator that needs several searches. It yields the arguments of each search, and receives the hypotheses."""
 Repair = tuple[SpanConstraint, SearchStrategy]
 """A constraint, and the search under this constraint."""
@@ -39,7 +39,7 @@ class _Plan(NamedTuple):
     `proxies` are numbers that stand for spans, and the spellings that replace them in the translation.
     """
 
-    parts: Sequence[Source | str]
+    parts: Sequence[SearchInput | str]
     proxies: Mapping[str, str] = {}
 
 
@@ -56,7 +56,7 @@ class Protection:
     def __init__(
         self,
         preprocessor: Preprocessor,
-        convert: Callable[[Source, Sequence[Hypothesis]], list[Translation]],
+        convert: Callable[[SearchInput, Sequence[Hypothesis]], list[Translation]],
         make_repair: Callable[[], Repair] | None,
     ) -> None:
         """Create a protection.
@@ -69,19 +69,19 @@ class Protection:
         self._preprocessor, self._convert, self._make_repair = preprocessor, convert, make_repair
         self._languages = preprocessor.languages.source, preprocessor.languages.target
 
-    def check(self, source: Source, hypotheses: Sequence[Hypothesis]) -> list[Translation]:
+    def check(self, source: SearchInput, hypotheses: Sequence[Hypothesis]) -> list[Translation]:
         """Return the translations of a sentence, with their field `unkept`."""
         translations = self._convert(source, hypotheses)
         if not (self._preprocessor.protects and find_spans(_text(source), self._languages[0])):
             return translations
         return [replace(each, unkept=self._unkept(source, each.text)) for each in translations]
 
-    def needs_repair(self, source: Source, translations: Sequence[Translation]) -> bool:
+    def needs_repair(self, source: SearchInput, translations: Sequence[Translation]) -> bool:
         """Return whether to translate a sentence again. Translations with a prefix are never repaired."""
         has_prefix = source.prefix != self._preprocessor.languages.target_tokens
         return self._make_repair is not None and bool(translations[0].unkept) and not has_prefix
 
-    def repair(self, pairs: Sequence[tuple[Source, Translation]]) -> Steps[list[Translation]]:
+    def repair(self, pairs: Sequence[tuple[SearchInput, Translation]]) -> Steps[list[Translation]]:
         """Translate sentences again, together.
 
         Args:
@@ -99,12 +99,12 @@ class Protection:
                 for number, result in enumerate(results)
                 if result.unkept
             }
-            sources = [part for plan in plans.values() for part in plan.parts if isinstance(part, Source)]
+            sources = [part for plan in plans.values() for part in plan.parts if isinstance(part, SearchInput)]
             numbered = [replace(source, index=index) for index, source in enumerate(sources)]
             found = iter((yield numbered, strategy) if numbered else ())
             for number, plan in plans.items():
                 parts = [
-                    (part, self._convert(part, next(found))[0]) if isinstance(part, Source) else part
+                    (part, self._convert(part, next(found))[0]) if isinstance(part, SearchInput) else part
                     for part in plan.parts
                 ]
                 joined = _join(pairs[number][0], parts, plan.proxies)
@@ -112,11 +112,11 @@ class Protection:
                     results[number] = joined
         return results
 
-    def _unkept(self, source: Source, translation: str) -> tuple[str, ...]:
+    def _unkept(self, source: SearchInput, translation: str) -> tuple[str, ...]:
         differences = compare(_text(source), translation, *self._languages)
         return tuple(span.text for span in (*differences.missing, *differences.added))
 
-    def _plan(self, source: Source, first: Translation, constraint: SpanConstraint, stage: int) -> _Plan:
+    def _plan(self, source: SearchInput, first: Translation, constraint: SpanConstraint, stage: int) -> _Plan:
         """Return how to translate a sentence again: which spans to cut out and to copy, and which to replace."""
         text, differences = _text(source), compare(_text(source), first.text, *self._languages)
         spans = [span for span in find_spans(text, *self._languages) if span not in differences.as_words]
@@ -136,7 +136,7 @@ class Protection:
                 copied.insert(-1, span.spellings[0])
         fragments[-1] += text[start:]
         words = [span.text for span in differences.as_words]
-        parts = list[Source | str]()
+        parts = list[SearchInput | str]()
         for fragment, copy in zip(fragments, copied, strict=True):
             encoded = self._encode(source, fragment, constraint, words)
             if not encoded:
@@ -145,8 +145,8 @@ class Protection:
         return _Plan(parts, {number: span.spellings[0] for span, number in proxies.items()})
 
     def _encode(
-        self, source: Source, fragment: str, constraint: SpanConstraint, words: list[str]
-    ) -> list[Source | str]:
+        self, source: SearchInput, fragment: str, constraint: SpanConstraint, words: list[str]
+    ) -> list[SearchInput | str]:
         """Return a fragment of a sentence with its spans. Nothing is returned if the model has no tokens for a span.
 
         Args:
@@ -171,9 +171,9 @@ class Protection:
 
 def protected(
     results: Iterable[SearchResult], protection: Protection, engine: Engine
-) -> Iterator[tuple[Source, list[Translation]]]:
+) -> Iterator[tuple[SearchInput, list[Translation]]]:
     """Yield each sentence with its translations as soon as they are known. Repairs run while the search continues."""
-    pending: deque[tuple[Source, Future[list[Translation]]]] = deque()
+    pending: deque[tuple[SearchInput, Future[list[Translation]]]] = deque()
     try:
         for source, hypotheses in results:
             translations = protection.check(source, hypotheses)
@@ -193,7 +193,7 @@ def protected(
 
 
 def protect_all(
-    protection: Protection, sources: Sequence[Source], strategy: SearchStrategy
+    protection: Protection, sources: Sequence[SearchInput], strategy: SearchStrategy
 ) -> Steps[list[list[Translation]]]:
     """Translate sentences, and return the translations of each."""
     hypotheses = yield sources, strategy
@@ -246,7 +246,7 @@ def run_steps(engine: Engine, steps: Steps[_T], advance: Callable[[], object] = 
     return result
 
 
-def _text(source: Source) -> str:
+def _text(source: SearchInput) -> str:
     """Return a sentence without language tokens, as the model reads it."""
     return clean(source.text[len(language_tokens(source.text)) :])
 
@@ -257,7 +257,9 @@ def _is_apart(span: Span, text: str) -> bool:
     return is_edge and not any(map(str.isalnum, span.text))
 
 
-def _join(source: Source, parts: Sequence[tuple[Source, Translation] | str], proxies: Mapping[str, str]) -> Translation:
+def _join(
+    source: SearchInput, parts: Sequence[tuple[SearchInput, Translation] | str], proxies: Mapping[str, str]
+) -> Translation:
     """Return the translation of a sentence, joined from its parts: copied strings, and fragments with translations."""
     text = ""
     for part in parts:

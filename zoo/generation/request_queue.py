@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from threading import Condition, Thread, get_ident
 
 from specs import ZooError
-from zoo.generation.batching import MIN_ROW_TOKENS, Source, sentence_out_of_memory
+from zoo.generation.batching import MIN_ROW_TOKENS, SearchInput, sentence_out_of_memory
 from zoo.generation.hypotheses import Hypothesis, SearchHistory, SearchStrategy
 
 RECENT_SECONDS = 4.0
@@ -43,13 +43,13 @@ class Request:
     def __init__(
         self,
         strategy: SearchStrategy,
-        deliver: Callable[[Source, list[Hypothesis]], None],
+        deliver: Callable[[SearchInput, list[Hypothesis]], None],
         fail: Callable[[BaseException], None],
         request_fill: Callable[[], None] = lambda: None,
     ) -> None:
         self.strategy, self.deliver, self.fail, self.request_fill = strategy, deliver, fail, request_fill
         self.kind: Hashable = strategy.kind
-        self.queue: deque[Source] = deque()
+        self.queue: deque[SearchInput] = deque()
         self.refill_threshold, self.served_tokens = 0, 0.0
         self.active = True
         self.added: float | None = time.monotonic()
@@ -57,7 +57,7 @@ class Request:
 
 Running = Mapping[Hashable, Mapping[SearchHistory, Request]]
 """The sentences that a worker is decoding: the batch of each kind."""
-Sentence = tuple[Request, Source]
+Sentence = tuple[Request, SearchInput]
 
 
 class RequestQueue:
@@ -133,7 +133,7 @@ class RequestQueue:
         with self.changed:
             return self.waiting_seconds <= max_wait_seconds * (1.0 - self.congestion)
 
-    def add(self, request: Request, sources: Sequence[Source]) -> None:
+    def add(self, request: Request, sources: Sequence[SearchInput]) -> None:
         """Add sentences of a request. Those of earlier calls are served before them.
 
         Raises:
@@ -240,7 +240,7 @@ class RequestQueue:
             request.fail(error or closed_error())
             self.withdraw(request)
 
-    def _waiting_again(self, request: Request, added: Sequence[Source]) -> None:
+    def _waiting_again(self, request: Request, added: Sequence[SearchInput]) -> None:
         self._queued_tokens += sum(map(len, added))
         self._queued_sentences += len(added)
         if not self._waiting:  # measure the speed again, because idle workers take sentences at once

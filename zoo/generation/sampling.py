@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from compiler.program import State, StepwiseDecoder
 from compiler.seeds import stream
 from specs import BOS, EOS, PAD
-from zoo.generation.batching import Source
+from zoo.generation.batching import SearchInput
 from zoo.generation.constraints import Constraint
 from zoo.generation.hypotheses import LengthPenalty, SearchHistory, Selection, length_penalty
 from zoo.models.shortlist import Shortlist
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from jaxtyping import Bool, Float32, Float64, Int
     from torch import Tensor
 
-    from compiler import top_k as selection
+    from compiler import decoder as selection
 else:
     from compiler.lazy import LazyModule, torch
 
-    selection = LazyModule("compiler.top_k")
+    selection = LazyModule("compiler.decoder")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class Sampling:
         """The kind of batch. Sentences of the same kind can share a batch, even with different seeds."""
         return Sampling, self.count, self.temperature, self.top_k, self.top_p, self.constraint, self.shortlist
 
-    def new_history(self, source: Source) -> SearchHistory:
+    def new_history(self, source: SearchInput) -> SearchHistory:
         """Return an empty search history for a sentence, with one random number generator per sample."""
         position = (source.index, source.part) if source.part else (source.index,)
         streams = tuple(Random(stream(self.seed, "sample", *position, number)) for number in range(self.count))

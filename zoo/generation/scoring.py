@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from compiler.lazy import no_grad
+from compiler.padded_batch import PaddedBatch
 from compiler.program import Scorer
-from compiler.stream import Stream
 from specs import ZooError
 from zoo.generation.batching import group_by_length, pad_sequences
 from zoo.report import Progress
-from zoo.system.device_memory import MEMORY_ERRORS, is_out_of_memory
+from zoo.system.memory import MEMORY_ERRORS, is_out_of_memory
 
 if TYPE_CHECKING:
     import torch
@@ -85,7 +85,7 @@ def _score_group(
     """Return the scores of a batch of pairs, one row per pair. Halve the batch if it does not fit into memory."""
     try:
         target = pad_sequences([targets[index] for index in group], device)
-        source = None if sources is None else Stream.pad([sources[index] for index in group], device)
+        source = None if sources is None else PaddedBatch.pad([sources[index] for index in group], device)
         rows: list[list[float]] = program.score(source, target).tolist()
         return rows
     except MEMORY_ERRORS as error:

@@ -16,7 +16,6 @@ from zoo.generation.attention import BEGIN, END
 from zoo.generation.beam_search import BeamSearch
 from zoo.generation.config import GenerationOptions
 from zoo.generation.hypotheses import SearchHistory, Selection
-from zoo.generation.preprocessing import SplitText
 from zoo.generation.translation import Translation
 from zoo.generation.translator import Translator
 from zoo.text.lines import clean
@@ -217,10 +216,10 @@ def record_search(
     check_text(text, 1, "text")
     config = translator.config(None, {**options, "search": "beam"})
     preprocessor = translator.preprocessor(source, target, split=split)
-    encoded = preprocessor.encode_source(text, "", 0)
-    if encoded.tokens == preprocessor.empty_source:
+    encoded = preprocessor.encode(text, "", 0)
+    if not encoded.parts:
         raise ZooError("there is no search for an empty text", hint="give a sentence")
-    if isinstance(encoded, SplitText):
+    if len(encoded.parts) > 1:
         hint = (
             "give one of them" if encoded.too_long else "give one of them, or translate the text whole (`--no-split`)"
         )

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from specs import EOS, PAD, UNK
-from zoo.generation.batching import Source, pad_sequences
+from zoo.generation.batching import SearchInput, pad_sequences
 from zoo.text.spans import Span
 from zoo.text.vocabulary import Vocabulary
 
@@ -27,7 +27,7 @@ _AFTER_SPACE, _AFTER_MARK = 0, 1
 
 
 class SpanConstraint:
-    """Constraint that makes every output contain the spans in `Source.required`, and no other digit.
+    """Constraint that makes every output contain the spans in `SearchInput.required`, and no other digit.
 
     A span may have any of its spellings. If its first tokens are only letters, they may also belong to other words.
     After further tokens, the span must be completed. EOS is allowed after all spans, and at the maximum length.
@@ -65,7 +65,7 @@ class SpanConstraint:
                 if after_mark[: len(mark)] == mark:
                     yield _AFTER_MARK, after_mark[len(mark) :]
 
-    def start(self, sources: Sequence[Source], device: torch.device | str) -> SpanState:
+    def start(self, sources: Sequence[SearchInput], device: torch.device | str) -> SpanState:
         """Return the state before the first token, one row per sentence."""
         tries = [_Trie(self, source.required) for source in sources]
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Unpack, cast
 
 from compiler.program import ShortlistDecoder, TranslationModel
 from specs import Spec, ZooError
-from zoo.generation.batching import MIN_ROW_TOKENS, Source
+from zoo.generation.batching import MIN_ROW_TOKENS, SearchInput
 from zoo.generation.config import (
     LARGE_BEAM,
     GenerationConfig,
@@ -28,7 +28,7 @@ from zoo.generation.protection import Protection, Repair, Steps, protect_all, pr
 from zoo.generation.span_constraint import SpanConstraint
 from zoo.generation.translation import EMPTY_TRANSLATION, Translation, uncertain_sentences
 from zoo.models.shortlist import Shortlist
-from zoo.planning.capacity import max_sentences
+from zoo.planning.memory_estimate import max_sentences
 from zoo.report import Report
 from zoo.text.languages import LanguagePair, choose_direction
 from zoo.text.sentences import checked_texts, zip_prefixes
@@ -148,7 +148,7 @@ class TextSearch:
         """
         pairs, config, preprocessor = self._prepare(texts, n_best, prefixes, options)
         with preprocessor.warnings:
-            sources = list[Source]()
+            sources = list[SearchInput]()
             for read in preprocessor.read_chunks(([pair] for pair in pairs), 0):
                 sources += read
                 if abandoned is not None and abandoned.is_set():
@@ -311,7 +311,7 @@ class TextSearch:
         return Protection(preprocessor, convert, make_repair if can_repair else None)
 
     def _to_translations(
-        self, preprocessor: Preprocessor, source: Source, hypotheses: Sequence[Hypothesis]
+        self, preprocessor: Preprocessor, source: SearchInput, hypotheses: Sequence[Hypothesis]
     ) -> list[Translation]:
         """Return the hypotheses of a sentence as translations. `preprocessor` has read the sentence."""
         start = len(preprocessor.languages.target_tokens)

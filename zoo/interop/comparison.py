@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from time import perf_counter
 from typing import TypeVar
 
 import torch
@@ -24,6 +23,7 @@ from zoo.interop.formats import EngineTranslation, ImportedModel, ImportFormat, 
 from zoo.interop.numbering import SPECIAL
 from zoo.interop.sentencepiece_model import is_language_token
 from zoo.report import Progress, Report
+from zoo.system.clock import timed
 from zoo.text.tokenizer import SPACE
 from zoo.text.vocabulary import Vocabulary
 
@@ -180,9 +180,7 @@ def _timed(
 ) -> tuple[Sequence[Result], float]:
     """Translate a few texts as a warm-up, then all. Return all translations and the speed in sentences per second."""
     translate(texts[:_WARM_UP])
-    start = perf_counter()
-    results = translate(texts)
-    seconds = perf_counter() - start
+    seconds, results = timed(lambda: translate(texts))
     progress.advance(len(texts))
     return results, len(texts) / seconds
 

@@ -15,10 +15,10 @@ from zoo.files.atomic import atomic_folder
 from zoo.files.storage import require_space
 from zoo.interop.ctranslate2.exporter import CTranslate2Export
 from zoo.interop.formats import Bundle, ExportCheck, ExportFormat, ImportFormat, ImportRequest, format_named
-from zoo.interop.huggingface import formats as huggingface
+from zoo.interop.importer import FAMILIES
 from zoo.interop.numbering import NEVER
 from zoo.interop.onnx import OnnxExport
-from zoo.interop.roundtrip import cannot_export
+from zoo.interop.roundtrip import cannot_export, require_same_architecture
 from zoo.interop.sentencepiece_model import is_language_token
 from zoo.models import find
 from zoo.models.loading import read_model
@@ -26,7 +26,7 @@ from zoo.publishing import reference_results
 from zoo.report import Report
 from zoo.text.tokenizer import SPACE
 
-EXPORT_FORMATS: tuple[ExportFormat, ...] = (*huggingface.FAMILIES, CTranslate2Export(), OnnxExport())
+EXPORT_FORMATS: tuple[ExportFormat, ...] = (*FAMILIES, CTranslate2Export(), OnnxExport())
 """Formats that models are exported to. To add one, write a module and add its class to this list."""
 _TOLERANCE = 1e-3
 
@@ -92,7 +92,7 @@ def export_model(name: str, to: str, folder: Path, report: Report) -> ExportResu
 
 
 def _require_same_when_read(bundle: Bundle, format: ExportFormat, reader: ImportFormat, folder: Path) -> None:
-    """Import the exported folder again. Raise ZooError if the tensors or the vocabulary differ from the bundle's.
+    """Import the exported folder again. Raise ZooError if the architecture, the tensors or the vocabulary differ.
 
     The imported model may have additional biases, if they have no effect.
     """
@@ -100,6 +100,7 @@ def _require_same_when_read(bundle: Bundle, format: ExportFormat, reader: Import
         imported = reader.read(folder, ImportRequest(bundle.spec.name))
     except ZooError as error:
         raise cannot_export(format.name, error.problem.replace(f"{folder}/", "")) from None
+    require_same_architecture(bundle.spec.architecture, imported.spec.architecture, format.name, format.may_differ)
     ours, theirs = bundle.vocabulary, imported.vocabulary
     if ours.source_suffix != theirs.source_suffix:
         raise cannot_export(format.name, "this format adds EOS to each source, and the model does not, or vice versa")

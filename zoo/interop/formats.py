@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
@@ -176,6 +176,10 @@ class ExportFormat(Protocol):
     @property
     def description(self) -> str:
         """A short description of the written files, for help texts."""
+
+    @property
+    def may_differ(self) -> Collection[str]:
+        """Fields of `architecture` that may have another value in the exported model."""
 
     def reader(self, bundle: Bundle) -> ImportFormat | None:
         """Return the import format that reads the exported model with identical tensors. None if there is none."""

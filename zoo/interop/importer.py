@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import re
-import struct
-import zipfile
-import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -27,8 +24,12 @@ from zoo.interop.formats import (
     format_named,
     listed,
 )
-from zoo.interop.huggingface import formats as huggingface
+from zoo.interop.huggingface.config import model_type
+from zoo.interop.huggingface.family import Family
 from zoo.interop.huggingface.marian import HuggingFaceMarian
+from zoo.interop.huggingface.multilingual import Multilingual
+from zoo.interop.huggingface.t5 import T5
+from zoo.interop.huggingface.t5gemma import T5Gemma
 from zoo.interop.marian.importer import MarianImport
 from zoo.models import shortlist
 from zoo.models.folder import ModelFolder
@@ -37,23 +38,14 @@ from zoo.models.weights import Weights
 from zoo.publishing.provenance import Provenance, provenance_of_import
 from zoo.publishing.publish import publish_imported
 from zoo.report import Report, size
-from zoo.system.device_memory import is_out_of_memory
-from zoo.system.memory import memory_limit
+from zoo.system.memory import is_out_of_memory, memory_limit
 from zoo.text.lines import read_lines
 from zoo.version import __version__
 
-IMPORT_FORMATS: tuple[ImportFormat, ...] = (
-    *huggingface.FAMILIES,
-    MarianImport(),
-    CTranslate2Import(),
-    FairseqImport(),
-)
+FAMILIES: tuple[Family, ...] = (HuggingFaceMarian(), Multilingual(), T5(), T5Gemma())
+"""Families of transformers' models. To add one, write a module and add its class to this list."""
+IMPORT_FORMATS: tuple[ImportFormat, ...] = (*FAMILIES, MarianImport(), CTranslate2Import(), FairseqImport())
 """Formats that models are imported from. To add one, write a package and add its class to this list."""
-_UNEXPECTED = (
-    *(ArithmeticError, AttributeError, LookupError, RuntimeError, StopIteration, TypeError, ValueError),
-    *(struct.error, zipfile.BadZipFile, zlib.error),
-)
-"""Exceptions that a reader may raise if a file has unexpected content. They are reported as a damaged file."""
 _MAX_MESSAGE = 500  # characters
 _MEMORY_PER_BYTE = 16
 """Maximum memory for reading a model, as a multiple of the size of its files. 8-bit weights are copied to float32
@@ -116,7 +108,7 @@ def import_model(source: str, options: ImportOptions, report: Report) -> ImportR
     comparisons: list[Comparison] = []
 
     def fill(bundle: ModelFolder) -> Provenance:
-        model = _read(format, path, ImportRequest(name, options.languages, options.positions, origin_name))
+        model = read_foreign(format, path, ImportRequest(name, options.languages, options.positions, origin_name))
         for note in (*model.notes, *_notes_for_user(model)):
             report.info(f"note: {note}")
         origin = {**model.origin, "source": source if hub.is_on_hub(source) else origin_name}
@@ -125,7 +117,7 @@ def import_model(source: str, options: ImportOptions, report: Report) -> ImportR
             origin["check"] = comparisons[0].summary
         spec = model.spec.model_copy(update={"licence": hub.licence_of_card(path)})
         _write(bundle, replace(model, spec=spec))
-        return provenance_of_import(spec, origin, model.notes)
+        return provenance_of_import(origin, model.notes)
 
     folder = publish_imported(name, fill, replace=options.replace, report=report)
     return ImportResult(folder, next(iter(comparisons), None))
@@ -146,13 +138,20 @@ def find_format(path: Path, name: str | None = None) -> ImportFormat:
             return format
     if path.is_file() and any(format.recognises(path.parent) for format in IMPORT_FORMATS):
         raise ZooError(f"`{path}` is a part of a model", hint=f"give the model's folder, `{path.parent}`")
-    if problem := huggingface.unsupported_model_type(path):
+    if found := model_type(path):
+        known = ", ".join(f"`{type_}`" for family in FAMILIES for type_ in family.model_types)
+        problem = f"`{path}` is a model of transformers with the model type `{found}`, but zoo imports only {known}"
         raise ZooError(problem, hint="choose a model of one of these types")
     raise ZooError(f"`{path}` has no known model format", hint=f"the formats are {listed(IMPORT_FORMATS)}")
 
 
-def _read(format: ImportFormat, path: Path, request: ImportRequest) -> ImportedModel:
-    """Read a model. If unexpected content makes the reader fail, raise a ZooError that calls the file invalid."""
+def read_foreign(format: ImportFormat, path: Path, request: ImportRequest) -> ImportedModel:
+    """Read a model of another toolkit.
+
+    Raises:
+        ZooError: The model has a property that zoo does not support, its files are damaged, or reading them needs
+            implausibly much memory.
+    """
     files = _model_files(path)
     allowed = _SPARE_MEMORY + _MEMORY_PER_BYTE * files
     try:
@@ -160,7 +159,7 @@ def _read(format: ImportFormat, path: Path, request: ImportRequest) -> ImportedM
             return format.read(path, request)
     except ZooError:
         raise
-    except (*_UNEXPECTED, MemoryError) as error:
+    except Exception as error:
         if is_out_of_memory(error):
             problem = (
                 f"reading `{path}` needs more than {size(allowed)} of memory, but its files have only {size(files)}"
@@ -168,7 +167,8 @@ def _read(format: ImportFormat, path: Path, request: ImportRequest) -> ImportedM
             hint = "do not use this file: it may be malicious, because it would fill the memory"
             raise ZooError(problem, hint=hint, exit_code=1) from None
         reason = next(iter(str(error).splitlines()), "")
-        problem = f"`{path}` is not a valid model of {format.name}: {type(error).__name__}: {reason}"[:_MAX_MESSAGE]
+        kind = "" if type(error) is ValueError else f"{type(error).__name__}: "
+        problem = f"`{path}` is not a valid model of {format.name}: {kind}{reason}"[:_MAX_MESSAGE]
         hint = "restore it from its source; if the original toolkit can open it, please report this with the file"
         raise ZooError(problem, hint=hint, exit_code=1) from error
 

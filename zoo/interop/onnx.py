@@ -26,6 +26,7 @@ class OnnxExport:
 
     name = "onnx"
     description = "encode.onnx and decode_step.onnx, with the spec and the vocabulary"
+    may_differ = ()
 
     def reader(self, bundle: Bundle) -> ImportFormat | None:
         """Return None, because zoo does not import ONNX models."""

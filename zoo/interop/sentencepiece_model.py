@@ -1,14 +1,13 @@
 """SentencePiece models with zoo's token IDs, converted from other toolkits' models or created for a list of words.
 
-The files are messages of Protocol Buffers, with the field numbers of `sentencepiece_model.proto`. They are parsed here
-without the package `protobuf`, because some of its versions end the process if warnings are errors.
+The files are messages of Protocol Buffers, with the field numbers of `sentencepiece_model.proto`.
 """
 
 from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from enum import IntEnum
 from pathlib import Path
 from typing import NamedTuple
@@ -17,10 +16,9 @@ from specs import BOS, EOS, PAD, UNK, ZooError
 from zoo.files.reading import read_bytes
 from zoo.interop.numbering import SPECIAL, Numbering
 from zoo.text.added_tokens import FIELD as _ADDED_TOKENS
+from zoo.text.protobuf import FIXED32, encode_bytes, encode_integer, encode_key, parse_fields
 from zoo.text.tokenizer import SPACE, Tokenizer, damaged_vocabulary
 
-_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5  # wire types of Protocol Buffers
-_MAX_VARINT = 10  # bytes
 _TOKENS, _TRAINER, _NORMALIZER, _SELF_TEST = 1, 2, 3, 4  # fields of the model
 _TEXT, _SCORE, _TYPE = 1, 2, 3  # fields of a token
 _INPUT, _MODEL_TYPE, _SIZE, _SPACE_AS_SUFFIX, _BYTE_FALLBACK = 1, 3, 4, 24, 35  # fields of the trainer's settings
@@ -30,7 +28,6 @@ _NO_ID = (1 << 64) - 1  # -1, which removes a special token, as an unsigned inte
 _NORMALIZER_NAME, _CHARACTER_MAP, _DUMMY_PREFIX, _REMOVE_EXTRA_SPACES, _ESCAPE_SPACES = 1, 2, 3, 4, 5
 _SPACES = (_DUMMY_PREFIX, _REMOVE_EXTRA_SPACES, _ESCAPE_SPACES)
 _ALGORITHMS = {1: "unigram", 2: "bpe", 3: "words", 4: "characters"}
-_WORDS = 3
 WORD_LIST_KIND = "unigram"
 """Value of `vocabulary.kind` for a list of words: a unigram model whose tokens are whole words."""
 _MAX_SHARE_OF_SPACES = 0.01
@@ -53,7 +50,7 @@ class TokenEntry(NamedTuple):
 
     def encode(self) -> bytes:
         """Return the entry as an encoded field of the model's Protocol Buffers message."""
-        score = _encode_key(_SCORE, _FIXED32) + struct.pack("<f", self.score)
+        score = encode_key(_SCORE, FIXED32) + struct.pack("<f", self.score)
         message = encode_bytes(_TEXT, self.name.encode()) + score + encode_integer(_TYPE, self.type)
         return encode_bytes(_TOKENS, message)
 
@@ -216,8 +213,8 @@ def new_model(
     spaces with `▁`.
 
     Args:
-        kind: The algorithm, `bpe` or `unigram`.
-        entries: The tokens.
+        kind: The algorithm, such as `bpe` and `unigram`.
+        entries: The tokens. If a tokenizer shall use the model, the first are PAD, UNK, BOS and EOS.
         character_map: The compiled normalisation rules. If None, the model does not normalise characters.
         byte_fallback: Whether characters without a token are encoded as bytes.
     """
@@ -226,9 +223,7 @@ def new_model(
     normalizer = encode_bytes(_NORMALIZER_NAME, b"identity" if character_map is None else b"user_defined")
     normalizer += b"" if character_map is None else encode_bytes(_CHARACTER_MAP, character_map)
     normalizer += b"".join(encode_integer(field, 1) for field in _SPACES)
-    return (
-        b"".join(e.encode() for e in entries) + encode_bytes(_TRAINER, trainer) + encode_bytes(_NORMALIZER, normalizer)
-    )
+    return _encode_model(entries, trainer) + encode_bytes(_NORMALIZER, normalizer)
 
 
 def is_language_token(name: str) -> bool:
@@ -258,9 +253,7 @@ def word_list_tokenizer(numbering: Numbering, name: str) -> Tokenizer:
         )
     words = (SPACE + token.name.replace(" ", SPACE) for token in numbering.tokens[len(SPECIAL) :])
     entries = [*_special_entries(), *(TokenEntry(word, 0.0, TokenType.NORMAL) for word in words)]
-    normalizer = encode_bytes(_NORMALIZER_NAME, b"identity") + b"".join(encode_integer(field, 1) for field in _SPACES)
-    model = _encode_model(entries, encode_integer(_MODEL_TYPE, _WORDS)) + encode_bytes(_NORMALIZER, normalizer)
-    return Tokenizer(model, name=name)
+    return Tokenizer(new_model("words", entries, None), name=name)
 
 
 def without_source_end(tokenizer: Tokenizer, name: str) -> Tokenizer:
@@ -289,69 +282,6 @@ def _encode_model(
     return b"".join(entry.encode() for entry in entries) + encode_bytes(_TRAINER, trainer)
 
 
-class Field(NamedTuple):
-    """Field of a Protocol Buffers message."""
-
-    number: int
-    value: int | bytes
-    """An integer, or the bytes of a text, a message or a float."""
-    encoded: bytes
-    """The field's bytes in the message, with number and type."""
-
-
-def parse_fields(message: bytes) -> Iterator[Field]:
-    """Yield the fields of a message in their order. Raise ValueError if the bytes are not a message."""
-    position = 0
-    while position < len(message):
-        start = position
-        key, position = _parse_varint(message, position)
-        wire_type = key & 7
-        value: int | bytes
-        if wire_type == _VARINT:
-            value, position = _parse_varint(message, position)
-        else:
-            length = {_FIXED64: 8, _FIXED32: 4}.get(wire_type)
-            if wire_type == _BYTES:
-                length, position = _parse_varint(message, position)
-            if length is None or position + length > len(message):
-                raise ValueError("the message ends within a field, or a field has an unknown wire type")
-            value = message[position : position + length]
-            position += length
-        yield Field(key >> 3, value, message[start:position])
-
-
-def encode_integer(number: int, value: int) -> bytes:
-    """Return a field with this number that contains a non-negative integer."""
-    return _encode_key(number, _VARINT) + _encode_varint(value)
-
-
-def encode_bytes(number: int, value: bytes) -> bytes:
-    """Return a field with this number that contains a text or a message."""
-    return _encode_key(number, _BYTES) + _encode_varint(len(value)) + value
-
-
 def _last_values(message: bytes) -> dict[int, int | bytes]:
     """Return the value of each field by its number. If a field occurs twice, its last value counts."""
     return {field.number: field.value for field in parse_fields(message)}
-
-
-def _encode_key(number: int, wire_type: int) -> bytes:
-    return _encode_varint(number << 3 | wire_type)
-
-
-def _parse_varint(message: bytes, position: int) -> tuple[int, int]:
-    """Return an integer and the position after it."""
-    value = 0
-    for index, byte in enumerate(message[position : position + _MAX_VARINT]):
-        value |= (byte & 0x7F) << (7 * index)
-        if byte < 0x80:
-            return value, position + index + 1
-    raise ValueError("the message ends within an integer")
-
-
-def _encode_varint(value: int) -> bytes:
-    encoded = bytearray()
-    while value >= 0x80:
-        encoded.append(value & 0x7F | 0x80)
-        value >>= 7
-    return bytes([*encoded, value])

@@ -1,12 +1,26 @@
-"""Access to the settings of another toolkit's model. Keys that are neither read nor explicitly ignored are errors."""
+"""Access to the settings of another toolkit's model. Unknown keys are errors.
+
+A key is known if a method has read it, or if `known_settings.yaml` lists it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from pathlib import Path
 from typing import Any
+
+import yaml
 
 from specs import ZooError
 from specs.notation import quote_in_full
+
+_KNOWN: Mapping[str, Any] = yaml.safe_load(Path(__file__).with_name("known_settings.yaml").read_text("utf-8"))
+
+
+def known_settings(section: str) -> Mapping[str, Any]:
+    """Return a section of `known_settings.yaml`."""
+    section_values: Mapping[str, Any] = _KNOWN[section]
+    return section_values
 
 
 class Settings:
@@ -20,7 +34,8 @@ class Settings:
             where: The file, for error messages.
         """
         self.values, self.where = values, where
-        self._known: set[str] = set()
+        self.known: set[str] = set()
+        """Keys that were read or ignored."""
 
     def integer(self, key: str, default: int | None = None, *, minimum: int = 0) -> int:
         """Return an integer.
@@ -57,24 +72,39 @@ class Settings:
 
     def any(self, key: str, default: Any = None) -> Any:
         """Return a value of any type, or the default if the key is missing."""
-        self._known.add(key)
+        self.known.add(key)
         return self.values.get(key, default)
 
     def require(self, allowed: Mapping[str, Collection[Any]]) -> None:
         """Raise ZooError if a key is present and its value is not one of the allowed values."""
         for key, values in allowed.items():
-            self._known.add(key)
+            self.known.add(key)
             if key in self.values and not any(_equal(self.values[key], value) for value in values):
                 raise self.error(key, "is a setting that zoo does not support")
 
+    def require_known(self, *sections: str, prefix: str = "") -> None:
+        """Check the settings that sections of `known_settings.yaml` list.
+
+        Args:
+            sections: The names of the sections.
+            prefix: The beginning of the settings' keys, which the sections leave out.
+
+        Raises:
+            ZooError: A setting has a value that zoo does not support.
+        """
+        for section in sections:
+            known = known_settings(section)
+            self.require({prefix + key: values for key, values in known.get("allowed", {}).items()})
+            self.ignore(*(prefix + key for key in known.get("ignored", "").split()))
+
     def ignore(self, *keys: str) -> None:
         """Accept any value of these keys, because they do not change what the model computes."""
-        self._known.update(keys)
+        self.known.update(keys)
 
     def require_all_known(self) -> None:
         """Raise ZooError if there is a key that no other method has read."""
         for key in self.values:
-            if key not in self._known:
+            if key not in self.known:
                 raise self.error(key, "is an unknown setting, which may change what the model computes")
 
     def error(self, key: str, problem: str, hint: str | None = None) -> ZooError:
@@ -89,7 +119,7 @@ class Settings:
         return ZooError(f"`{key}: {value}` {problem}", where=self.where, hint=hint)
 
     def _value(self, key: str, default: Any) -> Any:
-        self._known.add(key)
+        self.known.add(key)
         if self.values.get(key) is not None:
             return self.values[key]
         if default is None and key not in self.values:

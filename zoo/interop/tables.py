@@ -5,20 +5,23 @@ A table of settings pairs the keys of a settings file with fields of `architectu
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import reduce
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from specs import Architecture, FeedForward
+from compiler import Purpose, lower
+from specs import Spec, ZooError
+from zoo.interop.formats import USE_ONNX
 from zoo.interop.settings import Settings
 from zoo.interop.tensors import SIDES, ForeignTensors, copied
 
 _SIDE = "{side}"
-_PROJECTIONS = {"query": "q_proj", "key": "k_proj", "value": "v_proj", "output": "out_proj"}
-_ATTENTIONS = {"self_attention": "self_attn", "cross_attention": "encoder_attn"}
+_BIAS, _GAIN, _NORM_BIAS = 1, 2, 3
+"""Numbers of the words in `Layout.words`, after that of a matrix."""
 FIRST_POSITION = 2
 """Number of the first position in fairseq. Tables of learned positions begin with this many unused rows."""
 
@@ -147,10 +150,15 @@ def written_tensors(tensors: Mapping[str, Tensor], table: Iterable[TensorRow]) -
     """Yield the tensors of a table with their names in the other toolkit. This is the inverse of `read_tensors`.
 
     Missing biases become zeros.
+
+    Raises:
+        ZooError: Another tensor is missing.
     """
     for row in table:
         if row.is_bias and row.ours not in tensors:
             yield row.foreign, torch.zeros(row.shape)
+        elif row.ours not in tensors:
+            raise ZooError(f"cannot export this model: the format requires a tensor `{row.ours}`", hint=USE_ONNX)
         else:
             tensor = tensors[row.ours].float()
             tensor = tensor - row.offset if row.offset else tensor
@@ -159,49 +167,101 @@ def written_tensors(tensors: Mapping[str, Tensor], table: Iterable[TensorRow]) -
             yield row.foreign, copied(tensor.T if row.is_linear else tensor)
 
 
-def pytorch_layers(a: Architecture, prefix: str = "") -> Iterator[TensorRow]:
-    """Yield the tensors of the encoder and the decoder with the names of fairseq, which transformers uses, too.
+@dataclass(frozen=True)
+class Layout:
+    """Names and layout of the tensors in the layers of another toolkit's models."""
+
+    names: Mapping[str, str]
+    """Names in the other toolkit, by the end of zoo's name, such as `self_attention.query`.
+
+    A matrix and its bias have one entry, as have the gain and the bias of a norm. If the names of both stacks differ,
+    the key begins with the stack (`encoder.feed_forward.w1`). In the values, `{side}` stands for the stack, `{number}`
+    for the layer, `{next}` for the layer counted from 1, `{index}` for the sub-layer, and `{tensor}` for a word of
+    `words`. Tensors without an entry are left out.
+    """
+    words: tuple[str, str, str, str] = ("weight", "bias", "weight", "bias")
+    """Words for a matrix, its bias, the gain of a norm, and the bias of a norm."""
+    is_transposed: bool = True
+    """Whether the other toolkit stores the transposed matrices of linear maps."""
+    vectors_are_rows: bool = False
+    """Whether the other toolkit stores vectors as matrices with one row."""
+    gain_offset: float = 0.0
+    """Number that the other toolkit adds to the gains of norms."""
+    unused_positions: int = 0
+    """Number of unused rows at the beginning of tables of positions."""
+
+    def rows(self, spec: Spec) -> Iterator[TensorRow]:
+        """Yield a row for each tensor of the layers. The spec determines the shapes."""
+        for parameter in lower(spec, Purpose.SCORE).parameters.values():
+            for tensor in parameter.origin.stored():
+                *layer, last = tensor.name.split(".")
+                side, number, kind = layer if len(layer) > 1 else (*layer, "", "") if layer else ("", "", "")
+                base, word = _base(last)
+                key = f"{kind}.{base}" if kind else base
+                if (name := self.names.get(f"{side}.{key}", self.names.get(key))) is None:
+                    continue
+                index = [each.kind for each in getattr(spec.architecture, side)].index(kind) if kind else None
+                foreign = name.format(
+                    side=side, number=number, next=int(number or 0) + 1, index=index, tensor=self.words[word]
+                )
+                yield self._row(foreign, tensor.name, tensor.shape, word, is_table=base.endswith("positions"))
+
+    def _row(self, foreign: str, ours: str, shape: tuple[int, ...], word: int, *, is_table: bool) -> TensorRow:
+        is_linear = self.is_transposed and len(shape) == 2 and not is_table
+        is_row = self.vectors_are_rows and len(shape) == 1
+        unused = self.unused_positions if is_table else 0
+        shape = shape[::-1] if is_linear else (1, *shape) if is_row else (shape[0] + unused, *shape[1:])
+        offset = self.gain_offset if word == _GAIN else 0.0
+        return TensorRow(foreign, ours, shape, is_linear, word == _BIAS, is_row, offset, unused)
+
+
+def _base(name: str) -> tuple[str, int]:
+    """Return the name of the matrix or the norm that a tensor belongs to, and the number of its word in `words`."""
+    if name in ("b1", "b2"):
+        return f"w{name[1]}", _BIAS
+    for ending, word in (("_gain", _GAIN), ("norm_bias", _NORM_BIAS), ("_bias", _BIAS)):
+        if name.endswith(ending):
+            return name.rpartition("_")[0], word
+    return name, 0
+
+
+def attention_names(parts: Mapping[str, str], projections: Sequence[str], pattern: str) -> dict[str, str]:
+    """Return the entries of `Layout.names` for the projections of attentions.
 
     Args:
-        a: An architecture with the layers of the original Transformer. Its norms are layer norms.
-        prefix: The beginning of the names in the other toolkit.
+        parts: The names of the attentions, by their kinds.
+        projections: The names of the projections of queries, keys, values and outputs.
+        pattern: A name with `{attention}` and `{projection}`.
     """
-    for side in SIDES:
-        for number in range(getattr(a.depths, side)):
-            for sublayer in getattr(a, side):
-                foreign, ours = f"{prefix}{side}.layers.{number}", f"{side}.{number}.{sublayer.kind}"
-                if isinstance(sublayer, FeedForward):
-                    yield from linear(f"{foreign}.fc1", f"{ours}.w1", (a.d_ff, a.d_model), f"{ours}.b1")
-                    yield from linear(f"{foreign}.fc2", f"{ours}.w2", (a.d_model, a.d_ff), f"{ours}.b2")
-                    yield from layer_norm(f"{foreign}.final_layer_norm", f"{ours}.norm", a.d_model)
-                    continue
-                part = f"{foreign}.{_ATTENTIONS[sublayer.kind]}"
-                for name, theirs in _PROJECTIONS.items():
-                    bias = f"{ours}.{name}_bias" if a.projection_bias else None
-                    yield from linear(f"{part}.{theirs}", f"{ours}.{name}", (a.d_model, a.d_model), bias)
-                yield from layer_norm(f"{part}_layer_norm", f"{ours}.norm", a.d_model)
-        if a.norm.placement == "pre":
-            yield from layer_norm(f"{prefix}{side}.layer_norm", f"{side}.norm", a.d_model)
-        if a.norm.embeddings:
-            yield from layer_norm(f"{prefix}{side}.layernorm_embedding", f"{side}.embedding_norm", a.d_model)
+    ours = ("query", "key", "value", "output")
+    return {
+        f"{kind}.{name}": pattern.replace("{attention}", part).replace("{projection}", projection)
+        for kind, part in parts.items()
+        for name, projection in zip(ours, projections, strict=True)
+    }
 
 
-def learned_positions(a: Architecture, prefix: str = "") -> Iterator[TensorRow]:
-    """Yield the tables of learned positions with the names of fairseq, if there are any."""
-    for side in SIDES if a.max_positions is not None else ():
-        shape = ((a.max_positions or 0) + FIRST_POSITION, a.d_model)
-        foreign = f"{prefix}{side}.embed_positions.weight"
-        yield TensorRow(foreign, f"{side}.positions", shape, unused=FIRST_POSITION)
+def pytorch_layout(prefix: str = "", *, with_positions: bool = True) -> Layout:
+    """Return the names of fairseq, which transformers uses, too, for layers of the original Transformer.
 
-
-def linear(foreign: str, ours: str, shape: tuple[int, int], bias: str | None = None) -> Iterator[TensorRow]:
-    """Yield the weight of a linear map, and the bias if `bias`, its name in zoo, is given."""
-    yield TensorRow(f"{foreign}.weight", ours, shape, is_linear=True)
-    if bias:
-        yield TensorRow(f"{foreign}.bias", bias, shape[:1], is_bias=True)
-
-
-def layer_norm(foreign: str, ours: str, d_model: int) -> Iterator[TensorRow]:
-    """Yield the gain and the bias of a layer norm."""
-    yield TensorRow(f"{foreign}.weight", f"{ours}_gain", (d_model,))
-    yield TensorRow(f"{foreign}.bias", f"{ours}_bias", (d_model,))
+    Args:
+        prefix: The beginning of the names in the other toolkit.
+        with_positions: Whether the layout contains tables of learned positions.
+    """
+    side, attentions = f"{prefix}{{side}}", {"self_attention": "self_attn", "cross_attention": "encoder_attn"}
+    layer = f"{side}.layers.{{number}}"
+    names = {
+        **attention_names(
+            attentions,
+            ("q_proj", "k_proj", "v_proj", "out_proj"),
+            f"{layer}.{{attention}}.{{projection}}.{{tensor}}",
+        ),
+        **{f"{kind}.norm": f"{layer}.{part}_layer_norm.{{tensor}}" for kind, part in attentions.items()},
+        "feed_forward.w1": f"{layer}.fc1.{{tensor}}",
+        "feed_forward.w2": f"{layer}.fc2.{{tensor}}",
+        "feed_forward.norm": f"{layer}.final_layer_norm.{{tensor}}",
+        "norm": f"{side}.layer_norm.{{tensor}}",
+        "embedding_norm": f"{side}.layernorm_embedding.{{tensor}}",
+        **({"positions": f"{side}.embed_positions.weight"} if with_positions else {}),
+    }
+    return Layout(names, unused_positions=FIRST_POSITION)

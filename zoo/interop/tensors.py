@@ -54,8 +54,8 @@ class ForeignTensors:
                 f"`{self.file}` has no tensor `{name}`, which the model's settings require", hint=RESTORE, exit_code=1
             )
         tensor = self.left.pop(name)
-        if not isinstance(tensor, Tensor):
-            raise ZooError(f"`{name}` in `{self.file}` is not a tensor", hint=RESTORE, exit_code=1)
+        if not isinstance(tensor, Tensor) or tensor.is_meta:  # a tensor on the device `meta` has no values
+            raise ZooError(f"`{name}` in `{self.file}` is not a tensor with values", hint=RESTORE, exit_code=1)
         if not tensor.is_floating_point() or not tensor.dim() or (shape and tensor.shape != shape):
             expected = f", but the model's settings require {list(shape)}" if shape else ""
             problem = f"`{name}` in `{self.file}` has the shape {list(tensor.shape)} and type {tensor.dtype}{expected}"
@@ -68,35 +68,6 @@ class ForeignTensors:
 
 
 @dataclass(frozen=True)
-class Linear:
-    """A linear map in the layout of PyTorch."""
-
-    weight: Float[Tensor, "outputs inputs"]
-    bias: Float[Tensor, " outputs"] | None = None
-
-    def __post_init__(self) -> None:
-        """Raise ZooError if the shapes of weight and bias do not fit together."""
-        bias = None if self.bias is None else list(self.bias.shape)
-        if self.weight.dim() != 2 or bias not in (None, [len(self.weight)]):
-            problem = f"a weight of the network has shape {list(self.weight.shape)}, and its bias has shape {bias}"
-            raise ZooError(problem, hint=RESTORE, exit_code=1)
-
-    def split(self, *shares: int) -> list[Linear]:
-        """Split a linear map into the maps that it concatenates, whose numbers of outputs have the ratio of `shares`.
-
-        Raises:
-            ZooError: The outputs cannot be divided in this ratio.
-        """
-        if len(self.weight) % sum(shares):
-            ratio = ":".join(map(str, shares))
-            problem = f"{len(self.weight):,} outputs cannot be divided among concatenated linear maps as {ratio}"
-            raise ZooError(problem, hint=RESTORE, exit_code=1)
-        sizes = [share * len(self.weight) // sum(shares) for share in shares]
-        biases = [None] * len(shares) if self.bias is None else torch.split(self.bias, sizes)
-        return [Linear(weight, bias) for weight, bias in zip(torch.split(self.weight, sizes), biases, strict=True)]
-
-
-@dataclass(frozen=True)
 class EmbeddingTables:
     """Embeddings and output projection of another toolkit's model, in the order of its token IDs."""
 
@@ -104,9 +75,9 @@ class EmbeddingTables:
     target: Float[Tensor, "V d_model"]
     output: Float[Tensor, "V d_model"]
     output_bias: Float[Tensor, " V"] | None
-    source_scale: float
+    source_scale: float = 1.0
     """Factor by which the original model multiplies source embeddings."""
-    target_scale: float
+    target_scale: float = 1.0
     """Factor by which the original model multiplies target embeddings."""
 
     def converted(self, source: Numbering, target: Numbering) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -125,7 +96,7 @@ class EmbeddingTables:
             )
         )
         output = target.rows(self.output)
-        is_shared = source.names == target.names and torch.equal(source_table, target_table)
+        is_shared = source is target and torch.equal(source_table, target_table)
         is_tied = torch.equal(target_table, output)
         tied = {(True, True): "all", (True, False): "embeddings", (False, True): "target"}.get(
             (is_shared, is_tied), "none"
@@ -149,13 +120,14 @@ def position_fields(encoder: Float[Tensor, "rows d_model"], decoder: Float[Tenso
         If both tables contain the same sinusoids: their kind and first position. Otherwise: the fields for learned
         positions, with as many rows as the shorter table.
     """
-    kinds = [next(_matching_sinusoids(table), None) for table in (encoder, decoder)]
+    kinds = [next(matching_sinusoids(table), None) for table in (encoder, decoder)]
     if kinds[0] is not None and kinds[0] == kinds[1]:
         return kinds[0]
     return {"kind": "learned", "rows": min(len(encoder), len(decoder))}
 
 
-def _matching_sinusoids(table: Float[Tensor, "rows d_model"]) -> Iterator[dict[str, Any]]:
+def matching_sinusoids(table: Float[Tensor, "rows d_model"]) -> Iterator[dict[str, Any]]:
+    """Yield the fields of `architecture.positions` for sinusoids that are equal to the rows of a table."""
     rows = min(_COMPARED_POSITIONS, len(table))
     for kind in ("sinusoidal", "sinusoidal_halves"):
         expected = sinusoids(torch.empty(1, rows + 2, table.shape[1]), halves=kind == "sinusoidal_halves")

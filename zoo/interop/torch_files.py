@@ -5,27 +5,21 @@ from __future__ import annotations
 import io
 import pickletools
 import zipfile
-import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from pickle import UnpicklingError
 from typing import IO, Any
 
 import torch
 
 from specs import ZooError
 from zoo.files.reading import open_file
+from zoo.system.device_memory import is_out_of_memory
 
 _TENSOR_GLOBALS = {"collections.OrderedDict", "collections.Counter", "_codecs.encode", "builtins.set"}
 _ALLOCATING_GLOBALS = {"torch.Tensor"}
 """Globals that `weights_only=True` allows, but with which a small file can allocate any amount of memory."""
 _MAX_PICKLE = 100_000_000  # bytes, without tensors
 _LEGACY_PICKLES = 5  # pickles at the beginning of a file in the format before torch 1.6, which is not a zip archive
-UNREADABLE = (
-    *(UnpicklingError, RuntimeError, ValueError, LookupError, TypeError, AttributeError, OSError, EOFError),
-    *(zipfile.BadZipFile, zlib.error),
-)
-"""Exceptions that torch raises for damaged files, and for files of other kinds."""
 
 
 def load(file: Path, toolkit: str, replacement: Callable[[str], Any] = lambda name: None) -> Any:
@@ -40,10 +34,20 @@ def load(file: Path, toolkit: str, replacement: Callable[[str], Any] = lambda na
     Raises:
         ZooError: The file cannot be opened, or its pickles contain a global that is neither needed for tensors nor
             replaced.
-        Exception: Any of `UNREADABLE`, if the file is damaged.
+        ValueError: The file is damaged.
     """
     with open_file(file):
         pass  # raise the usual error if the file is missing
+    try:
+        return _load(file, toolkit, replacement)
+    except Exception as error:
+        if isinstance(error, ZooError) or is_out_of_memory(error):
+            raise
+        reason = str(error).strip().partition("\n")[0] or "it is truncated"
+        raise ValueError(f"cannot read `{file.name}`: {reason}") from error
+
+
+def _load(file: Path, toolkit: str, replacement: Callable[[str], Any]) -> Any:
     allowed = []
     for name in sorted(set(_foreign_globals(file))):
         if (harmless := replacement(name)) is None:
@@ -54,28 +58,7 @@ def load(file: Path, toolkit: str, replacement: Callable[[str], Any] = lambda na
             )
         allowed.append(harmless)
     with torch.serialization.safe_globals(allowed):
-        content = torch.load(file, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(file))
-    _require_values(content, file)
-    return content
-
-
-def _require_values(content: Any, file: Path) -> None:
-    """Raise ZooError if `content`, or a dictionary or list in it, contains a tensor with a shape but no values."""
-    waiting, seen = [content], set[int]()
-    while waiting:
-        item = waiting.pop()
-        if isinstance(item, torch.Tensor) and item.is_meta:
-            problem = f"`{file}` contains a tensor of shape {list(item.shape)} without values (on the device `meta`)"
-            raise ZooError(problem, hint="ask the author for a file with the values", exit_code=1)
-        if isinstance(item, dict | list | tuple) and id(item) not in seen:
-            seen.add(id(item))
-            waiting.extend(item.values() if isinstance(item, dict) else item)
-
-
-def unreadable(file: Path, error: Exception) -> ZooError:
-    """Return a ZooError that says that a file cannot be read, and quotes the first line of `error`."""
-    reason = str(error).strip().partition("\n")[0] or "it is truncated"
-    return ZooError(f"cannot read `{file}`: {reason}", hint="download or copy the file again", exit_code=1)
+        return torch.load(file, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(file))
 
 
 def _foreign_globals(file: Path) -> Iterator[str]:

@@ -13,10 +13,12 @@ from typing import Any
 import compiler
 from specs import Spec, ZooError, parse
 from zoo.files import manifest
+from zoo.files.reading import damaged
 from zoo.models import find
 from zoo.models.folder import MAX_SPEC_BYTES, SCORES, SPEC, ModelFolder
 from zoo.models.local_store import bundle_digest, read_origin
-from zoo.models.pull import RegistryModel, describe_search, find_in_registries
+from zoo.models.pull import RegistryModel, find_in_registries
+from zoo.models.registries.registry import blob_path
 from zoo.models.registries.revision import parse_reference
 from zoo.report import Report, WarningsReport
 
@@ -73,7 +75,7 @@ def describe(name: str | os.PathLike[str], report: Report | None = None) -> Desc
         return _describe_folder(folder)
     found = None if reference is None else find_in_registries(reference, report)
     if found is None:
-        raise find.not_published_error(name, "" if reference is None else describe_search(reference))
+        raise find.not_published_error(name, in_registries=True)
     return _describe_registry_model(found)
 
 
@@ -117,15 +119,14 @@ def _parse_scores(content: bytes, location: str) -> dict[str, Any]:
     try:
         scores = json.loads(content)
     except (ValueError, RecursionError):
-        hint = "restore the file from the source of the model"
-        raise ZooError(f"`{location}` is damaged: it is not valid JSON", hint=hint, exit_code=1) from None
+        raise damaged(location, "it is not valid JSON") from None
     return scores if isinstance(scores, dict) else {}
 
 
 def _read_file(found: RegistryModel, name: str, max_bytes: int) -> bytes:
     """Return the content of a small file of a revision. Raise ZooError if it is missing or was changed."""
     file = found.revision.files.get(name)
-    content = found.registry.read_blob(file.sha256, max_bytes) if file else None
+    content = found.registry.store.read(blob_path(file.sha256), max_bytes) if file else None
     if file is None or content is None or hashlib.sha256(content).hexdigest() != file.sha256:
         raise _damaged(found, name)
     return content

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import specs
 from specs import Spec, ZooError, nearest
-from specs.history import NewerFormatError
 from zoo.files import storage
 from zoo.files.atomic import partial_target
 from zoo.files.reading import file_exists
@@ -69,7 +68,8 @@ def of_spec(reference: str, report: Report | None = None) -> Path:
             hint = f"use `--model {reference}`, or give the spec that the model was trained with"
             raise ZooError(f"`{reference}` is a model, not a spec", hint=hint) from None
         raise
-    trained = [run for run in runs_of(spec) if run.trained]
+    # The name or the folder alone do not identify a spec: `extends` inherits names, and specs can share a file name.
+    trained = [run for run in map(ModelFolder, all_runs()) if run.trained and _has_spec(run, spec)]
     if trained:
         return max(trained, key=lambda run: run.weights.stat().st_mtime_ns).folder
     bundle, default = ModelFolder(local_store.model_path(spec.name)), ModelFolder.default(spec)
@@ -86,7 +86,7 @@ def of_spec(reference: str, report: Report | None = None) -> Path:
             raise _other_spec_error(candidate, reference, differing_fields(candidate.spec, spec))
     raise ZooError(
         f"there is no trained model of `{reference}`: the run `{default.folder}` does not exist, no other run in "
-        f"`{RUNS}` has this spec, and the published model `{bundle.folder}` does not exist{_describe_newer_runs()}",
+        f"`{RUNS}` has this spec, and the published model `{bundle.folder}` does not exist",
         hint=f"if you trained it in another folder, change to that folder, or name the run with `--model`; otherwise, "
         f"`zoo train {reference}` trains it, and `zoo publish {spec.short_name}` makes it available in every folder",
     )
@@ -141,7 +141,7 @@ def published_model(reference: str | os.PathLike[str], report: Report | None = N
     if folder is None and parsed is not None:
         folder = pull(parsed, report)
     if folder is None:
-        raise not_published_error(reference, "" if parsed is None else describe_search(parsed))
+        raise not_published_error(reference, in_registries=True)
     return folder
 
 
@@ -161,8 +161,7 @@ def pull_model(reference: str, report: Report) -> Path:
         ZooError: No registry has the model, or it cannot be pulled.
     """
     parsed = parse_reference(reference)
-    folder = None if parsed is None else pull(parsed, report)
-    if folder is not None:
+    if parsed is not None and (folder := pull(parsed, report)) is not None:
         return folder
     if configured_registries() == [included_registry()] and not skipped_registries():
         hint = (
@@ -171,23 +170,24 @@ def pull_model(reference: str, report: Report) -> Path:
         )
         problem = f"`{reference}` cannot be pulled: it is not included in zoo, and no other registry is configured"
         raise ZooError(problem, hint=hint)
-    raise not_published_error(reference, "" if parsed is None else describe_search(parsed))
+    raise not_published_error(reference, in_registries=True)
 
 
-def not_published_error(reference: str | os.PathLike[str], further_search: str = "") -> ZooError:
+def not_published_error(reference: str | os.PathLike[str], *, in_registries: bool = False) -> ZooError:
     """Return the ZooError for a published model that was not found.
 
     Args:
         reference: The name or path that the user gave.
-        further_search: Text about other places that were searched, as `describe_search` returns it.
+        in_registries: Whether the registries were searched, too.
     """
-    name = os.fspath(reference)
+    name, further = os.fspath(reference), ""
     parsed = parse_reference(name)
     searched, known = [Path(name)], local_store.names()
     if parsed is not None:
         searched.append(_store_path(parsed))
-        known = [*known, *(registry_names() if further_search else ())]
-    return _not_found_error("published model", name, searched, known, further_search)
+        if in_registries:
+            known, further = [*known, *registry_names()], describe_search(parsed)
+    return _not_found_error("published model", name, searched, known, further)
 
 
 def run_of_spec_file(reference: str | os.PathLike[str]) -> Path | None:
@@ -211,14 +211,6 @@ def run(reference: str | os.PathLike[str]) -> Path:
         if candidate.exists and not candidate.published:
             return candidate.folder
     raise _not_found_error("run", name, [candidate.folder for candidate in candidates], run_names())
-
-
-def runs_of(spec: Spec) -> list[ModelFolder]:
-    """Return the runs in `runs/` with the name, architecture, vocabulary and corpus of a spec.
-
-    The name or the folder alone do not identify a spec: `extends` inherits names, and specs can share a file name.
-    """
-    return [run for run in map(ModelFolder, all_runs()) if _has_spec(run, spec)]
 
 
 def all_runs(root: Path = RUNS) -> list[Path]:
@@ -255,19 +247,6 @@ def _has_spec(model: ModelFolder, spec: Spec) -> bool:
         return not differing_fields(model.spec, spec)
     except ZooError:
         return False
-
-
-def _describe_newer_runs() -> str:
-    """Return text for an error message about runs that a newer version of zoo wrote. Empty if there are none."""
-    errors = []
-    for run in map(ModelFolder, all_runs()):
-        try:
-            _ = run.spec
-        except NewerFormatError as error:
-            errors.append(f"; {error.summary}")
-        except ZooError:
-            continue
-    return "".join(errors)
 
 
 def _other_spec_error(model: ModelFolder, reference: str, differences: Differences) -> ZooError:

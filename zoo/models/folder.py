@@ -14,7 +14,7 @@ from typing import Any, Self
 from specs import Spec, ZooError, difference, parse
 from specs.notation import quote_in_full
 from zoo.files import manifest
-from zoo.files.reading import file_exists, read_bytes, read_json
+from zoo.files.reading import damaged, file_exists, read_bytes, read_json
 
 RUNS = Path("runs")
 """The folder that contains all runs, relative to the current folder."""
@@ -106,8 +106,7 @@ class ModelFolder:
         try:
             text = content.decode("utf-8")
         except UnicodeDecodeError as error:
-            problem = f"`{self.spec_file}` is damaged: byte {error.start + 1} is not UTF-8"
-            raise ZooError(problem, hint="restore the file from its source", exit_code=1) from None
+            raise damaged(self.spec_file, f"byte {error.start + 1} is not UTF-8") from None
         return parse(text, str(self.spec_file))
 
     @property

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 import compiler
 from compiler.weights import check_weights
@@ -20,6 +21,7 @@ from zoo.models.shortlist import Shortlist
 from zoo.models.weights import Weights
 from zoo.text.vocabulary import MODALITIES, Vocabulary
 
+Content = TypeVar("Content")
 _MAX_ATTEMPTS = 20
 _RESTORE_HINT = "restore the folder from the source of the model"
 
@@ -75,7 +77,12 @@ def read_model(folder: Path, *, tensors: bool = True) -> Model:
     return _read_one_version(folder, read)
 
 
-def _read_one_version(folder: Path, read: Callable[[ModelFolder, Manifest | None], Model]) -> Model:
+def read_weights(folder: Path) -> Weights:
+    """Read only the weights of the model in a folder. Whoever builds the program checks that they fit the spec."""
+    return _read_one_version(folder, lambda model, listed: weights.read(model.newest_weights, listed))
+
+
+def _read_one_version(folder: Path, read: Callable[[ModelFolder, Manifest | None], Content]) -> Content:
     """Call a function that reads a folder.
 
     If another process replaces the folder meanwhile, call it again, so that all files are of one version.

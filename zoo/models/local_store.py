@@ -61,12 +61,22 @@ def bundle_digest(folder: Path) -> str | None:
 
 def names(pattern: str = "*") -> list[str]:
     """Return the sorted names of the published models that match a pattern, such as `*big*`."""
-    return sorted(name for name in _bundle_names() if is_name(name) and fnmatchcase(name, pattern))
+    return [folder.name for folder in all_folders() if "@" not in folder.name and fnmatchcase(folder.name, pattern)]
 
 
-def all_names() -> list[str]:
-    """Return the sorted names of all models in the store, including those without a current version."""
-    return sorted({name for name in (folder.partition("@")[0] for folder in _bundle_names()) if is_name(name)})
+def all_folders() -> list[Path]:
+    """Return the folders of all revisions of all models in the store, sorted, the current version of a model first."""
+    store = storage.models()
+    if not store.is_dir():
+        return []
+    restore_replaced(store)
+    folders = (folder for folder in store.iterdir() if file_exists(folder / manifest.NAME) and _is_valid(folder.name))
+    return sorted(folders, key=lambda folder: folder.name.partition("@"))
+
+
+def _is_valid(folder_name: str) -> bool:
+    name, at, pin = folder_name.partition("@")
+    return is_name(name) and (not at or len(pin) == _PIN_LENGTH)
 
 
 def model_path(name: str) -> Path:
@@ -91,11 +101,7 @@ def pinned_path(name: str, digest: str) -> Path:
 
 def revisions_of(name: str) -> list[Path]:
     """Return the folders of all revisions of a model in the store, the current version first."""
-    return [
-        model_path(folder) if is_name(folder) else storage.models() / folder
-        for folder in sorted(_bundle_names())
-        if _is_revision_of(folder, name)
-    ]
+    return [folder for folder in all_folders() if folder.name.partition("@")[0] == name]
 
 
 def find_revision(reference: Reference) -> Path | None:
@@ -140,17 +146,3 @@ def remember_alias(old: str, new: str) -> None:
     """Store that a model was renamed, so that the old name works without access to a registry."""
     if bundle_digest(model_path(old)) is None and alias_target(old) != new:
         write_json(alias_file(old), Alias(to=new).model_dump())
-
-
-def _bundle_names() -> list[str]:
-    """Return the names of the folders in the store that contain a published model."""
-    store = storage.models()
-    if not store.is_dir():
-        return []
-    restore_replaced(store)
-    return [folder.name for folder in store.iterdir() if file_exists(folder / manifest.NAME)]
-
-
-def _is_revision_of(folder: str, name: str) -> bool:
-    model, at, pin = folder.partition("@")
-    return model == name and (not at or len(pin) == _PIN_LENGTH)

@@ -11,8 +11,8 @@ from typing import NamedTuple
 from specs import ZooError
 from zoo.files import manifest, storage
 from zoo.files.atomic import atomic_folder, convert_disk_errors, link_or_copy, remove_path
-from zoo.files.hashes import sha256
 from zoo.files.locks import exclusive
+from zoo.files.manifest import sha256
 from zoo.files.reading import file_exists
 from zoo.files.storage import require_space
 from zoo.files.transfer import discard
@@ -212,18 +212,18 @@ def _same_files(model: str, file_name: str, file: PublishedFile) -> Iterator[Pat
 
 def _download_file(found: RegistryModel, path: Path, file: PublishedFile, report: Report) -> None:
     """Download a file and check its hash. If a resumed download has the wrong hash, download it once more."""
-    partial = _partial(path)
+    partial, blob = _partial(path), blob_path(file.sha256)
     was_resumed = partial.exists()
-    found.registry.fetch_blob(file.sha256, partial, file.bytes, report)
+    found.registry.store.fetch(blob, partial, file.bytes, report)
     if was_resumed and not _has_content(partial, file):
         discard(partial)
         problem = f"the resumed download of `{path.name}` from `{found.registry.address}` is damaged"
         report.warn(f"{problem}; downloading the file from the beginning")
-        found.registry.fetch_blob(file.sha256, partial, file.bytes, report)
+        found.registry.store.fetch(blob, partial, file.bytes, report)
     if not _has_content(partial, file):
         discard(partial)
         problem = f"`{found.registry.address}` is damaged: `{path.name}` does not have the published SHA-256"
-        hint = f"remove `{blob_path(file.sha256)}` there and publish `{found.revision.name}` again, or pull another"
+        hint = f"remove `{blob}` there and publish `{found.revision.name}` again, or pull another"
         raise ZooError(problem, hint=f"{hint} revision", exit_code=1)
     os.replace(partial, path)
     discard(partial)

@@ -10,8 +10,9 @@ import numpy as np
 import safetensors.numpy
 from safetensors import SafetensorError
 
-from specs import EOS, ZooError
+from specs import EOS
 from zoo.files.atomic import atomic_file
+from zoo.files.reading import damaged
 
 if TYPE_CHECKING:
     from jaxtyping import Int64, Integer
@@ -81,11 +82,11 @@ class Shortlist:
             tensors = safetensors.numpy.load(content)
             common, offsets, tokens = (tensors[name] for name in ("common", "offsets", "tokens"))
         except (SafetensorError, KeyError, TypeError, ValueError) as error:
-            raise _damaged(file, f"it cannot be read: {error}") from None
+            raise damaged(file, f"it cannot be read: {error}", _RESTORE_HINT) from None
         if any(each.ndim != 1 or each.dtype not in (np.int32, np.int64) for each in tensors.values()):
-            raise _damaged(file, "its tensors have wrong types or shapes")
+            raise damaged(file, "its tensors have wrong types or shapes", _RESTORE_HINT)
         if problem := invalid_reason(common, offsets, tokens, sizes):
-            raise _damaged(file, problem)
+            raise damaged(file, problem, _RESTORE_HINT)
         return cls(common, offsets, tokens)
 
 
@@ -98,7 +99,3 @@ def invalid_reason(common: np.ndarray, offsets: np.ndarray, tokens: np.ndarray, 
     if any(each.size and not 0 <= each.min() <= each.max() < sizes[1] for each in (common, tokens)):
         return f"it has token IDs outside the target vocabulary of {sizes[1]:,}"
     return None
-
-
-def _damaged(file: Path, reason: str) -> ZooError:
-    return ZooError(f"`{file}` is damaged: {reason}", hint=_RESTORE_HINT, exit_code=1)

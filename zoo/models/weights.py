@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, BinaryIO
 from safetensors import SafetensorError, safe_open
 
 from specs import ZooError
-from zoo.files import hashes
 from zoo.files.atomic import atomic_file
-from zoo.files.manifest import Manifest
-from zoo.files.reading import MAX_VOCABULARY_BYTES, file_exists, open_file, read_bytes
+from zoo.files.manifest import Manifest, file_identity, has_digest
+from zoo.files.reading import MAX_VOCABULARY_BYTES, damaged, file_exists, open_file, read_bytes
 from zoo.report import size
 
 if TYPE_CHECKING:
@@ -139,17 +138,16 @@ def read(file: Path, manifest: Manifest | None = None) -> Weights:
             same folder is not the one that the weights were trained with.
     """
     with _safe_reading(file, manifest):
-        before = hashes.file_identity(file)
+        before = file_identity(file)
         if manifest is not None:
             manifest.check_file(file.name)  # before the content is parsed
         with safe_open(file, framework="pt") as opened:
             metadata = _parse_metadata(opened.metadata())
             stored = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118
         digest = metadata.get(_DIGEST) if manifest is None else None
-        if digest is not None and not hashes.has_digest(file, digest, lambda: _tensor_digest(stored)):
-            problem = f"`{file}` is damaged: its tensors do not have the recorded SHA-256"
-            raise ZooError(problem, hint=RESTORE_HINT, exit_code=1)
-        if hashes.file_identity(file) != before:
+        if digest is not None and not has_digest(file, digest, lambda: _tensor_digest(stored)):
+            raise damaged(file, "its tensors do not have the recorded SHA-256", RESTORE_HINT)
+        if file_identity(file) != before:
             raise ZooError(f"`{file}` was replaced while it was read", hint="run the command again", exit_code=1)
         tensors = dequantise(stored)
         for name, tensor in tensors.items():
@@ -197,8 +195,7 @@ def check_header(stream: BinaryIO, file: Path) -> None:
     """
     length = int.from_bytes(stream.read(8), "little")
     if length > MAX_HEADER_BYTES:
-        problem = f"`{file}` is damaged: its header has {size(length)}; the limit is {size(MAX_HEADER_BYTES)}"
-        raise ZooError(problem, hint=RESTORE_HINT, exit_code=1)
+        raise damaged(file, f"its header has {size(length)}; the limit is {size(MAX_HEADER_BYTES)}", RESTORE_HINT)
 
 
 @contextmanager

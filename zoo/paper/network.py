@@ -15,8 +15,7 @@ from compiler.costs import layers
 from compiler.lowering.positions import sinusoidal_encoding
 from compiler.operations.attention import Attention
 from compiler.operations.elementwise import Dropout
-from compiler.operations.embedding import Embedding
-from compiler.operations.projection import Linear
+from compiler.operations.projection import Embedding, Linear
 from compiler.operations.views import SplitHeads
 from zoo.planning.plan import LENGTH
 

@@ -21,8 +21,8 @@ from zoo.training.run_log import TrainingRecord, training_record
 _IGNORED_FIELDS = (
     *(*METADATA_FIELDS, "decoding.workers", "compilation", "training.seed", "training.log_steps"),
     *("corpus.source", "corpus.target", "corpus.folder", "corpus.train", "corpus.dev", "corpus.test"),
-    *("training.steps", "training.checkpoint_steps", "training.max_tokens", "training.max_minutes"),
-    *("training.patience", "training.dev_score", "training.accumulation_steps"),
+    *("training.steps", "training.checkpoint_steps", "training.max_tokens", "training.patience"),
+    *("training.dev_score", "training.accumulation_steps"),
 )
 """Fields that `RunResults.scale` does not list, because they do not affect scores, or because the run's corpus and
 number of steps already express them."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import ceil, log2
 
-from compiler.complexity import SubLayer, complexity
+from compiler.costs import SubLayer, complexity
 from specs import Convolution, Lstm, RestrictedAttention, SelfAttention, SeparableConvolution, Ssru
 
 Sizes = Mapping[str, int]

@@ -13,10 +13,10 @@ from torch import Tensor
 import specs
 from compiler import EmittedProgram, Purpose, emit
 from compiler.backends.eager import functions
-from compiler.complexity import END, LENGTH, START, SubLayer, sublayer_stack
+from compiler.costs import END, LENGTH, START, SubLayer, sublayer_stack
 from zoo.paper.runs import LayerTiming
 from zoo.paper.table1 import LAYERS, SIZES
-from zoo.system import clock
+from zoo.system import processors
 
 LENGTHS, D_MODEL = (2048, 4096, 8192, 16_384, 32_768), 128
 """Sequence lengths, and the number of features. At these sizes, the operations that Table 1 counts dominate the time.
@@ -77,7 +77,7 @@ def time_sublayer(
             inputs = {START: torch.randn(1, n, d, requires_grad=backward), LENGTH: torch.tensor([n])}
             run = partial(_backward if backward else _forward, program, inputs)
             run()
-            times[n] = min(times[n], *clock.repeat(run, MIN_SECONDS))
+            times[n] = min(times[n], *processors.repeat(run, MIN_SECONDS))
             if times[n] > max_seconds:  # an exponent needs two lengths
                 times = {m: seconds for m, seconds in times.items() if m <= n or m in lengths[:2]}
     return times
@@ -94,8 +94,7 @@ def growth_exponent(points: Mapping[int, float]) -> float:
 def _program(sublayer: SubLayer, d: int, heads: int, causal: bool) -> EmittedProgram:
     """Build a program that consists of one sub-layer with normally distributed random weights."""
     graph = sublayer_stack(sublayer, d, 1, heads=heads, causal=causal)
-    code = emit([graph])
-    program = EmittedProgram(specs.load("base"), {Purpose.ENCODE: graph}, functions(code), str(code))
+    program = EmittedProgram(specs.load("base"), {Purpose.ENCODE: graph}, functions(emit([graph])))
     program.to_empty(device="cpu")
     generator = torch.Generator().manual_seed(0)
     with torch.no_grad():

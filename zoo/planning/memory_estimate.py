@@ -1,16 +1,30 @@
-"""Estimate memory, disk space and FLOPs of training. This module does not import torch, so that `zoo plan` is fast."""
+"""Estimate memory, disk space and FLOPs of training, and check that there is enough memory to train or translate.
+
+This module does not import torch, so that `zoo plan` is fast.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import compiler
 from specs import Spec
+from zoo.system import memory
+
+if TYPE_CHECKING:
+    import torch
 
 KEPT_OPTIMISERS = 2
 """Number of the newest checkpoints that keep the optimiser's state. Older ones contain only weights."""
 STATE_COPIES = 4
 """Number of tensors per weight during training: the weight, its gradient and Adam's two moments."""
+_SMALLER_MODEL = "make the network or the vocabulary smaller: `zoo plan SPEC` prints the size of each layer"
+_SHARDING = "or start several processes with torchrun, which share weights, gradients and moments"
+_LOGIT_BYTES = 16
+"""Bytes per hypothesis and vocabulary entry: logits, log-probabilities, and the search for the best of them."""
+_LOGIT_SHARE = 0.5
+"""Share of the memory that logits may fill. The rest is for weights, caches and other batches."""
 
 
 @dataclass(frozen=True)
@@ -46,3 +60,52 @@ def batch_rows(spec: Spec, length: int) -> tuple[int, int]:
     training = spec.training
     batch = max(1, min(training.source_tokens, training.target_tokens) // length)
     return batch, -(-batch // training.accumulation_steps)
+
+
+def require_memory_to_train(spec: Spec, device: str = "auto", processes: int = 1) -> None:
+    """Check that weights, gradients and moments fit in the memory of the device if `processes` share them.
+
+    Raises:
+        ZooError: The memory is too small, or the device does not exist.
+    """
+    hint = _SMALLER_MODEL if processes > 1 else f"{_SMALLER_MODEL}; {_SHARDING}"
+    needed = STATE_COPIES * weight_bytes(spec) // processes
+    _require(needed, device, f"to train `{spec.name}`", hint)
+
+
+def require_memory_to_translate(spec: Spec, device: str = "auto") -> None:
+    """Check that the weights fit in the memory of the device.
+
+    Raises:
+        ZooError: The memory is too small, or the device does not exist.
+    """
+    _require(weight_bytes(spec), device, f"to hold the weights of `{spec.name}`", _SMALLER_MODEL)
+
+
+def weight_bytes(spec: Spec) -> int:
+    """Return the size of a model's weights in float32, in bytes."""
+    return compiler.cost(compiler.lower(spec, compiler.Purpose.TRAIN)).weight_bytes
+
+
+def max_sentences(spec: Spec, hypotheses: int, device: torch.device | str) -> int:
+    """Return how many sentences can be decoded together, so that their logits fill at most half of the memory.
+
+    Args:
+        spec: The model's spec.
+        hypotheses: The number of hypotheses per sentence.
+        device: The device that decodes.
+
+    Returns:
+        The number of sentences, at least 1.
+
+    Raises:
+        ZooError: The logits of a single sentence do not fit in memory.
+    """
+    needed = _LOGIT_BYTES * hypotheses * spec.vocabulary.sizes[1]
+    purpose = f"to follow {hypotheses:,} hypotheses of one sentence"
+    memory.require_device_memory(needed, device, purpose, "reduce the beam size")
+    return max(1, int(_LOGIT_SHARE * memory.available_memory(device)) // needed)
+
+
+def _require(needed: int, device: str, purpose: str, hint: str) -> None:
+    memory.require_device_memory(needed, compiler.find_device(device), purpose, hint)

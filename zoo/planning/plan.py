@@ -9,10 +9,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import groupby
 
-from compiler import PASSES, TRANSLATE, Graph, Graphs, Purpose, complexity, cost, emit, graphs, lower
+from compiler import PASSES, TRANSLATE, Graph, Graphs, Purpose, cost, costs, emit, graphs, lower
 from compiler.costs import memory_traffic
-from compiler.graph import Node
-from compiler.operations.operation import ValueKind
+from compiler.operations.operation import Node, ValueKind
 from compiler.options import compile_options
 from compiler.size import BEAMS, Size
 from specs import Spec
@@ -226,9 +225,9 @@ def _positions(graph: Graph, stack: str, length: int) -> StackPositions:
     ends = graph, start, nodes[-1].name, length
     return StackPositions(
         stack,
-        complexity.sequential_operations(graph, length, nodes[0].layer),
-        complexity.path_length(*ends),
-        complexity.connected_distance(*ends),
+        costs.sequential_operations(graph, length, nodes[0].layer),
+        costs.path_length(*ends),
+        costs.connected_distance(*ends),
     )
 
 

@@ -17,17 +17,15 @@ import torch
 
 from compiler import Cost, EmittedProgram, Purpose, cost, find_device, graphs, trainable
 from compiler.backends import BuildRequest, choose_backend
-from compiler.host import cores
-from compiler.stream import Stream
-from compiler.switches import fast_float32, keeps_memory, matrix_libraries, matrix_library
+from compiler.host import cores, fast_float32, keeps_memory, matrix_libraries, matrix_library
+from compiler.padded_batch import PaddedBatch
 from specs import EOS, Features, Spec
 from zoo.data.batches import BatchSize
-from zoo.planning.capacity import weight_bytes
-from zoo.planning.memory_estimate import STATE_COPIES, batch_rows
+from zoo.planning.memory_estimate import STATE_COPIES, batch_rows, weight_bytes
 from zoo.report import Report, duration
 from zoo.report import size as format_size
-from zoo.system import clock, device_memory, pass_timing
-from zoo.system.device_memory import MEMORY_ERRORS, is_out_of_memory
+from zoo.system import memory, pass_timing, processors
+from zoo.system.memory import MEMORY_ERRORS, is_out_of_memory
 from zoo.system.pass_timing import PassTiming, emulation_warning
 from zoo.system.processors import DeviceSpeed, device_speed
 
@@ -48,11 +46,10 @@ _MIN_ROUNDS, _MAX_ROUNDS, _MAX_SECONDS = 2, 6, 2.0
 
 
 class Done(NamedTuple):
-    """Steps, target tokens and seconds that a training run has already completed."""
+    """Steps and target tokens that a training run has already completed."""
 
     steps: int = 0
     tokens: int = 0
-    seconds: float = 0.0
 
 
 _NOTHING = Done()
@@ -65,7 +62,7 @@ class Forecast:
     steps: int
     """Number of steps until the run reaches a limit of its spec."""
     limit: str
-    """Field of `training` whose limit is reached first: `steps`, `max_tokens` or `max_minutes`."""
+    """Field of `training` whose limit is reached first: `steps` or `max_tokens`."""
     step_seconds: float
     seconds: float
     memory_bytes: int
@@ -95,7 +92,7 @@ class TrainingEstimator:
         are, because it also measures the memory that the process uses without them.
         """
         weights = sum(parameter.nbytes for parameter in program.parameters())
-        used = max(0, device_memory.peak_memory(program.device) - weights)
+        used = max(0, memory.peak_memory(program.device) - weights)
         speed = device_speed(program.device, spec.training.precision)
         timing = time_passes(spec, report, program)
         if timing and timing.slowdown:
@@ -116,9 +113,9 @@ class TrainingEstimator:
             batch: The size of a batch, which the processes share.
             processes: The number of processes.
             sharded: Whether weights, gradients and moments are sharded over the processes.
-            done: Steps, tokens and seconds that the run has already completed.
+            done: Steps and tokens that the run has already completed.
         """
-        training, size = self.spec.training, batch.share(processes)
+        training, size = self.spec.training, batch.divided_by(processes)
         parts = training.accumulation_steps
         seconds = pass_seconds(self.spec, -(-size.rows // parts), _padded_lengths(size), self.speed)
         if self.timing:
@@ -127,8 +124,6 @@ class TrainingEstimator:
         left = {"steps": float(training.steps - done.steps)}
         if training.max_tokens is not None:
             left["max_tokens"] = (training.max_tokens - done.tokens) / batch.target_tokens
-        if training.max_minutes is not None:
-            left["max_minutes"] = (60 * training.max_minutes - done.seconds) / seconds
         limit = min(left, key=left.__getitem__)
         steps = max(0, math.ceil(left[limit]))
         memory = self.used_bytes + training_bytes(self.spec, size, processes if sharded else 1)
@@ -184,13 +179,13 @@ def estimate_training(spec: Spec, length: int, device: str, report: Report | Non
     spec.require_text()
     name, precision = find_device(device), spec.training.precision
     found, cpu = torch.device(name), name == "cpu"
-    used = device_memory.peak_memory(found)  # before the measurement, which uses memory itself
+    used = memory.peak_memory(found)  # before the measurement, which uses memory itself
     speed = device_speed(found, precision)
     request = BuildRequest(spec, graphs(spec, [Purpose.TRAIN], name), {}, name)
     backend = choose_backend(spec.compilation.backend, request).name
     timing = None
     # If the model does not fit, timed passes would end this process.
-    if cpu and backend == "eager" and device_memory.fits_memory(STATE_COPIES * weight_bytes(spec), found):
+    if cpu and backend == "eager" and memory.fits_memory(STATE_COPIES * weight_bytes(spec), found):
         timing = time_passes(spec, report or Report())
     expected = TrainingEstimator(spec, used, speed, timing).forecast(full_batch(spec, length))
     return TrainingEstimate(
@@ -203,8 +198,8 @@ def estimate_training(spec: Spec, length: int, device: str, report: Report | Non
         float32_seconds=timing.float32 if timing else {},
         slowdown=timing.slowdown if timing else None,
         keeps_memory=keeps_memory() if cpu else None,
-        device_bytes=device_memory.available_memory(found),
-        fits=device_memory.fits_memory(expected.memory_bytes, found),
+        device_bytes=memory.available_memory(found),
+        fits=memory.fits_memory(expected.memory_bytes, found),
     )
 
 
@@ -305,14 +300,14 @@ class _Passes:
         values = source[:, 1:]
         if isinstance(kind := self.spec.architecture.source, Features):
             values = torch.ones(*values.shape, kind.width)
-        stream = Stream.full(values) if self.spec.task.reads else None
+        stream = PaddedBatch.full(values) if self.spec.task.reads else None
 
         def run() -> None:
             loss = self._program.train()(stream, target)
             (loss.smoothed / loss.tokens).backward()
 
         with fast_float32(library), torch.autocast("cpu", torch.bfloat16, enabled=precision == "bfloat16"):
-            seconds, _ = clock.timed(run)
+            seconds, _ = processors.timed(run)
         self._program.zero_grad(set_to_none=True)
         return seconds
 
@@ -338,7 +333,7 @@ def _measure(passes: _Passes) -> PassTiming:
         """Time each setting once, so that a slow phase of the machine affects all of them."""
         rounds.append([passes.seconds(*setting) for setting in settings])
 
-    clock.repeat(run_all, _MAX_SECONDS, rounds=_MIN_ROUNDS, max_rounds=_MAX_ROUNDS)
+    processors.repeat(run_all, _MAX_SECONDS, rounds=_MIN_ROUNDS, max_rounds=_MAX_ROUNDS)
     best = dict(zip(settings, map(min, zip(*rounds, strict=True)), strict=True))
     sizes = {"source": passes.length, "target": passes.length}
     expected = pass_seconds(passes.spec, passes.rows, sizes, device_speed(torch.device("cpu"), precision))

@@ -9,16 +9,14 @@ from typing import Any, NamedTuple
 import compiler
 import specs
 from specs import Archive, Corpus, Files, Grammar, Parsing, Spec, Table, Task, Treebank
-from zoo.evaluation.metrics import METRICS, metrics_for
-from zoo.evaluation.scores import MACHINE_KEY
-from zoo.publishing.provenance import CurvePoint, Provenance, TrainingProvenance
+from zoo.evaluation.metrics import metrics_for
+from zoo.publishing.provenance import Provenance, TrainingProvenance
 from zoo.publishing.reference_results import NAME as REFERENCES
 from zoo.publishing.reference_results import OUTPUTS_NAME, ReferenceOutputs
 from zoo.report import duration
 from zoo.text.vocabulary import Vocabulary
 
 _ARCHITECTURE_FIELDS = ("N", "d_model", "d_ff", "h", "d_k", "d_v", "dropout")
-_CURVE_ROWS = 8
 
 
 class _TaskWords(NamedTuple):
@@ -76,7 +74,6 @@ def card(
         *_layer_descriptions(spec),
         *_origin(provenance),
         f"## Evaluation\n\n{_scores(scores, spec)}",
-        *_speed(scores),
         f"## Training\n\n{_training(spec, provenance)}",
         f"## Training data and licence\n\n{_data(spec, words.examples, provenance)}",
         f"## Limitations\n\n{_limitations(spec, vocabulary, provenance, longest_source)}",
@@ -126,19 +123,11 @@ def _layer_descriptions(spec: Spec) -> Iterator[str]:
 
 
 def _origin(provenance: Provenance) -> Iterator[str]:
-    """Describe where the model was imported from, and which of zoo's shipped specs is most similar to its spec."""
+    """Describe where the model was imported from."""
     if provenance.imported:
         rows = [[escape(key), escape(value)] for key, value in provenance.imported.items()]
         yield "## Origin\n\nThis model was trained with another toolkit and imported with `zoo import`."
         yield _table(["property", "value"], rows)
-    nearest = provenance.nearest
-    if nearest and nearest.changed:
-        rows = [[f"`{key}`", escape(old), escape(new)] for key, (old, new) in nearest.changed.items()]
-        yield f"It differs from the spec `{nearest.spec}`, which is shipped with zoo, as follows:\n\n" + _table(
-            ["field", f"`{nearest.spec}`", "this model"], rows
-        )
-    elif nearest:
-        yield f"Its architecture and training are those of the spec `{nearest.spec}`, which is shipped with zoo."
 
 
 def _scores(scores: Mapping[str, Any], spec: Spec) -> str:
@@ -176,15 +165,6 @@ def _directions(spec: Spec) -> Sequence[tuple[str, str]]:
     return tuple(dict.fromkeys(map(spec.corpus.direction, spec.corpus.parts))) if spec.languages else ()
 
 
-def _speed(scores: Mapping[str, Any]) -> Iterator[str]:
-    for split, result in scores.items():
-        if MACHINE_KEY in result and result.get("sentences_per_second"):
-            yield (
-                f"The {split} set was decoded at {result['sentences_per_second']:,.1f} sentences per second on "
-                f"{escape(str(result[MACHINE_KEY]))}, with the beam size and length penalty of the spec."
-            )
-
-
 def _training(spec: Spec, provenance: Provenance) -> str:
     training = provenance.training
     if training is None:
@@ -194,8 +174,7 @@ def _training(spec: Spec, provenance: Provenance) -> str:
         f"{spec.training.target_tokens:,} target tokens, including padding. The seed was {training.seed}. All settings "
         "are in `spec.yaml`."
     )
-    paragraphs = [f"{_averaging(training.averaged_steps)} {batches}", *_cost(training), *_curve(training.curve)]
-    return "\n\n".join(paragraphs)
+    return "\n\n".join([f"{_averaging(training.averaged_steps)} {batches}", *_cost(training)])
 
 
 def _averaging(steps: Sequence[int]) -> str:
@@ -225,22 +204,6 @@ def _cost(training: TrainingProvenance) -> Iterator[str]:
         f"The training took {training.flops:.2g} FLOPs{steps} and {duration(training.seconds)}{machine}{processes}. "
         f"The FLOPs count all matrix products over the training tokens, without padding.{estimate}"
     )
-
-
-def _curve(curve: Sequence[CurvePoint]) -> Iterator[str]:
-    """Yield the learning curve as a table of a few points, the last one included."""
-    metric = next((metric for metric in METRICS if any(metric.name in point.dev for point in curve)), None)
-    values = [(point.step, point.dev.get(metric.name) if metric else point.loss) for point in curve]
-    points = [(step, value) for step, value in values if value is not None]
-    if len(points) < 2:
-        return
-    label = f"{metric.title} of the dev set" if metric else "training loss"
-    stride = -(-len(points) // _CURVE_ROWS)
-    rows = [
-        [f"{step:,}", metric.format_score(value) if metric else f"{value:.3f}"]
-        for step, value in points[::-1][::stride][::-1]
-    ]
-    yield f"Learning curve:\n\n{_table(['step', label], rows)}"
 
 
 def _data(spec: Spec, examples: str, provenance: Provenance) -> str:
@@ -303,11 +266,8 @@ def _limitations(spec: Spec, vocabulary: Vocabulary, provenance: Provenance, lon
 
 def _unknown_characters(vocabulary: Vocabulary, task: Task) -> str:
     if isinstance(task, Parsing):
-        if vocabulary.byte_fallback:
-            return (
-                "Characters outside the vocabulary are read as bytes. The trees contain the words as they were given."
-            )
-        return "Characters outside the vocabulary are unknown tokens. The trees contain the words as they were given."
+        kind = "read as bytes" if vocabulary.byte_fallback else "unknown tokens"
+        return f"Characters outside the vocabulary are {kind}. The trees contain the words as they were given."
     if vocabulary.byte_fallback:
         return "Characters outside the vocabulary are read and written as bytes, so that no text is lost."
     return (
@@ -351,11 +311,7 @@ log-probabilities in `{REFERENCES}`.{check}"""
 
 def _publication(provenance: Provenance) -> Iterator[str]:
     if provenance.published:
-        yield (
-            f"Published on {provenance.published.partition('T')[0]} with zoo {provenance.zoo_version}. "
-            f"The fingerprint of the spec is `{provenance.spec}`. "
-            "All models with the same architecture and training have the same fingerprint."
-        )
+        yield (f"Published on {provenance.published.partition('T')[0]} with zoo {provenance.zoo_version}.")
 
 
 def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

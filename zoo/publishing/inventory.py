@@ -5,7 +5,11 @@ from __future__ import annotations
 import fnmatch
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, TypedDict
+
+from pydantic import ValidationError
 
 import compiler
 import specs
@@ -13,14 +17,16 @@ from specs import Spec, ZooError
 from zoo.evaluation.metrics import metrics_for
 from zoo.models import find
 from zoo.models.folder import ModelFolder
-from zoo.models.local_store import all_names, bundle_digest, read_origin, revisions_of
+from zoo.models.local_store import all_folders, bundle_digest, read_origin
 from zoo.models.registries.registry import (
     Registry,
     configured_registries,
     included_registry,
     skipped_registries,
 )
+from zoo.models.registries.revision import Summary
 from zoo.report import Report
+from zoo.version import __version__
 
 LOCAL, INCLUDED = "local", "included"
 """Values of `location` for a model in the local model store, and for a model that is included in the package."""
@@ -165,7 +171,7 @@ def _runs(report: Report) -> Iterator[RunSummary]:
 
 
 def _summarize(run: ModelFolder) -> RunSummary:
-    spec, scores = run.spec, run.known_scores
+    spec = run.spec
     steps = [int(folder.name) for folder in run.checkpoints.glob("*") if folder.name.isdigit()]
     return RunSummary(
         folder=run.folder.as_posix(),
@@ -174,32 +180,21 @@ def _summarize(run: ModelFolder) -> RunSummary:
         step=max(steps, default=None),
         steps=spec.training.steps,
         trained=run.trained,
-        **first_metric_scores(spec, scores),
+        **_first_metric_scores(spec, run.known_scores),
     )
 
 
 def _local_models(report: Report, with_pinned: bool = False) -> Iterator[PublishedModel]:
-    for folder in (folder for name in all_names() for folder in revisions_of(name)):
+    for folder in all_folders():
         name, pin, _ = folder.name.partition("@")
         if pin and not with_pinned:
             continue
-        bundle = ModelFolder(folder)
         try:
-            spec, scores = bundle.spec, bundle.known_scores
-            origin, digest = read_origin(folder), bundle_digest(folder)
+            summary, origin, digest = summarize(folder), read_origin(folder), bundle_digest(folder)
         except ZooError as error:
             report.warn(error.summary)
             continue
-        yield PublishedModel(
-            name=name,
-            location=LOCAL,
-            revision=origin.revision if origin else None,
-            digest=digest or "",
-            parameters=compiler.parameters(spec),
-            **first_metric_scores(spec, scores),
-            licence=spec.licence or "",
-            description=spec.description,
-        )
+        yield _published_model(name, LOCAL, origin.revision if origin else None, digest or "", summary)
 
 
 def _models_in(registry: Registry, report: Report) -> list[PublishedModel]:
@@ -210,30 +205,43 @@ def _models_in(registry: Registry, report: Report) -> list[PublishedModel]:
     except ZooError as error:
         report.warn(error.summary)
         return []
-    return [
-        PublishedModel(
-            name=entry.name,
-            location=INCLUDED if registry == included_registry() else registry.address,
-            revision=entry.revision,
-            digest=entry.digest,
-            parameters=entry.summary.parameters,
-            metric=entry.summary.metric,
-            dev=entry.summary.dev,
-            test=entry.summary.test,
-            licence=entry.summary.licence,
-            description=entry.summary.description,
-        )
-        for entry in entries
-    ]
+    location = INCLUDED if registry == included_registry() else registry.address
+    return [_published_model(each.name, location, each.revision, each.digest, each.summary) for each in entries]
 
 
-def first_metric_scores(spec: Spec, scores: Mapping[str, Any]) -> Scores:
-    """Return a model's scores on the dev and test sets, by the first metric of its task.
+def _published_model(name: str, location: str, revision: int | None, digest: str, summary: Summary) -> PublishedModel:
+    values = {key: getattr(summary, key) for key in ("parameters", "metric", "dev", "test", "licence", "description")}
+    return PublishedModel(name, location, revision, digest, **values)
 
-    Args:
-        spec: The spec.
-        scores: Content of `scores.json`.
+
+def summarize(folder: Path) -> Summary:
+    """Return the summary of a bundle that is published now.
+
+    Raises:
+        ZooError: The spec or the scores in the folder are damaged.
     """
+    bundle = ModelFolder(folder)
+    spec = bundle.spec
+    try:
+        return Summary(
+            task=spec.task.kind,
+            source=spec.corpus.source,
+            target=spec.corpus.target,
+            parameters=compiler.parameters(spec),
+            **_first_metric_scores(spec, bundle.known_scores),
+            description=spec.description,
+            licence=spec.licence or "",
+            published=datetime.now(UTC).isoformat(timespec="seconds"),
+            zoo=__version__,
+        )
+    except ValidationError as error:
+        field = error.errors()[0]["loc"][0]
+        hint = "restore the bundle from its source"
+        raise ZooError(f"`{field}` of the model in `{folder}` is not valid", hint=hint, exit_code=1) from None
+
+
+def _first_metric_scores(spec: Spec, scores: Mapping[str, Any]) -> Scores:
+    """Return the scores in `scores.json` by the first metric of the model's task."""
     first, *_ = metrics_for(spec.task)
     return {
         "metric": first.name,

@@ -2,51 +2,25 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
-from functools import cache
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
-
-import specs
-from specs import Archive, Spec, ZooError, difference
-from specs.notation import quote_in_full
-from zoo.data.prepare import PreparedCorpus
-from zoo.evaluation.metrics import METRICS
+from specs import Archive, Spec, ZooError
 from zoo.files import manifest, storage
 from zoo.files.atomic import write_json
 from zoo.files.download import recorded_sha256
-from zoo.files.manifest import Manifest
 from zoo.files.reading import read_json
 from zoo.models.weights import Weights
 from zoo.planning.memory_estimate import estimate_memory
 from zoo.training.run import Run
-from zoo.training.run_log import read_log, training_record
+from zoo.training.run_log import training_record
 from zoo.version import __version__
 
 NAME = "facts.json"
-_MAX_CURVE_POINTS = 64
-_COMPARED_SECTIONS = ("task", "architecture", "vocabulary", "training")
-_Text = Annotated[str, Field(max_length=10_000)]
-_Texts = Annotated[dict[_Text, _Text], Field(max_length=10_000)]
-_Count = Annotated[int, Field(ge=0, lt=2**63)]
-
-
-@dataclass(frozen=True)
-class NearestSpec:
-    """Shipped spec that differs from a model's spec in the fewest fields.
-
-    Attributes:
-        spec: Short name of the shipped spec.
-        changed: Differing field -> (value in the shipped spec, value in the model's spec).
-    """
-
-    spec: _Text
-    changed: Annotated[dict[_Text, tuple[_Text, _Text]], Field(max_length=1_000)]
 
 
 @dataclass(frozen=True)
@@ -59,24 +33,9 @@ class CorpusProvenance:
         archives: Address of a downloaded archive -> SHA-256.
     """
 
-    fingerprint: _Text = ""
-    files: _Texts = field(default_factory=dict)
-    archives: _Texts = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class CurvePoint:
-    """Point of a learning curve.
-
-    Attributes:
-        step: Training step.
-        loss: Mean training loss per token since the previous line of the log. None if it was not finite.
-        dev: Name of a metric -> score on the dev set. Empty if the dev set was not scored at this step.
-    """
-
-    step: _Count
-    loss: float | None
-    dev: Annotated[dict[_Text, float], Field(max_length=100)]
+    fingerprint: str = ""
+    files: Mapping[str, str] = field(default_factory=dict)
+    archives: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -95,19 +54,17 @@ class TrainingProvenance:
         devices: Number of processes that trained together.
         machine: Name of the hardware.
         software: Versions of the libraries.
-        curve: Learning curve.
     """
 
-    seed: _Count
-    averaged_steps: Annotated[tuple[_Count, ...], Field(max_length=100_000)] = ()
-    steps: _Count | None = None
+    seed: int
+    averaged_steps: tuple[int, ...] = ()
+    steps: int | None = None
     flops: float | None = None
     paper_flops: float | None = None
     seconds: float | None = None
-    devices: _Count | None = None
-    machine: _Text = ""
-    software: _Text = ""
-    curve: Annotated[tuple[CurvePoint, ...], Field(max_length=10_000)] = ()
+    devices: int | None = None
+    machine: str = ""
+    software: str = ""
 
 
 @dataclass(frozen=True)
@@ -115,10 +72,8 @@ class Provenance:
     """Everything that is known about a model when it is published.
 
     Attributes:
-        spec: Fingerprint of the spec. Two specs with the same model and training have the same fingerprint.
         published: Time of publication in UTC, as in ISO 8601.
         zoo_version: Version of zoo that published the model.
-        nearest: The most similar shipped spec.
         corpus: The training corpus.
         training: Properties of the training run. None for an imported model.
         imported: Origin of an imported model, as name -> text: `format`, `source`, `engine`, options such as
@@ -126,104 +81,41 @@ class Provenance:
         notes: Limitations that users should know. The card lists them.
     """
 
-    __pydantic_config__ = ConfigDict(strict=True, allow_inf_nan=False)
-
-    spec: _Text = ""
-    published: _Text = ""
-    zoo_version: _Text = ""
-    nearest: NearestSpec | None = None
+    published: str = ""
+    zoo_version: str = ""
     corpus: CorpusProvenance = CorpusProvenance()
     training: TrainingProvenance | None = None
-    imported: _Texts = field(default_factory=dict)
-    notes: Annotated[tuple[_Text, ...], Field(max_length=1_000)] = ()
+    imported: Mapping[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
 
     def write(self, folder: Path) -> None:
         """Write the provenance into a bundle's folder."""
         write_json(folder / NAME, asdict(self))
 
 
-_PROVENANCE = TypeAdapter(Provenance)
-
-
-def read(listed: Manifest) -> Provenance:
-    """Read the provenance of a bundle. Without the file `facts.json`, return an empty one.
-
-    Args:
-        listed: The manifest of the bundle.
-
-    Raises:
-        ZooError: The file is damaged.
-    """
-    if NAME not in listed.entries:
-        return Provenance()
-    path = listed.folder / NAME
-    try:
-        return _PROVENANCE.validate_json(listed.read_file(NAME))
-    except ValidationError as error:
-        key = ".".join(map(str, error.errors()[0]["loc"]))
-        problem = f"`{path}` is damaged: `{key}` has an invalid value" if key else f"`{path}` is damaged"
-        raise ZooError(problem, hint="restore the file from the source of the model", exit_code=1) from None
-
-
-def fingerprint(spec: Spec) -> str:
-    """Return the SHA-256 of a spec without its name, description and licence, and without the folder of its corpus."""
-    corpus = spec.corpus.model_copy(update={"folder": "."})
-    anonymous = spec.model_copy(update={"name": "x", "description": "", "licence": None, "corpus": corpus})
-    return hashlib.sha256(anonymous.yaml().encode()).hexdigest()
-
-
 def provenance_of_run(spec: Spec, run: Run, weights: Weights) -> Provenance:
     """Collect the provenance of a run that is being published, from its folder and its prepared corpus."""
     return Provenance(
-        spec=fingerprint(spec),
         published=_now(),
         zoo_version=__version__,
-        nearest=_most_similar_spec(spec),
         corpus=_corpus_provenance(spec, run),
         training=_training_provenance(spec, run, weights),
     )
 
 
-def provenance_of_import(spec: Spec, origin: Mapping[str, str], notes: Sequence[str] = ()) -> Provenance:
+def provenance_of_import(origin: Mapping[str, str], notes: Sequence[str]) -> Provenance:
     """Return the provenance of an imported model.
 
     Args:
-        spec: Its spec.
         origin: The value of `Provenance.imported`: the source of the model, and the comparison with its original
             toolkit.
         notes: Limitations that users should know.
     """
-    return Provenance(
-        spec=fingerprint(spec),
-        published=_now(),
-        zoo_version=__version__,
-        imported=dict(origin),
-        notes=tuple(notes),
-    )
+    return Provenance(_now(), __version__, imported=origin, notes=tuple(notes))
 
 
 def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
-
-
-def _most_similar_spec(spec: Spec) -> NearestSpec:
-    """Return the most similar shipped spec. For a shipped spec itself, return the spec that it extends."""
-    differences = {short: dict(_differences(spec, other)) for short, other in _shipped_specs().items()}
-    nearest = min(differences, key=lambda short: len(differences[short]))
-    if not differences[nearest] and (parent := specs.parent(nearest)):
-        return NearestSpec(parent.short_name, dict(_differences(spec, parent)))
-    return NearestSpec(nearest, differences[nearest])
-
-
-@cache
-def _shipped_specs() -> Mapping[str, Spec]:
-    return {short: specs.load(short) for short in specs.names()}
-
-
-def _differences(spec: Spec, other: Spec) -> Iterator[tuple[str, tuple[str, str]]]:
-    for key, (old, new) in difference(spec, other).items():
-        if key.partition(".")[0] in _COMPARED_SECTIONS:
-            yield key, (quote_in_full(old).strip("`"), quote_in_full(new).strip("`"))
 
 
 def _corpus_provenance(spec: Spec, run: Run) -> CorpusProvenance:
@@ -232,15 +124,11 @@ def _corpus_provenance(spec: Spec, run: Run) -> CorpusProvenance:
         for part in spec.corpus.parts
         if isinstance(part, Archive) and (sha256 := part.sha256 or recorded_sha256(part.archive))
     }
-    recorded = _identity_value(run, "fingerprint")
-    try:
-        prepared = PreparedCorpus(storage.prepared() / recorded) if recorded else None
-    except ZooError:  # the prepared corpus was removed
-        prepared = None
-    if prepared is None:
-        return CorpusProvenance(recorded, {}, archives)
-    entries = manifest.read(prepared.folder).entries
-    return CorpusProvenance(prepared.fingerprint, {name: entry.sha256 for name, entry in entries.items()}, archives)
+    fingerprint, files = _identity_value(run, "fingerprint"), {}
+    with suppress(ZooError):  # the prepared corpus was removed
+        entries = manifest.read(storage.prepared() / fingerprint).entries
+        files = {name: entry.sha256 for name, entry in entries.items()}
+    return CorpusProvenance(fingerprint, files, archives)
 
 
 def _identity_value(run: Run, key: str) -> str:
@@ -270,20 +158,5 @@ def _training_provenance(spec: Spec, run: Run, weights: Weights) -> TrainingProv
         paper_flops=record.estimated_flops or None,
         seconds=record.seconds,
         devices=record.devices,
-        curve=tuple(_learning_curve(run)),
         **common,
     )
-
-
-def _learning_curve(run: Run) -> Iterator[CurvePoint]:
-    """Yield at most 64 points of the learning curve in a run's log, always including the last one.
-
-    Use only steps at which the dev set was scored. If there are none, use all steps in the log.
-    """
-    metrics = {f"dev_{metric.name}": metric.name for metric in METRICS}
-    lines = read_log(run)
-    scored = [line for line in lines if metrics.keys() & line.keys()] or lines
-    stride = -(-len(scored) // _MAX_CURVE_POINTS)
-    for line in scored[::-1][::stride][::-1]:
-        dev = {name: float(line[key]) for key, name in metrics.items() if isinstance(line.get(key), int | float)}
-        yield CurvePoint(int(line["step"]), line.get("loss"), dev)

@@ -22,15 +22,15 @@ from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from safetensors import SafetensorError
 from torch import Tensor
 
+from compiler.padded_batch import PaddedBatch
 from compiler.program import Scorer
-from compiler.stream import Stream
 from specs import PAD, Grammar, HeldOut, Spec, ZooError
 from zoo.evaluation.evaluate import read_split
 from zoo.evaluation.metrics import Metric, metrics_for
 from zoo.evaluation.outputs import EvaluationSet, ModelOutputs
 from zoo.files.atomic import atomic_file, write_json
 from zoo.files.manifest import Manifest
-from zoo.files.reading import open_file
+from zoo.files.reading import damaged, open_file
 from zoo.generation.batching import pad_sequences
 from zoo.generation.config import GenerationOptions
 from zoo.generation.translator import Translator
@@ -66,20 +66,16 @@ class ReferenceLogProbabilities:
     """None if the model has no encoder."""
 
     @property
-    def tensors(self) -> dict[str, Tensor]:
-        """The tensors by name."""
-        return {name: tensor for name, tensor in vars(self).items() if tensor is not None}
-
-    @property
-    def stream(self) -> Stream:
+    def stream(self) -> PaddedBatch:
         """Source token IDs and their lengths. The lengths follow from the padding, because no source contains PAD."""
         assert self.source is not None
-        return Stream(self.source, (self.source != PAD).sum(1))
+        return PaddedBatch(self.source, (self.source != PAD).sum(1))
 
     def write(self, file: Path) -> None:
         """Write the tensors to a safetensors file."""
+        tensors = {name: tensor for name, tensor in vars(self).items() if tensor is not None}
         with atomic_file(file) as partial:
-            safetensors.torch.save_file(self.tensors, partial)
+            safetensors.torch.save_file(tensors, partial)
 
     def _score(self, row: int, program: Scorer, device: torch.device | str | None) -> Tensor:
         source = None if self.source is None else self.stream.rows(row, row + 1).to(device)
@@ -124,7 +120,7 @@ def compute(translator: Translator, examples: Sequence[tuple[str, ...]]) -> Refe
     preprocessor = translator.preprocessor(*translator.spec.default_direction)
     *sources, targets = zip(*examples, strict=True)
     target = pad_sequences(preprocessor.encode_pairs_side(targets, "target"), "cpu")
-    source = Stream.pad(preprocessor.encode_pairs_side(sources[0], "source")) if sources else None
+    source = PaddedBatch.pad(preprocessor.encode_pairs_side(sources[0], "source")) if sources else None
     log_probabilities = translator.program.score(source, target)
     return ReferenceLogProbabilities(target, log_probabilities, None if source is None else source.values)
 
@@ -150,9 +146,10 @@ def translated_examples(translator: Translator) -> list[tuple[str, ...]]:
 
 
 def _is_short(text: str, side: Side, translator: Translator) -> bool:
-    """Return whether a text has from 1 to 100 tokens, and no more than training sentences may have."""
-    max_tokens = min(_MAX_TOKENS, translator.spec.corpus.max_length)
-    return 0 < len(translator.vocabulary.encode(text, side)) <= max_tokens
+    """Return whether a text has from 1 to 100 tokens, and no more than the sentences that the model may read."""
+    spec = translator.spec
+    max_tokens = min(_MAX_TOKENS, spec.corpus.max_length, spec.decoding.max_source_length)
+    return len(text) <= _MAX_CHARACTERS and 0 < len(translator.vocabulary.encode(text, side)) <= max_tokens
 
 
 def read(file: Path, spec: Spec) -> ReferenceLogProbabilities:
@@ -291,7 +288,11 @@ def decode_reference_outputs(translator: Translator, report: Report) -> Referenc
         return None
     split: Literal["dev", "test"] = "test" if spec.corpus.test else "dev"
     pairs = read_split(spec, split, report, translator.vocabulary).examples(spec.default_direction)
-    short = [pair for pair in pairs if _is_short_pair(pair, translator)]
+    short = [
+        (source, reference)
+        for source, reference in pairs
+        if _is_short(source, "source", translator) and len(reference) <= _MAX_CHARACTERS
+    ]
     chosen = list(dict.fromkeys(short[number * len(short) // SENTENCES] for number in range(SENTENCES) if short))
     if not chosen:
         return None
@@ -304,13 +305,6 @@ def decode_reference_outputs(translator: Translator, report: Report) -> Referenc
         score=float(computed[metric.name]),
         signature=str(computed[metric.signature]),
     )
-
-
-def _is_short_pair(pair: tuple[str, ...], translator: Translator) -> bool:
-    if max(map(len, pair)) > _MAX_CHARACTERS:
-        return False
-    max_tokens = min(_MAX_TOKENS, translator.spec.corpus.max_length, translator.spec.decoding.max_source_length)
-    return 0 < len(translator.vocabulary.encode(pair[0], "source")) <= max_tokens
 
 
 def read_outputs(listed: Manifest) -> ReferenceOutputs | None:
@@ -328,10 +322,9 @@ def read_outputs(listed: Manifest) -> ReferenceOutputs | None:
     try:
         parsed = _OUTPUTS.validate_json(content)
     except ValidationError as error:
-        problem = f"`{path}` is damaged: {error.error_count()} of its values are invalid"
-        raise ZooError(problem, hint=_RESTORE_HINT, exit_code=1) from None
+        raise damaged(path, f"{error.error_count()} of its values are invalid", _RESTORE_HINT) from None
     if not len(parsed.sources) == len(parsed.references) == len(parsed.outputs):
-        raise ZooError(f"`{path}` is damaged: its lists have different lengths", hint=_RESTORE_HINT, exit_code=1)
+        raise damaged(path, "its lists have different lengths", _RESTORE_HINT)
     return parsed
 
 

@@ -6,7 +6,7 @@ Files in use, files that zoo did not write, and the targets of links are never r
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from zoo.files.atomic import partial_target, remove_folder
 from zoo.files.download import lock_file
 from zoo.files.locks import existing_lock_file, try_exclusive
 from zoo.files.reading import file_exists
-from zoo.files.storage import reclaimable_bytes
+from zoo.files.storage import folder_bytes
 from zoo.models import find, local_store
 from zoo.models.find import not_published_error
 from zoo.models.folder import RUNS
@@ -23,8 +23,20 @@ from zoo.models.local_store import bundle_digest
 from zoo.models.registries.revision import Reference, parse_reference
 from zoo.training.run import Run
 
-CACHES = ("compiled", "prepared", "archives", "pulls")
-"""Names of the caches. A removed entry is created again when it is needed."""
+_CACHES = {
+    "compiled": storage.compiled,
+    "prepared": storage.prepared,
+    "archives": storage.archives,
+    "pulls": storage.pulls,
+}
+"""Function that returns the folder of each cache. A removed entry is created again when it is needed."""
+_NAME_PATTERNS = {
+    "compiled": re.compile(r"(\w+|packed-.+)-[0-9a-f]{24}"),
+    "prepared": re.compile(r"[0-9a-f]{16}|(dev|test)-[0-9]+-.+"),
+    "archives": re.compile(r"[0-9a-f]{8}-.+|members"),
+    "pulls": re.compile(r".+@[0-9a-f]{64}"),
+}
+"""Patterns of the names that zoo uses in its caches. Files with other names are kept."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +44,7 @@ class RemovableItem:
     """File or folder to remove.
 
     Attributes:
-        kind: "run", "prepared", "fetched", "compiled", "pulled" or "model".
+        kind: "run", "model", or the name of a cache.
         path: Its path.
         bytes: The disk space in bytes that becomes free.
         inode: Inode of a published model's folder. If it has changed before the removal, another model was published
@@ -76,14 +88,14 @@ def plan_cleanup(targets: Sequence[str] = ()) -> RemovalPlan:
     Raises:
         ZooError: A target does not exist.
     """
-    candidates = {path.absolute(): (kind, path) for word in targets or CACHES for kind, path in _candidates(word)}
+    candidates = {path.absolute(): (kind, path) for word in targets or _CACHES for kind, path in _candidates(word)}
     removable, kept = [], []
     for kind, path in candidates.values():
         if reason := _reason_to_keep(kind, path):
             kept.append(KeptItem(path, reason))
         else:
-            removable.append(RemovableItem(kind, path, reclaimable_bytes([path])))
-    return RemovalPlan(tuple(removable), tuple(kept), reclaimable_bytes(item.path for item in removable))
+            removable.append(RemovableItem(kind, path, folder_bytes(path)))
+    return RemovalPlan(tuple(removable), tuple(kept), folder_bytes(*(item.path for item in removable)))
 
 
 def plan_model_removal(names: Sequence[str]) -> RemovalPlan:
@@ -97,10 +109,8 @@ def plan_model_removal(names: Sequence[str]) -> RemovalPlan:
         ZooError: A model is not in the local model store.
     """
     folders = list(dict.fromkeys(folder for name in names for folder in _model_folders(name)))
-    removable = tuple(
-        RemovableItem("model", folder, reclaimable_bytes([folder]), folder.stat().st_ino) for folder in folders
-    )
-    return RemovalPlan(removable, (), reclaimable_bytes(folders))
+    removable = (RemovableItem("model", folder, folder_bytes(folder), folder.stat().st_ino) for folder in folders)
+    return RemovalPlan(tuple(removable), (), folder_bytes(*folders))
 
 
 def _model_folders(name: str) -> list[Path]:
@@ -130,51 +140,19 @@ def _pinned_folder(reference: Reference) -> list[Path]:
     return [pinned if file_exists(pinned / manifest.NAME) else folder]
 
 
-_Candidate = tuple[str, Path]
-
-
-def _candidates(word: str) -> Iterator[_Candidate]:
-    if word in _TARGETS:
-        yield from _TARGETS[word]()
+def _candidates(word: str) -> Iterator[tuple[str, Path]]:
+    """Yield the kind and the path of each item of a target. If its folder is a link, yield the folder."""
+    if word in _CACHES:
+        folder = _CACHES[word]()
+        paths = [folder] if folder.is_symlink() else sorted(folder.iterdir()) if folder.is_dir() else []
+        for path in paths:
+            if not path.name.startswith(".") and path != lock_file():  # hidden paths are being written
+                yield word, path
+    elif word == "runs":
+        yield from (("run", folder) for folder in ([RUNS] if RUNS.is_symlink() else find.all_runs()))
     else:
         folder = find.run(word)
         yield "run", folder if folder.name not in ("", "..") else folder.resolve()
-
-
-def _entries(kind: str, folder: Path) -> Iterator[_Candidate]:
-    """Yield the paths in a cache, except hidden ones, which are being written. If the cache is a link, yield it."""
-    if folder.is_symlink():
-        yield kind, folder
-    elif folder.is_dir():
-        yield from ((kind, path) for path in sorted(folder.iterdir()) if not path.name.startswith("."))
-
-
-def _runs() -> Iterator[_Candidate]:
-    yield from (("run", folder) for folder in ([RUNS] if RUNS.is_symlink() else find.all_runs()))
-
-
-_TARGETS: dict[str, Callable[[], Iterator[_Candidate]]] = {
-    "compiled": lambda: _entries("compiled", storage.compiled()),
-    "prepared": lambda: _entries("prepared", storage.prepared()),
-    "archives": lambda: (entry for entry in _entries("fetched", storage.archives()) if entry[1] != lock_file()),
-    "pulls": lambda: _entries("pulled", storage.pulls()),
-    "runs": _runs,
-}
-_IN_USE = {
-    "run": "it is being trained",
-    "prepared": "a process uses it",
-    "fetched": "it is being downloaded",
-    "compiled": "a process uses it",
-    "pulled": "it is being pulled",
-    "model": "a process uses it",
-}
-_NAME_PATTERNS = {
-    "compiled": re.compile(r"(\w+|packed-.+)-[0-9a-f]{24}"),
-    "prepared": re.compile(r"[0-9a-f]{16}|(dev|test)-[0-9]+-.+"),
-    "fetched": re.compile(r"[0-9a-f]{8}-.+|members"),
-    "pulled": re.compile(r".+@[0-9a-f]{64}"),
-}
-"""Patterns of the names that zoo uses in its caches. Files with other names are kept."""
 
 
 def _reason_to_keep(kind: str, path: Path) -> str | None:
@@ -187,10 +165,14 @@ def _reason_to_keep(kind: str, path: Path) -> str | None:
         return "it is a published model"
     if kind == "run" and (strangers := Run(path).foreign_files()):
         return f"it contains files that are not a part of a run: {', '.join(strangers)}"
-    if kind == "fetched" and path.is_dir() and any(partial_target(file.name) for file in path.rglob(".*")):
+    if kind == "archives" and path.is_dir() and any(partial_target(file.name) for file in path.rglob(".*")):
         return "an archive is being extracted"
     with try_exclusive(_lock_path(kind, path)) as free:
-        return None if free else _IN_USE[kind]
+        return None if free else _in_use(kind)
+
+
+def _in_use(kind: str) -> str:
+    return "it is being trained" if kind == "run" else "a process uses it"
 
 
 def _lock_path(kind: str, path: Path) -> Path:
@@ -198,7 +180,7 @@ def _lock_path(kind: str, path: Path) -> Path:
     if kind == "run":
         lock: Path | None = Run(path).lock
     else:
-        lock = existing_lock_file(path) if kind in ("fetched", "pulled") else None
+        lock = existing_lock_file(path) if kind in ("archives", "pulls") else None
     return lock if lock is not None and lock.exists() else path
 
 
@@ -213,7 +195,7 @@ def _remove(item: RemovableItem) -> KeptItem | None:
             Run(item.path).lock.touch()  # create the lock file, so that it can be locked and no training run starts
         with try_exclusive(_lock_path(item.kind, item.path)) as free:
             if not free:
-                return KeptItem(item.path, _IN_USE[item.kind])
+                return KeptItem(item.path, _in_use(item.kind))
             if item.path.is_dir():
                 if remainder := remove_folder(item.path):
                     return KeptItem(remainder, "you do not have the permission to remove all of it")

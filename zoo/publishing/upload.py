@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
-from datetime import UTC, datetime
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-import compiler
 from specs import ZooError
 from zoo.files import manifest, storage
-from zoo.files.atomic import link_or_copy, partial_path, remove_leftovers, remove_path
+from zoo.files.atomic import link_or_copy, temporary_path
 from zoo.files.reading import file_exists
 from zoo.models import find
 from zoo.models.folder import ModelFolder
 from zoo.models.local_store import Origin, bundle_digest, read_origin
-from zoo.models.registries import publishing
 from zoo.models.registries.registry import Registry, alias_path, open_registry
-from zoo.models.registries.revision import IndexEntry, Revision, Summary, is_file_name, is_name
-from zoo.publishing.inventory import first_metric_scores
-from zoo.publishing.verify import REQUIRED_FILES, verify
+from zoo.models.registries.revision import Revision, is_file_name, is_name
+from zoo.publishing.inventory import summarize
+from zoo.publishing.publish import REQUIRED_FILES, verify
 from zoo.report import Report
-from zoo.version import __version__
-from zoo.visualization.registry_page import ModelEntry, registry_page
+from zoo.visualization.registry_page import registry_page
 
 
 def is_published_model(reference: str) -> bool:
@@ -55,7 +51,7 @@ def upload(
     report, registry = report or Report(), require_registry(to, alias)
     if "://" not in to and not os.path.exists(to):
         report.info(f"creating a new registry in the folder `{os.path.abspath(to)}`")
-    publishing.require_writable(registry)
+    registry.require_writable()
     folder = find.local_model(model, report)
     if folder is None:
         raise find.not_published_error(model)
@@ -63,12 +59,12 @@ def upload(
         name = ModelFolder(bundle).spec.name
         _require_usable_name(registry, name, alias)
         verify(bundle, report=report)
-        revision = publishing.publish(registry, name, bundle, _summary(bundle), report)
+        revision = registry.publish(name, bundle, summarize(bundle), report)
     _record_origin(folder, revision, registry, report)
     if alias is not None:
-        publishing.create_alias(registry, alias, name)
-        report.info(f"`{alias}`{_describe_pinnable(registry, alias)} is now an alias of `{name}`")
-    publishing.write_index(registry, _render_index, report)
+        registry.create_alias(alias, name)
+        report.info(f"`{alias}` is now an alias of `{name}`; `{alias}@NUMBER` still loads its own revisions")
+    registry.write_index(registry_page, report)
     return revision
 
 
@@ -79,7 +75,7 @@ def require_registry(address: str, alias: str | None = None) -> Registry:
         ZooError: The address is not valid, that kind of registry is read-only, or `alias` is not a valid name.
     """
     registry = open_registry(address)
-    publishing.require_writable_kind(registry)
+    registry.require_writable_kind()
     if alias is not None and not is_name(alias):
         raise ZooError(
             f"`{alias}` is not a valid model name", hint="an alias is an old name of the model, such as `my-model`"
@@ -116,30 +112,11 @@ def _record_origin(folder: Path, revision: Revision, registry: Registry, report:
             report.warn(f"{error.summary}; the local model store does not record that the model is `{revision.pin}`")
 
 
-def _describe_pinnable(registry: Registry, name: str) -> str:
-    """Describe how many revisions a registry has under an old name, which users can still load by name and number.
-
-    Returns:
-        Text in parentheses. Empty if there are no such revisions, or the registry cannot be read.
-    """
-    newest = None
-    with suppress(ZooError):
-        newest = registry.newest(name)
-    if newest is None:
-        return ""
-    count = f"{newest.revision} revisions" if newest.revision > 1 else "1 revision"
-    return f" (its {count} can still be loaded as `{name}@NUMBER`)"
-
-
 @contextmanager
 def _snapshot(folder: Path) -> Iterator[Path]:
     """Yield a temporary folder with a copy of a bundle's files, which does not change if the bundle is replaced."""
-    storage.pulls().mkdir(parents=True, exist_ok=True)
-    remove_leftovers(storage.pulls())
-    snapshot = partial_path(storage.pulls() / folder.name)
-    remove_path(snapshot)
-    snapshot.mkdir()
-    try:
+    with temporary_path(storage.pulls() / folder.name) as snapshot:
+        snapshot.mkdir()
         for name in sorted({*manifest.read(folder).entries, *REQUIRED_FILES, manifest.NAME}):
             if not is_file_name(name):
                 problem = f"`{folder}` has a file `{name}`, a name that registries do not accept"
@@ -148,35 +125,3 @@ def _snapshot(folder: Path) -> Iterator[Path]:
                 raise ZooError(f"`{folder / name}` is missing", hint="publish the run of this model again", exit_code=1)
             link_or_copy(folder / name, snapshot / name)
         yield snapshot
-    finally:
-        remove_path(snapshot)
-
-
-def _summary(folder: Path) -> Summary:
-    bundle = ModelFolder(folder)
-    spec = bundle.spec
-    return Summary(
-        task=spec.task.kind,
-        source=spec.corpus.source,
-        target=spec.corpus.target,
-        parameters=compiler.parameters(spec),
-        **first_metric_scores(spec, bundle.known_scores),
-        description=spec.description,
-        licence=spec.licence or "",
-        published=datetime.now(UTC).isoformat(timespec="seconds"),
-        zoo=__version__,
-    )
-
-
-def _render_index(models: Sequence[IndexEntry]) -> str:
-    """Return the HTML page of a registry's index."""
-    return registry_page([_listed(model) for model in models])
-
-
-def _listed(model: IndexEntry) -> ModelEntry:
-    summary = model.summary
-    languages = (summary.source, summary.target) if summary.task == "translation" else (summary.source,)
-    return ModelEntry(
-        *(model.name, model.revision, model.digest, summary.task, languages, summary.parameters, summary.metric),
-        *(summary.dev, summary.test, summary.description, summary.licence, summary.published, summary.zoo),
-    )

@@ -16,8 +16,7 @@ import torch
 import specs
 from compiler import TRANSLATE, Purpose, graphs
 from compiler.backends import BACKENDS, BuildRequest, choose_backend
-from compiler.host import cores, cpp_compiler, cpuinfo
-from compiler.switches import matrix_library
+from compiler.host import cores, cpp_compiler, cpuinfo, matrix_library
 from zoo.files import storage
 from zoo.files.storage import folder_bytes
 from zoo.system.pass_timing import PassTiming, all_timings

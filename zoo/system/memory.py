@@ -1,21 +1,36 @@
-"""Memory of this machine. This module does not import torch."""
+"""Memory of this machine and its GPUs, and recognition of errors that mean that it is exhausted."""
 
 from __future__ import annotations
 
 import os
+import re
 import resource
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from specs import ZooError
 from zoo.report import size
+
+if TYPE_CHECKING:
+    import torch
+else:
+    from compiler.lazy import torch
 
 _CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
 """Memory limit of a container, in bytes, or "max"."""
 _PROCESS_SIZES = Path("/proc/self/statm")
 _DATA_COLUMN = 5  # the pages that RLIMIT_DATA limits, and the stack
+MEMORY_ERRORS = (MemoryError, RuntimeError)
+"""Types of exceptions that torch raises if memory is exhausted. A RuntimeError can have other causes, so check it with
+`is_out_of_memory`."""
+
+_MESSAGES = ("not enough memory", "can't allocate memory", "out of memory")
+_USABLE_SHARE = 0.9
+"""Share of a device's memory that an estimate may fill."""
 
 
 @cache
@@ -69,3 +84,66 @@ def memory_limit(allowed: int) -> Iterator[None]:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_DATA, before)
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Return whether an exception means that memory is exhausted."""
+    if isinstance(error, MemoryError | torch.OutOfMemoryError):
+        return True
+    return isinstance(error, RuntimeError) and any(message in str(error).lower() for message in _MESSAGES)
+
+
+def available_memory(device: torch.device | str) -> int:
+    """Return the memory that this process may use on a device, in bytes.
+
+    Processes that torchrun started on one machine share its memory equally. A GPU belongs to one process.
+    """
+    if _is_gpu(device):
+        return int(torch.cuda.get_device_properties(device).total_memory)
+    return machine_memory() // int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+
+
+def fits_memory(needed: int, device: torch.device | str) -> bool:
+    """Return whether `needed` bytes fit in the memory of a device and leave a tenth of it free."""
+    return needed <= _USABLE_SHARE * available_memory(device)
+
+
+def require_device_memory(needed: int, device: torch.device | str, purpose: str, hint: str) -> None:
+    """Check that a device has `needed` bytes of memory.
+
+    Raises:
+        ZooError: The device has less memory. The message begins with `purpose`, such as "to train `base`".
+    """
+    owner = "the GPU" if _is_gpu(device) else "this machine"
+    require_memory(needed, available_memory(device), purpose, hint, owner)
+
+
+def peak_memory(device: torch.device | str) -> int:
+    """Return the largest amount of memory that this process has used on a device so far, in bytes."""
+    if _is_gpu(device):
+        return torch.cuda.max_memory_allocated(device)
+    process = os.getpid()
+    # Linux updates its count in batches of pages, so a later reading can be smaller.
+    _PEAKS[process] = max(_PEAKS.get(process, 0), _peak_resident_memory())
+    return _PEAKS[process]
+
+
+def _peak_resident_memory() -> int:
+    """Return the peak resident memory of this process in bytes.
+
+    Read it from /proc if possible, because `getrusage` may report the larger peak of the parent process.
+    """
+    with suppress(OSError, AttributeError):
+        return 1024 * int(_PEAK_LINE.search(_STATUS.read_text(encoding="utf-8"))[1])  # type: ignore[index]
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else 1024 * peak
+
+
+_PEAKS: dict[int, int] = {}
+"""Peak by process ID: a forked process inherits this dictionary, but not the peak."""
+_STATUS = Path("/proc/self/status")
+_PEAK_LINE = re.compile(r"VmHWM:\s*(\d+) kB")
+
+
+def _is_gpu(device: torch.device | str) -> bool:
+    return str(device).startswith("cuda")

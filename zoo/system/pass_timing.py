@@ -13,8 +13,7 @@ from typing import Any
 
 import torch
 
-from compiler.host import cores, cpuinfo
-from compiler.switches import matrix_library
+from compiler.host import cores, cpuinfo, matrix_library
 from specs import Spec, ZooError
 from zoo.files import storage
 from zoo.files.atomic import write_json

@@ -12,11 +12,11 @@ from collections.abc import Iterator, Mapping
 from typing import Self
 
 from specs import ZooError
+from zoo.text.protobuf import encode_bytes, parse_fields
 
 _KEY = b"\xc2\x0c"  # field 200, the first that `sentencepiece_model.proto` reserves for extensions, as bytes
 FIELD = 200
 """Number of the field of a SentencePiece model that contains the added tokens."""
-_MAX_LENGTH_BYTES = 4
 
 
 class AddedTokens:
@@ -46,14 +46,9 @@ class AddedTokens:
         """
         if not model.startswith(_KEY):
             return None
-        start, length = len(_KEY), 0
-        for shift in range(_MAX_LENGTH_BYTES):
-            byte = model[start]
-            start += 1
-            length |= (byte & 0x7F) << (7 * shift)
-            if byte < 0x80:
-                break
-        ids = json.loads(model[start : start + length])
+        content = next(parse_fields(model)).value
+        assert isinstance(content, bytes)
+        ids = json.loads(content)
         if not isinstance(ids, dict) or not ids or not all(ids):
             raise ValueError("the field is not a mapping of texts")
         if not all(id is None or (type(id) is int and 0 <= id < size) for id in ids.values()):
@@ -63,11 +58,7 @@ class AddedTokens:
     def prepended_to(self, model: bytes) -> bytes:
         """Return the content of a model file with these tokens added at the beginning."""
         content = json.dumps(self.ids, ensure_ascii=False).encode()
-        length, remaining = bytearray(), len(content)
-        while remaining >= 0x80:
-            length.append(remaining & 0x7F | 0x80)
-            remaining >>= 7
-        return _KEY + bytes([*length, remaining]) + content + model
+        return encode_bytes(FIELD, content) + model
 
     def split(self, text: str) -> Iterator[str | int]:
         """Yield the parts of a text: the ID for an added token, and a string for the text between two of them.

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from specs import ZooError
 from zoo.files.archive import open_gzip
-from zoo.files.hashes import sha256
+from zoo.files.manifest import sha256
 from zoo.report import size
 from zoo.text.lines import bounded_lines, decoded_lines
 

@@ -23,7 +23,7 @@ from zoo.files.reading import read_json
 from zoo.models.weights import Weights, read, read_metadata
 from zoo.report import Report
 from zoo.text.vocabulary import Vocabulary
-from zoo.training.alignment_head import find_alignment_head
+from zoo.training.alignment import find_alignment_head
 from zoo.training.checkpoints import Checkpoint, list_checkpoints, scheduled_checkpoints
 from zoo.training.dev_set import DevSet
 from zoo.training.run import Run
@@ -208,7 +208,10 @@ def search_averages(run: Run, *, device: str = "auto", report: Report | None = N
         if math.isfinite(score):
             interval = difference_half_width(dev.metric.name, score, resampled_scores[best], resampled)
         steps = tuple(checkpoint.step for checkpoint in chosen)
-        averages.append(ScoredAverage(len(chosen), every, steps, score, score - scores[best], interval))
+        difference = score - scores[best]
+        averages.append(
+            ScoredAverage(len(chosen), every, steps, score=score, difference=difference, half_interval=interval)
+        )
     return AverageSearch(dev.metric, tuple(averages), averages[best])
 
 

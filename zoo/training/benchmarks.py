@@ -16,25 +16,24 @@ import torch
 from torch import Tensor
 
 from compiler import Purpose, build, find_device, graphs, interpret, lower, trainable
+from compiler.host import fast_float32
 from compiler.initialization import initial_weights
+from compiler.padded_batch import PaddedBatch
 from compiler.program import TranslationModel
-from compiler.stream import Stream
-from compiler.switches import fast_float32
 from specs import BOS, EOS, PAD, UNK, Spec, ZooError
 from zoo.data.batches import Batch
 from zoo.data.store import Store, StoreWriter
 from zoo.data.training_set import TrainingSet
-from zoo.generation.batching import Source, pad_sequences
+from zoo.generation.batching import SearchInput, pad_sequences
 from zoo.generation.compilation import BackendOptions
 from zoo.generation.config import GenerationConfig
 from zoo.generation.engine import Engine, resolve_workers
 from zoo.generation.hypotheses import Hypothesis
-from zoo.planning.capacity import require_memory_to_train, require_memory_to_translate
+from zoo.planning.memory_estimate import require_memory_to_train, require_memory_to_translate
 from zoo.planning.training_estimate import TrainingEstimator
 from zoo.report import Report
-from zoo.system.clock import Spread, spread, timed
-from zoo.system.device_memory import peak_memory
-from zoo.system.processors import Host, host, matrix_peak
+from zoo.system.memory import peak_memory
+from zoo.system.processors import Host, Spread, host, matrix_peak, spread, timed
 from zoo.training.distributed import Processes
 from zoo.training.run import Run
 from zoo.training.trainer import Trainer
@@ -223,7 +222,7 @@ def translations(
     Raises:
         ZooError: A translation has another length, because the vocabulary is too small for the beam.
     """
-    rows = [Source(index, tuple(source), length - 1) for index, source in enumerate(sources)]
+    rows = [SearchInput(index, {"source": tuple(source)}, length - 1) for index, source in enumerate(sources)]
     beam = GenerationConfig.from_spec(spec, {}, n_best).strategy()
     workers = resolve_workers(program, spec.decoding.workers)
     # A token budget that is enough for this number of sentences of the greatest length.
@@ -243,7 +242,7 @@ def disagreement(
 ) -> float:
     """Return the largest difference between log-probabilities of search and interpreter, in nats per token."""
     target = pad_sequences([[BOS, *hypothesis.tokens, EOS] for hypothesis in hypotheses], "cpu")
-    inputs = {**Stream.pad(sources).inputs, "target": target}
+    inputs = {**PaddedBatch.pad(sources).inputs, "target": target}
     expected = interpret(lower(spec, Purpose.SCORE), weights, inputs)["log_probabilities"].sum(1)
     tokens = torch.tensor([len(hypothesis.tokens) + 1 for hypothesis in hypotheses])
     actual = torch.tensor([hypothesis.log_probability for hypothesis in hypotheses])
@@ -291,7 +290,7 @@ def benchmark_training(
         bare = spec.model_copy(update={"corpus": spec.corpus.model_copy(update={"train": ()})})
         data = TrainingSet(bare, store)
         data.packed = Purpose.UPDATE in program.graphs
-        trainer = Trainer(spec, data, run, Processes(device), report, program=program)
+        trainer = Trainer(spec, program, data, run, processes=Processes(device), report=report)
         inputs = [batch for batch, _ in islice(trainer.inputs(), steps)]
         peak = matrix_peak(trainer.device, spec.training.precision)
         first, _ = timed(lambda: _round(trainer, inputs))

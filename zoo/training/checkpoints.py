@@ -31,6 +31,8 @@ from zoo.training.run import Run
 WEIGHTS, OPTIMISER, STATE = "weights.safetensors", "optimiser.safetensors", "state.json"
 MOMENTS = ("exp_avg", "exp_avg_sq")
 _BEST = "best-"
+_RENAMED = {"drawn": "pool_batch"}
+"""Names of fields of `state.json` in older versions of zoo -> names of `TrainingProgress`."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +43,7 @@ class TrainingProgress:
     epoch: int = 0
     batch: int = 0
     """Finished batches of this epoch. With subword regularization: before the current pool (see `TrainingSet`)."""
-    drawn: int = 0
+    pool_batch: int = 0
     """Finished batches of the current pool."""
     seconds: float = 0.0
     """Time spent in steps."""
@@ -58,22 +60,20 @@ class TrainingProgress:
     worse: int = 0
     """Number of checkpoints scored since the best one."""
 
-    def finished_share(self, training: Training) -> tuple[float, str]:
+    def finished_fraction(self, training: Training) -> tuple[float, str]:
         """Return the fraction that is used of the limit that will be reached first, and the field that sets this limit.
 
-        The field is "steps", "max_tokens" or "max_minutes".
+        The field is "steps" or "max_tokens".
         """
-        shares = [(self.step / training.steps, "steps")]
+        fractions = [(self.step / training.steps, "steps")]
         if training.max_tokens is not None:
-            shares.append((self.tokens / training.max_tokens, "max_tokens"))
-        if training.max_minutes is not None:
-            shares.append((self.seconds / (60 * training.max_minutes), "max_minutes"))
-        return max(shares, key=lambda share: share[0])
+            fractions.append((self.tokens / training.max_tokens, "max_tokens"))
+        return max(fractions)
 
     def end_reason(self, training: Training) -> str | None:
         """Return why training has ended, such as "`training.steps` (2,000) is reached". None if it has not ended."""
-        share, name = self.finished_share(training)
-        if share >= 1:
+        fraction, name = self.finished_fraction(training)
+        if fraction >= 1:
             return f"`training.{name}` ({getattr(training, name):,}) is reached"
         if training.patience is not None and self.worse >= training.patience:
             return f"{self.worse} checkpoints in succession were no better than step {self.best_step:,}"
@@ -114,7 +114,8 @@ class Checkpoint:
     def progress(self) -> TrainingProgress:
         """Progress of the training run at this checkpoint. Raises ZooError if another version of zoo wrote it."""
         try:
-            return TrainingProgress(**read_json(self.folder / STATE))
+            values = read_json(self.folder / STATE)
+            return TrainingProgress(**{_RENAMED.get(name, name): value for name, value in values.items()})
         except TypeError:
             problem = f"`{self.folder / STATE}` was written by another version of zoo"
             raise ZooError(problem, hint="use the version that wrote it", exit_code=1) from None

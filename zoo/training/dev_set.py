@@ -17,7 +17,7 @@ from zoo.generation.config import DEFAULT_MAX_BATCH_TOKENS
 from zoo.generation.loading import translator_class
 from zoo.generation.preprocessing import Preprocessor
 from zoo.report import Report
-from zoo.system.device_memory import MEMORY_ERRORS, is_out_of_memory
+from zoo.system.memory import MEMORY_ERRORS, is_out_of_memory
 from zoo.text.languages import LanguagePair
 from zoo.text.vocabulary import Vocabulary
 

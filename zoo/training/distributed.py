@@ -24,7 +24,7 @@ from compiler import EmittedProgram, find_device
 from specs import Spec, ZooError
 from zoo.data.batches import BatchSize
 from zoo.planning.training_estimate import training_bytes
-from zoo.system import device_memory
+from zoo.system import memory
 
 if TYPE_CHECKING:
     from torch.distributed.tensor import DTensor
@@ -179,8 +179,8 @@ def needs_sharding(spec: Spec, mean: BatchSize, processes: Processes) -> bool:
         mean: The mean size of a batch, which the processes share.
         processes: The processes.
     """
-    needed = training_bytes(spec, mean.share(processes.count))
-    (exceeded,) = processes.any(not device_memory.fits_memory(needed, processes.device))
+    needed = training_bytes(spec, mean.divided_by(processes.count))
+    (exceeded,) = processes.any(not memory.fits_memory(needed, processes.device))
     return exceeded
 
 

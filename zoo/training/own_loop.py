@@ -32,7 +32,8 @@ def batches(spec: Spec | str | os.PathLike[str]) -> Iterator[Batch]:
         spec: A spec, or its name or path.
 
     Yields:
-        Padded token IDs: `batch.source` is a `zoo.Stream`, and `batch.target.values` a tensor `[batch, target + 1]`.
+        Padded token IDs: `batch.source` is a `zoo.PaddedBatch`, and `batch.target.values` a tensor
+        `[batch, target + 1]`.
 
     Raises:
         ZooError: The corpus is missing or cannot be used.

@@ -15,9 +15,9 @@ from tempfile import TemporaryDirectory
 from threading import Timer
 
 import specs
-from compiler.switches import tune_process
+from compiler.host import tune_process
 from specs import Spec, ZooError
-from zoo.files.hashes import sha256
+from zoo.files.manifest import sha256
 from zoo.report import Progress, Report
 from zoo.training.checkpoints import OPTIMISER, WEIGHTS, Checkpoint, list_checkpoints
 from zoo.training.initial_model import prepare_corpus
@@ -77,7 +77,7 @@ def verify_resume(spec: Spec, *, device: str = "auto", report: Report | None = N
 
 def _short(spec: Spec) -> Spec:
     """Return the spec with STEPS steps, frequent checkpoints and no other limits."""
-    changes: dict[str, int | None] = dict.fromkeys(("max_tokens", "max_minutes", "dev_score", "patience"), None)
+    changes: dict[str, int | None] = dict.fromkeys(("max_tokens", "dev_score", "patience"), None)
     changes |= {"steps": STEPS, "checkpoint_steps": CHECKPOINT_STEPS, "average": 1, "log_steps": 1}
     return spec.model_copy(update={"training": spec.training.model_copy(update=changes)})
 

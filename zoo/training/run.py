@@ -10,10 +10,11 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from compiler.switches import matrix_libraries
+from compiler.host import matrix_libraries
 from specs import Spec, ZooError, difference
 from specs.notation import quote_in_full
 from zoo.files.atomic import atomic_file, partial_target, remove_folder, write_json
+from zoo.files.locks import take_lock
 from zoo.files.reading import read_json
 from zoo.files.storage import require_utf8
 from zoo.models import shortlist
@@ -22,8 +23,7 @@ from zoo.report import Report
 from zoo.version import __version__
 
 CHANGEABLE_FIELDS = (
-    *("description", "licence", "corpus.folder"),
-    *("training.steps", "training.max_tokens", "training.max_minutes", "training.patience"),
+    *("description", "licence", "corpus.folder", "training.steps", "training.max_tokens", "training.patience"),
     *("training.average", "training.log_steps", "training.accumulation_steps"),
 )
 """Fields of the spec that may change when a run is resumed. None of them affects steps that are already done. In later
@@ -194,15 +194,11 @@ class Run(ModelFolder):
         created = [folder for folder in (self.folder, *self.folder.parents) if not folder.exists()]
         self.folder.mkdir(parents=True, exist_ok=True)
         with self.lock.open("a+", encoding="utf-8") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
+            if not take_lock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB):
                 file.seek(0)
                 owner = file.read().strip() or "another process"
                 hint = "wait until that process ends, stop it, or train in another folder with `--run DIR`"
-                raise ZooError(f"`{self.folder}` is being trained by {owner}", hint=hint) from None
-            except OSError:  # a file system without locks
-                pass
+                raise ZooError(f"`{self.folder}` is being trained by {owner}", hint=hint)
             file.truncate(0)
             file.write(f"process {os.getpid()} on {socket.gethostname()}\n")
             file.flush()

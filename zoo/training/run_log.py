@@ -25,7 +25,7 @@ from zoo.files.reading import read_json
 from zoo.models.folder import RUN_IDENTITY, ModelFolder
 from zoo.planning.plan import LENGTH
 from zoo.report import figure
-from zoo.system.device_memory import peak_memory
+from zoo.system.memory import peak_memory
 from zoo.training.checkpoints import TrainingProgress
 from zoo.training.step import StepResult
 

@@ -1,4 +1,4 @@
-"""Progress of a run as another process sees it: the entries of its log, whether it is training, and the time left."""
+"""Progress of runs as another process sees it: entries of the log, time left, and learning curves."""
 
 from __future__ import annotations
 
@@ -12,12 +12,31 @@ from pathlib import Path
 from typing import Any, Self
 
 from specs import Spec, ZooError
+from zoo.evaluation.metrics import DEV_TITLES, METRICS
 from zoo.models.folder import RUNS
+from zoo.report import Report
 from zoo.training.checkpoints import TrainingProgress, list_checkpoints
 from zoo.training.run import Run
 from zoo.training.run_log import read_log
+from zoo.visualization.curves_page import CurveMetric, MetricValues, RunCurves
 
 LogEntry = Mapping[str, Any]
+_CURVE_METRICS = (
+    CurveMetric("loss", "Training loss", "loss (nats per target token)", higher_is_better=False),
+    CurveMetric("perplexity", "Training perplexity", "perplexity per token", log=True, higher_is_better=False),
+    *(
+        CurveMetric(
+            f"dev_{metric.name}",
+            DEV_TITLES[f"dev_{metric.name}"].capitalize().replace(metric.title.lower(), metric.title),
+            f"{metric.title} per {metric.unit}" if metric.unit else f"{metric.title} (points)",
+            log=math.isinf(metric.max_value),
+            higher_is_better=metric.higher_is_better,
+        )
+        for metric in METRICS
+    ),
+    CurveMetric("learning_rate", "Learning rate", "learning rate"),
+    CurveMetric("target_tokens_per_second", "Speed", "target tokens per second"),
+)
 _RECENT_ENTRIES = 10
 """The time left is estimated from the speed over this many entries."""
 
@@ -97,19 +116,19 @@ class RunStatus:
         return self.progress[-1].step
 
     @property
-    def share(self) -> float:
-        """The finished share of the training, from 0 to 1, by the limit of the spec that will be reached first."""
-        return min(1.0, self.progress[-1].finished_share(self.spec.training)[0])
+    def fraction(self) -> float:
+        """The finished fraction of the training, from 0 to 1, by the limit of the spec that will be reached first."""
+        return min(1.0, self.progress[-1].finished_fraction(self.spec.training)[0])
 
     @property
     def seconds_left(self) -> float | None:
         """The estimated time until training ends, without the time for checkpoints. None if it cannot be estimated."""
         recent = self.progress[-1 - _RECENT_ENTRIES :]
-        shares = [each.finished_share(self.spec.training)[0] for each in recent]
+        fractions = [each.finished_fraction(self.spec.training)[0] for each in recent]
         # A resumed run was slower or faster on another machine, but its training time is continuous.
         seconds = sum(max(0.0, later.seconds - earlier.seconds) for earlier, later in pairwise(recent))
-        gained = shares[-1] - shares[0]
-        return max(0.0, (1 - shares[-1]) * seconds / gained - self.age) if gained > 0 else None
+        gained = fractions[-1] - fractions[0]
+        return max(0.0, (1 - fractions[-1]) * seconds / gained - self.age) if gained > 0 else None
 
     @cached_property
     def end_reason(self) -> str | None:
@@ -121,17 +140,70 @@ class RunStatus:
     def description(self) -> str:
         """The state and the step of the run, for people."""
         steps = f"at step {self.step:,} of {self.spec.training.steps:,}"
-        if self.trainer is not None and self.share == 1.0:
+        if self.trainer is not None and self.fraction == 1.0:
             return f"training has ended {steps}; the weights are being averaged and scored"
         if self.trainer is not None:
-            return f"training, {steps} ({self.share:.0%})"
-        return f"training has ended {steps}" if self.end_reason else f"training was stopped {steps} ({self.share:.0%})"
+            return f"training, {steps} ({self.fraction:.0%})"
+        if self.end_reason:
+            return f"training has ended {steps}"
+        return f"training was stopped {steps} ({self.fraction:.0%})"
 
 
-def no_entries_error(status: RunStatus) -> ZooError:
+def _no_entries_error(status: RunStatus) -> ZooError:
     """Return the error for a run whose log has no entry yet."""
     if status.trainer is None:
         hint = f"`zoo train {status.run.spec_file}` continues the run"
     else:
         hint = f"the first is written after {status.spec.training.log_steps:,} steps; `zoo watch {status.name}` waits"
     return ZooError(f"the log of `{status.name}` has no complete entry yet", hint=hint)
+
+
+def learning_curves(folders: Sequence[Path], report: Report) -> tuple[list[CurveMetric], list[RunCurves]]:
+    """Read the learning curves of runs.
+
+    Args:
+        folders: The folders of the runs. A folder that is given twice counts once.
+        report: Receives a warning for each run that has no log yet.
+
+    Returns:
+        The metrics of which at least one run has a value, and the runs with their values.
+
+    Raises:
+        ZooError: No run has an entry in its log, or a run cannot be read.
+    """
+    different: dict[Path, Path] = {}
+    for folder in folders:
+        different.setdefault(folder.resolve(), folder)
+    runs: list[RunCurves] = []
+    errors: list[ZooError] = []
+    for folder in different.values():
+        status = RunStatus.read(folder)
+        if status.entries:
+            runs.append(_run_curves(status))
+        else:
+            errors.append(_no_entries_error(status))
+    if not runs:
+        raise errors[0]
+    for error in errors:
+        report.warn(f"{error.summary}; the run is left out")
+    metrics = [
+        metric
+        for metric in _CURVE_METRICS
+        if any(metric.key in run.values and run.values[metric.key].finite for run in runs)
+    ]
+    return metrics, runs
+
+
+def _run_curves(status: RunStatus) -> RunCurves:
+    values = {}
+    for metric in _CURVE_METRICS:
+        # Dev scores are only in the entries of checkpoints. An entry without a key is no gap.
+        entries = [entry for entry in status.entries if metric.key in entry]
+        numbers = [metric_value(entry, metric.key) for entry in entries]
+        points = tuple(
+            (float(entry["step"]), float(entry["seconds"]), math.nan if metric.log and number <= 0 else number)
+            for entry, number in zip(entries, numbers, strict=True)
+        )
+        if points:
+            values[metric.key] = MetricValues(points)
+    return RunCurves(status.name, status.description, values)

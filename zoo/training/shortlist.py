@@ -14,8 +14,8 @@ from zoo.data.store import Store
 from zoo.models.shortlist import NAME, Shortlist
 from zoo.report import Report
 from zoo.text.vocabulary import Vocabulary
+from zoo.training.alignment import LexicalModel, Tokens
 from zoo.training.initial_model import prepare_corpus
-from zoo.training.lexical_model import LexicalModel, Tokens
 from zoo.training.run import Run
 
 FREQUENT = 100

@@ -17,9 +17,9 @@ from compiler.seeds import stream
 from specs import Spec, ZooError
 from zoo.data.batches import Batch
 from zoo.report import Report
-from zoo.system.device_memory import MEMORY_ERRORS, is_out_of_memory
+from zoo.system.memory import MEMORY_ERRORS, is_out_of_memory
+from zoo.training.alignment import BatchAligner
 from zoo.training.distributed import Processes, full_tensor, shard
-from zoo.training.guided_alignment import Aligner
 from zoo.training.recorded_update import RecordedUpdate
 
 
@@ -50,8 +50,8 @@ class StepResult:
     tokens: int
 
 
-class Updater:
-    """Training steps with Adam: computes the gradients of a batch and updates the weights (section 5.3).
+class TrainStep:
+    """Training step with Adam: computes the gradients of a batch and updates the weights (section 5.3).
 
     Each process computes a share of the batch. Gradients are all-reduced during the backward pass, so that all
     processes take the same step. With `sharded`, each process updates only its shard of every parameter.
@@ -65,7 +65,7 @@ class Updater:
         report: Report,
         *,
         sharded: bool = False,
-        aligner: Aligner | None = None,
+        aligner: BatchAligner | None = None,
     ) -> None:
         self.spec, self.program, self.processes, self.report = spec, program, processes, report
         self._aligner = aligner
@@ -95,7 +95,7 @@ class Updater:
         one = processes.count == 1 or sharded or self._packs
         self._module: torch.nn.Module = program if one else self._distributed()
 
-    def step(self, number: int, batch: Batch) -> StepResult:
+    def __call__(self, number: int, batch: Batch) -> StepResult:
         """Compute one step, update the weights, and return the losses.
 
         The batch is split into `training.accumulation_steps` parts, which are computed one after the other. The number

@@ -15,7 +15,7 @@ import torch
 
 import specs
 from compiler import Purpose, trainable
-from compiler.switches import fast_float32, matrix_libraries, matrix_library
+from compiler.host import fast_float32, matrix_libraries, matrix_library
 from specs import Spec, ZooError
 from zoo.data.prefetch import run_in_thread
 from zoo.data.prepare import PreparedCorpus, prepare
@@ -25,17 +25,16 @@ from zoo.evaluation.evaluate import evaluate_model
 from zoo.evaluation.scores import summary_line
 from zoo.files.reading import UnreadableError, read_json
 from zoo.files.storage import folder_bytes, require_space
-from zoo.planning.capacity import require_memory_to_train
-from zoo.planning.memory_estimate import estimate_memory
+from zoo.planning.memory_estimate import estimate_memory, require_memory_to_train
 from zoo.planning.training_estimate import TrainingEstimator
 from zoo.report import Report
 from zoo.system.processors import device_name
 from zoo.text.vocabulary import Vocabulary
+from zoo.training.alignment import BatchAligner
 from zoo.training.averaging import average, end_of_training, mean_of
 from zoo.training.checkpoints import list_checkpoints, scheduled_checkpoints
 from zoo.training.dev_set import DevSet, continue_without_score, require_scorable_dev_set
 from zoo.training.distributed import Processes, join_processes, needs_sharding
-from zoo.training.guided_alignment import Aligner
 from zoo.training.initial_model import initial_model
 from zoo.training.run import Run, RunIdentity
 from zoo.training.trainer import Trainer
@@ -68,7 +67,7 @@ def train(
     averaged and the dev set is scored. Under torchrun, every process calls this function, and they share the batch of
     each step.
 
-    If the process does nothing else, call `compiler.switches.tune_process()` first, as `zoo train` does. It speeds up
+    If the process does nothing else, call `compiler.host.tune_process()` first, as `zoo train` does. It speeds up
     training on a CPU. A run that continues without it may differ in its smallest bits.
 
     Args:
@@ -136,9 +135,8 @@ def _require_steps_left(run: Run, spec: Spec) -> None:
 
 
 def _same_but_limits(one: Spec, other: Spec) -> bool:
-    """Return whether two specs are equal, except for limits on training steps, tokens or minutes."""
-    limits = {"training.steps", "training.max_tokens", "training.max_minutes"}
-    return set(specs.difference(one, other)) <= limits
+    """Return whether two specs are equal, except for limits on training steps or tokens."""
+    return set(specs.difference(one, other)) <= {"training.steps", "training.max_tokens"}
 
 
 def train_steps(spec: Spec, run: Path | str, device: str = "auto", report: Report | None = None) -> None:
@@ -179,7 +177,9 @@ def _train(spec: Spec, run: Run, processes: Processes, *, fresh: bool, report: R
         machine=device_name(device),
     )
     with processes.first_then_others():
-        identity = _start(spec, run, prepared, identity, fresh, report) if processes.first else run.identity
+        identity = (
+            _start(spec, run, prepared, identity, fresh=fresh, report=report) if processes.first else run.identity
+        )
     data.packed = identity.packed
     if spec.training.patience is not None and not spec.corpus.dev:
         report.warn("`training.patience` has no effect: `corpus.dev` is empty, so nothing is scored")
@@ -188,9 +188,18 @@ def _train(spec: Spec, run: Run, processes: Processes, *, fresh: bool, report: R
         dev = DevSet(spec, prepared.vocabulary, device, report)
     library = identity.matrix_library if identity.matrix_library in matrix_libraries() else matrix_library()
     with fast_float32(library), _torch_threads(identity.threads, report), _stop_requested(report) as stopped:
-        aligner = Aligner(data.store, prepared.vocabulary) if spec.training.guided_alignment is not None else None
+        aligner = BatchAligner(data.store, prepared.vocabulary) if spec.training.guided_alignment is not None else None
         trainer = Trainer(
-            spec, data, run, processes, report, dev, program, estimator, sharded=identity.sharded, aligner=aligner
+            spec,
+            program,
+            data,
+            run,
+            processes=processes,
+            report=report,
+            dev=dev,
+            estimator=estimator,
+            sharded=identity.sharded,
+            aligner=aligner,
         )
         try:
             ended = trainer.train(stopped)
@@ -209,7 +218,7 @@ def _with_backend_of(run: Run, spec: Spec) -> Spec:
 
 
 def _start(
-    spec: Spec, run: Run, prepared: PreparedCorpus, identity: RunIdentity, fresh: bool, report: Report
+    spec: Spec, run: Run, prepared: PreparedCorpus, identity: RunIdentity, *, fresh: bool, report: Report
 ) -> RunIdentity:
     """Start or resume a run. Only the process that writes the run calls this. Return the run's identity."""
     if fresh or not list_checkpoints(run):

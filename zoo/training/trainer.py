@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from compiler import EmittedProgram, Purpose, cost, trainable
+from compiler import EmittedProgram, Purpose, cost
 from specs import Spec, ZooError
 from zoo.data.batches import Batch, BatchSize
 from zoo.data.prefetch import prefetch
@@ -26,13 +26,13 @@ from zoo.planning.training_estimate import Done, TrainingEstimator
 from zoo.report import Progress, Report
 from zoo.system.processors import matrix_peak
 from zoo.training import checkpoints
+from zoo.training.alignment import BatchAligner
 from zoo.training.checkpoints import TrainingProgress, TrainingState, are_finite, gather_state
 from zoo.training.dev_set import DevSet, continue_without_score
 from zoo.training.distributed import Processes
-from zoo.training.guided_alignment import Aligner
 from zoo.training.run import Run
 from zoo.training.run_log import SHOWN, RunLog, summary
-from zoo.training.step import StepResult, Updater, learning_rate
+from zoo.training.step import StepResult, TrainStep, learning_rate
 
 MAX_SKIPPED = 10
 """Training ends with an error after this many consecutive steps in which loss or gradients are not finite."""
@@ -47,37 +47,35 @@ class Trainer:
     def __init__(
         self,
         spec: Spec,
+        program: EmittedProgram,
         data: TrainingSet,
         run: Run,
+        *,
         processes: Processes,
         report: Report,
         dev: DevSet | None = None,
-        program: EmittedProgram | None = None,
         estimator: TrainingEstimator | None = None,
-        *,
         sharded: bool = False,
-        aligner: Aligner | None = None,
+        aligner: BatchAligner | None = None,
     ) -> None:
         """Prepare a trainer.
 
         Args:
             spec: The spec to train with.
+            program: The program to train.
             data: The training set.
             run: The run that receives checkpoints and the log.
             processes: The processes that train together.
             report: Receives messages and progress.
             dev: The dev set, which is scored at each checkpoint.
-            program: The program to train. By default, that of the spec with initial weights.
             estimator: If given, the trainer reports a forecast of time and memory.
             sharded: Whether to shard weights and moments over the processes.
             aligner: Aligns the words of batches, for `training.guided_alignment`.
         """
-        self.spec, self.data, self.run, self.report, self.dev = spec, data, run, report, dev
+        self.spec, self.program, self.data, self.run, self.report, self.dev = spec, program, data, run, report, dev
         self.processes, self.device = processes, processes.device
-        device = str(self.device)
-        self.program = trainable(spec, device=device) if program is None else program
         self.sharded, self._estimator = sharded, estimator
-        self.updater = Updater(spec, self.program, processes, report, sharded=sharded, aligner=aligner)
+        self.train_step = TrainStep(spec, self.program, processes, report, sharded=sharded, aligner=aligner)
         self.progress = TrainingProgress()
         self._compiles = self.program.backend == LAZY_BACKEND
         self._flops = cost(self.program.graphs[Purpose.TRAIN]).flops
@@ -95,7 +93,7 @@ class Trainer:
         """
         self._resume()
         processes = self.processes
-        # Clocks differ, so the first process alone decides by time.
+        # Only the first process scores the dev set, so it alone knows whether `training.patience` is exhausted.
         ended, stop = processes.any(processes.first and self.ended, stopped())
         if ended:
             self._report_end()
@@ -104,7 +102,7 @@ class Trainer:
         log = self._log() if processes.first else None
         if self._estimator and not ended:
             mean = self.data.mean_size(self.progress.epoch, self.progress.batch)
-            done = Done(self.progress.step, self.progress.tokens, self.progress.seconds)
+            done = Done(self.progress.step, self.progress.tokens)
             self._estimator.report_forecast(mean, processes.count, self.report, sharded=self.sharded, done=done)
         with self.report.progress("training", self.spec.training.steps, "steps") as shown:
             shown.advance(self.progress.step)
@@ -126,7 +124,7 @@ class Trainer:
     def _resume(self) -> None:
         """Load the newest checkpoint. Raise ZooError if the processes do not find the same one."""
         with self.processes.first_then_others():
-            target = (self.run, self.program, self.updater.optimiser, self.report)
+            target = (self.run, self.program, self.train_step.optimiser, self.report)
             self.progress = checkpoints.resume(*target, first=self.processes.first)
         if not self.processes.all_equal(self.progress.step):
             step = f"step {self.progress.step:,} in `{self.run.checkpoints}`"
@@ -192,13 +190,13 @@ class Trainer:
 
     def _expected_steps(self) -> int:
         """Return the step at which training is expected to end, judged by the limit that is closest so far."""
-        share, _ = self.progress.finished_share(self.spec.training)
-        return round(self.progress.step / share)
+        fraction, _ = self.progress.finished_fraction(self.spec.training)
+        return round(self.progress.step / fraction)
 
     def step(self, number: int, batch: Batch) -> StepResult:
         """Compute one step, update the weights, and return the losses."""
         with message_if_slow(self.report, LAZY_MESSAGE) if self._compiles else nullcontext():
-            result = self.updater.step(number, batch)
+            result = self.train_step(number, batch)
         self._compiles = False
         self._skipped += ~result.taken
         self._in_a_row = (self._in_a_row + 1) * ~result.taken
@@ -215,11 +213,11 @@ class Trainer:
             ZooError: The weights are not finite, or the corpus is damaged.
         """
         self.data.verify(wait=wait)
-        (broken,) = self.processes.any(not are_finite(self.updater.parameters))
+        (broken,) = self.processes.any(not are_finite(self.train_step.parameters))
         if broken:
             problem = f"the weights are no longer finite at step {self.progress.step}"
             raise ZooError(problem, hint=_DIVERGED_HINT, exit_code=1)
-        return gather_state(self.program, self.updater.optimiser, keep=self.processes.first)
+        return gather_state(self.program, self.train_step.optimiser, keep=self.processes.first)
 
     def _save(self, state: TrainingState | None, line: Mapping[str, Any], *, due: bool) -> None:
         """Write a checkpoint and report its metrics.
@@ -278,7 +276,7 @@ class Trainer:
     def inputs(self) -> Iterator[tuple[Batch, Position]]:
         """Yield this process's share of each following batch, and the position after it. The iterator never ends."""
         start, rank, count = self.progress, self.processes.rank, self.processes.count
-        with closing(self.data.batches_from(start.epoch, start.batch, start.drawn)) as batches:
+        with closing(self.data.batches_from(start.epoch, start.batch, start.pool_batch)) as batches:
             for examples, position in batches:
                 yield examples.to_batch(rank, count), position
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from compiler import TRANSLATE, Graph, Purpose, cost, graphs, lower
 from compiler.diagram import Block, Box, Column, columns
 from compiler.options import compile_options
-from compiler.passes.drop_dropout import drop_dropout
+from compiler.passes.variants import drop_dropout
 from specs import Spec
 from zoo.files.output import open_output, require_svg
 from zoo.planning.plan import LENGTH

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
+from zoo.models.registries.revision import IndexEntry
 from zoo.visualization.page import escape_text, page
 
 _FOLDER = Path(__file__).parent
@@ -21,43 +21,8 @@ _INTRODUCTION = (
 )
 
 
-@dataclass(frozen=True)
-class ModelEntry:
-    """The newest revision of a model, as a row of the page. All text is untrusted and is escaped on the page.
-
-    Attributes:
-        name: The model's name.
-        revision: The number of the newest revision.
-        digest: SHA-256 of its manifest in hexadecimal, as in `NAME@sha256:...`.
-        task: `translation` or `parsing`.
-        languages: Language codes of source and target. One code for a parser.
-        parameters: The number of parameters. Tied parameters are counted once.
-        metric: The name of the metric of `dev` and `test`.
-        dev: The score on the dev set. None if it was not scored.
-        test: The score on the test set. None if it was not scored.
-        description: One sentence that describes the model.
-        licence: The licence of the weights. Empty if none is given.
-        when: The time of publication in ISO 8601. May be empty.
-        by: The version of zoo that published the revision. May be empty.
-    """
-
-    name: str
-    revision: int
-    digest: str
-    task: str
-    languages: tuple[str, ...]
-    parameters: int
-    metric: str
-    dev: float | None
-    test: float | None
-    description: str
-    licence: str
-    when: str
-    by: str
-
-
-def registry_page(models: Sequence[ModelEntry], title: str = "Models") -> str:
-    """Return a complete HTML page with a table of the models, in the given order."""
+def registry_page(models: Sequence[IndexEntry], title: str = "Models") -> str:
+    """Return a complete HTML page with a table of the models, in the given order. All of their text is escaped."""
     if not models:
         return page(title, f"<h1>{escape_text(title)}</h1>\n<p>This registry contains no models yet.</p>")
     headings = "".join(f'<th scope="col" role="columnheader"{_class(name)}>{name}</th>' for name in _COLUMNS)
@@ -76,14 +41,14 @@ def registry_page(models: Sequence[ModelEntry], title: str = "Models") -> str:
     )
 
 
-def _filters(models: Sequence[ModelEntry]) -> Iterator[str]:
+def _filters(models: Sequence[IndexEntry]) -> Iterator[str]:
     """Yield the HTML of the form that searches and filters models. The form is hidden until the page's script runs."""
     yield '<form class="screen" role="search" aria-label="Filter" hidden>'
     yield '<label class="search"><span>Search</span> <input type="search" id="search" autocomplete="off"></label>'
     filters = {
-        "source": ("From", [model.languages[0] for model in models if model.languages]),
-        "target": ("To", [model.languages[-1] for model in models if len(model.languages) > 1]),
-        "task": ("Task", [model.task for model in models]),
+        "source": ("From", [model.summary.source for model in models]),
+        "target": ("To", [model.summary.target for model in models if len(_languages(model)) > 1]),
+        "task": ("Task", [model.summary.task for model in models]),
     }
     for key, (label, values) in filters.items():
         if len(distinct := sorted(set(values))) > 1:
@@ -93,36 +58,35 @@ def _filters(models: Sequence[ModelEntry]) -> Iterator[str]:
     yield "</form>"
 
 
-def _row(model: ModelEntry) -> str:
-    source, target = (model.languages[0], model.languages[-1]) if model.languages else ("", "")
-    score, split = (model.test, "test") if model.test is not None else (model.dev, "dev")
-    quality = (
-        "not scored" if score is None else f"{escape_text(model.metric)} {score:.2f} <span class='quiet'>{split}</span>"
-    )
-    day = _DAY.match(model.when)
+def _languages(model: IndexEntry) -> tuple[str, ...]:
+    """Return the codes of the source and target languages. A model for another task than translation has one code."""
+    summary = model.summary
+    return (summary.source, summary.target) if summary.task == "translation" else (summary.source,)
+
+
+def _row(model: IndexEntry) -> str:
+    summary, languages = model.summary, _languages(model)
+    score, split = (summary.test, "test") if summary.test is not None else (summary.dev, "dev")
+    metric = escape_text(summary.metric)
+    quality = "not scored" if score is None else f"{metric} {score:.2f} <span class='quiet'>{split}</span>"
+    day = _DAY.match(summary.published)
     cells = [
         _description(model),
-        " → ".join(f'<span class="language">{escape_text(code)}</span>' for code in model.languages),
-        escape_text(model.task),
-        f"{model.parameters:,}",
+        " → ".join(f'<span class="language">{escape_text(code)}</span>' for code in languages),
+        escape_text(summary.task),
+        f"{summary.parameters:,}",
         quality,
-        f"<time>{day[0]}</time>" if day else escape_text(model.when),
+        f"<time>{day[0]}</time>" if day else escape_text(summary.published),
     ]
-    sort_keys = (
-        "",
-        " ".join(model.languages),
-        model.task,
-        str(model.parameters),
-        "" if score is None else f"{score!r}",
-    )
+    sort_keys = ("", " ".join(languages), summary.task, str(summary.parameters), "" if score is None else f"{score!r}")
     name = escape_text(model.name)
     return "".join(
         [
-            f'<tr role="row" id="{name}" data-source="{escape_text(source)}" data-target="{escape_text(target)}" ',
-            f'data-task="{escape_text(model.task)}">',
+            f'<tr role="row" id="{name}" data-source="{escape_text(languages[0])}" ',
+            f'data-target="{escape_text(languages[-1])}" data-task="{escape_text(summary.task)}">',
             f'<th scope="row" role="rowheader" data-key="{name}"><a href="#{name}"><bdi>{name}</bdi></a> ',
             f'<span class="quiet">revision&nbsp;{model.revision}</span></th>',
-            *_cells(cells, (*sort_keys, model.when)),
+            *_cells(cells, (*sort_keys, summary.published)),
             "</tr>",
         ]
     )
@@ -133,12 +97,12 @@ def _cells(cells: Iterable[str], sort_keys: Iterable[str]) -> Iterator[str]:
         yield f'<td role="cell" data-column="{column}" data-key="{escape_text(key)}"{_class(column)}>{cell}</td>'
 
 
-def _description(model: ModelEntry) -> str:
-    name = escape_text(model.name)
-    licence = f"<p class='quiet'>Licence: <bdi>{escape_text(model.licence)}</bdi></p>" if model.licence else ""
-    by = f"<p class='quiet'>Published by zoo {escape_text(model.by)}.</p>" if model.by else ""
+def _description(model: IndexEntry) -> str:
+    name, summary = escape_text(model.name), model.summary
+    licence = f"<p class='quiet'>Licence: <bdi>{escape_text(summary.licence)}</bdi></p>" if summary.licence else ""
+    by = f"<p class='quiet'>Published by zoo {escape_text(summary.zoo)}.</p>" if summary.zoo else ""
     return (
-        f"<p><bdi>{escape_text(model.description)}</bdi></p>{licence}"
+        f"<p><bdi>{escape_text(summary.description)}</bdi></p>{licence}"
         f"<details><summary>Load it<span class='hidden'>: {name}</span></summary>"
         f"<pre><code>zoo.load(&quot;{name}@{model.revision}&quot;)</code></pre>"
         "<p class='quiet'>or, byte for byte,</p>"

@@ -19,7 +19,7 @@ from compiler.initialization import initial_weights
 from specs import EOS, Spec
 from tests.benchmarks.gpu_parts.setting import ROOT, Figures, Setting, subprocess_environment
 from tests.examples import rows
-from zoo.generation.batching import Source
+from zoo.generation.batching import SearchInput
 from zoo.generation.beam_search import BeamSearch
 from zoo.generation.constraints import SuppressedTokens
 from zoo.generation.engine import Engine
@@ -28,7 +28,7 @@ from zoo.report import Report
 from zoo.training.benchmarks import random_sources, translations, weights_avoiding
 from zoo.training.distributed import Processes
 from zoo.training.resume_check import verify_resume
-from zoo.training.step import Updater
+from zoo.training.step import TrainStep
 
 TESTS = ["tests/zoo/generation/test_beam_search.py", "-m", "gpu"]
 PRECISIONS = ("float32", "bfloat16")
@@ -77,12 +77,12 @@ def _updates(setting: Setting, dropout: float) -> Figures:
     trained = []
     for device in ("cpu", str(setting.device)):
         program = trainable(spec, (Purpose.TRAIN, Purpose.UPDATE), device=device)
-        updater, generator = Updater(spec, program, Processes(device), Report()), np.random.default_rng(1)
+        train_step, generator = TrainStep(spec, program, Processes(device), Report()), np.random.default_rng(1)
         for number in range(1, 6):
             lengths = generator.integers(1, 20, (2, 12))
             sides = [[generator.integers(5, 500, n).astype(np.int32) for n in side] for side in lengths]
             batch = rows(*sides).to_batch()
-            result = updater.step(number, batch)
+            result = train_step(number, batch)
         weights = torch.cat([parameter.detach().flatten().cpu() for parameter in program.parameters()])
         trained.append((weights, float(result.smoothed) / result.tokens))
     (reference, expected), (weights, loss) = trained
@@ -105,7 +105,11 @@ def _searches(setting: Setting) -> Iterator[tuple[str, Figures]]:
     )
     draw, size = random.Random(3), spec.vocabulary.size
     sources = [
-        Source(index, (*(draw.randrange(4, size) for _ in range(draw.randint(1, 30))), EOS), draw.randint(4, 40))
+        SearchInput(
+            index,
+            {"source": (*(draw.randrange(4, size) for _ in range(draw.randint(1, 30))), EOS)},
+            draw.randint(4, 40),
+        )
         for index in range(8 if setting.toy else 40)
     ]
     for rule in RULES:

@@ -17,7 +17,7 @@ from zoo.data.training_set import TrainingSet
 from zoo.report import Report
 from zoo.training.benchmarks import benchmark_training, random_pairs
 from zoo.training.distributed import Processes
-from zoo.training.step import Updater
+from zoo.training.step import TrainStep
 
 STEPS = {"base": 100_000, "big": 300_000}
 MARKS = {"base": 900_000, "big": 300_000}
@@ -71,7 +71,7 @@ def _kernels(setting: Setting, spec: Spec) -> Figures:
     if not setting.cuda:
         return {"absent": "kernels are those of a GPU"}
     program = trainable(spec, device=str(setting.device))
-    updater = Updater(spec, program, Processes(str(setting.device)), Report())
+    train_step = TrainStep(spec, program, Processes(str(setting.device)), Report())
     with TemporaryDirectory() as folder:
         store = random_pairs(spec, 1, Path(folder))
         bare = spec.model_copy(update={"corpus": spec.corpus.model_copy(update={"train": ()})})
@@ -81,7 +81,7 @@ def _kernels(setting: Setting, spec: Spec) -> Figures:
 
     def steps() -> None:
         for number in range(1, 4):
-            updater.step(number, batch)
+            train_step(number, batch)
 
     steps()
     return profiled(setting, f"training {spec.name}", steps, 3)

@@ -131,6 +131,13 @@ def test_the_first_line_of_a_table_and_all_lines_of_dev_need_both_columns(tmp_pa
     assert "separate the columns with tabs" in caught.value.hint
 
 
+def test_lines_of_a_table_with_more_columns_than_the_first_are_refused(tmp_path):
+    write(tmp_path / "pairs.tsv", "a\tb\tc\nd\ne\tf\tg\th\n")
+    with pytest.raises(ZooError, match="the line has 4 columns, but the first line has 3") as caught:
+        read(table_of(tmp_path))
+    assert caught.value.where == f"{tmp_path}/pairs.tsv:3"
+
+
 def test_source_and_target_of_a_table_are_different_columns(tmp_path):
     with pytest.raises(ZooError, match=r"`corpus\.train\[0\]` has the same column for source and target: 2"):
         table_of(tmp_path, source_column=2)

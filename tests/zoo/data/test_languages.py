@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import specs
-from zoo.data.languages import other_language
+from zoo.data.cleaning import other_language
 from zoo.data.prepare import prepare
 
 ENGLISH = [f"The children in house number {n} were playing in the garden when it began to rain." for n in range(40)]

@@ -24,8 +24,7 @@ from zoo.files.atomic import write_json
 from zoo.files.reading import read_json
 from zoo.generation.scoring import TokenScores
 from zoo.models import weights
-from zoo.publishing.publish import publish
-from zoo.publishing.verify import verify
+from zoo.publishing.publish import publish, verify
 from zoo.report import Report
 from zoo.system.processors import device_name
 from zoo.training.run import Run

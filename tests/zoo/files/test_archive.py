@@ -16,7 +16,7 @@ from zoo.files import archive as archive_module
 from zoo.files import storage
 from zoo.files.archive import extract, extracted
 from zoo.files.download import Fetched
-from zoo.files.hashes import sha256
+from zoo.files.manifest import sha256
 
 MEMBERS = {
     "training/corpus.en": b"a house\n" * 500,

@@ -17,13 +17,13 @@ from zoo.files.atomic import (
     atomic_file,
     atomic_folder,
     create_file,
+    exchange,
     link_or_copy,
     partial_target,
     remove_folder,
     restore_replaced,
     write_json,
 )
-from zoo.files.exchange import exchange
 from zoo.files.reading import read_json
 
 ROOT = Path(__file__).parents[3]

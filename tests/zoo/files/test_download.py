@@ -133,11 +133,12 @@ def test_a_mirror_address_replaces_the_host(site, monkeypatch):
 
 
 def test_an_invalid_mirror_is_an_error(monkeypatch):
-    for mirror in ("http://[::1", "http://", "https://x:99999999", "http://a..b/c"):
+    monkeypatch.delenv("ZOO_OFFLINE", raising=False)
+    for mirror in ("http://[::1", "http://a..b/c"):
         monkeypatch.setenv("ZOO_MIRROR", mirror)
-        with pytest.raises(ZooError, match=r"ZOO_MIRROR is .* not a valid address") as raised:
+        with pytest.raises(ZooError, match=r"is not a valid address") as raised:
             fetch("http://host/a.tgz", None, Report())
-        assert raised.value.hint
+        assert "set ZOO_MIRROR" in raised.value.hint
     monkeypatch.setenv("ZOO_MIRROR", "~nosuchuser/mirror")
     with pytest.raises(ZooError, match=r"there is no file `~nosuchuser/mirror/a\.tgz`"):
         fetch("http://host/a.tgz", None, Report())
@@ -152,7 +153,7 @@ def test_a_file_address_is_used_without_copying(tmp_path, monkeypatch):
     def fail(*_):
         raise OSError(errno.EIO, "Input/output error")
 
-    monkeypatch.setattr("zoo.files.hashes.hashlib.file_digest", fail)
+    monkeypatch.setattr("zoo.files.manifest.hashlib.file_digest", fail)
     with pytest.raises(ZooError, match=r"some\.tgz` cannot be read: Input/output error"):
         fetch((tmp_path / "some.tgz").as_uri(), None, Report())
 

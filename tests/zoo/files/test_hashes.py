@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from zoo.files import hashes, storage
-from zoo.files.hashes import has_digest, sha256
+from zoo.files import manifest, storage
+from zoo.files.manifest import has_digest, sha256
 
 DIGEST = b"content".hex()
 
@@ -25,7 +25,7 @@ class Computation:
 
 @pytest.fixture
 def file(tmp_path, monkeypatch):
-    monkeypatch.setattr(hashes, "_MIN_AGE", -1.0)
+    monkeypatch.setattr(manifest, "_MIN_AGE", -1.0)
     path = tmp_path / "large"
     path.write_bytes(b"content")
     return path
@@ -72,7 +72,7 @@ def test_a_changed_file_is_hashed_again(file, change):
 
 
 def test_the_digest_of_a_file_that_was_just_written_is_not_cached(file, monkeypatch):
-    monkeypatch.setattr(hashes, "_MIN_AGE", 60.0)
+    monkeypatch.setattr(manifest, "_MIN_AGE", 60.0)
     compute = Computation(file)
     assert has_digest(file, DIGEST, compute)
     assert has_digest(file, DIGEST, compute)

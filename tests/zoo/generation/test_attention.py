@@ -11,7 +11,7 @@ import torch
 import specs
 import zoo
 from compiler import Purpose, build, interpret, lower
-from compiler.stream import Stream
+from compiler.padded_batch import PaddedBatch
 from specs import BOS, EOS, ZooError
 from zoo.generation.attention import Attention
 from zoo.generation.translator import Translator
@@ -71,7 +71,7 @@ def test_weights_equal_the_interpreters(trained: Callable[..., Run]) -> None:
     run = trained(architecture={**SMALL, "N": {"encoder": 3, "decoder": 2}})
     model, attention = read_model(run.folder), zoo.load(run.folder, device="cpu").attention(TEXT, "der Hund")
     encode = model.vocabulary.encode
-    source, target = Stream.pad([[*encode(TEXT), EOS]]), torch.tensor([[BOS, *encode("der Hund", "target"), EOS]])
+    source, target = PaddedBatch.pad([[*encode(TEXT), EOS]]), torch.tensor([[BOS, *encode("der Hund", "target"), EOS]])
     inputs = {**source.inputs, "target": target}
     expected = interpret(lower(model.spec, Purpose.ATTEND), dict(model.weights.tensors), inputs)
     kinds = {"encoder": "encoder.{}.self_attention", "decoder": "decoder.{}.self_attention"}

@@ -11,9 +11,9 @@ import torch
 import compiler
 import specs
 from compiler.backends import BACKENDS
-from compiler.stream import Stream
+from compiler.padded_batch import PaddedBatch
 from specs import BOS, EOS, UNK, ZooError
-from zoo.generation.batching import Source
+from zoo.generation.batching import SearchInput
 from zoo.generation.beam_search import BeamSearch
 from zoo.generation.constraints import BracketConstraint, SuppressedTokens
 from zoo.generation.sampling import Sampling
@@ -62,7 +62,9 @@ def is_tree(tokens, words):
 
 def tree_sources(pairs):
     """Return sentences from pairs of a number of words and a maximum length."""
-    return [Source(i, (4, EOS), length, word_count=words) for i, (words, length) in enumerate(pairs)]
+    return [
+        SearchInput(i, {"source": (4, EOS)}, length, words=(UNK,) * words) for i, (words, length) in enumerate(pairs)
+    ]
 
 
 def is_word_level(tree, word_tokens):
@@ -109,7 +111,7 @@ def test_words_are_written_as_given_and_consecutive_brackets_are_limited(max_con
             for tree in constituents(len(words), length)
             if is_word_level(tree, words) and consecutive_openings(tree) <= (max_consecutive or length)
         ]
-        source = Source(0, (4, EOS), length, word_count=len(words), word_tokens=words)
+        source = SearchInput(0, {"source": (4, EOS)}, length, words=words)
         check_allowed_tokens(constraint, source, trees)
 
 
@@ -171,7 +173,7 @@ def test_every_output_is_a_tree_alone_and_in_a_batch(program, search, name):
             assert [each.score for each in one] == pytest.approx([each.score for each in other], rel=1e-5)
     pairs = [((*source, EOS), (BOS, *each.tokens, EOS)) for source, group in zip(sources, results, strict=True)
              for each in group]  # fmt: skip
-    source, target = (Stream.pad(rows) for rows in zip(*pairs, strict=True))
+    source, target = (PaddedBatch.pad(rows) for rows in zip(*pairs, strict=True))
     scores = program.score(source, target.values).sum(1).tolist()
     totals = [each.log_probability for hypotheses in results for each in hypotheses]
     assert totals == pytest.approx(scores, abs=1e-3)  # the model's own log-probabilities, without renormalisation
@@ -187,12 +189,12 @@ def test_prefixes_of_trees(toy, search):
             search(program, [(4,), (5,)], [12, 12], prefixes=[wrong, wrong], **options)
 
 
-@pytest.mark.parametrize("word_tokens", [(), (6, 10)])
+@pytest.mark.parametrize("word_tokens", [(UNK, UNK), (6, 10)])
 def test_allowed_tokens_are_known_without_waiting_for_the_device(word_tokens):
     """Tensors on the device `meta` have no values: an operation that has to read one on the host fails."""
     device = torch.device("meta")
     constraint = SuppressedTokens((8,), SIZE, BracketConstraint(OPENING, CLOSING, WORDS, SIZE, 3), min_length=4)
-    source = Source(0, (4, EOS), 40, word_count=2, word_tokens=word_tokens)
+    source = SearchInput(0, {"source": (4, EOS)}, 40, words=word_tokens)
     state, tokens = constraint.start([source, source], device), torch.empty(2, dtype=torch.long, device=device)
     for _ in range(20):  # more than the stack holds at first
         assert state.allowed().shape == (2, SIZE)
@@ -276,7 +278,7 @@ def test_a_complete_tree_may_end_before_the_minimum_length(toy, search, name):
     results = search(toy(9, 1, 50), [(4,)] * 2, [5, 3], STRATEGIES[name](constraint), word_counts=[1, 1])
     assert all(results)
     assert all(each.tokens in [(6,), (4, 6, 5), (4, 4, 6, 5, 5)] for group in results for each in group)
-    state = constraint.start([Source(0, (4, EOS), 5, word_count=1)], CPU)
+    state = constraint.start([SearchInput(0, {"source": (4, EOS)}, 5, words=(UNK,))], CPU)
     allowed = []
     for token in (4, 6, 5):
         allowed.append(state.allowed().nonzero()[:, 1].tolist())
@@ -285,7 +287,7 @@ def test_a_complete_tree_may_end_before_the_minimum_length(toy, search, name):
 
 
 def test_suppressed_tokens_use_one_mask_for_all_rows_and_forbid_prefixes(toy, search):
-    state = SuppressedTokens((UNK,), 9).start([Source(0, (4, EOS), 5)], CPU)
+    state = SuppressedTokens((UNK,), 9).start([SearchInput(0, {"source": (4, EOS)}, 5)], CPU)
     state = state.advance(torch.tensor([0, 0]), torch.tensor([4, 5])).join(state)
     assert state.allowed().tolist() == [[token != UNK for token in range(9)]]
     with pytest.raises(ZooError, match="has a token that is not allowed"):

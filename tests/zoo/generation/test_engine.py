@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from specs import EOS, PAD, ZooError
-from zoo.generation.batching import MIN_ROW_TOKENS, Source, group_by_length, pad_sequences
+from zoo.generation.batching import MIN_ROW_TOKENS, SearchInput, group_by_length, pad_sequences
 from zoo.generation.beam_search import BeamSearch
 from zoo.generation.constraints import SuppressedTokens
 from zoo.generation.engine import Engine, resolve_workers
@@ -29,7 +29,10 @@ def search(program, chunks, strategy, max_batch_tokens, workers=1):
 
 
 def sources(count, length=3):
-    return [Source(index, (*(4 + (index + i) % 5 for i in range(length)), EOS), 6) for index in range(count)]
+    return [
+        SearchInput(index, {"source": (*(4 + (index + i) % 5 for i in range(length)), EOS)}, 6)
+        for index in range(count)
+    ]
 
 
 @pytest.fixture(autouse=True)
@@ -191,8 +194,8 @@ def hooked(toy):
     return Hooked
 
 
-LONG_TEXTS = [Source(index, (*[4 + index % 5] * (3 + index % 11), EOS), 8) for index in range(200)]
-WITH_PREFIXES = [Source(index, (5, 4 + index, EOS), 6, (5,) * (index % 3)) for index in range(5)]
+LONG_TEXTS = [SearchInput(index, {"source": (*[4 + index % 5] * (3 + index % 11), EOS)}, 8) for index in range(200)]
+WITH_PREFIXES = [SearchInput(index, {"source": (5, 4 + index, EOS)}, 6, (5,) * (index % 3)) for index in range(5)]
 SUPPRESSED = SuppressedTokens((5,), 9, min_length=2)
 REQUESTS = [
     *((LONG_TEXTS[size : size + 9], BeamSearch(size, 0.1 * size, 1 + size // 2)) for size in (1, 2, 3, 5, 8, 20)),
@@ -254,12 +257,14 @@ def test_a_batch_has_as_many_rows_as_its_largest_beam_needs(hooked):
     """Rows are added when a larger beam joins, and removed when it leaves."""
     program, engine_of = hooked(9, 1, 50), []
     late = []
-    program.hooks = {3: lambda: late.append(engine_of[0].submit([Source(0, (5, EOS), 2)], BeamSearch(6, 0.6)))}
+    program.hooks = {
+        3: lambda: late.append(engine_of[0].submit([SearchInput(0, {"source": (5, EOS)}, 2)], BeamSearch(6, 0.6)))
+    }
     endless = {(5,) * length: [-9.0] * 5 + [-0.1] + [-9.0] * 3 for length in range(30)}
     program.overriding = endless
     with Engine(program, max_batch_tokens=4096) as engine:
         engine_of.append(engine)
-        engine.submit([Source(0, (4, EOS), 20)], BeamSearch(2, 0.6)).result()
+        engine.submit([SearchInput(0, {"source": (4, EOS)}, 20)], BeamSearch(2, 0.6)).result()
         late[0].result()
     assert set(program.read) == {1, 2, 12}
     assert program.read.count(12) == 2
@@ -324,9 +329,11 @@ def test_long_requests_of_different_kinds_progress_equally(hooked):
 def test_a_cancelled_request_leaves_the_batch_at_once(hooked):
     program, all_wait, futures = hooked(9, 1, 50), threading.Event(), []
     program.hooks = {0: all_wait.wait, 3: lambda: futures[0].cancel()}
-    kept = [Source(index, (5, 4 + index, EOS), 9) for index in range(4)]
+    kept = [SearchInput(index, {"source": (5, 4 + index, EOS)}, 9) for index in range(4)]
     with Engine(program, max_batch_tokens=4096) as engine:
-        futures += [engine.submit([Source(i, (4, EOS), 500) for i in range(90)], BeamSearch(2, 9.0, 2))]
+        futures += [
+            engine.submit([SearchInput(i, {"source": (4, EOS)}, 500) for i in range(90)], BeamSearch(2, 9.0, 2))
+        ]
         futures += [engine.submit(kept, BeamSearch(2, 9.0, 2))]
         all_wait.set()
         results = futures[1].result()
@@ -374,8 +381,10 @@ class Faulty:
 def test_an_error_ends_only_the_request_that_causes_it(toy, fault, message, workers):
     program = type("FaultyProgram", (Faulty, toy), {})(9, 1, 50)
     program.fault = None
-    texts = [[Source(i, (5, 4 + i % 3, EOS), 6) for i in range(start, start + 9)] for start in range(4)]
-    bad = [*texts[0], Source(99, (8, EOS), 6)]
+    texts = [
+        [SearchInput(i, {"source": (5, 4 + i % 3, EOS)}, 6) for i in range(start, start + 9)] for start in range(4)
+    ]
+    bad = [*texts[0], SearchInput(99, {"source": (8, EOS)}, 6)]
     with Engine(program, workers=workers, max_batch_tokens=4096) as engine:
         expected = [engine.submit(each, BEAM).result() for each in texts]
         program.fault = fault
@@ -392,7 +401,7 @@ def test_a_forbidden_prefix_ends_only_its_request(hooked):
     strategy = BeamSearch(2, 0.6, 1, SuppressedTokens((5,), 9))
     with Engine(program, max_batch_tokens=4096) as engine:
         prefixes = [(6,), (5,), (7,)]
-        futures = [engine.submit([Source(0, (4, EOS), 5, prefix)], strategy) for prefix in prefixes]
+        futures = [engine.submit([SearchInput(0, {"source": (4, EOS)}, 5, prefix)], strategy) for prefix in prefixes]
         all_wait.set()
         with pytest.raises(ZooError, match="has a token that is not allowed"):
             futures[1].result()
@@ -455,7 +464,7 @@ FORKED = """
 import os, threading, torch
 from compiler.program import TopK
 from specs import EOS
-from zoo.generation.batching import Source
+from zoo.generation.batching import SearchInput
 from zoo.generation.beam_search import BeamSearch
 from zoo.generation.engine import Engine
 
@@ -467,7 +476,8 @@ class Ending:
         return TopK(values, torch.full_like(values, EOS, dtype=torch.long), values[:, 0]), state
 
 def translate():
-    return len(engine.submit([Source(i, (5, EOS), 6) for i in range(90)], BeamSearch(1, 0.6)).result(timeout=60))
+    inputs = [SearchInput(i, {"source": (5, EOS)}, 6) for i in range(90)]
+    return len(engine.submit(inputs, BeamSearch(1, 0.6)).result(timeout=60))
 
 def hold_the_lock():
     with engine._queue.changed:
@@ -523,7 +533,7 @@ def test_threads_that_started_end_if_another_cannot_start(toy, monkeypatch):
 SLOW = """
 import os, sys, threading, torch
 from specs import EOS
-from zoo.generation.batching import Source
+from zoo.generation.batching import SearchInput
 from zoo.generation.beam_search import BeamSearch
 from zoo.generation.engine import Engine
 
@@ -537,7 +547,7 @@ class Slow:
         raise ValueError
 
 running = threading.Event()
-sources = [Source(i, (5, EOS), 6) for i in range(900)]
+sources = [SearchInput(i, {"source": (5, EOS)}, 6) for i in range(900)]
 for work in sys.argv[1:]:
     child = os.fork()
     if not child:
@@ -576,7 +586,10 @@ def test_python_waits_for_running_workers_at_exit():
 # memory
 
 ALLOCATOR = "[enforce fail at alloc_cpu.cpp:127] err == 0. DefaultCPUAllocator: can't allocate memory: you tried to ..."
-TEXTS = [Source(index, (*[4 + index % 5] * (1 + index % 7), EOS), 5, (), f"text {index}") for index in range(30)]
+TEXTS = [
+    SearchInput(index, {"source": (*[4 + index % 5] * (1 + index % 7), EOS)}, 5, (), f"text {index}")
+    for index in range(30)
+]
 WIDE = BeamSearch(3, 0.6)
 
 
@@ -664,7 +677,7 @@ def test_the_last_worker_retries_a_sentence_before_it_fails():
 @pytest.mark.parametrize("workers", [1, 3])
 def test_a_sentence_that_does_not_fit_alone_is_named(tight, workers):
     program = tight(1000, MemoryError(), [TEXTS[17].tokens])
-    message = r"not enough memory to translate sentence 18 alone: 'text 17', 5 tokens"
+    message = r"not enough memory to translate sentence 18 alone: 'text 17', length 5"
     with pytest.raises(ZooError, match=message) as caught:
         list(search(program, [TEXTS[10:20]], WIDE, 4096, workers))
     assert caught.value.exit_code == 1

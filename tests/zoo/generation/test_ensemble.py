@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import specs
-from compiler.stream import Stream
+from compiler.padded_batch import PaddedBatch
 from specs import BOS, EOS, ZooError
 from tests.examples import examples
 from zoo.generation.constraints import BracketConstraint
@@ -55,7 +55,7 @@ def test_an_ensemble_of_two_equals_brute_force(toy, search):
 def test_scores_are_of_the_mean_probability(toy):
     programs = [toy(6, 1), toy(6, 2)]
     target = torch.tensor([[BOS, 4, 5, EOS], [BOS, 4, EOS, 0]])
-    found = Ensemble(programs).score(Stream.pad([[4, EOS], [5, EOS]]), target)
+    found = Ensemble(programs).score(PaddedBatch.pad([[4, EOS], [5, EOS]]), target)
     wanted = [mean(programs, (4, EOS), (4, 5)[:i], token) for i, token in enumerate((4, 5, EOS))]
     assert found[0].tolist() == pytest.approx(wanted, abs=1e-6)
     assert found[1, 2] == 0

@@ -23,8 +23,9 @@ from zoo.generation import loading, packed
 from zoo.generation.ahead_of_time import compile_model
 from zoo.generation.packed import PackedProgram
 from zoo.generation.search_tree import record_search
-from zoo.models.loading import Model
+from zoo.models.weights import Weights
 from zoo.publishing.publish import publish
+from zoo.text.vocabulary import Vocabulary
 from zoo.training.run import Run
 
 pytestmark = pytest.mark.integration
@@ -125,15 +126,14 @@ def test_a_model_that_was_replaced_does_not_score(name: str, trained: Callable[.
 def test_a_model_that_is_replaced_while_it_is_opened_is_opened_again(
     name: str, trained: Callable[..., Run], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    read, folder = loading.read_model, other(trained).folder
+    read, folder = loading.read_weights, other(trained).folder
 
-    def replace(opening: Path, *, tensors: bool = True) -> Model:
-        if tensors:
-            monkeypatch.setattr(loading, "read_model", read)
-            publish(folder, name=name, replace=True)
-        return read(opening, tensors=tensors)
+    def replace(opening: Path) -> Weights:
+        monkeypatch.setattr(loading, "read_weights", read)
+        publish(folder, name=name, replace=True)
+        return read(opening)
 
-    monkeypatch.setattr(loading, "read_model", replace)
+    monkeypatch.setattr(loading, "read_weights", replace)
     translator = opened(name)
     assert translator.hypotheses(TEXTS) == opened(folder).hypotheses(TEXTS)
 
@@ -212,3 +212,21 @@ def test_translating_does_not_import_torch(name: str) -> None:
     )
     assert process.returncode == 0, process.stderr
     assert process.stdout.count("\n") == 1
+
+
+def test_an_edited_source_file_packs_a_model_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "weights.py"
+    monkeypatch.setattr(packed.weights, "__file__", str(file))
+    versions = set()
+    for text, time in (("old", 1), ("new", 2), ("longer", 2)):
+        file.write_text(text, encoding="utf-8")
+        os.utime(file, (time, time))
+        versions.add(packed._code_version.__wrapped__())
+    assert len(versions) == 3
+
+
+def test_the_vocabulary_is_read_once(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    read, folders = Vocabulary.load, list[Path]()
+    monkeypatch.setattr(Vocabulary, "load", lambda folder, *others: folders.append(folder) or read(folder, *others))
+    opened(name)
+    assert len(folders) == 1

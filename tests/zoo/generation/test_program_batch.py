@@ -14,12 +14,12 @@ import compiler
 import specs
 from compiler.backends import BACKENDS
 from compiler.backends.native import NativeProgram
+from compiler.padded_batch import PaddedBatch
 from compiler.program import TreeLimits, TreeRules
-from compiler.stream import Stream
 from specs import BOS, EOS, UNK, ZooError
 from zoo.generation import program_batch
 from zoo.generation.batch import Batch
-from zoo.generation.batching import Source
+from zoo.generation.batching import SearchInput
 from zoo.generation.beam_search import BeamSearch
 from zoo.generation.constraints import BracketConstraint, SuppressedTokens
 from zoo.generation.engine import Engine
@@ -62,7 +62,7 @@ def random_history(draw: random.Random, index: int, strategy: BeamSearch) -> Sea
     tokens = tuple(draw.choices(range(4, 40), k=draw.randrange(6)))
     max_length = draw.choice([0, 1, 2, 5, 12, 30])
     prefix = tuple(draw.choices(range(4, 12), k=min(max_length, draw.choice([0, 0, 1, 3]))))
-    return strategy.new_history(Source(index, (*tokens, EOS), max_length, prefix))
+    return strategy.new_history(SearchInput(index, {"source": (*tokens, EOS)}, max_length, prefix))
 
 
 def random_strategy(draw: random.Random, constraint: SuppressedTokens | None, size: int) -> BeamSearch:
@@ -157,17 +157,17 @@ def test_trees_equal_those_of_the_search_in_python(
             assert results(histories) == expected(program, histories)
 
 
-def random_tree_source(draw: random.Random, index: int) -> Source:
+def random_tree_source(draw: random.Random, index: int) -> SearchInput:
     words = draw.randrange(1, 7)
-    listed = draw.choice([(), draw.choices([UNK, *range(14, 20)], k=words)])
+    listed = draw.choice([[UNK] * words, draw.choices([UNK, *range(14, 20)], k=words)])
     prefix = draw.choice([(), (draw.randrange(4, 9),)])
-    return Source(index, (*draw.choices(range(4, SIZE), k=4), EOS), words + 2 + draw.randrange(30), prefix, "",
-                  words, tuple(listed))  # fmt: skip
+    streams = {"source": (*draw.choices(range(4, SIZE), k=4), EOS)}
+    return SearchInput(index, streams, words + 2 + draw.randrange(30), prefix, words=tuple(listed))
 
 
 def test_sentences_with_and_without_trees_can_be_joined(program: NativeProgram) -> None:
     trees = BracketConstraint(range(4, 9), range(9, 14), range(14, 20), SIZE)
-    source = Source(0, (4, 5, EOS), 12, word_count=2)
+    source = SearchInput(0, {"source": (4, 5, EOS)}, 12, words=(UNK, UNK))
     histories = [BeamSearch(2, 0.6, 1, rule).new_history(source) for rule in (None, trees)]
     arguments = ([source.tokens], [()], [program_batch._options(histories[0], None)], [[1.0] * 20])
 
@@ -190,7 +190,7 @@ def test_sentences_with_and_without_trees_can_be_joined(program: NativeProgram) 
 
 def test_a_prefix_that_breaks_the_tree_rules_is_refused(program: NativeProgram) -> None:
     trees = BracketConstraint(range(4, 9), range(9, 14), range(14, 20), SIZE)
-    history = BeamSearch(1, 0.6, 1, trees).new_history(Source(0, (4, EOS), 9, (9,), word_count=2))
+    history = BeamSearch(1, 0.6, 1, trees).new_history(SearchInput(0, {"source": (4, EOS)}, 9, (9,), words=(UNK, UNK)))
     with pytest.raises(ZooError, match="not allowed"):
         start_batch(program, [history], CPU)
 
@@ -217,7 +217,7 @@ def test_a_hypothesis_does_not_depend_on_the_number_of_others(program: NativePro
     """Bitwise: compilers must not round differently in the code for one row and for several rows."""
     draw = random.Random(0)
     for _ in range(5):
-        source = Stream.pad([(*draw.choices(range(4, SIZE), k=draw.randrange(1, 20)), EOS)])
+        source = PaddedBatch.pad([(*draw.choices(range(4, SIZE), k=draw.randrange(1, 20)), EOS)])
         tokens = [BOS, *draw.choices(range(4, SIZE), k=12)]
         results = []
         for rows in range(1, 10):
@@ -238,8 +238,8 @@ def test_a_wide_beam_finds_what_the_search_in_python_finds(program: NativeProgra
     assert results(histories) == expected(program, histories)
 
 
-def long_sources(count: int) -> list[Source]:
-    return [Source(index, (4 + index, 5, EOS), 40) for index in range(count)]
+def long_sources(count: int) -> list[SearchInput]:
+    return [SearchInput(index, {"source": (4 + index, 5, EOS)}, 40) for index in range(count)]
 
 
 SLOW = BeamSearch(4, 0.6, 4, SuppressedTokens((), SIZE, None, 25))
@@ -323,7 +323,7 @@ def test_the_search_runs_in_the_program_if_possible(
 ) -> None:
     spy = Spy(program, monkeypatch)
     with Engine(program, max_batch_tokens=100) as engine:
-        engine.submit([Source(0, (5, 6, EOS), 6, word_count=2)], strategy).result()
+        engine.submit([SearchInput(0, {"source": (5, 6, EOS)}, 6, words=(UNK, UNK))], strategy).result()
     assert set(spy.called) == {method}
 
 
@@ -349,14 +349,16 @@ def test_a_batch_that_does_not_fit_into_memory_is_split(
 def test_counts_of_any_integer_type_can_be_taken_back(program: NativeProgram) -> None:
     results = []
     for counts in (torch.tensor([1, 2]), torch.tensor([1, 2], dtype=torch.int32), torch.tensor([1, 9, 2, 9])[::2]):
-        _, state = program.advance(program.encode(Stream.pad([(5, EOS), (6, EOS)])), torch.tensor([[BOS, 5, 6]] * 2))
+        _, state = program.advance(
+            program.encode(PaddedBatch.pad([(5, EOS), (6, EOS)])), torch.tensor([[BOS, 5, 6]] * 2)
+        )
         results.append(program.advance(program.rewind(state, counts), torch.tensor([[7]] * 2))[0])
     assert all(torch.equal(result, results[0]) for result in results)
 
 
 def test_invalid_calls_are_refused(program: NativeProgram) -> None:
     with pytest.raises(IndexError, match="does not exist"):
-        program.search(program.encode(Stream.pad([(5, EOS), (6, EOS)])), 1, None)
+        program.search(program.encode(PaddedBatch.pad([(5, EOS), (6, EOS)])), 1, None)
     options = program_batch._options(SLOW.new_history(long_sources(1)[0]), None)
     sources, none, penalties = [(5, EOS), (6, EOS)], [(), ()], [[1.0] * 42] * 2
     for invalid in ({"size": 0}, {"n_best": 0}, {"max_length": -1}):
@@ -382,7 +384,7 @@ def test_invalid_calls_are_refused(program: NativeProgram) -> None:
         with pytest.raises(IndexError, match="does not exist"):
             program.constrain(state, TreeRules(kinds, 9, [tree] * 2))
     with pytest.raises(IndexError, match="does not exist"):
-        program.constrain(program.encode(Stream.pad([(5, EOS)])), TreeRules(kinds, 9, [limits]))
+        program.constrain(program.encode(PaddedBatch.pad([(5, EOS)])), TreeRules(kinds, 9, [limits]))
     state = program.start_search(sources, none, [options] * 2, penalties)
     for kept in ([2], [-1], [1, 0], [0, 0]):
         with pytest.raises(IndexError, match="does not exist"):

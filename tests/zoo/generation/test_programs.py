@@ -16,11 +16,11 @@ import compiler
 import specs
 import zoo
 from compiler.backends import BACKENDS
-from compiler.stream import Stream
+from compiler.padded_batch import PaddedBatch
 from specs import BOS, EOS, Spec, ZooError
 from zoo.data.builtin import sentences
 from zoo.data.prepare import prepare
-from zoo.generation.batching import Source
+from zoo.generation.batching import SearchInput
 from zoo.generation.beam_search import BeamSearch, StoppingRule
 from zoo.generation.engine import Engine
 from zoo.generation.ensemble import Ensemble
@@ -65,7 +65,7 @@ def draft(text: Sequence[int], count: int, draw: random.Random) -> list[int]:
 def test_greedy_search_with_drafts_finds_the_greedy_tokens(program: Any, sources: Any, in_ensemble: bool) -> None:
     """Each step reads a draft for each row. The row takes back the tokens after the first that it would not choose."""
     decoder = Ensemble([program, program]) if in_ensemble else program
-    source, length, draw = Stream.pad([(*tokens, EOS) for tokens in sources]), 24, random.Random(4)
+    source, length, draw = PaddedBatch.pad([(*tokens, EOS) for tokens in sources]), 24, random.Random(4)
     state, tokens, expected = decoder.encode(source), torch.full((len(sources), 1), BOS), []
     for _ in range(length):
         best, state = decoder.top_k(state, tokens, 1)
@@ -99,7 +99,9 @@ def test_log_probabilities_equal_the_score_of_a_full_forward_pass(
     pairs = [(source, hypothesis) for source, group in zip(sources, results, strict=True) for hypothesis in group]
     targets = [[BOS, *hypothesis.tokens, EOS] for _, hypothesis in pairs]
     scores = (
-        program.score(Stream.pad([(*source, EOS) for source, _ in pairs]), Stream.pad(targets).values).sum(1).tolist()
+        program.score(PaddedBatch.pad([(*source, EOS) for source, _ in pairs]), PaddedBatch.pad(targets).values)
+        .sum(1)
+        .tolist()
     )
     for (_, hypothesis), target, total in zip(pairs, targets, scores, strict=True):
         assert hypothesis.log_probability == pytest.approx(total, abs=1e-5 * len(target))
@@ -127,7 +129,7 @@ def test_a_model_with_nan_weights_translates_nothing(
 
 
 def test_requests_with_different_beams_find_the_same_together_and_alone(program: Any, sources: Any) -> None:
-    texts = [Source(index, (*tokens, EOS), len(tokens) + 4) for index, tokens in enumerate(sources)]
+    texts = [SearchInput(index, {"source": (*tokens, EOS)}, len(tokens) + 4) for index, tokens in enumerate(sources)]
     strategies = [BeamSearch(size, 0.6, size, None, "gnmt", rule) for size in (1, 2, 5) for rule in RULES]
     with Engine(program, max_batch_tokens=4096) as engine:
         alone = [engine.submit(texts, strategy).result() for strategy in strategies]

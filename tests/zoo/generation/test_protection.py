@@ -10,7 +10,7 @@ import torch
 
 import specs
 from specs import EOS
-from zoo.generation.batching import Source
+from zoo.generation.batching import SearchInput
 from zoo.generation.beam_search import BeamSearch
 from zoo.generation.engine import Engine
 from zoo.generation.protection import run_steps
@@ -243,7 +243,8 @@ def test_outputs_contain_all_spans_and_no_other_digit(toy, search):
     for seed in range(2):
         program = toy(CHARACTERS.sizes[1], seed, 60)
         sources = [
-            Source(index, (4 + index, EOS), 50, required=required(text), text=text) for index, text in enumerate(texts)
+            SearchInput(index, {"source": (4 + index, EOS)}, 50, required=required(text), text=text)
+            for index, text in enumerate(texts)
         ]
 
         def run(rows, program=program):
@@ -266,7 +267,10 @@ def test_allowed_tokens_are_known_without_waiting_for_the_device():
     """Tensors on the device `meta` have no values: an operation that has to read one on the host fails."""
     device = torch.device("meta")
     rule = SpanConstraint(CHARACTERS)
-    sources = [Source(0, (4, EOS), 40, required=required("12 or {0}")), Source(1, (4, EOS), 40)]
+    sources = [
+        SearchInput(0, {"source": (4, EOS)}, 40, required=required("12 or {0}")),
+        SearchInput(1, {"source": (4, EOS)}, 40),
+    ]
     state, tokens = rule.start(sources, device), torch.empty(2, dtype=torch.long, device=device)
     state = state.advance(tokens, tokens).advance(None, tokens).join(rule.start(sources[:1], device))
     assert state.allowed().shape == (3, CHARACTERS.sizes[1])

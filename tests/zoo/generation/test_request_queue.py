@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from zoo.generation import request_queue
-from zoo.generation.batching import Source
+from zoo.generation.batching import SearchInput
 from zoo.generation.beam_search import BeamSearch
 from zoo.generation.request_queue import CONGESTION_SECONDS, RECENT_SECONDS, Request, RequestQueue
 
@@ -44,7 +44,7 @@ def queue() -> RequestQueue:
 def add(queue: RequestQueue, requests: int) -> None:
     for _ in range(requests):
         request = Request(BeamSearch(size=1, alpha=0.6), lambda *_: None, lambda _: None)
-        queue.add(request, [Source(0, (5,) * TOKENS, max_length=20)])
+        queue.add(request, [SearchInput(0, {"source": (5,) * TOKENS}, max_length=20)])
 
 
 def test_an_empty_queue_has_no_waiting_time(queue: RequestQueue, clock: Clock) -> None:
@@ -90,7 +90,7 @@ def test_the_speed_of_idle_workers_does_not_count(queue: RequestQueue, clock: Cl
 
 def test_a_new_request_does_not_wait_for_all_sentences_of_a_long_one(queue: RequestQueue, clock: Clock) -> None:
     request = Request(BeamSearch(size=1, alpha=0.6), lambda *_: None, lambda _: None)
-    queue.add(request, [Source(index, (5,) * TOKENS, max_length=20) for index in range(1000)])
+    queue.add(request, [SearchInput(index, {"source": (5,) * TOKENS}, max_length=20) for index in range(1000)])
     for _ in range(10):
         clock.now += 0.1
         queue.take({})
@@ -151,7 +151,7 @@ def test_the_waiting_time_shrinks_while_an_overload_lasts(queue: RequestQueue, c
 def test_requests_that_were_withdrawn_do_not_congest_the_queue(queue: RequestQueue, clock: Clock) -> None:
     requests = [Request(BeamSearch(size=1, alpha=0.6), lambda *_: None, lambda _: None) for _ in range(5)]
     for request in requests:
-        queue.add(request, [Source(0, (5,) * TOKENS, max_length=20)])
+        queue.add(request, [SearchInput(0, {"source": (5,) * TOKENS}, max_length=20)])
     queue.take({})
     for request in requests:
         queue.withdraw(request)
@@ -161,7 +161,7 @@ def test_requests_that_were_withdrawn_do_not_congest_the_queue(queue: RequestQue
 
 def test_a_long_request_that_has_begun_does_not_congest_the_queue(queue: RequestQueue, clock: Clock) -> None:
     request = Request(BeamSearch(size=1, alpha=0.6), lambda *_: None, lambda _: None)
-    queue.add(request, [Source(index, (5,) * TOKENS, max_length=20) for index in range(1000)])
+    queue.add(request, [SearchInput(index, {"source": (5,) * TOKENS}, max_length=20) for index in range(1000)])
     for _ in range(100):
         clock.now += 0.1
         queue.take({})
@@ -173,7 +173,7 @@ def test_a_long_request_that_has_begun_does_not_congest_the_queue(queue: Request
 def test_a_request_with_several_sentences_advances_although_new_requests_keep_arriving(queue: RequestQueue) -> None:
     waiting, sentences = 20, 3
     request = Request(BeamSearch(size=1, alpha=0.6), lambda *_: None, lambda _: None)
-    queue.add(request, [Source(index, (5,) * TOKENS, max_length=20) for index in range(sentences)])
+    queue.add(request, [SearchInput(index, {"source": (5,) * TOKENS}, max_length=20) for index in range(sentences)])
     add(queue, waiting)
     for _ in range(2 * sentences * waiting):
         queue.take({})

@@ -14,10 +14,10 @@ import compiler
 import specs
 from compiler.backends import BACKENDS
 from compiler.backends.native import NativeProgram
-from compiler.stream import Stream
-from compiler.top_k import top_k
+from compiler.decoder import top_k
+from compiler.padded_batch import PaddedBatch
 from specs import EOS, ZooError
-from zoo.generation.batching import Source
+from zoo.generation.batching import SearchInput
 from zoo.generation.beam_search import BeamSearch
 from zoo.generation.constraints import SuppressedTokens
 from zoo.generation.engine import Engine
@@ -58,7 +58,7 @@ class SlowTwin:
 
     concurrent = False
 
-    def __init__(self, program: NativeProgram, shortlist: Shortlist, source: Source) -> None:
+    def __init__(self, program: NativeProgram, shortlist: Shortlist, source: SearchInput) -> None:
         self.program, self.listed = program, torch.from_numpy(shortlist.tokens_of(source.tokens, source.prefix))
         self.encode, self.select, self.join = program.encode, program.select, program.join
 
@@ -78,14 +78,17 @@ def shortlist_of(share: float) -> Shortlist:
     return Shortlist.from_lists([5], [np.flatnonzero(draw.random(SIZE) < share) for _ in range(SIZE)])
 
 
-def sources(count: int = 12) -> list[Source]:
+def sources(count: int = 12) -> list[SearchInput]:
     draw = np.random.default_rng(2)
     rows = [tuple(map(int, draw.integers(4, SIZE, draw.integers(1, 6)))) for _ in range(count)]
     prefixes = [tuple(map(int, draw.integers(4, SIZE, index % 3))) for index in range(count)]
-    return [Source(i, (*row, EOS), 10, prefix) for i, (row, prefix) in enumerate(zip(rows, prefixes, strict=True))]
+    return [
+        SearchInput(i, {"source": (*row, EOS)}, 10, prefix)
+        for i, (row, prefix) in enumerate(zip(rows, prefixes, strict=True))
+    ]
 
 
-def search(program: Any, sources: Sequence[Source], strategy: SearchStrategy) -> list[list[Hypothesis]]:
+def search(program: Any, sources: Sequence[SearchInput], strategy: SearchStrategy) -> list[list[Hypothesis]]:
     with Engine(program, max_batch_tokens=256) as engine:
         return engine.submit(sources, strategy).result()
 
@@ -133,10 +136,10 @@ def test_the_search_finds_what_the_slow_twin_finds(program: NativeProgram, strat
 
 
 def test_a_state_mixes_sentences_with_and_without_a_shortlist(program: NativeProgram) -> None:
-    alone = [program.encode(Stream.pad([(token, EOS)])) for token in (7, 8, 9)]
+    alone = [program.encode(PaddedBatch.pad([(token, EOS)])) for token in (7, 8, 9)]
     alone[1] = program.restrict(alone[1], [np.array([EOS, 6, 8])])
     separate = [program.advance(state, torch.tensor([[2]]))[0] for state in alone]
-    states = [program.encode(Stream.pad([(token, EOS)])) for token in (7, 8, 9)]
+    states = [program.encode(PaddedBatch.pad([(token, EOS)])) for token in (7, 8, 9)]
     states[1] = program.restrict(states[1], [np.array([EOS, 6, 8])])
     joined = program.join(program.join(states[0], states[1]), states[2])
     torch.testing.assert_close(program.advance(joined, torch.full((3, 1), 2))[0], torch.cat(separate))

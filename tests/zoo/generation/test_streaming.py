@@ -226,9 +226,9 @@ def test_tabs_between_sentences_are_kept(translator_of):
 
 
 def test_language_tokens_begin_each_sentence(translator_of):
-    sources = translator_of().preprocessor(split=True).encode_source(">>a<< ab. cde!", "", 0)
+    sources = translator_of().preprocessor(split=True).encode(">>a<< ab. cde!", "", 0)
     assert [part.text for part in sources.parts] == [">>a<< ab.", ">>a<< cde!"]
-    sources = translator_of().preprocessor(split=True).encode_source("<2a> ab. cde!", "", 0)
+    sources = translator_of().preprocessor(split=True).encode("<2a> ab. cde!", "", 0)
     assert [part.text for part in sources.parts] == ["<2a> ab.", "<2a> cde!"]
 
 

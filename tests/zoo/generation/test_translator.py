@@ -7,7 +7,7 @@ import torch
 
 import specs
 from compiler import build
-from compiler.stream import Stream
+from compiler.padded_batch import PaddedBatch
 from specs import ZooError
 from tests.examples import examples
 from zoo.generation.sampling import Sampling
@@ -77,7 +77,7 @@ def test_translations_start_with_their_prefixes(translator):
         for translation in translations:
             assert translation.text.startswith(prefix)
             if translation.tokens:
-                source = Stream.pad([[*translator.vocabulary.encode(text), specs.EOS]])
+                source = PaddedBatch.pad([[*translator.vocabulary.encode(text), specs.EOS]])
                 target = torch.tensor([[specs.BOS, *translation.tokens, specs.EOS]])
                 assert translator.program.score(source, target).sum() == translation.log_probability
     assert translator.translate(iter(TEXTS), prefixes=iter(prefixes)) == [best.text for best, *_ in results]

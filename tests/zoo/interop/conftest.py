@@ -18,7 +18,7 @@ import yaml
 from safetensors.torch import save_file
 
 from compiler import TRANSLATE, Purpose, interpret, lower
-from compiler.stream import Stream
+from compiler.padded_batch import PaddedBatch
 from specs import BOS, EOS, PAD
 from zoo.generation.compilation import build_with_message
 from zoo.generation.scoring import score_targets
@@ -322,7 +322,7 @@ def log_probabilities(model: ImportedModel, source: str, target: str) -> np.ndar
     """Return the log-probability of each target token and of EOS, computed by the compiler's interpreter."""
     vocabulary = model.vocabulary
     inputs = {
-        **Stream.pad([[*vocabulary.encode(source), *vocabulary.source_suffix]]).inputs,
+        **PaddedBatch.pad([[*vocabulary.encode(source), *vocabulary.source_suffix]]).inputs,
         "target": torch.tensor([[BOS, *vocabulary.encode(target, "target"), 3]]),
     }
     outputs = interpret(lower(model.spec, Purpose.SCORE), dict(model.tensors), inputs)

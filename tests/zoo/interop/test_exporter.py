@@ -45,6 +45,8 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "two tables, untied output, gelu_tanh": {"tied_embeddings": "embeddings", "activation": "gelu_tanh"},
     "three tables": {"tied_embeddings": "none", "N": {"encoder": 1, "decoder": 2}},
 }
+RMS = {"kind": "rms_norm", "placement": "pre"}
+OWN_NORM = {"encoder": [{"kind": "self_attention", "norm": RMS}, {"kind": "feed_forward"}]}
 SSRU = {"decoder": [{"kind": "ssru"}, {"kind": "cross_attention"}, {"kind": "feed_forward"}]}
 PACKAGES = {"hf-marian": ("transformers",), "ctranslate2": ("ctranslate2",), "onnx": ("onnxscript", "onnxruntime")}
 Publish = Callable[..., Path]
@@ -276,6 +278,7 @@ def test_onnx_models_compute_the_same(published: Publish, tmp_path: Path) -> Non
         ("hf-marian", "`architecture.attention_score: dot_product`", {"attention_score": "dot_product"}),
         ("ctranslate2", "cannot export this model to CTranslate2: its decoder has layers of ssru", SSRU),
         ("ctranslate2", "cannot export this model to CTranslate2", {"attention_score": "additive"}),
+        ("ctranslate2", "encoder/layer_0/self_attention/layer_norm/beta", OWN_NORM),
     ],
 )
 def test_unsupported_models_are_rejected_by_name(

@@ -17,6 +17,7 @@ from torch.nn.functional import gelu, layer_norm, relu, silu
 from specs import Sinusoidal, ZooError
 from zoo.interop.fairseq.importer import FairseqImport
 from zoo.interop.formats import ImportedModel, ImportRequest
+from zoo.interop.importer import read_foreign
 
 WORDS = ("a", "b", "cc", "d@@", "e", "f", "g", "h")
 D_MODEL, D_FF, HEADS = 8, 16, 2
@@ -159,7 +160,7 @@ def ids(text: str, words: tuple[str, ...]) -> list[int]:
 
 
 def read(folder: Path) -> ImportedModel:
-    return FairseqImport().read(folder, ImportRequest("model"))
+    return read_foreign(FairseqImport(), folder, ImportRequest("model"))
 
 
 def require_same(tiny: SimpleNamespace, folder: Path, model: Model) -> None:

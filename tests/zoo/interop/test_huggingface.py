@@ -20,9 +20,8 @@ from safetensors.torch import load_file, save_file
 from specs import BOS, Sinusoidal, ZooError
 from zoo.interop.comparison import compare_with_engine
 from zoo.interop.formats import Bundle, ImportedModel, ImportRequest, PositionConvention
-from zoo.interop.huggingface.generation import GENERATION_KEYS
 from zoo.interop.huggingface.marian import HuggingFaceMarian
-from zoo.interop.importer import ImportOptions, find_format, import_model
+from zoo.interop.importer import ImportOptions, find_format, import_model, read_foreign
 from zoo.models import local_store
 from zoo.report import Progress, Report
 
@@ -36,7 +35,7 @@ def folder(tiny: SimpleNamespace, tmp_path: Path) -> Any:
 
 
 def read(folder: Any, positions: PositionConvention | None = None) -> ImportedModel:
-    return HuggingFaceMarian().read(folder.path, ImportRequest("mine", positions=positions))
+    return read_foreign(HuggingFaceMarian(), folder.path, ImportRequest("mine", positions=positions))
 
 
 def test_imported_model_computes_the_same(tiny: SimpleNamespace, folder: Any) -> None:
@@ -211,7 +210,8 @@ def test_generation_config_replaces_settings_in_config(folder: Any) -> None:
 
 def test_all_settings_that_transformers_writes_are_known(folder: Any) -> None:
     transformers = pytest.importorskip("transformers")
-    network = {k: v for k, v in folder.config.items() if k not in GENERATION_KEYS or k.endswith("_token_id")}
+    search = ("bad_words_ids", "num_beams", "max_length")
+    network = {key: value for key, value in folder.config.items() if key not in search}
     folder.write_config(**transformers.MarianConfig(**network).to_dict())
     transformers.GenerationConfig(num_beams=2, max_length=32, eos_token_id=0).save_pretrained(folder.path)
     assert read(folder).spec.decoding.beam == 2
@@ -314,7 +314,7 @@ import sys
 from specs import ZooError
 from zoo.interop.importer import ImportOptions, import_model
 from zoo.report import Report
-from zoo.system.device_memory import peak_memory
+from zoo.system.memory import peak_memory
 try:
     import_model(sys.argv[1], ImportOptions(name="mine"), Report())
 except ZooError as error:
@@ -348,7 +348,7 @@ def test_damaged_pickle_is_reported(folder: Any) -> None:
         (member,) = [info for info in archive.infolist() if info.filename.endswith("data.pkl")]
     content[content.index(b"ctorch", member.header_offset) + 3] ^= 1
     pickled.write_bytes(content)
-    with pytest.raises(ZooError, match="cannot read"):
+    with pytest.raises(ZooError, match="is not a valid model of hf-marian"):
         read(folder)
 
 
@@ -357,7 +357,7 @@ def test_tensors_without_values_are_rejected(folder: Any) -> None:
     tensors["final_logits_bias"] = tensors["final_logits_bias"].to("meta")
     torch.save(tensors, folder.path / "pytorch_model.bin")
     folder.weights_file.unlink()
-    with pytest.raises(ZooError, match=r"contains a tensor of shape .* without values"):
+    with pytest.raises(ZooError, match="is not a tensor with values"):
         read(folder)
 
 
@@ -389,7 +389,7 @@ def test_names_of_imported_models(folder: Any, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr("zoo.interop.importer.hub.download", lambda source, report: folder.path)
     bundle = import_model("hf:Org/opus-mt.en-de@main", ImportOptions(), Report()).folder
     assert bundle.name == "opus-mt.en-de"
-    assert "Hugging Face Marian model Org/opus-mt.en-de." in (bundle / "spec.yaml").read_text()
+    assert "Hugging Face model Org/opus-mt.en-de." in (bundle / "spec.yaml").read_text()
     facts = json.loads((bundle / "facts.json").read_text())
     assert facts["imported"]["source"] == "hf:Org/opus-mt.en-de@main"
     monkeypatch.chdir(folder.path.rename(folder.path.with_name("me@work")))

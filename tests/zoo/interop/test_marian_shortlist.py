@@ -13,8 +13,7 @@ import pytest
 
 from specs import EOS, ZooError
 from tests.zoo.interop.test_marian_binary import STUDENT, read, write
-from zoo.interop.marian.shortlist import MAGIC, read_shortlist
-from zoo.interop.marian.vocabulary import read_vocabulary
+from zoo.interop.marian.vocabulary import MAGIC, read_shortlist, read_vocabulary
 from zoo.interop.vocabulary import ImportedVocabulary
 
 FREQUENT = 5

@@ -25,11 +25,10 @@ from zoo.interop.ctranslate2.exporter import CTranslate2Export
 from zoo.interop.ctranslate2.importer import CTranslate2Import, open_translator
 from zoo.interop.exporter import export_model
 from zoo.interop.formats import Bundle, ImportedModel, ImportRequest
-from zoo.interop.huggingface.language_codes import M2M100, MBART50
 from zoo.interop.huggingface.multilingual import Multilingual
-from zoo.interop.huggingface.multilingual_tokens import fitting_class
+from zoo.interop.huggingface.multilingual_vocabulary import M2M100, MBART50, fitting_class
 from zoo.interop.importer import ImportOptions, import_model
-from zoo.publishing.verify import verify
+from zoo.publishing.publish import verify
 from zoo.report import Report
 from zoo.text.tokenizer import Tokenizer
 
@@ -281,7 +280,12 @@ def test_languages_and_search_of_the_settings_are_imported(write: Write) -> None
         ("mbart", "config", {"max_position_embeddings": 10**6}, "embed_positions.* settings require"),
         ("nllb", "tokenizer_config", {"legacy_behaviour": True}, "`legacy_behaviour: true`"),
         ("nllb", "tokenizer_config", {"tokenizer_class": "MBartTokenizer"}, "`MBartTokenizer`, but zoo reads only"),
-        ("nllb", "tokenizer_config", {"eos_token": "<end>"}, "`eos_token: <end>` differs from `</s>`"),
+        (
+            "nllb",
+            "tokenizer_config",
+            {"eos_token": "<end>"},
+            "`eos_token: <end>` is a setting that zoo does not support",
+        ),
         ("nllb", "tokenizer_config", {"something_new": 1}, "`something_new: 1` is an unknown setting"),
         ("nllb", "tokenizer_config", {"extra_special_tokens": ["<new>"]}, "the added token `<new>`, which is not a"),
         ("nllb", "tokenizer_config", {"added_tokens_decoder": {}, "extra_special_tokens": []}, "lists the languages"),
@@ -316,7 +320,7 @@ def test_damaged_files_are_rejected(write: Write) -> None:
     tensors = load_file(folder / "model.safetensors")
     save_file(tensors | {"model.encoder.embed_tokens.weight": torch.zeros(tensors["model.shared.weight"].shape)},
               folder / "model.safetensors")  # fmt: skip
-    with pytest.raises(ZooError, match="several embeddings, but `tie_word_embeddings` demands one"):
+    with pytest.raises(ZooError, match=r"several embeddings .*demand one"):
         read(folder)
 
 

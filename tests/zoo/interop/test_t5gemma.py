@@ -123,17 +123,21 @@ def test_settings_that_a_spec_cannot_express_are_rejected_by_name(write: Write) 
     folder = write()
     config = json.loads((folder / "config.json").read_text())
     for side, settings, message in (
-        ("decoder", {"attn_logit_softcapping": 50.0}, "`attn_logit_softcapping: 50.0` limits numbers by tanh"),
-        ("encoder", {"final_logit_softcapping": 30.0}, "`final_logit_softcapping: 30.0` limits"),
-        ("encoder", {"hidden_size": 18}, "have different `d_model`"),
-        ("decoder", {"rms_norm_eps": 0.5}, "have different `norm`"),
-        ("encoder", {"query_pre_attn_scalar": 16}, "`query_pre_attn_scalar: 16` differs from `head_dim: 4`"),
-        ("encoder", {"attention_bias": True}, "`attention_bias: true`"),
-        ("encoder", {"hidden_activation": "tanh"}, "`hidden_activation: tanh`"),
+        ("decoder", {"attn_logit_softcapping": 50.0}, "`decoder.attn_logit_softcapping: 50.0` limits numbers by tanh"),
+        ("encoder", {"final_logit_softcapping": 30.0}, "`encoder.final_logit_softcapping: 30.0` limits"),
+        ("encoder", {"hidden_size": 18}, "`decoder.hidden_size: 16` differs from the encoder"),
+        ("decoder", {"rms_norm_eps": 0.5}, "`decoder.rms_norm_eps: 0.5` differs from the encoder"),
+        ("encoder", {"query_pre_attn_scalar": 16}, "`encoder.query_pre_attn_scalar: 16` differs from `head_dim: 4`"),
+        ("encoder", {"attention_bias": True}, "`encoder.attention_bias: true`"),
+        ("encoder", {"hidden_activation": "tanh"}, "`encoder.hidden_activation: tanh`"),
         ("decoder", {"num_key_value_heads": 3}, r"`architecture\.decoder\[0\]\.kv_heads`|cannot be divided"),
         ("decoder", {"intermediate_size": 10**9}, r"d_ff` must be at most"),
-        ("encoder", {"something_new": 1}, "`something_new: 1` is an unknown setting"),
-        ("encoder", {"rope_parameters": {"rope_type": "linear", "factor": 2}}, "are positions that zoo does not"),
+        ("encoder", {"something_new": 1}, "`encoder.something_new: 1` is an unknown setting"),
+        (
+            "encoder",
+            {"rope_parameters": {"rope_type": "linear", "factor": 2}},
+            "`encoder.rope_parameters.rope_type: linear`",
+        ),
     ):
         (folder / "config.json").write_text(json.dumps({**config, side: config[side] | settings}))
         with pytest.raises(ZooError, match=message):

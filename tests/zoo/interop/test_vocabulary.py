@@ -19,14 +19,12 @@ from zoo.generation.preprocessing import Preprocessor
 from zoo.interop.numbering import NEVER, Numbering
 from zoo.interop.sentencepiece_model import (
     SentencePieceModel,
-    encode_bytes,
-    encode_integer,
-    parse_fields,
     without_source_end,
     word_list_tokenizer,
 )
 from zoo.report import Report
 from zoo.text.languages import LanguagePair
+from zoo.text.protobuf import encode_bytes, encode_integer, parse_fields
 from zoo.text.tokenizer import Tokenizer
 from zoo.text.vocabulary import Vocabulary
 
@@ -140,7 +138,7 @@ def test_messages_name_unknown_words(small: Callable[..., Spec], report: Report)
     assert vocabulary.unknown("a Hund bc  Hund é X", "target") == ["Hund", "X"]
     intake = Preprocessor(vocabulary, small(), None, None, report, LanguagePair("en", "de"))
     with pytest.raises(ZooError, match=r"'Hund', 'X'"):
-        intake.encode_source("a", "a Hund X", 0)
+        intake.encode("a", "a Hund X", 0)
     with intake.warnings:
         assert [len(each) for each in intake.read_chunks([[("a bc", ""), ("a Hund", "")]], 0)] == [2]
     (warning,) = report.warnings  # type: ignore[attr-defined]

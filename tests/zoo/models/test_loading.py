@@ -13,7 +13,7 @@ from safetensors.torch import load_file, save_file
 
 import specs
 from specs import Spec, ZooError
-from zoo.files import hashes, manifest, storage
+from zoo.files import manifest, storage
 from zoo.files.atomic import atomic_folder
 from zoo.files.manifest import Manifest
 from zoo.files.reading import MAX_BYTES, MAX_VOCABULARY_BYTES
@@ -78,7 +78,7 @@ def test_files_of_another_model_are_refused(bundle: Path, other: Path) -> None:
 
 
 def test_a_bundle_is_hashed_once_and_a_wrong_cache_is_ignored(bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hashes, "_MIN_AGE", -1.0)
+    monkeypatch.setattr(manifest, "_MIN_AGE", -1.0)
     read_model(bundle)
     with monkeypatch.context() as patch:
         for module, name in ((manifest, "sha256"), (weights, "_tensor_digest")):

@@ -15,7 +15,6 @@ from zoo.models import find, local_store
 from zoo.models import pull as pull_module
 from zoo.models.local_store import Origin, bundle_digest, read_origin
 from zoo.models.pull import pull
-from zoo.models.registries import publishing
 from zoo.models.registries.registry import open_registry
 from zoo.models.registries.revision import parse_reference
 from zoo.report import Report
@@ -29,8 +28,8 @@ def publish(tmp_path, bundle, summary, monkeypatch):
     def publish(*seeds, name="model", size=30_000):
         registry = open_registry(str(tmp_path / "registry"))
         for seed in seeds:
-            publishing.publish(registry, name, bundle(seed, size), summary, Report())
-        publishing.write_index(registry, str)
+            registry.publish(name, bundle(seed, size), summary, Report())
+        registry.write_index(str, Report())
         return registry
 
     return publish
@@ -194,7 +193,7 @@ def test_a_model_that_is_published_here_during_a_pull_is_not_lost(publish, home,
 def test_a_bundle_in_the_store_that_a_registry_has_gets_its_number(publish, bundle):
     registry = publish(1)
     folder = store_bundle(bundle(1, 30_001))
-    publishing.publish(registry, "model", folder, registry.newest("model").summary, Report())
+    registry.publish("model", folder, registry.newest("model").summary, Report())
     assert read_origin(folder) is None
     assert pull_by("model") == folder
     assert read_origin(folder).revision == 2
@@ -236,7 +235,7 @@ def test_files_of_other_revisions_are_reused_unless_they_are_damaged(publish, we
 def test_an_alias_is_followed_with_a_warning_also_without_the_registry(publish, report, monkeypatch, home):
     registry = publish(2, name="old")
     publish(1)
-    publishing.create_alias(registry, "old", "model")
+    registry.create_alias("old", "model")
     assert find.published_model("old", report) == home / "models" / "model"
     assert report.warnings == ["`old` was renamed to `model`: use the new name"]
     assert seed_of(pull_by("old@1")) == 2
@@ -248,8 +247,8 @@ def test_an_alias_is_followed_with_a_warning_also_without_the_registry(publish, 
 
 def test_aliases_in_a_circle_are_an_error(publish, report):
     registry = publish(1)
-    publishing.create_alias(registry, "one", "two")
-    publishing.create_alias(registry, "two", "one")
+    registry.create_alias("one", "two")
+    registry.create_alias("two", "one")
     with pytest.raises(ZooError, match="is an alias of an alias"):
         pull_by("one", report)
 
@@ -260,7 +259,7 @@ def test_registries_are_searched_in_order_and_unreachable_ones_are_warned_of(
     publish(1)
     second = open_registry(str(tmp_path / "second"))
     for name in ("model", "other"):
-        publishing.publish(second, name, bundle(5, 10 + len(name)), summary, report)
+        second.publish(name, bundle(5, 10 + len(name)), summary, report)
     monkeypatch.setenv("ZOO_REGISTRIES", f"{tmp_path}/nothing {tmp_path}/registry {tmp_path}/second")
     assert seed_of(pull_by("model")) == 1
     assert seed_of(pull_by("other")) == 5
@@ -341,7 +340,7 @@ def test_a_number_of_two_different_models_is_ambiguous(publish, tmp_path, bundle
     first = pull_by("model@2")
     other = open_registry(str(tmp_path / "other"))
     for seed in (5, 6):
-        publishing.publish(other, "model", bundle(seed, 100), summary, Report())
+        other.publish("model", bundle(seed, 100), summary, Report())
     digest = other.newest("model").digest
     second = local_store.pinned_path("model", digest)
     shutil.copytree(bundle(6, 100), second)

@@ -11,7 +11,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 import compiler
 import specs
-from compiler.stream import Stream
+from compiler.padded_batch import PaddedBatch
 from specs import BOS, EOS, Spec
 from zoo.planning import plan as plans
 from zoo.planning.memory_estimate import batch_rows
@@ -72,7 +72,7 @@ def test_flops_of_a_translation_equal_those_that_torch_counts(small: Callable[..
     )
     program = compiler.build(spec)
     with FlopCounterMode(display=False) as counter:
-        state = program.encode(Stream.pad([[5] * (length - 1) + [EOS]]))
+        state = program.encode(PaddedBatch.pad([[5] * (length - 1) + [EOS]]))
         for _ in range(length):
             _, state = program.advance(state, torch.tensor([[BOS]]))
     assert plans.plan(spec, length).passes[-1].after.flops == counter.get_total_flops()
@@ -91,7 +91,7 @@ def test_disabled_pass_is_neither_listed_nor_in_the_code(small: Callable[..., Sp
 def test_cache_bytes_equal_the_tensors_of_the_state(small: Callable[..., Spec]) -> None:
     spec, length = small(), 16  # the initial capacity of a planned cache
     program = compiler.build(spec)
-    state = program.encode(Stream.pad([[5] * (length - 1) + [EOS]]))
+    state = program.encode(PaddedBatch.pad([[5] * (length - 1) + [EOS]]))
     for _ in range(length):
         _, state = program.advance(state, torch.tensor([[BOS]]))
     carried = [*state.memory.values(), *state.carried.values()]

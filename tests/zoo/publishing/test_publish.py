@@ -20,7 +20,7 @@ from zoo.models import weights
 from zoo.models.folder import ModelFolder
 from zoo.models.weights import Weights
 from zoo.publishing import publish, reference_results
-from zoo.publishing.verify import verify
+from zoo.publishing.publish import verify
 from zoo.report import Report
 from zoo.training.run import Run, RunIdentity
 

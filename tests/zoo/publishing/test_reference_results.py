@@ -17,8 +17,8 @@ from specs import BOS, EOS, PAD, ZooError
 from zoo.evaluation.outputs import EvaluationSet
 from zoo.files import manifest
 from zoo.publishing import publish, reference_results
+from zoo.publishing.publish import verify
 from zoo.publishing.reference_results import OUTPUTS_NAME, is_redistributable
-from zoo.publishing.verify import verify
 from zoo.training.run import Run
 
 GRAMMAR = {"train": [{"grammar": 40}], "dev": [{"grammar": 4}], "test": [{"grammar": 6}]}

@@ -16,7 +16,6 @@ from specs import ZooError
 from zoo.files import manifest, storage
 from zoo.models import find, local_store
 from zoo.models.local_store import read_origin
-from zoo.models.registries import publishing
 from zoo.models.registries.registry import open_registry
 from zoo.publishing import inventory, upload
 from zoo.publishing.removal import plan_model_removal
@@ -126,7 +125,7 @@ def test_an_alias_is_reported_and_removed_with_its_name(
     report: Any,
 ) -> None:
     upload.upload(stored("new"), address, alias=NAME, report=report)
-    assert report.said == [f"`{NAME}` (its 1 revision can still be loaded as `{NAME}@NUMBER`) is now an alias of `new`"]
+    assert report.said == [f"`{NAME}` is now an alias of `new`; `{NAME}@NUMBER` still loads its own revisions"]
     page = (Path(address) / "index.html").read_text(encoding="utf-8")
     assert ('id="new"' in page, f'id="{NAME}"' in page) == (True, False)
     store = switch_home(tmp_path, monkeypatch)
@@ -141,7 +140,7 @@ def test_an_alias_is_reported_and_removed_with_its_name(
 
 def test_a_name_that_is_an_alias_in_the_registry_cannot_be_published(published: Path, address: str) -> None:
     registry = open_registry(address)
-    publishing.create_alias(registry, NAME, "another")
+    registry.create_alias(NAME, "another")
     with pytest.raises(ZooError, match=f"`{NAME}` is an alias of `another`") as raised:
         upload.upload(NAME, address, alias="another")
     assert registry.revision(NAME, 2) is None

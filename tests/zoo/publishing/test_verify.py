@@ -17,7 +17,7 @@ from zoo.models import folder as model_folder
 from zoo.models import weights
 from zoo.models.weights import Weights
 from zoo.publishing import publish
-from zoo.publishing.verify import verify
+from zoo.publishing.publish import verify
 from zoo.text import tokenizer
 from zoo.training.run import Run
 
@@ -179,7 +179,7 @@ def test_weights_of_another_spec_are_refused(trained: Trained) -> None:
 
 def test_weights_are_memory_mapped_and_hashed_once(trained: Trained, monkeypatch: pytest.MonkeyPatch) -> None:
     run = trained()
-    monkeypatch.setattr("zoo.files.hashes._MIN_AGE", -1.0)
+    monkeypatch.setattr("zoo.files.manifest._MIN_AGE", -1.0)
     assert len(weights.read(run.weights).tensors) == len(load_file(run.weights))
     monkeypatch.setattr(weights, "_tensor_digest", lambda tensors: pytest.fail("hashed twice"))
     mapped = weights.read(run.weights)

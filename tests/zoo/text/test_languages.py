@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import specs
-from compiler.stream import Stream
+from compiler.padded_batch import PaddedBatch
 from specs import EOS, UNK, ZooError
 from tests.examples import examples
 from zoo.data.builtin import sentences
@@ -198,7 +198,7 @@ def test_translations_start_with_the_token_of_their_language_and_do_not_show_it(
     assert "deu_Latn" not in best.text
     ids = vocabulary.encode("the dog")
     assert program.encoded == [(1, len(ids) + 2)]  # the language and EOS
-    source = Stream.pad([[*german.source_tokens, *ids, EOS]])
+    source = PaddedBatch.pad([[*german.source_tokens, *ids, EOS]])
     target = torch.tensor([[specs.BOS, *best.tokens, EOS]])
     assert program.score(source, target).sum() == best.log_probability
     prefixed = translator.hypotheses(["the dog"], source="eng_Latn", target="deu_Latn", prefixes=["der"])[0][0]

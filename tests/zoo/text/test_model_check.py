@@ -14,8 +14,9 @@ import pytest
 import sentencepiece
 
 from specs import BOS, EOS, PAD, UNK, ZooError
-from zoo.interop.sentencepiece_model import TokenEntry, TokenType, encode_bytes, encode_integer, parse_fields
+from zoo.interop.sentencepiece_model import TokenEntry, TokenType
 from zoo.text.model_check import check_model
+from zoo.text.protobuf import encode_bytes, encode_integer, parse_fields
 from zoo.text.tokenizer import Tokenizer
 
 ROOT = Path(__file__).parents[3]

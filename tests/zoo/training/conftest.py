@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from filelock import FileLock
 
+from compiler import trainable
 from specs import Spec
 from zoo.data.prepare import prepare
 from zoo.data.training_set import TrainingSet
@@ -62,6 +63,6 @@ def trainer(world: Callable[..., Spec], words: Report) -> Callable[..., Trainer]
     def make(*overrides: str, run: Path | str = "nowhere") -> Trainer:
         spec = world(*overrides)
         data = TrainingSet(spec, prepare(spec, Report()).store("train"))
-        return Trainer(spec, data, Run(Path(run)), Processes("cpu"), words)
+        return Trainer(spec, trainable(spec), data, Run(Path(run)), processes=Processes("cpu"), report=words)
 
     return make

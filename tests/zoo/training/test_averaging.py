@@ -15,7 +15,7 @@ from safetensors.torch import load_file, save_file
 
 from specs import ZooError
 from zoo.evaluation.metrics import Metric
-from zoo.files.hashes import sha256
+from zoo.files.manifest import sha256
 from zoo.generation.loading import open_model
 from zoo.models.weights import Weights, read
 from zoo.report import Report

@@ -14,10 +14,10 @@ import torch
 from compiler import build, graphs
 from compiler.host import cores
 from compiler.initialization import initial_weights
-from compiler.stream import Stream
+from compiler.padded_batch import PaddedBatch
 from specs import BOS, EOS, PAD, UNK, Learned, Spec, ZooError
 from zoo.generation.config import GenerationConfig
-from zoo.system import device_memory
+from zoo.system import memory
 from zoo.training.benchmarks import (
     LENGTH,
     benchmark_decoding,
@@ -61,7 +61,7 @@ def test_no_translation_ends_before_its_limit(small: Small, shape: dict[str, obj
     spec = small(**shape)
     weights = weights_avoiding(spec, initial_weights(spec, graphs(spec)))
     program = build(spec, weights=weights, device="cpu")
-    state = program.encode(Stream.pad([[5, 6, EOS], [7, EOS]]))
+    state = program.encode(PaddedBatch.pad([[5, 6, EOS], [7, EOS]]))
     for token in (BOS, 9, 50):
         log_probabilities, state = program.advance(state, torch.tensor([[token], [token]]))
         assert log_probabilities[..., [PAD, UNK, BOS, EOS]].max() < -15
@@ -109,7 +109,7 @@ def test_impossible_decoding_is_refused(small: Small) -> None:
 
 def test_numbers_of_training_are_consistent(world: Callable[..., Spec]) -> None:
     cpu = torch.device("cpu")
-    before = device_memory.peak_memory(cpu)
+    before = memory.peak_memory(cpu)
     speed = benchmark_training(world(), steps=2, rounds=3, device="cpu")
     assert (speed.name, speed.device, speed.steps, speed.rounds) == ("transformer-tiny-ende", "cpu", 2, 3)
     for result in (speed.source_tokens_per_second, speed.target_tokens_per_second, speed.step_seconds):
@@ -118,7 +118,7 @@ def test_numbers_of_training_are_consistent(world: Callable[..., Spec]) -> None:
     assert 80 <= tokens <= 400  # at most the budget of a step
     assert 0 <= speed.padding < 0.5
     assert 0 < speed.utilisation.median < 10  # a share of the peak, which is measured too
-    assert before <= speed.memory_bytes <= device_memory.peak_memory(cpu)
+    assert before <= speed.memory_bytes <= memory.peak_memory(cpu)
     assert 3 < speed.loss < 8  # ln 200 is 5.3
 
 

@@ -34,7 +34,7 @@ def test_write_interrupted_at_each_file_operation_leaves_a_valid_checkpoint(
     how: str, finished_run: Run, trainer: Callable[..., Trainer]
 ) -> None:
     one, resumed = trainer("training.steps=28", run=finished_run.folder), trainer("training.steps=28")
-    one.progress = checkpoints.resume(one.run, one.program, one.updater.optimiser, Report())
+    one.progress = checkpoints.resume(one.run, one.program, one.train_step.optimiser, Report())
     states = {24: _state_of(one)}
     for number, (batch, position) in enumerate(one.inputs(), start=25):
         one.step(number, batch)
@@ -48,7 +48,7 @@ def test_write_interrupted_at_each_file_operation_leaves_a_valid_checkpoint(
         shutil.copytree(finished_run.folder, "copy")
         run = Run(Path("copy"))
         ended = _save_in_a_child(run, one, states[28], how, number)
-        step = checkpoints.resume(run, resumed.program, resumed.updater.optimiser, Report()).step
+        step = checkpoints.resume(run, resumed.program, resumed.train_step.optimiser, Report()).step
         actual, expected = _state_of(resumed), states[step]
         for ours, theirs in ((actual.weights, expected.weights), (actual.moments, expected.moments)):
             assert all(torch.equal(ours[name], tensor) for name, tensor in theirs.items()), (number, step)
@@ -64,7 +64,7 @@ def test_write_interrupted_at_each_file_operation_leaves_a_valid_checkpoint(
 
 
 def _state_of(trainer: Trainer) -> TrainingState:
-    state = gather_state(trainer.program, trainer.updater.optimiser, keep=True)
+    state = gather_state(trainer.program, trainer.train_step.optimiser, keep=True)
     assert state
     return TrainingState(*({k: t.clone() for k, t in part.items()} for part in (state.weights, state.moments)))
 
@@ -119,7 +119,7 @@ def test_damaged_checkpoint_is_reported_and_skipped(
     content[len(content) // 2] ^= 4
     (newest / file).write_bytes({"truncate": content[: len(content) // 2], "flip": content, "empty": b""}[damage])
     one = trainer()
-    progress = checkpoints.resume(finished_run, one.program, one.updater.optimiser, words)
+    progress = checkpoints.resume(finished_run, one.program, one.train_step.optimiser, words)
     assert progress.step == 20
     assert any(file in line and "training resumes from the checkpoint before it" in line for line in words.said)
     assert not newest.exists()

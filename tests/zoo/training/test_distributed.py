@@ -21,7 +21,7 @@ from safetensors.torch import load_file
 
 from specs import Spec, ZooError
 from zoo.planning.training_estimate import full_batch, training_bytes
-from zoo.system import device_memory, memory
+from zoo.system import memory
 from zoo.training import distributed
 from zoo.training.checkpoints import list_checkpoints
 from zoo.training.distributed import Processes, needs_sharding
@@ -30,7 +30,7 @@ from zoo.training.train import train
 
 World = Callable[..., Spec]
 PROGRAM = "from zoo.entry_point import main; main()"
-SMALL_DEVICES = f"from zoo.system import device_memory as d; d.available_memory = lambda device: 150_000; {PROGRAM}"
+SMALL_DEVICES = f"from zoo.system import memory as d; d.available_memory = lambda device: 150_000; {PROGRAM}"
 """The same program on devices of which two can hold weights, gradients and moments, but not one."""
 TWO = ("--standalone", "--nproc-per-node", "2")
 PLAIN = ("architecture.dropout=0.0", "training.epsilon=1.0e-3")
@@ -109,7 +109,7 @@ def test_two_processes_equal_one(world: World, sharded: bool, monkeypatch: pytes
     spec = world(*PLAIN, *SHORT, *keys)
     one = train(spec, run="one")
     if sharded:
-        monkeypatch.setattr(device_memory, "available_memory", lambda device: 150_000)
+        monkeypatch.setattr(memory, "available_memory", lambda device: 150_000)
     two = train_by_two_forks("two", spec)
     assert (two.identity.processes, two.identity.sharded) == (2, sharded)
     assert_similar(one, two)
@@ -198,11 +198,11 @@ def test_sharding_is_needed_if_a_process_cannot_hold_its_share(world: World, mon
     spec = world()
     mean, two = full_batch(spec, 20), Processes("cpu")
     two.count = 2
-    needed = training_bytes(spec, mean.share(2))
+    needed = training_bytes(spec, mean.divided_by(2))
     assert needed < training_bytes(spec, mean)
     for extra, expected in ((2, False), (-2, True)):
         available = int(needed / 0.9) + extra
-        monkeypatch.setattr(device_memory, "available_memory", lambda device, available=available: available)
+        monkeypatch.setattr(memory, "available_memory", lambda device, available=available: available)
         assert needs_sharding(spec, mean, two) is expected
     used = [training_bytes(spec, mean, shards) for shards in (1, 2, 4, 8)]
     assert used == sorted(used, reverse=True)
@@ -215,10 +215,10 @@ def test_memory_is_shared_by_processes_and_limited_by_containers(
     cpu, limit = torch.device("cpu"), tmp_path / "memory.max"
     monkeypatch.setattr(memory, "_CGROUP_LIMIT", limit)
     monkeypatch.setattr(memory, "machine_memory", memory.machine_memory.__wrapped__)  # without its cache
-    whole = device_memory.available_memory(cpu)
+    whole = memory.available_memory(cpu)
     limit.write_text("max\n")
-    assert device_memory.available_memory(cpu) == whole
+    assert memory.available_memory(cpu) == whole
     limit.write_text("123456\n")
-    assert device_memory.available_memory(cpu) == 123456
+    assert memory.available_memory(cpu) == 123456
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "4")
-    assert device_memory.available_memory(cpu) == 123456 // 4
+    assert memory.available_memory(cpu) == 123456 // 4

@@ -10,14 +10,14 @@ import torch
 
 import compiler
 import specs
-from compiler.stream import Stream
+from compiler.padded_batch import PaddedBatch
 from specs import BOS, EOS, Spec
 from zoo.data.batches import Batch
 from zoo.report import Report
 from zoo.text.vocabulary import Vocabulary
+from zoo.training.alignment import BatchAligner
 from zoo.training.distributed import Processes
-from zoo.training.guided_alignment import Aligner
-from zoo.training.step import Updater
+from zoo.training.step import TrainStep
 
 WEIGHT = 0.5
 
@@ -39,7 +39,7 @@ class PairStore:
     def batch(self, count: int) -> Batch:
         sources = [[*self.row("source", index).tolist(), EOS] for index in range(count)]
         targets = [[BOS, *self.row("target", index).tolist(), EOS] for index in range(count)]
-        return Batch.of({"source": Stream.pad(sources), "target": Stream.pad(targets)})
+        return Batch.of({"source": PaddedBatch.pad(sources), "target": PaddedBatch.pad(targets)})
 
 
 @pytest.fixture
@@ -70,7 +70,7 @@ def test_the_loss_is_the_cross_entropy_of_the_first_head(small, store: PairStore
 
 def test_batches_are_aligned_word_by_word(store: PairStore, tokens: Vocabulary) -> None:
     batch = store.batch(50)
-    alignment = Aligner(store, tokens)(batch)
+    alignment = BatchAligner(store, tokens)(batch)
     assert alignment.shape == (50, batch.target.values.shape[1] - 1, batch.source.values.shape[1])
     right = total = 0
     for row, source, target in zip(alignment, batch.source.values, batch.target.values[:, 1:], strict=True):
@@ -86,8 +86,8 @@ def test_a_head_learns_to_align(small, store: PairStore, tokens: Vocabulary) -> 
     spec = guided(small)
     torch.manual_seed(1)
     program = compiler.trainable(spec)
-    batch, aligner = store.batch(40), Aligner(store, tokens)
-    updater = Updater(spec, program, Processes("cpu"), Report(), aligner=aligner)
+    batch, aligner = store.batch(40), BatchAligner(store, tokens)
+    train_step = TrainStep(spec, program, Processes("cpu"), Report(), aligner=aligner)
 
     def attention() -> float:
         attend = compiler.build(spec, [compiler.Purpose.ATTEND], weights=program.weights(), backend="eager")
@@ -97,7 +97,7 @@ def test_a_head_learns_to_align(small, store: PairStore, tokens: Vocabulary) -> 
 
     before = attention()
     for number in range(300, 420):
-        updater.step(number, batch)
+        train_step(number, batch)
     assert attention() > 1.5 * before
 
 

@@ -23,7 +23,7 @@ from zoo.training.checkpoints import list_checkpoints
 from zoo.training.distributed import Processes
 from zoo.training.recorded_update import RecordedUpdate
 from zoo.training.run import Run
-from zoo.training.step import Updater
+from zoo.training.step import TrainStep
 from zoo.training.trainer import Trainer
 
 pytestmark = pytest.mark.integration
@@ -46,12 +46,14 @@ def spec_for(small: Callable[..., Spec], parts: int = 1, **training: Any) -> Spe
     return spec.model_copy(update={"training": spec.training.model_copy(update=changes), "corpus": corpus})
 
 
-def weights_after(spec: Spec, purposes: Any, steps: int, processes: Processes | None = None) -> tuple[Tensor, Updater]:
+def weights_after(
+    spec: Spec, purposes: Any, steps: int, processes: Processes | None = None
+) -> tuple[Tensor, TrainStep]:
     program = trainable(spec, purposes)
-    updater = Updater(spec, program, processes or Processes("cpu"), Report())
+    train_step = TrainStep(spec, program, processes or Processes("cpu"), Report())
     for number in range(1, steps + 1):
-        updater.step(number, batch(number))
-    return weights(program), updater
+        train_step(number, batch(number))
+    return weights(program), train_step
 
 
 def weights(program: EmittedProgram) -> Tensor:
@@ -62,28 +64,28 @@ def weights(program: EmittedProgram) -> Tensor:
 def test_packed_steps_train_like_padded_steps(small: Callable[..., Spec], parts: int) -> None:
     spec = spec_for(small, parts)
     padded, _ = weights_after(spec, (Purpose.TRAIN,), 20)
-    packed, updater = weights_after(spec, PACKED, 20)
-    assert updater._recorded is not None
-    assert updater._recorded.rows.source == (200 if parts == 1 else -(-200 // parts) + 31)
+    packed, train_step = weights_after(spec, PACKED, 20)
+    assert train_step._recorded is not None
+    assert train_step._recorded.rows.source == (200 if parts == 1 else -(-200 // parts) + 31)
     torch.testing.assert_close(packed, padded, rtol=1e-2, atol=2e-3)
     assert float((padded - weights(trainable(spec))).abs().max()) > 0.01, "the steps changed the weights"
 
 
 def test_a_step_that_is_not_finite_changes_nothing(small: Callable[..., Spec]) -> None:
     spec = spec_for(small)
-    before, updater = weights_after(spec, PACKED, 3)
-    moments = [state["exp_avg"].clone() for state in updater.optimiser.state.values()]
+    before, train_step = weights_after(spec, PACKED, 3)
+    moments = [state["exp_avg"].clone() for state in train_step.optimiser.state.values()]
     with torch.no_grad():
-        kept = updater.parameters[0].clone()
-        updater.parameters[0].fill_(torch.inf)
+        kept = train_step.parameters[0].clone()
+        train_step.parameters[0].fill_(torch.inf)
     given = batch(4)
-    assert not bool(updater.step(4, given).taken)
+    assert not bool(train_step(4, given).taken)
     with torch.no_grad():
-        updater.parameters[0].copy_(kept)
-    assert torch.equal(before, weights(updater.program))
-    for state, moment in zip(updater.optimiser.state.values(), moments, strict=True):
+        train_step.parameters[0].copy_(kept)
+    assert torch.equal(before, weights(train_step.program))
+    for state, moment in zip(train_step.optimiser.state.values(), moments, strict=True):
         assert torch.equal(state["exp_avg"], moment)
-    assert bool(updater.step(5, given).taken)
+    assert bool(train_step(5, given).taken)
 
 
 class TwinProcesses(Processes):
@@ -131,11 +133,11 @@ def test_processes_sum_gradients_and_losses(small: Callable[..., Spec]) -> None:
     spec = spec_for(small)
     one, _ = weights_after(spec, PACKED, 5)
     program = trainable(spec, PACKED)
-    updater = Updater(spec, program, TwinProcesses(), Report())
+    train_step = TrainStep(spec, program, TwinProcesses(), Report())
     for number in range(1, 6):
         given = batch(number)
         size = given.size._replace(target_tokens=2 * given.size.target_tokens)
-        result = updater.step(number, replace(given, size=size))
+        result = train_step(number, replace(given, size=size))
     assert result.tokens == size.target_tokens
     torch.testing.assert_close(weights(program), one, rtol=1e-3, atol=1e-4)
 
@@ -147,7 +149,9 @@ def test_a_resumed_run_on_packed_rows_is_bitwise_the_unbroken_one(world: Callabl
     def train(folder: str, steps: int) -> Tensor:
         data = TrainingSet(spec, prepared.store("train"))
         data.packed = True
-        trainer = Trainer(spec, data, Run(Path(folder)), Processes("cpu"), Report(), program=trainable(spec, PACKED))
+        trainer = Trainer(
+            spec, trainable(spec, PACKED), data, Run(Path(folder)), processes=Processes("cpu"), report=Report()
+        )
         trainer.run.folder.mkdir(exist_ok=True)
         trainer.train(lambda: trainer.progress.step >= steps)
         return weights(trainer.program)

@@ -10,7 +10,7 @@ from unittest.mock import Mock
 import pytest
 
 import specs
-from compiler.switches import matrix_libraries, matrix_library
+from compiler.host import matrix_libraries, matrix_library
 from specs import Spec, ZooError
 from zoo.files import manifest
 from zoo.planning.training_estimate import TrainingEstimator

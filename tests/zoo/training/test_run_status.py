@@ -11,9 +11,8 @@ from typing import Any
 import pytest
 
 from specs import ZooError
-from zoo.training.learning_curves import learning_curves
 from zoo.training.run import Run
-from zoo.training.run_status import RunStatus, log_entries, metric_value
+from zoo.training.run_status import RunStatus, learning_curves, log_entries, metric_value
 
 
 def entry(step: int, seconds: float | None = None, **figures: object) -> dict[str, Any]:
@@ -43,7 +42,7 @@ def test_time_left(trained: Callable[..., Run]) -> None:
     assert RunStatus.read(run.folder).seconds_left is None
     write_log(run, *(entry(step, 3.0 * step) for step in (10, 20, 30, 40)))
     status = RunStatus.read(run.folder)
-    assert status.share == pytest.approx(0.4)
+    assert status.fraction == pytest.approx(0.4)
     assert status.seconds_left is not None
     assert status.seconds_left + status.age == pytest.approx(180)
 
@@ -51,7 +50,7 @@ def test_time_left(trained: Callable[..., Run]) -> None:
 def test_a_limit_on_tokens_counts(trained: Callable[..., Run]) -> None:
     run = write_log(trained(training={"steps": 100, "max_tokens": 4000}), entry(5), entry(10))
     status = RunStatus.read(run.folder)
-    assert status.share == pytest.approx(0.5)  # 10 seconds with 200 tokens each
+    assert status.fraction == pytest.approx(0.5)  # 10 seconds with 200 tokens each
     assert status.seconds_left is not None
     assert status.seconds_left + status.age == pytest.approx(10)
 

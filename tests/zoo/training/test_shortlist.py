@@ -17,8 +17,7 @@ from tests.examples import examples
 from zoo.data.prepare import prepare
 from zoo.generation.loading import open_model
 from zoo.models.shortlist import NAME, Shortlist
-from zoo.publishing.publish import publish
-from zoo.publishing.verify import verify
+from zoo.publishing.publish import publish, verify
 from zoo.report import Report
 from zoo.text.vocabulary import Vocabulary
 from zoo.training import shortlist as module

@@ -17,7 +17,7 @@ from specs import ZooError
 from zoo.data.batches import Batch
 from zoo.generation import compilation
 from zoo.training import trainer as trainers
-from zoo.training.step import Updater, learning_rate
+from zoo.training.step import TrainStep, learning_rate
 from zoo.training.trainer import Trainer
 
 pytestmark = pytest.mark.integration
@@ -51,7 +51,7 @@ def test_adam_equals_the_update_written_out(trainer: Make, parts: int) -> None:
         result = one.step(number, batch)
         assert float(result.smoothed) / result.tokens == pytest.approx(loss.item(), abs=1e-4)
         if number == 1:
-            first_moments = [one.updater.optimiser.state[parameter]["exp_avg"] for parameter in parameters]
+            first_moments = [one.train_step.optimiser.state[parameter]["exp_avg"] for parameter in parameters]
             expected = [(1 - settings.beta1) * gradient for gradient in gradients]
             torch.testing.assert_close(first_moments, expected, rtol=1e-4, atol=1e-7)
         rate = 16**-0.5 * min(number**-0.5, number * 10**-1.5)
@@ -67,7 +67,7 @@ def test_adam_equals_the_update_written_out(trainer: Make, parts: int) -> None:
 def state_of(trainer: Trainer) -> list[Tensor]:
     """Copies of the weights, and of Adam's moments and step counts."""
     parameters = list(trainer.program.parameters())
-    moments = [t for p in parameters for t in trainer.updater.optimiser.state.get(p, {}).values()]
+    moments = [t for p in parameters for t in trainer.train_step.optimiser.state.get(p, {}).values()]
     return [t.detach().clone() for t in (*parameters, *moments)]
 
 
@@ -81,20 +81,20 @@ def test_step_that_is_not_finite_changes_nothing(trainer: Make, monkeypatch: pyt
     first, second, third, fourth = inputs_of(one, 4)
     assert bool(one.step(1, first).taken)
     before = state_of(one)
-    original = Updater._part
+    original = TrainStep._part
     for number, value, batch in ((2, math.nan, second), (3, math.inf, third)):
 
-        def spoilt(updater: Updater, part: Batch, tokens: int, value: float = value) -> Tensor:
-            sums = original(updater, part, tokens)
+        def spoilt(train_step: TrainStep, part: Batch, tokens: int, value: float = value) -> Tensor:
+            sums = original(train_step, part, tokens)
             if where == "loss":
                 return sums * value
-            grad = updater.parameters[-1].grad
+            grad = train_step.parameters[-1].grad
             assert grad is not None
             grad.view(-1)[0] = value
             return sums
 
         with monkeypatch.context() as patch:
-            patch.setattr(Updater, "_part", spoilt)
+            patch.setattr(TrainStep, "_part", spoilt)
             assert not bool(one.step(number, batch).taken)
         assert all(torch.equal(a, b) for a, b in zip(state_of(one), before, strict=True))
     assert bool(one.step(4, fourth).taken)
@@ -106,13 +106,13 @@ def test_skipped_steps_are_counted_and_end_the_training_after_ten_in_a_row(
 ) -> None:
     one = trainer("training.steps=60", "training.checkpoint_steps=2", run="runs/tiny")
     one.run.folder.mkdir(parents=True)
-    original = Updater._part
+    original = TrainStep._part
 
-    def spoilt(updater: Updater, part: Batch, tokens: int) -> Tensor:
-        sums = original(updater, part, tokens)
+    def spoilt(train_step: TrainStep, part: Batch, tokens: int) -> Tensor:
+        sums = original(train_step, part, tokens)
         return sums * math.nan if one.progress.step in {3, 4} or one.progress.step >= 20 else sums
 
-    monkeypatch.setattr(Updater, "_part", spoilt)
+    monkeypatch.setattr(TrainStep, "_part", spoilt)
     with pytest.raises(ZooError, match="10 consecutive steps up to step 30") as caught:
         one.train(lambda: False)
     assert caught.value.exit_code == 1
@@ -127,8 +127,8 @@ def test_gradients_are_clipped_to_a_norm(trainer: Make, clip: float) -> None:
     moments = []
     for one in (trainer(), trainer(f"training.clip_norm={clip}")):
         one.step(1, inputs_of(one, 1)[0])
-        state = one.updater.optimiser.state
-        moments.append(torch.cat([state[p]["exp_avg"].flatten() for p in one.updater.parameters]) / 0.1)
+        state = one.train_step.optimiser.state
+        moments.append(torch.cat([state[p]["exp_avg"].flatten() for p in one.train_step.parameters]) / 0.1)
     expected = moments[0] * min(1.0, clip / float(moments[0].norm()))
     torch.testing.assert_close(moments[1], expected, rtol=1e-4, atol=1e-9)
 
@@ -139,18 +139,18 @@ def test_step_that_exhausts_the_memory_is_split(trainer: Make, words: Any, monke
     batch = inputs_of(whole, 1)[0]
     whole.step(1, batch)
     max_rows, errors = -(-len(batch) // 4), [MemoryError(), RuntimeError("DefaultCPUAllocator: not enough memory")]
-    original = Updater._part
+    original = TrainStep._part
 
-    def small(updater: Updater, part: Batch, tokens: int) -> Tensor:
+    def small(train_step: TrainStep, part: Batch, tokens: int) -> Tensor:
         if len(part) > max_rows:
             raise errors[0] if len(part) == len(batch) else errors[1]
-        return original(updater, part, tokens)
+        return original(train_step, part, tokens)
 
-    monkeypatch.setattr(Updater, "_part", small)
+    monkeypatch.setattr(TrainStep, "_part", small)
     split.step(1, batch)
     assert [line.split()[-2] for line in words.said] == ["2", "4"]
     # The order of the sums differs, and Adam divides by the root of tiny second moments.
-    moments = [[t.optimiser.state[p]["exp_avg"] for p in t.parameters] for t in (whole.updater, split.updater)]
+    moments = [[t.optimiser.state[p]["exp_avg"] for p in t.parameters] for t in (whole.train_step, split.train_step)]
     for a, b in zip(*moments, strict=True):
         torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-7)
     max_rows = 0

@@ -25,7 +25,9 @@ from zoo.data.batches import Batch
 from zoo.data.builtin import sentences
 from zoo.data.prepare import PreparedCorpus, prepare
 from zoo.evaluation.evaluate import evaluate_model
-from zoo.files.atomic import remove_folder
+from zoo.files import manifest
+from zoo.files.atomic import remove_folder, write_json
+from zoo.files.reading import read_json
 from zoo.models.weights import read_metadata
 from zoo.report import Progress, Report
 from zoo.text.vocabulary import Vocabulary
@@ -33,6 +35,7 @@ from zoo.training.checkpoints import list_checkpoints
 from zoo.training.dev_set import DevSet
 from zoo.training.run import Run
 from zoo.training.run_log import RunLog
+from zoo.training.run_status import RunStatus
 from zoo.training.step import StepResult
 from zoo.training.train import _stop_requested, train, train_steps
 from zoo.training.trainer import Trainer
@@ -102,6 +105,29 @@ def test_resumed_training_samples_the_same_tokens(world: World, finished_run: Ru
     assert prepare(world(sampled), Report()).fingerprint == prepare(world(), Report()).fingerprint
 
 
+def test_runs_and_corpora_that_an_older_version_wrote_are_read_and_resumed(world: World, finished_run: Run) -> None:
+    run, prepared = train(world(), run="old", report=StoppingReport(17)), prepare(world(), Report())
+    text = run.spec_file.read_text().replace("  max_tokens: null\n", "  max_tokens: null\n  max_minutes: null\n")
+    run.spec_file.write_text(text.replace("  shortlist: false\n", "").replace("  filters: []\n", ""))
+    without = {run.data: ("packed", "named", "machine"), prepared.folder / "counts.json": ("control", "language")}
+    for file, names in without.items():
+        write_json(file, {name: value for name, value in read_json(file).items() if name not in names})
+    for checkpoint in list_checkpoints(run):
+        state = read_json(checkpoint.folder / "state.json")
+        write_json(checkpoint.folder / "state.json", {**state, "drawn": state.pop("pool_batch")})
+        manifest.write(checkpoint.folder)
+    (prepared.folder / "dropped.txt").unlink()
+    manifest.write(prepared.folder)
+    older = PreparedCorpus(prepared.folder)
+    assert (older.counts, older.dropped_examples) == (prepared.counts, [])
+    assert (run.spec, RunStatus.read(run.folder).step) == (world(), 17)
+    assert_same_weights(finished_run, train(world(), run="old"))
+    run.spec_file.write_text(text.replace("max_minutes: null", "max_minutes: 5.0"))
+    with pytest.raises(ZooError, match=r"`training\.max_minutes` is not a field .*old/spec.yaml") as caught:
+        train(world(), run="old")
+    assert "install zoo" in str(caught.value.hint)
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
 def test_killed_run_resumes_to_identical_weights() -> None:
@@ -158,22 +184,15 @@ def test_average_that_is_worse_than_the_last_checkpoint_is_replaced(
     assert finished_run.weights.stat().st_mtime_ns == written
 
 
-@pytest.mark.parametrize(
-    ("limit", "reason"),
-    [
-        ("training.max_tokens=2000", "`training.max_tokens` (2,000) is reached"),
-        ("training.max_minutes=1.0e-9", "`training.max_minutes` (1e-09) is reached"),
-    ],
-)
-def test_limits_are_named_and_bound_the_progress(world: World, words: Any, limit: str, reason: str) -> None:
-    totals: list[int] = []
+def test_a_limit_is_named_and_bounds_the_progress(world: World, words: Any) -> None:
+    reason, totals = "`training.max_tokens` (2,000) is reached", list[int]()
 
     class Totals(Progress):
         def advance(self, n: int = 1, *, total: int | None = None, **figures: float | str) -> None:
             totals.extend([total] if total is not None else [])
 
     words.progress = lambda label, *_: Totals() if label == "training" else Progress()
-    spec = world("training.steps=500", limit)
+    spec = world("training.steps=500", "training.max_tokens=2000")
     run = train(spec, run="limited", report=words)
     last = list_checkpoints(run)[-1].step
     assert last < 24

@@ -12,12 +12,11 @@ from pathlib import Path
 from typing import BinaryIO
 
 import torch
-from jaxtyping import Float32
 from torch import Tensor
 
 from specs import ZooError
 from zoo.files.reading import open_file
-from zoo.system import device_memory
+from zoo.system import memory
 
 VERSIONS = range(2, 7)
 """File versions that zoo reads. Version 2 added the model's name and revision, 3 added aliases, and 4 data types."""
@@ -39,41 +38,35 @@ class Binary:
     revision: int
     """Revision of this class, which CTranslate2 increases when the variables change."""
     variables: Mapping[str, Tensor]
-    """Tensors as stored, by name. One tensor may have several names. The scale of a quantised NAME is NAME_scale."""
-
-    @property
-    def number_type(self) -> str:
-        """The data type of most matrices, such as `int8`."""
-        matrices = [tensor for tensor in self.variables.values() if tensor.dim() == 2]
-        types = Counter(str(tensor.dtype).removeprefix("torch.") for tensor in matrices)
-        return next(iter(dict(types.most_common(1))), "float32")
-
-    def dequantized(self, name: str) -> Float32[Tensor, ...]:
-        """Return a variable in float32. If it is quantised, it is dequantised as CTranslate2 does.
-
-        Raises:
-            ValueError: The scale of the integers is missing or invalid.
-        """
-        stored = self.variables[name]
-        if stored.dtype not in (torch.int8, torch.int16):
-            return stored.float()
-        scale = self.variables.get(f"{name}_scale")
-        if scale is None and stored.dtype is torch.int16:
-            scale = torch.tensor(_DEFAULT_INT16_SCALE)
-        if scale is None or scale.numel() not in (1, stored.shape[0]) or not bool((scale.float() != 0).all()):
-            raise ValueError(f"the scale of the quantised variable `{name}` is missing or invalid")
-        factor = 1 / scale.float().reshape(-1, *[1] * (stored.dim() - 1))
-        return stored.float() * factor
+    """Tensors by name. One tensor may have several names. Quantised matrices are dequantised to float32."""
+    number_type: str
+    """The data type of most matrices in the file, such as `int8`."""
 
 
 def read(file: Path) -> Binary:
-    """Read a `model.bin`. Raise ZooError if it is damaged or has an unknown version."""
-    try:
-        with open_file(file) as stream:
-            return _Reader(stream, file).binary()
-    except (struct.error, ValueError, IndexError, UnicodeDecodeError) as error:
-        hint = "restore it from its source"
-        raise ZooError(f"`{file}` is damaged: {error}", hint=hint, exit_code=1) from None
+    """Read a `model.bin`. Raise ZooError if it has an unknown version, or another exception if it is damaged."""
+    with open_file(file) as stream:
+        return _Reader(stream, file).binary()
+
+
+def _dequantized(stored: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return variables without their scales. Quantised matrices are dequantised as CTranslate2 does.
+
+    Raises:
+        ValueError: The scale of a matrix is missing or invalid.
+    """
+    variables = {}
+    for name, tensor in stored.items():
+        if tensor.dim() == 2 and tensor.dtype in (torch.int8, torch.int16):
+            scale = stored.get(f"{name}_scale")
+            if scale is None and tensor.dtype is torch.int16:
+                scale = torch.tensor(_DEFAULT_INT16_SCALE)
+            if scale is None or scale.numel() not in (1, len(tensor)) or not bool((scale.float() != 0).all()):
+                raise ValueError(f"the scale of the quantised variable `{name}` is missing or invalid")
+            variables[name] = tensor.float() * (1 / scale.float().reshape(-1, 1))
+        elif not name.endswith("weight_scale"):
+            variables[name] = tensor
+    return variables
 
 
 class _Reader:
@@ -82,7 +75,7 @@ class _Reader:
     def __init__(self, stream: BinaryIO, file: Path) -> None:
         self.stream, self.file, self.left = stream, file, os.fstat(stream.fileno()).st_size
         hint = "if the model really has this size, import it on a computer with more memory"
-        device_memory.require_device_memory(self.left, torch.device("cpu"), f"`{file}`", hint)
+        memory.require_device_memory(self.left, torch.device("cpu"), f"`{file}`", hint)
 
     def binary(self) -> Binary:
         version = self.integer("I")
@@ -93,18 +86,18 @@ class _Reader:
                 hint="convert the model again with a converter of CTranslate2 1.0 or newer",
             )
         name, revision = self.text(), self.integer("I")
-        variables = dict(self.variable(version) for _ in range(self.count()))
+        stored = dict(self.variable(version) for _ in range(self.count()))
+        variables = _dequantized(stored)
         if version >= 3:
             for _ in range(self.count()):
                 alias, original = self.text(), self.text()
                 if original not in variables:
                     raise ValueError(f"`{alias}` is an alias of `{original}`, which does not exist")
                 variables[alias] = variables[original]
-                if f"{original}_scale" in variables:
-                    variables[f"{alias}_scale"] = variables[f"{original}_scale"]
         if self.left:
             raise ValueError(f"there are {self.left:,} unexpected bytes after the last variable")
-        return Binary(version, name, revision, variables)
+        types = Counter(str(tensor.dtype).removeprefix("torch.") for tensor in stored.values() if tensor.dim() == 2)
+        return Binary(version, name, revision, variables, next(iter(dict(types.most_common(1))), "float32"))
 
     def variable(self, version: int) -> tuple[str, Tensor]:
         name, rank = self.text(), self.integer("B")

@@ -3,21 +3,36 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from torch import Tensor
 
-from specs import BOS, EOS, PAD, UNK, Spec, ZooError
+from compiler.lowering.attention import attention_scale
+from compiler.runtime import sinusoids
+from specs import BOS, EOS, PAD, UNK, Architecture, Rotary, Sinusoidal, Spec, ZooError
 from zoo.interop.ctranslate2.importer import CTranslate2Import, open_translator
-from zoo.interop.ctranslate2.model_spec import SpecWriter, require_supported
+from zoo.interop.ctranslate2.network import ACTIVATIONS, POSITIONS, alibi_table, written_layers
 from zoo.interop.formats import Bundle, ExportCheck, ImportFormat
-from zoo.interop.roundtrip import cannot_export
+from zoo.interop.roundtrip import cannot_export, require_standard_layers
+from zoo.interop.tensors import SIDES
 from zoo.text.languages import LanguagePair
 from zoo.text.tokenizer import SPACE, Tokenizer
+
+_PROJECTIONS = ("query", "key", "value", "output")
+_SUPPORTED = {
+    "source": {"tokens"},
+    "attention_score": {"scaled_dot_product", "dot_product"},
+    "norm": {"layer_norm", "rms_norm"},
+    "positions": {"sinusoidal", "sinusoidal_halves", "learned", "rotary", "relative", "alibi", "none"},
+    "activation": {*ACTIVATIONS.values()},
+}
+"""Values of fields of `architecture` that CTranslate2 implements. For a section, these are its kinds."""
 
 
 class CTranslate2Export:
@@ -25,6 +40,7 @@ class CTranslate2Export:
 
     name = "ctranslate2"
     description = "a folder of CTranslate2, in float32"
+    may_differ = ()
 
     def reader(self, bundle: Bundle) -> ImportFormat | None:
         """Return the import format. Return None if the heads have several sizes.
@@ -52,12 +68,8 @@ class CTranslate2Export:
         if find_spec("ctranslate2") is None:
             hint = "run `pip install -e '.[ctranslate2]'` in zoo's source folder"
             raise ZooError("cannot write the model: CTranslate2 is not installed", hint=hint)
-        require_supported(bundle.spec.architecture)
         names = [_token_names(source), _token_names(target)]
-        writer = SpecWriter(bundle.spec, bundle.tensors)
-        model = writer.model()
-        if unused := sorted(bundle.tensors.keys() - writer.used):
-            raise cannot_export("CTranslate2", f"it has no tensor for `{unused[0]}`")
+        model = transformer(bundle.spec, bundle.tensors)
         model.register_source_vocabulary(names[0])
         model.register_target_vocabulary(names[1])
         model.config.unk_token, model.config.bos_token, model.config.eos_token = (
@@ -66,7 +78,10 @@ class CTranslate2Export:
         model.config.decoder_start_token = names[1][BOS]
         model.config.add_source_eos = bool(bundle.vocabulary.source_suffix)
         model.config.layer_norm_epsilon = bundle.spec.architecture.norm.epsilon
-        model.validate()
+        try:
+            model.validate()
+        except ValueError as error:  # it names the attributes that are not set
+            raise cannot_export("CTranslate2", " ".join(str(error).split())) from None
         model.optimize("float32")
         model.save(str(folder))
         if source.content == target.content and not source.is_word_level:
@@ -90,6 +105,145 @@ class CTranslate2Export:
         # Unlike the built-in max, the maximum of tensors propagates NaN.
         version = import_module("ctranslate2").__version__
         return ExportCheck(f"CTranslate2 {version}", float(torch.stack(differences).max()))
+
+
+def transformer(spec: Spec, weights: Mapping[str, Tensor]) -> Any:
+    """Return a model as an object of CTranslate2's class TransformerSpec, without vocabularies and settings.
+
+    Raises:
+        ZooError: CTranslate2 does not implement a part of the architecture.
+    """
+    a = spec.architecture
+    require_supported(a)
+    tensors = {name: tensor.detach().float().clone() for name, tensor in weights.items()}  # CTranslate2 modifies them
+    specs, both = import_module("ctranslate2.specs"), a.norm.placement == "both"
+    model = specs.TransformerSpec(
+        specs.TransformerEncoderSpec(a.depths.encoder, **_options(a, "encoder")),
+        specs.TransformerDecoderSpec(a.depths.decoder, **_options(a, "decoder"), external_pre_post_encoder_layers=both),
+    )
+    target = tensors["embedding" if "embedding" in tensors else "target_embedding"]
+    model.encoder.embeddings[0].weight = tensors.get("source_embedding", target)
+    model.decoder.embeddings.weight = target
+    model.decoder.projection.weight = tensors.get("output_projection", target)
+    if a.output_bias:
+        model.decoder.projection.bias = tensors["output_bias"]
+    if a.scale_logits:
+        model.decoder.scale_outputs = a.d_model**-0.5
+    for name, tensor in written_layers(spec, _padded_heads(a, tensors)).items():
+        part, _, last = name.rpartition("/")
+        setattr(_part(model, part), last, tensor)
+    for name in SIDES:
+        _set_scalars_and_positions(a, name, getattr(model, name), tensors)
+    return model
+
+
+def require_supported(a: Architecture) -> None:
+    """Raise ZooError if CTranslate2 does not implement a part of an architecture.
+
+    Other differences are found when the exported model is imported again.
+    """
+    for field, supported in _SUPPORTED.items():
+        value = getattr(a, field)
+        if (kind := getattr(value, "kind", value)) not in supported:
+            raise cannot_export("CTranslate2", f"it does not implement `{field}: {kind}`")
+    require_standard_layers(a, "CTranslate2")
+    for side in SIDES:
+        if len({a.option(sublayer, "h") for sublayer in getattr(a, side)[:-1]}) > 1:
+            reason = f"it has one number of heads for all attentions of the {side}, not `h` for each"
+            raise cannot_export("CTranslate2", reason)
+
+
+def _options(a: Architecture, side: str) -> dict[str, Any]:
+    """Return the arguments of CTranslate2's class for the encoder or the decoder."""
+    activations = import_module("ctranslate2.specs.common_spec").Activation
+    attention, *_, feed_forward = getattr(a, side)
+    h, d_k = a.option(attention, "h"), a.option(attention, "d_k")
+    activation = a.option(feed_forward, "activation")
+    options = {
+        "num_heads": h,
+        "num_heads_kv": h,  # this and `head_dim` are replaced in each attention
+        "head_dim": d_k,
+        "pre_norm": a.norm.placement != "post",
+        "pre_post_layer_norm": a.norm.placement == "both",
+        "rms_norm": a.norm.kind == "rms_norm",
+        "layernorm_embedding": a.norm.embeddings,
+        "activation": activations(next(number for number, name in ACTIVATIONS.items() if name == activation)),
+        "ffn_glu": feed_forward.gated,
+        "relative_attention_bias": a.positions.kind in ("relative", "alibi"),
+    }
+    if isinstance(a.positions, Rotary):  # feature i is paired with i + d_k / 2, and not with its neighbour
+        options |= {"rotary_dim": d_k, "rotary_base": a.positions.theta, "rotary_interleave": False}
+    return options
+
+
+def _padded_heads(a: Architecture, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return the tensors with zeros at the end of each head's smaller dimension. CTranslate2 requires d_k = d_v."""
+    padded = dict(tensors)
+    for side in SIDES:
+        for sublayer in getattr(a, side)[:-1]:
+            sizes = {name: a.option(sublayer, "d_v" if name in ("value", "output") else "d_k") for name in _PROJECTIONS}
+            for name, size in sizes.items():
+                names = [f"{side}.{number}.{sublayer.kind}.{name}" for number in range(getattr(a.depths, side))]
+                for each in [*names, *(f"{each}_bias" for each in names if name != "output")]:
+                    if each in tensors and size < max(sizes.values()):
+                        tensor = tensors[each].T if name == "output" else tensors[each]
+                        heads = tensor.unflatten(-1, (-1, size))
+                        wider = torch.nn.functional.pad(heads, (0, max(sizes.values()) - size)).flatten(-2)
+                        padded[each] = wider.T if name == "output" else wider
+    return padded
+
+
+def _set_scalars_and_positions(a: Architecture, side: str, stack: Any, tensors: Mapping[str, Tensor]) -> None:
+    """Set the numbers and the positions of the encoder or the decoder."""
+    stack.scale_embeddings = a.scale_embeddings
+    if (encodings := _encodings(a, side, tensors)) is not None:
+        stack.position_encodings.encodings = encodings
+    bias = _distance_bias(a, side, tensors)
+    for layer in stack.layer:
+        for sublayer, name in zip(getattr(a, side)[:-1], ("self_attention", "attention"), strict=False):
+            attention, h, d_k, d_v = getattr(layer, name), *(a.option(sublayer, key) for key in ("h", "d_k", "d_v"))
+            attention.queries_scale, attention.head_dim = attention_scale(a, d_k), np.int32(max(d_k, d_v))
+            attention.num_heads_kv = np.int32(sublayer.kv_heads or h)
+        for variable, value in bias.items():
+            setattr(layer.self_attention, variable, value)
+
+
+def _encodings(a: Architecture, side: str, tensors: Mapping[str, Tensor]) -> Tensor | None:
+    """Return the table [positions, d_model] that is added to the embeddings of the encoder or the decoder.
+
+    Return None if positions enter self-attention. Otherwise a missing table would make CTranslate2 add its own
+    sinusoids, which differ from zoo's.
+    """
+    if isinstance(a.positions, Sinusoidal):
+        rows, halves = torch.empty(1, POSITIONS, a.d_model), a.positions.kind == "sinusoidal_halves"
+        return sinusoids(rows, halves=halves, first=a.positions.first).clone()
+    if a.positions.kind == "none":
+        return torch.zeros(POSITIONS, a.d_model)
+    return tensors[f"{side}.positions"] if a.positions.kind == "learned" else None
+
+
+def _distance_bias(a: Architecture, side: str, tensors: Mapping[str, Tensor]) -> dict[str, Any]:
+    """Return the variables of self-attention for a bias by distance, which all layers of a stack share.
+
+    CTranslate2's encoder has no ALiBi, so ALiBi becomes a relative bias with one bucket for each distance below
+    `POSITIONS`. Larger distances share buckets, so their bias is approximate.
+    """
+    if a.positions.kind == "relative":
+        table, max_distance = tensors[f"{side}.relative_positions"], a.positions.max_distance
+    elif a.positions.kind == "alibi":
+        table, max_distance = alibi_table(a.option(getattr(a, side)[0], "h"), side), 2 * POSITIONS
+    else:
+        return {}
+    return {"relative_attention_bias": table, "relative_attention_max_distance": np.int32(max_distance)}
+
+
+def _part(model: Any, name: str) -> Any:
+    """Return a part of a model of CTranslate2, given its name in `model.bin`, such as `encoder/layer_0/ffn`."""
+    for part in name.split("/"):
+        list_, _, number = part.rpartition("_")
+        is_element = list_ in ("layer", "linear") and number.isdecimal() and hasattr(model, list_)
+        model = getattr(model, list_)[int(number)] if is_element else getattr(model, part)
+    return model
 
 
 def _token_names(side: Any) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
@@ -11,10 +12,9 @@ import torch
 from sentencepiece import SentencePieceProcessor
 
 from specs import ZooError
-from zoo.files.reading import file_exists
+from zoo.files.reading import file_exists, is_present, read_bytes, read_json
 from zoo.interop.ctranslate2.binary import Binary, read
-from zoo.interop.ctranslate2.config import read_config, read_token_lists
-from zoo.interop.ctranslate2.network import read_network
+from zoo.interop.ctranslate2.network import Network, read_layers
 from zoo.interop.formats import (
     Engine,
     EngineTranslation,
@@ -23,11 +23,19 @@ from zoo.interop.formats import (
     imported_spec,
     require_folder,
 )
-from zoo.interop.vocabulary import convert_vocabulary, find_model_files, find_models
+from zoo.interop.settings import Settings
+from zoo.interop.vocabulary import TokenList, convert_vocabulary, find_model_files, find_models
 from zoo.text.lines import clean
 from zoo.text.tokenizer import SPACE
 
 MODEL = "model.bin"
+_CONFIG = "config.json"
+_FIRST_VERSION_WITH_CONFIG = 6  # of `model.bin`; before, its variables contain the settings
+_FLAGS = ("with_source_bos", "with_source_eos", "with_target_bos", "user_decoder_start_tokens")
+_TOKENS = ("unk_token", "bos_token", "eos_token")
+_SETTING_VARIABLES = {*_FLAGS, *_TOKENS}
+"""Variables of `model.bin` that contain settings."""
+_BOS, _EOS = "<s>", "</s>"  # CTranslate2's defaults
 _KINDS = ("", "TransformerBase", "TransformerBig", "TransformerSpec")
 _REVISIONS = range(2, 8)
 _DECODING: dict[str, Any] = {
@@ -62,34 +70,46 @@ class CTranslate2Import:
         require_folder(path, self.name)
         binary = read(path / MODEL)
         _require_transformer(binary)
-        config = read_config(path, binary)
-        network = read_network(binary, config.norm_epsilon)
-        source, target = read_token_lists(path, config, starts_from_zeros=network.starts_from_zeros)
-        source.require_rows("source", len(network.tables.source))
-        target.require_rows("target", len(network.tables.target))
+        settings = read_settings(path, binary)
+        has_epsilon, reads_end = (
+            settings.any("layer_norm_epsilon") is not None,
+            settings.boolean("add_source_eos", False),
+        )
+        network = Network(binary, path / MODEL)
+        epsilon = settings.number("layer_norm_epsilon", 0.0) if has_epsilon else None
+        architecture, positions = network.architecture(epsilon)
+        tables = network.tables()
+        starts_from_zeros = bool(network.number("decoder/start_from_zero_embedding", 0))
+        source, target = _read_token_lists(path, settings, starts_from_zeros=starts_from_zeros)
+        settings.require_all_known()
+        source.require_rows("source", len(tables.source))
+        target.require_rows("target", len(tables.target))
         vocabulary = convert_vocabulary(
             find_models(path),
             source,
             target,
             shared=source == target,
             where=path,
-            source_has_end=config.source_has_end,
+            source_has_end=reads_end,
         )
-        embeddings, fields = network.tables.converted(vocabulary.source, vocabulary.target)
+        embeddings, fields = tables.converted(vocabulary.source, vocabulary.target)
         spec = imported_spec(
             request,
             f"Imported from CTranslate2 ({binary.name or 'Transformer'}, revision {binary.revision}).",
-            architecture={**network.architecture, **fields},
+            architecture={**architecture, **fields},
             vocabulary=vocabulary.fields,
             decoding=_DECODING,
         )
+        tensors = {**read_layers(network, spec), **positions, **embeddings}
+        for name in _SETTING_VARIABLES:
+            network.left.pop(name, None)
+        network.require_all_taken()
         notes = [*vocabulary.notes]
-        if not config.source_has_end:
+        if not reads_end:
             notes.append("The model reads no EOS after a source, so none is added.")
         if file_exists(path / "vmap.txt"):
             notes.append("`vmap.txt`, with which CTranslate2 can restrict the vocabulary, is not imported.")
         origin = {"format": self.name, "source": path.name, "engine": "CTranslate2", "numbers": binary.number_type}
-        tensors = {**network.tensors, **embeddings}
         return ImportedModel(spec, vocabulary.vocabulary, tensors, origin, tuple(notes))
 
     def open_engine(self, path: Path, model: ImportedModel) -> Engine:
@@ -115,7 +135,7 @@ class CTranslate2Engine:
         """Open the model in this folder."""
         self.version = f"CTranslate2 {import_module('ctranslate2').__version__}"
         self.decoding = model.spec.decoding
-        self.unknown = read_config(path, read(path / MODEL)).unknown
+        self.unknown = _token(read_settings(path, read(path / MODEL)), "unk_token", "<unk>")
         files = find_model_files(path) or (None, None)
         self.source, self.target = (SentencePieceProcessor(model_file=str(file)) if file else None for file in files)
         self.translator = open_translator(path)
@@ -158,3 +178,90 @@ def _require_transformer(binary: Binary) -> None:
             f"{_REVISIONS[0]} to {_REVISIONS[-1]}",
             hint="convert the model again with a current converter of CTranslate2",
         )
+
+
+def read_settings(folder: Path, binary: Binary) -> Settings:
+    """Return the settings of a model. Raise ZooError if one is not supported."""
+    file = folder / _CONFIG
+    from_file = binary.version >= _FIRST_VERSION_WITH_CONFIG
+    settings = Settings(read_json(file) if from_file else _settings_of_variables(binary), str(file))
+    settings.require({"add_source_bos": (False,)})
+    if settings.any("decoder_start_token", _BOS) is None:
+        raise settings.error(
+            "decoder_start_token",
+            "lets each request choose the first token, such as a language, but a model in zoo has one first token",
+            hint="copy the folder, and replace the value there by the token of one language",
+        )
+    settings.ignore("bos_token", "multi_query_attention")  # each attention has its own number of key-value heads
+    return settings
+
+
+def _token(settings: Settings, key: str, default: str) -> str:
+    """Return the name of a token. Raise ZooError if it is not text or is `null`."""
+    if settings.any(key, default) is None:
+        raise settings.error(key, "is not a token")
+    return settings.text(key, default)
+
+
+def _settings_of_variables(binary: Binary) -> dict[str, Any]:
+    variables = binary.variables
+    tokens = {name: bytes(variables[name].flatten().tolist()).decode() for name in _TOKENS if name in variables}
+    flags = {name: bool(variables[name].any()) for name in _FLAGS if name in variables}
+    start, default = ("bos_token", _BOS) if flags.get("with_target_bos", True) else ("eos_token", _EOS)
+    return {
+        **tokens,
+        "add_source_bos": flags.get("with_source_bos", False),
+        "add_source_eos": flags.get("with_source_eos", False),
+        "decoder_start_token": None if flags.get("user_decoder_start_tokens") else tokens.get(start, default),
+    }
+
+
+def _read_token_lists(folder: Path, settings: Settings, *, starts_from_zeros: bool) -> tuple[TokenList, TokenList]:
+    """Return the tokens of the source and the target.
+
+    Args:
+        folder: The folder of the model.
+        settings: The settings of the model.
+        starts_from_zeros: Whether decoding starts with a zero embedding instead of a token.
+
+    Raises:
+        ZooError: A list is missing or damaged, or lacks a token that the settings name.
+    """
+    unknown, start = _token(settings, "unk_token", "<unk>"), _token(settings, "decoder_start_token", _BOS)
+    shared, lists = _read_list(folder, "shared_vocabulary"), []
+    for side in ("source", "target"):
+        names = shared or _read_list(folder, f"{side}_vocabulary")
+        if names is None:
+            problem = f"`{folder}` has no {side} vocabulary: neither {side}_vocabulary nor shared_vocabulary"
+            raise ZooError(problem, hint="restore the vocabulary from where the model came from", exit_code=1)
+        # CTranslate2 appends the unknown token if the list does not contain it.
+        lists.append(names if unknown in names else [*names, unknown])
+    source, target = lists
+    tokens = {"unknown": unknown, "end": _token(settings, "eos_token", _EOS)}
+    # No source begins with the start token, but the source's list contains it if both sides share a list.
+    of_source = {} if starts_from_zeros or start not in source else {"start": start}
+    of_target = {} if starts_from_zeros else {"start": start}
+    return _token_list(folder, source, tokens | of_source), _token_list(folder, target, tokens | of_target)
+
+
+def _token_list(folder: Path, names: list[str], tokens: dict[str, str]) -> TokenList:
+    """Return a list of tokens with the IDs of its special tokens."""
+    if missing := next((name for name in tokens.values() if name not in names), None):
+        problem = f"the vocabulary in `{folder}` lacks the token `{missing}`, which the settings of the model contain"
+        raise ZooError(problem, exit_code=1)
+    pad = next((names.index(name) for name in ("<blank>", "<pad>") if name in names), None)
+    return TokenList(tuple(names), **{kind: names.index(name) for kind, name in tokens.items()}, pad=pad)
+
+
+def _read_list(folder: Path, name: str) -> list[str] | None:
+    """Read a vocabulary: a JSON list, or a text file with one token per line. Return None if there is neither file."""
+    if is_present(file := folder / f"{name}.json"):
+        names = json.loads(read_bytes(file))
+        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+            raise ValueError(f"`{file.name}` is not a list of tokens")
+        return names
+    if not is_present(file := folder / f"{name}.txt"):
+        return None
+    lines = read_bytes(file).decode("utf-8").removesuffix("\n").split("\n")
+    # A token may end with a carriage return. It belongs to the line ending only if every line has one.
+    return [line[:-1] for line in lines] if all(line.endswith("\r") for line in lines) else lines

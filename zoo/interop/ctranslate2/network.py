@@ -1,267 +1,316 @@
-"""Conversion of the Transformer in a `model.bin` to zoo's tensors and to the fields of `architecture` in a spec."""
+"""The Transformer of CTranslate2: names of its variables, which the export writes, and settings in `model.bin`."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import torch
+from jaxtyping import Float32
 from torch import Tensor
 
-from specs import ZooError
+from compiler.lowering.positions import alibi_slope
+from specs import Architecture, Spec, ZooError
 from zoo.interop.ctranslate2.binary import Binary
-from zoo.interop.ctranslate2.config import SETTING_VARIABLES
-from zoo.interop.ctranslate2.model_spec import alibi_table
-from zoo.interop.ctranslate2.tables import PARTS, bias_of, linear_maps, norms
 from zoo.interop.roundtrip import LAYERS
-from zoo.interop.tensors import SIDES, EmbeddingTables, Linear, copied, position_fields
+from zoo.interop.tables import Layout, TensorRow, attention_names, read_tensors, written_tensors
+from zoo.interop.tensors import SIDES, EmbeddingTables, ForeignTensors, copied, position_fields
 
-_ACTIVATIONS = {0: "relu", 1: "gelu_tanh", 2: "silu", 3: "gelu"}
-_UNSUPPORTED_ACTIVATIONS = {
-    4: "sigmoid approximation of GELU",
-    5: "tanh",
-    6: "sigmoid",
+ACTIVATIONS = {0: "relu", 1: "gelu_tanh", 2: "silu", 3: "gelu"}
+"""zoo's names of activations, by CTranslate2's numbers."""
+POSITIONS = 4096
+"""Number of positions in the tables of sinusoids, and number of distances with exact ALiBi in an exported model."""
+_PARTS = {"self_attention": "self_attention", "cross_attention": "attention", "feed_forward": "ffn"}
+_NORMS_ON_BOTH_SIDES = {
+    "self_attention": ("input_layer_norm", "post_attention_layer_norm"),
+    "cross_attention": ("external_pre_encoder_attention_layer_norm", "external_post_encoder_attention_layer_norm"),
+    "feed_forward": ("pre_feedforward_layer_norm", "post_feedforward_layer_norm"),
 }
+"""CTranslate2's names of the norms before and after each sub-layer, if the placement is `both`."""
+_CONCATENATED = {
+    "self_attention": {"query": 0, "key": 0, "value": 0, "output": 1},
+    "attention": {"query": 0, "key": 1, "value": 1, "output": 2},
+}
+"""Number of the linear map in an attention of CTranslate2 that contains each projection."""
 _HEADS = {"TransformerBase": 8, "TransformerBig": 16}  # of models that do not store the number
 _DEFAULT_HEADS = 8
 _DEFAULT_EPSILON = {"layer_norm": 1e-5, "rms_norm": 1e-6}
 _DEFAULT_ROTARY_BASE = 10_000.0
 _NO_EFFECT = {"alignment_layer", "alignment_heads", "embeddings_merge", "multi_query_attention"}
 _MUST_BE_OFF = {
-    "alibi": "linear biases of attention (ALiBi)",
-    "alibi_use_positive_positions": "linear biases of attention (ALiBi)",
-    "scale_alibi": "linear biases of attention (ALiBi)",
+    **dict.fromkeys(("alibi", "alibi_use_positive_positions", "scale_alibi"), "linear biases of attention (ALiBi)"),
     "sliding_window": "attention with a sliding window",
     "final_logit_softcapping": "soft-capped logits",
 }
 """Flags of features that zoo cannot import, with the name of the feature. A model may contain them if they are off."""
 
 
-@dataclass(frozen=True)
-class Network:
-    """Transformer of a `model.bin`, converted for zoo."""
+def layout(a: Architecture) -> Layout:
+    """Return the names of the linear maps and the norms of the encoder and the decoder.
 
-    architecture: Mapping[str, Any]
-    """Fields of `architecture` in a spec."""
-    tensors: Mapping[str, Tensor]
-    """Tensors of the layers. The keys are zoo's tensor names."""
-    tables: EmbeddingTables
-    starts_from_zeros: bool
-    """Whether decoding starts with a zero embedding instead of the embedding of a token."""
+    Projections that CTranslate2 concatenates have names of their own (`read_layers`, `written_layers`).
+    """
+    layer, projections = "{side}/layer_{number}", ("query", "key", "value", "output")
+    attentions = {kind: part for kind, part in _PARTS.items() if part != "ffn"}
+    names = attention_names(attentions, projections, layer + "/{attention}/{projection}/{tensor}")
+    for kind, part in _PARTS.items():
+        if a.norm.placement == "both":
+            before, after = _NORMS_ON_BOTH_SIDES[kind]
+            names |= {
+                f"{kind}.norm": f"{layer}/{before}/{{tensor}}",
+                f"{kind}.post_norm": f"{layer}/{after}/{{tensor}}",
+            }
+        else:
+            names[f"{kind}.norm"] = f"{layer}/{part}/layer_norm/{{tensor}}"
+    for side in SIDES:  # CTranslate2 applies the activation to `linear_0`
+        inner = "linear_0_noact" if getattr(a, side)[-1].gated else "linear_0"
+        names[f"{side}.feed_forward.w1"] = f"{layer}/ffn/{inner}/{{tensor}}"
+    names |= {
+        "feed_forward.gate": layer + "/ffn/linear_0/{tensor}",
+        "feed_forward.w2": layer + "/ffn/linear_1/{tensor}",
+        "norm": "{side}/layer_norm/{tensor}",
+        "embedding_norm": "{side}/layernorm_embedding/{tensor}",
+    }
+    return Layout(names, ("weight", "bias", "gamma", "beta"))
 
 
-def read_network(binary: Binary, norm_epsilon: float | None) -> Network:
-    """Convert the Transformer in a `model.bin`.
+def _stored(foreign: str) -> str:
+    """Return the name of the variable in `model.bin` that contains the tensor of a row."""
+    part, name, kind = foreign.rsplit("/", 2)
+    number = _CONCATENATED.get(part.rpartition("/")[2], {}).get(name)
+    return foreign if number is None else f"{part}/linear_{number}/{kind}"
 
-    Args:
-        binary: The content of the file.
-        norm_epsilon: The epsilon of layer norms, if the settings contain it.
+
+def read_layers(source: ForeignTensors, spec: Spec) -> dict[str, Tensor]:
+    """Remove the variables of all layers from `source`. Return them with zoo's names. Missing biases become zeros.
 
     Raises:
-        ZooError: The model has a property that zoo does not support, or a variable is missing or damaged.
+        ZooError: A variable is missing or has another shape.
     """
-    return _Reader(binary).network(norm_epsilon)
+    table, groups = [*layout(spec.architecture).rows(spec)], dict[str, list[TensorRow]]()
+    for row in table:
+        groups.setdefault(_stored(row.foreign), []).append(row)
+    for name, parts in groups.items():
+        if name in source.left:
+            sizes = [row.shape[0] for row in parts]
+            pieces = source.take(name, sum(sizes), *parts[0].shape[1:]).split(sizes)
+            source.left |= {row.foreign: piece for row, piece in zip(parts, pieces, strict=True)}
+    return read_tensors(source, table, optional_biases=True)
 
 
-class _Reader:
-    """Reader that removes each variable when it is used. Variables that are left at the end are an error."""
+def written_layers(spec: Spec, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return the variables of all layers. This is the inverse of `read_layers`."""
+    pieces: dict[str, list[Tensor]] = {}
+    for foreign, tensor in written_tensors(tensors, layout(spec.architecture).rows(spec)):
+        pieces.setdefault(_stored(foreign), []).append(tensor)
+    return {name: torch.cat(parts) for name, parts in pieces.items()}
 
-    def __init__(self, binary: Binary) -> None:
-        self.binary, self.left = binary, set(binary.variables)
-        self.tensors: dict[str, Tensor] = {}
-        self.norm_kinds: set[str] = set()
-        self.feed_forward_bias = {side: self._has(rf"{side}/.+/ffn/linear_.+/bias") for side in SIDES}
-        self.projection_bias = self._has(r".+attention/linear_\d/bias")
 
-    def _has(self, pattern: str) -> bool:
-        """Return whether the name of a variable matches a regular expression."""
-        return any(re.fullmatch(pattern, name) for name in self.left)
+def alibi_table(heads: int, side: str) -> Float32[Tensor, "buckets h"]:
+    """Return the relative bias by which ALiBi is written.
 
-    def network(self, epsilon: float | None) -> Network:
-        depths = {side: self.depth(side) for side in SIDES}
-        heads = self.same_on_both_sides("num_heads", _HEADS.get(self.binary.name, _DEFAULT_HEADS))
-        placement = "pre" if self.same_on_both_sides("pre_norm", 1) else "post"
-        if any(f"{side}/layer_0/input_layer_norm/gamma" in self.left for side in SIDES):
+    The largest distance of its buckets is `2 * POSITIONS`. Half of the buckets of a direction have one distance each.
+    """
+    slopes = torch.tensor([alibi_slope(head, heads) for head in range(heads)])
+    table = -torch.arange(2.0 * POSITIONS)[:, None] * slopes
+    return table.repeat(2, 1) if side == "encoder" else table  # the encoder has a half for each direction
+
+
+class Network(ForeignTensors):
+    """Variables of a `model.bin` that describe a Transformer. Variables that are left at the end are an error."""
+
+    def __init__(self, binary: Binary, file: Any) -> None:
+        """Wrap the variables of a file."""
+        super().__init__(binary.variables, file)
+        self.depths = {side: self._depth(side) for side in SIDES}
+        self._heads = self._same("num_heads", _HEADS.get(binary.name, _DEFAULT_HEADS))
+
+    def architecture(self, epsilon: float | None) -> tuple[dict[str, Any], dict[str, Tensor]]:
+        """Return the fields of `architecture` except those of the embeddings, and the tensors of positions.
+
+        Args:
+            epsilon: The epsilon of norms, if the settings contain it.
+
+        Raises:
+            ZooError: The model has a property that zoo does not support, or a variable is missing or damaged.
+        """
+        d_model, placement = self._rows("decoder/embeddings/weight", 1), "pre" if self._same("pre_norm", 1) else "post"
+        if "encoder/layer_0/input_layer_norm/gamma" in self.left:
             placement = "both"
-        normalizes_embeddings = any(f"{side}/layernorm_embedding/gamma" in self.left for side in SIDES)
-        stacks = {side: self.stack(side, depth, heads) for side, depth in depths.items()}
-        inner: dict[str, list[Any]] = {
-            "activation": [*self.activations()],
-            "d_ff": [self.tensors[f"{side}.0.feed_forward.w1"].shape[1] for side in SIDES],
+        norm = "layer_norm" if any(name.endswith("/beta") for name in self.left) else "rms_norm"
+        stacks = {side: [self._sublayer(side, kind) for kind in kinds] for side, kinds in LAYERS.items()}
+        kv_heads = stacks["encoder"][0].get("kv_heads", self._heads)
+        total = self._rows("encoder/layer_0/self_attention/linear_0/weight")
+        d_k = total // (self._heads + 2 * kv_heads)
+        for kind in LAYERS["decoder"][:2]:
+            if self._of_layers(kind, "head_dim", d_k, LAYERS) != d_k:
+                raise ZooError(f"`head_dim` in `{self.file}` contradicts the shape of the attention's projections")
+        positions, tensors = self._positions(d_k)
+        inner = {
+            "activation": [self._activation(number) for number in self._both_sides("activation", 0)],
+            "d_ff": [self._rows(f"{side}/layer_0/ffn/linear_0/weight") for side in SIDES],
         }
         stacks["decoder"][-1] |= {name: after for name, (before, after) in inner.items() if before != after}
-        for side, depth in depths.items():
-            for name, ours in norms(side, depth, placement, embeddings=normalizes_embeddings):
-                self.add_norm(name, ours)
-        if len(self.norm_kinds) > 1:
-            raise ZooError("the model has both LayerNorm and RMSNorm, but zoo supports one kind")
-        (norm_kind,) = self.norm_kinds
-        tables = self.tables()
-        d_model = tables.target.shape[1]
-        d_k = self.head_dimension(heads)
-        positions = self.positions(depths, d_k)
-        starts_from_zeros = bool(self.scalar("decoder/start_from_zero_embedding", 0))
-        architecture = {
+        return {
             **stacks,
-            "N": depths if len({*depths.values()}) > 1 else depths["encoder"],
+            "N": self.depths,
             "d_model": d_model,
             **{name: encoder for name, (encoder, _) in inner.items()},
-            "h": heads,
+            "h": self._heads,
             "d_k": d_k,
             "d_v": d_k,
-            "attention_score": self.attention_score(d_k),
+            "attention_score": self._attention_score(d_k),
             "norm": {
-                "kind": norm_kind,
+                "kind": norm,
                 "placement": placement,
-                "epsilon": _DEFAULT_EPSILON[norm_kind] if epsilon is None else epsilon,
-                "embeddings": normalizes_embeddings,
+                "epsilon": _DEFAULT_EPSILON[norm] if epsilon is None else epsilon,
+                "embeddings": any(f"{side}/layernorm_embedding/gamma" in self.left for side in SIDES),
             },
-            "projection_bias": self.projection_bias,
+            "projection_bias": any("attention/linear_" in name and name.endswith("/bias") for name in self.left),
             "positions": positions,
-            "scale_logits": self.scales_logits(d_model),
-        }
-        self.require_none_left()
-        return Network(architecture, self.tensors, tables, starts_from_zeros)
-
-    def stack(self, side: str, depth: int, heads: int) -> list[dict[str, Any]]:
-        """Read the linear maps of the encoder or the decoder. Return the sub-layers of each layer, as in a spec."""
-        layers = [[self.sublayer(side, number, kind, heads) for kind in LAYERS[side]] for number in range(depth)]
-        if any(layer != layers[0] for layer in layers):
-            raise ZooError(f"the layers of the {side} differ from one another, but zoo supports only equal layers")
-        return layers[0]
-
-    def sublayer(self, side: str, number: int, kind: str, heads: int) -> dict[str, Any]:
-        """Add the linear maps of a sub-layer. Return the sub-layer, as in a spec.
-
-        If a sub-layer of this kind has biases, a missing bias becomes zeros.
-        """
-        foreign, ours = f"{side}/layer_{number}/{PARTS[kind]}", f"{side}.{number}.{kind}"
-        sublayer: dict[str, Any] = {"kind": kind}
-        shares: dict[str, int] = {}
-        gated = f"{foreign}/linear_0_noact/weight" in self.left
-        if kind == "feed_forward":
-            biased = self.feed_forward_bias[side]
-            sublayer |= ({"gated": True} if gated else {}) | ({} if biased else {"bias": False})
-        else:
-            biased = self.projection_bias
-            kv_heads = self.count(f"{foreign}/num_heads_kv", heads)
-            shares = {"query": heads, "key": kv_heads, "value": kv_heads}
-            sublayer |= {} if kv_heads == heads else {"kv_heads": kv_heads}
-        for name, matrices in linear_maps(kind, gated=gated).items():
-            parts = self.linear(f"{foreign}/{name}").split(*(shares.get(matrix, 1) for matrix in matrices))
-            for matrix, linear in zip(matrices, parts, strict=True):
-                self.tensors[f"{ours}.{matrix}"] = copied(linear.weight.T)
-                if biased:
-                    bias = torch.zeros(len(linear.weight)) if linear.bias is None else copied(linear.bias)
-                    self.tensors[f"{ours}.{bias_of(matrix)}"] = bias
-        return sublayer
-
-    def add_norm(self, name: str, ours: str) -> None:
-        """Add a norm. Without a bias, it is RMSNorm."""
-        has_bias = f"{name}/beta" in self.left
-        self.norm_kinds.add("layer_norm" if has_bias else "rms_norm")
-        self.tensors[f"{ours}_gain"] = copied(self.take(f"{name}/gamma"))
-        if has_bias:
-            self.tensors[f"{ours}_bias"] = copied(self.take(f"{name}/beta"))
+            "scale_logits": self._scales_logits(d_model),
+        }, tensors
 
     def tables(self) -> EmbeddingTables:
-        inputs = [name for name in self.left if name.startswith("encoder/embeddings_") and "/weight" in name]
-        if len(inputs) > 1 + ("encoder/embeddings_0/weight_scale" in inputs):
+        """Remove the embeddings, the output projection and its bias, and return them."""
+        inputs = sorted(name for name in self.left if name.startswith("encoder/embeddings") and name.endswith("weight"))
+        if len(inputs) > 1:
             raise ZooError(
                 "the encoder reads several tokens per position (source factors), but a model in zoo reads one"
             )
-        source = self.matrix("encoder/embeddings_0" if inputs else "encoder/embeddings")
-        target = self.matrix("decoder/embeddings")
-        projection = self.linear("decoder/projection")
-        scales = [self.embedding_scale(side, target.shape[1]) for side in SIDES]
-        return EmbeddingTables(source, target, projection.weight, projection.bias, *scales)
+        source = self.take(*inputs or ["encoder/embeddings_0/weight"])
+        target, output = self.take("decoder/embeddings/weight"), self.take("decoder/projection/weight")
+        bias = self.take("decoder/projection/bias") if "decoder/projection/bias" in self.left else None
+        return EmbeddingTables(source, target, output, bias, *(self._scale(side, target.shape[-1]) for side in SIDES))
 
-    def activations(self) -> Iterator[str]:
-        """Yield the activation of the encoder and that of the decoder."""
-        for activation in self.both_sides("activation", 0):
-            if activation not in _ACTIVATIONS:
-                name = _UNSUPPORTED_ACTIVATIONS.get(activation, activation)
-                raise ZooError(f"the feed-forward networks have the activation {name}, which zoo does not support")
-            yield _ACTIVATIONS[activation]
+    def require_all_taken(self) -> None:
+        """Raise ZooError if a variable was not used, although it affects what the model computes."""
+        for name in sorted(self.left):
+            last = name.rpartition("/")[2]
+            if last in _NO_EFFECT or (last in _MUST_BE_OFF and not self.left[name].any()):
+                del self.left[name]
+            elif feature := _MUST_BE_OFF.get(last):
+                raise ZooError(f"the model has {feature}, which zoo cannot import")
+        super().require_all_taken()
 
-    def positions(self, depths: Mapping[str, int], d_k: int) -> dict[str, Any]:
-        encoder, decoder = (self.attention_positions(side, depth, d_k) for side, depth in depths.items())
-        stored = [f"{side}/position_encodings/encodings" in self.left for side in SIDES]
-        if encoder != decoder or (not encoder and len({*stored}) > 1):
+    def number(self, name: str, default: float) -> float:
+        """Remove a variable with one finite number, and return the number."""
+        if name not in self.left:
+            return default
+        tensor = self.left.pop(name)
+        if tensor.numel() != 1 or not bool(tensor.isfinite().all()):
+            raise ZooError(f"`{name}` in `{self.file}` is not a number", hint="restore the file", exit_code=1)
+        return float(tensor)
+
+    def _rows(self, name: str, dimension: int = 0) -> int:
+        """Return the size of a dimension of a matrix, which stays in `left`."""
+        self.left[name] = tensor = self.take(name)
+        if tensor.dim() != 2 or not len(tensor):
+            raise ZooError(f"`{name}` in `{self.file}` is not a matrix", hint="restore the file", exit_code=1)
+        return int(tensor.shape[dimension])
+
+    def _depth(self, side: str) -> int:
+        numbers = {name.split("/")[1] for name in self.left if name.startswith(f"{side}/layer_")} - {"layer_norm"}
+        if not numbers or numbers != {f"layer_{number}" for number in range(len(numbers))}:
+            raise ZooError(f"some or all layers of the {side} are missing")
+        return len(numbers)
+
+    def _both_sides(self, name: str, default: int) -> list[int]:
+        """Return a setting of the encoder and the decoder that is stored once, or separately for both."""
+        common = self.number(name, default)
+        return [int(self.number(f"{side}/{name}", common)) for side in SIDES]
+
+    def _activation(self, number: int) -> str:
+        if number not in ACTIVATIONS:
+            name = {4: "sigmoid approximation of GELU", 5: "tanh", 6: "sigmoid"}.get(number, number)
+            raise ZooError(f"the feed-forward networks have the activation {name}, which zoo does not support")
+        return ACTIVATIONS[number]
+
+    def _same(self, name: str, default: int) -> int:
+        """Return a positive setting of both sides, or 0 if it is off. Raise ZooError if the values differ."""
+        encoder, decoder = self._both_sides(name, default)
+        if encoder != decoder or encoder < 0:
+            problem = f"`{name}` is {encoder} in the encoder and {decoder} in the decoder, but zoo supports one value"
+            raise ZooError(problem)
+        return encoder
+
+    def _of_layers(self, kind: str, name: str, default: float, sides: Iterable[str]) -> float:
+        """Return a number that all sub-layers of a kind have in common. Raise ZooError if the numbers differ."""
+        names = [
+            f"{side}/layer_{number}/{_PARTS[kind]}/{name}" for side in sides for number in range(self.depths[side])
+        ]
+        first, *others = {self.number(each, default) for each in names}
+        if others:
+            raise ZooError(f"`{names[0]}` differs from that of other layers, but zoo supports only equal layers")
+        return first
+
+    def _sublayer(self, side: str, kind: str) -> dict[str, Any]:
+        """Return a sub-layer, as in a spec."""
+        if kind != "feed_forward":
+            kv_heads = int(self._of_layers(kind, "num_heads_kv", self._heads, [side]))
+            return {"kind": kind, **({} if kv_heads == self._heads else {"kv_heads": kv_heads})}
+        is_gated = f"{side}/layer_0/ffn/linear_0_noact/weight" in self.left
+        has_bias = any(re.fullmatch(rf"{side}/.+/ffn/linear_.+/bias", name) for name in self.left)
+        return {"kind": kind, **({"gated": True} if is_gated else {}), **({} if has_bias else {"bias": False})}
+
+    def _positions(self, d_k: int) -> tuple[dict[str, Any], dict[str, Tensor]]:
+        """Remove the positions. Return their fields, as in a spec, and their tensors."""
+        stored = [
+            f"{side}/position_encodings/encodings"
+            for side in SIDES
+            if f"{side}/position_encodings/encodings" in self.left
+        ]
+        dimension = self._of_layers("self_attention", "rotary_dim", -1, SIDES)
+        biases = [name for name in self.left if name.endswith("/relative_attention_bias")]
+        if len(stored) == 1 or (stored and biases):
             raise ZooError("the encoder and the decoder have different kinds of positions, but zoo supports one kind")
-        if encoder:
-            return encoder
-        if not any(stored):  # then CTranslate2 computes sinusoids and counts positions from 1
-            return {"kind": "sinusoidal_halves", "first": 1}
+        if dimension >= 0:
+            is_interleaved = self._of_layers("self_attention", "rotary_interleave", 1, SIDES)
+            if dimension not in (0, d_k) or is_interleaved:
+                problem = "the model rotates a part of each head, or neighbouring features (`rotary_interleave`)"
+                raise ZooError(f"{problem}, but zoo rotates all features, in pairs that are d_k / 2 apart")
+            theta = self._of_layers("self_attention", "rotary_base", _DEFAULT_ROTARY_BASE, SIDES)
+            return {"kind": "rotary", "theta": theta}, {}
+        if biases:
+            return self._relative()
+        if not stored:  # then CTranslate2 computes sinusoids and counts positions from 1
+            return {"kind": "sinusoidal_halves", "first": 1}, {}
         tables = {side: self.take(f"{side}/position_encodings/encodings") for side in SIDES}
         if not any(table.any() for table in tables.values()):
-            return {"kind": "none"}
+            return {"kind": "none"}, {}
         fields = position_fields(tables["encoder"], tables["decoder"])
-        if fields["kind"] == "learned":
-            self.tensors |= {f"{side}.positions": copied(table[: fields["rows"]]) for side, table in tables.items()}
-        return fields
+        if fields["kind"] != "learned":
+            return fields, {}
+        return fields, {f"{side}.positions": copied(table[: fields["rows"]]) for side, table in tables.items()}
 
-    def attention_positions(self, side: str, depth: int, d_k: int) -> dict[str, Any]:
-        """Return the positions of the self-attentions of a stack, as in a spec. Return {} if they have none."""
-        attentions = [f"{side}/layer_{number}/self_attention" for number in range(depth)]
-        fields = [self.rotary(name, d_k) or self.relative(name, side) for name in attentions]
-        if any(each != fields[0] for each in fields):
-            raise ZooError(f"the layers of the {side} have different positions, but zoo supports the same in all")
-        name = f"{side}.relative_positions"
-        if (table := self.tensors.get(name)) is None or not torch.equal(table, alibi_table(table.shape[1], side)):
-            return fields[0]
-        del self.tensors[name]
-        return {"kind": "alibi"}
+    def _relative(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
+        """Remove the biases by distance. Return their fields, as in a spec, and their tensors."""
+        tables = {}
+        for side, depth in self.depths.items():
+            names = [f"{side}/layer_{number}/self_attention/relative_attention_bias" for number in range(depth)]
+            table, *others = (self.take(name) for name in names)
+            if table.dim() != 2 or not all(torch.equal(table, other) for other in others):
+                raise ZooError(f"`{names[0]}` differs from that of other layers, but zoo shares it")
+            tables[side] = table
+        max_distance = int(self._of_layers("self_attention", "relative_attention_max_distance", 0, SIDES))
+        if all(torch.equal(table, alibi_table(table.shape[1], side)) for side, table in tables.items()):
+            return {"kind": "alibi"}, {}
+        fields = {"kind": "relative", "buckets": len(tables["encoder"]), "max_distance": max_distance}
+        return fields, {f"{side}.relative_positions": copied(table) for side, table in tables.items()}
 
-    def rotary(self, name: str, d_k: int) -> dict[str, Any]:
-        """Return the rotary positions of a self-attention, or {} if it has none."""
-        if f"{name}/rotary_dim" not in self.left:
-            return {}
-        if (dimension := self.scalar(f"{name}/rotary_dim", 0)) not in (0, d_k):
-            raise ZooError(f"`{name}/rotary_dim` is {dimension}, but zoo rotates all features of a head")
-        if self.scalar(f"{name}/rotary_interleave", 1):
-            raise ZooError(
-                f"`{name}/rotary_interleave` is on, but zoo rotates pairs of features that are d_k / 2 apart"
-            )
-        return {"kind": "rotary", "theta": self.number(f"{name}/rotary_base", _DEFAULT_ROTARY_BASE)}
-
-    def relative(self, name: str, side: str) -> dict[str, Any]:
-        """Return the relative positions of a self-attention, or {} if it has none. Add their biases."""
-        if f"{name}/relative_attention_bias" not in self.left:
-            return {}
-        table = self.take(f"{name}/relative_attention_bias").float()
-        if table.dim() != 2 or not torch.equal(self.tensors.setdefault(f"{side}.relative_positions", table), table):
-            raise ZooError(f"`{name}/relative_attention_bias` differs from that of other layers, but zoo shares it")
-        return {
-            "kind": "relative",
-            "buckets": len(table),
-            "max_distance": self.count(f"{name}/relative_attention_max_distance", 0),
-        }
-
-    def embedding_scale(self, side: str, d_model: int) -> float:
+    def _scale(self, side: str, d_model: int) -> float:
         """Return the factor of embeddings. The file contains either the factor or a flag for sqrt(d_model)."""
         names = (f"{side}/scale_embeddings", f"{side}/embeddings/multiply_by_sqrt_depth")
-        stored = next((self.take(name) for name in names if name in self.left), None)
-        factor = 1.0 if stored is None else _single_number(names[0], stored)
-        if stored is None or stored.dtype is torch.int8:
-            return float(d_model**0.5) if factor else 1.0
-        return factor
+        name = next((name for name in names if name in self.left), names[0])
+        is_flag = name not in self.left or self.left[name].dtype is torch.int8
+        factor = self.number(name, 1.0)
+        return factor if not is_flag else float(d_model**0.5) if factor else 1.0
 
-    def head_dimension(self, heads: int) -> int:
-        total = self.tensors["encoder.0.self_attention.query"].shape[1]
-        for name in [name for name in self.left if name.endswith("/head_dim")]:
-            if _single_number(name, self.take(name)) * heads != total:
-                raise ZooError(f"`{name}` contradicts the shape of the attention's projections")
-        if total % heads:
-            raise ZooError(f"the {total} outputs of the query projection cannot be divided among {heads} heads")
-        return total // heads
-
-    def attention_score(self, d_k: int) -> str:
+    def _attention_score(self, d_k: int) -> str:
+        """Return the score of an attention by the factor of its queries."""
         usual = d_k**-0.5
-        names = [name for name in sorted(self.left) if name.endswith("/queries_scale")]
-        scales = {_single_number(name, self.take(name)) for name in names} or {usual}
+        scales = {self._of_layers(kind, "queries_scale", usual, [side]) for side in SIDES for kind in LAYERS[side][:-1]}
         if all(abs(scale / usual - 1) < 1e-5 for scale in scales):
             return "scaled_dot_product"
         if scales == {1.0}:
@@ -269,13 +318,7 @@ class _Reader:
         factors = ", ".join(map(str, scales))
         raise ZooError(f"the attention multiplies queries by {factors}, but zoo supports only 1/sqrt(d_k) and 1")
 
-    def depth(self, side: str) -> int:
-        layers = {name.split("/")[1] for name in self.left if name.startswith(f"{side}/layer_")} - {"layer_norm"}
-        if not layers or layers != {f"layer_{number}" for number in range(len(layers))}:
-            raise ZooError(f"some or all layers of the {side} are missing")
-        return len(layers)
-
-    def scales_logits(self, d_model: int) -> bool:
+    def _scales_logits(self, d_model: int) -> bool:
         """Return whether the decoder's output is multiplied by 1/sqrt(d_model)."""
         scale, usual = self.number("decoder/scale_outputs", 1.0), d_model**-0.5
         if abs(scale / usual - 1) < 1e-5:
@@ -283,69 +326,3 @@ class _Reader:
         if scale != 1:
             raise ZooError(f"`decoder/scale_outputs` is {scale:g}, but zoo supports only 1/sqrt(d_model) and 1")
         return False
-
-    def both_sides(self, name: str, default: int) -> tuple[int, int]:
-        """Return a setting of the encoder and the decoder that is stored once, or separately for both."""
-        common = self.scalar(name, default)
-        return self.scalar(f"encoder/{name}", common), self.scalar(f"decoder/{name}", common)
-
-    def same_on_both_sides(self, name: str, default: int) -> int:
-        """Return a setting of both sides. Raise ZooError if the encoder and the decoder have different values."""
-        encoder, decoder = self.both_sides(name, default)
-        if encoder != decoder:
-            raise ZooError(
-                f"`{name}` is {encoder} in the encoder and {decoder} in the decoder, but zoo supports one value"
-            )
-        return encoder
-
-    def scalar(self, name: str, default: int) -> int:
-        return int(self.number(name, default))
-
-    def number(self, name: str, default: float) -> float:
-        return _single_number(name, self.take(name)) if name in self.left else default
-
-    def count(self, name: str, default: int) -> int:
-        """Return a positive number. Raise ZooError if it is not positive."""
-        if (number := self.scalar(name, default)) < 1:
-            raise ZooError(f"`model.bin` is damaged: `{name}` is {number}", exit_code=1)
-        return number
-
-    def linear(self, name: str) -> Linear:
-        bias = self.take(f"{name}/bias").float() if f"{name}/bias" in self.left else None
-        return Linear(self.matrix(name), bias)
-
-    def matrix(self, name: str) -> Tensor:
-        self.left.discard(f"{name}/weight_scale")
-        stored = self.take(f"{name}/weight")
-        if stored.dim() != 2:
-            raise _damaged(f"{name}/weight", stored)
-        try:
-            return self.binary.dequantized(f"{name}/weight")
-        except ValueError as error:
-            raise ZooError(f"`model.bin` is damaged: {error}", exit_code=1) from None
-
-    def take(self, name: str) -> Tensor:
-        if name not in self.binary.variables:
-            raise ZooError(f"`model.bin` has no variable `{name}`, which a Transformer requires")
-        self.left.discard(name)
-        return self.binary.variables[name]
-
-    def require_none_left(self) -> None:
-        """Raise ZooError if a variable was not used, although it affects what the model computes."""
-        for name in sorted(self.left):
-            last = name.rpartition("/")[2]
-            off = last in _MUST_BE_OFF and not bool(self.binary.variables[name].any())
-            if not (name in SETTING_VARIABLES or last in _NO_EFFECT or off):
-                raise ZooError(f"the model has {_MUST_BE_OFF.get(last) or f'`{name}`'}, which zoo cannot import")
-
-
-def _single_number(name: str, tensor: Tensor) -> float:
-    """Return the number in a tensor. Raise ZooError unless the tensor contains exactly one, finite number."""
-    if tensor.numel() != 1 or not bool(tensor.isfinite().all()):
-        raise _damaged(name, tensor)
-    return float(tensor)
-
-
-def _damaged(name: str, tensor: Tensor) -> ZooError:
-    problem = f"`model.bin` is damaged: `{name}`, of shape {list(tensor.shape)} and type {tensor.dtype}, is invalid"
-    return ZooError(problem, hint="restore the file from its source", exit_code=1)

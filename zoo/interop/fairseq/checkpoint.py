@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import argparse
 import collections
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,6 @@ _PLAIN_TYPES: dict[str, Any] = {
     "collections.defaultdict": collections.defaultdict,
 }
 _CHECKPOINT_HINT = "give a checkpoint that fairseq wrote in training, such as `checkpoint_best.pt`"
-_MAX_VALUES, _MAX_DEPTH = 100_000, 50
 
 
 class InertObject:
@@ -54,23 +53,12 @@ def read(file: Path) -> Checkpoint:
     Raises:
         ZooError: The file is damaged, is not a checkpoint of fairseq, or names a function that fairseq does not use.
     """
-    try:
-        content = torch_files.load(file, "fairseq", _replacement)
-        content = content if isinstance(content, dict) else {}
-        options = to_plain_data(content.get("args")) or to_plain_data(content.get("cfg"))
-    except torch_files.UNREADABLE as error:
-        raise torch_files.unreadable(file, error) from None
-    model = content.get("model")
-    if not isinstance(model, Mapping):
-        raise ZooError(
-            f"`{file}` is not a checkpoint of fairseq: it has no `model`", hint=_CHECKPOINT_HINT, exit_code=1
-        )
+    content = torch_files.load(file, "fairseq", _replacement)
+    model = content.get("model") if isinstance(content, dict) else None
+    options = to_plain_data(content.get("args") or content.get("cfg")) if isinstance(model, Mapping) else None
     if not isinstance(options, dict):
-        raise ZooError(
-            f"`{file}` is not a checkpoint of fairseq: it has neither `args` nor `cfg`",
-            hint=_CHECKPOINT_HINT,
-            exit_code=1,
-        )
+        problem = f"`{file}` is not a checkpoint of fairseq: it has no `model`, or neither `args` nor `cfg`"
+        raise ZooError(problem, hint=_CHECKPOINT_HINT, exit_code=1)
     return Checkpoint(options, {str(name): tensor for name, tensor in model.items() if isinstance(tensor, Tensor)})
 
 
@@ -78,32 +66,18 @@ def to_plain_data(value: Any) -> Any:
     """Convert namespaces and nodes of omegaconf to dictionaries, lists and plain values.
 
     Raises:
-        ValueError: There are too many values, or a value is not a number, text, list or mapping. Also raised if values
-            are nested too deeply, for example because an object refers to itself.
+        ValueError: A value is not a number, text, list or mapping.
     """
-    return _to_plain_data(value, iter(range(_MAX_VALUES)), _MAX_DEPTH)
-
-
-def _to_plain_data(value: Any, budget: Iterator[int], depth: int) -> Any:
-    """Convert a value recursively.
-
-    Args:
-        value: The value.
-        budget: Iterator with one element for each value that may be converted. It limits the number of values.
-        depth: How many levels of nesting are still allowed.
-    """
-    if not depth or next(budget, None) is None:
-        raise ValueError("the options have too many values, or refer to themselves")
     if isinstance(value, argparse.Namespace):
         value = vars(value)
     if isinstance(value, InertObject):
         state = getattr(value, "state", None)
         fields = state if isinstance(state, dict) else {}
-        return _to_plain_data(fields.get("_content", fields.get("_val")), budget, depth - 1)
+        return to_plain_data(fields.get("_content", fields.get("_val")))
     if isinstance(value, dict):
-        return {str(key): _to_plain_data(item, budget, depth - 1) for key, item in value.items()}
+        return {str(key): to_plain_data(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_to_plain_data(item, budget, depth - 1) for item in value]
+        return [to_plain_data(item) for item in value]
     if value is None or isinstance(value, bool | int | float | str):
         return value
     raise ValueError(f"an option has the type {type(value).__name__}, but only numbers, text and lists are allowed")

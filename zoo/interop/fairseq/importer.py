@@ -18,7 +18,7 @@ from zoo.interop.fairseq.network import (
 )
 from zoo.interop.formats import Engine, ImportedModel, ImportRequest, are_language_codes, imported_spec
 from zoo.interop.settings import Settings
-from zoo.interop.tables import learned_positions, pytorch_layers, read_tensors
+from zoo.interop.tables import pytorch_layout, read_tensors
 from zoo.interop.vocabulary import TokenList, convert_vocabulary, find_models
 
 _CHECKPOINTS = ("checkpoint_best.pt", "model.pt", "checkpoint_last.pt")
@@ -77,8 +77,7 @@ class FairseqImport:
             vocabulary=vocabulary.fields,
             decoding=_DECODING,
         )
-        table = (*pytorch_layers(spec.architecture), *learned_positions(spec.architecture))
-        layers = read_tensors(tensors, table, optional_biases=True)
+        layers = read_tensors(tensors, pytorch_layout().rows(spec), optional_biases=True)
         tensors.require_all_taken()
         origin = {"format": self.name, "source": file.name, "engine": "fairseq"}
         return ImportedModel(spec, vocabulary.vocabulary, {**layers, **embeddings}, origin, vocabulary.notes)
@@ -119,11 +118,7 @@ def _read_dictionary(file: Path) -> TokenList:
     Raises:
         ZooError: The file is missing or damaged.
     """
-    try:
-        lines = read_bytes(file).decode("utf-8").split("\n")
-    except UnicodeDecodeError as error:
-        problem = f"`{file}` is damaged: byte {error.start + 1} is not UTF-8"
-        raise ZooError(problem, hint="restore it from its source", exit_code=1) from None
+    lines = read_bytes(file).decode("utf-8").split("\n")
     names = list(_SPECIAL_TOKENS)
     known = set(names)
     for number, line in enumerate(lines, start=1):

@@ -10,7 +10,6 @@ from typing import Any
 from torch import Tensor
 
 from specs import ZooError
-from zoo.interop.fairseq.training_options import TRAINING_OPTIONS
 from zoo.interop.settings import Settings
 from zoo.interop.tables import FIRST_POSITION, Setting, read_settings
 from zoo.interop.tensors import RESTORE, SIDES, EmbeddingTables, ForeignTensors
@@ -24,33 +23,6 @@ _SETTINGS = (
     Setting("attention_dropout", "attention_dropout", 0.0),
     Setting("activation_fn", "activation", "relu", {"relu": "relu", "swish": "silu", "gelu": "gelu"}),
 )
-_OFF = (None, False, 0)
-_ALLOWED: dict[str, tuple[Any, ...]] = {
-    **dict.fromkeys(("adaptive_input", "character_embeddings", "char_inputs", "cross_self_attention"), _OFF),
-    **dict.fromkeys(("adaptive_softmax_cutoff", "layer_wise_attention", "layernorm_embedding"), _OFF),
-    **dict.fromkeys(("merge_src_tgt_embed", "no_cross_attention", "no_token_positional_embeddings"), _OFF),
-    **dict.fromkeys(("use_factorized_embedding", "no_decoder_final_norm", "full_context_alignment"), _OFF),
-    **dict.fromkeys(("scale_fc", "scale_attn", "scale_heads", "scale_resids", "base_layers"), _OFF),
-    **dict.fromkeys((f"{side}_layers_to_keep" for side in SIDES), _OFF),
-    **dict.fromkeys((f"{side}_recurrent_stacking" for side in SIDES), _OFF),
-    **dict.fromkeys((f"{side}_factorized_embed_dim" for side in SIDES), _OFF),
-    **dict.fromkeys((f"{side}_add_adapters" for side in SIDES), _OFF),
-    **dict.fromkeys((f"{side}_xformers_att_config" for side in SIDES), _OFF),
-    "task": ("translation",),
-}
-"""Supported values of the options that change the network."""
-_NO_EFFECT = (
-    *("arch", "_name", "data", "quant_noise_pq", "quant_noise_pq_block_size", "quant_noise_scalar", "export"),
-    *("encoder_layerdrop", "decoder_layerdrop", "encoder_embed_path", "decoder_embed_path", "min_params_to_wrap"),
-    *("checkpoint_activations", "offload_activations", "alignment_heads", "alignment_layer", "tie_adaptive_proj"),
-    *("tie_adaptive_weights", "adaptive_softmax_dropout", "adaptive_softmax_factor", "adaptive_input_factor"),
-    *("adaptive_input_cutoff", "char_embedder_highway_layers", "character_embedding_dim", "character_filters"),
-    *("base_sublayers", "base_shuffle", "max_source_positions", "max_target_positions", "bpe", "tokenizer"),
-    *("encoder_adapter_reduction_factor", "encoder_adapter_activation_fn", "encoder_adapter_lang_ids"),
-    *("decoder_adapter_reduction_factor", "decoder_adapter_activation_fn", "decoder_adapter_lang_ids"),
-    *("encoder_finetune_adapter", "decoder_finetune_adapter"),
-)
-"""Ignored options: training options, options of networks that `_ALLOWED` excludes, and sizes that tensors also show."""
 _TENSORS_WITHOUT_EFFECT = re.compile(r"(encoder|decoder)\.(version|embed_positions\.(_float_tensor|weights))")
 _OLD_NORM = re.compile(r"((encoder|decoder)\.layers\.\d+)\.layer_norms\.(\d)\.(weight|bias)")
 _OLD_PROJECTIONS = re.compile(r"(.+_attn)\.in_proj_(weight|bias)")
@@ -85,8 +57,7 @@ def flat_options(options: Mapping[str, Any], where: str) -> Settings:
 
 def architecture_fields(options: Settings) -> dict[str, Any]:
     """Return the fields of `architecture`. Raise ZooError for an option that zoo does not support."""
-    options.require(_ALLOWED)
-    options.ignore(*_NO_EFFECT, *TRAINING_OPTIONS)
+    options.require_known("fairseq")
     fields = read_settings(options, _SETTINGS)
     d_model, h = fields["d_model"], fields["h"]
     for key in ("decoder_input_dim", "decoder_output_dim"):

@@ -1,33 +1,19 @@
-"""Settings in `config.json` that several families of transformers' models have."""
+"""Settings of transformers' models: `config.json`, and `generation_config.json`, which older models do not have."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
 from typing import Any
 
+from specs import ZooError
+from zoo.files.reading import MAX_VOCABULARY_BYTES, is_present, read_json
+from zoo.interop.numbering import Numbering
 from zoo.interop.settings import Settings
 from zoo.interop.tables import Setting, read_settings
 
-ALLOWED: dict[str, tuple[Any, ...]] = {
-    "is_encoder_decoder": (True,),
-    "is_decoder": (False,),
-    "add_cross_attention": (False,),
-    "cross_attention_hidden_size": (None,),
-    "chunk_size_feed_forward": (0,),
-    "pruned_heads": ({},),
-    "tie_encoder_decoder": (False,),
-    "quantization_config": (None,),
-}
-"""Supported values of the settings that change the network."""
-NO_EFFECT = (
-    *("architectures", "transformers_version", "_name_or_path", "name_or_path", "_num_labels", "num_labels"),
-    *("id2label", "label2id", "classif_dropout", "classifier_dropout", "encoder_layerdrop", "decoder_layerdrop"),
-    *("gradient_checkpointing", "use_cache", "output_past", "torch_dtype", "dtype", "torchscript", "use_bfloat16"),
-    *("output_attentions", "output_hidden_states", "return_dict", "finetuning_task", "problem_type", "tokenizer_class"),
-    *("prefix", "task_specific_params", "sep_token_id", "num_hidden_layers", "save_step", "swish", "mirror"),
-    *("_commit_hash", "attn_implementation", "_attn_implementation_autoset", "tf_legacy_loss", "bos_token_id"),
-    *("init_std", "extra_pos_embeddings"),
-)
-"""Ignored settings: for training, for performance, for other models, and for learned positions."""
+CONFIG, GENERATION_CONFIG, TOKENIZER_CONFIG = "config.json", "generation_config.json", "tokenizer_config.json"
 ACTIVATIONS = {
     "relu": "relu",
     "gelu": "gelu",
@@ -39,6 +25,31 @@ ACTIVATIONS = {
 """Supported activations of transformers."""
 WRITTEN = {"is_encoder_decoder": True, "forced_eos_token_id": None, "use_cache": True, "dtype": "float32"}
 """Settings in the `config.json` of every exported model."""
+_DEFAULT_BEAM, _DEFAULT_MAX_LENGTH = 1, 20
+_FORCED_START = "forced_bos_token_id"
+
+
+def import_transformers() -> Any:
+    """Return the package `transformers`, with its progress bars switched off."""
+    transformers = import_module("transformers")
+    transformers.utils.logging.disable_progress_bar()
+    return transformers
+
+
+def model_type(path: Path) -> str | None:
+    """Return `model_type` of the `config.json` in a folder, or None if there is none."""
+    if not is_present(path / CONFIG):
+        return None
+    try:
+        value = read_json(path / CONFIG).get("model_type")
+    except ZooError:
+        return None
+    return value if isinstance(value, str) else None
+
+
+def read_optional_json(file: Path) -> dict[str, Any]:
+    """Return the values in a JSON file. Return none if there is no such file."""
+    return read_json(file, MAX_VOCABULARY_BYTES) if is_present(file) else {}
 
 
 def bart_settings(activation: str, attention_dropout: float) -> tuple[Setting, ...]:
@@ -66,3 +77,109 @@ def read_bart_settings(config: Settings, table: tuple[Setting, ...]) -> dict[str
     if d_model % h or d_model % 2 or d_model < 4:
         raise config.error("d_model", f"is odd, or cannot be divided among {h} heads")
     return {**fields, "d_k": d_model // h, "d_v": d_model // h, "projection_bias": True, "output_bias": True}
+
+
+@dataclass(frozen=True)
+class SpecialTokens:
+    """transformers' IDs of the special tokens. zoo numbers them differently."""
+
+    end: int
+    start: int
+    """ID of the token that decoding starts with."""
+    pad: int
+
+
+def special_tokens(config: Settings, search: Settings, end: int, pad: int, start: int | None = None) -> SpecialTokens:
+    """Return the special tokens.
+
+    Args:
+        config: The content of `config.json`.
+        search: The settings of the search. Their start token replaces that of `config`.
+        end: The token EOS if `config` has none.
+        pad: The padding token if `config` has none.
+        start: The token that decoding starts with if neither has one. By default, it is the padding token.
+    """
+    end, pad = config.integer("eos_token_id", end), config.integer("pad_token_id", pad)
+    for file in (search, config):
+        if file.any("decoder_start_token_id") is not None:
+            return SpecialTokens(end, file.integer("decoder_start_token_id"), pad)
+    return SpecialTokens(end, pad if start is None else start, pad)
+
+
+@dataclass(frozen=True)
+class GenerationSettings:
+    """Search settings, converted for a spec."""
+
+    decoding: dict[str, Any]
+    """Fields of `decoding` in a spec."""
+    excluded: tuple[int, ...]
+    """transformers' IDs of tokens that are excluded from the softmax, so that no translation contains them."""
+    notes: tuple[str, ...]
+    """Notes to show to the user."""
+
+
+def generation_settings(
+    settings: Settings, end: int, numbering: Numbering, *, forces_end: bool, is_multilingual: bool = False
+) -> GenerationSettings:
+    """Convert the search settings.
+
+    Args:
+        settings: The content of `generation_config.json`, or of a `config.json` that contains these settings.
+        end: transformers' ID of EOS.
+        numbering: The tokens of the target.
+        forces_end: Whether a translation of maximum length ends with EOS if the settings do not specify it. True for
+            the settings in a `config.json`.
+        is_multilingual: Whether each request specifies the first token of a translation, a language token. The default
+            in the settings then has no effect.
+
+    Raises:
+        ZooError: A setting is not supported.
+    """
+    settings.require_known("transformers.generation")
+    if is_multilingual:
+        settings.ignore(_FORCED_START)
+    else:
+        settings.require({_FORCED_START: (None,)})
+    if settings.any("eos_token_id", end) not in (end, [end]):
+        raise settings.error("eos_token_id", f"differs from the value {end} in `config.json`")
+    forced = settings.any("forced_eos_token_id", end if forces_end else None)
+    if forced not in (None, end, [end]):
+        raise settings.error("forced_eos_token_id", f"differs from `eos_token_id: {end}`")
+    suppressed = _suppressed(settings)
+    renormalized = settings.boolean("renormalize_logits", False)
+    alpha, beam = settings.number("length_penalty", 1.0), settings.integer("num_beams", _DEFAULT_BEAM, minimum=1)
+    if alpha < 0:
+        raise settings.error("length_penalty", "is negative, but zoo supports only 0 and positive values")
+    notes = []
+    if settings.any("max_length") is None and settings.any("max_new_tokens") is None:
+        notes.append(
+            f"translations have at most {_DEFAULT_MAX_LENGTH - 1} tokens, as in transformers, because the model has no "
+            "`max_length`: `decoding.extra_length` changes this"
+        )
+    if settings.any("early_stopping", False) is not True and beam > 1:
+        notes.append("beam search stops when the beam is full, not by transformers' rule: few translations differ")
+    decoding = {
+        "beam": beam,
+        "alpha": alpha,
+        "length_penalty": "power",
+        "stopping_rule": "full",  # the same rule with `early_stopping`, and the closest one without it
+        "length_factor": 0.0,
+        "extra_length": _max_length(settings, forces_end=forced is not None),
+        "suppressed_tokens": [] if renormalized else [numbering.id(row) for row in suppressed],
+    }
+    return GenerationSettings(decoding, tuple(suppressed) if renormalized else (), tuple(notes))
+
+
+def _max_length(settings: Settings, *, forces_end: bool) -> int:
+    """Return the maximum length of a translation, in tokens without BOS and EOS, which transformers also counts."""
+    if settings.any("max_new_tokens") is not None:
+        return max(0, settings.integer("max_new_tokens", minimum=1) - forces_end)
+    return max(0, settings.integer("max_length", _DEFAULT_MAX_LENGTH, minimum=1) - 1 - forces_end)
+
+
+def _suppressed(settings: Settings) -> list[int]:
+    """Return transformers' IDs of suppressed tokens. Raise ZooError for sequences of several tokens."""
+    words = settings.any("bad_words_ids") or []
+    if not isinstance(words, list) or any(not isinstance(word, list) or len(word) != 1 for word in words):
+        raise settings.error("bad_words_ids", "suppresses words of several tokens, but zoo suppresses single tokens")
+    return [int(word[0]) for word in words]

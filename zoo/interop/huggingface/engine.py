@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from zoo.interop.formats import EngineTranslation
-from zoo.interop.huggingface.folder import import_transformers
+from zoo.interop.formats import EngineTranslation, ImportedModel
+from zoo.interop.huggingface.config import import_transformers
 
 _BATCH_SIZE = 16
 
@@ -17,34 +18,32 @@ _BATCH_SIZE = 16
 class TransformersEngine:
     """transformers with an open model, in float32. Implements `zoo.interop.formats.Engine`."""
 
-    def __init__(
-        self,
-        tokenizer: Any,
-        model: Any,
-        beam: int,
-        decode: Callable[[list[int], list[str]], str] | None = None,
-        variant: str = "",
-        excluded: Collection[int] = (),
-        forced: int | None = None,
-        prefix: str = "",
-    ) -> None:
-        """Wrap an open model.
+    def __init__(self, path: Path, model: ImportedModel, tokenizer: str) -> None:
+        """Open a model. It translates in the default direction of its spec.
 
         Args:
-            tokenizer: The tokenizer of transformers.
-            model: The model of transformers.
-            beam: The beam size of the model's own settings.
-            decode: Returns the text of a translation, given its token IDs and their names. None: use the tokenizer.
-            variant: Description of a change to the model, for messages.
-            excluded: transformers' IDs of tokens that are excluded from the softmax.
-            forced: transformers' ID of the token that each translation begins with, such as a language token.
-            prefix: Text before each source, such as a language token.
+            path: The folder of the model.
+            model: The same model, imported.
+            tokenizer: The class of the tokenizer.
         """
-        self.version = f"transformers {import_transformers().__version__}{variant}"
-        self._tokenizer, self._model = tokenizer, model
-        self._decode = decode or (lambda ids, names: tokenizer.decode(ids, skip_special_tokens=True))
-        self._beam, self._excluded, self._prefix = beam, list(excluded), prefix
-        self._options = {} if forced is None else {"forced_bos_token_id": forced}
+        transformers, languages = import_transformers(), model.spec.languages
+        source, target = model.spec.default_direction
+        begins_with_language = languages is not None and languages.target_token is not None
+        options = {"src_lang": source} if begins_with_language else {}
+        self.version = f"transformers {transformers.__version__}"
+        self.tokenizer: Any = getattr(transformers, tokenizer).from_pretrained(str(path), **options)
+        self.network: Any = transformers.AutoModelForSeq2SeqLM.from_pretrained(str(path), dtype=torch.float32)
+        self.excluded: list[int] = []
+        """transformers' IDs of tokens that are excluded from the softmax."""
+        self._beam, self._options, self._prefix = model.spec.decoding.beam, {}, ""
+        if languages is not None and begins_with_language:
+            self._options = {"forced_bos_token_id": self.tokenizer.convert_tokens_to_ids(languages.token_of(target))}
+        elif languages is not None:
+            self._prefix = f"{languages.token_of(target)} "
+
+    def text(self, ids: list[int], names: list[str]) -> str:
+        """Return the text of a translation, given its token IDs and their names."""
+        return str(self.tokenizer.decode(ids, skip_special_tokens=True))
 
     @torch.inference_mode()
     def translate(self, texts: Sequence[str], beam: int | None = None) -> list[EngineTranslation]:
@@ -58,25 +57,23 @@ class TransformersEngine:
         return [translations[index] for index in range(len(texts))]
 
     def _translate_batch(self, texts: list[str], beam: int) -> Iterator[EngineTranslation]:
-        inputs = self._tokenizer([self._prefix + text for text in texts], return_tensors="pt", padding=True)
-        output = self._model.generate(**inputs, num_beams=beam, **self._options)
-        end = self._model.config.eos_token_id
+        inputs = self.tokenizer([self._prefix + text for text in texts], return_tensors="pt", padding=True)
+        output = self.network.generate(**inputs, num_beams=beam, **self._options)
+        end = self.network.config.eos_token_id
         for row, log_probability in zip(output.tolist(), self._log_probabilities(inputs, output), strict=True):
             ids = row[1:]
             ids = ids[: ids.index(end)] if end in ids else ids
             # In transformers, rows of the embedding without a token have no name. In zoo, their name is `<ID>`.
-            names = [
-                name or f"<{id}>" for name, id in zip(self._tokenizer.convert_ids_to_tokens(ids), ids, strict=True)
-            ]
-            yield EngineTranslation(str(self._decode(ids, names)), log_probability, names)
+            names = [name or f"<{id}>" for name, id in zip(self.tokenizer.convert_ids_to_tokens(ids), ids, strict=True)]
+            yield EngineTranslation(self.text(ids, names), log_probability, names)
 
     def _log_probabilities(self, inputs: Any, output: Tensor) -> list[float]:
         """Return the log-probability of each translation, computed in one pass of the decoder."""
-        logits = self._model(**inputs, decoder_input_ids=output[:, :-1]).logits
-        logits[..., self._excluded] = -torch.inf
+        logits = self.network(**inputs, decoder_input_ids=output[:, :-1]).logits
+        logits[..., self.excluded] = -torch.inf
         target = output[:, 1:]
         log_probabilities = logits.log_softmax(-1).gather(2, target[:, :, None])[:, :, 0]
-        is_end = target == self._model.config.eos_token_id
+        is_end = target == self.network.config.eos_token_id
         ends_so_far = is_end.cumsum(1)
         counted = (ends_so_far == 0) | ((ends_so_far == 1) & is_end)
         return [float(total) for total in log_probabilities.masked_fill(~counted, 0.0).sum(1)]

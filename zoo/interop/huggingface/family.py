@@ -16,12 +16,31 @@ from torch import Tensor
 from specs import BOS, PAD, Architecture, Spec, ZooError
 from zoo.files.atomic import write_json
 from zoo.files.reading import is_present, read_json
-from zoo.interop.formats import Bundle, Engine, ExportCheck, ImportedModel, ImportFormat, ImportRequest, require_folder
-from zoo.interop.huggingface.folder import CONFIG, GENERATION_CONFIG, import_transformers, model_type
-from zoo.interop.huggingface.generation import GENERATION_KEYS
-from zoo.interop.huggingface.weight_files import FILES
+from zoo.interop.formats import (
+    Bundle,
+    Engine,
+    ExportCheck,
+    ImportedModel,
+    ImportFormat,
+    ImportRequest,
+    imported_spec,
+    require_folder,
+)
+from zoo.interop.huggingface.config import (
+    CONFIG,
+    GENERATION_CONFIG,
+    GenerationSettings,
+    import_transformers,
+    model_type,
+)
+from zoo.interop.huggingface.engine import TransformersEngine
+from zoo.interop.huggingface.weights import FILES
+from zoo.interop.numbering import NEVER
 from zoo.interop.roundtrip import cannot_export, require_same_architecture, require_standard_layers
 from zoo.interop.settings import Settings
+from zoo.interop.tables import Layout, read_tensors, written_tensors
+from zoo.interop.tensors import EmbeddingTables, ForeignTensors
+from zoo.interop.vocabulary import ImportedVocabulary
 from zoo.text.tokenizer import Tokenizer
 from zoo.text.vocabulary import Vocabulary
 
@@ -87,6 +106,8 @@ class Family(ABC):
     engine = "transformers"
     model_class: ClassVar[str]
     """The class of transformers that opens an exported model."""
+    tokenizer: ClassVar[str] = ""
+    """The class of the tokenizer, if all models of the family have the same."""
     may_differ: ClassVar[Collection[str]] = ()
     """Fields of `architecture` that may have another value in the exported model."""
     hidden: ClassVar[Collection[int]] = (PAD, BOS)
@@ -105,38 +126,107 @@ class Family(ABC):
             ZooError: The path is not a folder, or a file is damaged.
         """
         require_folder(path, self.name)
-        config = Settings(read_json(path / CONFIG), str(path / CONFIG))
+        config = Settings(self.flat(read_json(path / CONFIG)), str(path / CONFIG))
         config.require({"model_type": self.model_types})
         if not is_present(path / GENERATION_CONFIG):
             return config, config
-        config.ignore(*GENERATION_KEYS)
         return config, Settings(read_json(path / GENERATION_CONFIG), str(path / GENERATION_CONFIG))
+
+    def flat(self, values: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the content of a `config.json` without sections."""
+        return values
+
+    def imported(
+        self,
+        path: Path,
+        request: ImportRequest,
+        settings: Sequence[Settings],
+        weights: ForeignTensors,
+        architecture: Mapping[str, Any],
+        tables: EmbeddingTables,
+        vocabulary: ImportedVocabulary,
+        search: GenerationSettings,
+        languages: Mapping[str, Any] | None = None,
+        **origin: str,
+    ) -> ImportedModel:
+        """Put the parts of an imported model together.
+
+        Args:
+            path: The folder of the model.
+            request: The options of the user.
+            settings: The settings of the network, those of the search, and any others that must be known.
+            weights: The tensors of the layers.
+            architecture: The fields of `architecture`, except those that follow from the tables.
+            tables: The embeddings and the output projection. The output has a bias.
+            vocabulary: The converted vocabulary.
+            search: The converted search settings.
+            languages: The fields of `languages`, if the model has several.
+            origin: Additional entries of the model's origin.
+
+        Raises:
+            ZooError: There are unknown settings, or tensors that are missing, invalid or unknown.
+        """
+        settings[0].ignore(*settings[1].known)  # in `config.json`, settings of the search have no effect then
+        for file in settings:
+            file.require_all_known()
+        embeddings, fields = tables.converted(vocabulary.source, vocabulary.target)
+        embeddings["output_bias"][[vocabulary.target.id(row) for row in search.excluded]] = NEVER
+        for_languages = f" for {len(languages['codes'])} languages" if languages else ""
+        spec = imported_spec(
+            request,
+            f"Imported from the Hugging Face model {request.origin_name or path.absolute().name}{for_languages}.",
+            architecture={**architecture, **fields},
+            vocabulary=vocabulary.fields,
+            decoding=search.decoding,
+            **({"languages": languages} if languages else {}),
+        )
+        tensors = read_tensors(weights, self.layout(spec.architecture).rows(spec)) | embeddings
+        weights.require_all_taken()
+        origin = {"format": self.name, "source": path.name, "engine": "transformers", **origin}
+        return ImportedModel(spec, vocabulary.vocabulary, tensors, origin, (*search.notes, *vocabulary.notes))
 
     @abstractmethod
     def read(self, path: Path, request: ImportRequest) -> ImportedModel:
         """Read a model. Raise ZooError if it is damaged or has a property that zoo does not support."""
 
-    @abstractmethod
     def open_engine(self, path: Path, model: ImportedModel) -> Engine:
         """Open the model in transformers, in float32. It translates in the default direction of the spec."""
+        return TransformersEngine(path, model, model.origin.get("tokenizer", self.tokenizer))
 
     @abstractmethod
     def settings_of(self, spec: Spec) -> dict[str, Any]:
         """Return the content of `config.json`, except the IDs of the special tokens."""
 
     @abstractmethod
-    def architecture_of(self, config: Settings, spec: Spec) -> dict[str, Any]:
-        """Return the fields of `architecture` that an import reads from the settings of an exported model.
+    def architecture(self, config: Settings) -> dict[str, Any]:
+        """Return the fields of `architecture` that the settings describe.
 
         Raises:
             ZooError: A setting is not supported.
         """
 
     @abstractmethod
+    def layout(self, a: Architecture) -> Layout:
+        """Return the names and the layout of all tensors except embeddings and output."""
+
+    @abstractmethod
     def ids(self, bundle: Bundle) -> WrittenIds:
         """Return the token IDs of the exported model. Raise ZooError if the format cannot express the tokens."""
 
     @abstractmethod
+    def written_tables(
+        self, spec: Spec, tensors: Mapping[str, Tensor], ids: WrittenIds
+    ) -> Iterator[tuple[str, Tensor]]:
+        """Yield the embeddings, the output projection and its bias with their names in transformers."""
+
+    @abstractmethod
+    def write_vocabulary(self, bundle: Bundle, folder: Path, ids: WrittenIds) -> None:
+        """Write the files of the tokenizer."""
+
+    def of_weights(self, a: Architecture) -> Collection[str]:
+        """Return the fields of `architecture` that the weights determine, not the settings."""
+        return ()
+
     def tensors_of(
         self, a: Architecture, spec: Spec, tensors: Mapping[str, Tensor], ids: WrittenIds
     ) -> Iterator[tuple[str, Tensor]]:
@@ -148,10 +238,9 @@ class Family(ABC):
             tensors: Maps zoo's name of each tensor to the tensor.
             ids: The token IDs of the exported model.
         """
-
-    @abstractmethod
-    def write_vocabulary(self, bundle: Bundle, folder: Path, ids: WrittenIds) -> None:
-        """Write the files of the tokenizer."""
+        exported = spec.model_copy(update={"architecture": a})
+        yield from written_tensors(tensors, self.layout(a).rows(exported))
+        yield from self.written_tables(spec, tensors, ids)
 
     def notes(self, spec: Spec) -> Iterator[str]:
         """Yield notes for the user about an exported model."""
@@ -164,11 +253,14 @@ class Family(ABC):
     def written_architecture(self, spec: Spec) -> Architecture:
         """Return the architecture of the exported model. Raise ZooError if the format cannot express that of a spec."""
         require_standard_layers(spec.architecture, self.name)
+        of_weights = spec.architecture.model_dump(include={*self.of_weights(spec.architecture)})
         try:
-            fields = self.architecture_of(Settings(self.settings_of(spec), CONFIG), spec)
+            fields = self.architecture(Settings(self.flat(self.settings_of(spec)), CONFIG)) | of_weights
         except ZooError as error:
             raise cannot_export(self.name, error.problem) from None
-        return require_same_architecture(spec.architecture, fields, self.name, self.may_differ)
+        after = imported_spec(ImportRequest("exported"), "", architecture=fields).architecture
+        require_same_architecture(spec.architecture, after, self.name, self.may_differ)
+        return after
 
     def write(self, bundle: Bundle, folder: Path) -> list[str]:
         """Write weights, settings and the vocabulary. Return notes for the user.

@@ -7,7 +7,8 @@ instead of its own.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import json
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,8 @@ from torch import Tensor
 
 from compiler.lowering.positions import sinusoidal_encoding
 from specs import EOS, PAD, Architecture, Learned, Sinusoidal, Spec
-from zoo.files.reading import is_present, read_json
+from zoo.files.atomic import write_json
+from zoo.files.reading import is_present, read_bytes, read_json
 from zoo.interop.formats import (
     Bundle,
     Engine,
@@ -25,45 +27,57 @@ from zoo.interop.formats import (
     ImportRequest,
     PositionConvention,
     are_language_codes,
-    imported_spec,
 )
-from zoo.interop.huggingface.config import ALLOWED, NO_EFFECT, WRITTEN, bart_settings, read_bart_settings
+from zoo.interop.huggingface.config import (
+    TOKENIZER_CONFIG,
+    WRITTEN,
+    SpecialTokens,
+    bart_settings,
+    generation_settings,
+    read_bart_settings,
+    special_tokens,
+)
 from zoo.interop.huggingface.engine import TransformersEngine
 from zoo.interop.huggingface.family import Family, WrittenIds
-from zoo.interop.huggingface.folder import TOKENIZER_CONFIG, import_transformers
-from zoo.interop.huggingface.generation import generation_settings
-from zoo.interop.huggingface.layers import embedding_tensors, take_tables, tying, written_tables
-from zoo.interop.huggingface.vocabulary import SpecialTokens, read_vocabulary, write_vocabulary
-from zoo.interop.huggingface.weight_files import open_weights
-from zoo.interop.huggingface.weights import read_output_bias, take_positions, to_interleaved
+from zoo.interop.huggingface.weights import (
+    BART_TABLES,
+    open_weights,
+    take_positions,
+    take_tables,
+    to_interleaved,
+    written_bart_tables,
+)
 from zoo.interop.roundtrip import cannot_export
-from zoo.interop.sentencepiece_model import is_language_token
+from zoo.interop.sentencepiece_model import SentencePieceModel, is_language_token
 from zoo.interop.settings import Settings
-from zoo.interop.tables import pytorch_layers, read_tensors, written_settings, written_tensors
-from zoo.interop.tensors import SIDES
+from zoo.interop.tables import Layout, pytorch_layout, written_settings
+from zoo.interop.tensors import SIDES, EmbeddingTables
+from zoo.interop.vocabulary import ImportedVocabulary, TokenList, convert_vocabulary
+from zoo.text.tokenizer import SPACE, Tokenizer, damaged_vocabulary
 
-_ALLOWED: dict[str, tuple[Any, ...]] = {
-    **ALLOWED,
-    "scale_embedding": (True,),
-    "normalize_before": (False,),
-    "normalize_embedding": (False,),
-    "add_final_layer_norm": (False,),
-    "add_bias_logits": (False, True),
-    "static_position_embeddings": (True,),
-    "is_multilingual": (False, True),
-}
 _SETTINGS = bart_settings(activation="gelu", attention_dropout=0.0)
-_TIED = {(True, True): "all", (True, False): "embeddings", (False, True): "target", (False, False): "none"}
-"""Value of `tied_embeddings` for each pair of `share_encoder_decoder_embeddings` and `tie_word_embeddings`."""
+_TIED_SETTINGS = {"all": (True, True), "embeddings": (True, False), "target": (False, True), "none": (False, False)}
+"""`share_encoder_decoder_embeddings` and `tie_word_embeddings` for each value of `tied_embeddings`."""
 _EPSILON = {"marian": 1e-6, "transformers": 1e-5}
 """Epsilon of layer norms in each toolkit."""
 _MAX_POSITIONS = 4_096
 _MAX_SOURCE_LENGTH = 100_000  # tokens: the largest value that a spec allows
+_SOURCE, _TARGET = "vocab.json", "target_vocab.json"
+_UNKNOWN = "<unk>"
+_BIAS = "final_logits_bias"
 _DEFAULT_START = 58_100
 _MARIAN_POSITIONS = (
     "the model uses the positions of Marian, which such models were trained with. transformers computes slightly "
     "different positions and translations: choose these with `--positions transformers`"
 )
+
+
+class _MarianEngine(TransformersEngine):
+    """transformers with an open Marian model."""
+
+    def text(self, ids: list[int], names: list[str]) -> str:
+        """Return the text of a translation, given its token IDs and their names."""
+        return str(self.tokenizer.spm_target.decode_pieces(names))
 
 
 class HuggingFaceMarian(Family):
@@ -73,73 +87,93 @@ class HuggingFaceMarian(Family):
     description = "a folder of transformers' MarianMTModel: config.json, weights, vocab.json, source.spm, target.spm"
     model_types = ("marian",)
     model_class = "MarianMTModel"
+    tokenizer = "MarianTokenizer"
     may_differ = ("norm.epsilon",)
 
     def read(self, path: Path, request: ImportRequest) -> ImportedModel:
         """Read a model. Raise ZooError if it is damaged or has a property that zoo does not support."""
         config, settings = self.settings(path)
-        end = config.integer("eos_token_id", 0)
-        start = config.integer("decoder_start_token_id", config.integer("pad_token_id", _DEFAULT_START))
-        special = SpecialTokens(end, start, config.integer("pad_token_id", start))
+        pad = config.integer("decoder_start_token_id", _DEFAULT_START)
+        special = special_tokens(config, settings, end=0, pad=pad)
+        d_model = config.integer("d_model", 1024, minimum=1)
         weights = open_weights(path)
-        position_fields, position_tables = take_positions(weights, config.integer("d_model", 1024, minimum=1))
+        position_fields, position_tables = take_positions(weights, d_model)
         convention = request.positions or ("transformers" if position_fields else "marian")
-        source_rows = config.integer("vocab_size", 58101, minimum=5)
-        rows = source_rows, config.integer("decoder_vocab_size", source_rows, minimum=5)
-        architecture = {**architecture_fields(config, convention), **position_fields}
-        common = architecture["tied_embeddings"] in ("all", "embeddings")
-        tables = take_tables(weights, tied=architecture["tied_embeddings"] in ("all", "target"), common=common)
-        architecture["tied_embeddings"] = tying(tables, common=common)
-        vocabulary = read_vocabulary(path, rows, special, shared=common)
-        search = generation_settings(settings, end, vocabulary.target, forces_end=settings is config)
+        fields = {**self._fields(config, convention), **position_fields}
+        common, tied = _TIED_SETTINGS[fields["tied_embeddings"]]
+        names = {key: name for key, name in BART_TABLES.items() if common or key != "shared"}
+        equal = [key for key in names if common or key != "source"] if tied else []
+        tables = take_tables(weights, names, equal)
+        rows = config.integer("vocab_size", 58101, minimum=5)
+        rows = rows, config.integer("decoder_vocab_size", rows, minimum=5)
+        if rows != (len(tables["source"]), len(tables["target"])):
+            problem = f"is not the number of rows of the embeddings, {len(tables['source']):,}"
+            raise config.error("vocab_size", problem)
+        vocabulary = _read_vocabulary(path, rows, special, shared=common)
+        search = generation_settings(settings, special.end, vocabulary.target, forces_end=settings is config)
         positions = config.integer("max_position_embeddings", 1024, minimum=2)
-        for file in (config, settings):
-            file.require_all_known()
-        spec = imported_spec(
+        search.decoding["max_source_length"] = min(positions - 1, _MAX_SOURCE_LENGTH)
+        if convention == "marian" and special.start == special.pad:
+            # Marian decodes from a zero vector. transformers uses the embedding of a token, which Marian never makes.
+            search = replace(search, excluded=(*search.excluded, special.start))
+        bias = weights.take(_BIAS) if _BIAS in weights.left else torch.zeros(rows[1])
+        scale = d_model**0.5
+        model = self.imported(
+            path,
             _with_languages(request, path),
-            f"Imported from the Hugging Face Marian model {request.origin_name or path.absolute().name}.",
-            architecture=architecture,
-            vocabulary=vocabulary.fields,
-            decoding={**search.decoding, "max_source_length": min(positions - 1, _MAX_SOURCE_LENGTH)},
+            (config, settings),
+            weights,
+            fields,
+            EmbeddingTables(**tables, output_bias=bias, source_scale=scale, target_scale=scale),
+            vocabulary,
+            search,
+            positions="its own" if position_fields else convention,
         )
-        # Marian decodes from a zero vector. transformers uses the embedding of a token, which Marian never generates.
-        excluded = [*search.excluded, *([start] if convention == "marian" and start == special.pad else [])]
-        tensors = read_tensors(weights, pytorch_layers(spec.architecture, "model."))
-        numberings = vocabulary.source, vocabulary.target
-        tensors |= embedding_tensors(tables, spec.architecture.tied_embeddings, *numberings)
-        tensors["output_bias"] = read_output_bias(weights, vocabulary.target, excluded)
+        tensors = {**model.tensors, **position_tables}
         if convention == "transformers" and not position_fields:
-            d_model = spec.architecture.d_model
             tensors = {name: to_interleaved(name, tensor, d_model) for name, tensor in tensors.items()}
-        weights.require_all_taken()
-        origin = {"format": self.name, "source": path.name, "engine": "transformers"}
-        origin["positions"] = "its own" if position_fields else convention
         position_notes = [_MARIAN_POSITIONS] if convention == "marian" and not position_fields else []
-        notes = (*position_notes, *search.notes, *vocabulary.notes)
-        return ImportedModel(spec, vocabulary.vocabulary, {**tensors, **position_tables}, origin, notes)
+        return replace(model, tensors=tensors, notes=(*position_notes, *model.notes))
+
+    def _fields(self, config: Settings, positions: PositionConvention) -> dict[str, Any]:
+        """Return the fields of `architecture`. `tied_embeddings` is the value that `config.json` suggests.
+
+        Args:
+            config: The content of `config.json`.
+            positions: The toolkit whose positions and epsilon the model was trained with.
+
+        Raises:
+            ZooError: A setting is not supported.
+        """
+        config.require_known("transformers", "transformers.whole", "transformers.marian")
+        if not config.boolean("scale_embedding", False):  # the default of transformers
+            problem = "leaves embeddings unscaled, but zoo multiplies them by sqrt(d_model)"
+            raise config.error("scale_embedding", problem)
+        ties = tuple(config.boolean(key, True) for key in ("share_encoder_decoder_embeddings", "tie_word_embeddings"))
+        return {
+            **read_bart_settings(config, _SETTINGS),
+            # The sinusoids of transformers are those of the paper in another order (`weights.to_interleaved`).
+            "positions": {"kind": "sinusoidal_halves" if positions == "marian" else "sinusoidal"},
+            "norm": {"placement": "post", "epsilon": _EPSILON[positions]},
+            "tied_embeddings": next(name for name, values in _TIED_SETTINGS.items() if values == ties),
+        }
 
     def open_engine(self, path: Path, model: ImportedModel) -> Engine:
         """Open the model in transformers, in float32. It computes with the positions that were imported."""
-        transformers = import_transformers()
-        tokenizer: Any = transformers.MarianTokenizer.from_pretrained(str(path))
-        network: Any = transformers.MarianMTModel.from_pretrained(str(path), dtype=torch.float32)
-        generation = network.generation_config
+        engine = _MarianEngine(path, model, self.tokenizer)
+        generation = engine.network.generation_config
         words = generation.bad_words_ids if generation.renormalize_logits else []
-        excluded, variant = [id for word in words or [] for id in word], ""
+        engine.excluded = [id for word in words or [] for id in word]
         if model.origin["positions"] == "marian":
-            variant = " with Marian's positions"
-            excluded.append(network.config.decoder_start_token_id)
-            _adapt_to_marian(network, model.spec.architecture.norm.epsilon)
-
-        def decode(ids: list[int], names: list[str]) -> str:
-            return str(tokenizer.spm_target.decode_pieces(names))
-
-        return TransformersEngine(tokenizer, network, model.spec.decoding.beam, decode, variant, excluded)
+            engine.version += " with Marian's positions"
+            engine.excluded.append(engine.network.config.decoder_start_token_id)
+            _adapt_to_marian(engine.network, model.spec.architecture.norm.epsilon)
+        return engine
 
     def settings_of(self, spec: Spec) -> dict[str, Any]:
         """Return the content of `config.json`, except the IDs of the special tokens."""
         a = spec.architecture
-        common, tied = next(key for key, value in _TIED.items() if value == a.tied_embeddings)
+        common, tied = _TIED_SETTINGS[a.tied_embeddings]
         return {
             "architectures": [self.model_class],
             "model_type": "marian",
@@ -153,14 +187,13 @@ class HuggingFaceMarian(Family):
             "bos_token_id": None,
         }
 
-    def architecture_of(self, config: Settings, spec: Spec) -> dict[str, Any]:
-        """Return the fields of `architecture` that an import reads from the settings of an exported model.
+    def architecture(self, config: Settings) -> dict[str, Any]:
+        """Return the fields of `architecture` for a model that transformers trained. Raise ZooError as `_fields`."""
+        return self._fields(config, "transformers")
 
-        The weights of the model contain its positions.
-        """
-        fields, positions = architecture_fields(config, "transformers"), spec.architecture.positions
-        is_table = isinstance(positions, Sinusoidal | Learned)
-        return {**fields, "positions": positions.model_dump()} if is_table else fields
+    def of_weights(self, a: Architecture) -> Collection[str]:
+        """Return `positions` if an exported model has them as a table."""
+        return ("positions",) if isinstance(a.positions, Sinusoidal | Learned) else ()
 
     def config(self, spec: Spec, ids: WrittenIds) -> dict[str, Any]:
         """Return the content of `config.json`."""
@@ -179,20 +212,24 @@ class HuggingFaceMarian(Family):
             raise cannot_export(self.name, reason)
         return WrittenIds.of(list(range(size)), size, pad=PAD, end=EOS)
 
-    def tensors_of(
-        self, a: Architecture, spec: Spec, tensors: Mapping[str, Tensor], ids: WrittenIds
+    def layout(self, a: Architecture) -> Layout:
+        """Return the names and the layout of all tensors except embeddings, positions and output."""
+        return pytorch_layout("model.", with_positions=False)
+
+    def written_tables(
+        self, spec: Spec, tensors: Mapping[str, Tensor], ids: WrittenIds
     ) -> Iterator[tuple[str, Tensor]]:
-        """Yield each tensor of the exported model with its name in transformers."""
-        yield from written_tensors(tensors, pytorch_layers(a, "model."))
+        """Yield the positions, the embeddings, the output projection and its bias with their names in transformers."""
+        a = spec.architecture
         for side in SIDES:
             yield f"model.{side}.embed_positions.weight", _positions(spec, tensors, side)
-        yield from written_tables(a, tensors, ids.select, common=a.tied_embeddings in ("all", "embeddings"))
+        yield from written_bart_tables(a, tensors, ids.select, common=a.tied_embeddings in ("all", "embeddings"))
         bias = tensors.get("output_bias", torch.zeros(spec.vocabulary.sizes[1]))
-        yield "final_logits_bias", bias.float().reshape(1, -1).clone()
+        yield _BIAS, bias.float().reshape(1, -1).clone()
 
     def write_vocabulary(self, bundle: Bundle, folder: Path, ids: WrittenIds) -> None:
         """Write the files of the tokenizer."""
-        write_vocabulary(bundle, folder, _position_rows(bundle.spec))
+        _write_vocabulary(bundle, folder, _position_rows(bundle.spec))
 
     def notes(self, spec: Spec) -> Iterator[str]:
         """Yield notes for the user about an exported model."""
@@ -200,30 +237,6 @@ class HuggingFaceMarian(Family):
             theirs = _EPSILON["transformers"]
             yield f"the epsilon of layer norms is {theirs:g} in transformers, and {epsilon:g} in the spec"
         yield from super().notes(spec)
-
-
-def architecture_fields(config: Settings, positions: PositionConvention) -> dict[str, Any]:
-    """Return the fields of the spec's `architecture`. `tied_embeddings` is the value that `config.json` suggests.
-
-    Args:
-        config: The content of `config.json`.
-        positions: The toolkit whose positions and epsilon the model was trained with.
-
-    Raises:
-        ZooError: A setting is not supported.
-    """
-    config.require(_ALLOWED)
-    config.ignore(*NO_EFFECT)
-    if not config.boolean("scale_embedding", False):  # the default of transformers
-        raise config.error("scale_embedding", "leaves embeddings unscaled, but zoo multiplies them by sqrt(d_model)")
-    common, tied = config.boolean("share_encoder_decoder_embeddings", True), config.boolean("tie_word_embeddings", True)
-    return {
-        **read_bart_settings(config, _SETTINGS),
-        # The sinusoids of transformers are those of the paper in another order (`weights.to_interleaved`).
-        "positions": {"kind": "sinusoidal_halves" if positions == "marian" else "sinusoidal"},
-        "norm": {"placement": "post", "epsilon": _EPSILON[positions]},
-        "tied_embeddings": _TIED[common, tied],
-    }
 
 
 def _position_rows(spec: Spec) -> int:
@@ -260,3 +273,83 @@ def _adapt_to_marian(model: Any, epsilon: float) -> None:
         rows, d_model = table.shape
         with torch.no_grad():
             table.copy_(torch.tensor([sinusoidal_encoding(position, d_model, halves=True) for position in range(rows)]))
+
+
+def _read_vocabulary(
+    folder: Path, rows: tuple[int, int], special: SpecialTokens, *, shared: bool
+) -> ImportedVocabulary:
+    """Read the vocabularies of the source and the target.
+
+    Args:
+        folder: The folder of the model.
+        rows: The number of rows of the source embedding and of the target embedding.
+        special: The IDs of the special tokens in the Hugging Face vocabulary.
+        shared: Whether both sides have the same token IDs.
+
+    Raises:
+        ZooError: A file is missing or damaged.
+    """
+    files = folder / "source.spm", folder / "target.spm"
+    models = [SentencePieceModel(file) for file in files]
+    if shared:
+        tokens = _token_list(folder / _SOURCE, rows[0], special, special.start)
+        if read_bytes(files[0]) == read_bytes(files[1]):
+            models = models[:1]
+        return convert_vocabulary(models, tokens, tokens, shared=True, where=folder)
+    # The token that decoding starts with never occurs in sources. In the source's list, another token may have its ID.
+    source_name, target_name = (_name_of(folder / file, special.start) for file in (_SOURCE, _TARGET))
+    source_start = special.start if source_name == target_name else None
+    source = _token_list(folder / _SOURCE, rows[0], special, source_start)
+    target = _token_list(folder / _TARGET, rows[1], special, special.start)
+    return convert_vocabulary(models, source, target, shared=False, where=folder)
+
+
+def _token_list(file: Path, rows: int, special: SpecialTokens, start: int | None) -> TokenList:
+    ids = read_json(file)
+    names = {id: name for name, id in ids.items()}
+    if len(names) != len(ids) or _UNKNOWN not in ids:
+        raise damaged_vocabulary(str(file), f"it has no `{_UNKNOWN}`, or two tokens share an ID")
+    listed = tuple(names.get(id, "") for id in range(rows))
+    return TokenList(listed, unknown=ids[_UNKNOWN], end=special.end, start=start, pad=special.pad)
+
+
+def _name_of(file: Path, id: int) -> str | None:
+    return next((name for name, other in read_json(file).items() if other == id), None)
+
+
+def _write_vocabulary(bundle: Bundle, folder: Path, max_length: int) -> None:
+    """Write both SentencePiece models, the token IDs and the settings of the tokenizer.
+
+    Args:
+        bundle: The published model. Its vocabularies are SentencePiece models.
+        folder: The folder to write to.
+        max_length: The number of positions of the model.
+    """
+    vocabulary, corpus = bundle.vocabulary, bundle.spec.corpus
+    one_list = bundle.spec.architecture.tied_embeddings in ("all", "embeddings")
+    for side, list_name, model in (
+        (vocabulary.source, _SOURCE, "source.spm"),
+        (vocabulary.target, _TARGET, "target.spm"),
+    ):
+        assert isinstance(side, Tokenizer)
+        (folder / model).write_bytes(side.content)
+        if list_name == _SOURCE or not one_list:
+            ids = {_foreign_name(side, id): id for id in range(side.size)}
+            (folder / list_name).write_text(json.dumps(ids, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+    write_json(
+        folder / TOKENIZER_CONFIG,
+        {
+            "tokenizer_class": HuggingFaceMarian.tokenizer,
+            "source_lang": corpus.source,
+            "target_lang": corpus.target,
+            "separate_vocabs": not one_list,
+            "model_max_length": max_length,
+        },
+    )
+
+
+def _foreign_name(side: Tokenizer, id: int) -> str:
+    """Return the name of a token in transformers, where language tokens have no leading space."""
+    name = str(side.model.id_to_piece(id))
+    bare = name.removeprefix(SPACE)
+    return bare if is_language_token(bare) else name

@@ -7,19 +7,34 @@ of `sentencepiece.bpe.model`. Folders written by transformers 5 have `tokenizer.
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from specs import ZooError
+import torch
+
+from specs import BOS, EOS, PAD, UNK, Spec, ZooError
+from zoo.files.atomic import write_json
 from zoo.files.reading import MAX_VOCABULARY_BYTES, is_present, read_json
-from zoo.interop.huggingface.folder import TOKENIZER_CONFIG, read_optional_json
-from zoo.interop.huggingface.language_codes import M2M100, MBART50, WMT21
-from zoo.interop.huggingface.t5_vocabulary import ADDED_TOKENS, SPECIAL_TOKENS, TOKENIZER, character_map
-from zoo.interop.sentencepiece_model import SentencePieceModel, TokenEntry, TokenType, new_model
-from zoo.interop.settings import Settings
+from zoo.interop.formats import Bundle
+from zoo.interop.huggingface.config import TOKENIZER_CONFIG
+from zoo.interop.huggingface.family import WrittenIds
+from zoo.interop.huggingface.tokenizer_files import (
+    SPECIAL_TOKENS,
+    TOKENIZER,
+    added_entries,
+    content_of,
+    decoder_entry,
+    read_saved_model,
+    tokenizer_settings,
+)
+from zoo.interop.numbering import NEVER
+from zoo.interop.roundtrip import cannot_export
+from zoo.interop.sentencepiece_model import SentencePieceModel, TokenType
+from zoo.interop.settings import Settings, known_settings
 from zoo.interop.vocabulary import ImportedVocabulary, TokenList, convert_vocabulary
 from zoo.text.tokenizer import Tokenizer, damaged_vocabulary
 from zoo.text.vocabulary import Vocabulary
@@ -29,6 +44,9 @@ SPECIAL_NAMES = ("<s>", "<pad>", "</s>", "<unk>")
 """Names of the tokens with the IDs 0 to 3 in transformers."""
 START, PAD_ROW, END, UNKNOWN = range(4)
 MASK = "<mask>"
+_LANGUAGES = known_settings("transformers.multilingual.languages")
+M2M100, WMT21, MBART50 = (tuple(_LANGUAGES[name].split()) for name in ("m2m100", "wmt21", "mbart50"))
+"""Languages of tokenizers, in the order of their tokens."""
 LISTS = {"m2m100": M2M100, "wmt21": WMT21}
 """Languages of an M2M100Tokenizer, by its setting `language_codes`."""
 
@@ -49,33 +67,12 @@ NLLB_TOKENIZER = TokenizerClass("NllbTokenizer", "bpe", "{}")
 MBART50_TOKENIZER = TokenizerClass("MBart50Tokenizer", "unigram", "{}")
 CLASSES = {each.name: each for each in (M2M100_TOKENIZER, NLLB_TOKENIZER, MBART50_TOKENIZER)}
 
-_MAX_TOKENS = 1 << 20
 _MAX_MESSAGE = 300  # characters
 _LANGUAGE_CODE = re.compile(r"[A-Za-z]{2,8}([-_][A-Za-z0-9]+)*")
-_ALLOWED: dict[str, tuple[Any, ...]] = {
-    "legacy_behaviour": (False, None),
-    "sp_model_kwargs": ({}, None),
-    "do_lower_case": (False,),
-    "split_special_tokens": (False,),
-}
-_SPECIAL_SETTINGS = {
-    **dict.fromkeys(("bos_token", "cls_token"), "<s>"),
-    **dict.fromkeys(("eos_token", "sep_token"), "</s>"),
-    "pad_token": "<pad>",
-    "unk_token": "<unk>",
-    "mask_token": MASK,
-}
-_NO_EFFECT = (
-    *("tokenizer_class", "model_max_length", "name_or_path", "special_tokens_map_file", "tokenizer_file", "vocab_file"),
-    *("clean_up_tokenization_spaces", "backend", "is_local", "local_files_only", "processor_class", "use_fast"),
-    *("padding_side", "truncation_side", "padding", "truncation", "stride", "max_length", "pad_to_multiple_of"),
-    *("pad_token_type_id", "model_input_names", "auto_map", "unk_id", "spm_file", "num_madeup_words", "from_slow"),
-    *("tokenizer_config_file", "_commit_hash", "trust_remote_code", "add_prefix_space"),
-)
-"""Ignored settings: for padding, for truncation and for how a tokenizer was loaded."""
+_START_NAME = f"{SPECIAL_NAMES[START]}<{START}>"
+"""Name of the row of `<s>` in a model that begins translations with another token."""
+_UNNAMED = re.compile(r"<\d+>")
 _LISTED = ("extra_special_tokens", "additional_special_tokens")
-_NORMALIZERS = ("Precompiled", "Replace", "Strip")
-"""Types of normaliser steps that SentencePiece also performs. Replace and Strip remove spaces."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +92,7 @@ def tokenizer_class(folder: Path, config: Settings) -> TokenizerClass:
     Raises:
         ZooError: The settings name a class that zoo does not read.
     """
-    named = _tokenizer_config(folder).get("tokenizer_class") or config.any("tokenizer_class")
+    named = tokenizer_settings(folder).get("tokenizer_class") or config.any("tokenizer_class")
     if named is None:
         if config.any("model_type") == "mbart":
             return MBART50_TOKENIZER
@@ -123,11 +120,10 @@ def read_multilingual_vocabulary(folder: Path, class_: TokenizerClass, rows: int
     Raises:
         ZooError: A file is missing or damaged, or the tokenizer has a property that zoo does not support.
     """
-    if rows > _MAX_TOKENS:
-        raise damaged_vocabulary(str(folder), f"its config says that it has {rows:,} tokens"[:200])
-    settings = Settings(_tokenizer_config(folder), str(folder / TOKENIZER_CONFIG))
-    _check_settings(settings)
-    added = _added_tokens(folder, settings)
+    settings = Settings(tokenizer_settings(folder), str(folder / TOKENIZER_CONFIG))
+    settings.require_known("transformers.multilingual.tokenizer")
+    settings.ignore("added_tokens_decoder")
+    added = {content_of(entry): id for id, entry in added_entries(folder, settings.values).items()}
     model, text_tokens = _read_text_tokens(folder, class_, set(added))
     if model.kind != class_.kind:
         raise ZooError(f"`{model.file}` is a `{model.kind}` model, but {class_.name} has a `{class_.kind}` model")
@@ -164,34 +160,6 @@ def read_multilingual_vocabulary(folder: Path, class_: TokenizerClass, rows: int
     return MultilingualVocabulary(imported, languages, direction)
 
 
-def _tokenizer_config(folder: Path) -> dict[str, Any]:
-    """Return the settings of the tokenizer. Older folders have some of them in `special_tokens_map.json`."""
-    return {**read_optional_json(folder / SPECIAL_TOKENS), **read_optional_json(folder / TOKENIZER_CONFIG)}
-
-
-def _check_settings(settings: Settings) -> None:
-    settings.require(_ALLOWED)
-    settings.ignore(*_NO_EFFECT)
-    for key, expected in _SPECIAL_SETTINGS.items():
-        if (value := settings.any(key)) is not None and _content(value) != expected:
-            raise settings.error(key, f"differs from `{expected}`, which zoo expects")
-
-
-def _content(entry: Any) -> str:
-    """Return the text of an added token. The entry is this text, or a mapping of its text and options."""
-    return str(entry["content"] if isinstance(entry, Mapping) else entry)
-
-
-def _added_tokens(folder: Path, settings: Settings) -> dict[str, int]:
-    """Return the added tokens that the files list: each token's name and its ID in transformers."""
-    entries = {int(id): _content(entry) for id, entry in (settings.any("added_tokens_decoder") or {}).items()}
-    if not entries:
-        tokenizer = read_optional_json(folder / TOKENIZER)
-        entries = {int(entry["id"]): _content(entry) for entry in tokenizer.get("added_tokens") or []}
-    entries = entries or {int(id): name for name, id in read_optional_json(folder / ADDED_TOKENS).items()}
-    return {name: id for id, name in sorted(entries.items())}
-
-
 def _language_tokens(
     folder: Path, class_: TokenizerClass, settings: Settings, added: Mapping[str, int]
 ) -> dict[str, str]:
@@ -201,7 +169,7 @@ def _language_tokens(
         ZooError: No file lists the languages, or an added token does not stand for a language.
     """
     special = {*SPECIAL_NAMES, MASK}
-    listed = [_content(entry) for key in _LISTED for entry in settings.any(key) or []]
+    listed = [content_of(entry) for key in _LISTED for entry in settings.any(key) or []]
     others = [name for name in dict.fromkeys([*listed, *added]) if name not in special]
     list_name = settings.any("language_codes")
     if class_ is NLLB_TOKENIZER:
@@ -229,7 +197,9 @@ def _read_text_tokens(folder: Path, class_: TokenizerClass, added: set[str]) -> 
     if class_ is M2M100_TOKENIZER:
         return SentencePieceModel(file), _read_ids(folder / VOCABULARY)
     if not is_present(file) and is_present(folder / TOKENIZER):
-        return _from_tokenizer_file(folder / TOKENIZER, class_, {*added, *SPECIAL_NAMES, MASK})
+        control = {*added, *SPECIAL_NAMES, MASK} - {SPECIAL_NAMES[UNKNOWN]}
+        model = read_saved_model(folder / TOKENIZER, class_.kind, SPECIAL_NAMES[UNKNOWN], control)
+        return model, _beginning_with_special(folder / TOKENIZER, model.names())
     model = SentencePieceModel(file)
     if model.names()[:3] != ["<unk>", "<s>", "</s>"]:
         raise damaged_vocabulary(str(file), "its first tokens are not <unk>, <s> and </s>")
@@ -239,76 +209,107 @@ def _read_text_tokens(folder: Path, class_: TokenizerClass, added: set[str]) -> 
 def _read_ids(file: Path) -> list[str]:
     ids = read_json(file, MAX_VOCABULARY_BYTES)
     names = {id: name for name, id in ids.items() if isinstance(id, int) and 0 <= id < len(ids)}
-    if len(names) != len(ids) or tuple(names[id] for id in range(min(4, len(names)))) != SPECIAL_NAMES:
-        problem = (
-            f"its IDs are not 0 to {len(ids) - 1:,}, each once, or it does not begin with {', '.join(SPECIAL_NAMES)}"
-        )
-        raise damaged_vocabulary(str(file), problem)
-    return [names[id] for id in range(len(names))]
+    if len(names) != len(ids):
+        raise damaged_vocabulary(str(file), f"its IDs are not 0 to {len(ids) - 1:,}, each once")
+    return _beginning_with_special(file, [names[id] for id in range(len(names))])
 
 
-def _from_tokenizer_file(file: Path, class_: TokenizerClass, added: set[str]) -> tuple[SentencePieceModel, list[str]]:
-    """Return a SentencePiece model that splits text like a `tokenizer.json`, and the names of the tokens by ID.
-
-    Args:
-        file: The file.
-        class_: The class of the tokenizer.
-        added: Names of tokens that are not part of a text.
-
-    Raises:
-        ZooError: The file is damaged, or SentencePiece cannot split text in the same way.
-    """
-    content = read_json(file, MAX_VOCABULARY_BYTES)
-    model = content["model"]
-    if str(model.get("type")).lower() != class_.kind:
-        raise damaged_vocabulary(str(file), f"it does not contain a {class_.kind} model")
-    normalizer = content.get("normalizer") or {}
-    for step in normalizer.get("normalizers") or [normalizer]:
-        if step and step.get("type") not in _NORMALIZERS:
-            raise ZooError(
-                f"`{file}` normalises text with `{step.get('type')}`, which zoo does not know"[:_MAX_MESSAGE]
-            )
-    if class_.kind == "unigram":
-        scores = {str(name): float(score) for name, score in model["vocab"]}
-        names = [name for name, _ in model["vocab"]]
-    else:
-        names = sorted(model["vocab"], key=model["vocab"].__getitem__)
-        if sorted(model["vocab"].values()) != list(range(len(names))):
-            raise damaged_vocabulary(str(file), "its IDs are not all numbers from 0 on, each once")
-        scores = _scores_of_merges(file, names, model["merges"])
+def _beginning_with_special(file: Path, names: list[str]) -> list[str]:
     if tuple(names[:4]) != SPECIAL_NAMES:
         raise damaged_vocabulary(str(file), f"its first tokens are not {', '.join(SPECIAL_NAMES)}")
-    text_tokens = [name for name in names[4:] if name not in added]
-    if text_tokens != names[4 : 4 + len(text_tokens)]:
-        raise damaged_vocabulary(str(file), "an added token has an ID between those of other tokens")
-    entries = [TokenEntry("<unk>", 0.0, TokenType.UNKNOWN)]
-    entries += [TokenEntry(name, 0.0, TokenType.CONTROL) for name in ("<s>", "</s>")]
-    entries += [TokenEntry(name, scores[name], TokenType.NORMAL) for name in text_tokens]
-    written = new_model(class_.kind, entries, character_map(normalizer))
-    return SentencePieceModel(file, written), [*SPECIAL_NAMES, *text_tokens]
+    return names
 
 
-def _scores_of_merges(file: Path, names: Sequence[str], merges: Sequence[Any]) -> dict[str, float]:
-    """Return a score for each token, so that SentencePiece merges pairs in the order of `merges`.
+def fitting_class(spec: Spec) -> TokenizerClass:
+    """Return the tokenizer class that fits a spec. Raise ZooError if there is none."""
+    languages, vocabulary = spec.languages, spec.vocabulary
+    if languages is None or (languages.source_token, languages.target_token) != ("source", "target"):
+        raise _unsupported(
+            "these models read the token of the source language and begin a translation with that of the target "
+            "(`languages.source_token: source`, `target_token: target`)"
+        )
+    if vocabulary.byte_fallback or not vocabulary.shared or vocabulary.separate_models:
+        raise _unsupported("their tokenizers have one model for both sides, without bytes (`vocabulary.byte_fallback`)")
+    lists = {M2M100_TOKENIZER: [*LISTS.values()], MBART50_TOKENIZER: [MBART50], NLLB_TOKENIZER: [languages.codes]}
+    for class_, codes in lists.items():
+        if (vocabulary.kind, languages.token) == (class_.kind, class_.language_token) and languages.codes in codes:
+            return class_
+    raise _unsupported(
+        f"it has a vocabulary of the kind `{vocabulary.kind}` and tokens `{languages.token}` for its "
+        f"{len(languages.codes)} languages: NllbTokenizer has a bpe model and tokens `{{}}`, M2M100Tokenizer a bpe "
+        "model and tokens `__{}__` for the languages of M2M-100, and MBart50Tokenizer a unigram model and tokens `{}` "
+        "for those of mBART-50"
+    )
 
-    SentencePiece merges any pair whose text is a token, so `merges` must contain all of these pairs.
+
+def written_ids(bundle: Bundle) -> WrittenIds:
+    """Return the IDs for a model: first the special tokens, then text tokens, language tokens and all others.
 
     Raises:
-        ZooError: `merges` lacks such a pair.
+        ZooError: The model cannot generate BOS, and its embedding differs from that of EOS.
     """
-    pairs = [tuple(merge.split(" ")) if isinstance(merge, str) else tuple(merge) for merge in merges]
-    scores: dict[str, float] = {}
-    for rank, (left, right) in enumerate(pairs):
-        scores.setdefault(left + right, -float(rank))
-    listed, known = set(pairs), set(names[4:])
-    for name in known:
-        if missing := next((pair for pair in _splits(name) if known.issuperset(pair) and pair not in listed), None):
-            problem = f"`{file}` does not merge `{missing[0]}` and `{missing[1]}`, but SentencePiece would do so"
-            raise ZooError(
-                problem[:_MAX_MESSAGE], hint=f"add the original `{SENTENCEPIECE}`, which zoo then reads instead"
-            )
-    return {name: scores.get(name, -float(len(pairs))) for name in names}
+    tokenizer, languages = bundle.vocabulary.source, bundle.spec.languages
+    assert isinstance(tokenizer, Tokenizer)
+    assert languages is not None
+    names = [str(tokenizer.model.id_to_piece(id)) for id in range(tokenizer.size)]
+    table = bundle.tensors.get("embedding", bundle.tensors.get("target_embedding"))
+    assert table is not None
+    never = bundle.tensors.get("output_bias", torch.zeros(len(names))).float() == NEVER
+    start = START
+    if bool(never[BOS]):
+        if not torch.equal(table[BOS], table[EOS]):
+            raise _unsupported("it cannot generate BOS, the token that decoding starts with, but these models can")
+        start = END
+    own_start = names.index(_START_NAME) if _START_NAME in names else None
+    heads = [own_start if start == END else BOS, PAD, EOS, UNK]
+    in_lists = {languages.token_of(code): None for code in languages.codes}
+    tokens = [id for id in range(EOS + 1, len(names)) if id != own_start and not never[id]]
+    is_m2m = languages.token == M2M100_TOKENIZER.language_token
+    # M2M-100 lists all tokens that have a name. Other rows are named after their IDs, such as `<128104>`.
+    text = [
+        id
+        for id in tokens
+        if names[id] not in in_lists
+        and (not tokenizer.model.is_control(id) or (is_m2m and not _UNNAMED.fullmatch(names[id])))
+    ]
+    ids = dict(zip(names, range(len(names)), strict=True))
+    of_languages = [ids[name] for name in in_lists]
+    rest = sorted(set(tokens) - set(text) - set(of_languages), key=lambda id: (names[id] != MASK, id))
+    rows = [*heads, *text, *of_languages, *rest]
+    return WrittenIds.of(rows, len(names), pad=PAD_ROW, end=END, start=start, other=UNKNOWN)
 
 
-def _splits(name: str) -> Iterator[tuple[str, str]]:
-    return ((name[:index], name[index:]) for index in range(1, len(name)))
+def _unsupported(reason: str) -> ZooError:
+    return cannot_export("hf-multilingual", reason)
+
+
+def write_vocabulary(bundle: Bundle, class_: TokenizerClass, folder: Path, ids: WrittenIds) -> None:
+    """Write the SentencePiece model, the settings of the tokenizer, and, only for M2M-100, the token IDs."""
+    tokenizer, languages = bundle.vocabulary.source, bundle.spec.languages
+    assert isinstance(tokenizer, Tokenizer)
+    assert languages is not None
+    model = SentencePieceModel(folder / SENTENCEPIECE, tokenizer.content)
+    first_language = int(ids.foreign[tokenizer.model.piece_to_id(languages.token_of(languages.codes[0]))])
+    text = [id for id in ids.order[len(SPECIAL_NAMES) : first_language] if id is not None]
+    model_tokens = text
+    if class_ is M2M100_TOKENIZER:
+        names = [*SPECIAL_NAMES, *(model.entries[id].name for id in text)]
+        content = json.dumps({name: id for id, name in enumerate(names)}, ensure_ascii=False, indent=1)
+        (folder / VOCABULARY).write_text(content + "\n", encoding="utf-8")
+        model_tokens = [id for id in range(EOS + 1, tokenizer.size) if model.entries[id].type is not TokenType.CONTROL]
+    special = {UNK: "<unk>", BOS: "<s>", EOS: "</s>"}
+    written = model.reordered([UNK, BOS, EOS, *model_tokens], special, unknown=0, start=1, end=2)
+    (folder / SENTENCEPIECE).write_bytes(written)
+    settings: dict[str, Any] = {"tokenizer_class": class_.name}
+    if class_ is M2M100_TOKENIZER:
+        settings["language_codes"] = next(name for name, codes in LISTS.items() if codes == languages.codes)
+    else:
+        tokens = [languages.token_of(code) for code in languages.codes]
+        has_mask = any(entry.name == MASK for entry in model.entries)
+        added = [*tokens, *([MASK] if has_mask else [])]
+        numbered = {**dict(enumerate(SPECIAL_NAMES)), **dict(enumerate(added, start=first_language))}
+        settings["added_tokens_decoder"] = {
+            str(id): decoder_entry(name, lstrip=name == MASK) for id, name in numbered.items()
+        }
+        settings["extra_special_tokens"] = tokens
+    write_json(folder / TOKENIZER_CONFIG, settings)

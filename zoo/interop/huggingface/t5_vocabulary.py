@@ -9,31 +9,43 @@ treats all its tokens as normal tokens.
 
 from __future__ import annotations
 
-import base64
 import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from specs import BOS, EOS, UNK, ZooError
-from zoo.interop.huggingface.folder import TOKENIZER_CONFIG, read_optional_json
-from zoo.interop.huggingface.vocabulary import SpecialTokens
-from zoo.interop.numbering import Numbering
-from zoo.interop.sentencepiece_model import SentencePieceModel, TokenEntry, TokenType, new_model
+import torch
+
+from specs import BOS, EOS, PAD, UNK, ZooError
+from zoo.files.atomic import write_json
+from zoo.files.reading import is_present
+from zoo.interop.formats import Bundle
+from zoo.interop.huggingface.config import TOKENIZER_CONFIG, SpecialTokens
+from zoo.interop.huggingface.family import WrittenIds
+from zoo.interop.huggingface.tokenizer_files import (
+    TOKENIZER,
+    added_entries,
+    content_of,
+    decoder_entry,
+    read_saved_model,
+    tokenizer_settings,
+)
+from zoo.interop.numbering import NEVER, Numbering
+from zoo.interop.roundtrip import cannot_export
+from zoo.interop.sentencepiece_model import SentencePieceModel, TokenEntry, TokenType
 from zoo.interop.vocabulary import ImportedVocabulary, TokenList, convert_vocabulary
 from zoo.text.tokenizer import Tokenizer, damaged_vocabulary
 from zoo.text.vocabulary import Vocabulary
 
 SENTENCEPIECE = "spiece.model"
-TOKENIZER, ADDED_TOKENS, SPECIAL_TOKENS = "tokenizer.json", "added_tokens.json", "special_tokens_map.json"
 _CLASSES = (None, "T5Tokenizer", "T5TokenizerFast", "MT5Tokenizer", "MT5TokenizerFast")
 _DEFAULT_NAMES = {"eos_token": "</s>", "unk_token": "<unk>", "pad_token": "<pad>"}
 _OTHER_NAMES = ("bos_token", "sep_token", "cls_token", "mask_token")
 _ADDITIONAL, _EXTRA = "additional_special_tokens", "extra_special_tokens"
 _SENTINELS = 100
-_MAX_TOKENS = 1 << 20
-_BYTE = re.compile(r"<0x[0-9A-F]{2}>")
+_END, _UNKNOWN = 1, 2
+"""IDs in every exported model. T5Tokenizer has no other ID for the unknown token."""
 LANGUAGE_TOKEN = "<2{}>"
 """Token of a target language in MADLAD-400, with `{}` in place of its code."""
 _LANGUAGE = re.compile(r"<2([a-z]{2,4}(_[A-Z][a-z]{3})?(_[A-Z]{2})?)>")
@@ -54,9 +66,8 @@ class TokenizerTokens:
     """Added tokens that are not part of the text of a translation."""
 
     @classmethod
-    def of(cls, file: Path) -> TokenizerTokens:
-        """Return the tokens of a SentencePiece model. Raise ZooError if it is damaged."""
-        model = SentencePieceModel(file)
+    def of(cls, model: SentencePieceModel) -> TokenizerTokens:
+        """Return the tokens of a SentencePiece model."""
         (unknown,) = model.names(TokenType.UNKNOWN)
         return cls(model, model.names(), model.names().index(unknown))
 
@@ -74,7 +85,7 @@ class TokenizerTokens:
         """
         if id is None:
             id = self.names.index(name) if name in self.names else len(self.names)
-        if not (isinstance(id, int) and 0 <= id < _MAX_TOKENS) or not name:
+        if id < 0 or not name:
             raise damaged_vocabulary(str(self.model.file.parent), f"its added token `{name}` has no valid ID"[:200])
         self.names.extend([""] * (id + 1 - len(self.names)))
         if self.names[id] not in ("", name):
@@ -104,9 +115,8 @@ def read_t5_vocabulary(folder: Path, rows: int, special: SpecialTokens) -> Impor
     Raises:
         ZooError: A file is missing or damaged, or the tokenizer has a property that zoo does not support.
     """
-    config = read_optional_json(folder / TOKENIZER_CONFIG)
     # A list of additional tokens in the older file `special_tokens_map.json` replaces no sentinels.
-    config = {**read_optional_json(folder / SPECIAL_TOKENS, without=_ADDITIONAL), **config}
+    config = {**_DEFAULT_NAMES, **tokenizer_settings(folder, _ADDITIONAL)}
     if config.get("tokenizer_class") not in _CLASSES:
         problem = f"the tokenizer of `{folder}` is `{config['tokenizer_class']}`, but zoo reads only T5Tokenizer"
         raise ZooError(problem[:200])
@@ -114,7 +124,7 @@ def read_t5_vocabulary(folder: Path, rows: int, special: SpecialTokens) -> Impor
     tokens.model.require_spaces(added=True)
     if tokens.model.kind != "unigram":
         raise ZooError(f"`{tokens.model.file}` is a `{tokens.model.kind}` model, but T5Tokenizer is a unigram model")
-    end = tokens.added[special_name(config, "eos_token")]
+    end = tokens.added[config["eos_token"]]
     if end != special.end:
         problem = f"the tokenizer of `{folder}` ends a text with the token {end}, but `eos_token_id` is {special.end}"
         raise ZooError(problem, hint="correct `eos_token_id` in `config.json`", exit_code=1)
@@ -156,7 +166,7 @@ def convert_tokens(
     if len(tokens.names) > rows:
         problem = f"the tokenizer of `{folder}` has {len(tokens.names):,} tokens, but `vocab_size` is {rows:,}"
         raise ZooError(problem, hint="restore the files from the model's original source", exit_code=1)
-    if rows > _MAX_TOKENS or max(special.end, special.start, special.pad, tokens.unknown) >= rows:
+    if max(special.end, special.start, special.pad, tokens.unknown) >= rows:
         raise damaged_vocabulary(str(folder), f"a special token has no row in the embedding of {rows:,} rows"[:200])
     names = (*tokens.names, *[""] * (rows - len(tokens.names)))
     pad = None if special.pad in (special.start, special.end, tokens.unknown) else special.pad
@@ -178,56 +188,25 @@ def convert_tokens(
 
 def _read_tokens(folder: Path, config: Mapping[str, Any]) -> TokenizerTokens:
     sentinels = config.get("extra_ids", _SENTINELS)
-    if type(sentinels) is not int or not 0 <= sentinels < _MAX_TOKENS:
+    if type(sentinels) is not int or sentinels < 0:
         raise damaged_vocabulary(str(folder / TOKENIZER_CONFIG), "`extra_ids` is not a number of tokens")
     is_listed = _ADDITIONAL in config or isinstance(config.get(_EXTRA), list)
     names = [f"<extra_id_{number}>" for number in range(sentinels)]
-    tokenizer = read_optional_json(folder / TOKENIZER)
-    if tokenizer:
-        tokens = _from_tokenizer_file(folder / TOKENIZER, tokenizer, special_name(config, "unk_token"))
-        decoder = {entry.get("id"): entry for entry in tokenizer.get("added_tokens") or []}
+    if is_present(folder / TOKENIZER):
+        tokens = TokenizerTokens.of(read_saved_model(folder / TOKENIZER, "unigram", config["unk_token"]))
     else:
-        tokens = TokenizerTokens.of(folder / SENTENCEPIECE)
+        tokens = TokenizerTokens.of(SentencePieceModel(folder / SENTENCEPIECE))
         model = tokens.model
         for name in reversed(names):
             tokens.append(name)
         for name in () if is_listed else model.names(TokenType.CONTROL, TokenType.USER_DEFINED):
             tokens.add(name, special=name in model.names(TokenType.CONTROL))
-        decoder = {id: {"content": name} for name, id in read_optional_json(folder / ADDED_TOKENS).items()}
-    decoder = {int(id): entry for id, entry in (config.get("added_tokens_decoder") or decoder).items()}
-    for id, entry in sorted(decoder.items()):
+    for id, entry in added_entries(folder, config).items():
         _require_plain(entry, folder)
         tokens.add(entry["content"], id, special=bool(entry.get("special")))
     for name in (*special_names(config), *([] if is_listed else names)):
         tokens.add(name)
     return tokens
-
-
-def _from_tokenizer_file(file: Path, tokenizer: Mapping[str, Any], unknown_name: str) -> TokenizerTokens:
-    """Return the tokens of a `tokenizer.json`.
-
-    Its `unk_id` counts only if no token has the name of the unknown token: transformers 5 always writes 2.
-    """
-    model = tokenizer["model"]
-    if model.get("type") != "Unigram" or not isinstance(model.get("vocab"), list):
-        raise damaged_vocabulary(str(file), "it does not contain a unigram model")
-    ids = (id for id, (name, _) in enumerate(model["vocab"]) if name == unknown_name)
-    unknown, fallback = next(ids, model.get("unk_id")), bool(model.get("byte_fallback", False))
-    entries = []
-    for id, (name, score) in enumerate(model["vocab"]):
-        type_ = TokenType.BYTE if fallback and _BYTE.fullmatch(name) else TokenType.NORMAL
-        entries.append(TokenEntry(name, float(score), TokenType.UNKNOWN if id == unknown else type_))
-    if type(unknown) is not int or not 0 <= unknown < len(entries):
-        raise damaged_vocabulary(str(file), "it has no unknown token")
-    content = new_model("unigram", entries, character_map(tokenizer.get("normalizer")), byte_fallback=fallback)
-    return TokenizerTokens(SentencePieceModel(file, content), [entry.name for entry in entries], unknown)
-
-
-def character_map(normalizer: Mapping[str, Any] | None) -> bytes | None:
-    """Return the compiled rules of the normalisation, or None if characters stay as they are."""
-    steps = (normalizer.get("normalizers") or [normalizer]) if normalizer else []
-    maps = [step.get("precompiled_charsmap") for step in steps if step.get("type") == "Precompiled"]
-    return base64.b64decode(maps[0], validate=True) if maps and maps[0] else None
 
 
 def _require_plain(entry: Mapping[str, Any], folder: Path) -> None:
@@ -245,16 +224,10 @@ def _require_plain(entry: Mapping[str, Any], folder: Path) -> None:
 
 def special_names(config: Mapping[str, Any]) -> Iterator[str]:
     """Yield the names of all special tokens that a tokenizer has by its settings or by default."""
-    yield from filter(None, (special_name(config, key) for key in (*_DEFAULT_NAMES, *_OTHER_NAMES)))
+    yield from filter(None, map(config.get, (*_DEFAULT_NAMES, *_OTHER_NAMES)))
     for listed in (config.get(_ADDITIONAL) or [], config.get(_EXTRA) or []):
         for entry in listed.values() if isinstance(listed, Mapping) else listed:
-            yield entry["content"] if isinstance(entry, Mapping) else entry
-
-
-def special_name(config: Mapping[str, Any], key: str) -> str:
-    """Return the name of a special token, or an empty text if there is none."""
-    value = config.get(key, _DEFAULT_NAMES.get(key))
-    return str(value["content"] if isinstance(value, Mapping) else value or "")
+            yield content_of(entry)
 
 
 def _added_ids(
@@ -270,3 +243,65 @@ def _added_ids(
     if pad is not None:
         ids[pad] = None
     return {name: ids[row] for name, row in tokens.added.items()}
+
+
+def written_ids(bundle: Bundle, format: str) -> WrittenIds:
+    """Return the IDs for a model. PAD and BOS get no ID of their own if the model cannot generate them.
+
+    Args:
+        bundle: The published model. Both sides have the same tokens.
+        format: The name of the format.
+
+    Raises:
+        ZooError: The model cannot generate BOS, and neither UNK nor EOS has its embedding.
+    """
+    tensors = bundle.tensors
+    table = tensors["embedding" if "embedding" in tensors else "target_embedding"]
+    never = tensors.get("output_bias", torch.zeros(len(table))).float() == NEVER
+    kept = [id for id in (PAD, BOS) if not never[id]]
+    first, *others = [*kept, *range(EOS + 1, len(table))]
+    start = None
+    if never[BOS]:
+        same = (row for row, id in ((_UNKNOWN, UNK), (_END, EOS)) if torch.equal(table[BOS], table[id]))
+        if (start := next(same, None)) is None:
+            raise cannot_export(
+                format, "the token that decoding starts with (BOS) would get a share of the probability"
+            )
+    pad = 0 if kept else _END
+    return WrittenIds.of([first, EOS, UNK, *others], len(table), pad=pad, end=_END, start=start)
+
+
+def write_vocabulary(bundle: Bundle, file: Path, ids: WrittenIds, settings: Mapping[str, Any]) -> None:
+    """Write the SentencePiece model and the settings of the tokenizer, which list the added tokens.
+
+    Args:
+        bundle: The published model. Both sides have the same tokens.
+        file: The SentencePiece model to write.
+        ids: The token IDs in zoo and transformers.
+        settings: Further settings of the tokenizer.
+    """
+    tokenizer = bundle.vocabulary.target
+    assert isinstance(tokenizer, Tokenizer)
+    model = SentencePieceModel(file, tokenizer.content)
+    order = [id for id in ids.order if id is not None]
+    pad_id = order[ids.pad]
+    languages = bundle.spec.languages
+    of_languages = map(languages.token_of, languages.codes) if languages else ()
+    tags = {name: id for name in of_languages if (id := tokenizer.id_of(name)) is not None}
+    found = tokenizer.added.ids if tokenizer.added else {}
+    added = {name: pad_id if id is None else id for name, id in found.items() if name not in tags}
+    # Other tokens of languages are encoded as text, with a space before them.
+    added |= {name: id for name, id in tags.items() if tokenizer.model.is_control(id)}
+    names = {pad_id: "<pad>", UNK: "<unk>", EOS: "</s>"} | {id: name for name, id in added.items()}
+    while model.entries[order[-1]].name == f"<{len(order) - 1}>":  # a row of the embedding without a token
+        order.pop()
+    content = model.reordered(order, names, unknown=_UNKNOWN, end=_END, pad=ids.pad)
+    file.write_bytes(content)
+    decoder = {}
+    for name, token in added.items():
+        special = model.entries[token].type in (TokenType.CONTROL, TokenType.UNKNOWN)
+        decoder[str(int(ids.foreign[token]))] = decoder_entry(name, special=special)
+    tokens = {"pad_token": names[pad_id], "unk_token": names[UNK], "eos_token": names[EOS]}
+    if pad_id != BOS and BOS in order:  # otherwise, each text that transformers generates would begin with `<s>`
+        tokens["bos_token"] = names.get(BOS, model.entries[BOS].name)
+    write_json(file.with_name(TOKENIZER_CONFIG), {**settings, "added_tokens_decoder": decoder, **tokens})

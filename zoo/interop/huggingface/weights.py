@@ -1,45 +1,132 @@
-"""Conversion of the weights of transformers' Marian models for zoo."""
+"""Weights of transformers' models: files of safetensors or pickles, embeddings, and the positions of Marian models."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
+import safetensors.torch
 import torch
 from torch import Tensor
 
-from compiler.lowering.positions import sinusoidal_encoding
-from specs import ZooError
-from zoo.interop.numbering import NEVER, Numbering
-from zoo.interop.tensors import RESTORE, SIDES, ForeignTensors, copied, position_fields
+from specs import Architecture, ZooError
+from zoo.files.reading import MAX_VOCABULARY_BYTES, is_present, open_file, read_json
+from zoo.interop import torch_files
+from zoo.interop.tensors import RESTORE, SIDES, ForeignTensors, copied, matching_sinusoids, position_fields
+from zoo.models.weights import check_header
 
-_BIAS = "final_logits_bias"
-_POSITIONS = "model.{}.embed_positions.weight"
-_OUTPUT_BIAS = "output_bias"  # the bias of the logits
+FILES = ("model.safetensors", "pytorch_model.bin")
+INDEXES = tuple(f"{name}.index.json" for name in FILES)
+_SHARD = re.compile(r"(model|pytorch_model)-\d{5}-of-\d{5}\.(safetensors|bin)")
+BART_TABLES = {
+    "shared": "model.shared.weight",
+    "source": "model.encoder.embed_tokens.weight",
+    "target": "model.decoder.embed_tokens.weight",
+    "output": "lm_head.weight",
+}
+"""Names of the tables in Marian, M2M-100 and mBART models."""
 _INPUTS_D_MODEL = ("query", "key", "value", "w1")
 _OUTPUTS_D_MODEL = (
     *("output", "output_bias", "w2", "b2", "norm_gain", "norm_bias"),
     *("embedding", "source_embedding", "target_embedding", "output_projection"),
 )
-_MAX_MESSAGE = 200  # characters
-_COMPARED_POSITIONS = 32
-_MAX_D_MODEL = 65_536  # the largest value that a spec allows
 
 
-def read_output_bias(source: ForeignTensors, numbering: Numbering, excluded: Collection[int]) -> Tensor:
-    """Remove the bias of the logits from `source`. Return it ordered by zoo's token IDs.
+def open_weights(folder: Path) -> ForeignTensors:
+    """Read the weights in a folder. Raise ZooError if there are none or if they are damaged."""
+    file = next(
+        (folder / name for pair in zip(FILES, INDEXES, strict=True) for name in pair if is_present(folder / name)), None
+    )
+    if file is None:
+        files = ", ".join(sorted(path.name for path in folder.iterdir())) or "no files"
+        problem = f"`{folder}` has neither `{FILES[0]}` nor `{FILES[1]}`; it contains {files}"
+        raise ZooError(problem, hint="add the weights of the model")
+    if file.name in INDEXES:
+        return _open_shards(file)
+    return ForeignTensors(_read_file(file), file)
+
+
+def _open_shards(index: Path) -> ForeignTensors:
+    """Read the files that an index lists. Each tensor must be in the file that the index names for it."""
+    listed = read_json(index, MAX_VOCABULARY_BYTES)["weight_map"]
+    tensors: dict[str, Tensor] = {}
+    for name in sorted(set(listed.values())):
+        if not _SHARD.fullmatch(name):
+            raise ValueError(f"`{index}` lists `{name}`, which is not a valid name of a weight file")
+        shard = _read_file(index.with_name(name))
+        if shard.keys() != {key for key, file in listed.items() if file == name}:
+            raise ValueError(f"`{index.with_name(name)}` has other tensors than `{index}` lists for it")
+        tensors |= shard
+    return ForeignTensors(tensors, index)
+
+
+def _read_file(file: Path) -> dict[str, Tensor]:
+    """Read one file. Raise an exception if it is damaged."""
+    if file.suffix == ".safetensors":
+        with open_file(file) as stream:
+            check_header(stream, file)
+        return safetensors.torch.load_file(file)
+    tensors = torch_files.load(file, "transformers")
+    if not isinstance(tensors, Mapping) or not all(isinstance(name, str) for name in tensors):
+        raise ValueError(f"`{file}` does not contain named tensors")
+    return dict(tensors)
+
+
+def take_tables(
+    source: ForeignTensors, names: Mapping[str, str], equal: Collection[str], *shape: int
+) -> dict[str, Tensor]:
+    """Remove the embeddings and the output projection from `source`, and return them.
+
+    A file contains a shared table once, or under several names. If tables need not be equal, transformers uses each
+    side's own embedding, and the common one only for a side without its own.
 
     Args:
         source: The tensors of the model in transformers.
-        numbering: The tokens of the target.
-        excluded: transformers' IDs of tokens to exclude from the softmax.
+        names: The names of the tables `shared`, `source`, `target` and `output`, in order of preference.
+        equal: The tables that must be equal.
+        shape: The required shape of each table. By default, any shape.
+
+    Returns:
+        The tables with the keys `source`, `target` and `output`.
 
     Raises:
-        ZooError: The bias has too few numbers.
+        ZooError: A table is missing or has another shape, or tables that must be equal are not.
     """
-    bias = numbering.bias(source.take(_BIAS) if _BIAS in source.left else None)
-    bias[[numbering.id(row) for row in excluded]] = NEVER
-    return bias
+    found = {key: source.take(name, *shape) for key, name in names.items() if name in source.left}
+    group = [key for key in names if key in equal]
+    first = next((found[key] for key in group if key in found), None)
+    if any(not torch.equal(found[key], first) for key in group if key in found and first is not None):
+        listed = ", ".join(names[key] for key in group if key in found)
+        raise ZooError(f"`{source.file}` has several embeddings ({listed}), but the model's settings demand one")
+    tables = {}
+    for key in ("source", "target", "output"):
+        table = first if key in group else found.get("shared") if key != "output" else None
+        table = found.get(key, table)
+        tables[key] = source.take(names[group[0] if key in group else key]) if table is None else table
+    return tables
+
+
+def written_bart_tables(
+    a: Architecture, tensors: Mapping[str, Tensor], select: Callable[[Tensor], Tensor], *, common: bool = True
+) -> Iterator[tuple[str, Tensor]]:
+    """Yield the tables that `take_tables` reads from Marian, M2M-100 and mBART models, with their names there.
+
+    Args:
+        a: The architecture of the model.
+        tensors: Maps zoo's name of each tensor to the tensor.
+        select: Returns a table with its rows in the order of transformers' token IDs.
+        common: Whether the model in transformers has a common embedding, even if zoo has two.
+    """
+    target = tensors["embedding" if "embedding" in tensors else "target_embedding"]
+    tables = {"shared": target} if common else {}
+    if a.tied_embeddings != "all":  # transformers ties all tables or none
+        tables |= {"source": tensors.get("source_embedding", target), "target": target}
+        if common or a.tied_embeddings == "none":
+            tables["output"] = tensors.get("output_projection", target)
+    for name, table in tables.items():
+        yield BART_TABLES[name], select(table)
 
 
 def take_positions(source: ForeignTensors, d_model: int) -> tuple[dict[str, Any], dict[str, Tensor]]:
@@ -55,16 +142,11 @@ def take_positions(source: ForeignTensors, d_model: int) -> tuple[dict[str, Any]
     Raises:
         ZooError: Only one side has a table, or a table has another dimension than `d_model`.
     """
-    tables = {
-        side: source.left.pop(_POSITIONS.format(side)) for side in SIDES if _POSITIONS.format(side) in source.left
-    }
-    for table in tables.values():
-        valid = isinstance(table, Tensor) and table.shape[1:] == (d_model,) and len(table)
-        if d_model > _MAX_D_MODEL or not valid:
-            problem = f"`{source.file}` has positions of another dimension than {d_model}"
-            raise ZooError(problem[:_MAX_MESSAGE], hint=RESTORE, exit_code=1)
-    known = list(_known_sinusoids(d_model)) if tables else []
-    if all(any(_matches(table.float(), sinusoids) for sinusoids in known) for table in tables.values()):
+    names = {side: f"model.{side}.embed_positions.weight" for side in SIDES}
+    tables = {side: source.take(name) for side, name in names.items() if name in source.left}
+    if any(table.shape != (len(table), d_model) or not len(table) for table in tables.values()):
+        raise ZooError(f"`{source.file}` has positions of another dimension than {d_model}", hint=RESTORE, exit_code=1)
+    if all(map(_is_of_marian_or_transformers, tables.values())):
         return {}, {}
     if len(tables) < len(SIDES):
         problem = (
@@ -78,6 +160,13 @@ def take_positions(source: ForeignTensors, d_model: int) -> tuple[dict[str, Any]
     return {"positions": fields}, {f"{side}.positions": copied(table[:rows]) for side, table in tables.items()}
 
 
+def _is_of_marian_or_transformers(table: Tensor) -> bool:
+    """Return whether a table contains the sinusoids of Marian, or those of the paper in the order of transformers."""
+    interleaved = table[:, _interleaving(table.shape[1])]
+    of_marian, of_paper = ({"kind": kind, "first": 0} for kind in ("sinusoidal_halves", "sinusoidal"))
+    return of_marian in matching_sinusoids(table) or of_paper in matching_sinusoids(interleaved)
+
+
 def to_interleaved(name: str, tensor: Tensor, d_model: int) -> Tensor:
     """Return a tensor with its features reordered, so that sinusoids can alternate sines and cosines as in the paper.
 
@@ -88,20 +177,13 @@ def to_interleaved(name: str, tensor: Tensor, d_model: int) -> Tensor:
         tensor: The tensor.
         d_model: The number of features.
     """
-    order = torch.arange(d_model).view(2, d_model // 2).T.flatten()
-    last = name.rpartition(".")[2]
+    order, last = _interleaving(d_model), name.rpartition(".")[2]
     if last in _INPUTS_D_MODEL:
         return tensor[order]
-    return tensor[..., order] if last in _OUTPUTS_D_MODEL and name != _OUTPUT_BIAS else tensor
+    is_logit_bias = name == "output_bias"
+    return tensor[..., order] if last in _OUTPUTS_D_MODEL and not is_logit_bias else tensor
 
 
-def _known_sinusoids(d_model: int) -> Iterator[Tensor]:
-    """Yield the first rows of Marian's and of transformers' sinusoids."""
-    yield torch.tensor([sinusoidal_encoding(position, d_model, halves=True) for position in range(_COMPARED_POSITIONS)])
-    interleaved = torch.tensor([sinusoidal_encoding(position, d_model) for position in range(_COMPARED_POSITIONS)])
-    yield torch.cat((interleaved[:, 0::2], interleaved[:, 1::2]), 1)
-
-
-def _matches(table: Tensor, expected: Tensor) -> bool:
-    rows = min(len(table), len(expected))
-    return table.shape[1:] == expected.shape[1:] and torch.allclose(table[:rows], expected[:rows], atol=1e-4)
+def _interleaving(d_model: int) -> Tensor:
+    """Return the order of features in which those of the first and the second half alternate."""
+    return torch.arange(d_model).view(2, d_model // 2).T.flatten()

@@ -12,7 +12,7 @@ from typing import Any
 from specs import ZooError
 from specs.reader import read_value
 from zoo.files.reading import file_exists, read_bytes
-from zoo.interop.marian.binary import is_binary_model
+from zoo.interop.marian.files import is_binary_model
 from zoo.interop.settings import Settings
 
 SUFFIX = "decoder.yml"
@@ -22,26 +22,6 @@ _FIREFOX = {"beam-size": 1, "normalize": 1.0, "max-length-factor": 2.0}
 """Search settings of Firefox, whose models are .bin files without a `decoder.yml`."""
 _VOCABULARIES = (("source.spm", "target.spm"), ("vocab.spm", "vocab.spm"), ("srcvocab.*.spm", "trgvocab.*.spm"))
 """Usual names of the vocabularies of source and target. The last ones are Firefox's."""
-_ALLOWED: dict[str, tuple[Any, ...]] = {
-    "force-decode": (False,),
-    "no-spm-decode": (False,),
-    "no-spm-encode": (False,),
-    "output-sampling": ([], False, "full 0"),
-    "allow-special": (False,),
-    "weights": ([], [1], [1.0]),
-    "max-length-crop": (False,),
-    "input-types": ([],),
-    "tsv": (False,),
-}
-"""Supported values of the options that change translations."""
-_NO_EFFECT = (
-    *("relative-paths", "mini-batch", "mini-batch-words", "maxi-batch", "maxi-batch-sort", "workspace", "cpu-threads"),
-    *("devices", "quiet", "quiet-translation", "log", "log-level", "log-time-zone", "seed", "n-best", "word-scores"),
-    *("alignment", "stat-freq", "fp16", "precision", "optimize", "max-length", "model-mmap", "ignore-model-config"),
-    *("data-threads", "authors", "cite", "check-nan", "interpolate-env-vars", "sigterm", "tsv-fields"),
-    *("gemm-type", "gemm-precision", "int8shift", "int8shiftAlphaAll", "int8shiftAll", "quantize-range"),
-    *("max-length-break", "mini-batch-round-up", "shuffle-in-ram", "type", "version"),
-)
 _APPROXIMATIONS = ("shortlist", "output-approx-knn")
 
 
@@ -83,8 +63,7 @@ def read_decoder(path: Path) -> Decoder:
         raise options.error(
             "models", "lists several models, but ensembles cannot be imported", "import each model file"
         )
-    options.require(_ALLOWED)
-    options.ignore(*_NO_EFFECT)
+    options.require_known("marian.decoder")
     vocabularies = _paths(options, "vocabs", file.parent) or list(_default_vocabularies(model or models[0]))
     if len(vocabularies) != 2:
         raise options.error("vocabs", "does not name one vocabulary for the source and one for the target")

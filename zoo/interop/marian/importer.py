@@ -11,16 +11,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import numpy as np
-
 from specs import UNK, Spec, ZooError
 from zoo.interop.formats import Engine, EngineTranslation, ImportedModel, ImportRequest, imported_spec
-from zoo.interop.marian.archive import network_options, read_npz, tensors_of
-from zoo.interop.marian.binary import is_binary_model, is_quantised, read_binary
 from zoo.interop.marian.decoder import SUFFIX, Decoder, model_files, read_decoder
+from zoo.interop.marian.files import is_binary_model, is_quantised, network_options, read_arrays, tensors_of
 from zoo.interop.marian.network import architecture_fields, read_embeddings, read_layers
-from zoo.interop.marian.shortlist import read_shortlist, shortlist_files
-from zoo.interop.marian.vocabulary import read_vocabulary
+from zoo.interop.marian.vocabulary import read_shortlist, read_vocabulary, shortlist_files
 from zoo.interop.sentencepiece_model import is_language_token
 from zoo.text.tokenizer import SPACE, Tokenizer
 
@@ -48,9 +44,9 @@ class MarianImport:
 
     def read(self, path: Path, request: ImportRequest) -> ImportedModel:
         """Read a model. Raise ZooError if it is damaged or has a property that zoo does not support."""
-        arrays = _read_arrays(path) if path.suffix in (".npz", ".bin") else None
+        arrays = read_arrays(path) if path.suffix in (".npz", ".bin") else None
         decoder = read_decoder(path)
-        arrays = arrays or _read_arrays(decoder.model)
+        arrays = arrays or read_arrays(decoder.model)
         options = network_options(arrays, decoder.model)
         tensors = tensors_of(arrays, decoder.model)
         architecture = architecture_fields(options)
@@ -66,7 +62,7 @@ class MarianImport:
             vocabulary=vocabulary.fields,
             decoding={**decoder.decoding, "suppressed_tokens": suppressed},
         )
-        layers = read_layers(tensors, options, spec.architecture)
+        layers = read_layers(tensors, options, spec)
         options.require_all_known()
         tensors.require_all_taken()
         version = str(options.any("version", "")).split(" ")[0]
@@ -97,10 +93,6 @@ class MarianImport:
             raise ZooError(problem, hint="import it without `--check`, or import the float32 model")
         engine = MarianEngine if _searches_as_trained(model.spec) else MarianScoringEngine
         return engine(decoder, model)
-
-
-def _read_arrays(file: Path) -> dict[str, np.ndarray]:
-    return read_binary(file) if file.suffix == ".bin" else read_npz(file)
 
 
 def _searches_as_trained(spec: Spec) -> bool:

@@ -6,51 +6,15 @@ The layout is the same in Marian and zoo: x @ W, with one matrix for each matrix
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import Any
 
 from torch import Tensor
 
-from specs import Architecture, FeedForward
+from specs import Architecture, Spec
 from zoo.interop.settings import Settings
-from zoo.interop.tables import Setting, TensorRow, read_settings, read_tensors
-from zoo.interop.tensors import SIDES, EmbeddingTables, ForeignTensors
+from zoo.interop.tables import Layout, Setting, attention_names, read_settings, read_tensors
+from zoo.interop.tensors import EmbeddingTables, ForeignTensors
 
-_ALLOWED: dict[str, tuple[Any, ...]] = {
-    "type": ("transformer",),
-    "right-left": (False,),
-    "input-types": ([], ["sequence", "sequence"]),
-    "special-vocab": ([],),
-    "transformer-no-projection": (False,),
-    "transformer-rnn-projection": (False,),
-    "transformer-pool": (False,),
-    "transformer-no-bias": (False,),
-    "transformer-no-affine": (False,),
-    "transformer-train-position-embeddings": (False,),
-    "transformer-train-positions": (False,),
-    "transformer-disable-position-embeddings": (False,),
-    "transformer-attention-mask": ("default",),
-    "transformer-ffn-depth": (2,),
-    "transformer-decoder-ffn-depth": (0, 2),
-    "transformer-decoder-autoreg": ("self-attention", "rnn"),
-    "factors-dim-emb": (0,),
-    "lemma-dim-emb": (0,),
-    "lemma-dependency": ("",),
-    "ulr": (False,),
-}
-"""Supported values of the options that change the network. Marian's default is always among them."""
-_NO_EFFECT = (
-    *("version", "dim-rnn", "enc-cell", "enc-cell-depth", "enc-type", "dec-cell-base-depth", "dec-cell-high-depth"),
-    *("skip", "transformer-aan-activation", "transformer-aan-depth", "transformer-aan-nogate", "transformer-dim-aan"),
-    *("transformer-guided-alignment-layer", "transformer-alibi-shift", "transformer-alibi-trainable"),
-    *("bert-train-type-embeddings", "bert-type-vocab-size", "ulr-dim-emb", "ulr-trainable-transformation"),
-    *("separator-symbol", "factors-combine", "transformer-depth-scaling", "dim-vocabs"),
-)
-"""Ignored options: training options, options of networks that `_ALLOWED` excludes, and sizes that the matrices' shapes
-also show.
-
-`version` has an effect only on pre-norm models, for which `_require_normalised_keys` reads it.
-"""
 _SETTINGS = (
     Setting("enc-depth", "N.encoder", int),
     Setting("dec-depth", "N.decoder", int),
@@ -67,14 +31,12 @@ _FIRST_WITH_NORMALISED_KEYS = (1, 10, 42)
 Commit 14042019 of marian-dev (October 2021) added this. Versions up to 1.10.23, and 1.10.25 to 1.10.27, do not have it.
 Builds of 1.10.24 and 1.10.28 exist with and without it. There is no version between 1.10.28 and 1.10.42.
 """
-_PROJECTIONS = {"query": "q", "key": "k", "value": "v", "output": "o"}
 _OUTPUT = "decoder_ff_logit_out"
 
 
 def architecture_fields(options: Settings) -> dict[str, Any]:
     """Return the fields of `architecture`. Raise ZooError for an option that zoo does not support."""
-    options.require(_ALLOWED)
-    options.ignore(*_NO_EFFECT)
+    options.require_known("marian")
     fields = read_settings(options, _SETTINGS)
     d_model, h, d_ff = fields["d_model"], fields["h"], fields["d_ff"]
     if d_model % h or d_model < 4 or d_model % 2:
@@ -162,29 +124,17 @@ def read_embeddings(source: ForeignTensors, options: Settings) -> EmbeddingTable
     return EmbeddingTables(encoder, decoder, output, bias, scale, scale)
 
 
-def read_layers(source: ForeignTensors, options: Settings, a: Architecture) -> dict[str, Tensor]:
+def read_layers(source: ForeignTensors, options: Settings, spec: Spec) -> dict[str, Tensor]:
     """Remove the tensors of all layers from `source`. Return them with zoo's names as keys.
 
     Raise ZooError if one is missing or has another shape.
     """
-    tied = _tied_layers(options)
-    originals = {original: tied.index(original) for original in tied}
-    layers = [
-        *(("encoder", number, f"encoder_l{number + 1}") for number in range(a.depths.encoder)),
-        *(("decoder", number, f"decoder_l{original}") for original, number in originals.items()),
-    ]
-    tensors: dict[str, Tensor] = {}
-    for side, number, foreign in layers:
-        tensors |= read_tensors(source, _layer(a, side, f"{side}.{number}", foreign))
-    for number, original in enumerate(tied):
-        if (first := originals[original]) != number:  # a weights file has no aliases, so the tensors are copied
-            prefix = f"decoder.{first}."
-            copied = [(name, tensor) for name, tensor in tensors.items() if name.startswith(prefix)]
-            tensors |= {f"decoder.{number}.{name.removeprefix(prefix)}": tensor.clone() for name, tensor in copied}
-    if a.norm.placement == "pre":
-        for side in SIDES:
-            tensors |= read_tensors(source, _norm(a, f"{side}_top", "", side))
-    return tensors
+    for number, original in enumerate(_tied_layers(options), start=1):
+        if number != original:  # a weights file has no aliases, so the tensors of the original layer are copied
+            prefix = f"decoder_l{original}_"
+            own = {name: tensor for name, tensor in source.left.items() if name.startswith(prefix)}
+            source.left |= {f"decoder_l{number}_{name.removeprefix(prefix)}": tensor for name, tensor in own.items()}
+    return read_tensors(source, _layout(spec.architecture).rows(spec))
 
 
 def _tied_layers(options: Settings) -> list[int]:
@@ -196,30 +146,22 @@ def _tied_layers(options: Settings) -> list[int]:
     return tied
 
 
-def _layer(a: Architecture, side: str, ours: str, foreign: str) -> Iterator[TensorRow]:
-    """Yield the tensors of a layer."""
-    suffix = "_pre" if a.norm.placement == "pre" else ""
-    square = (a.d_model, a.d_model)
-    for sublayer in getattr(a, side):
-        name = f"{ours}.{sublayer.kind}"
-        if isinstance(sublayer, FeedForward):
-            for number, shape in (("1", (a.d_model, a.d_ff)), ("2", (a.d_ff, a.d_model))):
-                yield TensorRow(f"{foreign}_ffn_W{number}", f"{name}.w{number}", shape)
-                yield TensorRow(f"{foreign}_ffn_b{number}", f"{name}.b{number}", (1, shape[1]), is_row=True)
-            yield from _norm(a, f"{foreign}_ffn_ffn", suffix, name)
-        elif sublayer.kind == "ssru":
-            yield TensorRow(f"{foreign}_rnn_W", f"{name}.value", square)
-            yield TensorRow(f"{foreign}_rnn_Wf", f"{name}.gate", square)
-            yield TensorRow(f"{foreign}_rnn_bf", f"{name}.gate_bias", (1, a.d_model), is_row=True)
-            yield from _norm(a, f"{foreign}_rnn" if suffix else f"{foreign}_rnn_ffn", suffix, name)
-        else:
-            part = f"{foreign}_self" if sublayer.kind == "self_attention" else f"{foreign}_context"
-            for projection, letter in _PROJECTIONS.items():
-                yield TensorRow(f"{part}_W{letter}", f"{name}.{projection}", square)
-                yield TensorRow(f"{part}_b{letter}", f"{name}.{projection}_bias", (1, a.d_model), is_row=True)
-            yield from _norm(a, f"{part}_Wo", suffix, name)
-
-
-def _norm(a: Architecture, foreign: str, suffix: str, ours: str) -> Iterator[TensorRow]:
-    yield TensorRow(f"{foreign}_ln_scale{suffix}", f"{ours}.norm_gain", (1, a.d_model), is_row=True)
-    yield TensorRow(f"{foreign}_ln_bias{suffix}", f"{ours}.norm_bias", (1, a.d_model), is_row=True)
+def _layout(a: Architecture) -> Layout:
+    """Return the names and the layout of the tensors in the layers."""
+    layer, suffix = "{side}_l{next}", "_pre" if a.norm.placement == "pre" else ""
+    attentions = {"self_attention": "self", "cross_attention": "context"}
+    norms = {
+        **{kind: f"_{part}_Wo" for kind, part in attentions.items()},
+        "feed_forward": "_ffn_ffn",
+        "ssru": "_rnn" if suffix else "_rnn_ffn",
+    }
+    names = {
+        **attention_names(attentions, "qkvo", layer + "_{attention}_{tensor}{projection}"),
+        **{f"{kind}.norm": f"{layer}{part}_ln_{{tensor}}{suffix}" for kind, part in norms.items()},
+        "feed_forward.w1": layer + "_ffn_{tensor}1",
+        "feed_forward.w2": layer + "_ffn_{tensor}2",
+        "ssru.value": layer + "_rnn_{tensor}",
+        "ssru.gate": layer + "_rnn_{tensor}f",
+        "norm": "{side}_top_ln_{tensor}",
+    }
+    return Layout(names, ("W", "b", "scale", "bias"), is_transposed=False, vectors_are_rows=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Protocol, runtime_checkable
@@ -97,20 +98,16 @@ class FolderStore:
 
     def fetch(self, path: str, partial: Path, size: int, report: Report) -> None:
         """Copy a file to `partial`, or continue an interrupted copy."""
-        offset = partial.stat().st_size if partial.exists() else 0
         if not file_exists(self.folder / path):
             raise missing_blob(self.address, path)
-        with (
-            report.progress(f"copying {partial.stem}", size, "bytes") as progress,
-            convert_disk_errors(partial),
-            partial.open("ab") as target,
-            open_file(self.folder / path) as source,
-        ):
-            source.seek(offset)
-            progress.advance(offset)
-            while target.tell() < size and (chunk := source.read(_CHUNK)):
-                _write(chunk, target, partial)
-                progress.advance(len(chunk))
+        label = f"copying {partial.stem}"
+        with report.progress(label, size, "bytes") as progress, open_file(self.folder / path) as source:
+
+            def read(offset: int) -> bytes:
+                source.seek(offset)
+                return source.read(_CHUNK)
+
+            append_chunks(partial, size, read, progress)
 
     def newest_revisions(self) -> dict[str, int]:
         """Return the newest revision number by model name, derived from the file names."""
@@ -138,6 +135,22 @@ class FolderStore:
         """Write a file atomically, replacing an existing one."""
         with atomic_file(self.folder / path) as partial:
             partial.write_bytes(content)
+
+
+def append_chunks(partial: Path, size: int, read: Callable[[int], bytes], progress: Progress) -> None:
+    """Append to the beginning of a file in `partial`, if there is one, until it has `size` bytes or the source ends.
+
+    Args:
+        partial: The file to write.
+        size: The number of bytes that it should have.
+        read: Function that returns the bytes from an offset in the source on. They are empty at its end.
+        progress: Receives the number of bytes.
+    """
+    with convert_disk_errors(partial), partial.open("ab") as target:
+        progress.advance(target.tell())
+        while target.tell() < size and (chunk := read(target.tell())):
+            _write(chunk, target, partial)
+            progress.advance(len(chunk))
 
 
 def _write(chunk: bytes, target: BinaryIO, path: Path) -> None:

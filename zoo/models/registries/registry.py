@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -23,12 +23,23 @@ from urllib.parse import unquote, urlsplit
 from urllib.request import url2pathname
 
 from specs import ZooError
-from zoo.files import storage
+from specs.spec import Name
+from zoo.files import manifest, storage
+from zoo.files.manifest import sha256
 from zoo.files.reading import file_exists, read_bytes
 from zoo.files.transfer import is_offline
-from zoo.models.registries import revision as revisions
-from zoo.models.registries.file_stores import MARKER, FileStore, FolderStore
-from zoo.models.registries.revision import Alias, IndexEntry, Record, Reference, Revision, parse_record
+from zoo.models.registries.file_stores import MARKER, FileStore, FolderStore, WritableFileStore
+from zoo.models.registries.revision import (
+    MAX_BYTES,
+    Alias,
+    IndexEntry,
+    PublishedFile,
+    Record,
+    Reference,
+    Revision,
+    Summary,
+    parse_record,
+)
 from zoo.report import Report
 
 if TYPE_CHECKING:
@@ -45,6 +56,9 @@ INDEX, PAGE = "index.json", "index.html"
 _MAX_SEARCHED = 200
 """Maximum number of revisions to search for a digest, because a malicious server could claim to have any number."""
 _MAX_INDEX_BYTES = 100_000_000
+_MAX_NUMBERS = 1000
+_MAX_INDEX_WRITES = 5
+_MARKER_CONTENT = b'{"format": 1}\n'
 _STORES = {"http": "WebStore", "https": "WebStore", "s3": "S3Store", "s3a": "S3Store", "hf": "HubStore"}
 """Names of the classes in `remote_stores`, by the scheme of the address."""
 _ADDRESS_HINT = (
@@ -76,16 +90,18 @@ class Registry:
         """Return the reason why this address has no registry, such as "does not exist". None if it has one."""
         if isinstance(self.store, FolderStore) and not self.store.folder.exists():
             return "does not exist"
-        return "is not a registry" if self.store.read(MARKER, revisions.MAX_BYTES) is None else None
+        return "is not a registry" if self.store.read(MARKER, MAX_BYTES) is None else None
 
     def find(self, reference: Reference) -> Revision | None:
         """Return the revision that a reference selects. None if there is none."""
         if reference.revision is not None:
             return self.revision(reference.name, reference.revision)
         newest = self.newest(reference.name)
-        if reference.digest is None:
+        if reference.digest is None or newest is None:
             return newest
-        return next((each for each in self._down_from(newest) if each.digest == reference.digest), None)
+        numbers = range(newest.revision, max(0, newest.revision - _MAX_SEARCHED), -1)
+        revisions = (self.revision(newest.name, number) for number in numbers)
+        return next((each for each in revisions if each is not None and each.digest == reference.digest), None)
 
     def newest(self, name: str) -> Revision | None:
         """Return the newest revision of a model, found by bisection. None if the registry does not have the model."""
@@ -103,7 +119,7 @@ class Registry:
     def revision(self, name: str, number: int) -> Revision | None:
         """Return a revision by its number. None if there is none."""
         path = revision_path(name, number)
-        content = self.store.read(path, revisions.MAX_BYTES)
+        content = self.store.read(path, MAX_BYTES)
         if content is None:
             return None
         try:
@@ -119,16 +135,8 @@ class Registry:
     def alias(self, name: str) -> str | None:
         """Return the current name of a renamed model. None if it was not renamed."""
         path = alias_path(name)
-        content = self.store.read(path, revisions.MAX_BYTES)
+        content = self.store.read(path, MAX_BYTES)
         return None if content is None else parse_record(Alias, content, f"{self.address}/{path}").to
-
-    def read_blob(self, sha256: str, max_bytes: int) -> bytes | None:
-        """Return the content of a small blob. None if it does not exist."""
-        return self.store.read(blob_path(sha256), max_bytes)
-
-    def fetch_blob(self, sha256: str, partial: Path, size: int, report: Report) -> None:
-        """Download a blob to `partial`, or resume its download."""
-        self.store.fetch(blob_path(sha256), partial, size, report)
 
     def entries(self, on_error: Callable[[ZooError], None] | None = None) -> tuple[IndexEntry, ...]:
         """Return the newest revision of each model, sorted by name.
@@ -147,6 +155,95 @@ class Registry:
         if numbers is None:
             return tuple(indexed[name] for name in sorted(indexed))
         return tuple(self._newest_entries(numbers, indexed, on_error))
+
+    def publish(self, name: Name, folder: Path, summary: Summary, report: Report) -> Revision:
+        """Publish a folder as the next revision of a model. The folder must not change meanwhile.
+
+        The blobs (file contents) are uploaded first, and then the revision that refers to them is created. If another
+        process creates a revision with this number first, the next number is used.
+
+        Returns:
+            The new revision. If the newest revision has the same content, return that one.
+
+        Raises:
+            ZooError: The registry cannot be written to.
+        """
+        store = self.require_writable()
+        files = {
+            file.name: PublishedFile(sha256=sha256(file), bytes=file.stat().st_size)
+            for file in sorted(folder.iterdir())
+        }
+        missing = {name: file for name, file in files.items() if not store.has(blob_path(file.sha256), file.bytes)}
+        with report.progress("uploading", sum(file.bytes for file in missing.values()), "bytes") as progress:
+            for file_name, file in missing.items():
+                store.put(blob_path(file.sha256), folder / file_name, progress)
+        newest, digest = self.newest(name), files[manifest.NAME].sha256
+        for _ in range(_MAX_NUMBERS):
+            if newest is not None and newest.digest == digest:
+                return newest
+            number = newest.revision + 1 if newest is not None else 1
+            revision = Revision(name=name, revision=number, digest=digest, files=files, summary=summary)
+            if store.create(revision_path(name, number), _to_json(revision)):
+                return revision
+            newest = self.revision(name, number) or newest
+        problem = (
+            f"`{name}` could not be published to `{self.address}`: other processes created the same revisions first"
+        )
+        raise ZooError(problem, hint="run the command again later", exit_code=1)
+
+    def create_alias(self, old: Name, new: Name) -> None:
+        """Make an old name an alias of a new one. Revisions with the old name can still be loaded as `OLD@NUMBER`."""
+        self.require_writable().replace(alias_path(old), _to_json(Alias(to=new)))
+
+    def write_index(self, render: Callable[[Sequence[IndexEntry]], str], report: Report) -> None:
+        """Write `index.json` and `index.html`. Write them again if another process published meanwhile.
+
+        Warn about each revision that cannot be read. The entry of its model in the index then stays unchanged.
+
+        Args:
+            render: Function that returns the HTML page of an index.
+            report: Receives the warnings.
+        """
+        store, previous, warnings = self.require_writable(), None, dict[str, None]()
+        for _ in range(_MAX_INDEX_WRITES):
+            warnings.clear()
+            entries = self.entries(lambda error: warnings.update({error.summary: None}))
+            if entries == previous:
+                break
+            previous = entries
+            store.replace(INDEX, _to_json(Index(models=entries)))
+            store.replace(PAGE, render(entries).encode())
+        for warning in warnings:
+            report.warn(warning)
+
+    def require_writable_kind(self) -> WritableFileStore:
+        """Return the store if this kind of store is writable. This does not access the network.
+
+        Raises:
+            ZooError: The store is read-only or is a file, not a folder, or it is remote and `ZOO_OFFLINE` is set.
+        """
+        store, problem = self.store, f"cannot publish to `{self.address}`"
+        if not isinstance(store, WritableFileStore):
+            hint = "publish to a folder, to s3:// or to hf://, which a web server can then serve"
+            raise ZooError(f"{problem}: it is read-only", hint=hint)
+        if store.is_remote and is_offline():
+            raise ZooError(f"{problem}: ZOO_OFFLINE is set", hint="unset ZOO_OFFLINE, or publish to a folder")
+        if isinstance(store, FolderStore) and store.folder.exists() and not store.folder.is_dir():
+            raise ZooError(f"{problem}: it is a file, not a folder", hint="publish to a folder")
+        return store
+
+    def require_writable(self) -> WritableFileStore:
+        """Return the store, after checking that it can create files without overwriting existing ones.
+
+        Raises:
+            ZooError: The registry is read-only, or `create` overwrites an existing file.
+        """
+        store = self.require_writable_kind()
+        if store.create(MARKER, _MARKER_CONTENT) and store.create(MARKER, _MARKER_CONTENT):
+            hint = "publish to a folder, or to a service that supports the HTTP header If-None-Match, as S3 does"
+            problem = f"cannot publish to `{self.address}`: two processes could overwrite each other's files there"
+            raise ZooError(problem, hint=hint)
+        return store
 
     def _read_index(self) -> dict[str, IndexEntry]:
         content = self.store.read(INDEX, _MAX_INDEX_BYTES)
@@ -171,15 +268,6 @@ class Registry:
                 continue
             if revision is not None:
                 yield revision.entry
-
-    def _down_from(self, newest: Revision | None) -> Iterator[Revision]:
-        """Yield a revision and the earlier ones, newest first."""
-        if newest is None:
-            return
-        yield newest
-        for number in range(newest.revision - 1, max(0, newest.revision - 1 - _MAX_SEARCHED), -1):
-            if (revision := self.revision(newest.name, number)) is not None:
-                yield revision
 
 
 def open_registry(address: str) -> Registry:
@@ -246,6 +334,10 @@ def blob_path(sha256: str) -> str:
 def revision_path(name: str, number: int) -> str:
     """Return the path of the file of a revision in a registry."""
     return f"models/{name}/{number}.json"
+
+
+def _to_json(value: Revision | Index | Alias) -> bytes:
+    return f"{value.model_dump_json(indent=2)}\n".encode()
 
 
 def alias_path(name: str) -> str:

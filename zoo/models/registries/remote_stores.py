@@ -14,9 +14,8 @@ import fsspec
 from fsspec.callbacks import Callback
 
 from specs import ZooError
-from zoo.files.atomic import convert_disk_errors
 from zoo.files.transfer import ForbiddenError, NotFoundError, transfer
-from zoo.models.registries.file_stores import MARKER, missing_blob, newest_numbers
+from zoo.models.registries.file_stores import MARKER, append_chunks, missing_blob, newest_numbers
 from zoo.models.registries.revision import MAX_BYTES
 from zoo.report import Progress, Report, size
 
@@ -45,30 +44,32 @@ class WebStore:
 
     def read(self, path: str, max_bytes: int) -> bytes | None:
         """Download a small file. Return None if it does not exist."""
-        with TemporaryDirectory(prefix="zoo-") as folder, _with_registry_hint():
-            partial = Path(folder) / f"{Path(path).name}.partial"
+        with _with_registry_hint():
             try:
-                transfer(f"{self.address}/{path}", partial, Report(), max_bytes, _MAX_FAILURES)
+                return self._download(path, max_bytes)
             except NotFoundError:
                 return None
             except ForbiddenError:
                 if not self._forbids_missing_files:
                     raise
                 return None
-            return partial.read_bytes() if partial.exists() else b""
 
     @cached_property
     def _forbids_missing_files(self) -> bool:
         """Whether the server returns status 403 for missing files, as S3 does for buckets that cannot be listed."""
-        return self._error_type(MARKER) is None and self._error_type(_ABSENT_PATH) is ForbiddenError
-
-    def _error_type(self, path: str) -> type[ZooError] | None:
-        with TemporaryDirectory(prefix="zoo-") as folder:
+        with suppress(ZooError):
+            self._download(MARKER, MAX_BYTES)
             try:
-                transfer(f"{self.address}/{path}", Path(folder) / "probe.partial", Report(), MAX_BYTES, _MAX_FAILURES)
-            except ZooError as error:
-                return type(error)
-        return None
+                self._download(_ABSENT_PATH, MAX_BYTES)
+            except ForbiddenError:
+                return True
+        return False
+
+    def _download(self, path: str, max_bytes: int) -> bytes:
+        with TemporaryDirectory(prefix="zoo-") as folder:
+            partial = Path(folder) / f"{Path(path).name}.partial"
+            transfer(f"{self.address}/{path}", partial, Report(), max_bytes, _MAX_FAILURES)
+            return partial.read_bytes() if partial.exists() else b""
 
     def fetch(self, path: str, partial: Path, size: int, report: Report) -> None:
         """Download a file to `partial`, or resume its download."""
@@ -130,20 +131,15 @@ class FsspecStore:
 
     def fetch(self, path: str, partial: Path, size: int, report: Report) -> None:
         """Download a file to `partial` in chunks, or resume its download."""
-        offset = partial.stat().st_size if partial.exists() else 0
+
+        def read(offset: int) -> bytes:
+            try:
+                return self._read_range(path, offset, min(offset + _CHUNK, size))
+            except FileNotFoundError:
+                raise missing_blob(self.address, path) from None
+
         with report.progress(f"downloading {partial.stem}", size, "bytes") as progress:
-            progress.advance(offset)
-            while offset < size:
-                try:
-                    chunk = self._read_range(path, offset, min(offset + _CHUNK, size))
-                except FileNotFoundError:
-                    raise missing_blob(self.address, path) from None
-                if not chunk:
-                    return
-                with convert_disk_errors(partial), partial.open("ab") as file:
-                    file.write(chunk)
-                offset += len(chunk)
-                progress.advance(len(chunk))
+            append_chunks(partial, size, read, progress)
 
     def newest_revisions(self) -> dict[str, int]:
         """Return the newest revision number by model name, derived from the file names."""
@@ -253,51 +249,37 @@ class HubStore(FsspecStore):
 
     def put(self, path: str, file: Path, progress: Progress) -> None:
         """Commit a local file."""
-        self._commit_repeatedly(path, str(file))
+        self._commit(path, str(file))
         progress.advance(file.stat().st_size)
 
     def replace(self, path: str, content: bytes) -> None:
         """Commit a file, replacing an existing one."""
-        self._commit_repeatedly(path, content)
+        self._commit(path, content)
 
     def create(self, path: str, content: bytes) -> bool:
         """Commit a file unless it exists. Return whether this call created it."""
+        return self._commit(path, content, replace=False)
+
+    def _commit(self, path: str, content: str | bytes, *, replace: bool = True) -> bool:
+        """Commit one file. Try again if another commit came first. Return False if the file exists and is kept."""
+        name, head = f"{self._resolved.path_in_repo}/{path}".lstrip("/"), None
         for _ in range(_MAX_COMMITS):
             with self._convert_errors():
-                head = self._api.repo_info(**self._repository).sha
-                if self._api.file_exists(
-                    filename=self._repository_path(path), **{**self._repository, "revision": head}
-                ):
-                    return False
-            if self._commit(path, content, head):
-                return True
-        raise self._too_many_conflicts(path)
-
-    def _commit_repeatedly(self, path: str, content: str | bytes) -> None:
-        for _ in range(_MAX_COMMITS):
-            if self._commit(path, content, None):
-                return
-        raise self._too_many_conflicts(path)
-
-    def _commit(self, path: str, content: str | bytes, parent: str | None) -> bool:
-        """Commit one file after `parent`, or else after the newest commit. Return False if another commit was first."""
-        with self._convert_errors():
-            addition = huggingface_hub.CommitOperationAdd(
-                path_in_repo=self._repository_path(path), path_or_fileobj=content
-            )
-            try:
-                self._api.create_commit(
-                    operations=[addition], commit_message=f"Add {path}", parent_commit=parent, **self._repository
-                )
-            except huggingface_hub.errors.HfHubHTTPError as error:
-                if error.response is None or error.response.status_code not in _CONFLICT_STATUSES:
-                    raise
-                return False
-        return True
-
-    def _too_many_conflicts(self, path: str) -> ZooError:
+                if not replace:
+                    head = self._api.repo_info(**self._repository).sha
+                    if self._api.file_exists(filename=name, **{**self._repository, "revision": head}):
+                        return False
+                addition = huggingface_hub.CommitOperationAdd(path_in_repo=name, path_or_fileobj=content)
+                try:
+                    self._api.create_commit(
+                        operations=[addition], commit_message=f"Add {path}", parent_commit=head, **self._repository
+                    )
+                    return True
+                except huggingface_hub.errors.HfHubHTTPError as error:
+                    if error.response is None or error.response.status_code not in _CONFLICT_STATUSES:
+                        raise
         problem = f"`{path}` could not be committed to `{self.address}`: other commits came first {_MAX_COMMITS} times"
-        return ZooError(problem, hint="run the command again later", exit_code=1)
+        raise ZooError(problem, hint="run the command again later", exit_code=1)
 
     @cached_property
     def _api(self) -> Any:
@@ -313,6 +295,3 @@ class HubStore(FsspecStore):
     def _repository(self) -> dict[str, Any]:
         resolved = self._resolved
         return {"repo_id": resolved.repo_id, "repo_type": resolved.repo_type, "revision": resolved.revision}
-
-    def _repository_path(self, path: str) -> str:
-        return f"{self._resolved.path_in_repo}/{path}".lstrip("/")

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError,
 from specs import ZooError
 from specs.spec import Name
 from zoo.files import manifest
+from zoo.files.reading import damaged
 
 MAX_BYTES = 1_000_000
 """Maximum size of the JSON file of a revision, in bytes."""
@@ -126,9 +127,8 @@ def parse_record(kind: type[_Record], content: bytes, location: str) -> _Record:
         first = error.errors(include_url=False, include_input=False)[0]
         key = ".".join(map(str, first["loc"]))[:_QUOTED_CHARACTERS]
         reason = f"{key}: {first['msg']}" if key else first["msg"]
-        problem = f"`{location}` is damaged: {reason[: 2 * _QUOTED_CHARACTERS]}"
         hint = "restore the file from its source, or ask the owner of the registry to do so"
-        raise ZooError(problem, hint=hint, exit_code=1) from None
+        raise damaged(location, reason[: 2 * _QUOTED_CHARACTERS], hint) from None
 
 
 @dataclass(frozen=True)

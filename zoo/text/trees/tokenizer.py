@@ -181,12 +181,11 @@ class TreeTokenizer(Modality):
         """Return the token IDs that the words of a sentence must have in its tree.
 
         Returns:
-            For the linearisation `initials`, one ID per word, with UNK for unknown initials. For the other
-            linearisations, an empty tuple, because their tokens do not depend on the words.
+            One ID per word. UNK stands for any word token: for unknown initials, and in linearisations other than
+            `initials`, because their tokens do not depend on the words.
         """
-        if self.linearisation != "initials":
-            return ()
-        return tuple(self._word_ids.get(_initial(word), UNK) for word in words)
+        known = self._word_ids if self.linearisation == "initials" else {}
+        return tuple(known.get(_initial(word), UNK) for word in words)
 
     def decode(self, ids: Iterable[int]) -> str:
         """Return the tokens of a linearised tree as text, for instance `(S (NP XX )NP )S`."""

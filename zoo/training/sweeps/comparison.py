@@ -56,7 +56,7 @@ class ScoreSample:
 
     seeds: tuple[float, ...]
     """Score of each seed."""
-    drawn: FloatArray
+    resampled: FloatArray
     """For each bootstrap sample of sentences, the mean score over the seeds."""
 
     @property
@@ -67,7 +67,7 @@ class ScoreSample:
     @property
     def half_interval(self) -> float:
         """Half of the interval that contains 95 % of the bootstrap samples."""
-        return interval_half_width(self.drawn)
+        return interval_half_width(self.resampled)
 
 
 @dataclass(frozen=True)
@@ -153,21 +153,21 @@ def compare(rows: Sequence[SweepRow], trials: Sequence[Trial], report: Report) -
 def _samples(spec: Spec, trials: Sequence[Trial]) -> dict[str, ScoreSample]:
     references = read_split(spec, "dev", Report()).references
     draws = bootstrap.sample_counts(len(references))
-    drawn: dict[str, list[FloatArray]] = {name: [] for name in METRICS}
+    resampled: dict[str, list[FloatArray]] = {name: [] for name in METRICS}
     by_seed: dict[str, list[float]] = {name: [] for name in METRICS}
     for trial in trials:
         answers = load_outputs(trial.run.answers("dev"))
         outputs = [answer.output for answer in answers]
         for name in ("bleu", "paper_bleu"):
             scores_by_sample = bootstrap.text_scores_by_sample(name, draws, outputs, references, spec.corpus.target)
-            drawn[name].append(scores_by_sample)
+            resampled[name].append(scores_by_sample)
         logs, tokens = [answer.log_probability for answer in answers], [answer.tokens for answer in answers]
-        drawn["perplexity"].append(bootstrap.log_perplexity_by_sample(draws, logs, tokens))
+        resampled["perplexity"].append(bootstrap.log_perplexity_by_sample(draws, logs, tokens))
         scores = trial.run.known_scores["dev"]
         by_seed["bleu"].append(float(scores["bleu"]))
         by_seed["paper_bleu"].append(float(scores["paper_bleu"]))
         by_seed["perplexity"].append(math.log(scores["perplexity"] or _INFINITE_PERPLEXITY))
-    return {name: ScoreSample(tuple(by_seed[name]), np.mean(drawn[name], axis=0)) for name in METRICS}
+    return {name: ScoreSample(tuple(by_seed[name]), np.mean(resampled[name], axis=0)) for name in METRICS}
 
 
 def row_pairs(results: Sequence[RowResult], variances: Mapping[str, SeedVariance]) -> Iterator[RowPair]:
@@ -202,7 +202,7 @@ def seed_variance(samples: Iterable[ScoreSample]) -> SeedVariance:
 def difference(first: ScoreSample, second: ScoreSample, seeds: SeedVariance) -> Difference:
     """Return the difference of two specs' scores on the same sentences, with its confidence interval."""
     by_seeds = seeds.variance * (1 / len(first.seeds) + 1 / len(second.seeds))
-    by_sentences = float(np.var(second.drawn - first.drawn, ddof=1))
+    by_sentences = float(np.var(second.resampled - first.resampled, ddof=1))
     total = by_seeds + by_sentences
     degrees = seeds.degrees * (total / by_seeds) ** 2 if by_seeds else math.inf
     return Difference(second.mean - first.mean, t_quantile(degrees) * math.sqrt(total), tested=seeds.degrees > 0)

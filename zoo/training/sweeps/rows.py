@@ -114,7 +114,7 @@ def _make_row(
         raise ZooError(problem, hint=f"omit it; `zoo train {reference}` trains it")
     if parent is None:
         scaled = specs.load(reference, overrides)
-        return SweepRow(_name(spec), reference, tuple(overrides), scaled, None, ())
+        return SweepRow(_name(spec), reference, tuple(overrides), scaled, parent=None, changed_keys=())
     if parent not in rows:
         return None
     own = _proportional_overrides(reference, plain[parent], rows[parent].spec, overrides, errors)
@@ -124,7 +124,9 @@ def _make_row(
     given = [text for text in overrides if text.partition("=")[0].strip() not in own_keys]
     scaled = specs.load(reference, [*given, *own])
     changed = [key for key in specs.difference(scaled, rows[parent].spec) if key not in METADATA_FIELDS]
-    return SweepRow(_name(spec), reference, (*given, *own), scaled, rows[parent].name, tuple(changed))
+    return SweepRow(
+        _name(spec), reference, (*given, *own), scaled, parent=rows[parent].name, changed_keys=tuple(changed)
+    )
 
 
 def _proportional_overrides(

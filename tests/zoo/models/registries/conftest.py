@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from zoo.models.registries import publishing
 from zoo.models.registries.registry import Registry, open_registry
 from zoo.report import Report
 
@@ -51,8 +50,8 @@ def filled(tmp_path: Path, bundle: Callable[..., Path], summary: object) -> Call
     def fill(count: int = 1, name: str = "model") -> Registry:
         registry = open_registry(str(tmp_path / "registry"))
         for seed in range(count):
-            publishing.publish(registry, name, bundle(seed, 1000 + len(name)), summary, Report())
-        publishing.write_index(registry, str)
+            registry.publish(name, bundle(seed, 1000 + len(name)), summary, Report())
+        registry.write_index(str, Report())
         return registry
 
     return fill

@@ -12,7 +12,6 @@ from pathlib import Path
 
 from zoo.files import manifest
 from zoo.models import find
-from zoo.models.registries import publishing
 from zoo.models.registries.registry import open_registry
 from zoo.models.registries.revision import Summary
 from zoo.report import Report
@@ -43,8 +42,8 @@ def make_bundle(folder: Path, seed: int, size: int) -> Path:
 def publish(address: str, folder: str, name: str) -> None:
     """Publish one bundle. Print a line at the start, for the parent process."""
     print("started", flush=True)
-    revision = publishing.publish(open_registry(address), name, Path(folder), SUMMARY, Report())
-    publishing.write_index(open_registry(address), str)
+    revision = open_registry(address).publish(name, Path(folder), SUMMARY, Report())
+    open_registry(address).write_index(str, Report())
     print(revision.pin, flush=True)
 
 
@@ -53,8 +52,8 @@ def publish_many(address: str, folder: str, seed: str, count: str) -> None:
     for number in range(int(count)):
         bundle = make_bundle(Path(folder) / f"{seed}-{number}", int(seed) * 10_000 + number, 20_000)
         time.sleep(0.1 - time.time() % 0.1)
-        print(publishing.publish(open_registry(address), "model", bundle, SUMMARY, Report()).pin, flush=True)
-        publishing.write_index(open_registry(address), str)
+        print(open_registry(address).publish("model", bundle, SUMMARY, Report()).pin, flush=True)
+        open_registry(address).write_index(str, Report())
 
 
 def pull(name: str) -> None:

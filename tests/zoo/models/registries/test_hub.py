@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from specs import ZooError
-from zoo.models.registries import publishing, remote_stores
+from zoo.models.registries import remote_stores
 from zoo.models.registries.registry import Registry, open_registry
 from zoo.models.registries.remote_stores import HubStore
 from zoo.report import Report
@@ -88,8 +88,8 @@ def repository(monkeypatch):
 @pytest.mark.parametrize("address", ["hf://org/name", "hf://org/name/some/folder"])
 def test_a_published_model_is_found(repository, bundle, summary, address):
     registry = open_registry(address)
-    revision = publishing.publish(registry, "model", bundle(1), summary, Report())
-    publishing.write_index(registry, str)
+    revision = registry.publish("model", bundle(1), summary, Report())
+    registry.write_index(str, Report())
     assert registry.newest("model") == revision
     assert [each.name for each in registry.entries()] == ["model"]
     folder = address.removeprefix("hf://org/name").strip("/")
@@ -98,15 +98,15 @@ def test_a_published_model_is_found(repository, bundle, summary, address):
 
 def test_of_two_publishers_the_second_takes_the_next_number(repository, bundle, summary):
     registry = open_registry("hf://org/name")
-    publishing.publish(registry, "model", bundle(1), summary, Report())
+    registry.publish("model", bundle(1), summary, Report())
     others = [bundle(seed) for seed in (2, 3)]
     commits = len(list(bundle(4).iterdir())) - 1  # the vocabulary was uploaded before
     no_actions = [lambda: None] * commits
     repository.before_commit = [
         *no_actions,
-        lambda: publishing.publish(registry, "model", others.pop(), summary, Report()),
+        lambda: registry.publish("model", others.pop(), summary, Report()),
     ]
-    revision = publishing.publish(registry, "model", bundle(4), summary, Report())
+    revision = registry.publish("model", bundle(4), summary, Report())
     assert revision.revision == 3
     assert [registry.revision("model", number).revision for number in (1, 2, 3)] == [1, 2, 3]
     assert registry.newest("model") == revision
@@ -115,7 +115,7 @@ def test_of_two_publishers_the_second_takes_the_next_number(repository, bundle, 
 def test_an_error_of_the_hub_is_reported(repository, bundle, summary):
     repository.status = 403
     with pytest.raises(ZooError, match=r"`hf://org/name` cannot be reached: 403 of the Hub"):
-        publishing.publish(open_registry("hf://org/name"), "model", bundle(1), summary, Report())
+        open_registry("hf://org/name").publish("model", bundle(1), summary, Report())
 
 
 def test_endless_conflicts_are_an_error(repository, monkeypatch):

@@ -13,7 +13,6 @@ import pytest
 
 from zoo.files import manifest, storage
 from zoo.models import local_store
-from zoo.models.registries import publishing
 from zoo.models.registries.registry import INDEX, open_registry
 from zoo.models.registries.revision import parse_reference
 from zoo.report import Report
@@ -111,8 +110,8 @@ def check_concurrent_publishers(address, tmp_path, count):
 def test_a_killed_publisher_leaves_complete_revisions_only(tmp_path, bundle, summary):
     check_killed_publishers(str(tmp_path / "registry"), bundle, 1)
     registry = open_registry(str(tmp_path / "registry"))
-    publishing.publish(registry, "model", bundle(2), summary, Report())
-    publishing.write_index(registry, str)
+    registry.publish("model", bundle(2), summary, Report())
+    registry.write_index(str, Report())
     assert [file.name for file in registry.store.folder.rglob("*partial*")] == []
 
 

@@ -6,8 +6,7 @@ import pytest
 
 from specs import ZooError
 from zoo.files import manifest
-from zoo.files.hashes import sha256
-from zoo.models.registries import publishing
+from zoo.files.manifest import sha256
 from zoo.models.registries.file_stores import FolderStore
 from zoo.models.registries.registry import INDEX, PAGE, Registry, open_registry
 from zoo.models.registries.revision import Reference
@@ -28,7 +27,7 @@ def test_a_published_bundle_is_found_and_downloads_are_resumed(registry, bundle,
             self.sent += n
 
     folder, report = bundle(1), Counter()
-    revision = publishing.publish(registry, "model", folder, summary, report)
+    revision = registry.publish("model", folder, summary, report)
     assert report.total == report.sent == revision.bytes
     assert (revision.name, revision.revision, revision.summary) == ("model", 1, summary)
     assert revision.digest == sha256(folder / manifest.NAME)
@@ -37,7 +36,7 @@ def test_a_published_bundle_is_found_and_downloads_are_resumed(registry, bundle,
         for offset in (0, 5):
             partial = tmp_path / f"{name}.{offset}.partial"
             partial.write_bytes(b"x" * offset)
-            registry.fetch_blob(file.sha256, partial, file.bytes, Report())
+            registry.store.fetch(f"blobs/sha256/{file.sha256}", partial, file.bytes, Report())
             assert partial.read_bytes() == b"x" * offset + (folder / name).read_bytes()[offset:]
 
 
@@ -45,7 +44,7 @@ def test_existing_blobs_are_not_uploaded_again(tmp_path, bundle, summary):
     registry = open_registry(str(tmp_path / "registry"))
     inodes = []
     for seed in (1, 2):
-        publishing.publish(registry, "model", bundle(seed), summary, Report())
+        registry.publish("model", bundle(seed), summary, Report())
         blobs = (registry.store.folder / "blobs/sha256").iterdir()
         inodes.append({file.name: file.stat().st_ino for file in blobs})
     assert inodes[0].items() <= inodes[1].items()
@@ -54,7 +53,7 @@ def test_existing_blobs_are_not_uploaded_again(tmp_path, bundle, summary):
 
 def test_the_newest_bundle_is_not_published_twice(registry, bundle, summary):
     for seed, number in ((1, 1), (1, 1), (2, 2), (1, 3)):
-        assert publishing.publish(registry, "model", bundle(seed, 100), summary, Report()).revision == number
+        assert registry.publish("model", bundle(seed, 100), summary, Report()).revision == number
 
 
 def test_concurrent_publishers_lose_nothing(registry, bundle, summary):
@@ -65,7 +64,7 @@ def test_concurrent_publishers_lose_nothing(registry, bundle, summary):
         own = open_registry(registry.address)
         start.wait()
         for folder in mine:
-            revisions.append(publishing.publish(own, "model", folder, summary, Report()))
+            revisions.append(own.publish("model", folder, summary, Report()))
 
     threads = [threading.Thread(target=publish, args=(folders[first::2],)) for first in (0, 1)]
     for thread in threads:
@@ -81,19 +80,19 @@ def test_concurrent_publishers_lose_nothing(registry, bundle, summary):
 
 def test_an_alias_hides_the_old_name_but_keeps_its_revisions(registry, bundle, summary):
     for seed, name in ((1, "new"), (2, "before")):
-        publishing.publish(registry, name, bundle(seed, 100), summary, Report())
-    publishing.create_alias(registry, "old", "new")
+        registry.publish(name, bundle(seed, 100), summary, Report())
+    registry.create_alias("old", "new")
     assert (registry.alias("old"), registry.alias("new")) == ("new", None)
     assert [entry.name for entry in registry.entries()] == ["before", "new"]
-    publishing.create_alias(registry, "before", "new")
+    registry.create_alias("before", "new")
     assert [entry.name for entry in registry.entries()] == ["new"]
     assert registry.revision("before", 1) is not None
 
 
 def test_the_index_and_its_page_are_written_again(registry, bundle, summary):
     for seed, name in ((1, "model"), (2, "another")):
-        publishing.publish(registry, name, bundle(seed, 100), summary, Report())
-        publishing.write_index(registry, render)
+        registry.publish(name, bundle(seed, 100), summary, Report())
+        registry.write_index(render, Report())
     assert registry.store.read(PAGE, 100) == b"another@1 model@1"
     assert b'"another"' in registry.store.read(INDEX, 10_000)
 
@@ -102,12 +101,12 @@ def test_a_model_that_is_published_while_the_index_is_written_is_in_it(tmp_path,
     class Overtaken(FolderStore):
         def replace(self, path, content):
             if path == INDEX and others:
-                publishing.publish(registry, "other", others.pop(), summary, Report())
+                registry.publish("other", others.pop(), summary, Report())
             super().replace(path, content)
 
     registry, others = open_registry(str(tmp_path / "registry")), [bundle(2)]
-    publishing.publish(registry, "model", bundle(1), summary, Report())
-    publishing.write_index(Registry(Overtaken(registry.store.folder)), str)
+    registry.publish("model", bundle(1), summary, Report())
+    Registry(Overtaken(registry.store.folder)).write_index(str, Report())
     assert b'"other"' in registry.store.read(INDEX, 10_000)
 
 
@@ -115,11 +114,11 @@ def test_a_damaged_index_is_written_again_and_a_damaged_revision_keeps_its_entry
     registry = filled(2)
     for text in (b"{", b'{"format": 2}', b"[]"):
         registry.store.replace(INDEX, text)
-        publishing.write_index(registry, str)
+        registry.write_index(str, Report())
         assert [entry.revision for entry in registry.entries()] == [2]
     (registry.store.folder / "models" / "model" / "3.json").write_text("{")
-    publishing.publish(registry, "another", bundle(7), summary, Report())
-    publishing.write_index(registry, render, report)
+    registry.publish("another", bundle(7), summary, Report())
+    registry.write_index(render, report)
     assert registry.store.read(PAGE, 100) == b"another@1 model@2"
     assert len(report.warnings) == 1
     assert "3.json` is damaged" in report.warnings[0]
@@ -132,7 +131,7 @@ def test_a_store_that_overwrites_files_is_refused(tmp_path, bundle, summary):
             return True
 
     with pytest.raises(ZooError, match="two processes could overwrite each other"):
-        publishing.publish(Registry(Overwriting(tmp_path / "registry")), "model", bundle(1), summary, Report())
+        Registry(Overwriting(tmp_path / "registry")).publish("model", bundle(1), summary, Report())
     assert not (tmp_path / "registry" / "models").exists()
 
 
@@ -143,11 +142,11 @@ def test_registries_that_cannot_be_written_are_refused(bundle, summary, monkeypa
         *((str(tmp_path / "file"), "it is a file"), ("s3://bucket/models", "ZOO_OFFLINE is set")),
     ):
         with pytest.raises(ZooError, match=message):
-            publishing.publish(open_registry(address), "model", bundle(1), summary, Report())
+            open_registry(address).publish("model", bundle(1), summary, Report())
 
 
 @pytest.mark.integration
 def test_a_missing_bucket_is_an_error(bucket, bundle, summary):
     with pytest.raises(ZooError, match="cannot be written to") as raised:
-        publishing.publish(open_registry("s3://no-such-bucket/x"), "model", bundle(1), summary, Report())
+        open_registry("s3://no-such-bucket/x").publish("model", bundle(1), summary, Report())
     assert "bucket" in str(raised.value.hint)

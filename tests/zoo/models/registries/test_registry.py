@@ -11,7 +11,7 @@ import pytest
 
 from specs import ZooError
 from zoo.files import storage
-from zoo.models.registries import publishing, registry, remote_stores
+from zoo.models.registries import registry, remote_stores
 from zoo.models.registries.file_stores import FolderStore, WritableFileStore
 from zoo.models.registries.registry import INDEX, Registry, open_registry
 from zoo.models.registries.remote_stores import FsspecStore
@@ -104,7 +104,7 @@ def test_a_web_server_serves_a_registry_that_is_read_only(filled, web):
     assert served.entries() == folder.entries() != ()
     assert served.alias("model") is None
     with pytest.raises(ZooError, match="it is read-only"):
-        publishing.create_alias(served, "old", "model")
+        served.create_alias("old", "model")
 
 
 @pytest.fixture
@@ -149,7 +149,7 @@ def test_entries_are_current_even_if_the_index_is_not(filled, summary, bundle):
     found = filled(2)
     filled(1, name="another")
     models, stale = found.store.folder / "models", (found.store.folder / INDEX).read_bytes()
-    publishing.publish(found, "model", bundle(7), summary, Report())
+    found.publish("model", bundle(7), summary, Report())
     assert (found.store.folder / INDEX).read_bytes() == stale
     for stray in ("0.json", "01.json", "x.json", "1.json.partial", "²."):
         (models / "model" / stray).write_text("{}")

@@ -4,9 +4,8 @@ import pytest
 
 import zoo
 from zoo.publishing import reference_results
-from zoo.publishing.publish import publish
+from zoo.publishing.publish import publish, verify
 from zoo.publishing.upload import upload
-from zoo.publishing.verify import verify
 
 pytestmark = pytest.mark.integration
 NAME = "transformer-tiny-ende"

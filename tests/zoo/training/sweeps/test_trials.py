@@ -51,7 +51,7 @@ def test_finished_trials_are_left_and_compared(trials: Trials, report: Any) -> N
     assert [(r.row.name, len(r.trials)) for r in result.results] == [("plain", 2), ("flat", 2)]
     (pair,) = result.pairs
     for name, sample in result.results[0].samples.items():
-        assert sample.drawn.mean() == pytest.approx(sample.mean, abs=max(sample.half_interval, 1e-9)), name
+        assert sample.resampled.mean() == pytest.approx(sample.mean, abs=max(sample.half_interval, 1e-9)), name
         assert result.variances[name].degrees == 2
         assert pair.differences[name].value == pytest.approx(result.results[1].samples[name].mean - sample.mean)
     assert not trials(*keys[1:], "training.steps=5")[0].finished, "it has one more step"

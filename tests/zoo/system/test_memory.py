@@ -9,17 +9,16 @@ import sys
 import pytest
 import torch
 
-from zoo.system.device_memory import fits_memory, is_out_of_memory
-from zoo.system.memory import memory_limit
+from zoo.system.memory import fits_memory, is_out_of_memory, memory_limit
 
 PEAK = """
 import json, pathlib, re, subprocess, sys, torch
-from zoo.system.device_memory import peak_memory
+from zoo.system.memory import peak_memory
 cpu, status = torch.device("cpu"), pathlib.Path("/proc/self/status")
 before = peak_memory(cpu)
 tensor = torch.ones(25_000_000)
 after = peak_memory(cpu)
-code = "import torch; from zoo.system.device_memory import peak_memory; print(peak_memory(torch.device('cpu')))"
+code = "import torch; from zoo.system.memory import peak_memory; print(peak_memory(torch.device('cpu')))"
 larger = b"1" * 400_000_000
 child = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
 del tensor, larger
@@ -50,7 +49,7 @@ def test_errors_of_memory_are_recognised() -> None:
 
 
 def test_a_tenth_of_the_memory_stays_free(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("zoo.system.device_memory.available_memory", lambda device: 1000)
+    monkeypatch.setattr("zoo.system.memory.available_memory", lambda device: 1000)
     assert fits_memory(900, torch.device("cpu"))
     assert not fits_memory(901, torch.device("cpu"))
 

@@ -1,12 +1,12 @@
-"""Matrix products are fastest if sizes are multiples of the hardware's tile size. Vocabulary sizes rarely are."""
+"""Passes for the pre-softmax projection, whose table and logits are the largest tensors of a model."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
 
-from compiler.graph import Graph, Graphs, Node, unique_name
-from compiler.operations.operation import ValueType
+from compiler.graph import Graph, Graphs, Purpose, prune, unique_name
+from compiler.operations.operation import Node, ValueType
 from compiler.operations.views import Slice
 from compiler.options import CompileOptions
 from compiler.weights import Padded, Parameter
@@ -16,7 +16,10 @@ _MULTIPLE = 8
 
 
 def pad_vocabulary(graphs: Graphs, spec: Spec, options: CompileOptions) -> Graphs:
-    """Pad the table and bias of the pre-softmax projection to a multiple of 8 rows."""
+    """Pad the table and bias of the pre-softmax projection to a multiple of 8 rows.
+
+    Matrix products are fastest if sizes are multiples of the hardware's tile size. Vocabulary sizes rarely are.
+    """
     padded: dict[str, Parameter] = {}
     for graph in graphs.values():
         for node in graph.nodes:
@@ -45,3 +48,30 @@ def _pad(graph: Graph, padded: Mapping[str, Parameter]) -> Graph:
         nodes.append(node)
     parameters = {name: padded.get(name, parameter) for name, parameter in graph.parameters.items()}
     return replace(graph, nodes=tuple(nodes), parameters=parameters)
+
+
+def chunk_loss(graphs: Graphs, spec: Spec, options: CompileOptions) -> Graphs:
+    """Merge the pre-softmax projection and the loss into one operation that works on chunks of positions.
+
+    The logits are the largest tensor of training: the tokens of a batch times a vocabulary of, for example, 37,000.
+    Computing them in chunks avoids storing all of them.
+    """
+    if Purpose.TRAIN not in graphs:
+        return graphs
+    return {**graphs, Purpose.TRAIN: _chunk(graphs[Purpose.TRAIN])}
+
+
+def _chunk(graph: Graph) -> Graph:
+    by_name = {node.name: node for node in graph.nodes}
+    return prune(replace(graph, nodes=tuple(join_loss(graph, by_name, node) or node for node in graph.nodes)))
+
+
+def join_loss(graph: Graph, by_name: Mapping[str, Node], node: Node) -> Node | None:
+    """Return a loss joined with the pre-softmax projection before it. None if the node is something else."""
+    classes = graph.types[node.inputs[0]].shape[-1]
+    loss, logits = node.operation.chunked(classes), by_name.get(node.inputs[0])
+    if loss and logits and logits.operation.sliced_range() == (-1, 0, classes.constant):
+        logits = by_name.get(logits.inputs[0])  # the slice removes the padding of the vocabulary
+    if loss is None or logits is None or not logits.operation.is_vocabulary_projection:
+        return None
+    return replace(node, operation=loss, inputs=(logits.inputs[0], node.inputs[1]), parameters=logits.parameters)

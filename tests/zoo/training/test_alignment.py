@@ -11,10 +11,9 @@ import torch
 
 import zoo
 from zoo.generation.alignment import AlignmentHead
-from zoo.training import alignment_head
-from zoo.training.alignment_head import align_statistically, find_alignment_head
+from zoo.training import alignment
+from zoo.training.alignment import LexicalModel, StatisticalAligner, find_alignment_head
 from zoo.training.averaging import average
-from zoo.training.lexical_model import LexicalModel, mutual_links
 from zoo.training.run import Run
 
 WORDS = range(10, 30)
@@ -32,23 +31,23 @@ def pairs(count: int) -> list[tuple[list[int], list[int]]]:
 
 def test_the_models_agree_on_the_dictionary() -> None:
     corpus = pairs(300)
-    links = align_statistically(corpus)
+    aligner = StatisticalAligner(corpus)
     right = [
         (target[row] == source[column] + 100, is_link)
-        for (source, target), found in zip(corpus, links, strict=True)
-        for (row, column), is_link in np.ndenumerate(found)
+        for source, target in corpus
+        for (row, column), is_link in np.ndenumerate(aligner.links(source, target))
     ]
     assert np.mean([translation == is_link for translation, is_link in right]) > 0.99
 
 
-def test_unknown_tokens_have_no_origin() -> None:
+def test_unknown_tokens_have_no_links() -> None:
     model = LexicalModel([([10, 11], [20, 21]), ([10], [20])])
-    shares = model.shares([10, 11, 12], [20, 22, 9_999])
-    assert shares[0, 0] > 0.9 > 0.1 > shares[0, 1] > shares[0, 2] == 0
-    assert not shares[1:].any()
+    found = model.link_probabilities([10, 11, 12], [20, 22, 9_999])
+    assert found[0, 0] > 0.9 > 0.1 > found[0, 1] > found[0, 2] == 0
+    assert not found[1:].any()
     for empty in (LexicalModel([]), LexicalModel([([], [20]), ([10], [])])):
-        assert not empty.shares([10], [20]).any()
-    assert not mutual_links(np.zeros((2, 3)), np.zeros((2, 3))).any()
+        assert not empty.link_probabilities([10], [20]).any()
+    assert not StatisticalAligner([]).links([10], [20]).any()
 
 
 @pytest.mark.parametrize("best", [AlignmentHead(0, 1, False), AlignmentHead(1, 0, True)], ids=str)
@@ -64,10 +63,9 @@ def test_the_head_that_agrees_most_is_found(trained: Callable[..., Run], monkeyp
             layers[best.layer][0, best.head, rows, :8] += 2.0 * links[sentence.number]
             yield [sentence], layers
 
-    monkeypatch.setattr(alignment_head, "attention_batches", batches)
-    monkeypatch.setattr(
-        alignment_head, "align_statistically", lambda ids: [links[index].numpy() for index in range(len(ids))]
-    )
+    known = iter(links)
+    monkeypatch.setattr(alignment, "attention_batches", batches)
+    monkeypatch.setattr(StatisticalAligner, "links", lambda *_: next(known).numpy())
     assert find_alignment_head(run.spec, model.vocabulary, model.program.weights()) == best
 
 

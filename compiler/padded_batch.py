@@ -13,7 +13,7 @@ else:
     from compiler.lazy import torch
 
 
-class Stream(NamedTuple):
+class PaddedBatch(NamedTuple):
     """Batch of input sequences for an encoder, padded to one length. A sequence consists of tokens or of features.
 
     Values after the end of a sequence are padding. They may be any valid token IDs or any finite numbers, because
@@ -26,8 +26,8 @@ class Stream(NamedTuple):
     """The number of positions of each sequence, without padding."""
 
     @classmethod
-    def pad(cls, rows: Sequence[Sequence[int] | Tensor], device: torch.device | str = "cpu") -> Stream:
-        """Return a stream that contains the given sequences, padded with zeros.
+    def pad(cls, rows: Sequence[Sequence[int] | Tensor], device: torch.device | str = "cpu") -> PaddedBatch:
+        """Return a batch that contains the given sequences, padded with zeros.
 
         Args:
             rows: The token IDs of each sequence, or its features [length, width].
@@ -39,23 +39,23 @@ class Stream(NamedTuple):
         return cls(padded.to(device), lengths.to(device))
 
     @classmethod
-    def full(cls, values: Tensor) -> Stream:
-        """Return a stream without padding: all sequences have the length of the tensor's second dimension."""
+    def full(cls, values: Tensor) -> PaddedBatch:
+        """Return a batch without padding: all sequences have the length of the tensor's second dimension."""
         return cls(values, torch.full(values.shape[:1], values.shape[1], device=values.device))
 
     @property
     def inputs(self) -> dict[str, Tensor]:
-        """The stream as inputs of a graph by name: `source` and `source_length`."""
+        """The batch as inputs of a graph by name: `source` and `source_length`."""
         return {"source": self.values, "source_length": self.lengths}
 
-    def to(self, device: torch.device | str | None) -> Stream:
-        """Return the stream on another device, copied asynchronously. None: keep the current device."""
-        return Stream(*(tensor.to(device, non_blocking=True) for tensor in self))
+    def to(self, device: torch.device | str | None) -> PaddedBatch:
+        """Return the batch on another device, copied asynchronously. None: keep the current device."""
+        return PaddedBatch(*(tensor.to(device, non_blocking=True) for tensor in self))
 
-    def rows(self, start: int, end: int) -> Stream:
+    def rows(self, start: int, end: int) -> PaddedBatch:
         """Return the sequences from `start` to `end` - 1, without the positions that are padding in all of them.
 
-        The lengths of the stream must be on the CPU.
+        The lengths must be on the CPU.
         """
         lengths = self.lengths[start:end]
-        return Stream(self.values[start:end, : int(lengths.max())], lengths)
+        return PaddedBatch(self.values[start:end, : int(lengths.max())], lengths)

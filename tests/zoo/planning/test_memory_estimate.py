@@ -12,8 +12,13 @@ import specs
 import zoo
 from specs import Spec, ZooError
 from zoo.generation.ahead_of_time import compile_spec
-from zoo.planning.capacity import max_sentences, require_memory_to_train, require_memory_to_translate, weight_bytes
-from zoo.system import device_memory
+from zoo.planning.memory_estimate import (
+    max_sentences,
+    require_memory_to_train,
+    require_memory_to_translate,
+    weight_bytes,
+)
+from zoo.system import memory
 from zoo.system.memory import memory_limit
 from zoo.training.benchmarks import benchmark_decoding, benchmark_training
 from zoo.training.train import train
@@ -51,7 +56,7 @@ def test_training_is_refused_before_anything_is_written(huge: Spec, monkeypatch:
 def test_several_processes_share_the_state(small: Callable[..., Spec], monkeypatch: pytest.MonkeyPatch) -> None:
     spec = small()
     weights = weight_bytes(spec)
-    monkeypatch.setattr(device_memory, "available_memory", lambda device: 2 * weights)
+    monkeypatch.setattr(memory, "available_memory", lambda device: 2 * weights)
     require_memory_to_translate(spec, "cpu")
     require_memory_to_train(spec, "cpu", processes=2)
     with pytest.raises(ZooError, match="needs") as caught:
@@ -61,11 +66,11 @@ def test_several_processes_share_the_state(small: Callable[..., Spec], monkeypat
 
 def test_more_hypotheses_allow_fewer_sentences(monkeypatch: pytest.MonkeyPatch) -> None:
     spec, cpu = specs.load("base"), torch.device("cpu")
-    monkeypatch.setattr(device_memory, "available_memory", lambda device: 8_000_000_000)
+    monkeypatch.setattr(memory, "available_memory", lambda device: 8_000_000_000)
     sentences = [max_sentences(spec, hypotheses, cpu) for hypotheses in (4, 64, 1024)]
     assert sentences == sorted(sentences, reverse=True)
     assert sentences[0] * 16 > 4096, "usual settings are not limited"
     assert 16 * sentences[-1] * 1024 * 37_000 <= 4_000_000_000
-    monkeypatch.setattr(device_memory, "available_memory", lambda device: 100_000_000)
+    monkeypatch.setattr(memory, "available_memory", lambda device: 100_000_000)
     with pytest.raises(ZooError, match="to follow 1,024 hypotheses of one sentence needs 606 MB"):
         max_sentences(spec, 1024, cpu)

@@ -1,0 +1,128 @@
+"""Selection of hypotheses in slots in Python, as the kernel of `compiler.cuda.search` does it on a GPU."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from torch import Tensor
+
+from compiler.instruction import SentenceState
+from compiler.slots import RESULT_HEAD, Field, Numbers, SlotLayout, Slots
+from specs import BOS, EOS, PAD
+
+
+def advance(slots: Slots, logits: Tensor) -> None:
+    """Select the hypotheses of the next step in all slots, like `compiler.slots.advance`."""
+    layout, allowed = slots.layout, slots.allowed.numpy()
+    log_probabilities = logits.float().log_softmax(-1).view(slots.count, layout.rows, -1).numpy()
+    for number, slot in enumerate(slots.table.numpy()):
+        if slot[Field.STATE] == SentenceState.RUNNING:
+            _Beam(layout, slot).step(log_probabilities[number], allowed)
+        slots.states[number] = int(slot[Field.STATE])
+
+
+class _Beam:
+    """Step of the beam search in one slot. `compiler.cuda.search` has the same in one kernel."""
+
+    def __init__(self, layout: SlotLayout, slot: Numbers) -> None:
+        self.layout, self.slot = layout, slot
+        self.tokens = slot[layout.tokens : layout.totals]
+        self.totals = slot[layout.totals : layout.forced].view(np.float32)
+        self.penalties = slot[layout.penalties : layout.results].view(np.float64)
+        shape = (layout.rows, layout.capacity)
+        self.sequences = slot[layout.sequences : layout.ancestors].reshape(shape)
+        self.ancestors = slot[layout.ancestors : layout.width].reshape(shape)
+
+    def __getattr__(self, name: str) -> Any:
+        return int(self.slot[Field[name.upper()]])
+
+    def step(self, log_probabilities: npt.NDArray[np.float32], allowed: npt.NDArray[np.bool_]) -> None:
+        """Continue the hypotheses with the most probable tokens."""
+        length, written = self.length, self.length - self.prefix
+        self.slot[Field.LENGTH] += 1
+        if length < self.prefix:
+            token = int(self.slot[self.layout.forced + length])
+            self.tokens[0], self.ancestors[0, length] = token, 0
+            self.totals[0] += log_probabilities[0, token]
+            return None
+        candidates = self._candidates(log_probabilities, allowed[int(length >= self.min_length)], length)
+        if np.isnan([total for total, *_ in candidates]).any():
+            return self._fail()
+        live = int(np.isfinite(self.totals).sum())
+        limit = live if self.shrinking and written else self.candidates
+        candidates = sorted(candidates, key=lambda c: (-c[0], c[1], -c[2], c[3]))[:limit]
+        is_last, chosen = self.length > self.max_length, list[tuple[Any, int, int]]()
+        for rank, (total, row, _, token) in enumerate(candidates):
+            ends = token == EOS
+            if not ends and len(chosen) < self.size:
+                chosen.append((total, row, token))
+            if ends and not (self.full_rule and rank >= self.size):
+                self._finish(total, self.sequences[row, :written])
+            if not ends and is_last and self.shrinking:
+                self._finish(total, np.append(self.sequences[row, :written], token))
+        parents = [row for _, row, _ in chosen]
+        for table in (self.sequences, self.ancestors):
+            table[: len(chosen)] = table[parents]
+        self.totals.fill(-np.inf)
+        for number, (total, row, token) in enumerate(chosen):
+            self.totals[number], self.tokens[number] = total, token
+            self.sequences[number, written], self.ancestors[number, length] = token, row
+        self.slot[Field.STATE] = self._state(is_last)
+        return None
+
+    def _candidates(
+        self, log_probabilities: npt.NDArray[np.float32], allowed: npt.NDArray[np.bool_], length: int
+    ) -> list[tuple[Any, int, Any, int]]:
+        """Return total, row, log-probability and token of each possible continuation."""
+        found = []
+        for row, total in enumerate(self.totals):
+            if total == -np.inf:
+                continue
+            values = np.where(allowed, log_probabilities[row], np.float32(-np.inf))
+            values[[PAD, BOS]] = -np.inf
+            count = min(self.candidates, len(values))
+            worst = np.partition(values, -count)[-count]  # sorting all tokens would be slow
+            best = np.flatnonzero(~(values < worst))  # also if all are NaN
+            best = best[np.lexsort((best, -values[best]))][:count]
+            for token in [EOS] if length == self.max_length and not self.shrinking else best.tolist():
+                if values[token] != -np.inf:
+                    found.append((total + values[token], row, values[token], token))
+        return found
+
+    def _finish(self, total: Any, tokens: npt.NDArray[np.int32]) -> None:
+        """Keep a finished hypothesis if fewer than `n_best` are better or as good."""
+        score = np.float64(total) / self.penalties[self.length]
+        results = self.slot[self.layout.results : self.layout.sequences].reshape(-1, self.layout.result_width)
+        order, place = self.finished, self.kept
+        self.slot[Field.FINISHED] += 1
+        if place == self.n_best:
+            scores = [(-row[:2].view(np.float64)[0], row[4]) for row in results[:place]]
+            place = max(range(place), key=scores.__getitem__)
+            if score <= -scores[place][0]:
+                return
+        else:
+            self.slot[Field.KEPT] += 1
+        row = results[place]
+        row[:2].view(np.float64)[0], row[2:3].view(np.float32)[0] = score, total
+        row[3], row[4] = len(tokens), order
+        row[RESULT_HEAD : RESULT_HEAD + len(tokens)] = tokens
+
+    def _state(self, is_last: bool) -> SentenceState:
+        if self.totals[0] == -np.inf:
+            return SentenceState.EXHAUSTED
+        results = self.slot[self.layout.results : self.layout.sequences].reshape(-1, self.layout.result_width)
+        best = np.float64(self.totals[0]) / self.penalties[self.max_length + 1]
+        scores = [row[:2].view(np.float64)[0] for row in results[: self.kept]]
+        if self.kept == self.n_best and min(scores) >= best:
+            return SentenceState.DECIDED
+        if self.full_rule and self.finished >= self.size:
+            return SentenceState.FULL
+        return SentenceState.LENGTH if is_last else SentenceState.RUNNING
+
+    def _fail(self) -> None:
+        """End the search with a hypothesis that has no usable score."""
+        result = self.slot[self.layout.results : self.layout.results + self.layout.result_width]
+        result[:2].view(np.float64)[0], result[2:3].view(np.float32)[0], result[3] = np.nan, np.nan, 0
+        self.slot[Field.KEPT], self.slot[Field.STATE] = 1, SentenceState.EXHAUSTED

@@ -1,0 +1,158 @@
+"""Readers of Marian's model files, .npz and .bin, and of the options in them.
+
+Firefox Translations and Bergamot publish their models in the binary format .bin. Such a file begins with its version
+and the number of tensors. For each tensor, a header of four integers contains the length of the name, the type, the
+number of dimensions, and the number of bytes. All names, all shapes, and padding follow, and then the tensors. Integers
+have 8 bytes, and dimensions 4 bytes, in little-endian order.
+"""
+
+from __future__ import annotations
+
+import struct
+import zipfile
+from collections.abc import Iterator, Mapping
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from specs import ZooError
+from specs.reader import read_value
+from zoo.files.reading import is_present, open_file
+from zoo.interop.settings import Settings
+from zoo.interop.tensors import ForeignTensors
+
+OPTIONS = "special:model.yml"
+_MAX_OPTIONS = 100_000  # bytes
+_SMALL_MEMBER = 1_000_000  # bytes; the compression ratio of smaller members is not checked
+_MAX_COMPRESSION = 20  # maximum ratio of larger members, because weights hardly compress
+_VERSION = 1
+_INTGEMM8 = 0x4101
+"""Type of a quantised matrix: 8-bit integers in a layout that does not depend on the processor, and a multiplier.
+
+The integers are the float values times the multiplier, a float32 that follows them. Matrices are stored transposed,
+except embeddings.
+"""
+_TYPES: dict[int, np.dtype[Any]] = {0x0101: np.dtype("i1"), 0x0404: np.dtype("<f4"), _INTGEMM8: np.dtype("i1")}
+_MIN_MULTIPLIER = 1e-30  # its reciprocal is finite in float32
+_ACTIVATION_MULTIPLIERS = ("_QuantMultA", "_QuantMultB")
+"""Endings of the names of tensors that only matter to products of 8-bit integers."""
+_HEADER = struct.Struct("<4Q")
+
+
+def read_arrays(file: Path) -> dict[str, np.ndarray]:
+    """Return the arrays in an .npz or .bin file, except those that only matter to products of 8-bit integers.
+
+    Raises:
+        ZooError: The file is missing, or its version or the type of a tensor is not supported.
+        Exception: The file is damaged.
+    """
+    return _read_binary(file) if file.suffix == ".bin" else _read_npz(file)
+
+
+def _read_npz(file: Path) -> dict[str, np.ndarray]:
+    with open_file(file) as stream, zipfile.ZipFile(stream) as archive:
+        members = archive.infolist()
+        if len({member.filename.removesuffix(".npy") for member in members}) != len(members):
+            raise ValueError("it contains a tensor twice")
+        for member in members:
+            stored = min(member.compress_size, file.stat().st_size)
+            if member.file_size > max(_SMALL_MEMBER, _MAX_COMPRESSION * stored):
+                raise ValueError(f"`{member.filename}` would unpack to an implausible size")
+        with np.load(stream, allow_pickle=False) as arrays:
+            return dict(arrays)
+
+
+def _read_binary(file: Path) -> dict[str, np.ndarray]:
+    """Read a .bin file. Quantised matrices are dequantised to float32."""
+    arrays: dict[str, np.ndarray] = {}
+    for name, is_quantised, array, multiplier in _stored(file):
+        if name in arrays:
+            raise ValueError("it contains a tensor twice")
+        if name.endswith(_ACTIVATION_MULTIPLIERS):
+            continue
+        arrays[name] = array
+        if is_quantised:
+            if not _MIN_MULTIPLIER < multiplier < 1 / _MIN_MULTIPLIER:  # NaN, too
+                raise ValueError(f"the quantisation multiplier of `{name}` is {multiplier}")
+            matrix = array if "Wemb" in name else array.reshape(array.shape[::-1]).T
+            arrays[name] = np.ascontiguousarray(matrix, np.float32) * np.float32(1 / multiplier)
+    return arrays
+
+
+def _stored(file: Path) -> Iterator[tuple[str, bool, np.ndarray, float]]:
+    """Yield each tensor of a .bin file: its name, whether it is quantised, its numbers, and their multiplier."""
+    with open_file(file) as stream:
+        content = stream.read()
+    version, count = struct.unpack_from("<2Q", content)
+    if version != _VERSION:
+        hint = "give a `.bin` file of Marian, Bergamot or Firefox Translations"
+        raise ZooError(f"`{file}` has the binary version {version}, but zoo reads version {_VERSION}", hint=hint)
+    headers = [_HEADER.unpack_from(content, 16 + _HEADER.size * number) for number in range(count)]
+    position, names, shapes = 16 + _HEADER.size * count, [], []
+    for length, *_ in headers:
+        names.append(content[position : position + length].rstrip(b"\0").decode("utf-8", "replace"))
+        position += length
+    for _, _, rank, _ in headers:
+        shapes.append(struct.unpack_from(f"<{rank}i", content, position))
+        position += 4 * rank
+    (padding,) = struct.unpack_from("<Q", content, position)
+    position += 8 + padding
+    for name, shape, (_, type, _, size) in zip(names, shapes, headers, strict=True):
+        if type not in _TYPES:
+            hint = "import the float32 model, or one in the format `intgemm8`, which does not depend on the processor"
+            raise ZooError(f"`{name}` in `{file}` has the type {type:#x}, which zoo does not support", hint=hint)
+        quantised, length = type == _INTGEMM8, prod(shape) * _TYPES[type].itemsize
+        if min(shape, default=0) < 0 or length + 4 * quantised > size or (quantised and len(shape) != 2):
+            raise ValueError(f"the shape {list(shape)} of `{name}` does not match its {size:,} bytes")
+        if position + size > len(content):
+            raise ValueError(f"`{name}` is truncated")
+        array = np.frombuffer(bytearray(content[position : position + length]), _TYPES[type]).reshape(shape)
+        (multiplier,) = struct.unpack_from("<f", content, position + length) if quantised else (1.0,)
+        yield name, quantised, array, multiplier
+        position += size
+
+
+def is_quantised(file: Path) -> bool:
+    """Return whether a model is a .bin file with quantised matrices."""
+    return is_binary_model(file) and any(quantised for _, quantised, *_ in _stored(file))
+
+
+def is_binary_model(file: Path) -> bool:
+    """Return whether a file is a model in Marian's binary format, judging by its name and its first bytes.
+
+    Models of other toolkits and lexical shortlists of Marian are also named `.bin`, but begin with other bytes.
+    """
+    if file.suffix != ".bin" or not is_present(file):
+        return False
+    with open_file(file) as stream:
+        return stream.read(8) == _VERSION.to_bytes(8, "little")
+
+
+def network_options(arrays: dict[str, np.ndarray], file: Path) -> Settings:
+    """Remove and return the options of the network. Raise ZooError if they are missing or not a YAML mapping."""
+    if OPTIONS not in arrays:
+        hint = "check that the file comes from Marian, which writes this array to each model"
+        raise ZooError(f"`{file}` does not contain `{OPTIONS}`", hint=hint)
+    where, array = f"{OPTIONS} in {file}", arrays.pop(OPTIONS)
+    if array.nbytes > _MAX_OPTIONS:
+        raise ValueError(f"`{OPTIONS}` is longer than {_MAX_OPTIONS:,} bytes")
+    if array.dtype.itemsize != 1:
+        raise ValueError(f"`{OPTIONS}` is not text")
+    options = read_value(array.tobytes().rstrip(b"\0").decode("utf-8", "replace"), where).plain()
+    if not isinstance(options, dict):
+        hint = "restore the file from the model's original source"
+        raise ZooError("the options are not a mapping of keys to values", where=where, hint=hint)
+    return Settings(options, where)
+
+
+def tensors_of(arrays: Mapping[str, np.ndarray], file: Path) -> ForeignTensors:
+    """Return the arrays as tensors in float32. Raise ZooError if an array is quantised."""
+    for name, array in arrays.items():
+        if array.dtype.kind != "f":
+            hint = "import the original float32 model instead"
+            raise ZooError(f"`{file}` is a quantised model: `{name}` has the type {array.dtype}", hint=hint)
+    tensors = {name: torch.from_numpy(array.astype(np.float32, copy=False)) for name, array in arrays.items()}
+    return ForeignTensors(tensors, file)

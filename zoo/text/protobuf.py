@@ -1,0 +1,78 @@
+"""Fields of Protocol Buffers messages, which SentencePiece models are.
+
+They are parsed here without the package `protobuf`, because some of its versions end the process if warnings are
+errors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+_VARINT, _FIXED64, _BYTES, FIXED32 = 0, 1, 2, 5
+"""Wire types."""
+_MAX_VARINT = 10  # bytes
+
+
+class Field(NamedTuple):
+    """Field of a message."""
+
+    number: int
+    value: int | bytes
+    """An integer, or the bytes of a text, a message or a float."""
+    encoded: bytes
+    """The field's bytes in the message, with number and type."""
+
+
+def parse_fields(message: bytes) -> Iterator[Field]:
+    """Yield the fields of a message in their order. Raise ValueError if the bytes are not a message."""
+    position = 0
+    while position < len(message):
+        start = position
+        key, position = _parse_varint(message, position)
+        wire_type = key & 7
+        value: int | bytes
+        if wire_type == _VARINT:
+            value, position = _parse_varint(message, position)
+        else:
+            length = {_FIXED64: 8, FIXED32: 4}.get(wire_type)
+            if wire_type == _BYTES:
+                length, position = _parse_varint(message, position)
+            if length is None or position + length > len(message):
+                raise ValueError("the message ends within a field, or a field has an unknown wire type")
+            value = message[position : position + length]
+            position += length
+        yield Field(key >> 3, value, message[start:position])
+
+
+def encode_integer(number: int, value: int) -> bytes:
+    """Return a field with this number that contains a non-negative integer."""
+    return encode_key(number, _VARINT) + _encode_varint(value)
+
+
+def encode_bytes(number: int, value: bytes) -> bytes:
+    """Return a field with this number that contains a text or a message."""
+    return encode_key(number, _BYTES) + _encode_varint(len(value)) + value
+
+
+def encode_key(number: int, wire_type: int) -> bytes:
+    """Return the bytes that precede the value of a field."""
+    return _encode_varint(number << 3 | wire_type)
+
+
+def _parse_varint(message: bytes, position: int) -> tuple[int, int]:
+    """Return an integer and the position after it."""
+    value = 0
+    for index, byte in enumerate(message[position : position + _MAX_VARINT]):
+        value |= (byte & 0x7F) << (7 * index)
+        if byte < 0x80:
+            return value, position + index + 1
+    raise ValueError("the message ends within an integer")
+
+
+def _encode_varint(value: int) -> bytes:
+    encoded = bytearray()
+    while value >= 0x80:
+        encoded.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes([*encoded, value])

@@ -1,0 +1,191 @@
+"""Word alignments from sentence pairs alone: IBM model 1, a loss for training, and the best attention head.
+
+`training.guided_alignment` trains an attention head to reproduce the alignments of training batches. For models that
+were trained without this loss, `find_alignment_head` compares all heads with the alignment of the dev set.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float32, Float64, Int64
+from torch import Tensor
+
+from compiler import EmittedProgram, Purpose, build
+from specs import EOS, Spec, Translation, ZooError
+from zoo.data.batches import Batch
+from zoo.data.store import Store
+from zoo.evaluation.evaluate import read_split
+from zoo.evaluation.outputs import EvaluationSet
+from zoo.generation.alignment import AlignmentHead, SentencePair, attention_batches
+from zoo.generation.translator import Translator
+from zoo.report import Report
+from zoo.text.vocabulary import Vocabulary
+
+ITERATIONS = 10
+MAX_TRAINING_PAIRS = 50_000
+"""Number of pairs from which the lexical models for training are estimated. More take longer, and change little."""
+MAX_STATISTICS_PAIRS, MAX_ATTENTION_PAIRS = 5_000, 300
+"""Numbers of pairs that the statistical alignment of the dev set, and the comparison with the heads, use."""
+Tokens = Sequence[int] | np.ndarray
+
+
+class LexicalModel:
+    """Probability of each target token, given a source token.
+
+    Brown et al., 1993, "The mathematics of statistical machine translation". The empty word is left out.
+    """
+
+    def __init__(self, pairs: Sequence[tuple[Tokens, Tokens]]) -> None:
+        """Estimate the probabilities with the EM algorithm.
+
+        Args:
+            pairs: Token IDs of sources and targets, without special tokens.
+        """
+        pairs = [(source, target) for source, target in pairs if len(source) and len(target)]
+        sources = _joined([np.tile(source, len(target)) for source, target in pairs])
+        targets = _joined([np.repeat(target, len(source)) for source, target in pairs])
+        lengths = _joined([np.full(len(target), len(source)) for source, target in pairs])
+        occurrence = np.repeat(np.arange(len(lengths)), lengths)
+        self._targets = int(targets.max(initial=0)) + 1
+        """Number of target tokens. A key is the source token times this number, plus the target token."""
+        self._keys, entry = np.unique(sources * self._targets + targets, return_inverse=True)
+        source_of_key = self._keys // self._targets
+        self._probabilities: np.ndarray = np.ones(len(self._keys))
+        self._counts: np.ndarray = self._probabilities
+        for _ in range(ITERATIONS):
+            share = self._probabilities[entry]
+            share /= np.bincount(occurrence, share)[occurrence]
+            self._counts = np.bincount(entry, share, minlength=len(self._keys))
+            self._probabilities = self._counts / np.bincount(source_of_key, self._counts)[source_of_key]
+        if not pairs:
+            self._keys, self._probabilities, self._counts = np.array([-1]), np.zeros(1), np.zeros(1)
+
+    def expected_links(
+        self, min_count: float
+    ) -> tuple[Int64[np.ndarray, " links"], Int64[np.ndarray, " links"], Float64[np.ndarray, " links"]]:
+        """Return pairs of source and target tokens, and how often the one is expected to be translated as the other.
+
+        Args:
+            min_count: Smallest expected number to return.
+        """
+        kept = self._counts >= min_count
+        return *np.divmod(self._keys[kept], self._targets), self._counts[kept]
+
+    def link_probabilities(self, source: Tokens, target: Tokens) -> Float64[np.ndarray, "target source"]:
+        """Return the probability that each target token comes from each source token of a pair.
+
+        The row of a token that never occurred together with any of the source tokens is 0.
+        """
+        sources, targets = np.asarray(source, np.int64), np.asarray(target, np.int64)
+        wanted = sources[None] * self._targets + targets[:, None]
+        places = np.searchsorted(self._keys, wanted).clip(max=len(self._keys) - 1)
+        is_known = (self._keys[places] == wanted) & (targets[:, None] < self._targets)
+        found: Float64[np.ndarray, "target source"] = np.where(is_known, self._probabilities[places], 0.0)
+        total = found.sum(1, keepdims=True)
+        return found / np.where(total > 0, total, 1.0)
+
+
+class StatisticalAligner:
+    """Aligner that links two tokens if two lexical models agree: each is the most probable translation of the other."""
+
+    def __init__(self, pairs: Sequence[tuple[Tokens, Tokens]]) -> None:
+        """Estimate a lexical model for each direction from token IDs without special tokens."""
+        self._to_target = LexicalModel(pairs)
+        self._to_source = LexicalModel([(target, source) for source, target in pairs])
+
+    def links(self, source: Tokens, target: Tokens) -> Bool[np.ndarray, "target source"]:
+        """Return which tokens of a sentence pair are linked."""
+        to_target = self._to_target.link_probabilities(source, target)
+        to_source = self._to_source.link_probabilities(target, source).T
+        best_source, best_target = to_target.max(1, keepdims=True), to_source.max(0, keepdims=True)
+        agreed: Bool[np.ndarray, "target source"] = (to_target == best_source) & (to_source == best_target)
+        return agreed & (to_target > 0) & (to_source > 0)
+
+
+class BatchAligner:
+    """Aligner of training batches, whose lexical models are estimated from the training text.
+
+    The same training text gives the same alignments, so a resumed run equals one that was never stopped.
+    """
+
+    def __init__(self, store: Store, vocabulary: Vocabulary) -> None:
+        """Estimate the models from pairs that are spread evenly over the training text."""
+        indices = np.linspace(0, len(store) - 1, min(len(store), MAX_TRAINING_PAIRS)).astype(int)
+        self._ignored = np.array(sorted(vocabulary.control_tokens("source")))
+        sources, targets = ([self._words(store.row(name, index)) for index in indices] for name in ("source", "target"))
+        self._statistics = StatisticalAligner(list(zip(sources, targets, strict=True)))
+
+    def _words(self, tokens: np.ndarray) -> np.ndarray:
+        return tokens[~np.isin(tokens, self._ignored)]
+
+    def __call__(self, batch: Batch) -> Float32[Tensor, "batch target source"]:
+        """Return the alignment of a batch: in each row of a linked token, equal weights of its source tokens."""
+        source, target = batch.source.values.cpu().numpy(), batch.target.values[:, 1:].cpu().numpy()
+        alignment = np.zeros((*target.shape, source.shape[1]), dtype=np.float32)
+        for row, sources, targets in zip(alignment, source, target, strict=True):
+            columns = np.flatnonzero((sources > EOS) & ~np.isin(sources, self._ignored))
+            rows = np.flatnonzero((targets > EOS) & ~np.isin(targets, self._ignored))
+            if len(rows) and len(columns):
+                row[np.ix_(rows, columns)] = self._statistics.links(sources[columns], targets[rows])
+        return torch.from_numpy(alignment / np.maximum(alignment.sum(2, keepdims=True), 1.0))
+
+
+def find_alignment_head(spec: Spec, vocabulary: Vocabulary, weights: Mapping[str, Tensor]) -> AlignmentHead | None:
+    """Return the attention head that aligns the dev set best.
+
+    A token of the translation can be compared with the position of the decoder that predicts it, or with the one that
+    reads it. Both are tried for each head. With `training.guided_alignment`, it is the head that was trained to align.
+
+    Returns:
+        The head. None if the model does not translate text or has no attention to the source, or if the dev set is
+        missing or its sentences are too long.
+    """
+    if spec.guided_layer is not None:
+        return AlignmentHead(spec.guided_layer, 0, False)
+    if not isinstance(spec.task, Translation) or not spec.corpus.dev or spec.architecture.source.kind != "tokens":
+        return None
+    agreed = Counter[AlignmentHead]()
+    try:
+        texts = read_split(spec, "dev", Report(), vocabulary)
+        program = build(spec, [Purpose.ATTEND], weights=weights, backend="eager")
+        assert isinstance(program, EmittedProgram)
+        for head, right in _count_agreements(program, Translator(program, vocabulary, spec), texts):
+            agreed[head] += right
+    except ZooError:  # the dev set is not there, or its sentences are too long for the model
+        return None
+    return max(agreed, key=agreed.__getitem__, default=None)
+
+
+def _count_agreements(
+    program: EmittedProgram, translator: Translator, texts: EvaluationSet
+) -> Iterator[tuple[AlignmentHead, int]]:
+    """Yield, for batches of the dev set and each head, how many of its links are those of the statistical alignment."""
+    spec, vocabulary = translator.spec, translator.vocabulary
+    for direction in dict.fromkeys(texts.directions or [spec.default_direction]):
+        preprocessor = translator.preprocessor(*direction)
+        pairs = [pair for pair in texts.examples(direction) if all(map(str.strip, pair))][:MAX_STATISTICS_PAIRS]
+        ids = [(vocabulary.encode(source), vocabulary.encode(target, "target")) for source, target in pairs]
+        aligner = StatisticalAligner(ids)
+        links = [aligner.links(*pair) for pair in ids[:MAX_ATTENTION_PAIRS]]
+        sentences = [
+            SentencePair(index, source, target, 0, 0) for index, (source, target) in enumerate(pairs[: len(links)])
+        ]
+        rows, columns = len(preprocessor.languages.target_tokens), len(preprocessor.languages.source_tokens)
+        batches = attention_batches(program, preprocessor, sentences, translator.max_batch_tokens)
+        for group, layers in batches:
+            for layer, weights in layers.items():
+                for number, pair in enumerate(group):
+                    known = links[pair.number]
+                    attention = weights[number, :, rows:, columns : columns + known.shape[1]].numpy()
+                    for reads in (False, True):
+                        best = attention[:, reads : reads + known.shape[0]].argmax(2)  # [h, target]
+                        right = known[np.arange(known.shape[0]), best].sum(1)
+                        yield from ((AlignmentHead(layer, head, reads), int(n)) for head, n in enumerate(right))
+
+
+def _joined(arrays: Sequence[np.ndarray]) -> np.ndarray:
+    return np.concatenate([*arrays, np.zeros(0, np.int64)]).astype(np.int64)
