@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -94,3 +95,12 @@ def test_schema_describes_files_that_extend_others() -> None:
     assert schema["$defs"]["Archive"]["required"] == ["archive", "sha256", "target"]
     assert schema["$defs"]["Depths"]["required"] == ["encoder", "decoder"]
     assert schema["$defs"]["SelfAttention"]["required"] == ["kind"]
+
+
+def test_a_field_is_described_by_the_docstring_below_it_or_none() -> None:
+    inherited = specs.RestrictedAttention.describe("kv_heads")
+    assert inherited.startswith("Number of key-value heads. Each is shared by h / kv_heads query heads")
+    made: dict[str, Any] = {"Sublayer": specs.Sublayer}
+    exec("class Own(Sublayer):\n    size: int = 1\n    'A size.'", made)  # without a source file
+    assert made["Own"].describe("size") == ""
+    assert made["Own"].describe("dropout").startswith("Dropout rate")

@@ -34,8 +34,6 @@ class Metric:
     compute: Callable[[ModelOutputs], Mapping[str, float | str]]
     """Function that returns entries of `scores.json`: the score under the metric's name, a signature, and `details`."""
     higher_is_better: bool = True
-    task: str | None = None
-    """The kind of task that the metric applies to. None for all tasks."""
     uses_probabilities: bool = False
     """Whether the metric only needs the probabilities of the references, and no generated outputs."""
     max_value: float = 100.0
@@ -132,7 +130,7 @@ def compute_text_metric(outputs: ModelOutputs, *, name: str) -> dict[str, float 
 
 
 def _of_text(name: str, title: str, **fields: Any) -> Metric:
-    return Metric(name, title, partial(compute_text_metric, name=name), task="translation", **fields)
+    return Metric(name, title, partial(compute_text_metric, name=name), **fields)
 
 
 METRICS = (
@@ -140,7 +138,7 @@ METRICS = (
     _of_text("paper_bleu", "paper's BLEU", in_summary=False),
     _of_text("chrf", "chrF", in_summary=False),
     _of_text("ter", "TER", higher_is_better=False, max_value=math.inf, in_summary=False),
-    Metric("f1", "F1", compute_f1, task="parsing", details=_F1_DETAILS),
+    Metric("f1", "F1", compute_f1, details=_F1_DETAILS),
     Metric(
         "perplexity",
         "perplexity",
@@ -165,4 +163,4 @@ def get_metric(name: str) -> Metric:
 
 def metrics_for(task: Task) -> tuple[Metric, ...]:
     """Return the metrics of a task. The first one is its main metric."""
-    return tuple(metric for metric in METRICS if metric.task in (None, task.kind))
+    return tuple(metric for metric in METRICS if metric.name in task.scores)

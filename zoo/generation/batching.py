@@ -23,7 +23,7 @@ MIN_ROW_TOKENS = 16
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SearchInput:
-    """What a search reads for one output: a sentence as token IDs, or another input as features.
+    """Input of a search for one output: a sentence as token IDs, or another input as features.
 
     Attributes:
         index: Position of the text that the sentence belongs to, from 0.

@@ -13,7 +13,7 @@ import torch
 
 from specs import ZooError
 from zoo.files.reading import open_file
-from zoo.system.device_memory import is_out_of_memory
+from zoo.system.memory import is_out_of_memory
 
 _TENSOR_GLOBALS = {"collections.OrderedDict", "collections.Counter", "_codecs.encode", "builtins.set"}
 _ALLOCATING_GLOBALS = {"torch.Tensor"}
