@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import specs
 from specs import Spec
-from zoo.evaluation.metrics import DEV_TITLES, METRICS, Metric, metrics_for
+from zoo.evaluation.metrics import DEV_TITLES, METRICS, Metric, get_metric, metrics_for
 from zoo.evaluation.outputs import EvaluationSet, ModelOutputs
 
 MEMBERS = pytest.mark.parametrize("metric", METRICS, ids=lambda metric: metric.name)

@@ -60,7 +60,8 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "m2m, untied": UNTIED,
     "mbart": {},
     "mbart, scaled": {"scale_embedding": True, "activation_function": "relu"},
-    "mbart, depths and widths": {"encoder_layers": 1, "decoder_layers": 3, **OTHER_WIDTHS},
+    "mbart, depths": {"encoder_layers": 1, "decoder_layers": 3},
+    "mbart, widths": OTHER_WIDTHS,
     "mbart, positions": {"max_position_embeddings": 60, "encoder_attention_heads": 4, "decoder_attention_heads": 4},
     "mbart, untied": UNTIED,
 }
