@@ -58,6 +58,31 @@ SMALL = {
 """All sizes differ, so that a test fails if two of them are mixed up."""
 
 
+LONGEST = (
+    *("compiler/test_conformance.py", "cli/test_decode.py", "cli/test_serve.py", "zoo/serving/test_limits.py"),
+    *("zoo/serving/test_connections.py", "zoo/serving/test_documents.py", "zoo/interop/test_exporter.py"),
+    *(
+        "zoo/test_import_zoo.py",
+        "zoo/interop/test_huggingface.py",
+        "compiler/test_kernels.py",
+        "hostile/test_hostile.py",
+    ),
+    *("compiler/test_processors.py", "zoo/interop/test_multilingual.py", "zoo/training/test_distributed.py"),
+    *("compiler/test_switches.py", "zoo/visualization/test_browser.py", "zoo/serving/test_page.py"),
+)
+"""The slowest modules. They run first, so that at the end no worker of pytest-xdist waits for another."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Let pytest-xdist start modules in the order of the next hook, not those with the fewest tests last."""
+    config.option.loadscopereorder = False
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    places = {Path(__file__).parent / name: place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: places.get(item.path, len(places)))
+
+
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Skip tests with the mark `gpu` where no GPU is visible."""
     if item.get_closest_marker("gpu") and not torch.cuda.is_available():
@@ -162,12 +187,18 @@ def _denormal_numbers() -> Iterator[None]:
     torch.set_flush_denormal(False)
 
 
+@pytest.fixture(scope="session")
+def nothing_included(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A registry without models, in place of that of the included models."""
+    folder = tmp_path_factory.mktemp("included")
+    (folder / MARKER).write_text("{}")
+    return folder
+
+
 @pytest.fixture(autouse=True)
-def home(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+def home(tmp_path: Path, nothing_included: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Give every test its own home and current folder, no network, no included model, and long timeouts."""
-    included = tmp_path_factory.mktemp("included")
-    (included / MARKER).write_text("{}")
-    monkeypatch.setattr(registry, "INCLUDED", included)
+    monkeypatch.setattr(registry, "INCLUDED", nothing_included)
     monkeypatch.setattr(builtin, "sentences", builtin_pairs)
     monkeypatch.setattr(compilation, "QUIET_SECONDS", 300.0)  # messages must not depend on how busy the machine is
     monkeypatch.setattr(training_estimate, "_is_busy", lambda: False)

@@ -21,7 +21,6 @@ from tests.benchmarks import (
     everyday_scores,
     gpu,
     markup_positions,
-    memory,
     remote,
     shortlist,
     sublayers,
@@ -77,10 +76,6 @@ def texts() -> list[str]:
 
 def test_training_speed_of_the_backends(run: Script) -> None:
     assert " 1.00 of eager" in run(backends, "tiny", "--toy")
-
-
-def test_memory_of_training(run: Script) -> None:
-    assert "predicted" in run(memory, "tiny", "--toy")
 
 
 @pytest.mark.parametrize("part", data.PARTS)

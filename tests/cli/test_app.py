@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 import typer
+import yaml
 
 import specs
 from cli import options
@@ -24,90 +25,53 @@ from zoo.training.run import Run
 
 Zoo = Callable[..., Any]
 ROOT = Path(__file__).parents[2]
-_MODEL = ["--spec", "--model"]
-_EXECUTION = ["--device", "--precision", "--backend", "--max-batch-tokens"]
 OPTIONS = {
-    "list": ["PATTERN", "--published", "--json"],
-    "show": ["SPEC", "KEY=VALUE", "--difference", "--json"],
-    "plan": ["SPEC", "KEY=VALUE", "--passes", "--code", "--graph", "--length", "--json", "--device"],
-    "schema": [],
-    "prepare": ["SPEC", "KEY=VALUE"],
-    "train": ["SPEC", "KEY=VALUE", "--run", "--fresh", "--yes", "--device", "--verify-resume"],
-    "average": ["RUN", "--last", "--search", "--int8", "--json", "--device"],
-    "shortlist": ["RUN"],
-    "sweep": ["SPEC|KEY=VALUE", "--seeds", "--jobs", "--folder", "--list", "--table", "--json", "--device"],
-    "watch": ["RUN"],
-    "curves": ["RUN", "--output"],
-    "decode": [
-        *(
-            "MODEL",
-            *_MODEL,
-            "--from",
-            "--to",
-            "--input",
-            "--prefix",
-            "--output",
-            "--part",
-            "--search",
-            "--beam",
-            "--alpha",
-            "--shortlist",
-        ),
-        "--n-best",
-        *("--no-split", "--no-protect", "--temperature", "--top-k", "--top-p", "--seed", "--json", *_EXECUTION),
-    ],
-    "translate": ["FILE|FOLDER", "--output", "--yes", *_MODEL, "--from", "--to", "--no-protect", *_EXECUTION],
-    "run": ["MODEL", "--from", "--to", *_EXECUTION[:-1]],
-    "parse": [
-        *("MODEL", *_MODEL, "--input", "--output", "--pretty", "--svg", "--beam", "--alpha", "--n-best"),
-        *("--tokenized", "--unconstrained", "--json", *_EXECUTION),
-    ],
-    "score": ["MODEL", *_MODEL, "--from", "--to", "--source", "--target", "--output", "--json", *_EXECUTION],
-    "align": [
-        *("MODEL", *_MODEL, "--from", "--to", "--source", "--target", "--output", "--json", "--device"),
-        "--max-batch-tokens",
-    ],
-    "evaluate": [
-        *("MODEL", *_MODEL, "--set", "--hypotheses", "--references", "--language", "--tokenize", "--lowercase"),
-        *("--brackets", "--parameters", "--json", *_EXECUTION),
-    ],
-    "attend": [
-        *("SENTENCE", *_MODEL, "--from", "--to", "--target", "--figure", "--output", "--svg"),
-        *("--attention", "--layer", "--head", "--word", *_EXECUTION[:-1]),
-    ],
-    "search": [
-        *("SENTENCE", *_MODEL, "--from", "--to", "--output", "--beam", "--alpha", "--shortlist"),
-        *("--no-split", *_EXECUTION[:-1]),
-    ],
-    "compare": ["A", "B", "--set", "--references", "--language", "--json", *_EXECUTION],
-    "serve": [
-        *("--model", "--host", "--port", "--keys", "--new-key", "--cors", "--allow-host", "--max-memory"),
-        *(
-            "--idle-minutes",
-            "--max-texts",
-            "--max-characters",
-            "--max-body-bytes",
-            "--max-queue",
-            "--max-wait",
-            "--timeout",
-            *_EXECUTION,
-        ),
-    ],
-    "import": ["SOURCE", "--name", "--format", "--languages", "--positions", "--check", "--replace"],
-    "publish": ["RUN|NAME", "--name", "--replace", "--to", "--alias", "--text", "--notes"],
-    "export": ["NAME", "--to", "--output"],
-    "verify": ["NAME|DIR", "--backend"],
-    "pull": ["NAME"],
-    "remove": ["NAME", "--yes"],
-    "paper": ["TABLE", "--runs", "--html", "--measure", "--json"],
-    "doctor": ["--json"],
-    "clean": ["compiled|prepared|archives|pulls|runs|RUN", "--yes"],
-    "compile": ["SPEC", "KEY=VALUE", "--model", "--backend", "--device", "--precision", "--json"],
-    "benchmark decode": [
-        *("SPEC", "KEY=VALUE", "--batch", "--sentences", "--rounds", "--json"),
-        *("--device", "--backend", "--precision"),
-    ],
-    "benchmark train": ["SPEC", "KEY=VALUE", "--steps", "--rounds", "--json", "--device"],
+    name: (words or "").split()
+    for name, words in yaml.safe_load("""
+list: PATTERN --published --json
+show: SPEC KEY=VALUE --difference --json
+plan: SPEC KEY=VALUE --passes --code --graph --length --json --device
+schema:
+prepare: SPEC KEY=VALUE
+train: SPEC KEY=VALUE --run --fresh --yes --device --verify-resume
+average: RUN --last --search --int8 --json --device
+shortlist: RUN
+sweep: SPEC|KEY=VALUE --seeds --jobs --folder --list --table --json --device
+watch: RUN
+curves: RUN --output
+decode: MODEL --spec --model --from --to --input --prefix --output --part --search --beam --alpha --shortlist --n-best
+  --no-split --no-protect --temperature --top-k --top-p --seed --json --device --precision --backend
+  --max-batch-tokens
+translate: FILE|FOLDER --output --yes --spec --model --from --to --no-protect --device --precision --backend
+  --max-batch-tokens
+run: MODEL --from --to --device --precision --backend
+parse: MODEL --spec --model --input --output --pretty --svg --beam --alpha --n-best --tokenized --unconstrained --json
+  --device --precision --backend --max-batch-tokens
+score: MODEL --spec --model --from --to --source --target --output --json --device --precision --backend
+  --max-batch-tokens
+align: MODEL --spec --model --from --to --source --target --output --json --device --max-batch-tokens
+evaluate: MODEL --spec --model --set --hypotheses --references --language --tokenize --lowercase --brackets
+  --parameters --json --device --precision --backend --max-batch-tokens
+attend: SENTENCE --spec --model --from --to --target --figure --output --svg --attention --layer --head --word
+  --device --precision --backend
+search: SENTENCE --spec --model --from --to --output --beam --alpha --shortlist --no-split --device --precision
+  --backend
+compare: A B --set --references --language --json --device --precision --backend --max-batch-tokens
+serve: --model --host --port --keys --new-key --cors --allow-host --max-memory --idle-minutes --max-texts
+  --max-characters --max-body-bytes --max-queue --max-wait --timeout --device --precision --backend --max-batch-tokens
+import: SOURCE --name --format --languages --positions --check --replace
+publish: RUN|NAME --name --replace --to --alias --text --notes
+export: NAME --to --output
+verify: NAME|DIR --backend
+pull: NAME
+remove: NAME --yes
+paper: TABLE --runs --html --measure --json
+doctor: --json
+clean: compiled|prepared|archives|pulls|runs|RUN --yes
+compile: SPEC KEY=VALUE --model --backend --device --precision --json
+benchmark decode: SPEC KEY=VALUE --batch --sentences --rounds --json --device --backend --precision
+benchmark train: SPEC KEY=VALUE --steps --rounds --json --device
+""").items()
 }
 """Public interface: scripts rely on these names."""
 

@@ -15,11 +15,12 @@ import pytest
 import specs
 import zoo as library
 from cli.conversation import HELP, Conversation
+from compiler.backends import BACKENDS
 from specs import ZooError
+from zoo.publishing.publish import publish
 from zoo.report import Report
 from zoo.training.run import Run
 
-ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "OMP_NUM_THREADS": "1"}
 PART = {"source": "pairs.en", "target": "pairs.de"}
 MULTILINGUAL = {
     "languages": {"codes": ["en", "de", "fr"], "source_token": "source", "target_token": "target"},
@@ -80,12 +81,14 @@ def test_a_pipe_is_refused(zoo: Callable[..., Any], trained: Callable[..., Run])
 
 @pytest.mark.integration
 def test_a_dialogue_in_a_terminal(trained: Callable[..., Run]) -> None:
-    run = trained("runs/tiny")
-    expected = library.load(str(run.folder), device="cpu").translate("we read")
+    name = publish(trained("runs/tiny").folder).name
+    backend = "eager" if BACKENDS["native"].unavailable_reason() else "native"  # which starts without torch
+    expected = library.load(name, device="cpu", backend=backend).translate("we read")
     controller, terminal = os.openpty()
     os.write(controller, b"we read\n/swap\n/exit\n")
-    command = [sys.executable, "-m", "zoo", "run", "tiny", "--device", "cpu"]
-    done = subprocess.run(command, stdin=terminal, capture_output=True, text=True, env=ENVIRONMENT)
+    command = [sys.executable, "-m", "zoo", "run", name, "--device", "cpu", "--backend", backend]
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    done = subprocess.run(command, stdin=terminal, capture_output=True, text=True, env=environment)
     os.close(controller)
     os.close(terminal)
     assert done.returncode == 0, done.stderr

@@ -95,11 +95,6 @@ def test_one_of_several_threads_compiles_an_artefact(root: Path) -> None:
     assert _folders(root) == [Artefact(root, "x", {}).folder]
 
 
-def test_without_a_root_an_artefact_is_in_a_temporary_folder() -> None:
-    write, _ = _writer()
-    assert (Artefact(None, "x", {}).make(write) / "parts" / "a.bin").is_file()
-
-
 def test_a_read_only_folder_is_replaced_by_a_temporary_one(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     write, calls = _writer()
@@ -123,13 +118,6 @@ def test_a_full_disk_is_replaced_by_a_temporary_folder(root: Path, error: Except
     assert (Artefact(root, "x", {"error": str(error)}).make(full) / "parts" / "a.bin").is_file()
     assert len(calls) == 1
     assert _folders(root) == []
-
-
-def test_an_artefact_has_the_permissions_of_new_folders(root: Path) -> None:
-    write, _ = _writer()
-    folder = Artefact(root, "x", {}).make(write)
-    (root / "other").mkdir()
-    assert folder.stat().st_mode == (root / "other").stat().st_mode
 
 
 def test_folders_of_killed_processes_are_removed(root: Path) -> None:

@@ -237,7 +237,7 @@ def test_int8_is_close_to_float32(
     assert 1e-5 < errors[Purpose.DECODE_STEP] < 0.05, errors
 
 
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize("architecture", ["post", "student", "t5", "modern", "lstm", "mixture", "speech"])
 @pytest.mark.parametrize("backend", ["eager", "native"])
 def test_bfloat16_is_close_to_float32(
     small: Callable[..., Spec], built: Callable[..., Any], shaken: Callable[..., Any], backend: str, architecture: str
@@ -247,8 +247,14 @@ def test_bfloat16_is_close_to_float32(
     assert all(1e-5 < error < 0.05 for error in errors.values()), errors
 
 
-@pytest.mark.parametrize("precision", ["float32", "bfloat16", "int8"])
-@pytest.mark.parametrize("architecture", ["post", "pre", "gelu", "student", "t5", "modern", "alibi"])
+@pytest.mark.parametrize(
+    ("architecture", "precision"),
+    [
+        *(("post", precision) for precision in ("float32", "bfloat16", "int8")),
+        *(("pre", "float32"), ("gelu", "bfloat16"), ("student", "int8"), ("t5", "bfloat16"), ("modern", "int8")),
+        ("alibi", "float32"),
+    ],
+)
 def test_packed_weights_that_were_stored_give_equal_results(
     small: Callable[..., Spec], built: Callable[..., Any], tmp_path: Path, architecture: str, precision: str
 ) -> None:
@@ -321,12 +327,10 @@ def test_auto_uses_eager_with_a_warning_if_the_kernels_cannot_be_compiled(
 @pytest.mark.parametrize("kind", SUBLAYERS)
 def test_the_state_of_every_sublayer_is_carried_whichever_passes_run(small: Callable[..., Spec], kind: str) -> None:
     spec = small(**{**ARCHITECTURES[kind], "N": 2})
-    walks = []
-    for disabled in ([], ["beams_as_queries"], [each.name for each in PASSES]):
-        walks.append(list(_walk(build(changed(spec, disabled_passes=tuple(disabled)), backend="eager"))))
-    for walk in walks:
-        for actual, expected in zip(walk, walks[-1], strict=True):
-            torch.testing.assert_close(actual, expected, atol=2e-5, rtol=1e-5)
+    plain = changed(spec, disabled_passes=tuple(each.name for each in PASSES))
+    walks = (_walk(build(each, backend="eager")) for each in (spec, plain))
+    for actual, expected in zip(*walks, strict=True):
+        torch.testing.assert_close(actual, expected, atol=2e-5, rtol=1e-5)
 
 
 @pytest.mark.parametrize("architecture", ["post", "student", *SUBLAYERS])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable
 
-import specs
 from compiler import TRANSLATE, Purpose, emit, graphs
 from specs import Spec
 
@@ -29,8 +28,3 @@ def test_each_purpose_has_a_function(small: Callable[..., Spec]) -> None:
     code = str(emit(graphs(small()).values()))
     functions = [node.name for node in ast.parse(code).body if isinstance(node, ast.FunctionDef)]
     assert functions[-3:] == ["encode", "decode_step", "score"]
-
-
-def test_lines_are_short() -> None:
-    text = str(emit(graphs(specs.load("base"), [Purpose.TRAIN, *TRANSLATE]).values()))
-    assert max(map(len, text.splitlines())) <= 125

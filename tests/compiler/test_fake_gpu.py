@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,7 +10,6 @@ import pytest
 import torch
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensor
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten
 
 from compiler import TRANSLATE, EmittedProgram, Purpose, graphs
@@ -24,11 +22,9 @@ from compiler.padded_batch import PaddedBatch
 from compiler.runtime import _ChunkedLoss, _Smoothing
 from compiler.sublayers import _BalanceGradient, _GatedAverage
 from specs import BOS, EOS, PAD, Spec
-from tests.compiler.fake_gpu import DEVICE, FakeGpu, HostWait, fake_gpu, makes_host_wait
+from tests.compiler.fake_gpu import DEVICE, FakeGpu, HostWait, fake_gpu
 from tests.compiler.test_conformance import ARCHITECTURES
 
-QUICK = ("pre", "additive", "student", "t5", "modern", "alibi", "speech", "bytenet", "restricted", "lstm", "mixture")
-"""Architectures that contain every kind of sub-layer and of positions. The others are tested in the slow tests."""
 FEATURES = {name for name, architecture in ARCHITECTURES.items() if "source" in architecture}
 
 
@@ -57,13 +53,6 @@ def gpu() -> Iterator[FakeGpu]:
 def request(spec: Spec, device: str, precision: str = "float32", *purposes: Purpose) -> BuildRequest:
     optimised = graphs(spec, purposes or TRANSLATE, device, precision)
     return BuildRequest(spec, optimised, initial_weights(spec, optimised), device, precision)
-
-
-def built_for_cpu(spec: Spec) -> EmittedProgram:
-    """Return a program on the CPU that runs the graphs for a GPU."""
-    wanted = replace(request(spec, "cuda"), device="cpu")
-    code = emit(wanted.graphs.values())
-    return program(wanted, functions(code))
 
 
 def built(spec: Spec, device: str = "cuda:0", precision: str = "float32", *purposes: Purpose) -> EmittedProgram:
@@ -117,18 +106,15 @@ def tensors(results: Any) -> list[Tensor]:
     ]
 
 
-@architectures("pre", "student", "t5", "modern", "alibi", "speech", "restricted", "mixture")
+@architectures(
+    "pre", "additive", "student", "t5", "modern", "alibi", "speech", "bytenet", "restricted", "lstm", "mixture"
+)
 def test_every_method_runs_on_one_gpu_without_waiting(spec: Callable[[str], Spec], gpu: FakeGpu, name: str) -> None:
     made = built(spec(name), precision="bfloat16" if name == "modern" else "float32")
     assert {parameter.device for parameter in made.parameters()} == {DEVICE}
     for results in call_each_method(made, name):
         found = tensors(results)
         assert {(type(tensor), tensor.device) for tensor in found} == {(FakeTensor, DEVICE)}
-
-
-LOSS_WAITS = {"index"}
-"""Operations of the loss for which the host waits. The loss selects the labels that are not padding, and then computes
-logits for these only. The host waits to know how many there are. Training steps are not recorded as CUDA graphs."""
 
 
 @architectures("pre", "student", "mixture")
@@ -176,45 +162,6 @@ def test_programs_are_exported_for_a_gpu(spec: Callable[[str], Spec], gpu: FakeG
         nodes = [node for node in exported[purpose].graph.nodes if "val" in node.meta]
         found = [tensor for node in nodes for tensor in tensors(node.meta["val"])]
         assert {tensor.device for tensor in found} == {DEVICE}
-
-
-class WaitCollector(TorchDispatchMode):
-    """Collects the names of the operations for which the host would wait if the tensors were on a GPU."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.names: set[str] = set()
-
-    def __torch_dispatch__(self, operation: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if makes_host_wait(operation, args):
-            self.names.add(operation._schema.name.removeprefix("aten::"))
-        return operation(*args, **(kwargs or {}))
-
-
-@architectures(*QUICK)
-def test_no_method_reads_values_of_real_tensors(
-    spec: Callable[[str], Spec], name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The same with values, on the graphs for a GPU. Only `rewind` and `select` read tensors that are on the CPU."""
-    monkeypatch.setattr("compiler.decoder._is_asynchronous", lambda tensor: True)
-    made = built_for_cpu(spec(name))
-    reads = []
-    walk = call_each_method(made, name)
-    with torch.no_grad():
-        while True:
-            with WaitCollector() as waits:
-                results = next(walk, None)
-            if results is None:
-                break
-            reads.append(waits.names)
-    score, encode, top_k, select, masked, rewind, uneven, fewer, join, advance = reads
-    assert [score, encode, top_k, select, masked, join, advance] == [set()] * 7
-    assert {"_local_scalar_dense"} >= rewind | uneven | fewer
-
-    made = built(spec(name), "cpu", "float32", Purpose.TRAIN)
-    with WaitCollector() as waits:
-        made(sources(name, "cpu"), targets("cpu"))
-    assert waits.names == LOSS_WAITS
 
 
 REFUSED: dict[str, tuple[str, Callable[[Tensor], object]]] = {

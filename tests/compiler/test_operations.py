@@ -30,11 +30,6 @@ OPERATIONS = sorted(
 )
 
 
-def test_all_operations_are_found() -> None:
-    names = {each.__name__ for each in OPERATIONS}
-    assert {"Attention", "ChunkedCrossEntropy", "QuantisedLogits", "UnwrittenMask"} < names
-
-
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_declarations(operation: type[Operation]) -> None:
     """It is documented, its code exists and calls what it declares, and a drawing has a colour for it."""

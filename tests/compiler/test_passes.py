@@ -83,20 +83,6 @@ def test_programs_agree_with_the_interpreter_with_any_passes(
         assert error < 1e-5, purpose
 
 
-@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(architectures, st.sets(st.sampled_from([p.name for p in PASSES if p.exact])))
-def test_exact_passes_do_not_change_the_interpreters_result(
-    small: Callable[..., Spec], shaken: Callable[..., Any], architecture: dict[str, object], without: set[str]
-) -> None:
-    spec = _without(small(**architecture), *without)
-    source, target = PaddedBatch.full(torch.randint(4, 101, (3, 7))), torch.randint(4, 101, (3, 6))
-    weights = shaken(spec)
-    inputs = {**source.inputs, "target": target}
-    before = interpret(lower(spec, Purpose.SCORE), weights, inputs)["log_probabilities"]
-    after = interpret(graphs(spec)[Purpose.SCORE], weights, inputs)["log_probabilities"]
-    torch.testing.assert_close(after, before, atol=1e-5, rtol=1e-5)
-
-
 @pytest.mark.parametrize("precision", ["bfloat16", "int8"])
 def test_emitted_code_rounds_like_the_interpreter(
     small: Callable[..., Spec], shaken: Callable[..., Any], precision: str
@@ -133,14 +119,6 @@ def test_one_product_projects_the_memory_for_all_layers(small: Callable[..., Spe
             assert [n.name for n in graph.nodes if isinstance(n.operation, Linear) and n.inputs == node.inputs] == [
                 node.name
             ]
-
-
-def test_a_step_has_one_row_per_sentence_and_a_planned_cache(small: Callable[..., Spec]) -> None:
-    step = graphs(small())[Purpose.DECODE_STEP]
-    shapes = {name: str(type_) for name, type_ in step.inputs.items()}
-    assert shapes["token"] == shapes["position"] == "i[batch, beams, new]"
-    assert shapes["decoder.1.cross_key_heads"] == "f[batch, 2, source, 6]"
-    assert shapes["decoder.1.values"] == "f[batch·beams, 2, capacity, 4]"
 
 
 def test_attention_without_dropout_is_fused_on_a_gpu(small: Callable[..., Spec]) -> None:
@@ -196,15 +174,6 @@ def test_dropout_remains_in_training_only(small: Callable[..., Spec]) -> None:
         attention = [n.operation.dropout for n in graph.nodes if isinstance(n.operation, Attention)]
         assert bool(dropped) == (purpose is Purpose.TRAIN)
         assert set(attention) == ({0.3} if purpose is Purpose.TRAIN else {0.0})
-
-
-def test_dropout_changes_the_loss_in_training_mode(small: Callable[..., Spec]) -> None:
-    program = trainable(small(dropout=0.5))
-    source, target = PaddedBatch.full(torch.randint(4, 101, (3, 7))), torch.randint(4, 101, (3, 6))
-    program.train()
-    assert program(source, target).smoothed != program(source, target).smoothed
-    program.eval()
-    assert program(source, target).smoothed == program(source, target).smoothed
 
 
 def test_a_layer_projects_each_value_once(small: Callable[..., Spec]) -> None:

@@ -137,15 +137,6 @@ def test_impossible_tokens_get_no_share_of_a_smoothed_loss(wrong_classes: bool) 
             assert gradient[left].all()
 
 
-def test_smoothing_over_all_classes_is_torchs_label_smoothing() -> None:
-    logits, labels = torch.randn(2, 3, 11), torch.tensor([[4, 5, 6], [7, PAD, PAD]])
-    ours = runtime.smoothed_loss(logits, labels, 0.1, wrong_classes=False)[0]
-    theirs = F.cross_entropy(
-        logits.flatten(0, 1), labels.flatten(), ignore_index=PAD, label_smoothing=0.1, reduction="sum"
-    )
-    torch.testing.assert_close(ours, theirs)
-
-
 @pytest.mark.parametrize("probability", [0.1, 0.3])
 @pytest.mark.parametrize("shape", [(501, 7, 31), (40_003,)])
 def test_dropout_drops_its_share_and_keeps_the_mean(probability: float, shape: tuple[int, ...]) -> None:

@@ -205,18 +205,6 @@ def test_hypotheses_may_reach_the_last_learned_position(
     assert_same(in_python(program, search, given), in_slots(searcher, search, [given[:3], given[3:]]))
 
 
-def test_a_search_without_sentences_has_no_results(
-    searching: Callable[..., tuple[EmittedProgram, Searcher]],
-) -> None:
-    _, searcher = searching()
-    histories = [BeamSearch(2, 0.6).new_history(source) for source in sources(2)]
-    batch: ProgramBatch[Any] = ProgramBatch(searcher, histories)
-    batch.step()
-    for history in histories:
-        history.stop_reason = "cancelled"
-    assert batch.step() == []
-
-
 def test_a_search_that_has_no_kernel_runs_in_python(
     searching: Callable[..., tuple[EmittedProgram, Searcher]],
 ) -> None:

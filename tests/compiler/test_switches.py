@@ -37,6 +37,9 @@ tune_process()
 for _ in range(16):
     torch.ones(2**24)
 print(before, faults(), os.environ["ONEDNN_PRIMITIVE_CACHE_CAPACITY"], os.environ["LRU_CACHE_CAPACITY"])
+torch.set_num_threads(4)
+flushed = bool((torch.full((2**20,), 1e-39) * 0.5 == 0).all())
+print(flushed or not torch.set_flush_denormal(True))  # False if this processor cannot
 """
 CAPACITIES = ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY")
 MEASURE_MEMORY_OF_NEW_SHAPES = """
@@ -64,13 +67,14 @@ from compiler import PaddedBatch, build
 
 torch.set_num_threads(3)
 small = {"architecture": {"N": 1}, "vocabulary": {"size": 2000}}
-program = build(specs.load("tiny", small), backend=sys.argv[1], folder=pathlib.Path(sys.argv[2]))
+spec, folder = specs.load("tiny", small), pathlib.Path(sys.argv[1])
+programs = [build(spec, backend=backend, folder=folder) for backend in sys.argv[2:]]
 source, target = PaddedBatch.full(torch.randint(4, 99, (64, 30))), torch.randint(4, 99, (64, 31))
-before = program.score(source, target)
+before = [program.score(source, target) for program in programs]
 child = os.fork()
 if not child:
-    after = program.score(source, target)
-    os._exit(0 if torch.allclose(before, after, atol=1e-4) else 3)
+    after = [program.score(source, target) for program in programs]
+    os._exit(0 if all(torch.allclose(*pair, atol=1e-4) for pair in zip(before, after)) else 3)
 print(os.waitpid(child, 0)[1], torch.get_num_threads())
 """
 
@@ -81,7 +85,7 @@ def _route() -> str:
 
 @pytest.mark.integration
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the C library is not glibc")
-def test_a_tuned_process_keeps_memory_and_caches_few_products() -> None:
+def test_a_tuned_process_keeps_memory_caches_few_products_and_flushes_denormal_numbers() -> None:
     """64 MiB are 16,384 pages of 4 KiB; each is a page fault if the system provides it again.
 
     The capacity is 64, unless the environment sets another one. Sixteen rounds come first, because glibc keeps up to
@@ -90,9 +94,10 @@ def test_a_tuned_process_keeps_memory_and_caches_few_products() -> None:
     environment = {key: value for key, value in os.environ.items() if key != CAPACITIES[1]} | {CAPACITIES[0]: "7"}
     command = [sys.executable, "-c", COUNT_PAGE_FAULTS]
     done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
-    before, after, *capacities = done.stdout.split()
+    before, after, *capacities, flushes = done.stdout.split()
     assert int(after) < int(before) / 10  # with transparent huge pages, both are fewer than pages of 4 KiB
     assert capacities == ["7", "64"]
+    assert flushes == "True", "in all threads"
 
 
 @pytest.mark.integration
@@ -130,22 +135,6 @@ def test_the_matrix_library_is_restored_by_the_last_thread(monkeypatch: pytest.M
         pass
 
 
-FLUSHES_DENORMALS = """
-from compiler.host import tune_process
-tune_process()
-import torch
-torch.set_num_threads(4)
-flushed = bool((torch.full((2**20,), 1e-39) * 0.5 == 0).all())
-print(flushed or not torch.set_flush_denormal(True))  # False if this processor cannot
-"""
-
-
-@pytest.mark.integration
-def test_all_threads_of_a_training_process_flush_denormal_numbers() -> None:
-    done = subprocess.run([sys.executable, "-c", FLUSHES_DENORMALS], capture_output=True, text=True, check=False)
-    assert done.stdout.split() == ["True"], done.stderr
-
-
 def test_programs_leave_torchs_settings_unchanged(small: Callable[..., Spec]) -> None:
     torch.backends.mkldnn.matmul.fp32_precision = "ieee"
     try:
@@ -163,13 +152,9 @@ def test_programs_leave_torchs_settings_unchanged(small: Callable[..., Spec]) ->
 
 
 @pytest.mark.integration
-@pytest.mark.parametrize("backend", ["eager", "native"])
-def test_a_forked_process_scores_the_same(
-    backend: str, small: Callable[..., Spec], artefacts: Path, tmp_path: Path
-) -> None:
-    if problem := BACKENDS[backend].unavailable_reason():
-        pytest.skip(problem)
-    build(small(), backend=backend, folder=artefacts)  # compile the kernels only once
-    command = [sys.executable, "-c", SCORE_IN_A_FORK, backend, str(artefacts)]
+def test_a_forked_process_scores_the_same(small: Callable[..., Spec], artefacts: Path) -> None:
+    backends = [name for name in ("eager", "native") if BACKENDS[name].unavailable_reason() is None]
+    build(small(), backend=backends[-1], folder=artefacts)  # compile the kernels only once
+    command = [sys.executable, "-c", SCORE_IN_A_FORK, str(artefacts), *backends]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=200)
     assert done.stdout.split() == ["0", "3"], done.stderr

@@ -26,7 +26,6 @@ from zoo.report import Report
 from zoo.training.run import Run
 
 ROOT = Path(__file__).parents[2]
-COMMAND = "from zoo.entry_point import main; main()"  # as in the installed script
 TINY = """
 extends: tiny
 name: mine
@@ -221,7 +220,6 @@ def python(code: str, *folders: Path) -> subprocess.CompletedProcess[str]:
     [
         ("specs", "specs.py", "import zoo; zoo.spec('tiny')", 1),
         ("compiler", "compiler/__init__.py", "from zoo import Spec", 1),
-        ("specs", "specs/__init__.py", COMMAND, 2),
         ("cli", "cli/__init__.py", "-m", 2),
     ],
 )

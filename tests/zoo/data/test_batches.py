@@ -7,7 +7,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from specs import BOS, EOS, PAD, ZooError
-from tests.examples import rows
 from zoo.data.batches import Batch, Examples, batch_examples, epoch_batches
 from zoo.data.store import Store, StoreWriter
 
@@ -65,30 +64,6 @@ def test_each_pair_is_in_one_batch_and_each_batch_within_both_budgets(store, max
     assert sum(batches.total[1:3]) == tokens
     assert (batches.total.rows, batches.total.padded_tokens) == (len(store), padded)
     assert batches.mean.rows == -(-len(store) // max(1, len(padded_batches)))
-
-
-@pytest.mark.parametrize("budget", [500, 2000])
-def test_batches_have_little_padding_and_use_the_budgets(budget):
-    store = realistic_store(10_000)
-    batches = epoch_batches(store, budgets(budget), 1, 0)
-    assert batches.padding < 0.08
-    tokens = max(store.lengths["source"].sum(), store.lengths["target"].sum()) + len(store)
-    assert len(batches) < 1.2 * tokens / budget
-
-
-def test_batches_depend_on_seed_and_epoch_alone():
-    store = realistic_store()
-
-    def order(seed, epoch):
-        return [batch.tolist() for batch in epoch_batches(store, budgets(1000), seed, epoch)]
-
-    assert order(1, 2) == order(1, 2)
-    others = [order(1, 3), order(2, 2), order(2, 1)]
-    for index, each in enumerate(others):
-        assert each != order(1, 2)
-        # The contents of the batches differ, too, not only their order.
-        assert {frozenset(batch) for batch in each} != {frozenset(batch) for batch in order(1, 2)}
-        assert each not in others[:index]
 
 
 def test_batches_are_a_sequence_that_is_not_ordered_by_length():
@@ -157,12 +132,6 @@ def test_batch_examples_gives_little_padding_in_an_order_by_the_seed():
     assert sorted(again) == sorted(other)
 
 
-def test_without_pairs_there_are_no_batches():
-    batches = epoch_batches(ToyStore([], []), budgets(10), 1, 0)
-    assert (len(batches), batches.padding) == (0, 0.0)
-    assert batch_examples(rows([], []), budgets(10), 1) == []
-
-
 @pytest.mark.parametrize(("side", "limits"), [("source", (8, 100)), ("target", (100, 5))])
 def test_too_long_pairs_are_reported(side, limits):
     store = ToyStore([3, 8], [5, 2])
@@ -200,14 +169,6 @@ def test_splitting_a_batch_keeps_its_rows(parts):
             assert torch.equal(actual, expected)
         assert part.size == alone.size
         first += len(part)
-
-
-def test_batches_can_be_copied_to_a_device():
-    batch = Examples.from_store(realistic_store(5), range(5)).to_batch()
-    copy = batch.to("meta")
-    assert isinstance(copy, Batch)
-    assert {tensor.device.type for tensor in (*copy.source, *copy.target)} == {"meta"}
-    assert copy.size == batch.size
 
 
 def test_weights_decide_how_often_parts_occur_in_an_epoch():

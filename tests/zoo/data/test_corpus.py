@@ -80,13 +80,6 @@ def test_paths_start_at_the_folder_of_the_corpus(tmp_path, monkeypatch):
     assert pairs_of("data", target=str(absolute)) == [("a", "b")]
 
 
-def test_parts_follow_one_another(tmp_path):
-    write(tmp_path / "a", "a\n")
-    write(tmp_path / "b", "b\n")
-    train = [{"source": "a", "target": "b"}, {"source": "b", "target": "a"}]
-    assert pairs_of(tmp_path, train=train) == [("a", "b"), ("b", "a")]
-
-
 @pytest.mark.parametrize(("sources", "targets"), [(3, 2), (2, 5), (0, 1)])
 def test_sides_of_different_lengths_are_rejected(tmp_path, sources, targets):
     write(tmp_path / "train.en", "a\n" * sources)
@@ -271,9 +264,3 @@ def test_pairs_of_the_builtin_corpus_are_sentences_with_translations_or_trees():
     assert list(turned) == examples((pair.target, pair.source) for pair in known)
     trees = [tree_example(str(simplify(read_tree(pair.tree)))) for pair in known]
     assert list(builtin.examples("dev", 200, {"source": "text", "target": "trees"}, both)) == trees
-
-
-def test_more_pairs_than_the_builtin_corpus_has_are_refused_before_anything_is_read():
-    with pytest.raises(ZooError, match="has 2,000 pairs for `dev`, but 2,001 are requested") as caught:
-        CorpusReader(specs.load("tiny", {"corpus.dev": [{"grammar": 2001}]}), Report())
-    assert caught.value.hint == "request at most 2,000 pairs"

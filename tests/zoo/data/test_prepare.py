@@ -10,7 +10,6 @@ import sys
 import tarfile
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from typing import get_args
 from unittest import mock
 
 import pytest
@@ -25,7 +24,7 @@ from zoo.files.atomic import remove_folder
 from zoo.files.reading import UnreadableError
 from zoo.report import Report
 from zoo.text.trees.bracketed import read_tree
-from zoo.text.trees.tokenizer import Linearisation, TreeTokenizer
+from zoo.text.trees.tokenizer import TreeTokenizer
 from zoo.text.vocabulary import Vocabulary
 
 NOUNS = {"dog": "Hund", "house": "Haus", "cat": "Katze", "tree": "Baum", "garden": "Garten", "mouse": "Maus"}
@@ -320,12 +319,12 @@ def test_text_that_changes_while_it_is_read_is_rejected(folder, monkeypatch):
     assert len(prepared_of(folder).store("train")) == 401
 
 
-@pytest.mark.parametrize("error", [PermissionError(), OSError(errno.ESTALE, "Stale file handle")])
-def test_folders_that_are_temporarily_unreadable_are_kept(folder, report, error):
+def test_folders_that_are_temporarily_unreadable_are_kept(folder, report):
     prepared_of(folder)
     before = tree()
     (path,) = storage.prepared().glob("*/manifest.json")
-    with unreadable(path, error), pytest.raises(ZooError, match=r"permission to read|Stale file handle"):
+    stale = OSError(errno.ESTALE, "Stale file handle")
+    with unreadable(path, stale), pytest.raises(ZooError, match="Stale file handle"):
         prepared_of(folder, report)
     assert (tree(), report.warnings) == (before, [])
 
@@ -417,17 +416,6 @@ def test_corpora_in_archives(folder, tmp_path, monkeypatch):
         prepared_of(tmp_path, **parts, vocabulary__size=110)
 
 
-def test_the_built_in_corpus_can_be_prepared():
-    parts = [f"corpus.{split}=[{{grammar: {count}}}]" for split, count in (("train", 500), ("dev", 20), ("test", 30))]
-    prepared = prepare(specs.load("tiny", [*parts, "vocabulary.size=150", "corpus.max_length=200"]), Report())
-    assert (prepared.counts.read, prepared.counts.kept) == (500, 500)
-    trained = {source for source, _ in text(prepared, "train")}
-    for split, count in (("dev", 20), ("test", 30)):
-        sources, targets = prepared.texts(split).values()
-        assert len(sources) == len(targets) == len(prepared.store(split)) == count
-        assert not trained & set(sources)
-
-
 def test_chunks_are_bounded_by_pairs_and_characters(monkeypatch):
     monkeypatch.setattr(prepare_module, "_CHUNK_EXAMPLES", 4)
     monkeypatch.setattr(prepare_module, "_CHUNK_CHARACTERS", 100)
@@ -438,14 +426,13 @@ def test_chunks_are_bounded_by_pairs_and_characters(monkeypatch):
 
 
 @pytest.mark.integration
-@pytest.mark.parametrize("linearisation", get_args(Linearisation))
-def test_trees_are_prepared_like_other_corpora(linearisation):
+def test_trees_are_prepared_like_other_corpora():
     parts = {"corpus.train": [{"grammar": 800}], "corpus.dev": [{"grammar": 3}, {"held_out": 2}], "corpus.test": []}
-    sizes = {"vocabulary.size": 90, "vocabulary.target_size": 90, "task.linearisation": linearisation}
+    sizes = {"vocabulary.size": 90, "vocabulary.target_size": 90, "task.linearisation": "vinyals"}
     prepared = prepare(specs.load("parsing/tiny", parts | sizes), Report())
     tokenizer = prepared.vocabulary.target
     assert isinstance(tokenizer, TreeTokenizer)
-    assert tokenizer.linearisation == linearisation
+    assert tokenizer.linearisation == "vinyals"
     assert prepared.vocabulary.sizes == (90, 90)
     sources, trees = prepared.texts("dev").values()
     assert len(trees) == 5

@@ -43,14 +43,6 @@ def test_stores_return_what_was_written(tmp_path_factory, chunks, size, shard_ex
     assert len(list(folder.glob("*.source.values"))) == -(-len(sources) // shard_examples)
 
 
-@pytest.mark.parametrize(("size", "width"), [(1 << 16, 2), ((1 << 16) + 1, 4)])
-def test_tokens_have_the_smallest_integer_type(tmp_path, size, width):
-    store = write(tmp_path / "store", [([[size - 1]], [[4, size - 1]])], size)
-    assert (tmp_path / "store" / "00000.source.values").stat().st_size == width
-    assert store.row("source", 0).dtype == np.int32
-    assert store.row("target", 0).tolist() == [4, size - 1]
-
-
 def test_stores_are_read_only_and_have_no_negative_indices(tmp_path):
     store = write(tmp_path / "store", [([[4, 5]], [[6]])])
     for index in (1, -1):

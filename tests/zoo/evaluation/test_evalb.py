@@ -100,22 +100,13 @@ def test_function_tags_are_removed_from_labels():
 
 def test_equal_labels_and_words_match():
     gold = "(S (ADVP (RB up)) (VP (VB go)))"
-    assert counts(one("(S (PRT (RB up)) (VP (VB go)))", gold)) == (3, 3, 3, 0)
-    assert counts(one("(S (PRT (RB up)) (VP (VB go)))", gold, replace(COLLINS, equal_labels=frozenset()))) == (
-        2,
-        3,
-        3,
-        0,
-    )
+    particle = "(S (PRT (RB up)) (VP (VB go)))"
+    assert counts(one(particle, gold)) == (3, 3, 3, 0)
+    assert counts(one(particle, gold, replace(COLLINS, equal_labels=frozenset()))) == (2, 3, 3, 0)
     capital = replace(COLLINS, equal_words=frozenset([("Up", "up"), ("up", "Up")]))
     assert one("(S (ADVP (RB Up)) (VP (VB go)))", gold, capital).status == VALID
     # What equals a deleted label is deleted with it, and pairs do not chain.
-    assert counts(one(gold, "(S (PRT (RB up)) (VP (VB go)))", replace(COLLINS, deleted=frozenset(["PRT"])))) == (
-        2,
-        2,
-        2,
-        0,
-    )
+    assert counts(one(gold, particle, replace(COLLINS, deleted=frozenset(["PRT"])))) == (2, 2, 2, 0)
     chained = Parameters("chained", equal_labels=frozenset({("A", "B"), ("B", "A"), ("B", "C"), ("C", "B")}))
     assert counts(one("(A (N a))", "(C (N a))", chained)) == (0, 1, 1, 0)
     assert one("(X (A a))", "(X (B a))", chained).tags == 1

@@ -84,16 +84,6 @@ def test_an_interrupted_writer_changes_nothing(folder, interruption):
     assert (folder / "file").read_text() == "before"
 
 
-def test_a_folder_replaces_an_older_one(folder):
-    path = folder / "inner"
-    for text in ("first", "second"):
-        with atomic_folder(path) as partial:
-            (partial / "deep").mkdir()
-            (partial / "deep" / text).write_text(text)
-    assert names(path / "deep") == ["second"]
-    assert names(folder) == ["inner"]
-
-
 def test_a_folder_that_must_not_be_replaced_is_kept(folder):
     def overtaken():
         with atomic_folder(folder / "inner", replace=False) as late:
@@ -190,15 +180,6 @@ def test_a_replaced_folder_is_removed_after_the_new_name_is_on_the_disk(folder, 
         fill(partial, "new")
     assert flushed == [{"a", "b", "old", "new"}]
     assert names(folder) == ["a", "b", "replaced"]
-
-
-@pytest.mark.skipif(sys.platform not in ("linux", "darwin"), reason="no other system can exchange two folders")
-def test_two_folders_are_exchanged(folder):
-    if not can_exchange(folder):
-        pytest.skip("the file system cannot exchange two folders")
-    assert (content(folder / "a"), content(folder / "b")) == ({"b"}, {"a"})
-    with pytest.raises(FileNotFoundError):
-        exchange(folder / "a", folder / "none")
 
 
 def test_the_newest_replaced_folder_is_restored_if_its_name_is_free(folder):

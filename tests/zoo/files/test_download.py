@@ -193,14 +193,3 @@ def test_concurrent_processes_lose_no_record():
     processes = [subprocess.Popen([*command, name], cwd=ROOT) for name in ("one", "other")]
     assert [process.wait() for process in processes] == [0, 0]
     assert len(json.loads(lock_file().read_text())) == 40
-
-
-def test_an_interrupted_download_is_resumed_by_the_next_call(site, url):
-    site.breaks, site.statuses = [4], [200, *[500] * 5]
-    with pytest.raises(ZooError, match="could not be downloaded") as raised:
-        fetch(url, None, Report())
-    assert "resume the download" in raised.value.hint
-    site.statuses = []
-    assert fetch(url, None, Report()).path.read_bytes() == CONTENT
-    assert site.requests[-1][1]["Range"] == "bytes=4-"
-    assert len(stored_names()) == 2

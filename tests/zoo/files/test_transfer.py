@@ -124,13 +124,6 @@ def test_a_busy_server_is_asked_again_after_growing_waits(site, partial, monkeyp
         discard(partial)
 
 
-def test_the_number_of_failures_is_limited(site, partial):
-    site.statuses = [503] * 9
-    with pytest.raises(ZooError, match="503"):
-        transfer(f"{site.address}/file", partial, Report(), max_failures=2)
-    assert len(site.requests) == 2
-
-
 def test_a_server_that_always_sends_a_little_is_not_asked_for_ever(site, partial):
     site.content, site.breaks = bytes(100_000), [1] * 1_000
     with pytest.raises(ZooError, match="the connection was lost"):

@@ -8,8 +8,7 @@ import torch
 
 import specs
 from compiler import build
-from compiler.program import TopK
-from specs import BOS, EOS, PAD, ZooError
+from specs import BOS, EOS, PAD
 from zoo.generation.beam_search import BeamSearch
 from zoo.generation.constraints import SuppressedTokens
 from zoo.generation.hypotheses import Hypothesis, length_penalty
@@ -179,53 +178,6 @@ def test_constrained_search_equals_the_reference(toy, search, levels):
             assert results == search(program, sources, lengths, **batches, **options)
 
 
-@pytest.mark.parametrize("top", [(0, 1.0), (3, 1.0), (0, 0.8)])
-def test_samples_satisfy_constraints(toy, search, top):
-    sources, lengths = [(4,), (5, 6), (7,)], [9, 5, 0]
-    constraint = RandomConstraint(9, 0.3)
-    strategy = Sampling(4, 0.6, 1.3, *top, 1, constraint)
-    results = search(toy(9, 1, 100), sources, lengths, strategy)
-    for source, length, hypotheses in zip(sources, lengths, results, strict=True):
-        assert len(hypotheses) == 4
-        for each in hypotheses:
-            whole = (*each.tokens, EOS)
-            row = toy(9, 1, 100).row
-            assert each.log_probability == sum(row((*source, EOS), whole[:i])[t] for i, t in enumerate(whole))
-            for i, token in enumerate(whole):
-                assert token in constraint.rule((*source, EOS), whole[:i]) | ({EOS} if i == length else set())
-    assert search(toy(9, 1, 100), sources[:1], lengths[:1], strategy) == results[:1]
-    everything, free = Sampling(4, 0.6, 1.3, *top, 1, RandomConstraint(9, 1)), Sampling(4, 0.6, 1.3, *top, 1)
-    assert search(toy(9, 1, 100), sources, lengths, everything) == search(toy(9, 1, 100), sources, lengths, free)
-
-
-def test_a_forbidden_prefix_is_refused(toy, search):
-    constraint = RandomConstraint(9, 0)
-    (token,) = constraint.rule((5, EOS), ())
-    other = next(each for each in range(4, 9) if each != token)
-    options = {"beam": 2, "alpha": 0.6, "constraint": constraint}
-    with pytest.raises(ZooError, match="the prefix of sentence 2, '', has a token that is not allowed"):
-        search(toy(9), [(5,), (5,)], [4, 4], prefixes=[(token,), (other,)], **options)
-
-
-@pytest.mark.parametrize("stopping_rule", STOPPING_RULES)
-def test_results_are_independent_of_other_sentences(toy, search, stopping_rule):
-    """They do not depend on order, batch size, chunks, or the number of workers."""
-    sources, draw = random_sources()
-    lengths = [2 * len(source) + 3 for source in sources]
-    prefixes = [tuple(draw.choices([1, 4, 5], k=draw.choice([0, 0, 0, 1, 2]))) for _ in sources]
-    strategy = BeamSearch(3, 0.6, 3, SuppressedTokens((), 9, min_length=2), "power", stopping_rule)
-
-    def results(order, **batches):
-        chosen = [[values[i] for i in order] for values in (sources, lengths, prefixes)]
-        found = search(toy(9, 1, 12), chosen[0], chosen[1], strategy, prefixes=chosen[2], **batches)
-        return dict(zip(order, found, strict=True))
-
-    alone = {i: results([i])[i] for i in range(20)}
-    for batches in ({}, {"max_batch_tokens": 1}, {"max_batch_tokens": 130, "chunk_size": 3}, {"workers": 3}):
-        assert results(range(20), **batches) == alone
-    assert results(draw.sample(range(20), 20), max_batch_tokens=90) == alone
-
-
 def test_the_admissible_rule_stops_as_soon_as_no_live_hypothesis_can_win(toy, search):
     start = [-20.0, -20.0, -20.0, -0.5, -0.75, -20.0]
     # Ending at once scores -0.5. The other hypothesis has -0.75 and gets 30 free tokens. Divided by the penalty of 31
@@ -239,36 +191,6 @@ def test_the_admissible_rule_stops_as_soon_as_no_live_hypothesis_can_win(toy, se
     assert len(program.read) == 1
 
 
-def test_in_the_full_rule_only_the_first_candidates_may_end(toy, search):
-    """EOS on rank three of a beam of two does not end a hypothesis, and takes no row of the beam."""
-    row, end = [-9.0, -9.0, -9.0, -2.0, -1.0, -1.5, -9.0], [-9.0, -9.0, -9.0, -0.5, -9.0, -9.0, -9.0]
-    program = toy(7, overriding={(): row, (4,): end, (5,): end})
-    (full,) = search(program, [(4,)], [5], beam=2, alpha=0.0, n_best=2, stopping_rule="full")
-    assert full == [Hypothesis((4,), -1.5, -1.5), Hypothesis((5,), -2.0, -2.0)]
-
-
-def test_a_shrinking_beam_loses_a_row_for_each_finished_hypothesis(toy, search):
-    row = [-9.0, -9.0, -9.0, -1.0, -1.5, -1.75, -2.0]
-    # In a beam of two, EOS takes one row. The other row continues with 4, and 5 is dropped.
-    program = toy(7, overriding={(): row, (4,): row, (5,): [-9.0, -9.0, -9.0, 0.0, -9.0, -9.0, -9.0]})
-    options = {"beam": 2, "alpha": 1.0, "length_penalty": "power", "n_best": 2}
-    (narrow,) = search(program, [(4,)], [5], **options, stopping_rule="shrinking")
-    assert [(each.tokens, each.score) for each in narrow] == [((), -1.0), ((4,), -1.25)]
-    (wide,) = search(program, [(4,)], [5], **options)
-    assert [(each.tokens, each.score) for each in wide] == [((5,), -0.875), ((), -1.0)]
-
-
-@pytest.mark.parametrize("rows", [1, 4])
-def test_unused_entries_have_valid_parents(rows):
-    """A vocabulary of EOS and one token has fewer continuations than a beam of four takes."""
-    continuations = TopK(torch.full((rows, 2), -1.0), torch.tensor([[1, EOS]] * rows), torch.full((rows,), -1.0))
-    totals = torch.tensor([[-1.0, *[-torch.inf] * (rows - 1)]])
-    selection = BeamSearch(4, 0.6).select(continuations, totals, [False])
-    assert selection.totals.shape == (1, 8)
-    assert selection.live_totals.tolist() == [[-2.0, *[-torch.inf] * 3]]
-    assert int(selection.parents.max()) < rows
-
-
 def test_the_cache_is_only_rearranged_when_rows_change(toy, search):
     greedy = toy(9, 3, 5000)
     search(greedy, [(4,)], [8], beam=1, alpha=0.6)
@@ -280,17 +202,6 @@ def test_the_cache_is_only_rearranged_when_rows_change(toy, search):
     search(wide, [(4,)], [8], beam=2, alpha=10.0)
     assert len(wide.read) == 9
     assert wide.selected == [[0]]  # one hypothesis becomes two
-
-
-@pytest.mark.parametrize("broken", [float("nan"), float("-inf")])
-@pytest.mark.parametrize("workers", [1, 2])
-def test_unusable_probabilities_are_an_error(toy, search, broken, workers):
-    class Broken(toy):
-        def row(self, source, prefix):
-            return [broken] * self.vocabulary
-
-    with pytest.raises(ZooError, match="not usable numbers"):
-        search(Broken(), [(4,), (5,)], [5, 5], beam=2, alpha=0.6, workers=workers)
 
 
 def test_length_penalties():

@@ -2,7 +2,6 @@
 
 import math
 import random
-from dataclasses import replace
 from functools import cache
 from itertools import groupby
 
@@ -129,32 +128,6 @@ def test_stacks_grow_and_rows_may_stay_in_place():
     assert state.allowed().nonzero().tolist() == [[0, EOS], [1, EOS]]
 
 
-@pytest.mark.parametrize("word_tokens", [(UNK,), (UNK, *WORDS)])
-def test_joined_states_behave_as_before(word_tokens):
-    draw = random.Random(1)
-
-    def sentences():
-        made = tree_sources([(draw.randrange(1, 9), 60) for _ in range(3)])
-        return [replace(each, words=tuple(draw.choices(word_tokens, k=len(each.words)))) for each in made]
-
-    groups = [sentences(), sentences()]
-    apart = [TREES.start(group, CPU) for group in groups]
-    copies = [TREES.start(group, CPU) for group in groups]
-    joined = None
-    for step in range(61):
-        masks = [each.allowed() for each in apart]
-        if joined is not None:
-            assert torch.equal(joined.allowed(), torch.cat(masks))
-        tokens = [torch.tensor([draw.choice(row.nonzero().flatten().tolist()) for row in mask]) for mask in masks]
-        apart = [each.advance(None, chosen) for each, chosen in zip(apart, tokens, strict=True)]
-        if joined is not None:
-            joined = joined.advance(None, torch.cat(tokens))
-        elif step < 20:
-            copies[0] = copies[0].advance(None, tokens[0])
-        if step == 19:  # the first has read 20 tokens, the second starts
-            joined, apart[1] = copies[0].join(copies[1]), TREES.start(groups[1], CPU)
-
-
 TREE_STRATEGIES = {
     "greedy": BeamSearch(1, 0.3, 1, TREES),
     "beam": BeamSearch(4, 0.3, 4, TREES),
@@ -166,7 +139,7 @@ TREE_STRATEGIES = {
 }
 
 
-@pytest.fixture(scope="module", params=["toy", "eager", pytest.param("native", marks=pytest.mark.integration)])
+@pytest.fixture(scope="module", params=["toy", pytest.param("native", marks=pytest.mark.integration)])
 def program(request, toy, tmp_path_factory):
     if request.param == "toy":
         return toy(SIZE, 1, 100)

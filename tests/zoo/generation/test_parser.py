@@ -127,13 +127,6 @@ def test_attention_over_words_and_brackets(parser: MakeParser) -> None:
         one.attention("the dog", tree)
 
 
-def test_samples_are_trees(parser: MakeParser) -> None:
-    one = parser()
-    for best, text in zip(one.parse(SENTENCES, n_best=4, search="sample"), SENTENCES, strict=True):
-        assert len(best) == 4
-        assert all(len(words(tree)) == len(text.split()) for tree in best)
-
-
 @pytest.mark.parametrize(
     ("text", "tree", "message"),
     [

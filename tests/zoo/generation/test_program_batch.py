@@ -108,7 +108,7 @@ def test_hypotheses_and_scores_equal_those_of_the_search_in_python(
     """They are equal for each rule and penalty, also if sentences of other beam sizes join between the steps."""
     monkeypatch.setattr(program_batch, "MAX_MICROSECONDS", 0)
     reasons = set()
-    for seed in range(12):
+    for seed in range(8):
         draw = random.Random(f"{size} {seed}")
         suppressed = draw.choice([(), FEW_TOKENS, (1, 5, *FEW_TOKENS)])
         min_length = draw.choice([0, 0, 2, 7])
@@ -125,7 +125,7 @@ def test_hypotheses_and_scores_equal_those_of_the_search_in_python(
 def test_drafts_change_no_result(program: NativeProgram, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each sentence is translated three times, so that the n-grams of its translation are known."""
     monkeypatch.setattr(program_batch, "MAX_MICROSECONDS", 0)
-    for seed in range(30):
+    for seed in range(15):
         draw = random.Random(seed)
         constraint = draw.choice([None, SuppressedTokens(FEW_TOKENS, SIZE), SuppressedTokens((5,), SIZE, None, 12)])
         strategies = [
@@ -147,7 +147,7 @@ def test_trees_equal_those_of_the_search_in_python(
 ) -> None:
     monkeypatch.setattr(program_batch, "MAX_MICROSECONDS", 0)
     trees = BracketConstraint(range(4, 9), range(9, 14), range(14, 20), SIZE, max_run)
-    for seed in range(20):
+    for seed in range(10):
         draw = random.Random(seed)
         strategies = [random_strategy(draw, trees, size) for size in draw.choice([(1,), (1, 1, 3), (4, 2), (8,)])]
         drawn = [random_tree_source(draw, index) for index in range(len(strategies))]

@@ -22,7 +22,6 @@ from zoo.data.builtin import sentences
 from zoo.data.prepare import prepare
 from zoo.generation.batching import SearchInput
 from zoo.generation.beam_search import BeamSearch, StoppingRule
-from zoo.generation.constraints import SuppressedTokens
 from zoo.generation.engine import Engine
 from zoo.generation.ensemble import Ensemble
 from zoo.generation.sampling import Sampling
@@ -37,13 +36,6 @@ SMALL: dict[str, Any] = {
     "vocabulary": {"size": 60},
 }
 RULES: tuple[StoppingRule, ...] = ("admissible", "full", "shrinking")
-SUPPRESSED = SuppressedTokens((1, 5, *range(20, 30)), 60)
-STRATEGIES = {
-    "greedy": BeamSearch(1, 0.0, 1, SuppressedTokens((1,), 60), "power", "shrinking"),
-    "beam": BeamSearch(4, 0.6, 4, SUPPRESSED),
-    "shrinking": BeamSearch(6, 0.6, 6, SUPPRESSED, "power", "shrinking"),
-    "full": BeamSearch(4, 0.6, 4, SuppressedTokens((), 60, min_length=6), "power", "full"),
-}
 
 
 @pytest.fixture(scope="module", params=[("post", "eager"), ("pre", "eager"), ("post", "native")], ids="-".join)
@@ -115,21 +107,6 @@ def test_log_probabilities_equal_the_score_of_a_full_forward_pass(
         assert hypothesis.log_probability == pytest.approx(total, abs=1e-5 * len(target))
 
 
-@pytest.mark.parametrize("name", STRATEGIES)
-def test_native_kernels_find_what_pytorch_finds(sources: Any, search: Any, tmp_path_factory: Any, name: str) -> None:
-    if problem := BACKENDS["native"].unavailable_reason():
-        pytest.skip(problem)
-    spec, folder = specs.load("tiny", SMALL), tmp_path_factory.getbasetemp()
-    torch.manual_seed(0)
-    eager = compiler.build(spec, compiler.TRANSLATE, backend="eager")
-    native = compiler.build(spec, compiler.TRANSLATE, weights=eager.weights(), backend="native", folder=folder)
-    lengths = [3 * len(source) + 2 for source in sources]
-    one, other = (search(each, sources, lengths, STRATEGIES[name], max_batch_tokens=100) for each in (eager, native))
-    for group, same in zip(one, other, strict=True):
-        assert [each.tokens for each in group] == [each.tokens for each in same]
-        assert [each.score for each in group] == pytest.approx([each.score for each in same], abs=1e-4)
-
-
 @pytest.mark.parametrize("backend", ["eager", "native"])
 @pytest.mark.parametrize("precision", ["float32", "int8"])
 def test_a_model_with_nan_weights_translates_nothing(
@@ -149,22 +126,6 @@ def test_a_model_with_nan_weights_translates_nothing(
         for strategy in (BeamSearch(1, 0.6), BeamSearch(4, 0.6, 4), Sampling(2, 0.6, 1.0, 0, 1.0, 1)):
             with pytest.raises(ZooError, match="log-probabilities are not usable numbers"):
                 search(program, [(7, 8, 9), (7,)], [6, 6], strategy)
-
-
-def test_results_are_the_same_alone_batched_and_shuffled(program: Any, sources: Any, search: Any) -> None:
-    def best(chosen: Any, **batches: Any) -> Any:
-        lengths = [len(source) + 4 for source in chosen]
-        return [hypotheses[0] for hypotheses in search(program, chosen, lengths, beam=4, alpha=0.6, **batches)]
-
-    order = random.Random(5).sample(range(len(sources)), len(sources))
-    shuffled = best([sources[index] for index in order], max_batch_tokens=70, chunk_size=5)
-    others = [best([source])[0] for source in sources], [shuffled[order.index(i)] for i in range(len(sources))]
-    if program.concurrent:
-        others = *others, best(sources, max_batch_tokens=50, workers=2)
-    for index, hypothesis in enumerate(best(sources)):
-        for other in (each[index] for each in others):
-            assert other.tokens == hypothesis.tokens
-            assert other.score == pytest.approx(hypothesis.score, abs=1e-5)
 
 
 def test_requests_with_different_beams_find_the_same_together_and_alone(program: Any, sources: Any) -> None:

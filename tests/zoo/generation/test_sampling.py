@@ -32,8 +32,7 @@ def distribution(row, temperature, top_k, top_p):
 
 def test_tokens_have_the_right_frequencies(toy, search):
     """The chi-square of 4,000 draws with five degrees of freedom exceeds 20.5 once in a thousand seeds."""
-    cases = [(1.0, 0, 1.0), (0.5, 0, 1.0), (3.0, 0, 1.0), (1.0, 3, 1.0), (1.0, 0, 0.7), (2.0, 4, 0.8), (1.0, 1, 1.0)]
-    for case in [*cases, (1.0, 0, 0.01)]:
+    for case in ((1.0, 0, 1.0), (2.0, 4, 0.8), (1.0, 0, 0.01)):
         (samples,) = search(toy(7, overriding={(): ROW}), [(4,)], [1], sampling(4000, *case))
         counts = Counter(each.tokens[0] if each.tokens else EOS for each in samples)
         expected = distribution(ROW, *case)

@@ -6,14 +6,9 @@ import random
 from unittest.mock import MagicMock
 
 import pytest
-import torch
 
-import specs
-from compiler import build
 from specs import EOS, ZooError
-from zoo.generation.beam_search import BeamSearch
 from zoo.generation.search_tree import record_search
-from zoo.generation.translator import Translator
 
 RULES = ["admissible", "shrinking", "full"]
 TEXTS = ["abc", "had a bad cab", "hgfedcba", "e"]
@@ -87,24 +82,6 @@ def test_reasons_name_what_a_hypothesis_lost_against(translator_of, toy):
     assert "no unfinished hypothesis could still reach" in tree.stop
 
 
-def test_a_search_without_observer_is_the_same_search(toy, search):
-    """The observer sees copies: it changes neither the results nor the number of steps."""
-
-    class Counter:
-        steps = 0
-
-        def record_step(self, histories, continuations, totals, selection):
-            self.steps += 1
-            assert len(histories) == totals.shape[0]
-
-    sources, lengths = [(4, 5), (6,), (7, 8, 4)], [4, 3, 5]
-    plain, observed, counter = toy(9, 1), toy(9, 1), Counter()
-    expected = search(plain, sources, lengths, BeamSearch(3, 0.6))
-    assert search(observed, sources, lengths, BeamSearch(3, 0.6, observer=counter)) == expected
-    assert observed.read == plain.read
-    assert counter.steps == len(plain.read)
-
-
 @pytest.mark.parametrize("rule", RULES)
 def test_steps_after_the_end_of_an_asynchronous_search_are_not_shown(translator_of, toy, monkeypatch, rule):
     """On a GPU, one more step runs before the host knows that the search is done."""
@@ -120,16 +97,6 @@ def test_steps_after_the_end_of_an_asynchronous_search_are_not_shown(translator_
         trees.append([(tuple(part.token_id for part in each.path), each.outcome) for each in tree])
         assert len(program.read) - len(tree.steps) in ((0, 1) if asynchronous else (0,))
     assert trees[0] == trees[1]
-
-
-def test_the_search_of_a_real_model(small, tokens):
-    torch.manual_seed(3)
-    spec = small()
-    translator = Translator(build(spec), tokens, specs.load("tiny", {**spec.model_dump(), "decoding.extra_length": 4}))
-    for text in ("the old dog sees a small house", "we read"):
-        tree = record_search(translator, text, beam=4)
-        assert tree.result == translator.hypotheses([text], beam=4)[0][0]
-        assert "".join(each.token for each in next(e for e in tree if e.fate == "result").path).endswith("</s>")
 
 
 def test_texts_without_one_search_are_refused(translator_of):

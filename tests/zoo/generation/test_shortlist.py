@@ -135,19 +135,6 @@ def test_the_search_finds_what_the_slow_twin_finds(program: NativeProgram, strat
     assert found != search(program, texts, strategy(None))
 
 
-def test_a_result_does_not_depend_on_the_batch(program: NativeProgram, strategy: Strategies) -> None:
-    """Sentences with a shortlist may also run at the same time as sentences without one."""
-    shortlist = shortlist_of(0.2)
-    together = search(program, sources(), strategy(shortlist))
-    assert together == [search(program, [source], strategy(shortlist))[0] for source in sources()]
-    with Engine(program, max_batch_tokens=256) as engine:
-        futures = [engine.submit(sources(), strategy(each)) for each in (shortlist, None, shortlist)]
-        for future, expected in zip(
-            futures, (together, search(program, sources(), strategy(None)), together), strict=True
-        ):
-            same(future.result(), expected)
-
-
 def test_a_state_mixes_sentences_with_and_without_a_shortlist(program: NativeProgram) -> None:
     alone = [program.encode(PaddedBatch.pad([(token, EOS)])) for token in (7, 8, 9)]
     alone[1] = program.restrict(alone[1], [np.array([EOS, 6, 8])])

@@ -126,12 +126,6 @@ def test_a_published_model_is_used_if_there_is_no_trained_run(trained: Callable[
     assert find.of_spec(spec) == bundle
 
 
-def test_a_damaged_run_does_not_hide_others(trained: Callable[..., Run]) -> None:
-    trained("runs/broken").spec_file.write_bytes(b"\xff\xfe")
-    run = trained("runs/tiny")
-    assert find.of_spec(write_spec(run)) == run.folder
-
-
 def test_a_missing_model_is_an_error_with_paths_and_commands(home: Path) -> None:
     with pytest.raises(ZooError) as raised:
         find.of_spec("base")
@@ -187,12 +181,6 @@ def test_a_missing_model_suggests_a_similar_name(trained: Callable[..., Run]) ->
         with pytest.raises(ZooError) as raised:
             find.model(written)
         assert "did you mean `transformer-tiny-ende`?" in str(raised.value.hint)
-
-
-def test_a_run_is_named_by_folder_or_spec(trained: Callable[..., Run], tmp_path: Path) -> None:
-    run, other = trained(), trained(tmp_path / "other")
-    assert find.run("tiny") == find.run("runs/tiny") == run.folder
-    assert find.run(other.folder) == other.folder
 
 
 def test_a_bundle_is_not_a_run(trained: Callable[..., Run]) -> None:

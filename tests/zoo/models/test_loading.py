@@ -20,7 +20,6 @@ from zoo.files.reading import MAX_BYTES, MAX_VOCABULARY_BYTES
 from zoo.models import loading, weights
 from zoo.models.folder import ModelFolder
 from zoo.models.loading import read_model
-from zoo.models.weights import Weights
 from zoo.text.trees.tokenizer import TreeTokenizer
 from zoo.text.vocabulary import Vocabulary
 from zoo.training.run import Run
@@ -76,13 +75,6 @@ def test_files_of_another_model_are_refused(bundle: Path, other: Path) -> None:
     remove_metadata(bundle / "weights.safetensors")
     with pytest.raises(ZooError, match=r"weights.safetensors` is damaged"):
         read_model(bundle)
-
-
-def test_the_weights_of_a_run_need_no_metadata(trained: Trained) -> None:
-    run = trained()
-    before = read_model(run.folder)
-    remove_metadata(run.weights)
-    assert set(read_model(run.folder).weights.tensors) == set(before.weights.tensors)
 
 
 def test_a_bundle_is_hashed_once_and_a_wrong_cache_is_ignored(bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -162,10 +154,3 @@ def test_a_link_to_an_endless_device_is_not_read(trained: Trained, published: bo
                 manifest.check(folder)
         (folder / name).unlink()
         (folder / "kept").rename(folder / name)
-
-
-def test_weights_of_other_shapes_are_refused(trained: Trained) -> None:
-    run = trained()
-    Weights({"embedding": torch.ones(2)}).write(run.weights)
-    with pytest.raises(ZooError, match=r"weights.safetensors"):
-        read_model(run.folder)

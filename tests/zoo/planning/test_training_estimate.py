@@ -18,13 +18,13 @@ import torch
 
 from compiler import Purpose, cost, graphs, trainable
 from compiler.host import DEFAULT, keeps_memory, matrix_libraries, matrix_library
-from specs import Spec, ZooError
+from specs import Spec
 from zoo.planning import training_estimate
 from zoo.planning.training_estimate import Done, TrainingEstimator, estimate_training, full_batch, time_passes
 from zoo.report import Report
-from zoo.system import memory, pass_timing, processors
+from zoo.system import pass_timing, processors
 from zoo.system.pass_timing import PassTiming, emulation_warning
-from zoo.system.processors import DeviceSpeed, device_speed
+from zoo.system.processors import DeviceSpeed
 from zoo.training import step
 from zoo.training.train import train_steps
 
@@ -70,21 +70,6 @@ def test_timing_scales_the_time_of_each_pass(world: World) -> None:
     slow = replace(MEASURED, level=3.0, new_shape=0.25)
     slower = TrainingEstimator(spec, 0, speed, slow).forecast(batch).step_seconds
     assert slower == pytest.approx(3 * plain + 2 * 0.25)
-
-
-def test_estimate_names_what_was_chosen(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    estimate = estimate_training(world(), 20, "cpu")
-    assert (estimate.device, estimate.precision, estimate.steps) == ("cpu", "float32", 24)
-    assert estimate.matrix_library in matrix_libraries()
-    assert estimate.seconds == pytest.approx(24 * estimate.step_seconds)
-    assert estimate.fits
-    assert min(device_speed(torch.device("cpu"), "float32").flops, estimate.bytes) > 0
-    monkeypatch.setattr(memory, "available_memory", lambda device: 1000)
-    monkeypatch.setattr(training_estimate, "time_passes", lambda *_: pytest.fail("it would exhaust the memory"))
-    estimate = estimate_training(world(), 20, "cpu")
-    assert (estimate.fits, estimate.device_bytes) == (False, 1000)
-    with pytest.raises(ZooError, match="tpu"):
-        estimate_training(world(), 20, "tpu")
 
 
 @pytest.mark.slow

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -18,6 +18,7 @@ from zoo.generation.engine import _Worker
 from zoo.generation.loading import open_model
 from zoo.report import Report
 from zoo.serving import app as serving_app
+from zoo.serving import processes
 from zoo.serving.app import Server, create_app, open_socket
 from zoo.serving.pool import ModelPool
 from zoo.serving.service import Service
@@ -25,6 +26,30 @@ from zoo.serving.settings import Keys, Limits, Settings
 from zoo.training.run import Run
 
 RUN = "runs/tiny"
+_IDLE: list[processes._Process] = []
+"""Worker processes of closed servers, which the next servers use: it takes half a second to start one."""
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _shared_processes() -> Iterator[None]:
+    start, close = processes._Process, processes.Processes.close
+
+    def start_or_reuse() -> processes._Process:
+        with suppress(IndexError):
+            return _IDLE.pop()
+        return start()
+
+    def close_but_keep_idle(self: processes.Processes) -> None:
+        _IDLE.extend(self._idle)
+        self._started.difference_update(self._idle)
+        close(self)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(processes, "_Process", start_or_reuse)
+        patch.setattr(processes.Processes, "close", close_but_keep_idle)
+        yield
+    for process in _IDLE:
+        process.kill()
 
 
 def open_quietly(folder: Path):

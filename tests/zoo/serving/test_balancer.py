@@ -19,7 +19,7 @@ from zoo.serving.documents import Documents
 from zoo.serving.settings import Limits
 
 DOCS = Path(__file__).parents[3] / "docs" / "how-to"
-DOCUMENTS = 30
+DOCUMENTS = 12
 PUBLIC = "http://translate.example.org:8080"
 DOCUMENT_PATHS = ("/download_file/{secret}", "/v2/document/{document_id}", "/v2/document/{document_id}/result")
 
@@ -56,7 +56,8 @@ def nginx(url_of, tmp_path) -> Iterator[httpx2.Client]:
     with subprocess.Popen(command, cwd=tmp_path) as process:
         wait_until(lambda: (tmp_path / "socket").exists() or process.poll() is not None)
         assert process.poll() is None
-        with httpx2.Client(transport=httpx2.HTTPTransport(uds=str(tmp_path / "socket")), base_url=PUBLIC) as client:
+        transport = httpx2.HTTPTransport(uds=str(tmp_path / "socket"))
+        with httpx2.Client(transport=transport, base_url=PUBLIC, timeout=120) as client:
             yield client
         process.terminate()
 
@@ -151,5 +152,5 @@ def test_the_scheme_of_a_link_comes_from_trusted_proxies_only(url_of, monkeypatc
     if trusted is not None:
         monkeypatch.setenv("FORWARDED_ALLOW_IPS", trusted)
     headers = {"Host": "translate.example.org", "X-Forwarded-Proto": "https"}
-    with httpx2.Client(base_url=url_of(), headers=headers) as client:
+    with httpx2.Client(base_url=url_of(), headers=headers, timeout=120) as client:
         assert upload(client).json()["translatedFileUrl"].startswith(f"{scheme}://translate.example.org/download_file/")

@@ -40,15 +40,6 @@ def test_the_models_agree_on_the_dictionary() -> None:
     assert np.mean([translation == is_link for translation, is_link in right]) > 0.99
 
 
-def test_the_link_probabilities_of_a_token_sum_to_one() -> None:
-    corpus = pairs(20)
-    model = LexicalModel(corpus)
-    for source, target in corpus:
-        found = model.link_probabilities(source, target)
-        assert found.shape == (len(target), len(source))
-        np.testing.assert_allclose(found.sum(1), 1.0)
-
-
 def test_unknown_tokens_have_no_links() -> None:
     model = LexicalModel([([10, 11], [20, 21]), ([10], [20])])
     found = model.link_probabilities([10, 11, 12], [20, 22, 9_999])

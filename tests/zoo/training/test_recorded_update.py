@@ -63,8 +63,8 @@ def weights(program: EmittedProgram) -> Tensor:
 @pytest.mark.parametrize("parts", [1, 3])
 def test_packed_steps_train_like_padded_steps(small: Callable[..., Spec], parts: int) -> None:
     spec = spec_for(small, parts)
-    padded, _ = weights_after(spec, (Purpose.TRAIN,), 40)
-    packed, train_step = weights_after(spec, PACKED, 40)
+    padded, _ = weights_after(spec, (Purpose.TRAIN,), 20)
+    packed, train_step = weights_after(spec, PACKED, 20)
     assert train_step._recorded is not None
     assert train_step._recorded.rows.source == (200 if parts == 1 else -(-200 // parts) + 31)
     torch.testing.assert_close(packed, padded, rtol=1e-2, atol=2e-3)

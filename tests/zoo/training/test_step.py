@@ -162,15 +162,6 @@ def test_step_that_exhausts_the_memory_is_split(trainer: Make, words: Any, monke
         split.step(1, batch)
 
 
-def test_empty_batch_has_no_loss_and_no_gradient(trainer: Make) -> None:
-    one, nothing = trainer(), Batch.empty(("source", "target"))
-    loss = one.program(nothing.source, nothing.target.values)
-    loss.smoothed.backward()
-    assert nothing.size.target_tokens == 0
-    assert loss.smoothed.item() == loss.plain.item() == 0.0
-    assert all(p.grad is None or not p.grad.any() for p in one.program.parameters())
-
-
 def test_only_the_first_step_reports_compilation(trainer: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     reported: list[str] = []
     monkeypatch.setattr(trainers, "message_if_slow", lambda report, text: reported.append(text) or nullcontext())

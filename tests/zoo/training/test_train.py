@@ -42,7 +42,6 @@ from zoo.training.trainer import Trainer
 
 pytestmark = pytest.mark.integration
 World = Callable[..., Spec]
-TINY = Run(Path("runs/tiny"))
 
 
 class StoppingReport(Report):
@@ -152,17 +151,6 @@ def test_killed_run_resumes_to_identical_weights() -> None:
         _, output = process.communicate()
         assert process.returncode == -signal.SIGKILL, f"it ended before it was killed: {output}"
     assert_same_weights(whole, train(specs.load("tiny", keys), run="killed"))
-
-
-def test_training_ends_after_a_number_of_tokens(world: World) -> None:
-    train_steps(world("training.max_tokens=1500"), "runs/tiny")
-    last = list_checkpoints(TINY)[-1]
-    assert json.loads((last.folder / "state.json").read_text())["tokens"] >= 1500
-    assert 3 <= last.step < 8
-    train_steps(world("training.max_tokens=1500"), "runs/tiny")
-    assert list_checkpoints(TINY)[-1].step == last.step
-    train_steps(world("training.max_tokens=3000"), "runs/tiny")
-    assert list_checkpoints(TINY)[-1].step > last.step
 
 
 def test_finished_run_keeps_its_scores(finished_run: Run, world: World, words: Any) -> None:
@@ -349,7 +337,7 @@ def test_restarted_launcher_ignores_fresh(finished_run: Run, world: World, monke
     assert [c.step for c in list_checkpoints(finished_run)] == [1]
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_signal_stops_the_run_with_a_checkpoint(world: World, words: Any, number: signal.Signals) -> None:
     class Signalling(Progress):
         signals = iter([number])  # a second signal would end the process
