@@ -116,7 +116,7 @@ def unknown_command(word: str, commands: list[str]) -> ZooError:
 
 
 _NUMBERS = {"input should be a valid integer": "a whole number", "input should be a valid number": "a number"}
-"""Beginnings of typer's messages about values that it cannot convert, and what it should be."""
+"""Beginnings of the messages of typer about invalid values, and the required kinds of value."""
 
 
 def _from_usage_error(error: Any, command: str) -> ZooError:
@@ -135,10 +135,15 @@ def _from_usage_error(error: Any, command: str) -> ZooError:
         return ZooError(f"`{option}` {'takes no value' if 'not take' in error.message else needed}", hint=hint)
     parameter = getattr(error, "param", None)
     if parameter is None:
-        if "extra argument" in error.message and "=" in error.message:
+        options = {name for each in context.command.params for name in each.opts} if context else set()
+        if "extra argument" not in error.message:
+            pass
+        elif "=" in error.message:
             hint = f"the fields of a trained model cannot be changed; {hint}"
-        elif "extra argument" in error.message and any(each.name == "input" for each in context.command.params):
+        elif "--input" in options:
             hint = f"text is read from stdin or from `--input FILE`; {hint}"
+        elif "--model" in options:
+            hint = f"name a model with `--model`, and write quotation marks around a sentence; {hint}"
         return ZooError(f"`{command}`: {_without_capital(error.format_message())}", hint=hint)
     name = parameter.metavar if parameter.param_type_name == "argument" else parameter.opts[-1]
     if kind == "MissingParameter":

@@ -45,8 +45,8 @@ def list_models(
         columns, cells = _score_cells(found.runs)
         run_rows = [
             (
-                *(run.folder, f"{run.parameters:,}", f"{run.step or 0:,}", f"{run.steps:,}"),
-                *(*scores, "averaged" if run.trained else "-", run.name),
+                *(run.folder, f"{run.parameters:,}", "-" if run.step is None else f"{run.step:,}", f"{run.steps:,}"),
+                *(*scores, "trained" if run.trained else "-", run.name),
             )
             for run, scores in zip(found.runs, cells, strict=True)
         ]

@@ -34,6 +34,7 @@ ERRORS = [
     ("import model.npz --languages en", "`--languages` needs 2 values", "run `zoo import --help`"),
     ("train tiny --fresh=yes", "`--fresh` takes no value", "run `zoo train --help`"),
     ("show", "`zoo show` needs SPEC", "run `zoo show --help`"),
+    ("serve tiny", "`zoo serve`: got unexpected extra argument", "name a model with `--model`"),
     ("verify one two", "`zoo verify`: got unexpected extra argument", "run `zoo verify --help`"),
     ("decode --spec tiny decoding.beam=2", "the fields of a trained model cannot be changed", "leave KEY=VALUE out"),
     ("show bgi", "no spec is named `bgi`", "did you mean `big`?"),

@@ -51,8 +51,11 @@ def test_list_has_a_column_for_each_metric(zoo: Zoo, trained: Callable[..., Run]
     columns = [column.strip() for column in lines[lines.index("Runs") + 1].split("  ") if column]
     scores = ["dev BLEU", "test BLEU", "dev F1", "test F1"]
     assert columns == ["run", "parameters", "step", "of", *scores, "weights", "name"]
-    rows = {row.split()[0]: row.split()[4:8] for row in lines if row.startswith("runs/")}
-    assert rows == {str(run.folder): ["12.35", "-", "-", "-"], str(parser.folder): ["-", "-", "91.26", "-"]}
+    rows = {row.split()[0]: [row.split()[2], *row.split()[4:9]] for row in lines if row.startswith("runs/")}
+    assert rows == {
+        str(run.folder): ["-", "12.35", "-", "-", "-", "trained"],
+        str(parser.folder): ["-", "-", "-", "91.26", "-", "trained"],
+    }
 
 
 def test_show_prints_a_complete_spec(zoo: Zoo) -> None:
