@@ -15,7 +15,7 @@ from specs import ZooError
 if TYPE_CHECKING:
     from zoo.generation.attention import Attention
     from zoo.generation.compilation import BackendOptions
-    from zoo.visualization.attention_view import View
+    from zoo.visualization.attention import View
 
 _VIEW_PANEL = "Initial view"
 
@@ -83,8 +83,7 @@ def attend(
     from zoo.files.output import open_output
     from zoo.generation.loading import open_model
     from zoo.models.find import from_options
-    from zoo.visualization.attention_drawing import attention_svg
-    from zoo.visualization.attention_page import attention_page
+    from zoo.visualization.attention import attention_page, attention_svg
 
     text = _sentence(sentence, figure)
     _check_files(output, svg)
@@ -106,7 +105,7 @@ def attend(
 
 
 def _sentence(sentence: str | None, figure: int | None) -> str:
-    from zoo.visualization.attention_view import FIGURES
+    from zoo.visualization.attention import FIGURES
 
     if (sentence is None) == (figure is None):
         problem = "give either a sentence or `--figure`, not both" if figure else "the sentence is missing"
@@ -141,7 +140,7 @@ def _initial_view(
     If a figure of the paper is given, the view has the figure's layer, heads and word, unless the options select
     others.
     """
-    from zoo.visualization.attention_view import FIGURE_ATTENTION, FIGURES, View, figure_caption, figure_view
+    from zoo.visualization.attention import FIGURE_ATTENTION, FIGURES, View, figure_caption, figure_view
 
     if figure is None:
         return View.of(weights, attention, layer, heads, word), ""

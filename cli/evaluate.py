@@ -12,8 +12,8 @@ from specs import ZooError
 
 if TYPE_CHECKING:
     from zoo.evaluation.comparison import Comparison
-    from zoo.evaluation.evalb.scores import BracketScores
-    from zoo.evaluation.scores import Scores
+    from zoo.evaluation.evalb import BracketScores
+    from zoo.evaluation.metrics import Scores
     from zoo.report import Report
 
 _SET = option("dev|test", "Which set of the model's corpus to score.", shown="test")
@@ -73,11 +73,11 @@ def evaluate(
         zoo evaluate --brackets test.trees out.trees --parameters COLLINS.prm
     """
     from cli.console import report, show_json, show_table
+    from zoo.evaluation.comparison import evaluate_files
     from zoo.evaluation.ensembles import evaluate_ensemble
-    from zoo.evaluation.evalb.scores import BracketScores, TooManyErrorsError, evaluate_bracket_files, format_rows
+    from zoo.evaluation.evalb import BracketScores, evaluate_bracket_files
     from zoo.evaluation.evaluate import evaluate_model
-    from zoo.evaluation.files import evaluate_files
-    from zoo.evaluation.scores import table_rows
+    from zoo.evaluation.metrics import table_rows
     from zoo.generation.compilation import BackendOptions
     from zoo.models.find import all_from_options
 
@@ -97,12 +97,7 @@ def evaluate(
         options.refuse("translations", hypotheses=hypotheses, references=references, tokenize=tokenize)
         options.refuse("translations", language=language, lowercase=lowercase)
         gold, test = brackets
-        try:
-            scores = evaluate_bracket_files(test, gold, parameters)
-        except TooManyErrorsError as error:
-            if not json:
-                print(format_rows(error.rows))
-            raise
+        scores = evaluate_bracket_files(test, gold, parameters)
     elif hypotheses is not None and references is not None:
         scores = evaluate_files(
             hypotheses, references, language=language, tokenize=tokenize or "13a", lowercase=lowercase
@@ -127,7 +122,7 @@ def evaluate(
 
 def _show_brackets(scores: BracketScores, messages: Report) -> None:
     """Print EVALB's table to stdout, and errors and the signature to stderr."""
-    from zoo.evaluation.evalb.scores import format_table
+    from zoo.evaluation.evalb import format_table
 
     print(format_table(scores))
     if failed := scores.failed:

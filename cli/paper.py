@@ -45,7 +45,7 @@ def paper(
     """
     from cli.console import report, show_json
     from zoo.files.output import open_output, require_html
-    from zoo.paper.checks import as_json, check_claims, summary
+    from zoo.paper.claims import as_json, check_claims, summary
     from zoo.paper.page import paper_page
     from zoo.paper.runs import read_measurements
     from zoo.paper.tables import TABLES, contradiction_table, of_part, summary_table, tables
@@ -82,8 +82,7 @@ def paper(
 def _measure_layers() -> Iterator[LayerTiming]:
     from cli.console import report
     from compiler.host import tune_process
-    from zoo.paper.table1 import LAYERS
-    from zoo.paper.timings import time_layers
+    from zoo.paper.table1 import LAYERS, time_layers
 
     tune_process()
     with report().progress("timing", len(LAYERS), "layers") as progress:

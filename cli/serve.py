@@ -51,8 +51,7 @@ _QUEUE = option(
 )
 _WAIT = option(
     "SECONDS",
-    "Maximum time until a translation begins. If a request would probably wait longer, it gets status 429. The limit "
-    "shrinks while the server stays overloaded, so that accepted requests are answered soon.",
+    "Maximum time until a translation begins. If a request would probably wait longer, it gets status 429.",
     panel=_LIMITS,
     min=0.0,
     max=_MAX,
@@ -110,7 +109,7 @@ def serve(
         int, option("N", "Maximum size of a request in bytes.", panel=_LIMITS, min=1)
     ] = 1_000_000,
     max_queue: Annotated[int, _QUEUE] = 2_000,
-    max_wait: Annotated[float, _WAIT] = 2.0,
+    max_wait: Annotated[float, _WAIT] = 0.5,
     timeout: Annotated[float, option("SECONDS", "Maximum time per request.", panel=_LIMITS, min=0.1, max=_MAX)] = 120.0,
     device: options.Device = "auto",
     precision: options.Precision = None,

@@ -40,7 +40,7 @@ class Architecture(Section):
     encoder: Annotated[tuple[EncoderSubLayer, ...], Field(strict=False)] = Field(max_length=MAX_SUBLAYERS)
     """Sub-layers of each encoder layer, in order (section 3.1: self-attention, feed-forward). An empty list: the model
     has no encoder, as the task `language_modelling` requires."""
-    decoder: Annotated[tuple[DecoderSubLayer, ...], Field(strict=False)] = Field(min_length=1, max_length=MAX_SUBLAYERS)
+    decoder: Annotated[tuple[DecoderSubLayer, ...], Field(strict=False)] = Field(max_length=MAX_SUBLAYERS)
     """Sub-layers of each decoder layer, in order (section 3.1: self-attention, cross-attention, feed-forward)."""
     source: Source
     """Input of the encoder: tokens (section 3.4), or features such as frames of a spectrogram (section 7)."""
@@ -161,7 +161,7 @@ class Architecture(Section):
                 problem=f"`architecture.encoder` is empty, so `{self.decoder[readers[0]].kind}` has nothing to read",
                 hint="remove the sub-layer from `architecture.decoder`, or add sub-layers to `architecture.encoder`",
             )
-        if self.encoder and not readers:
+        if self.encoder and self.decoder and not readers:
             reject(
                 "decoder",
                 problem="`architecture.decoder` has no `cross_attention`, so it would never read the source",

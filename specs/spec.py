@@ -213,22 +213,25 @@ class Spec(Section):
 
     @model_validator(mode="after")
     def _check_task(self) -> Self:
-        if bool(self.architecture.encoder) is not self.task.reads:
-            reject(
-                "architecture.encoder",
-                "task.kind",
-                problem=f"the task `{self.task.kind}` reads {'a' if self.task.reads else 'no'} source, but the model "
-                f"has {'no' if self.task.reads else 'an'} encoder",
-                hint="write sub-layers in `architecture.encoder` and a `cross_attention` in `architecture.decoder`"
-                if self.task.reads
-                else "write `architecture: {encoder: [], decoder: [{kind: self_attention}, {kind: feed_forward}]}`",
-            )
-        if not self.task.reads and not self.vocabulary.shared:
+        for stack, needed in (("encoder", self.task.reads), ("decoder", self.task.loss == "cross_entropy")):
+            if bool(getattr(self.architecture, stack)) is not needed:
+                reject(
+                    f"architecture.{stack}",
+                    "task.kind",
+                    problem=f"the task `{self.task.kind}` needs a model with{'' if needed else 'out'} sub-layers in "
+                    f"`architecture.{stack}`",
+                    hint=f"write sub-layers in `architecture.{stack}`, or set another `task`"
+                    if needed
+                    else f"write `architecture: {{{stack}: []}}`, and no `cross_attention` in the other stack",
+                )
+        streams, shared = self.task.streams, self.vocabulary.shared
+        if len({*streams.values()}) > 1 if shared else len(streams) == 1:
+            listed = " and ".join(f"a {name} of {modality}" for name, modality in streams.items())
             reject(
                 "vocabulary.shared",
                 "task.kind",
-                problem=f"the task `{self.task.kind}` has one stream, but `vocabulary.shared` is false",
-                hint="write `vocabulary: {shared: true}`",
+                problem=f"the task `{self.task.kind}` has {listed}, but `vocabulary.shared` is {str(shared).lower()}",
+                hint=f"write `vocabulary: {{shared: {'false, target_size: 256' if shared else 'true'}}}`",
             )
         if self.task.writes_trees and not self.reads_text:
             reject(
@@ -237,21 +240,13 @@ class Spec(Section):
                 problem="the task `parsing` reads words, but `architecture.source` has the kind `features`",
                 hint="write `architecture: {source: {kind: tokens}}`",
             )
-        if self.task.writes_trees and self.vocabulary.shared:
-            reject(
-                "vocabulary.shared",
-                "task.kind",
-                problem="the task `parsing` writes brackets, so it needs a separate target vocabulary, but "
-                "`vocabulary.shared` is true",
-                hint="write `vocabulary: {shared: false, target_size: 256}`",
-            )
         score, permitted = self.training.dev_score, self.task.scores
         if score is not None and score not in permitted:
             reject(
                 "training.dev_score",
                 "task.kind",
                 problem=f"`training.dev_score` is `{score}`, which is not a score of the task `{self.task.kind}`",
-                hint=f"write {', '.join(f'`{name}`' for name in permitted[:-1])} or `{permitted[-1]}`",
+                hint=f"write {' or '.join(f'`{name}`' for name in permitted)}",
             )
         return self
 

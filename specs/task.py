@@ -16,10 +16,13 @@ class BaseTask(Section):
 
     streams: ClassVar[Mapping[str, str]]
     """The streams of an example, with their modalities. The encoder reads all of them except OUTPUT, which is last."""
+    loss: ClassVar[str] = "cross_entropy"
+    """The loss that training minimises, a key of `LOSSES` in `compiler/lowering/losses.py`. The cross entropy of tokens
+    needs a decoder, and other losses need none."""
     command: ClassVar[str]
     """Command that runs a model."""
     scores: ClassVar[tuple[str, ...]]
-    """Permitted values of `training.dev_score`, the main score first."""
+    """Metrics that rate a model, and permitted values of `training.dev_score`. The main metric comes first."""
 
     @property
     def reads(self) -> bool:

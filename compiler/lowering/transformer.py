@@ -32,13 +32,14 @@ from compiler.lowering.context import LayerContext, Memory
 from compiler.lowering.convolution import bottleneck_convolution, convolution, separable_convolution
 from compiler.lowering.features import features
 from compiler.lowering.feed_forward import feed_forward, mixture_of_experts
+from compiler.lowering.losses import LOSSES
 from compiler.lowering.norm import normalised
 from compiler.lowering.positions import POSITIONS, StackPositions
 from compiler.lowering.recurrence import lstm, ssru
 from compiler.operations.elementwise import Dropout, Scale
 from compiler.operations.mask import PaddingMask
 from compiler.operations.operation import ValueKind
-from compiler.operations.probability import AlignmentLoss, CrossEntropy, LogSoftmax, PickLabels
+from compiler.operations.probability import LogSoftmax
 from compiler.operations.projection import Embedding, Logits
 from compiler.operations.views import Slice
 from compiler.size import BATCH, NEW, SOURCE, TARGET, Size
@@ -75,20 +76,17 @@ def lower(spec: Spec, purpose: Purpose) -> Graph:
     A model without an encoder has no graph for the purpose `encode`, and its other graphs have no inputs of a source.
     """
     builder = GraphBuilder(purpose)
-    transformer = _Transformer(spec, builder)
-    build = {
-        Purpose.TRAIN: transformer.train,
-        Purpose.UPDATE: transformer.train,
-        Purpose.SCORE: transformer.score,
-        Purpose.ENCODE: transformer.encode,
-        Purpose.DECODE_STEP: transformer.decode_step,
-        Purpose.ATTEND: transformer.score,  # each attention adds its own output
-    }
-    build[purpose]()
+    transformer = Transformer(spec, builder)
+    if purpose is Purpose.ENCODE:
+        transformer.encode()
+    elif purpose is Purpose.DECODE_STEP:
+        transformer.decode_step()
+    else:  # for ATTEND, each attention adds its own output
+        LOSSES[spec.task.loss](transformer)
     return builder.graph()
 
 
-class _Transformer:
+class Transformer:
     """Builder of the graph of a whole model. The methods are in the order of Figure 1."""
 
     def __init__(self, spec: Spec, builder: GraphBuilder) -> None:
@@ -97,30 +95,16 @@ class _Transformer:
         self.guided: list[Value] = []
         """The attention weights that `training.guided_alignment` trains."""
 
-    # Outputs of each purpose
-
-    def train(self) -> None:
-        logits, labels = self._teacher_forced()
-        training = self.spec.training
-        loss = CrossEntropy(training.label_smoothing, training.label_smoothing_spread == "wrong_classes")
-        total = self.b.node("loss", loss, (logits, labels))
-        if training.guided_alignment is not None:
-            (weights,) = self.guided
-            alignment = self.b.input("alignment", BATCH, TARGET, SOURCE)
-            total = self.b.node("guided_loss", AlignmentLoss(training.guided_alignment), (total, weights, alignment))
-        self.b.output("loss", total)
-
-    def score(self) -> None:
-        logits, labels = self._teacher_forced()
-        log_probabilities = self.b.node("log_softmax", LogSoftmax(), (logits,))
-        self.b.output("log_probabilities", self.b.node("picked", PickLabels(), (log_probabilities, labels)))
+    # Outputs of a program that encodes and decodes
 
     def encode(self) -> None:
+        """Add the outputs of the encoder."""
         memory, padding = self.encoder()
         self.b.output("memory", memory)
         self.b.output("source_padding", padding)
 
     def decode_step(self) -> None:
+        """Add the output of a decoder step."""
         token, position = self.tokens("token", NEW), self.tokens("position", NEW)
         memory = None
         if self.a.encoder:
@@ -129,7 +113,7 @@ class _Transformer:
         logits = self.logits(self.decoder(token, memory, position))
         self.b.output("log_probabilities", self.b.node("log_softmax", LogSoftmax(), (logits,)))
 
-    def _teacher_forced(self) -> tuple[Value, Value]:
+    def teacher_forced(self) -> tuple[Value, Value]:
         """Return logits and labels. The decoder reads target[:, :-1], and the labels are target[:, 1:].
 
         In an update, both are inputs, because packed rows contain several sentences.
@@ -143,6 +127,7 @@ class _Transformer:
         return self.logits(self.decoder(shifted, memory)), labels
 
     def tokens(self, name: str, length: Size) -> Value:
+        """Add an input of token IDs [batch, length]."""
         return self.b.input(name, BATCH, length, kind=ValueKind.INTEGER)
 
     # Figure 1, left: the encoder (3.1)
@@ -152,6 +137,7 @@ class _Transformer:
         return self.encoder() if self.a.encoder else None
 
     def encoder(self) -> Memory:
+        """Return the output of the encoder."""
         if self.a.source.kind == "tokens":
             stream = self.tokens("source", SOURCE)
             length = self.b.input("source_length", BATCH, kind=ValueKind.INTEGER)
@@ -170,6 +156,7 @@ class _Transformer:
     # Figure 1, right: the decoder (3.1)
 
     def decoder(self, target: Value, memory: Memory | None, position: Value | None = None) -> Value:
+        """Return the output of the decoder [batch, target, d_model]."""
         y = self.with_positions("decoder", self.look_up("target", target), position)
         positions = self.positions("decoder")
         context = LayerContext(self.b, self.a, positions, target, position=position, memory=memory, embedded=y)
@@ -211,6 +198,7 @@ class _Transformer:
         return x + self.dropout(y, dropout)
 
     def dropout(self, x: Value, probability: float) -> Value:
+        """Return a value after dropout."""
         return self.b.node("dropped", Dropout(probability), (x,))
 
     def final_norm(self, stack: str, x: Value) -> Value:
@@ -236,6 +224,7 @@ class _Transformer:
         return self.dropout(x, self.a.dropout)
 
     def positions(self, stack: str) -> StackPositions:
+        """Return the positional encoding of a stack."""
         return POSITIONS[self.a.positions.kind](self.b, self.a, stack, causal=stack == "decoder")
 
     def table(self, side: str) -> str:

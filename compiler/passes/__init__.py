@@ -71,14 +71,15 @@ def graphs(
 
     Args:
         spec: The spec.
-        purposes: The purposes. There is one graph for each of them, except for ENCODE if the model has no encoder.
+        purposes: The purposes. There is one graph for each of them, except for the step of a stack without sub-layers.
         device: The device that the graphs will run on.
         precision: Overrides the spec's precision.
 
     Raises:
         ZooError: The precision or the name of a disabled pass is invalid.
     """
-    purposes = tuple(each for each in purposes if each is not Purpose.ENCODE or spec.architecture.encoder)
+    stacks = {Purpose.ENCODE: spec.architecture.encoder, Purpose.DECODE_STEP: spec.architecture.decoder}
+    purposes = tuple(purpose for purpose in purposes if stacks.get(purpose, True))
     options = compile_options(spec, purposes, device, precision)
     return optimise({purpose: lower(spec, purpose) for purpose in purposes}, spec, options)
 

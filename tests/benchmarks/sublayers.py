@@ -17,7 +17,7 @@ from compiler.costs import SubLayer
 from compiler.host import tune_process
 from specs import Convolution, Lstm, RestrictedAttention, SelfAttention, SeparableConvolution, Ssru
 from tests.benchmarks.arguments import TOY_HELP
-from zoo.paper.timings import LENGTHS, MAX_SECONDS, growth_exponent, time_sublayer
+from zoo.paper.table1 import LENGTHS, MAX_SECONDS, growth_exponent, time_sublayer
 from zoo.system.memory import peak_memory
 from zoo.system.processors import host
 

@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 import pytest
 
 from zoo.training.run import Run
-from zoo.visualization.attention_view import FIGURES
+from zoo.visualization.attention import FIGURES
 
 Zoo = Callable[..., Any]
 TEXT = "the old dog sees"

@@ -23,7 +23,7 @@ def test_summary_counts_the_claims(zoo: Zoo) -> None:
         assert str(count) in next(line for line in result.out.splitlines() if line.startswith("all"))
     assert values["summary"]["another system's"] == 35
     assert len(result.out.splitlines()) < 40, "a summary, not every claim"
-    assert "wavelengths end at 10000 · 2π" in result.out, "what comes out differently is named"
+    assert "wavelengths end at, times 2π" in result.out, "what comes out differently is named"
     assert "`zoo paper claims` prints every claim" in result.err
 
 

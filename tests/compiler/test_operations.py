@@ -17,7 +17,7 @@ from compiler.operations.probability import ChunkedCrossEntropy, CrossEntropy
 from compiler.operations.projection import Embedding, Linear, Logits, QuantisedLinear, QuantisedLogits
 from compiler.operations.views import AppendToCache, Slice, WriteToCache
 from compiler.size import BATCH, Size
-from zoo.visualization import graph_drawing
+from zoo.visualization.page import asset
 
 OPERATIONS = sorted(
     {
@@ -40,7 +40,7 @@ def test_declarations(operation: type[Operation]) -> None:
     """It is documented, its code exists and calls what it declares, and a drawing has a colour for it."""
     assert operation.__doc__
     assert operation.code or operation.emit is not Operation.emit
-    assert operation.caption is None or operation.caption[0] in graph_drawing._COLOURS
+    assert operation.caption is None or f".{operation.caption[0]} {{" in asset("graph_drawing.css")
     assert not operation.view or operation.shares_buffer
     for call in operation.calls:
         module, _, name = call.rpartition(".")

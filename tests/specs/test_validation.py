@@ -68,7 +68,7 @@ MISTAKES = [
     ("vocabulary: {target_size: 9}", "a shared vocabulary has one size", 2, "`target_size: null`"),
     ("training: {steps: 5, cooldown_steps: 6}", "has 5 steps", 2, "write a smaller number"),
     ("training: {dev_score: null, patience: 3}", "`training.patience` needs a score", 2, "`patience: null`"),
-    ("training: {dev_score: f1}", "is not a score of the task `translation`", 2, "write `bleu`, `paper_bleu`"),
+    ("training: {dev_score: f1}", "is not a score of the task `translation`", 2, "write `bleu` or `paper_bleu`"),
     ("training: {source_tokens: 256}", "`training.source_tokens` (256) is too small", 2, "raise"),
     ("training: {target_tokens: 256}", "`training.target_tokens` (256) is too small", 2, "raise"),
     ("architecture: {positions: {kind: learned, rows: 256}}", "(256) is too small", 2, "raise"),
@@ -104,6 +104,7 @@ MISTAKES = [
     ("architecture: {encoder: [{kind: convolution}]}", "`architecture.encoder[0].kernel` and", 2, "kernel size"),
     ("architecture: {encoder: [{kind: convolution, kernel: 4, dilated: false}]}", "must be odd, not 4", 2, "kernel: 5"),
     ("architecture: {encoder: [{kind: ssru}], d_model: 511}", "is bidirectional", 2, "d_model: 512"),
+    ("architecture: {decoder: []}", "needs a model with sub-layers in `architecture.decoder`", 2, "write sub-layers"),
     ("architecture: {decoder: [{kind: feed_forward}]}", "would never read the source", 2, "cross_attention"),
     ("architecture: {positions: {kind: relative, max_distance: 16}}", "is too small", 2, "more than 16"),
     ("architecture: {positions: {kind: rotary}, d_k: 5}", "`d_k` is odd (5)", 2, "`d_k: 6`"),
@@ -347,3 +348,8 @@ def test_nearest() -> None:
         ("nope", ["one", "name"]),
     ):
         assert specs.nearest(word, choices) is None
+
+
+def test_streams_of_two_modalities_need_two_vocabularies() -> None:
+    with pytest.raises(ZooError, match="source of text and a target of trees, but `vocabulary"):
+        specs.load("parsing/tiny", ["vocabulary.shared=true", "vocabulary.target_size=null"])

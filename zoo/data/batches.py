@@ -73,8 +73,7 @@ class Batch:
     @classmethod
     def of(cls, streams: Mapping[str, PaddedBatch]) -> Self:
         """Return a batch of these streams. The lengths must be on the CPU."""
-        lengths = {name: stream.lengths.numpy() - (name == OUTPUT) for name, stream in streams.items()}
-        return cls(streams, BatchSize.of(lengths))
+        return cls(streams, BatchSize.of(_lengths(streams)))
 
     @classmethod
     def empty(cls, streams: Iterable[str]) -> Self:
@@ -101,8 +100,8 @@ class Batch:
 
     def split_packed(self, budgets: Mapping[str, int]) -> list[Batch]:
         """Return parts in which each stream has at most this number of tokens. Each example must fit."""
-        lengths = [stream.lengths.numpy() - (name == OUTPUT) for name, stream in self.streams.items()]
-        return self._parts(packed_bounds(lengths, [budgets[name] for name in self.streams]).tolist())
+        limits = [budgets[name] for name in self.streams]
+        return self._parts(packed_bounds(list(_lengths(self.streams).values()), limits).tolist())
 
     def split(self, parts: int) -> list[Batch]:
         """Return at most `parts` smaller batches with nearly equal numbers of rows, without superfluous padding."""
@@ -168,8 +167,11 @@ class Examples(dict[str, Sequence[Values]]):
 
     @property
     def lengths(self) -> dict[str, Lengths]:
-        """Length of each row, with EOS, by stream."""
-        return {name: np.array([len(row) + 1 for row in rows], np.int32) for name, rows in self.items()}
+        """Length of each row, with EOS, by stream. Numbers have no EOS."""
+        return {
+            name: np.array([len(row) + (row.dtype.kind != "f") for row in rows], np.int32)
+            for name, rows in self.items()
+        }
 
     @property
     def size(self) -> BatchSize:
@@ -221,7 +223,7 @@ def epoch_batches(
         ZooError: An example is too long for a batch, or the weights are so small that no example is left.
     """
     chosen, limits = _draw(store, weights, seed, epoch), [budgets[name] for name in store.lengths]
-    lengths = [each[chosen] + 1 for each in store.lengths.values()]
+    lengths = [each[chosen] + store.has_eos(name) for name, each in store.lengths.items()]
     for name, each in zip(store.lengths, lengths, strict=True):
         _check_longest(each, budgets[name], name)
     random = np.random.Generator(np.random.Philox(np.random.SeedSequence([seed, epoch])))
@@ -357,6 +359,11 @@ def _check_longest(lengths: Lengths, budget: int, side: str) -> None:
             f"a {side} of {longest - 1:,} tokens and its EOS exceed `training.{side}_tokens` ({budget:,})",
             hint=f"set `training.{side}_tokens={longest}` or more, or lower `corpus.max_length`",
         )
+
+
+def _lengths(streams: Mapping[str, PaddedBatch]) -> dict[str, Lengths]:
+    """Return the length of each row, with EOS and without BOS. Numbers have neither."""
+    return {name: each.lengths.numpy() - (name == OUTPUT and each.values.ndim == 2) for name, each in streams.items()}
 
 
 def _pad(rows: Sequence[Values], prefix: tuple[int, ...]) -> PaddedBatch:

@@ -121,7 +121,7 @@ class Store:
         """
         self.folder = folder
         header = _Header.read(folder / _HEADER_FILE)
-        self.parts, self._shard_examples = header.parts, header.shard_examples
+        self.parts, self._shard_examples, self._dtypes = header.parts, header.shard_examples, header.streams
         self._shards = {
             name: [_Column.open(folder, number, name, dtype, shard) for number, shard in enumerate(header.shards)]
             for name, dtype in header.streams.items()
@@ -131,6 +131,10 @@ class Store:
     def __len__(self) -> int:
         """Return the number of examples."""
         return sum(self.parts)
+
+    def has_eos(self, stream: str) -> bool:
+        """Return whether EOS follows the values of an example in a batch: after token IDs, but not after numbers."""
+        return self._dtypes[stream] != "float32"
 
     def row(self, stream: str, index: int) -> Values:
         """Return the values of a stream of an example, `[length]`: int32 token IDs or float32 numbers."""

@@ -1,25 +1,27 @@
-"""Comparison of two systems on the same sentences, with significance by paired bootstrap (Koehn 2004)."""
+"""Scores of translations in files, and comparison of two systems on the same sentences by bootstrap (Koehn 2004)."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Unpack
 
 from specs import METADATA_FIELDS, Translation, ZooError, difference
+from specs.corpus_paths import language_suffix
 from specs.notation import quote_in_full
 from zoo.data.corpus import MissingFileError
 from zoo.evaluation.bootstrap import SEED, interval_half_width, p_value, sample_counts
 from zoo.evaluation.evaluate import check_split, read_split
-from zoo.evaluation.files import resolve_language
-from zoo.evaluation.metrics import get_metric
+from zoo.evaluation.metrics import Scores, get_metric
 from zoo.evaluation.outputs import EvaluationSet, ModelOutputs
-from zoo.evaluation.text_metrics import TEXT_METRICS, TextMetric, read_aligned, text_metric
+from zoo.evaluation.text_metrics import TEXT_METRICS, TextMetric, moses_languages, read_aligned, text_metric
 from zoo.generation.compilation import BackendOptions
 from zoo.generation.loading import open_model
 from zoo.report import Report
 
+_LANGUAGE_CODE = re.compile("[a-z]{2,3}")
 SIGNIFICANCE_LEVEL = 0.05
 """Differences with a p-value below this are significant."""
 
@@ -96,7 +98,7 @@ def compare_files(
         One comparison per metric.
 
     Raises:
-        ZooError: The same errors as `zoo.evaluation.files.evaluate_files`.
+        ZooError: The same errors as `evaluate_files`.
     """
     first_texts, targets = read_aligned(first, references)
     second_texts, _ = read_aligned(second, references)
@@ -172,3 +174,60 @@ def _compare_by(
         p_value(b - a, samples[1] - samples[0]),
         metric.signature(seed=SEED, bs=len(weights)),
     )
+
+
+def evaluate_files(
+    outputs: Path | str,
+    references: Path | str,
+    *,
+    language: str | None = None,
+    tokenize: str = "13a",
+    lowercase: bool = False,
+) -> Scores:
+    """Score a file of translations, one sentence per line.
+
+    Args:
+        outputs: File of translations.
+        references: File of references.
+        language: Language code for the paper's BLEU. If None, the suffix of the references' file name is used, such as
+            `de`. If the suffix is not a language, the paper's BLEU is not computed.
+        tokenize: Tokenisation for sacreBLEU's BLEU, one of `TOKENIZATIONS`.
+        lowercase: Whether BLEU and chrF ignore case.
+
+    Returns:
+        The score and the sacreBLEU signature of each metric, and the number of sentences.
+
+    Raises:
+        ZooError: A file cannot be read or is not UTF-8, the files have different numbers of lines, or an option is not
+            valid.
+    """
+    texts, targets = read_aligned(outputs, references)
+    code = resolve_language(language, references)
+    scores: Scores = {}
+    for name in TEXT_METRICS:
+        if name != "paper_bleu" or code is not None:
+            metric = text_metric(name, code, tokenize=tokenize, lowercase=lowercase)
+            scores[name] = metric.score(texts, targets)
+            scores[get_metric(name).signature] = metric.signature()
+    return scores | {"sentences": len(targets)}
+
+
+def resolve_language(given: str | None, references: Path | str) -> str | None:
+    """Return the language code for the paper's BLEU.
+
+    Args:
+        given: The code that the user gave, if any.
+        references: File of references. If `given` is None, the suffix of the file name is used, such as `de`.
+
+    Returns:
+        The code. None if the suffix is not a language for which the Moses tokeniser has rules.
+
+    Raises:
+        ZooError: `given` is not a language code. Moses would treat it as English without a warning.
+    """
+    if given is not None and not _LANGUAGE_CODE.fullmatch(given):
+        raise ZooError(f"`{given}` is not a language code", hint="use two or three lower-case letters, such as de")
+    if given is not None:
+        return given
+    code = language_suffix(references)
+    return code if code and code in moses_languages() else None

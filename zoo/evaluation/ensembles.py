@@ -11,8 +11,8 @@ from typing import Any, Unpack
 from specs import ZooError
 from zoo.data.corpus import Split
 from zoo.evaluation.evaluate import check_split, read_split, weights_unchanged
+from zoo.evaluation.metrics import Scores, compute_scores
 from zoo.evaluation.outputs import EvaluationSet, ModelOutputs
-from zoo.evaluation.scores import Scores, compute_scores
 from zoo.files.atomic import write_json
 from zoo.files.reading import file_exists, read_json
 from zoo.generation.compilation import BackendOptions

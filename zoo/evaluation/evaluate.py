@@ -8,8 +8,8 @@ from typing import Unpack
 from specs import HeldOut, Spec, ZooError
 from zoo.data.corpus import CorpusReader, Split
 from zoo.data.prepare import prepare
+from zoo.evaluation.metrics import MACHINE_KEY, Scores, compute_scores
 from zoo.evaluation.outputs import EvaluationSet, ModelOutputs, format_examples, save_outputs
-from zoo.evaluation.scores import MACHINE_KEY, Scores, compute_scores
 from zoo.files.atomic import write_json
 from zoo.generation.compilation import BackendOptions
 from zoo.generation.loading import open_model

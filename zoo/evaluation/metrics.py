@@ -1,4 +1,4 @@
-"""Registry of the metrics for models, and the computation of perplexity and bracket F1.
+"""Registry of the metrics for models, the computation of perplexity and bracket F1, and the scores in `scores.json`.
 
 To add a metric, add its `Metric` to `METRICS` and its name to the choices of `training.dev_score`. This module does not
 import torch, because `zoo list` only needs the names of metrics.
@@ -7,7 +7,7 @@ import torch, because `zoo list` only needs the names of metrics.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from statistics import fmean
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from specs import Task, ZooError
 from specs.task import TASKS
-from zoo.evaluation.evalb.scores import score_brackets
+from zoo.evaluation.evalb import score_brackets
 from zoo.evaluation.text_metrics import text_metric
 
 if TYPE_CHECKING:
@@ -34,8 +34,6 @@ class Metric:
     compute: Callable[[ModelOutputs], Mapping[str, float | str]]
     """Function that returns entries of `scores.json`: the score under the metric's name, a signature, and `details`."""
     higher_is_better: bool = True
-    task: str | None = None
-    """The kind of task that the metric applies to. None for all tasks."""
     uses_probabilities: bool = False
     """Whether the metric only needs the probabilities of the references, and no generated outputs."""
     max_value: float = 100.0
@@ -132,7 +130,7 @@ def compute_text_metric(outputs: ModelOutputs, *, name: str) -> dict[str, float 
 
 
 def _of_text(name: str, title: str, **fields: Any) -> Metric:
-    return Metric(name, title, partial(compute_text_metric, name=name), task="translation", **fields)
+    return Metric(name, title, partial(compute_text_metric, name=name), **fields)
 
 
 METRICS = (
@@ -140,7 +138,7 @@ METRICS = (
     _of_text("paper_bleu", "paper's BLEU", in_summary=False),
     _of_text("chrf", "chrF", in_summary=False),
     _of_text("ter", "TER", higher_is_better=False, max_value=math.inf, in_summary=False),
-    Metric("f1", "F1", compute_f1, task="parsing", details=_F1_DETAILS),
+    Metric("f1", "F1", compute_f1, details=_F1_DETAILS),
     Metric(
         "perplexity",
         "perplexity",
@@ -165,4 +163,53 @@ def get_metric(name: str) -> Metric:
 
 def metrics_for(task: Task) -> tuple[Metric, ...]:
     """Return the metrics of a task. The first one is its main metric."""
-    return tuple(metric for metric in METRICS if metric.task in (None, task.kind))
+    return tuple(metric for metric in METRICS if metric.name in task.scores)
+
+
+Scores = dict[str, Any]
+"""The entries of each metric, in the order of METRICS, then the number of sentences and the speed.
+
+Numbers that are NaN or infinite, which JSON cannot represent, are None.
+"""
+
+MACHINE_KEY = "machine"
+"""Key in `scores.json` for the device, backend and precision with which the speed was measured."""
+
+
+def compute_scores(outputs: ModelOutputs, task: Task) -> Scores:
+    """Return a model's scores by all metrics of its task, and its speed in sentences per second."""
+    scores: Scores = {}
+    for metric in metrics_for(task):
+        scores |= metric.compute(outputs)
+    scores["sentences"] = sentences = len(outputs.references)
+    if task.reads:
+        scores |= {"seconds": outputs.seconds, "sentences_per_second": sentences / outputs.seconds}
+    return {
+        name: None if isinstance(value, float) and not math.isfinite(value) else value for name, value in scores.items()
+    }
+
+
+def summary_line(scores: Scores) -> str:
+    """Return the scores by the main metrics as one line of text."""
+    metrics = [metric for metric in _present_metrics(scores) if metric.in_summary]
+    return ", ".join(f"{m.title} {m.format_score(scores[m.name])}{m.unit and f' per {m.unit}'}" for m in metrics)
+
+
+def table_rows(scores: Scores) -> Iterator[tuple[str, str]]:
+    """Yield the title and the formatted value of each row in a table of scores. Signatures come last."""
+    metrics = _present_metrics(scores)
+    for metric in metrics:
+        yield metric.title, f"{metric.format_score(scores[metric.name])}{metric.unit and f' per {metric.unit}'}"
+        yield from ((title, metric.format_score(scores[name])) for name, title in metric.details.items())
+        start = f"{metric.name}_"
+        for name, score in scores.items():
+            if name.startswith(start) and isinstance(score, float) and name not in metric.details:
+                yield f"{metric.title}, {name.removeprefix(start).replace('_', ' to ')}", metric.format_score(score)
+    yield "sentences", f"{scores['sentences']:,}" + (f" in {scores['seconds']:.1f} s" if "seconds" in scores else "")
+    signed = [metric for metric in metrics if metric.signature in scores]
+    for metric in signed:
+        yield f"signature, {metric.title}" if len(signed) > 1 else "signature", scores[metric.signature]
+
+
+def _present_metrics(scores: Scores) -> tuple[Metric, ...]:
+    return tuple(metric for metric in METRICS if metric.name in scores)

@@ -81,9 +81,10 @@ class Engine:
     def __del__(self) -> None:
         self._queue.stop()  # do not wait for the threads: this may run in one of them
 
-    def has_room(self, max_wait_seconds: float) -> bool:
-        """Return whether a new request will probably begin soon enough (see `RequestQueue.has_room`)."""
-        return self._queue.has_room(max_wait_seconds)
+    @property
+    def waiting_seconds(self) -> float:
+        """Estimated time until the first sentence of a new request begins, in seconds."""
+        return self._queue.waiting_seconds
 
     def close(self) -> None:
         """Make all unfinished requests fail, and wait until the worker threads have ended."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import heapq
-import math
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
@@ -15,8 +14,6 @@ from zoo.generation.hypotheses import Hypothesis, SearchHistory, SearchStrategy
 
 RECENT_SECONDS = 4.0
 """Busy time after which older measurements of the queue's speed count half, in seconds."""
-CONGESTION_SECONDS = 1.0
-"""Time constant of the average that distinguishes a lasting overload from a burst, in seconds."""
 
 
 class Stopped(Exception):
@@ -85,11 +82,7 @@ class RequestQueue:
         self._fair_share_tokens = 0.0  # tokens of a request that waits from the start
         self._busy_seconds = 0.0  # recent time during which sentences waited
         self._busy_tokens = 0  # tokens that left the queue in `_busy_seconds`
-        self._busy_since = 0.0  # when `_busy_seconds` was last updated
-        self._full_workers: set[int] = set()  # threads whose batches no sentence can join
-        self._is_congested = False  # whether all workers are full while new requests wait
-        self._congestion = 0.0  # average of `_is_congested`
-        self._congestion_updated = 0.0  # when `_congestion` was last updated
+        self._busy_since: float | None = None  # when `_busy_seconds` was last updated
         self._running_tokens: dict[int, int] = {}  # by thread
         self._parked: set[int] = set()  # threads that are not used, because there is not enough memory for them
         self._last_workers: set[int] = set()  # threads that were the only worker when they last took sentences
@@ -111,27 +104,6 @@ class RequestQueue:
             tokens = len(self._waiting) * self._queued_tokens / max(1, self._queued_sentences)
             expected = tokens * self._busy_seconds / max(1, self._busy_tokens)
         return 0.0 if added is None else max(expected, time.monotonic() - added)
-
-    @property
-    def congestion(self) -> float:
-        """Fraction of recent time in which new requests waited because no worker had room, from 0 to 1.
-
-        This is an exponential moving average with the time constant `CONGESTION_SECONDS`.
-        """
-        with self.changed:
-            return self._congestion_at(time.monotonic())
-
-    def has_room(self, max_wait_seconds: float) -> bool:
-        """Return whether a new request will probably begin within the permitted waiting time.
-
-        In a lasting overload, a long queue delays every answer without more answers per second. So the permitted time
-        shrinks towards 0 while the queue is congested. A short burst of requests may use nearly all of it.
-
-        Args:
-            max_wait_seconds: Permitted waiting time while the queue is not congested.
-        """
-        with self.changed:
-            return self.waiting_seconds <= max_wait_seconds * (1.0 - self.congestion)
 
     def add(self, request: Request, sources: Sequence[SearchInput]) -> None:
         """Add sentences of a request. Those of earlier calls are served before them.
@@ -165,7 +137,6 @@ class RequestQueue:
             self._queued_tokens -= sum(map(len, request.queue))
             self._queued_sentences -= len(request.queue)
             request.queue.clear()
-            self._update_congestion()
 
     def take(self, running: Running) -> list[Sentence]:
         """Return the sentences that join a worker's batches. All of them have the same kind and length of prefix.
@@ -243,8 +214,8 @@ class RequestQueue:
     def _waiting_again(self, request: Request, added: Sequence[SearchInput]) -> None:
         self._queued_tokens += sum(map(len, added))
         self._queued_sentences += len(added)
-        if not self._waiting:  # measure the speed again, because idle workers take sentences at once
-            self._busy_since, self._busy_seconds, self._busy_tokens = time.monotonic(), 0.0, 0
+        if not self._waiting:  # measure the speed again
+            self._busy_since, self._busy_seconds, self._busy_tokens = None, 0.0, 0
         if request.queue:
             self._waiting[request] = None
         self.changed.notify_all()
@@ -262,8 +233,6 @@ class RequestQueue:
         rows, longest = len(members), max((len(each.source) for each in members), default=0)
         max_rows = capacity // max(longest, MIN_ROW_TOKENS)
         if members and max_rows - rows < max(1, max_rows // 4):
-            self._full_workers.add(worker)
-            self._update_congestion()
             return []
         matching = [
             (request.served_tokens, number, request)
@@ -272,13 +241,11 @@ class RequestQueue:
         ]
         heapq.heapify(matching)
         taken: list[Sentence] = []
-        is_full = False
         while matching:
             served, number, request = matching[0]
             source = request.queue[0]
             longest, rows = max(longest, len(source), MIN_ROW_TOKENS), rows + 1
-            is_full = rows * longest > capacity
-            if (running or taken) and (is_full or own_tokens >= share):
+            if (running or taken) and (rows * longest > capacity or own_tokens >= share):
                 break
             own_tokens += len(source)
             taken.append((request, request.queue.popleft()))
@@ -296,27 +263,15 @@ class RequestQueue:
             else:
                 heapq.heappop(matching)
         self._running_tokens[worker] = own_tokens
-        (self._full_workers.add if is_full else self._full_workers.discard)(worker)
-        self._update_congestion()
         self._update_speed(sum(len(source) for _, source in taken))
         return taken
-
-    def _update_congestion(self) -> None:
-        """Update the average, and set whether the queue is congested from now on."""
-        now, workers = time.monotonic(), len(self.threads) - len(self._parked)
-        self._congestion, self._congestion_updated = self._congestion_at(now), now
-        is_full = len(self._full_workers - self._parked) >= workers
-        self._is_congested = is_full and any(request.added is not None for request in self._waiting)
-
-    def _congestion_at(self, now: float) -> float:
-        weight = math.exp((self._congestion_updated - now) / CONGESTION_SECONDS)
-        return weight * self._congestion + (1.0 - weight) * self._is_congested
 
     def _update_speed(self, taken_tokens: int) -> None:
         """Update how many tokens leave the queue per second while sentences wait."""
         now = time.monotonic()
-        self._busy_seconds += now - self._busy_since
-        self._busy_tokens += taken_tokens
+        if self._busy_since is not None:  # idle workers take the first sentences at once
+            self._busy_seconds += now - self._busy_since
+            self._busy_tokens += taken_tokens
         self._busy_since = now
         if self._busy_seconds > RECENT_SECONDS:
             self._busy_seconds, self._busy_tokens = self._busy_seconds / 2, self._busy_tokens // 2

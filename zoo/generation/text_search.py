@@ -173,14 +173,11 @@ class TextSearch:
         future.add_done_callback(lambda _: progress_bar.close())
         return future
 
-    def has_room(self, max_wait_seconds: float) -> bool:
-        """Return whether the translation of a new text will probably begin within this time.
-
-        Args:
-            max_wait_seconds: Permitted waiting time. In a lasting overload, less is permitted.
-        """
+    @property
+    def waiting_seconds(self) -> float:
+        """Estimated time until the translation of a new text begins, in seconds."""
         engine = vars(self).get("_engine")
-        return engine is None or cast(Engine, engine).has_room(max_wait_seconds)
+        return 0.0 if engine is None else cast(Engine, engine).waiting_seconds
 
     def _prepare(
         self, texts: Iterable[str], n_best: int | None, prefixes: Prefixes, options: TranslationOptions

@@ -1,22 +1,28 @@
-"""Claims of the paper, which are read from `claims.yaml`.
+"""Claims of the paper, which are read from `claims.yaml`, and their checks.
 
 A claim is a number that the paper prints, or a sentence that can be checked. The status of a claim is never written by
-hand. `zoo.paper.checks` computes it.
+hand: `check` computes it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import asdict, dataclass
 from decimal import Decimal
 from enum import StrEnum
 from fractions import Fraction
+from importlib import import_module
+from operator import attrgetter
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
+import specs
 from zoo.report import figure
+
+if TYPE_CHECKING:
+    from zoo.paper.runs import Measurements
 
 
 @dataclass(frozen=True)
@@ -75,7 +81,7 @@ class Claim:
     spec: str | None = None
     """Short name of the spec that the claim is about. None if it is about another system."""
     derive: tuple[str, ...] = ()
-    """Module and name of the function that derives the claim, such as "table3.bigger_models", and its arguments."""
+    """Module and name of the function that derives the claim, such as "printed.better", and its arguments."""
     setting: str = ""
     """Field of the spec that contains the number."""
     measure: tuple[str, ...] = ()
@@ -102,8 +108,9 @@ Row = Mapping[str, str]
 """Cells of a row of one of the paper's tables."""
 
 # The base loader reads all values as text, so that numbers keep the digits that the paper prints.
-_PARTS: Mapping[str, Any] = yaml.load(Path(__file__).with_name("claims.yaml").read_text("utf-8"), yaml.BaseLoader)
-ROWS: Mapping[str, dict[str, Row]] = {part: values.get("rows", {}) for part, values in _PARTS.items()}
+PARTS: Mapping[str, Any] = yaml.load(Path(__file__).with_name("claims.yaml").read_text("utf-8"), yaml.BaseLoader)
+"""Parts of the paper by their names in `claims.yaml`, with their titles, rows and claims."""
+ROWS: Mapping[str, dict[str, Row]] = {part: values.get("rows", {}) for part, values in PARTS.items()}
 """Rows of Tables 1 to 4 by the name of the table ("table1" to "table4") and the name of the row."""
 
 
@@ -122,8 +129,13 @@ def _table_claims(table: str, columns: Mapping[str, Mapping[str, Any]]) -> Itera
 def _claim(fields: Mapping[str, Any], cells: Row) -> Claim:
     """Return a claim, given its fields in the YAML file and the cells that their texts refer to."""
     filled: dict[str, Any] = {name: _fill(value, cells) for name, value in fields.items() if name != "own"}
-    numbers = (number.partition(" (") for number in filled.pop("printed", "").split(" or ") if number)
-    return Claim(**filled, printed=tuple(Printed(text, where.rstrip(")")) for text, _, where in numbers))
+    return Claim(**{**filled, "printed": parse_printed(filled.get("printed", ""))})
+
+
+def parse_printed(cell: str) -> tuple[Printed, ...]:
+    """Return the numbers of a cell, such as "41.8 (abstract) or 41.0 (two versions)"."""
+    numbers = (number.partition(" (") for number in cell.split(" or ") if number)
+    return tuple(Printed(text, where.rstrip(")")) for text, _, where in numbers)
 
 
 def _fill(value: str | list[str], cells: Row) -> str | tuple[str, ...]:
@@ -133,7 +145,7 @@ def _fill(value: str | list[str], cells: Row) -> str | tuple[str, ...]:
 
 
 def _claims() -> Iterator[Claim]:
-    for part, values in _PARTS.items():
+    for part, values in PARTS.items():
         yield from _table_claims(part, values.get("columns", {}))
         yield from (_claim({"key": f"{part}.{name}", **fields}, {}) for name, fields in values["claims"].items())
 
@@ -156,3 +168,78 @@ def power_of_ten(value: float, digits: int = 3) -> str:
     """Format a number with a power of ten, such as "3.28e18". `digits` is the number of significant digits."""
     mantissa, _, exponent = f"{value:.{digits - 1}e}".partition("e")
     return f"{mantissa.rstrip('0').rstrip('.') if '.' in mantissa else mantissa}e{int(exponent)}"
+
+
+_FORMATS = {"FLOPs": power_of_ten, "million parameters": "{:.2f}".format}
+"""Functions that format numbers of a unit. All other numbers are formatted by `format_number`."""
+_K = 1024
+"""Number that K stands for in the paper's 16K and 32K tokens."""
+
+
+def check_claims(measurements: Measurements) -> dict[str, CheckedClaim]:
+    """Check all claims of the paper. Return the results by the keys of the claims."""
+    return {key: check(claim, measurements) for key, claim in CLAIMS.items()}
+
+
+def check(claim: Claim, measurements: Measurements) -> CheckedClaim:
+    """Check a claim in the way that `claims.yaml` specifies."""
+    if claim.measure:
+        name, *arguments = claim.measure
+        checked: CheckedClaim = _function(f"measured.{name}")(claim, measurements, *arguments)
+        return checked
+    if claim.setting:
+        value = attrgetter(claim.setting)(specs.load(claim.spec or ""))
+        value = value / _K if claim.unit.startswith("K ") else value
+        return compare(claim, value, f"value in the spec {claim.spec}", Status.SET)
+    if claim.derive:
+        name, *arguments = claim.derive
+        return compare(claim, *_function(name)(*arguments))
+    return CheckedClaim(claim, Status.CITED, "a number of another system, which the paper cites")
+
+
+def _function(name: str) -> Any:
+    """Return a function in this folder, given the names of its module and the function, such as "printed.better"."""
+    module, _, function = name.partition(".")
+    return getattr(import_module(f"zoo.paper.{module}"), function)
+
+
+def compare(claim: Claim, value: float | bool | None, reason: str, status: Status = Status.DERIVED) -> CheckedClaim:
+    """Compare a derived value with each number that the paper prints for a claim.
+
+    Args:
+        claim: The claim.
+        value: The number, whether the claim is true, or None if the derivation gives several numbers.
+        reason: Description of the derivation.
+        status: Status of the claim if the value agrees with all printed numbers.
+    """
+    if isinstance(value, bool):
+        return CheckedClaim(claim, status if value else Status.DIFFERENT, reason, ours="yes" if value else "no")
+    if value is None:
+        return CheckedClaim(claim, Status.DIFFERENT, f"the numbers differ: {reason}")
+    ours = _FORMATS.get(claim.unit, format_number)(value)
+    wrong = [printed for printed in claim.printed if not printed.agrees(value)]
+    if not wrong:
+        return CheckedClaim(claim, status, reason, value, ours)
+    right = "".join(f"{printed} and " for printed in claim.printed if printed not in wrong)
+    because = f"{right}not {' and not '.join(map(str, wrong))}: {reason}"
+    return CheckedClaim(claim, Status.DIFFERENT, because, value, ours)
+
+
+def summary(checked: Collection[CheckedClaim]) -> dict[str, int]:
+    """Return the number of claims for each status. The keys are the values of `Status`."""
+    return {status.value: sum(each.status is status for each in checked) for status in Status}
+
+
+def as_json(checked: CheckedClaim) -> dict[str, Any]:
+    """Return a claim and the result of its check as a dictionary that can be written as JSON."""
+    claim = checked.claim
+    result = {name: value for name, value in asdict(checked).items() if name != "claim"}
+    return {
+        "claim": claim.key,
+        "section": claim.section,
+        "says": claim.says,
+        "printed": [{"value": printed.value, **asdict(printed)} for printed in claim.printed],
+        "unit": claim.unit,
+        "spec": claim.spec,
+        **result,
+    }

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from zoo.paper.claims import Status
 from zoo.paper.plots import MAX_SERIES, all_plots
 from zoo.paper.runs import Measurements
 from zoo.paper.tables import Checked, Table, claim_row, summary_table, tables
-from zoo.visualization.page import escape_text, page
+from zoo.visualization.page import asset, escape_text, page, table_cells, table_head
 from zoo.visualization.plot import STYLE as PLOT_STYLE
 from zoo.visualization.plot import Plot, plot_svg
 
@@ -25,24 +25,7 @@ _SIGNS = {
 _HIDDEN = "\n".join(
     f"body:has(#only-{kind}:checked) tr.claim:not(.{kind}) {{ display: none }}" for kind in _KINDS.values()
 )
-_STYLE = f"""\
-.claims td {{ min-width: 4rem; overflow-wrap: break-word }}
-td.words {{ min-width: 14rem }}
-.choice {{ display: flex; flex-wrap: wrap; gap: .3em 1.2em; border: 0; padding: 0; margin: .8em 0 }}
-.plots {{ display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%, 32rem), 1fr)); gap: 0 2rem }}
-nav ul {{ display: flex; flex-wrap: wrap; gap: .2em 1.2em; list-style: none; padding: 0 }}
-@media screen {{
-{_HIDDEN}
-}}
-@media print {{
-  .plots {{ grid-template-columns: 1fr 1fr }}
-  .wide table {{ font-size: 7.5pt }}
-  td, th {{ padding: .15em .35em }}
-  td.words.words, .claims td {{ min-width: 0 }}
-  td.number, th.number, .claims td {{ white-space: normal }}
-}}
-"""
-"""Style sheet of the page. It also hides claims whose status is not selected, so that the page needs no script."""
+"""Style rules that hide the claims whose status is not selected, so that the page needs no script."""
 _TITLES = {"table1": "Table 1", "table2": "Table 2", "table3": "Table 3", "table4": "Table 4"}
 
 
@@ -66,35 +49,23 @@ def paper_page(checked: Checked, measurements: Measurements) -> str:
     for key, title in _TITLES.items():
         body += [f'<h2 id="{key}">{title}</h2>', *(_table(table) for table in tables(key, checked, measurements))]
     body += ['<h2 id="claims">Every claim</h2>', *_claims(checked, measurements)]
-    return page("Attention Is All You Need, checked", *body, style=PLOT_STYLE + _STYLE, series_count=MAX_SERIES)
+    style = f"{PLOT_STYLE}{asset('paper_page.css')}@media screen {{ {_HIDDEN} }}\n"
+    return page("Attention Is All You Need, checked", *body, style=style, series_count=MAX_SERIES)
 
 
 _MORE = {"plots": "Plots", "claims": "Every claim"}
 
 
 def _table(table: Table) -> str:
-    rows = "\n".join(f"<tr>{_cells(table.columns, row)}</tr>" for row in table.rows)
+    rows = "\n".join(f"<tr>{table_cells(table.columns, map(_html, row))}</tr>" for row in table.rows)
     notes = "".join(f'<p class="quiet">{_html(note)}</p>' for note in table.notes)
     caption = f"<caption>{_html(table.title)}</caption>"
-    return f'<div class="wide"><table>{caption}{_head(table.columns)}\n{rows}</table></div>{notes}'
-
-
-def _head(columns: Sequence[str]) -> str:
-    cells = [f'<th scope="col"{_class(name)}>{escape_text(name.rstrip(">…"))}</th>' for name in columns]
-    return f"<thead><tr>{''.join(cells)}</tr></thead>"
-
-
-def _cells(columns: Sequence[str], row: Sequence[str]) -> str:
-    return "".join(f"<td{_class(name)}>{_html(cell)}</td>" for name, cell in zip(columns, row, strict=True))
+    return f'<div class="wide"><table>{caption}{table_head(table.columns)}\n{rows}</table></div>{notes}'
 
 
 def _html(words: str) -> str:
     """Convert plain text to HTML. Text in backticks becomes a `code` element."""
     return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape_text(words))
-
-
-def _class(column: str) -> str:
-    return {">": ' class="number"', "…": ' class="words"'}.get(column[-1:], "")
 
 
 def _figure(plot: Plot) -> str:
@@ -109,9 +80,10 @@ def _claims(checked: Checked, measurements: Measurements) -> Iterator[str]:
         yield f'<label><input type="radio" name="only" id="only-{kind}"{selected}> {escape_text(label)}</label>'
     yield "</fieldset>"
     (table,) = tables("claims", checked, measurements)
-    yield f'<div class="wide"><table class="claims"><caption>{len(checked):,} claims</caption>{_head(table.columns)}'
+    yield f'<div class="wide"><table class="claims"><caption>{len(checked):,} claims</caption>'
+    yield table_head(table.columns)
     for each in checked.values():
         row = [*claim_row(each)]
         row[-2] = f"{_SIGNS[each.status]} {row[-2]}"
-        yield f'<tr class="claim {_KINDS[each.status]}">{_cells(table.columns, row)}</tr>'
+        yield f'<tr class="claim {_KINDS[each.status]}">{table_cells(table.columns, map(_html, row))}</tr>'
     yield "</table></div>"

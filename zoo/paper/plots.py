@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import compiler
 import specs
 from zoo.evaluation.metrics import get_metric
-from zoo.paper import table1, table3
-from zoo.paper.claims import CLAIMS, ROWS
+from zoo.paper import derived, table1
+from zoo.paper.claims import CLAIMS, PARTS, ROWS
 from zoo.paper.runs import Measurements
 from zoo.paper.tables import Checked
 from zoo.training.step import learning_rate
@@ -16,14 +16,7 @@ from zoo.visualization.plot import Axis, Plot, Series
 
 MAX_SERIES = 7
 """Largest number of series in one plot. The page defines this many colours."""
-_PARTS = {
-    "Table 3": "base and big",
-    "Table 3 (A)": "(A) heads",
-    "Table 3 (B)": "(B) keys",
-    "Table 3 (C)": "(C) size",
-    "Table 3 (D)": "(D) regularisation",
-    "Table 3 (E)": "(E) positions",
-}
+_SECTIONS: Mapping[str, str] = PARTS["table3"]["sections"]
 """Names of the series for the sections of Table 3's rows."""
 _MAX_LABEL = 20  # characters of a point's label
 _Points = dict[str, list[tuple[float, float, str]]]
@@ -100,11 +93,11 @@ def sizes(metric: str, ours: tuple[Checked, Measurements] | None = None) -> Plot
         The plot. None if there are no points.
     """
     measure = get_metric(metric)
-    points: _Points = {name: [] for name in _PARTS.values()}
+    points: _Points = {name: [] for name in _SECTIONS.values()}
     for key, row in ROWS["table3"].items():
         point = _measured_point(metric, key, *ours) if ours else _printed_point(metric, key)
         if point:
-            points[_PARTS[row["section"]]].append((*point, _label(key, row["says"])))
+            points[_SECTIONS[row["section"]]].append((*point, _label(key, row["says"])))
     points = {name: group for name, group in points.items() if group}
     if not points:
         return None
@@ -115,7 +108,7 @@ def sizes(metric: str, ours: tuple[Checked, Measurements] | None = None) -> Plot
 
 
 def _printed_point(metric: str, row: str) -> tuple[float, float]:
-    return table3.parameters(f"table3/{row}") / 1e6, float(ROWS["table3"][row][metric])
+    return derived.parameters(f"table3/{row}") / 1e6, float(ROWS["table3"][row][metric])
 
 
 def _measured_point(metric: str, row: str, checked: Checked, measurements: Measurements) -> tuple[float, float] | None:

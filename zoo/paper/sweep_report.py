@@ -32,12 +32,12 @@ def printed_row(row: SweepRow) -> Row | None:
     return ROWS["table3"].get(key) if folder == "table3" else None
 
 
-def printed_difference(metric: str, first: SweepRow, second: SweepRow) -> float | None:
+def printed_difference(metric: str, pair: RowPair) -> float | None:
     """Return the second row's score in the paper minus the first row's. None if the paper does not print both.
 
     For perplexity, return the difference of the natural logarithms of the perplexities.
     """
-    one, two = printed_row(first), printed_row(second)
+    one, two = printed_row(pair.first), printed_row(pair.second)
     if one is None or two is None or metric not in ORDERED:
         return None
     if metric == "perplexity":
@@ -81,7 +81,7 @@ def pair_table(comparison: SweepComparison) -> Lines:
         for name in ORDERED:
             line.append(_format_difference(name, pair.differences.get(name)))
             if with_paper:
-                line.append(_format_printed(name, printed_difference(name, pair.first, pair.second)))
+                line.append(_format_printed(name, printed_difference(name, pair)))
             line.append(_judgement(pair, name))
         lines.append(line)
     return columns, lines
@@ -136,22 +136,18 @@ def sweep_json(comparison: SweepComparison) -> dict[str, Any]:
                 "paper": {name: paper.get(name) for name in ("perplexity", "bleu", "parameters")} if paper else None,
             }
         )
-    pairs = [
-        {
-            "row": pair.second.name,
-            "than": pair.first.name,
-            "by": {
-                name: {
-                    **asdict(difference),
-                    "beyond_noise": difference.beyond_noise,
-                    "paper": printed_difference(name, pair.first, pair.second),
-                    "verdict": _verdict(pair, name),
-                }
-                for name, difference in pair.differences.items()
-            },
+    pairs = []
+    for pair in comparison.pairs:
+        by = {
+            name: {
+                **asdict(difference),
+                "beyond_noise": difference.beyond_noise,
+                "paper": printed_difference(name, pair),
+                "verdict": _verdict(pair, name),
+            }
+            for name, difference in pair.differences.items()
         }
-        for pair in comparison.pairs
-    ]
+        pairs.append({"row": pair.second.name, "than": pair.first.name, "by": by})
     return {"rows": rows, "pairs": pairs, "seeds": {k: asdict(v) for k, v in comparison.variances.items()}}
 
 
@@ -198,7 +194,7 @@ def _verdict(pair: RowPair, name: str) -> Verdict | None:
     Returns:
         The verdict. None if the paper prints no numbers or equal numbers for the two rows.
     """
-    difference, printed = pair.differences.get(name), printed_difference(name, pair.first, pair.second)
+    difference, printed = pair.differences.get(name), printed_difference(name, pair)
     return difference.verdict(printed) if difference and printed else None
 
 

@@ -1,16 +1,29 @@
-"""Derivations for the claims of Table 1 and section 4: complexity, sequential operations and path length of layers."""
+"""Derivations for the claims of Table 1 and section 4: complexity, sequential operations, path length and time."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import ceil, log2
+from statistics import linear_regression
 
-from compiler.costs import SubLayer, complexity
+import torch
+from torch import Tensor
+
+import specs
+from compiler import EmittedProgram, Purpose, emit
+from compiler.backends.eager import functions
+from compiler.costs import END, LENGTH, START, SubLayer, complexity, sublayer_stack
 from specs import Convolution, Lstm, RestrictedAttention, SelfAttention, SeparableConvolution, Ssru
+from zoo.paper.runs import LayerTiming
+from zoo.system import processors
 
 Sizes = Mapping[str, int]
 """Values of Table 1's variables: n positions, d features, kernel width k and neighbourhood r."""
+Formula = Callable[..., float]
+"""Function of n, d, k and r."""
 TOLERANCE = 0.15
 """Largest accepted difference between the exponent of a measured growth and the exponent of the formula."""
 SIZES: Sizes = {"n": 64, "d": 64, "k": 4, "r": 8}
@@ -18,48 +31,28 @@ SIZES: Sizes = {"n": 64, "d": 64, "k": 4, "r": 8}
 _LARGE: Sizes = {"n": 1024, "d": 512, "k": 16, "r": 64}
 
 
-def _one(sizes: Sizes) -> int:
-    return 1
-
-
-def _all_positions(sizes: Sizes) -> int:
-    return sizes["n"]
-
-
-def _contiguous(sizes: Sizes) -> int:
-    return ceil((sizes["n"] - 1) / (sizes["k"] - 1))
-
-
-def _dilated(sizes: Sizes) -> int:
+def _dilated(n: int, d: int, k: int, r: int) -> int:
     """Return log_k(n), rounded up. It is computed with integers, to avoid rounding errors of logarithms."""
     layers = 0
-    while sizes["k"] ** layers < sizes["n"]:
+    while k**layers < n:
         layers += 1
     return layers
-
-
-def _restricted(sizes: Sizes) -> int:
-    return ceil((sizes["n"] - 1) / sizes["r"])
 
 
 @dataclass(frozen=True)
 class LayerType:
     """Formulas in a row of Table 1, as functions, and the kind of sub-layer that they describe."""
 
-    operations: Callable[[float, float, float, float], float]
-    """Function of n, d, k and r that computes the expression inside the O of the complexity."""
+    operations: Formula
+    """Expression inside the O of the complexity."""
     sublayer: Callable[[int, int], SubLayer]
     """Function that returns the sub-layer for given k and r."""
-    steps: Callable[[Sizes], int] = _one
-    """Function that returns the exact number of sequential operations of a causal layer."""
-    path: Callable[[Sizes], int] = _one
-    """Function that returns the exact maximum path length of a causal layer."""
+    steps: Formula = lambda n, d, k, r: 1
+    """Exact number of sequential operations of a causal layer."""
+    path: Formula = lambda n, d, k, r: 1
+    """Exact maximum path length of a causal layer."""
     projected: bool = False
     """Whether the layer also has linear projections at each position, which Table 1 does not count."""
-
-    def formula(self, sizes: Sizes) -> float:
-        """Return the number of operations by Table 1's formula: the value of the expression inside the O."""
-        return self.operations(sizes["n"], sizes["d"], sizes["k"], sizes["r"])
 
     def flops(self, sizes: Sizes) -> int:
         """Count the FLOPs in the layer's graph, without those that Table 1 ignores. A multiply-add counts as two."""
@@ -73,10 +66,13 @@ class LayerType:
 
 
 def _recurrent(sublayer: SubLayer) -> LayerType:
-    return LayerType(lambda n, d, k, r: n * d * d, lambda k, r: sublayer, steps=_all_positions, path=_all_positions)
+    def positions(n: int, d: int, k: int, r: int) -> int:
+        return n
+
+    return LayerType(lambda n, d, k, r: n * d * d, lambda k, r: sublayer, steps=positions, path=positions)
 
 
-def _convolution(path: Callable[[Sizes], int], *, dilated: bool) -> LayerType:
+def _convolution(path: Formula, *, dilated: bool) -> LayerType:
     return LayerType(
         lambda n, d, k, r: k * n * d * d,
         lambda k, r: Convolution(kind="convolution", kernel=k, dilated=dilated),
@@ -90,18 +86,18 @@ LAYERS: Mapping[str, LayerType] = {
     ),
     "lstm": _recurrent(Lstm(kind="lstm")),
     "ssru": _recurrent(Ssru(kind="ssru")),
-    "convolution": _convolution(_contiguous, dilated=False),
+    "convolution": _convolution(lambda n, d, k, r: ceil((n - 1) / (k - 1)), dilated=False),
     "dilated": _convolution(_dilated, dilated=True),
     "restricted": LayerType(
         lambda n, d, k, r: r * n * d,
         lambda k, r: RestrictedAttention(kind="restricted_attention", radius=r),
-        path=_restricted,
+        path=lambda n, d, k, r: ceil((n - 1) / r),
         projected=True,
     ),
     "separable": LayerType(
         lambda n, d, k, r: k * n * d + n * d * d,
         lambda k, r: SeparableConvolution(kind="separable_convolution", kernel=k),
-        path=_contiguous,
+        path=lambda n, d, k, r: ceil((n - 1) / (k - 1)),
     ),
 }
 """Types of layers in Table 1, by the names of their rows in `claims.yaml`."""
@@ -120,7 +116,7 @@ def exponents(layer: LayerType) -> dict[str, tuple[float, float]]:
     for name in _LARGE:
         doubled = {**_LARGE, name: 2 * _LARGE[name]}
         graph = layer.flops(doubled) / layer.flops(_LARGE)
-        result[name] = log2(graph), log2(layer.formula(doubled) / layer.formula(_LARGE))
+        result[name] = log2(graph), log2(layer.operations(**doubled) / layer.operations(**_LARGE))
     return result
 
 
@@ -133,15 +129,15 @@ def operations(layer: str) -> tuple[bool, str]:
 
 def steps(layer: str) -> tuple[bool, str]:
     """Decide whether a layer's graph has as many sequential operations as Table 1's formula gives."""
-    return _same(LAYERS[layer].counted(SIZES)[0], LAYERS[layer].steps(SIZES))
+    return _same(LAYERS[layer].counted(SIZES)[0], LAYERS[layer].steps(**SIZES))
 
 
 def path(layer: str) -> tuple[bool, str]:
     """Decide whether the maximum path length in a layer's graph is that of Table 1's formula."""
-    return _same(LAYERS[layer].counted(SIZES)[1], LAYERS[layer].path(SIZES))
+    return _same(LAYERS[layer].counted(SIZES)[1], LAYERS[layer].path(**SIZES))
 
 
-def _same(graph: int, formula: int) -> tuple[bool, str]:
+def _same(graph: int, formula: float) -> tuple[bool, str]:
     sizes = ", ".join(f"{name} = {SIZES[name]}" for name in ("n", "k", "r"))
     return graph == formula, f"{graph} by the graph, exactly {formula} expected, with {sizes}"
 
@@ -155,7 +151,7 @@ def faster_than_recurrence() -> tuple[bool, str]:
 def convolution_cost() -> tuple[bool, str]:
     """Compare the operations of a convolutional layer with those of a recurrent layer."""
     sizes = {**_LARGE, "k": 3}
-    ratio = LAYERS["convolution"].formula(sizes) / LAYERS["lstm"].formula(sizes)
+    ratio = LAYERS["convolution"].operations(**sizes) / LAYERS["lstm"].operations(**sizes)
     return ratio == 3, f"k = 3: {ratio:g} times the operations of a recurrent layer"
 
 
@@ -164,3 +160,99 @@ def separable_cost() -> tuple[bool, str]:
     whole = LAYERS["separable"].operations(_N, _D, _N, 16)
     both = LAYERS["self-attention"].operations(_N, _D, 3, 16) + _N * _D * _D
     return whole == both, f"k = n = {_N}, d = {_D}: {whole:,.0f} and {both:,.0f}"
+
+
+LENGTHS, D_MODEL = (2048, 4096, 8192, 16_384, 32_768), 128
+"""Sequence lengths, and the number of features. At these sizes, the operations that Table 1 counts dominate the time.
+There are enough lengths that a single outlier hardly changes the exponent."""
+MAX_SECONDS = 0.25
+"""Longest time of a layer, in seconds. If a layer takes longer at one length, greater lengths are skipped, at which
+attention would need gigabytes of memory."""
+MIN_SECONDS = 0.05
+"""Minimum time in seconds for measuring each length in each round, after a first run that is not counted."""
+
+
+def time_layers(layers: Iterable[str] = LAYERS, lengths: Sequence[int] = LENGTHS) -> Iterator[LayerTiming]:
+    """Time the forward pass of each layer, and yield the results. Layers are causal, as in a decoder.
+
+    All layers of Table 1 together take half a minute.
+    """
+    for key in layers:
+        layer = LAYERS[key]
+        sublayer = layer.sublayer(SIZES["k"], SIZES["r"])
+        seconds = time_sublayer(sublayer, lengths, D_MODEL, causal=True, max_seconds=MAX_SECONDS)
+        formula = {n: layer.operations(n, D_MODEL, SIZES["k"], SIZES["r"]) for n in seconds}
+        yield LayerTiming(key, seconds, growth_exponent(seconds), growth_exponent(formula))
+
+
+def time_sublayer(
+    sublayer: SubLayer,
+    lengths: Sequence[int],
+    d: int,
+    *,
+    heads: int = 1,
+    causal: bool = False,
+    backward: bool = False,
+    rounds: int = 5,
+    max_seconds: float = math.inf,
+) -> dict[int, float]:
+    """Time one sub-layer with its residual connection at several sequence lengths, with torch's number of CPU threads.
+
+    Each round times all lengths, so that all of them are affected if the machine is slow for a while.
+
+    Args:
+        sublayer: The sub-layer.
+        lengths: The sequence lengths, in increasing order.
+        d: The number of features.
+        heads: The number of attention heads.
+        causal: Whether a position sees only earlier ones.
+        backward: Whether to include the backward pass.
+        rounds: The number of rounds.
+        max_seconds: If a length takes longer than this, skip all greater lengths. The first two are always timed.
+
+    Returns:
+        The shortest time in seconds at each length that was not skipped. Other programs can only make it longer.
+    """
+    program, times = _program(sublayer, d, heads, causal), dict.fromkeys(lengths, math.inf)
+    for _ in range(rounds):
+        for n in list(times):
+            if n not in times:
+                continue
+            inputs = {START: torch.randn(1, n, d, requires_grad=backward), LENGTH: torch.tensor([n])}
+            run = partial(_backward if backward else _forward, program, inputs)
+            run()
+            times[n] = min(times[n], *processors.repeat(run, MIN_SECONDS))
+            if times[n] > max_seconds:  # an exponent needs two lengths
+                times = {m: seconds for m, seconds in times.items() if m <= n or m in lengths[:2]}
+    return times
+
+
+def growth_exponent(points: Mapping[int, float]) -> float:
+    """Fit y = a · x^b to points (x -> y) by least squares of the logarithms, and return the exponent b.
+
+    There must be at least two points. All x and y must be positive.
+    """
+    return linear_regression(list(map(math.log, points)), list(map(math.log, points.values()))).slope
+
+
+def _program(sublayer: SubLayer, d: int, heads: int, causal: bool) -> EmittedProgram:
+    """Build a program that consists of one sub-layer with normally distributed random weights."""
+    graph = sublayer_stack(sublayer, d, 1, heads=heads, causal=causal)
+    program = EmittedProgram(specs.load("base"), {Purpose.ENCODE: graph}, functions(emit([graph])))
+    program.to_empty(device="cpu")
+    generator = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for parameter in program.parameters():
+            parameter.normal_(0.0, d**-0.5, generator=generator)
+    return program
+
+
+def _forward(program: EmittedProgram, inputs: Mapping[str, Tensor]) -> None:
+    with torch.no_grad():
+        program.run(Purpose.ENCODE, **inputs)
+
+
+def _backward(program: EmittedProgram, inputs: Mapping[str, Tensor]) -> None:
+    program.zero_grad()
+    inputs[START].grad = None
+    torch.autograd.backward(program.run(Purpose.ENCODE, **inputs)[END].sum())

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import specs
 from zoo.evaluation.metrics import get_metric
 from zoo.models.folder import RUNS
-from zoo.paper import table1, table2, table3
-from zoo.paper.checks import summary
-from zoo.paper.claims import ROWS, CheckedClaim, Status, power_of_ten, printed_number
+from zoo.paper import derived, table1
+from zoo.paper.claims import PARTS, ROWS, CheckedClaim, Status, power_of_ten, printed_number, summary
 from zoo.paper.runs import Measurements
+from zoo.planning.memory_estimate import estimate_memory
 from zoo.report import duration
+from zoo.training.run_log import TrainingRecord
 
 Checked = Mapping[str, CheckedClaim]
 """Checked claims by their keys."""
@@ -50,7 +52,7 @@ def of_part(name: str, checked: Checked) -> tuple[CheckedClaim, ...]:
 def summary_table(checked: Checked) -> Table:
     """Return a table with the number of claims for each part of the paper and each status."""
     rows = []
-    for key, name in {**_PARTS, "claims": "all"}.items():
+    for key, name in [*((key, part["title"]) for key, part in PARTS.items()), ("claims", "all")]:
         part = of_part(key, checked)
         rows.append((name, *(f"{count:,}" for count in summary(part).values()), f"{len(part):,}"))
     return Table("The paper's claims", ("part", *(f"{status}>" for status in Status), "all>"), tuple(rows))
@@ -62,17 +64,6 @@ def contradiction_table(checked: Checked) -> Table:
     cells = [claim_row(each) for each in checked.values() if each.status is Status.DIFFERENT]
     rows = tuple((section, says, paper, ours, because) for section, says, _, paper, ours, _, because in cells)
     return Table("Claims that come out differently", columns, rows)
-
-
-_PARTS = {
-    "network": "sections 3 and 4: the network",
-    "table1": "Table 1: complexity",
-    "recipe": "section 5: training",
-    "table2": "Table 2: BLEU and cost",
-    "table3": "Table 3: variations",
-    "table4": "Table 4: parsing",
-    "figures": "Figures 3 to 5",
-}
 
 
 def _claims(checked: Checked, measurements: Measurements) -> Iterator[Table]:
@@ -149,7 +140,7 @@ def _table2(checked: Checked, measurements: Measurements) -> Iterator[Table]:
         "parentheses it gives this number as a share of the paper's FLOPs.",
     )
     yield Table("Table 2: BLEU on newstest2014, and training cost", columns, tuple(rows), notes)
-    if costs := tuple(map(_own_cost, table2.own_costs(measurements))):
+    if costs := tuple(_own_costs(measurements)):
         titles = (
             *("run", "the paper's BLEU>", "time>", "devices>", "FLOPs of a device>"),
             *("cost by 6.1>", "of products>", "scale…"),
@@ -159,17 +150,51 @@ def _table2(checked: Checked, measurements: Measurements) -> Iterator[Table]:
 
 
 def _planned_flops(spec: str, cost: str) -> str:
-    planned = table2.planned_flops(spec)
+    """Return the FLOPs of a spec's training run as the compiler counts them: all steps with full batches."""
+    loaded = specs.load(spec)
+    planned = float(loaded.training.steps * estimate_memory(loaded).step_flops)
     return f"{power_of_ten(planned)} ({planned / printed_number(cost):.0%})"
 
 
-def _own_cost(cost: table2.OwnCost) -> tuple[str, ...]:
-    bleu = "-" if cost.bleu is None else f"{cost.bleu:.2f}"
-    share = f" ({cost.flops / cost.estimated_flops:.0%})" if cost.estimated_flops else ""
-    peak = f"{cost.peak / 1e9:,.0f} GFLOPS" if cost.peak else "-"
-    estimate = power_of_ten(cost.estimated_flops) if cost.estimated_flops else "-"
-    time, flops = duration(cost.seconds), f"{power_of_ten(cost.flops)}{share}"
-    return cost.folder, bleu, time, f"{cost.devices}", peak, estimate, flops, cost.scale
+def _own_costs(measurements: Measurements) -> Iterator[tuple[str, ...]]:
+    """Yield the training cost of every translation run that has a log, as cells of a row.
+
+    After each run, yield the costs of the saved ensembles whose first member is this run.
+    """
+    records = {run.folder: run.record for run in measurements.runs}
+    for run in measurements.runs:
+        if run.spec.task.kind != "translation":
+            continue
+        if run.record is not None:
+            yield _own_cost(run.folder, run.scores, run.scale, [run.record])
+        for ensemble in run.ensembles:
+            folders = [member.as_posix() for member in ensemble.members]
+            members = [record for record in map(records.get, folders) if record is not None]
+            if len(members) == len(folders):
+                yield _own_cost(" + ".join(folders), ensemble.scores, f"ensemble of {len(folders)}", members)
+
+
+def _own_cost(folder: str, scores: Mapping[str, Any], scale: str, records: Sequence[TrainingRecord]) -> tuple[str, ...]:
+    """Return the cells of a run or an ensemble.
+
+    The cost is computed as in section 6.1 (time x devices x FLOPs per second) and by counting the FLOPs of the matrix
+    products. The speed is left out if it differs between the members, and the first cost if a log has no speed.
+    """
+    known = [get_metric(name).read_score(scores.get("test")) for name in ("paper_bleu", "bleu")]
+    bleu = next((score for score in known if score is not None), None)
+    (peak, *others) = {record.peak for record in records}
+    flops = sum(record.flops for record in records)
+    estimated = sum(record.estimated_flops for record in records) if all(record.peak for record in records) else 0.0
+    return (
+        folder,
+        get_metric("bleu").format_score(bleu),
+        duration(sum(record.seconds for record in records)),
+        f"{max(record.devices for record in records)}",
+        f"{peak / 1e9:,.0f} GFLOPS" if peak and not others else "-",
+        power_of_ten(estimated) if estimated else "-",
+        power_of_ten(flops) + (f" ({flops / estimated:.0%})" if estimated else ""),
+        scale,
+    )
 
 
 def _table3(checked: Checked, measurements: Measurements) -> Iterator[Table]:
@@ -177,19 +202,19 @@ def _table3(checked: Checked, measurements: Measurements) -> Iterator[Table]:
         *("", "row…", "M parameters>", "ours>", "fitting vocabulary>"),
         *("perplexity>", "ours>", "BLEU>", "ours>", "measured, or command that measures…"),
     )
-    common, measured = _scales(checked, measurements)
     rows = []
     for key, row in ROWS["table3"].items():
         columns_of_row = ("parameters", "perplexity", "bleu")
         parameters, perplexity, bleu = (_numbers(checked.get(f"table3.{key}.{column}")) for column in columns_of_row)
-        fit = table3.vocabulary_sizes(key) if "parameters" in row else range(0)
+        fit = derived.vocabulary_sizes(key) if "parameters" in row else range(0)
         tokens = f"{fit[0]:,} to {fit[-1]:,}" if fit else "-"
-        ours = parameters[1] if fit else f"{table3.parameters(f'table3/{key}') / 1e6:.2f}"
+        ours = parameters[1] if fit else f"{derived.parameters(f'table3/{key}') / 1e6:.2f}"
         part = row["section"].removeprefix("Table 3").strip(" ()")
-        rows.append((part, row["says"], parameters[0], ours, tokens, *perplexity, *bleu, measured[key]))
+        rows.append(
+            (part, row["says"], parameters[0], ours, tokens, *perplexity, *bleu, _measured(key, checked, measurements))
+        )
     vocabulary = specs.load("table3/base").vocabulary.size
     notes = (
-        *([f"Measured with {', '.join(common)}. The last column lists further differences."] if common else []),
         f"Our number of parameters is for a vocabulary of {vocabulary:,} tokens. The next column gives the vocabulary "
         "sizes for which the number of parameters is as printed.",
         f"All ten small models together: {checked['table3.counts'].because}.",
@@ -197,30 +222,10 @@ def _table3(checked: Checked, measurements: Measurements) -> Iterator[Table]:
     yield Table("Table 3: variations of the base model, newstest2013", columns, tuple(rows), notes)
 
 
-def _scales(checked: Checked, measurements: Measurements) -> tuple[list[str], dict[str, str]]:
-    """Separate the settings that the runs of all measured rows share, such as the number of steps, from other settings.
-
-    Returns:
-        The shared settings. For the key of each row, a description of its runs, with their other settings. If the row
-        was not measured, the command that measures it.
-    """
-    runs = {run.folder: run for run in measurements.runs}
-    scores = {key: checked[f"table3.{key}.bleu"] for key in ROWS["table3"]}
-    first = {key: runs[score.runs[0]] for key, score in scores.items() if score.runs}
-    scales = [run.scale_parts for run in first.values()]
-    common = [part for part in scales[0] if all(part in scale for scale in scales)] if len(scales) > 1 else []
-    measured = {key: _missing(key, score.because, measurements) for key, score in scores.items()}
-    for key, run in first.items():
-        words = scores[key].because.removesuffix(f": {run.scale}")
-        rest = [part for part in run.scale_parts if part not in common]
-        measured[key] = f"{words}: {', '.join(rest)}" if rest else words
-    return common, measured
-
-
-def _missing(row: str, because: str, measurements: Measurements) -> str:
-    """Return the command that measures a row, or the reason why its runs have no score."""
+def _measured(row: str, checked: Checked, measurements: Measurements) -> str:
+    """Return a description of the runs of a row, the reason why they have no score, or the command that trains one."""
     if measurements.of(f"table3/{row}"):
-        return because
+        return checked[f"table3.{row}.bleu"].because
     return f"zoo train table3/{row}" + ("" if measurements.root == RUNS else f" --run {measurements.root / row}")
 
 
@@ -232,7 +237,7 @@ def _table4(checked: Checked, measurements: Measurements) -> Iterator[Table]:
         rows.append((row["name"], row["training"], *_numbers(score), score.because if "spec" in row else "-"))
     yield Table("Table 4: F1 on section 23 of the Wall Street Journal", columns, tuple(rows))
     metric = get_metric("f1")
-    own = [run for run in measurements.runs if run.spec.task.kind == metric.task]
+    own = [run for run in measurements.runs if metric.name in run.spec.task.scores]
     if own:
         scores = [[metric.format_score(run.score(split, metric)) for split in ("dev", "test")] for run in own]
         cells = tuple((run.folder, *values, run.scale) for run, values in zip(own, scores, strict=True))

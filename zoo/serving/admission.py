@@ -1,8 +1,9 @@
-"""Admission of requests: API keys, quotas, limits of texts and of the queue, and the time of a request."""
+"""Admission of requests: API keys, quotas, limits of texts and of the queue, the time of a request, and metrics."""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
@@ -10,10 +11,10 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 from fastapi import Request
+from prometheus_client import CollectorRegistry, Gauge, Histogram, generate_latest
+from prometheus_client import Counter as Total
 
-from zoo.serving.answer import Options
-from zoo.serving.errors import ClientGone, ServingError
-from zoo.serving.metrics import Metrics
+from zoo.serving.answer import ClientGone, Options, ServingError
 from zoo.serving.pool import PooledModel
 from zoo.serving.settings import Settings, hash_key
 
@@ -25,6 +26,42 @@ _LONGEST_LIGATURE = 17  # a tokenizer reads U+FDFA as 18 characters, and all oth
 _T = TypeVar("_T")
 _RETRY_SECONDS = 2
 _DISCONNECTED = "http.disconnect"
+LOG = logging.getLogger("zoo.serving")
+_SECONDS = (0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100)
+
+
+class Metrics:
+    """Metrics of one server.
+
+    Attributes:
+        statuses: Number of requests for each status since the last `log_statuses`, without those for monitoring.
+    """
+
+    def __init__(self) -> None:
+        self._registry = own = CollectorRegistry()
+        self.statuses: Counter[int] = Counter()
+        self.requests = Total("zoo_requests", "Requests by path and status.", ["path", "status"], registry=own)
+        self.seconds = Histogram("zoo_request_seconds", "Time to answer.", ["path"], buckets=_SECONDS, registry=own)
+        self.rejected = Total("zoo_rejected", "Rejected requests by reason.", ["reason"], registry=own)
+        self.texts = Total("zoo_texts", "Translated texts by model.", ["model"], registry=own)
+        self.sentences = Total("zoo_sentences", "Lines given to a model.", ["model"], registry=own)
+        self.tokens = Total("zoo_tokens", "Tokens of the best translations.", ["model"], registry=own)
+        self.disconnected = Total("zoo_disconnected", "Clients that closed the connection early.", registry=own)
+
+    def gauge(self, name: str, description: str, value: Callable[[], float]) -> None:
+        """Add a metric whose value is computed when the metrics are read."""
+        Gauge(name, description, registry=self._registry).set_function(value)
+
+    def log_statuses(self) -> None:
+        """Log the number of requests for each status. Log nothing if there were no requests."""
+        counts, self.statuses = self.statuses, Counter()
+        if counts:
+            listed = ", ".join(f"{count} with status {status}" for status, count in sorted(counts.items()))
+            LOG.info("%d requests: %s", counts.total(), listed)
+
+    def text(self) -> bytes:
+        """Return all metrics in the text format of Prometheus."""
+        return generate_latest(self._registry)
 
 
 class Admission:
@@ -127,7 +164,7 @@ class Admission:
         ):
             raise ServingError(429, "the queue is full; try again later", "queue", _RETRY_SECONDS)
         translators = (model.loaded.translator for model in models if model.loaded is not None)
-        if not all(translator.has_room(limits.wait_seconds) for translator in translators):
+        if any(translator.waiting_seconds > limits.wait_seconds for translator in translators):
             raise ServingError(429, "the server is busy; try again later", "wait", _RETRY_SECONDS)
         self.used_characters[key] += characters
         self._queued_texts += len(texts)

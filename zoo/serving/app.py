@@ -1,35 +1,38 @@
-"""The server's application, and the function that runs it until it is stopped."""
+"""The server's application with its web page, its connections, and the function that runs it until it is stopped."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import math
+import resource
 import signal
 import socket
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
+from functools import cache, partial
+from pathlib import Path
 from types import FrameType
 from typing import cast
 
 import uvicorn
-from fastapi import FastAPI, Request
+from fastapi import APIRouter, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse
+from fastapi.responses import JSONResponse, Response
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from specs import ZooError
-from zoo.serving import deepl, libretranslate, native, page
-from zoo.serving.connections import KEEP_ALIVE_SECONDS, SEND_BUFFER_BYTES, Connection, max_connections
-from zoo.serving.documents import Documents
-from zoo.serving.errors import ServingError, error_response
-from zoo.serving.files import remove_stale_folders
+from zoo.serving import deepl, libretranslate, native
+from zoo.serving.answer import ServingError, error_response
+from zoo.serving.documents import Documents, remove_stale_folders
 from zoo.serving.languages import detector
 from zoo.serving.requests import Guard
 from zoo.serving.service import Service
 from zoo.version import __version__
+from zoo.visualization.page import SHEET, colour_sheet, theme_sheet
 
 LOG = logging.getLogger("zoo.serving")
 _BACKLOG = 1_000
@@ -38,6 +41,22 @@ _GRACE_SECONDS = 5.0
 _SWEEP_SECONDS = 1.0
 _LOG_SECONDS = 60.0
 _MAX_HEAD_BYTES = 300_000  # some clients send the text in the query string
+KEEP_ALIVE_SECONDS = 15.0
+"""Maximum time for the head of a request to arrive, from the connection or the last response on."""
+STALLED_SECONDS = 20.0
+"""Maximum time in which a client accepts nothing of a response."""
+SEND_BUFFER_BYTES = 128 * 1024
+"""Size of the system's buffer for a response. With a larger one, a slow client would seem to accept nothing."""
+_STALLED_SECONDS_AT_END, _BODY_SECONDS_AT_END = 3.0, 5.0
+_MAX_CONNECTIONS, _MAX_DESCRIPTORS = 2_000, 65_536
+_OTHER_DESCRIPTORS = 200  # for models, documents and worker processes
+_FOLDER = Path(__file__).parent / "page"
+_HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+    "img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-cache",
+}
 
 
 def create_app(service: Service) -> FastAPI:
@@ -66,17 +85,38 @@ def create_app(service: Service) -> FastAPI:
 
     for kind in (ServingError, RequestValidationError, HTTPException):
         app.add_exception_handler(kind, respond)
-    for make in (native.router, native.monitoring):
-        app.include_router(make(service))
-    for make_with_documents in (libretranslate.router, deepl.router):
-        app.include_router(make_with_documents(service, documents))
-    app.include_router(page.router())
+    for routes in (native.router(service), native.monitoring(service), _page_router()):
+        app.include_router(routes)
+    for make_router in (libretranslate.router, deepl.router):
+        app.include_router(make_router(service, documents))
     app.add_middleware(Guard, service=service)
     if service.settings.cors:
         app.add_middleware(
             CORSMiddleware, allow_origins=service.settings.cors, allow_methods=["*"], allow_headers=["*"]
         )
     return app
+
+
+def _page_router() -> APIRouter:
+    """Return the paths of the web page, which uses the HTTP APIs and loads nothing from other hosts."""
+    routes = APIRouter(include_in_schema=False)
+    for path, name, kind in (
+        ("/", "index.html", "html"),
+        ("/page.css", "page.css", "css"),
+        ("/page.js", "page.js", "javascript"),
+    ):
+        routes.add_api_route(path, partial(_page_file, name, kind), response_model=None)
+    return routes
+
+
+async def _page_file(name: str, kind: str) -> Response:
+    return Response(_page_content(name), media_type=f"text/{kind}; charset=utf-8", headers=_HEADERS)
+
+
+@cache
+def _page_content(name: str) -> str:
+    text = (_FOLDER / name).read_text("utf-8")
+    return colour_sheet() + theme_sheet() + SHEET + text if name == "page.css" else text
 
 
 def _to_serving_error(error: Exception) -> ServingError:
@@ -91,6 +131,69 @@ def _to_serving_error(error: Exception) -> ServingError:
         return ServingError(400, f"`{place}`: {problem}" if place else problem)
     assert isinstance(error, HTTPException)
     return ServingError(error.status_code, str(error.detail))
+
+
+def max_connections() -> int:
+    """Raise the limit of file descriptors as far as permitted, and return how many of them connections may use."""
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    soft, hard = (_MAX_DESCRIPTORS if each == resource.RLIM_INFINITY else each for each in limits)
+    descriptors = max(soft, min(hard, _MAX_DESCRIPTORS))
+    if soft < descriptors:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors, limits[1]))
+    return min(_MAX_CONNECTIONS, max(descriptors - _OTHER_DESCRIPTORS, descriptors // 2))
+
+
+class Connection(H11Protocol):
+    """Connection that can tell whether its client is stalled.
+
+    If there are too many connections, the one closes that has been without a request for the longest time.
+    """
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Accept a connection."""
+        self._idle_since = self._accepted = time.monotonic()
+        self._unsent_bytes = 0
+        super().connection_made(transport)
+        limit = self.config.limit_concurrency
+        if limit is not None and len(self.connections) >= limit:
+            idle = [each for each in cast(set[Connection], self.connections) if each.is_idle]
+            oldest = min(idle, key=lambda each: each._idle_since)
+            self.connections.discard(oldest)
+            oldest.transport.abort()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether the connection has no request, or only a part of the head of one."""
+        return self.cycle is None or self.cycle.response_complete
+
+    def on_response_complete(self) -> None:
+        """Wait for the next request."""
+        self._idle_since = time.monotonic()
+        super().on_response_complete()
+
+    def resume_writing(self) -> None:
+        """Continue to send a response, because the client has accepted a part of it."""
+        self._accepted = time.monotonic()
+        super().resume_writing()
+
+    def close_if_stalled(self, ending_seconds: float) -> None:
+        """Close the connection if the client neither sends nor accepts anything. Call this about every second.
+
+        Args:
+            ending_seconds: Time since the server accepts no more requests. If positive, the limits are shorter.
+        """
+        now, unsent = time.monotonic(), self.transport.get_write_buffer_size()
+        if not unsent or unsent < self._unsent_bytes:
+            self._accepted = now
+        self._unsent_bytes = unsent
+        if unsent:
+            stalled = now - self._accepted > (_STALLED_SECONDS_AT_END if ending_seconds > 0 else STALLED_SECONDS)
+        elif self.is_idle:
+            stalled = now - self._idle_since > KEEP_ALIVE_SECONDS
+        else:
+            stalled = self.cycle.more_body and ending_seconds > _BODY_SECONDS_AT_END
+        if stalled:
+            self.transport.abort()
 
 
 class Server(uvicorn.Server):

@@ -12,15 +12,13 @@ from fastapi.responses import FileResponse, JSONResponse, Response
 from specs.notation import quote
 from zoo.documents.document import FORMATS
 from zoo.documents.html import ElementRoles
-from zoo.serving.answer import Options
-from zoo.serving.documents import DOCUMENT_SECONDS, Documents, Outcome
-from zoo.serving.errors import ServingError
-from zoo.serving.files import MAX_SECONDS
+from zoo.serving.answer import Options, ServingError
+from zoo.serving.documents import DOCUMENT_SECONDS, MAX_SECONDS, Documents, Outcome
 from zoo.serving.languages import AUTO, base_code, language_name, match_code
 from zoo.serving.requests import (
     Parameters,
-    header_key,
-    parameters,
+    authorize,
+    authorized_parameters,
     read_flag,
     read_string,
     read_texts,
@@ -51,8 +49,8 @@ def router(service: Service, documents: Documents) -> APIRouter:
 
     @routes.api_route("/translate", methods=["GET", "POST"])
     async def translate(request: Request) -> JSONResponse:
-        given = await parameters(request)
-        key, texts = _authorize(service, request, given), read_texts(given, "text")
+        given, key = await authorized_parameters(service, request)
+        texts = read_texts(given, "text")
         target, source = require_string(given, "target_lang"), read_string(given, "source_lang") or None
         _check_languages(service, source, target)
         _check_options(given, target)
@@ -75,8 +73,7 @@ def router(service: Service, documents: Documents) -> APIRouter:
 
     @routes.api_route("/languages", methods=["GET", "POST"])
     async def languages(request: Request) -> list[dict[str, object]]:
-        given = await parameters(request)
-        _authorize(service, request, given)
+        given, _ = await authorized_parameters(service, request)
         directions = service.pool.directions()
         if (kind := read_string(given, "type", default="source")) not in ("source", "target"):
             raise ServingError(400, "`type` should be `source` or `target`")
@@ -91,7 +88,7 @@ def router(service: Service, documents: Documents) -> APIRouter:
 
     @routes.api_route("/usage", methods=["GET", "POST"])
     async def usage(request: Request) -> dict[str, int]:
-        key = _authorize(service, request, await parameters(request))
+        _, key = await authorized_parameters(service, request)
         limit = service.settings.keys.get(key)
         return {
             "character_count": service.admission.used_characters[key],
@@ -100,7 +97,7 @@ def router(service: Service, documents: Documents) -> APIRouter:
 
     @routes.get("/glossaries")
     async def glossaries(request: Request) -> dict[str, list[object]]:
-        _authorize(service, request, await parameters(request))
+        await authorized_parameters(service, request)
         return {"glossaries": []}
 
     _add_document_routes(routes, service, documents)
@@ -115,7 +112,7 @@ def _add_document_routes(routes: APIRouter, service: Service, documents: Documen
     @routes.post("/document")
     async def upload(request: Request) -> dict[str, str]:
         given, name, content = await read_upload(request)
-        key = _authorize(service, request, given)
+        key = authorize(service, request, given)
         if not (name := PurePath(read_string(given, "filename", default=name) or "").name):
             raise ServingError(400, "`file` is missing; send the document as `multipart/form-data`")
         target, source = require_string(given, "target_lang"), read_string(given, "source_lang") or None
@@ -133,8 +130,7 @@ def _add_document_routes(routes: APIRouter, service: Service, documents: Documen
         return {"document_id": document_id, "document_key": document_key}
 
     async def find(request: Request, document_id: str) -> tuple[asyncio.Task[Outcome], int]:
-        given = await parameters(request)
-        key = _authorize(service, request, given)
+        given, key = await authorized_parameters(service, request)
         handle = (document_id, require_string(given, "document_key"), key)
         if handle not in started:
             raise ServingError(
@@ -200,7 +196,3 @@ def _element_roles(given: Parameters, *, is_html: bool) -> ElementRoles:
     )
     outline = str(given.get("outline_detection", True)).lower() not in ("0", "false")
     return ElementRoles(splitting, non_splitting, copied, outline, is_html)
-
-
-def _authorize(service: Service, request: Request, given: Parameters) -> str:
-    return service.admission.authorize(header_key(request.scope) or read_string(given, "auth_key"))

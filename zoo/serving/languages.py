@@ -12,7 +12,7 @@ from py3langid.langid import MODEL_FILE, LanguageIdentifier
 
 from specs import ZooError
 from specs.notation import quote
-from zoo.serving.errors import ServingError
+from zoo.serving.answer import ServingError
 from zoo.text.languages import base_language
 
 AUTO = "auto"

@@ -10,13 +10,12 @@ from fastapi import APIRouter, Request
 from fastapi.responses import FileResponse, JSONResponse, Response
 
 from zoo.documents.document import FORMATS
-from zoo.serving.answer import Answer, Options
+from zoo.serving.answer import Answer, Options, ServingError
 from zoo.serving.documents import Documents
-from zoo.serving.errors import ServingError
 from zoo.serving.languages import AUTO, language_name
 from zoo.serving.requests import (
-    Parameters,
-    parameters,
+    authorize,
+    authorized_parameters,
     read_integer,
     read_string,
     read_texts,
@@ -33,8 +32,8 @@ def router(service: Service, documents: Documents) -> APIRouter:
 
     @routes.post("/translate")
     async def translate(request: Request) -> JSONResponse:
-        given = await parameters(request)
-        key, texts = _authorize(service, given), read_texts(given, "q")
+        given, key = await authorized_parameters(service, request)
+        texts = read_texts(given, "q")
         target, source = require_string(given, "target"), read_string(given, "source", default=AUTO)
         if (form := read_string(given, "format", default="text")) not in ("text", "html"):
             raise ServingError(400, "`format` should be `text` or `html`")
@@ -47,18 +46,18 @@ def router(service: Service, documents: Documents) -> APIRouter:
         else:
             answers = await service.translate(request, key, texts, source, target, options)
         single = isinstance(given["q"], str)
-        response: dict[str, Any] = {"translatedText": _one_or_all([_best(each) for each in answers], single)}
+        response: dict[str, Any] = {"translatedText": _one_or_all([_texts(each)[0] for each in answers], single)}
         if source is None or source.lower() == AUTO:
             found = [_detected(each.source, each.confidence or 0.0) for each in answers]
             response["detectedLanguage"] = _one_or_all(found, single)
         if alternatives:
-            response["alternatives"] = _one_or_all([_alternatives(each) for each in answers], single)
+            response["alternatives"] = _one_or_all([_texts(each)[1:] for each in answers], single)
         return JSONResponse(response)  # a dictionary would be validated first
 
     @routes.post("/translate_file")
     async def translate_file(request: Request) -> dict[str, str]:
         given, name, content = await read_upload(request)
-        key = _authorize(service, given)
+        key = authorize(service, request, given)
         if not name:
             raise ServingError(400, "`file` is missing")
         target, source = require_string(given, "target"), read_string(given, "source", default=AUTO)
@@ -76,8 +75,7 @@ def router(service: Service, documents: Documents) -> APIRouter:
 
     @routes.post("/detect")
     async def detect(request: Request) -> list[dict[str, object]]:
-        given = await parameters(request)
-        _authorize(service, given)
+        given, _ = await authorized_parameters(service, request)
         found = service.detect(require_string(given, "q"))
         return [_detected(code, probability) for code, probability in found if probability >= 0.01] or [
             _detected(*found[0])
@@ -114,20 +112,13 @@ def _frontend_settings(service: Service) -> dict[str, object]:
     }
 
 
-def _authorize(service: Service, given: Parameters) -> str:
-    return service.admission.authorize(read_string(given, "api_key", "apiKey"))
-
-
 def _one_or_all(items: list[Any], single: bool) -> Any:
     return items[0] if single else items
 
 
-def _best(answer: Answer) -> str:
-    return answer.translations[0].text
-
-
-def _alternatives(answer: Answer) -> list[str]:
-    return [text for text in dict.fromkeys(each.text for each in answer.translations) if text != _best(answer)]
+def _texts(answer: Answer) -> list[str]:
+    """Return the different translations, best first."""
+    return list(dict.fromkeys(each.text for each in answer.translations))
 
 
 def _detected(code: str, probability: float) -> dict[str, object]:

@@ -12,21 +12,18 @@ from fastapi.responses import JSONResponse, Response, StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from specs.notation import quote
-from zoo.generation.translation import MARKS, Translation
-from zoo.serving.answer import Answer, Options
-from zoo.serving.errors import ServingError
+from zoo.generation.translation import MARKS
+from zoo.serving.answer import Answer, Options, ServingError
 from zoo.serving.languages import AUTO, public_codes
-from zoo.serving.requests import header_key
+from zoo.serving.requests import authorize
 from zoo.serving.service import Service
-
-_Model = Annotated[str | None, Field(description="Name of the model. Default: chosen by the languages.")]
-_Beam = Annotated[int | None, Field(description="Beam size. Default: that of the model's spec.")]
-_NBest = Annotated[int | None, Field(description="Number of results per text, best first. Default: 1.")]
-_Alpha = Annotated[float | None, Field(ge=0, le=10, allow_inf_nan=False, description="Exponent of the length penalty.")]
 
 
 class _Body(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
+    model: Annotated[str | None, Field(description="Name of the model. Default: the first that fits the request.")] = (
+        None
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -40,16 +37,20 @@ class _Body(BaseModel):
         return given
 
 
-class TranslateBody(_Body):
+class _SearchBody(_Body):
+    text: Annotated[str | list[str], Field(description="The text or sentence, or a list of them.")]
+    beam: Annotated[int | None, Field(description="Beam size. Default: that of the model's spec.")] = None
+    n_best: Annotated[int | None, Field(description="Number of results per text, best first. Default: 1.")] = None
+    alpha: Annotated[
+        float | None, Field(ge=0, le=10, allow_inf_nan=False, description="Exponent of the length penalty.")
+    ] = None
+
+
+class TranslateBody(_SearchBody):
     """Request to translate one or more texts."""
 
-    text: Annotated[str | list[str], Field(description="The text, or a list of texts.")]
     target: Annotated[str, Field(description="Code of the language to translate into.")]
     source: Annotated[str, Field(description="Code of the language of the texts, or `auto` to detect it.")] = AUTO
-    model: _Model = None
-    beam: _Beam = None
-    n_best: _NBest = None
-    alpha: _Alpha = None
     prefix: Annotated[str | None, Field(description="Text that each translation begins with.")] = None
     protect: Annotated[bool, Field(description="Keep numbers, dates, links, placeholders and the like.")] = True
     stream: Annotated[bool, Field(description="Send each text's result as a server-sent event when it is done.")] = (
@@ -67,17 +68,11 @@ class ScoreBody(_Body):
     translation: Annotated[str | list[str], Field(description="The translation of each text.")]
     source: Annotated[str, Field(description="Code of the language of the texts.")]
     target: Annotated[str, Field(description="Code of the language of the translations.")]
-    model: _Model = None
 
 
-class ParseBody(_Body):
+class ParseBody(_SearchBody):
     """Request to parse one or more sentences."""
 
-    text: Annotated[str | list[str], Field(description="The sentence, or a list of sentences.")]
-    model: Annotated[str | None, Field(description="Name of the parser. Default: the first one.")] = None
-    beam: _Beam = None
-    n_best: _NBest = None
-    alpha: _Alpha = None
     tokenized: Annotated[bool, Field(description="Whether words are separated by spaces already.")] = False
 
 
@@ -88,7 +83,6 @@ class AttentionBody(_Body):
     translation: Annotated[str, Field(description="Its translation.")]
     source: Annotated[str, Field(description="Code of the language of the text.")]
     target: Annotated[str, Field(description="Code of the language of the translation.")]
-    model: _Model = None
     layer: Annotated[int | None, Field(ge=0, description="Decoder layer, from 0. Default: that which aligns best.")] = (
         None
     )
@@ -175,13 +169,10 @@ def router(service: Service) -> APIRouter:
     """Return the paths of zoo's own API."""
     routes = APIRouter()
 
-    def authorize(request: Request) -> str:
-        return service.admission.authorize(header_key(request.scope))
-
     @routes.post("/v1/translate", response_model=TranslateResult, response_model_exclude_unset=True)
     async def translate(request: Request, body: TranslateBody) -> Any:
         """Translate one or more texts. Line breaks are kept."""
-        key, texts = authorize(request), _list(body.text)
+        key, texts = authorize(service, request, {}), _list(body.text)
         options = Options(body.beam, body.n_best, body.alpha, body.prefix, body.protect)
         if not body.stream:
             answers = await service.translate(request, key, texts, body.source, body.target, options, body.model)
@@ -194,7 +185,7 @@ def router(service: Service) -> APIRouter:
     @routes.post("/v1/score")
     async def score(request: Request, body: ScoreBody) -> ScoreResult:
         """Return the log-probabilities of given translations."""
-        key, texts, translations = authorize(request), _list(body.text), _list(body.translation)
+        key, texts, translations = authorize(service, request, {}), _list(body.text), _list(body.translation)
         if len(texts) != len(translations):
             message = f"there are {len(texts):,} texts and {len(translations):,} translations"
             raise ServingError(400, message)
@@ -205,7 +196,7 @@ def router(service: Service) -> APIRouter:
     @routes.post("/v1/attention")
     async def attention(request: Request, body: AttentionBody) -> AttentionResult:
         """Return how much each word of a translation attends to each word of its text."""
-        key, pair = authorize(request), (body.text, body.translation)
+        key, pair = authorize(service, request, {}), (body.text, body.translation)
         languages, wanted = (body.source, body.target), (body.layer, body.head)
         found, best, name = await service.attention(request, key, pair, languages, body.model, wanted)
         layers, heads = found.cross.shape[:2]
@@ -234,7 +225,7 @@ def router(service: Service) -> APIRouter:
     @routes.post("/v1/parse")
     async def parse(request: Request, body: ParseBody) -> TranslateResult:
         """Return the constituency trees of one or more sentences, in brackets."""
-        key, options = authorize(request), Options(body.beam, body.n_best, body.alpha)
+        key, options = authorize(service, request, {}), Options(body.beam, body.n_best, body.alpha)
         answers = await service.parse(request, key, _list(body.text), body.model, options, body.tokenized)
         return TranslateResult(results=[_result(answer) for answer in answers])
 
@@ -289,24 +280,21 @@ def _list(texts: str | list[str]) -> list[str]:
 
 
 def _result(answer: Answer, sentences: bool = False) -> TextResult:
-    def optional(each: Translation) -> dict[str, Any]:
-        shown: dict[str, Any] = {"sentences": [*each.parts]} if sentences else {}
-        return shown | {name: list(getattr(each, name)) for name in MARKS if getattr(each, name)}
-
+    translations = []
+    for each in answer.translations:
+        translated = Translated(text=each.text, score=each.score, log_probability=each.log_probability)
+        if sentences:
+            translated.sentences = [*each.parts]
+        for name in MARKS:
+            if marked := getattr(each, name):
+                setattr(translated, name, list(marked))
+        translations.append(translated)
     return TextResult(
         source=answer.source,
         detected_confidence=answer.confidence,
         model=answer.model,
         revision=answer.revision,
-        translations=[
-            Translated(
-                text=each.text,
-                score=each.score,
-                log_probability=each.log_probability,
-                **optional(each),
-            )
-            for each in answer.translations
-        ],
+        translations=translations,
     )
 
 

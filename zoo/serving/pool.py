@@ -20,7 +20,7 @@ from zoo.models import find
 from zoo.models.folder import ModelFolder
 from zoo.models.local_store import bundle_digest
 from zoo.planning.memory_estimate import weight_bytes
-from zoo.serving.errors import ServingError
+from zoo.serving.answer import ServingError
 from zoo.serving.languages import base_code, match_code, public_codes
 from zoo.system.memory import require_memory
 

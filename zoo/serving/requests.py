@@ -18,7 +18,7 @@ from starlette.datastructures import FormData, Headers, UploadFile
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from specs.notation import quote
-from zoo.serving.errors import ClientGone, ServingError, error_response
+from zoo.serving.answer import ClientGone, ServingError, error_response
 from zoo.serving.service import Service
 
 LOG = logging.getLogger("zoo.serving")
@@ -186,6 +186,22 @@ async def parameters(request: Request) -> Parameters:
         return found | _grouped(_parse_form(body))
     form = await _read_form(request)
     return found | _grouped((name, value) for name, value in form.multi_items() if isinstance(value, str))
+
+
+async def authorized_parameters(service: Service, request: Request) -> tuple[Parameters, str]:
+    """Return the parameters of a request, and the SHA-256 of its API key.
+
+    Raises:
+        ServingError: The body is not valid, or the key is missing or wrong.
+    """
+    given = await parameters(request)
+    return given, authorize(service, request, given)
+
+
+def authorize(service: Service, request: Request, given: Parameters) -> str:
+    """Return the SHA-256 of the API key in the headers or parameters of a request, or raise ServingError."""
+    key = header_key(request.scope) or read_string(given, "api_key", "apiKey", "auth_key")
+    return service.admission.authorize(key)
 
 
 def header_key(scope: Scope) -> str | None:

@@ -26,11 +26,9 @@ from zoo.generation.parser import Parser
 from zoo.generation.translation import EMPTY_TRANSLATION, Translation, join_marks
 from zoo.generation.translator import Translator
 from zoo.report import Report
-from zoo.serving.admission import LINE_BREAKS, Admission
-from zoo.serving.answer import Answer, Options
-from zoo.serving.errors import ServingError
+from zoo.serving.admission import LINE_BREAKS, Admission, Metrics
+from zoo.serving.answer import Answer, Options, ServingError
 from zoo.serving.languages import AUTO, base_code, detect, detect_source, differ_in_region, standard_code
-from zoo.serving.metrics import Metrics
 from zoo.serving.pool import LoadedModel, ModelPool, PooledModel, Route
 from zoo.serving.settings import Settings
 
@@ -105,15 +103,21 @@ class Service:
     ) -> AsyncIterator[tuple[int, Answer | ServingError]]:
         """Check a request as `translate` does, and return an iterator over its results as soon as they are known.
 
-        Each result has the index of the text. The work is cancelled when the iterator is closed.
+        Each result has the index of the text. A text in a language without a model gives an error, unless all do. The
+        work is cancelled when the iterator is closed.
         """
-        plans = self.plan(texts, source, target, options, model)
-        admission = self.admission.admit(key, texts, models_of(plans))
+        plans = list(self._plan_each(texts, source, target, options, model))
+        known = [plan for plan in plans if isinstance(plan, Plan)]
+        if isinstance(plans[0], ServingError) and not known:
+            raise plans[0]
+        admission = self.admission.admit(key, texts, models_of(known))
         admission.__enter__()  # an error must precede the response, whose iterator starts later
 
         async def one(index: int) -> tuple[int, Answer | ServingError]:
+            if isinstance(plan := plans[index], ServingError):
+                return index, plan
             try:
-                (answer,) = await self.translate_groups([texts[index]], [plans[index]], options)
+                (answer,) = await self.translate_groups([texts[index]], [plan], options)
             except ServingError as error:
                 return index, error
             return index, answer
@@ -162,22 +166,11 @@ class Service:
             scores: list[float] = []
             async with self.pool.lease(route.model) as loaded:
                 for chunk in _chunks(pairs):
-                    scores += await self._score(loaded.translator, chunk, route)
+                    scores += await _in_thread(self._scoring, _score, loaded.translator, chunk, route)
                 return scores, route.model.name, loaded.revision
 
         with self.admission.admit(key, [text for pair in pairs for text in pair]):
             return await self.admission.unless_disconnected(request, work())
-
-    async def _score(self, translator: Translator, pairs: Sequence[tuple[str, str]], route: Route) -> list[float]:
-        sources, targets = zip(*pairs, strict=True)
-        languages: LanguageOptions = {"source": route.source, "target": route.target}
-
-        def score() -> list[float]:
-            _require_short(translator, sources, targets, languages, _MAX_SCORED_TOKENS)
-            return translator.score(sources, targets, **languages)
-
-        with readable_errors():
-            return await asyncio.wrap_future(self._scoring.submit(score))
 
     async def align(self, route: Route, sources: Sequence[str], targets: Sequence[str]) -> list[list[AlignedToken]]:
         """Return which source token each token of given translations comes from (see `Translator.align`).
@@ -189,10 +182,7 @@ class Service:
             for chunk in _chunks(list(zip(sources, targets, strict=True))):
                 find = partial(alignment.align, loaded.translator, report=Report(), max_tokens=_MAX_SCORED_TOKENS)
                 texts = [source for source, _ in chunk], [target for _, target in chunk]
-                finding = self._attending.submit(find, *texts, route.source, route.target)
-                with readable_errors():
-                    aligned = await asyncio.wrap_future(finding)
-                found += aligned
+                found += await _in_thread(self._attending, find, *texts, route.source, route.target)
         return found
 
     async def attention(
@@ -232,8 +222,7 @@ class Service:
                     reads = best is not None and best.reads and wanted in ((None, None), (best.layer, best.head))
                     return translator.attention(*pair, **codes).by_words(reads=reads)
 
-                with readable_errors():
-                    found = await asyncio.wrap_future(self._attending.submit(attend))
+                found = await _in_thread(self._attending, attend)
             if not len(found.cross):
                 raise ServingError(400, "the decoder of this model has no attention to the text")
             best = translator.alignment_head or AlignmentHead(max(len(found.cross) - 2, 0), 0, False)
@@ -274,13 +263,29 @@ class Service:
         self, texts: Sequence[str], source: str | None, target: str, options: Options, name: str | None
     ) -> list[Plan]:
         """Check a request, and return how each of its texts is translated."""
+        plans = list[Plan]()
+        for plan in self._plan_each(texts, source, target, options, name):
+            if isinstance(plan, ServingError):
+                raise plan
+            plans.append(plan)
+        return plans
+
+    def _plan_each(
+        self, texts: Sequence[str], source: str | None, target: str, options: Options, name: str | None
+    ) -> Iterator[Plan | ServingError]:
+        """Check a request, and yield how each of its texts is translated, or why it cannot be."""
         self.admission.check_texts(texts, options)
         if source is not None and source.lower() != AUTO:
-            return [self._plan_one(source, target, name)] * len(texts)
+            yield from [self._plan_one(source, target, name)] * len(texts)
+            return
         self._target(target, name)
         choices = {*self.pool.sources(target, name), base_code(target)}
-        detected = [detect_source(text, choices, target) for text in texts]
-        return [replace(self._plan_one(code, target, name), confidence=probability) for code, probability in detected]
+        for text in texts:
+            try:
+                code, probability = detect_source(text, choices, target)
+                yield replace(self._plan_one(code, target, name), confidence=probability)
+            except ServingError as error:
+                yield error
 
     def _plan_one(self, source: str, target: str, name: str | None) -> Plan:
         unchanged = standard_code(source) == standard_code(target)
@@ -359,6 +364,18 @@ class Service:
             abandoned.set()  # the thread stops after the current text
             submitting.add_done_callback(lambda done: done.cancelled() or done.exception() or done.result().cancel())
             raise
+
+
+async def _in_thread(threads: ThreadPoolExecutor, function: Callable[..., _T], *arguments: object) -> _T:
+    with readable_errors():
+        return await asyncio.wrap_future(threads.submit(function, *arguments))
+
+
+def _score(translator: Translator, pairs: Sequence[tuple[str, str]], route: Route) -> list[float]:
+    sources, targets = zip(*pairs, strict=True)
+    languages: LanguageOptions = {"source": route.source, "target": route.target}
+    _require_short(translator, sources, targets, languages, _MAX_SCORED_TOKENS)
+    return translator.score(sources, targets, **languages)
 
 
 def _chunks(pairs: Sequence[tuple[str, str]]) -> Iterator[Sequence[tuple[str, str]]]:

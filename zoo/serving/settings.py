@@ -34,8 +34,7 @@ class Limits:
         queued_texts: Maximum number of texts that wait or are being translated, over all requests.
         queued_characters: Maximum number of characters of these texts.
         wait_seconds: Maximum time until the translation of a request begins. A request that
-            would probably wait longer is rejected with status 429. The limit shrinks while
-            the server stays overloaded.
+            would probably wait longer is rejected with status 429.
         requests: Maximum number of requests that are open at the same time.
         request_seconds: Maximum time to answer a request.
         body_seconds: Maximum time for a client to send the body.
@@ -49,7 +48,7 @@ class Limits:
     beam: int = 16
     queued_texts: int = 2_000
     queued_characters: int = 1_000_000
-    wait_seconds: float = 2.0
+    wait_seconds: float = 0.5
     requests: int = 500
     request_seconds: float = 120.0
     body_seconds: float = 20.0

@@ -18,7 +18,7 @@ from zoo.report import Report
 from zoo.training.checkpoints import TrainingProgress, list_checkpoints
 from zoo.training.run import Run
 from zoo.training.run_log import read_log
-from zoo.visualization.curves_page import CurveMetric, MetricValues, RunCurves
+from zoo.visualization.curves_page import CurveMetric, RunCurves, finite
 
 LogEntry = Mapping[str, Any]
 _CURVE_METRICS = (
@@ -186,11 +186,7 @@ def learning_curves(folders: Sequence[Path], report: Report) -> tuple[list[Curve
         raise errors[0]
     for error in errors:
         report.warn(f"{error.summary}; the run is left out")
-    metrics = [
-        metric
-        for metric in _CURVE_METRICS
-        if any(metric.key in run.values and run.values[metric.key].finite for run in runs)
-    ]
+    metrics = [metric for metric in _CURVE_METRICS if any(finite(run.values.get(metric.key, ())) for run in runs)]
     return metrics, runs
 
 
@@ -205,5 +201,5 @@ def _run_curves(status: RunStatus) -> RunCurves:
             for entry, number in zip(entries, numbers, strict=True)
         )
         if points:
-            values[metric.key] = MetricValues(points)
+            values[metric.key] = points
     return RunCurves(status.name, status.description, values)

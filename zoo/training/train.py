@@ -22,7 +22,7 @@ from zoo.data.prepare import PreparedCorpus, prepare
 from zoo.data.store import longest_input
 from zoo.data.training_set import TrainingSet
 from zoo.evaluation.evaluate import evaluate_model
-from zoo.evaluation.scores import summary_line
+from zoo.evaluation.metrics import summary_line
 from zoo.files.reading import UnreadableError, read_json
 from zoo.files.storage import folder_bytes, require_space
 from zoo.planning.memory_estimate import estimate_memory, require_memory_to_train

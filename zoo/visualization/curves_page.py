@@ -6,33 +6,28 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from zoo.visualization.page import escape_text, page
+from zoo.visualization.page import FONT, asset, escape_text, page, table_cells, table_head
 from zoo.visualization.plot import STYLE, WIDTH, Axis, Plot, Series, plot_height, plot_svg
-from zoo.visualization.style import DARK, FONT, LIGHT, series_colour
 from zoo.visualization.svg import image, text
 
 _TIME_UNITS = ((2 * 86_400, 86_400, "days"), (2 * 3600, 3600, "hours"), (120, 60, "minutes"), (0, 1, "seconds"))
 """Smallest maximum, in seconds, from which a unit is used; the unit in seconds; and its name."""
 _GAP, _HEADING = 24, 34  # pixels of the SVG drawing
-_PAGE_STYLE = """\
-.plots { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%, 30rem), 1fr)); gap: 0 2rem }
-.plots figure { margin: .5em 0 }
-td.state { min-width: 12rem }
-.colour { display: inline-block; width: .8em; height: .8em; border-radius: 50%; margin-inline-end: .4em }
-@media print { .plots { grid-template-columns: 1fr 1fr } }
-"""
+_SVG_RULES = STYLE.partition("\n")[2]  # without the size of a plot in a page
+_SVG_STYLE = f"""\
+text {{ font-family: {FONT} }}
+.page {{ fill: var(--page) }}
+.heading {{ font-size: 20px; font-weight: bold; fill: var(--ink) }}
+{_SVG_RULES}"""
 
 
-@dataclass(frozen=True)
-class MetricValues:
-    """Values of a metric in a run, as (step, seconds of training, value). A value that is not finite leaves a gap."""
+MetricValues = tuple[tuple[float, float, float], ...]
+"""Values of a metric in a run, as (step, seconds of training, value). A value that is not finite leaves a gap."""
 
-    points: tuple[tuple[float, float, float], ...]
 
-    @property
-    def finite(self) -> tuple[tuple[float, float, float], ...]:
-        """The points whose value is a finite number."""
-        return tuple(point for point in self.points if math.isfinite(point[2]))
+def finite(values: MetricValues) -> MetricValues:
+    """Return the points whose value is a finite number."""
+    return tuple(point for point in values if math.isfinite(point[2]))
 
 
 @dataclass(frozen=True)
@@ -75,7 +70,7 @@ def curves_page(metrics: Sequence[CurveMetric], runs: Sequence[RunCurves]) -> st
         body.append(f'<h2 id="{escape_text(metric.key)}">{escape_text(metric.title)}</h2>\n<div class="plots">')
         body += [f"<figure>{plot_svg(plot)}</figure>" for plot in _plots(metric, runs)]
         body.append("</div>")
-    return page(title, *body, style=STYLE + _PAGE_STYLE, series_count=len(runs))
+    return page(title, *body, style=STYLE + asset("curves_page.css"), series_count=len(runs))
 
 
 def curves_svg(metrics: Sequence[CurveMetric], runs: Sequence[RunCurves]) -> str:
@@ -94,71 +89,49 @@ def curves_svg(metrics: Sequence[CurveMetric], runs: Sequence[RunCurves]) -> str
             )
         top += height + _GAP
     title = f"Learning curves of {', '.join(run.name for run in runs)}"
-    svg = image(title, _svg_style(len(runs)), 3 * _GAP + 2 * WIDTH, top, *parts)
-    return _with_colours(svg, LIGHT, len(runs))
-
-
-def _svg_style(series_count: int) -> str:
-    """Return the style sheet of the drawing. The dark colours are explicit, and the light ones are still variables."""
-    rules = "\n".join(line for line in STYLE.splitlines() if not line.startswith(".plot {"))
-    rules += "\n.heading { font-size: 20px; font-weight: bold; fill: var(--ink) }\n.page { fill: var(--page) }"
-    series = "\n".join(
-        f'[{attribute}="var(--series-{number})"] {{ {attribute}: {series_colour(number, dark=True)} }}'
-        for number in range(series_count)
-        for attribute in ("stroke", "fill")
-    )
-    dark = f"@media screen and (prefers-color-scheme: dark) {{\n{_with_colours(rules, DARK, 0)}\n{series}\n}}"
-    return f"text {{ font-family: {FONT} }}\n{rules}\n{dark}\n"
-
-
-def _with_colours(svg: str, theme: Mapping[str, str], series_count: int) -> str:
-    """Replace the variables of colours by the colours of a theme. Many programs cannot read variables in an SVG."""
-    colours = {**theme, **{f"series-{number}": series_colour(number) for number in range(series_count)}}
-    for name, colour in colours.items():
-        svg = svg.replace(f"var(--{name})", colour)
-    return svg
+    return image(title, _SVG_STYLE, 3 * _GAP + 2 * WIDTH, top, *parts)
 
 
 def _plots(metric: CurveMetric, runs: Sequence[RunCurves]) -> Iterator[Plot]:
     """Yield the plots of a metric, by step and by time. Each run keeps its colour, even if it lacks the metric."""
-    values = [run.values.get(metric.key, MetricValues(())) for run in runs]
-    longest = max(seconds for each in values for _, seconds, _ in each.finite)
+    values = [run.values.get(metric.key, ()) for run in runs]
+    longest = max(seconds for each in values for _, seconds, _ in finite(each))
     unit, unit_name = next((size, name) for smallest, size, name in _TIME_UNITS if longest >= smallest)
     for by, axis in (("step", Axis("step")), ("time", Axis(f"training time ({unit_name})"))):
         series = tuple(
             Series(
                 run.name,
-                tuple((step if by == "step" else seconds / unit, value) for step, seconds, value in each.points),
+                tuple((step if by == "step" else seconds / unit, value) for step, seconds, value in each),
                 line=True,
             )
             for run, each in zip(runs, values, strict=True)
         )
-        names = ", ".join(run.name for run, each in zip(runs, values, strict=True) if each.finite)
+        names = ", ".join(run.name for run, each in zip(runs, values, strict=True) if finite(each))
         summary = f"{metric.title} of {names}. The table at the top has the last values."
         yield Plot(f"{metric.title} by {by}", summary, axis, Axis(metric.label, metric.log), series, hover=True)
 
 
 def _run_table(metrics: Sequence[CurveMetric], runs: Sequence[RunCurves]) -> Iterator[str]:
-    headings = "".join(f'<th scope="col" class="number">{escape_text(metric.title)}</th>' for metric in metrics)
+    columns = ["Run", "Progress", *(f"{metric.title}>" for metric in metrics)]
     yield '<div class="wide"><table><caption>Last value of each metric, and the best value if it differs</caption>'
-    yield f'<thead><tr><th scope="col">Run</th><th scope="col">Progress</th>{headings}</tr></thead><tbody>'
+    yield f"{table_head(columns)}<tbody>"
     for number, run in enumerate(runs):
-        cells = "".join(f'<td class="number">{_last_and_best(metric, run)}</td>' for metric in metrics)
         colour = f'<i class="colour" style="background: var(--series-{number})"></i>' if len(runs) > 1 else ""
+        cells = [escape_text(run.state), *(_last_and_best(metric, run) for metric in metrics)]
         name = f'<th scope="row">{colour}<bdi>{escape_text(run.name)}</bdi></th>'
-        yield f'<tr>{name}<td class="state">{escape_text(run.state)}</td>{cells}</tr>'
+        yield f"<tr>{name}{table_cells(columns[1:], cells)}</tr>"
     yield "</tbody></table></div>"
 
 
 def _last_and_best(metric: CurveMetric, run: RunCurves) -> str:
     """Return a table cell with the last value of a metric, and the best value with its step if it differs."""
-    finite = run.values[metric.key].finite if metric.key in run.values else ()
-    if not finite:
+    points = finite(run.values.get(metric.key, ()))
+    if not points:
         return "-"
-    last = f"{finite[-1][2]:,.5g}"
+    last = f"{points[-1][2]:,.5g}"
     if metric.higher_is_better is None:
         return last
     choose = max if metric.higher_is_better else min
-    step, _, best = choose(finite, key=lambda point: point[2])
-    differs = best != finite[-1][2]
+    step, _, best = choose(points, key=lambda point: point[2])
+    differs = best != points[-1][2]
     return f'{last}<br><span class="quiet">best {best:,.5g} at step {step:,.0f}</span>' if differs else last

@@ -13,6 +13,7 @@ from compiler.passes.variants import drop_dropout
 from specs import Spec
 from zoo.files.output import open_output, require_svg
 from zoo.planning.plan import LENGTH
+from zoo.visualization.page import asset
 from zoo.visualization.svg import element, image, text
 
 _WIDTH, _HEIGHT, _GAP = 330, 40, 20
@@ -21,32 +22,6 @@ _PADDING, _BOX_GAP, _MARGIN, _LEFT, _LANES = 16, 30, 40, 62, 44
 """Padding of frames, gap between boxes of a row, outer margin, and space left and right of a column. The left space is
 for the number of repetitions, the right one for residual connections."""
 _COLUMN_WIDTH = _LEFT + _WIDTH + _LANES
-_COLOURS = {
-    "embedding": "#fbe3e4",
-    "position": "#ffffff",
-    "linear": "#cde9f6",
-    "int8": "#a9d5ee",
-    "attention": "#ffe2bd",
-    "add": "#f3f4c9",
-    "cache": "#e9e0f5",
-    "logits": "#dfe1f2",
-    "softmax": "#cfe9d2",
-}
-"""Colours of the kinds of boxes, taken from Figure 1 as far as it shows them."""
-_STYLE = """\
-.page { fill: white }
-text { font-family: Helvetica, Arial, sans-serif; font-size: 11px; fill: #444 }
-.title { font-size: 18px; font-weight: bold; fill: #111 }
-.panel { font-size: 14px; font-weight: bold; fill: #111 }
-.operation { font-size: 12px; font-weight: bold; fill: #111 }
-.narrow { font-size: 9px }
-.times { font-size: 17px; fill: #111 }
-.box { stroke: #333; stroke-width: 1 }
-.layer { fill: #f4f4f5; stroke: #888; stroke-width: 1.2 }
-.edge { fill: none; stroke: #333; stroke-width: 1.3 }
-.residual { fill: none; stroke: #8a6d00; stroke-width: 1.3 }
-.memory { fill: none; stroke: #b4521b; stroke-width: 1.6 }
-"""
 _ARROW = (
     '<marker id="arrow" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
     '<path d="M0 0 L8 4 L0 8 z" fill="context-stroke"/></marker>'
@@ -97,7 +72,7 @@ def draw(panels: Mapping[str, Sequence[Graph]], title: str) -> str:
         parts += [f'<g transform="translate({x} {floor:g})">', *picture.parts, "</g>"]
         x += picture.width + _MARGIN
     heading = text("title", _MARGIN, _MARGIN, title)
-    return image(title, _STYLE, x, floor + 2 * _MARGIN, f"<defs>{_ARROW}</defs>", heading, *parts)
+    return image(title, asset("graph_drawing.css"), x, floor + 2 * _MARGIN, f"<defs>{_ARROW}</defs>", heading, *parts)
 
 
 @dataclass(frozen=True)
@@ -193,7 +168,7 @@ class _Picture:
 def _draw_box(box: Box, position: _Position) -> Iterator[str]:
     x, y, right = position.x + 8, position.y + 16, position.x + position.width - 8
     size = {"x": position.x, "y": position.y, "width": position.width, "height": _HEIGHT, "rx": 5}
-    yield element("rect", kind="box", **size, fill=_COLOURS[box.kind])
+    yield element("rect", kind=f"box {box.kind}", **size)
     if position.width == _WIDTH:
         yield text("operation", x, y, box.title)
         yield text("detail", x, y + 17, box.detail)

@@ -1,15 +1,88 @@
-"""HTML pages that consist of one file. They load nothing from a network, and all text in them is escaped."""
+"""HTML pages that consist of one file, in one style with light and dark colours, tables and print layout.
+
+The pages load nothing from a network, and all text in them is escaped.
+"""
 
 from __future__ import annotations
 
 import re
 from base64 import b64encode
+from collections.abc import Iterable, Mapping, Sequence
+from colorsys import hls_to_rgb
 from hashlib import sha256
 from html import escape
 from json import dumps
+from pathlib import Path
 
 from zoo.version import __version__
-from zoo.visualization.style import SHEET, colour_sheet
+
+FONT = "Helvetica, Arial, sans-serif"
+_COLOURS = {
+    "page": ("#ffffff", "#16181d"),
+    "soft": ("#f1f3f6", "#21242b"),
+    "line": ("#c4c8ce", "#444952"),
+    "quiet": ("#5c6069", "#a2a7b0"),
+    "ink": ("#111111", "#eeeeee"),
+    "accent": ("#1f5fa8", "#8ab8f0"),
+    "grey": ("#7c8088", "#7f858f"),
+}
+"""Colours for light and dark mode, in this order: background, second background, lines, secondary text, text, links and
+selections, borders of controls. On both backgrounds, text has a contrast of at least 4.5, and borders of at least 3
+(WCAG 2)."""
+LIGHT, DARK = ({name: pair[dark] for name, pair in _COLOURS.items()} for dark in (0, 1))
+_GOLDEN = 137.508
+"""Golden angle in degrees. Consecutive series differ by this hue angle, so that any number of hues stay distinct."""
+_FIRST_HUE = 212.0
+
+
+def asset(name: str) -> str:
+    """Return the text of a style sheet or a script in the folder `assets`."""
+    return (Path(__file__).parent / "assets" / name).read_text("utf-8")
+
+
+SHEET = asset("page.css")
+"""Style sheet of every page. Classes: `quiet` for secondary text, `number` for cells, `wide` for boxes that scroll,
+`hidden` for text that only screen readers read, `screen` for controls that are not printed."""
+
+
+def series_colour(number: int, *, dark: bool = False) -> str:
+    """Return the colour of a series, such as a head or a line of a plot, as a hex code like "#1f5fa8".
+
+    Args:
+        number: The number of the series, counted from 0.
+        dark: Whether the background is dark.
+    """
+    hue = (_FIRST_HUE + number * _GOLDEN) % 360
+    luminance = 0.72 if 35 < hue < 200 else 1.0  # yellow and green look lighter than blue and red
+    light = 0.66 if dark else 0.46 * luminance
+    red, green, blue = hls_to_rgb(hue / 360, light, 0.68)
+    return "#" + "".join(f"{round(255 * channel):02x}" for channel in (red, green, blue))
+
+
+def colour_sheet(series_count: int = 0) -> str:
+    """Return CSS that defines all colours for light mode, dark mode and print, with `series_count` series colours."""
+    light, dark = (
+        _root({**theme, **{f"series-{n}": series_colour(n, dark=theme is DARK) for n in range(series_count)}})
+        for theme in (LIGHT, DARK)
+    )
+    return (
+        f":root {{ color-scheme: light dark; {light} }}\n"
+        f"@media screen and (prefers-color-scheme: dark) {{ :root {{ {dark} }} }}\n"
+        "@media print { :root { color-scheme: light; print-color-adjust: exact; -webkit-print-color-adjust: exact } }\n"
+    )
+
+
+def theme_sheet() -> str:
+    """Return CSS by which the attribute `data-theme` of a page, `light` or `dark`, overrides the system's mode."""
+    return "".join(
+        f"@media screen {{ :root[data-theme={name}] {{ color-scheme: {name}; {_root(theme)} }} }}\n"
+        for name, theme in (("light", LIGHT), ("dark", DARK))
+    )
+
+
+def _root(theme: Mapping[str, str]) -> str:
+    return "; ".join(f"--{name}: {value}" for name, value in theme.items())
+
 
 _UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
 """Characters that HTML cannot contain, or that change the writing direction of the text after them."""
@@ -57,3 +130,19 @@ def page(title: str, *body: str, style: str = "", script: str = "", series_count
             "</body>\n</html>\n",
         ]
     )
+
+
+def table_head(columns: Sequence[str]) -> str:
+    """Return the head of a table. Cells of columns whose names end in `>` are right-aligned."""
+    cells = "".join(f'<th scope="col"{cell_class(name)}>{escape_text(name.rstrip(">…"))}</th>' for name in columns)
+    return f"<thead><tr>{cells}</tr></thead>"
+
+
+def table_cells(columns: Sequence[str], cells: Iterable[str]) -> str:
+    """Return the cells of a row, given as HTML. Cells of columns whose names end in `…` have the class `words`."""
+    return "".join(f"<td{cell_class(name)}>{cell}</td>" for name, cell in zip(columns, cells, strict=True))
+
+
+def cell_class(column: str) -> str:
+    """Return the attribute `class` for the cells of a column."""
+    return {">": ' class="number"', "…": ' class="words"'}.get(column[-1:], "")

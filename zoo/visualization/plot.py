@@ -10,7 +10,7 @@ from functools import cached_property
 from itertools import chain, groupby, pairwise
 from zlib import crc32
 
-from zoo.visualization.page import escape_text
+from zoo.visualization.page import asset, escape_text
 from zoo.visualization.svg import element, text, text_width
 
 WIDTH, HEIGHT = 500, 350
@@ -21,17 +21,7 @@ _MIN_LINE = 25
 """A line with at least this many points has no markers."""
 _MAX_STRIPS = 100
 _DASHES = ("none", "9 5", "2 5", "12 4 2 4")
-STYLE = """\
-.plot { display: block; width: 100%; min-width: 20rem; max-width: 40rem }
-.plot text { font-size: 14px; fill: var(--ink) }
-.plot .tick, .plot .label { fill: var(--quiet); font-size: 13px }
-.plot .grid { stroke: var(--line); stroke-width: 1 }
-.plot .axis { stroke: var(--grey); stroke-width: 1.5 }
-.plot .curve { fill: none; stroke-width: 2.2; stroke-linejoin: round }
-.plot .mark { stroke: var(--page); stroke-width: 1 }
-.plot .strip { fill: transparent }
-.plot .strip:hover { fill: var(--grey); fill-opacity: .25 }
-"""
+STYLE = asset("plot.css")
 """Style sheet for plots. A page with plots must define as many series colours as its largest plot has series."""
 
 

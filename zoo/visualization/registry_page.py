@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Iterator, Sequence
 
 from zoo.models.registries.revision import IndexEntry
-from zoo.visualization.page import escape_text, page
+from zoo.visualization.page import asset, cell_class, escape_text, page
 
-_FOLDER = Path(__file__).parent
-_SCRIPT, _STYLE = ((_FOLDER / f"registry_page.{kind}").read_text(encoding="utf-8") for kind in ("js", "css"))
 _DAY = re.compile(r"\d{4}-\d\d-\d\d(?=T|$)")
-_COLUMNS = ("Model", "Description", "Languages", "Task", "Parameters", "Score", "Published")
-_NUMBER_COLUMNS = ("Parameters", "Score")
+_COLUMNS = ("Model", "Description", "Languages", "Task", "Parameters>", "Score>", "Published")
 _INTRODUCTION = (
     "Load a model by its name, with <code>zoo.load(NAME)</code> or <code>zoo decode --model NAME</code>, after you "
     "have added this registry to <code>ZOO_REGISTRIES</code>. <code>NAME@2</code> is the second revision, "
@@ -25,7 +21,9 @@ def registry_page(models: Sequence[IndexEntry], title: str = "Models") -> str:
     """Return a complete HTML page with a table of the models, in the given order. All of their text is escaped."""
     if not models:
         return page(title, f"<h1>{escape_text(title)}</h1>\n<p>This registry contains no models yet.</p>")
-    headings = "".join(f'<th scope="col" role="columnheader"{_class(name)}>{name}</th>' for name in _COLUMNS)
+    headings = "".join(
+        f'<th scope="col" role="columnheader"{cell_class(name)}>{name.rstrip(">")}</th>' for name in _COLUMNS
+    )
     return page(
         title,
         f"<h1>{escape_text(title)}</h1>",
@@ -36,8 +34,8 @@ def registry_page(models: Sequence[IndexEntry], title: str = "Models") -> str:
         '<tbody role="rowgroup">',
         *map(_row, models),
         "</tbody>\n</table>",
-        style=_STYLE,
-        script=_SCRIPT,
+        style=asset("registry_page.css"),
+        script=asset("registry_page.js"),
     )
 
 
@@ -65,36 +63,30 @@ def _languages(model: IndexEntry) -> tuple[str, ...]:
 
 
 def _row(model: IndexEntry) -> str:
-    summary, languages = model.summary, _languages(model)
+    summary, codes = model.summary, _languages(model)
     score, split = (summary.test, "test") if summary.test is not None else (summary.dev, "dev")
     metric = escape_text(summary.metric)
     quality = "not scored" if score is None else f"{metric} {score:.2f} <span class='quiet'>{split}</span>"
     day = _DAY.match(summary.published)
-    cells = [
-        _description(model),
-        " → ".join(f'<span class="language">{escape_text(code)}</span>' for code in languages),
-        escape_text(summary.task),
-        f"{summary.parameters:,}",
-        quality,
-        f"<time>{day[0]}</time>" if day else escape_text(summary.published),
-    ]
-    sort_keys = ("", " ".join(languages), summary.task, str(summary.parameters), "" if score is None else f"{score!r}")
-    name = escape_text(model.name)
-    return "".join(
-        [
-            f'<tr role="row" id="{name}" data-source="{escape_text(languages[0])}" ',
-            f'data-target="{escape_text(languages[-1])}" data-task="{escape_text(summary.task)}">',
-            f'<th scope="row" role="rowheader" data-key="{name}"><a href="#{name}"><bdi>{name}</bdi></a> ',
-            f'<span class="quiet">revision&nbsp;{model.revision}</span></th>',
-            *_cells(cells, (*sort_keys, summary.published)),
-            "</tr>",
-        ]
+    cells = (  # with the keys by which they are sorted
+        (_description(model), ""),
+        (" → ".join(f'<span class="language">{escape_text(code)}</span>' for code in codes), " ".join(codes)),
+        (escape_text(summary.task), summary.task),
+        (f"{summary.parameters:,}", str(summary.parameters)),
+        (quality, "" if score is None else f"{score!r}"),
+        (f"<time>{day[0]}</time>" if day else escape_text(summary.published), summary.published),
     )
-
-
-def _cells(cells: Iterable[str], sort_keys: Iterable[str]) -> Iterator[str]:
-    for column, cell, key in zip(_COLUMNS[1:], cells, sort_keys, strict=True):
-        yield f'<td role="cell" data-column="{column}" data-key="{escape_text(key)}"{_class(column)}>{cell}</td>'
+    name = escape_text(model.name)
+    parts = [
+        f'<tr role="row" id="{name}" data-source="{escape_text(codes[0])}" ',
+        f'data-target="{escape_text(codes[-1])}" data-task="{escape_text(summary.task)}">',
+        f'<th scope="row" role="rowheader" data-key="{name}"><a href="#{name}"><bdi>{name}</bdi></a> ',
+        f'<span class="quiet">revision&nbsp;{model.revision}</span></th>',
+    ]
+    for column, (cell, key) in zip(_COLUMNS[1:], cells, strict=True):
+        cell_attributes = f'data-column="{column.rstrip(">")}" data-key="{escape_text(key)}"{cell_class(column)}'
+        parts.append(f'<td role="cell" {cell_attributes}>{cell}</td>')
+    return "".join([*parts, "</tr>"])
 
 
 def _description(model: IndexEntry) -> str:
@@ -108,7 +100,3 @@ def _description(model: IndexEntry) -> str:
         "<p class='quiet'>or, byte for byte,</p>"
         f"<pre><code>zoo.load(&quot;{escape_text(f'{model.name}@sha256:{model.digest}')}&quot;)</code></pre>{by}</details>"
     )
-
-
-def _class(column: str) -> str:
-    return ' class="number"' if column in _NUMBER_COLUMNS else ""

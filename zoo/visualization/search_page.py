@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from zoo.generation.search_tree import FATE_TITLES, Expansion, Fate, SearchTree
-from zoo.visualization.page import escape_text, page
+from zoo.visualization.page import asset, escape_text, page, table_cells, table_head
 from zoo.visualization.svg import element, text, text_width
 
 # All sizes are in pixels.
@@ -18,33 +18,7 @@ _EXPLANATIONS: Mapping[Fate, str] = {
     "pruned": "was removed from the beam",
     "stopped": "was still unfinished when the search stopped",
 }
-_STYLE = """\
-.search { display: block; max-width: none }
-.search text { font-size: 14px; fill: var(--ink) }
-.search .value { font-size: 12px }
-.search .value, .search .step { fill: var(--quiet) }
-.search path { fill: none; stroke: var(--grey); stroke-width: 1.3 }
-.search path.pruned { stroke: var(--line) }
-.search path.best { stroke: var(--accent); stroke-width: 3 }
-.search rect { fill: var(--soft); stroke: var(--grey); stroke-width: 1.3 }
-.search .pruned rect { fill: var(--page); stroke: var(--line) }
-.search .pruned text { fill: var(--quiet) }
-.search .worse rect { stroke-dasharray: 6 3 }
-.search .stopped rect { stroke-dasharray: 2 3 }
-.search .best rect { stroke: var(--accent); stroke-width: 3 }
-.search .result rect { fill: var(--accent) }
-.search .result text { fill: var(--page) }
-.search g:hover rect { stroke: var(--ink); stroke-width: 2.5 }
-blockquote { margin: .5em 0; padding-left: .8em; border-left: 3px solid var(--line); overflow-wrap: anywhere }
-tbody th { padding-top: 1em }
-td.token { white-space: pre }
-tr.best td { font-weight: bold }
-tr.pruned td { color: var(--quiet) }
-td.reason { min-width: 14rem }
-.key { list-style: none; padding: 0 }
-"""
-_COLUMNS = ("Hypothesis", "Token", "Log-probability", "Total", "Length penalty", "Score", "Outcome")
-_NUMBERS = _COLUMNS[2:6]
+_COLUMNS = ("Hypothesis", "Token", "Log-probability>", "Total>", "Length penalty>", "Score>", "Outcome")
 
 
 def search_page(tree: SearchTree, model: str) -> str:
@@ -72,7 +46,7 @@ def search_page(tree: SearchTree, model: str) -> str:
         "<p>A score is the total log-probability divided by the length penalty. Hypotheses of a step have the same "
         "length, so the beam compares totals. Finished hypotheses compete by score.</p>",
         *_table(tree),
-        style=_STYLE,
+        style=asset("search_page.css"),
     )
 
 
@@ -131,7 +105,6 @@ def _label(each: Expansion) -> str:
 
 
 def _box(each: Expansion, left: float, top: float, wide: float) -> str:
-    kinds = f"{each.fate} best" if each.best else each.fate
     values = (
         f"{_hypothesis(each)}\nlog-probability of the token {each.log_probability:.3f}\ntotal {each.total:.3f}\n"
         f"length penalty {each.penalty:.3f}\nscore {each.score:.3f}\n{each.outcome}"
@@ -141,7 +114,7 @@ def _box(each: Expansion, left: float, top: float, wide: float) -> str:
     box = element("rect", x=left, y=top, width=wide, height=_BOX_HEIGHT, rx=6)
     token = element("text", escape_text(_label(each)), x=left + 8, y=top + 16)
     total = text("value", left + 8, top + 31, f"{each.total:.2f}")
-    return element("g", element("title", escape_text(values)) + box + token + total, kind=kinds)
+    return element("g", element("title", escape_text(values)) + box + token + total, kind=_classes(each))
 
 
 def _hypothesis(each: Expansion) -> str:
@@ -149,8 +122,7 @@ def _hypothesis(each: Expansion) -> str:
 
 
 def _table(tree: SearchTree) -> Iterator[str]:
-    headings = "".join(f'<th scope="col"{_class(name)}>{name}</th>' for name in _COLUMNS)
-    yield f'<div class="wide"><table aria-labelledby="steps"><thead><tr>{headings}</tr></thead>'
+    yield f'<div class="wide"><table aria-labelledby="steps">{table_head(_COLUMNS)}'
     for number, step in enumerate(tree.steps, start=1):
         yield f'<tbody><tr><th colspan="{len(_COLUMNS)}" scope="rowgroup">Step {number}</th></tr>'
         yield from map(_row, step)
@@ -160,17 +132,11 @@ def _table(tree: SearchTree) -> Iterator[str]:
 
 def _row(each: Expansion) -> str:
     before = each.path[:-1]
+    words = (_hypothesis(before[-1]) if before else "", each.token)
     numbers: Sequence[float] = (each.log_probability, each.total, each.penalty, each.score)
-    return "".join(
-        [
-            f'<tr class="{each.fate}{" best" if each.best else ""}">',
-            f'<td class="token"><bdi>{escape_text(_hypothesis(before[-1]) if before else "")}</bdi></td>',
-            f'<td class="token"><bdi>{escape_text(each.token)}</bdi></td>',
-            *(f'<td class="number">{number:.3f}</td>' for number in numbers),
-            f'<td class="reason">{escape_text(each.outcome)}</td></tr>',
-        ]
-    )
+    cells = [f"<bdi>{escape_text(word)}</bdi>" for word in words] + [f"{number:.3f}" for number in numbers]
+    return f'<tr class="{_classes(each)}">{table_cells(_COLUMNS, [*cells, escape_text(each.outcome)])}</tr>'
 
 
-def _class(column: str) -> str:
-    return ' class="number"' if column in _NUMBERS else ""
+def _classes(each: Expansion) -> str:
+    return f"{each.fate} best" if each.best else each.fate

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 
-from zoo.visualization.page import escape_text
+from zoo.visualization.page import DARK, LIGHT, escape_text, series_colour
+
+_VARIABLE = re.compile(r"var\(--([\w-]+)\)")
+_SERIES = re.compile(r'(fill|stroke)="var\(--(series-\d+)\)"')
 
 _BOLD_FACTOR = 1.13  # width of a bold letter relative to a regular one
 _NARROW = frozenset("!'(),-./:;I[\\]fijlrt|")
@@ -32,6 +36,9 @@ def text(kind: str, x: float, y: float, words: str, /, **attributes: str | float
 def image(title: str, style: str, width: float, height: float, *parts: str) -> str:
     """Return an SVG image that needs no other file, with a background of the class `page`.
 
+    `style` and `parts` may use the colours of pages, such as `var(--ink)`. The image then follows light and dark mode.
+    It contains no variables, because many programs cannot read variables in an SVG.
+
     Args:
         title: Description of the image for screen readers.
         style: The style sheet of the image.
@@ -40,15 +47,28 @@ def image(title: str, style: str, width: float, height: float, *parts: str) -> s
         parts: The elements of the image.
     """
     size = f'viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}" height="{height:.0f}"'
-    return "\n".join(
-        [
-            f'<svg xmlns="http://www.w3.org/2000/svg" role="img" {size}>',
-            f"<title>{escape_text(title)}</title>\n<style>\n{style}</style>",
-            '<rect class="page" width="100%" height="100%"/>',
-            *parts,
-            "</svg>\n",
-        ]
+    body = "\n".join(parts)
+    themed = [line for line in style.splitlines() if "var(" in line]
+    dark = [_with_colours(line, dark=True) for line in themed]
+    for attribute, name in sorted(set(_SERIES.findall(body))):
+        dark.append(f'[{attribute}="var(--{name})"] {{ {attribute}: {_colour(name, dark=True)} }}')
+    if themed:
+        style += "\n".join(["@media screen and (prefers-color-scheme: dark) {", *dark, "}\n"])
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" role="img" {size}>\n<title>{escape_text(title)}</title>\n'
+        f'<style>\n{_with_colours(style)}</style>\n<rect class="page" width="100%" height="100%"/>\n'
+        f"{_with_colours(body)}\n</svg>\n"
     )
+
+
+def _with_colours(svg: str, *, dark: bool = False) -> str:
+    """Replace the variables of colours by the colours of a theme."""
+    return _VARIABLE.sub(lambda variable: _colour(variable[1], dark=dark), svg)
+
+
+def _colour(name: str, *, dark: bool) -> str:
+    kind, _, number = name.partition("-")
+    return series_colour(int(number), dark=dark) if kind == "series" else (DARK if dark else LIGHT)[name]
 
 
 def text_width(words: str, size: float, *, bold: bool = False) -> float:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from zoo.text.trees.tree import XX, Tree, unescape_brackets
-from zoo.visualization.page import replace_unprintable
+from zoo.visualization.page import FONT, replace_unprintable
 from zoo.visualization.svg import element, image, text, text_width
 
 WORD, TAG, LABEL, SENTENCE = 15, 11, 13, 14
@@ -14,20 +14,13 @@ WORD, TAG, LABEL, SENTENCE = 15, 11, 13, 14
 _WORD_GAP, _ROW_HEIGHT, _MARGIN, _TREE_GAP, _CORNER_RADIUS = 16, 40, 24, 48, 6
 _TAG_TO_WORD = 21  # pixels from the baseline of a part of speech down to the baseline of its word
 _STYLE = f"""\
-text {{ font-family: Helvetica, Arial, sans-serif; text-anchor: middle }}
-.page {{ fill: #fff }}
-.word {{ font-size: {WORD}px; fill: #111 }}
-.tag {{ font-size: {TAG}px; fill: #666 }}
-.label {{ font-size: {LABEL}px; font-weight: bold; fill: #1f5fa8 }}
-.sentence {{ font-size: {SENTENCE}px; fill: #666; text-anchor: start }}
-.edge {{ fill: none; stroke: #aaa; stroke-width: 1.3 }}
-@media (prefers-color-scheme: dark) {{
-.page {{ fill: #16181d }}
-.word {{ fill: #eee }}
-.tag, .sentence {{ fill: #9a9fa8 }}
-.label {{ fill: #8ab8f0 }}
-.edge {{ stroke: #5a606b }}
-}}
+text {{ font-family: {FONT}; text-anchor: middle }}
+.page {{ fill: var(--page) }}
+.word {{ font-size: {WORD}px; fill: var(--ink) }}
+.tag {{ font-size: {TAG}px; fill: var(--quiet) }}
+.label {{ font-size: {LABEL}px; font-weight: bold; fill: var(--accent) }}
+.sentence {{ font-size: {SENTENCE}px; fill: var(--quiet); text-anchor: start }}
+.edge {{ fill: none; stroke: var(--line); stroke-width: 1.3 }}
 """
 
 

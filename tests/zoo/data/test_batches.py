@@ -21,6 +21,9 @@ class ToyStore:
     def __len__(self):
         return len(self.lengths["source"])
 
+    def has_eos(self, stream):
+        return True
+
     def row(self, stream, index):
         first = index if stream == "source" else 3 * index
         return 4 + (first + np.arange(self.lengths[stream][index], dtype=np.int32)) % 90
@@ -261,7 +264,12 @@ def test_shares_divide_the_pairs_evenly():
 def test_a_stream_of_numbers_is_stored_and_padded_without_eos(tmp_path):
     with StoreWriter(tmp_path, {"source": "float32", "target": "uint16"}) as writer:
         writer.add({"source": [[0.5, -1.5, 2.0], [0.25]], "target": [[7], [8, 9]]})
-    batch = Examples.from_store(Store(tmp_path), [0, 1]).to_batch()
+    store = Store(tmp_path)
+    batch = Examples.from_store(store, [0, 1]).to_batch()
+    assert batch.size == epoch_batches(store, budgets(6), seed=1, epoch=0).total == Batch.of(batch.streams).size
+    assert (batch.size.source_tokens, batch.size.target_tokens) == (4, 5)
     assert batch.source.values.tolist() == [[[0.5], [-1.5], [2.0]], [[0.25], [0.0], [0.0]]]
     assert (batch.source.values.dtype, batch.source.lengths.tolist()) == (torch.float32, [3, 1])
     assert batch.target.values.tolist() == [[BOS, 7, EOS, PAD], [BOS, 8, 9, EOS]]
+    turned = Batch.of({"source": batch.target, "target": batch.source})
+    assert turned.size.target_tokens == 4

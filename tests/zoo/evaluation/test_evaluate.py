@@ -15,9 +15,8 @@ from specs import ZooError
 from zoo.data.prepare import prepare
 from zoo.evaluation import evaluate
 from zoo.evaluation.evaluate import evaluate_model, read_split
-from zoo.evaluation.metrics import perplexity
+from zoo.evaluation.metrics import Scores, compute_scores, perplexity, summary_line, table_rows
 from zoo.evaluation.outputs import EvaluationSet, ModelOutputs, SavedOutput, load_outputs
-from zoo.evaluation.scores import Scores, compute_scores, summary_line, table_rows
 from zoo.evaluation.text_metrics import text_metric
 from zoo.files import storage
 from zoo.files.atomic import write_json

@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 
 from specs import ZooError
-from zoo.evaluation.files import evaluate_files
+from zoo.evaluation.comparison import evaluate_files
 from zoo.evaluation.text_metrics import TEXT_METRICS, moses_tokenizer, text_metric
 
 REFERENCES = [

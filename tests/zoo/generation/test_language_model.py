@@ -155,7 +155,7 @@ def test_what_does_not_exist_is_refused(model: LanguageModel, call: Callable[...
     [
         ({"architecture.encoder": [{"kind": "feed_forward"}]}, "no `cross_attention`"),
         ({"architecture.decoder": [{"kind": "cross_attention"}]}, "has nothing to read"),
-        ({"task": {"kind": "translation"}, "corpus.target": "de"}, "reads a source, but the model has no encoder"),
+        ({"task": {"kind": "translation"}, "corpus.target": "de"}, "with sub-layers in `architecture.encoder`"),
         ({"vocabulary.shared": False, "architecture.tied_embeddings": "none"}, "`vocabulary.shared` is false"),
         ({"languages": {"codes": ["en", "de"]}}, "`languages` has several"),
         ({"corpus.train": [{"source": "a", "target": "b"}]}, "reads no source"),

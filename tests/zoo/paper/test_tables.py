@@ -11,12 +11,11 @@ import pytest
 
 import specs
 from compiler import Purpose, lower
-from zoo.paper import network, recipe, table1, table2, table3, table4
-from zoo.paper.checks import check, check_claims, summary
-from zoo.paper.claims import CLAIMS, ROWS, CheckedClaim, Printed, Status
+from zoo.paper import derived, printed, table1
+from zoo.paper.claims import CLAIMS, ROWS, CheckedClaim, Printed, Status, check, check_claims, power_of_ten, summary
 from zoo.paper.runs import LayerTiming, read_measurements
 from zoo.paper.tables import of_part, tables
-from zoo.report import Report
+from zoo.report import Report, duration
 
 pytestmark = pytest.mark.integration
 MakeRun = Callable[..., Path]
@@ -41,16 +40,16 @@ def change(monkeypatch: pytest.MonkeyPatch, key: str, text: str) -> None:
 
 
 def test_one_vocabulary_explains_all_small_counts_but_not_that_of_big() -> None:
-    assert table3.common_vocabulary_sizes() == range(41_004, 41_209)
-    assert table3.vocabulary_sizes("big") == range(35_368, 36_345)
+    assert derived.common_vocabulary_sizes() == range(41_004, 41_209)
+    assert derived.vocabulary_sizes("big") == range(35_368, 36_345)
     counted = {key: int(row["parameters"]) for key, row in ROWS["table3"].items() if "parameters" in row}
     assert len(counted) == 11
-    for key, printed in counted.items():
-        fit = table3.vocabulary_sizes(key)
-        counts = [round(table3.parameters(f"table3/{key}", tokens) / 1e6) for tokens in (fit[0], fit[-1])]
-        assert counts == [printed] * 2
-        beyond = [round(table3.parameters(f"table3/{key}", tokens) / 1e6) for tokens in (fit[0] - 1, fit[-1] + 1)]
-        assert printed not in beyond
+    for key, count in counted.items():
+        fit = derived.vocabulary_sizes(key)
+        counts = [round(derived.parameters(f"table3/{key}", tokens) / 1e6) for tokens in (fit[0], fit[-1])]
+        assert counts == [count] * 2
+        beyond = [round(derived.parameters(f"table3/{key}", tokens) / 1e6) for tokens in (fit[0] - 1, fit[-1] + 1)]
+        assert count not in beyond
 
 
 def test_wrong_count_changes_the_status(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -64,8 +63,8 @@ def test_wrong_count_changes_the_status(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_one_wrong_count_leaves_no_common_vocabulary(monkeypatch: pytest.MonkeyPatch) -> None:
     change(monkeypatch, "table3.base.parameters", "67")
-    assert not table3.common_vocabulary_sizes()
-    assert not table3.one_vocabulary()[0]
+    assert not derived.common_vocabulary_sizes()
+    assert not derived.one_vocabulary()[0]
 
 
 def test_costs_of_the_paper_are_time_x_gpus_x_sustained_flops(checked: dict[str, CheckedClaim]) -> None:
@@ -79,10 +78,11 @@ def test_costs_of_the_paper_are_time_x_gpus_x_sustained_flops(checked: dict[str,
     assert (found["recipe.days"].status, found["recipe.flops-big"].status) == (Status.DERIVED, Status.DERIVED)
 
 
-def test_planned_flops_are_those_of_full_batches() -> None:
-    base = table2.planned_flops("base")
-    assert base == pytest.approx(100_000 * 3 * 3_428_020_224 * (25_000 // 27), rel=1e-9)
-    assert 0.2 < base / 3.3e18 < 0.4
+def test_planned_flops_are_those_of_full_batches(checked: dict[str, CheckedClaim]) -> None:
+    (table, *_) = tables("table2", checked, read_measurements(None, Report()))
+    (row,) = [row for row in table.rows if row[0] == "Transformer (base)"]
+    planned = 100_000 * 3 * 3_428_020_224 * (25_000 // 27)
+    assert row[-1] == f"{power_of_ten(planned)} ({planned / 3.3e18:.0%})"
 
 
 def test_table_3_gives_the_command_that_scores_a_run(make_run: MakeRun) -> None:
@@ -92,62 +92,45 @@ def test_table_3_gives_the_command_that_scores_a_run(make_run: MakeRun) -> None:
     assert "`zoo evaluate --model runs/one --set dev`" in table.rows[0][-1]
 
 
-def test_common_scale_of_table_3_is_a_note(make_run: MakeRun) -> None:
-    def measured() -> tuple[list[str], tuple[str, ...]]:
-        measurements = read_measurements(None, Report())
-        (table,) = tables("table3", check_claims(measurements), measurements)
-        return [row[-1] for row in table.rows if not row[-1].startswith("zoo train")], table.notes
-
-    scores = {"dev": {"bleu": 20.0}}
-    make_run("table3/base", "one", {"architecture": {"N": 2, "d_ff": 64}}, scores)
-    (alone,), notes = measured()
-    assert alone == "BLEU of runs/one: N=2, d_ff=64, on the built-in corpus (40), 30 steps"
-    assert not any(note.startswith("Measured") for note in notes)
-    make_run("table3/a-h1", "two", {"architecture": {"N": 2, "d_ff": 96}}, scores)
-    both, notes = measured()
-    assert both == ["BLEU of runs/one: d_ff=64", "BLEU of runs/two: d_ff=96"]
-    assert notes[0].startswith("Measured with N=2, on the built-in corpus (40), 30 steps. ")
-
-
 def test_contradictions_in_the_paper_are_found(checked: dict[str, CheckedClaim]) -> None:
     wrong = {key for key, found in checked.items() if found.ours == "no"}
     assert wrong == {
-        "network.longest-wave",
         "table2.big-cheap-german",
         "table2.ensembles",
         "table2.one-score",
-        "table3.bigger-bleu",
+        "table3.bigger-bleu-N",
         "table4.best",
     }
     true = {key for key, found in checked.items() if found.ours == "yes"}
-    assert {"table2.by-two", "table2.quarter", "network.linear-offset", "network.multi-head"} < true
+    assert {"table2.base-best", "table2.quarter", "network.linear-offset", "network.multi-head"} < true
 
 
 def test_sentences_change_with_their_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert table2.big_margin()[0]
+    assert check_again("table2.by-two").status is Status.DERIVED
     change(monkeypatch, "table2.transformer-big.en-de.bleu", "28.3")
-    assert not table2.big_margin()[0]
-    assert table4.better_than_berkeley()[0]
+    assert check_again("table2.by-two").ours == "1.94"
+    assert check_again("table4.berkeley").ours == "yes"
     monkeypatch.setitem(ROWS["table4"]["transformer-4-layers-wsj-only"], "f1", "90.0")
-    assert not table4.better_than_berkeley()[0]
+    assert check_again("table4.berkeley").ours == "no"
+    assert check_again("table3.learned-bleu").ours == "yes"
     change(monkeypatch, "table3.e-learned.bleu", "25.1")
-    assert not table3.learned_positions()[0]
-    assert recipe.training_time("base", "days")[0] == pytest.approx(100_000 * 0.4 / 86400)
+    assert check_again("table3.learned-bleu").ours == "no"
+    assert printed.time_of_steps("base", "steps", "days")[0] == pytest.approx(100_000 * 0.4 / 86400)
     change(monkeypatch, "recipe.step-base", "0.8")
-    assert recipe.training_time("base", "days")[0] == pytest.approx(100_000 * 0.8 / 86400)
+    assert printed.time_of_steps("base", "steps", "days")[0] == pytest.approx(100_000 * 0.8 / 86400)
 
 
 def test_different_network_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    smaller = network.graph("table3/c-n2")
-    monkeypatch.setattr(network, "graph", lambda spec: smaller)
+    smaller = derived.graph("table3/c-n2")
+    monkeypatch.setattr(derived, "graph", lambda spec: smaller)
     found = check_again("network.encoder")
     assert (found.status, found.value) == (Status.DIFFERENT, 2)
     for key, override in (("d_k", "d_v=32"), ("h", "h=16")):
         other = lower(specs.load("base", [f"architecture.{override}"]), Purpose.TRAIN)
-        monkeypatch.setattr(network, "graph", lambda spec, other=other: other)
+        monkeypatch.setattr(derived, "graph", lambda spec, other=other: other)
         assert check_again(f"network.{key}").status is Status.DIFFERENT, key
-    monkeypatch.setattr(network, "sinusoidal_encoding", lambda position, width: [0.1 * position] * width)
-    assert not network.linear_offset()[0]
+    monkeypatch.setattr(derived, "sinusoidal_encoding", lambda position, width: [0.1 * position] * width)
+    assert not derived.linear_offset()[0]
 
 
 def test_claims_about_settings_read_the_spec(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -230,9 +213,13 @@ def test_cost_of_an_ensemble_is_the_sum_of_its_runs(make_run: MakeRun) -> None:
     members = [{"run": f"../base.seed{seed}", "digest": None} for seed in (1, 2)]
     better = {"test": {**scores["test"], "bleu": 22.0}}
     file.write_text(json.dumps({"ensembles": [{"members": members, "scores": better}]}), encoding="utf-8")
-    first, both, second = table2.own_costs(read_measurements(None, Report()))
-    assert (first.bleu, both.bleu, second.bleu) == (20.0, 22.0, 20.0)
-    assert both.folder == "runs/base.seed1 + runs/base.seed2"
-    for what in ("seconds", "estimated_flops", "flops"):
-        assert getattr(both, what) == getattr(first, what) + getattr(second, what) > 0
-    assert (both.devices, both.peak) == (first.devices, first.peak)
+    measurements = read_measurements(None, Report())
+    record = measurements.runs[0].record
+    assert record is not None
+    first, both, second = tables("table2", check_claims(measurements), measurements)[1].rows
+    assert [row[1] for row in (first, both, second)] == ["20.00", "22.00", "20.00"]
+    assert both[0] == "runs/base.seed1 + runs/base.seed2"
+    assert both[2] == duration(2 * record.seconds)
+    assert both[3:5] == first[3:5]
+    assert both[5] == power_of_ten(2 * record.estimated_flops)
+    assert both[6].startswith(power_of_ten(2 * record.flops))

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from specs import Convolution, Lstm, RestrictedAttention, SelfAttention, Ssru
-from zoo.paper import timings
-from zoo.paper.timings import growth_exponent, time_layers, time_sublayer
+from zoo.paper import table1
+from zoo.paper.table1 import growth_exponent, time_layers, time_sublayer
 
 
 @pytest.fixture(autouse=True)
 def one_run_per_length(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(timings, "MIN_SECONDS", 0.0)
+    monkeypatch.setattr(table1, "MIN_SECONDS", 0.0)
 
 
 def test_exponent_of_a_power_is_found() -> None:

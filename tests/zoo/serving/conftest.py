@@ -38,7 +38,8 @@ def service_of(trained: Callable[..., Run]) -> Callable[..., Service]:
     def make(names=(RUN,), keys=None, cors=(), hosts=(), memory_bytes=10**10, idle_seconds=1800.0, **limits) -> Service:
         if RUN in names and not Path(RUN).exists():
             trained()
-        settings = Settings(Limits(**limits), keys if isinstance(keys, Keys) else Keys(keys), cors, hosts)
+        patient = {"wait_seconds": 60.0, **limits}  # other programs can take the processor during a test
+        settings = Settings(Limits(**patient), keys if isinstance(keys, Keys) else Keys(keys), cors, hosts)
         pool = ModelPool(names, memory_bytes=memory_bytes, idle_seconds=idle_seconds, open_translator=open_quietly)
         return Service(settings, pool)
 

@@ -99,7 +99,10 @@ def test_nginx_passes_on_the_scheme_of_a_proxy_before_it(nginx):
 def test_nginx_accepts_bodies_as_large_as_the_server_does(nginx):
     rest = len(nginx.build_request("POST", "/translate_file", files={"file": ("a.pdf", b"")}, data=FIELDS).read())
     for size, status in ((Limits().document_bytes, 400), (Limits().document_bytes + 1, 413)):
-        assert upload(nginx, "a.pdf", b"x" * (size - rest)).status_code == status
+        answer = upload(nginx, "a.pdf", b"x" * (size - rest))
+        assert answer.status_code == status
+        assert answer.headers["content-type"] == "application/json"
+    assert answer.json() == dict.fromkeys(("error", "message"), "the body is larger than 20 MB")
     assert nginx.get("/metrics").status_code == 403
 
 
@@ -139,6 +142,7 @@ def test_shipped_configurations_pass_on_the_address_and_have_the_limits_of_the_s
     assert re.search(r"proxy_set_header X-Forwarded-Proto \$(client_)?scheme;", text)
     assert "proxy_buffering off;" in text
     assert "location /metrics { deny all; }" in text
+    assert "error_page 413 @too_large;" in text
 
 
 @pytest.mark.parametrize(("trusted", "scheme"), [(None, "https"), ("192.0.2.1", "http"), ("127.0.0.0/8", "https")])

@@ -18,7 +18,7 @@ import pytest
 from tests.zoo.serving.conftest import running
 from tests.zoo.serving.test_documents import upload
 from tests.zoo.serving.test_limits import RAW, connect, metric, raw_request, send, wait_until
-from zoo.serving import app, connections, files
+from zoo.serving import app, documents
 from zoo.serving.app import Server
 
 LARGE = 30_000_000
@@ -27,10 +27,10 @@ LARGE = 30_000_000
 @pytest.fixture
 def impatient(monkeypatch) -> None:
     monkeypatch.setattr(app, "_SWEEP_SECONDS", 0.1)
-    monkeypatch.setattr(connections, "KEEP_ALIVE_SECONDS", 0.5)
-    monkeypatch.setattr(connections, "STALLED_SECONDS", 1.0)
-    monkeypatch.setattr(connections, "_STALLED_SECONDS_AT_END", 0.5)
-    monkeypatch.setattr(connections, "_BODY_SECONDS_AT_END", 0.5)
+    monkeypatch.setattr(app, "KEEP_ALIVE_SECONDS", 0.5)
+    monkeypatch.setattr(app, "STALLED_SECONDS", 1.0)
+    monkeypatch.setattr(app, "_STALLED_SECONDS_AT_END", 0.5)
+    monkeypatch.setattr(app, "_BODY_SECONDS_AT_END", 0.5)
 
 
 def is_closed(client: socket.socket) -> bool:
@@ -150,7 +150,7 @@ def test_connections_leave_file_descriptors_for_others(monkeypatch, limits, rais
     current = [limits]
     monkeypatch.setattr(resource, "getrlimit", lambda _: current[-1])
     monkeypatch.setattr(resource, "setrlimit", lambda _, new: current.append(new))
-    assert connections.max_connections() == connections_
+    assert app.max_connections() == connections_
     assert current[-1][0] == raised
 
 
@@ -184,7 +184,7 @@ def test_folders_of_killed_servers_are_removed(client_of, tmp_path, monkeypatch)
         os.utime(folder, (0, 0))
     (tmp_path / "zoo-serve-link").symlink_to(tmp_path / "other")
     (tmp_path / "zoo-serve-new").mkdir()
-    files.remove_stale_folders()
+    documents.remove_stale_folders()
     assert {each.name for each in tmp_path.iterdir()} == {*others, "other", "zoo-serve-link", "zoo-serve-new"}
 
 

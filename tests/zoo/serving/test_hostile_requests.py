@@ -15,9 +15,8 @@ from tests.zoo.serving.conftest import RUN
 from tests.zoo.serving.test_limits import BODY
 from zoo.generation.translator import Translator
 from zoo.serving import admission, service
-from zoo.serving.admission import LINE_BREAKS, Admission
-from zoo.serving.errors import ServingError
-from zoo.serving.metrics import Metrics
+from zoo.serving.admission import LINE_BREAKS, Admission, Metrics
+from zoo.serving.answer import ServingError
 from zoo.serving.native import TranslateBody
 from zoo.serving.settings import Limits, Settings, hash_key, new_key, read_keys
 

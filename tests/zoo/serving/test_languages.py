@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from zoo.serving.errors import ServingError
+from zoo.serving.answer import ServingError
 from zoo.serving.languages import (
     detect,
     detect_source,

@@ -138,6 +138,19 @@ def test_an_event_can_be_an_error(client):
     assert '"index": 1, "error": ' in text
 
 
+def test_a_text_in_a_language_without_a_model_is_an_error_beside_other_texts(client, translator):
+    texts = ["Le vieux chien voit une petite maison.", TEXTS[0]]
+    body = {"text": texts, "target": "de", "stream": True}
+    events = client.post("/v1/translate", json=body).text.split("\n\n")
+    contents = [json.loads(event.split("data: ")[1]) for event in events[:2]]
+    refused, translated = sorted(contents, key=lambda content: content["index"])
+    assert (refused["status"], "French" in refused["error"]) == (400, True)
+    assert translated["translations"][0]["text"] == translator.translate(texts[1])
+    for rejected in ({**body, "stream": False}, {**body, "text": texts[:1]}):
+        answer = client.post("/v1/translate", json=rejected)
+        assert (answer.status_code, "French" in answer.json()["error"]) == (400, True)
+
+
 def test_translations_are_scored(client, translator):
     sources, targets = ["we read", "she knows"], ["wir lesen", "sie"]
     body = {"text": sources, "translation": targets, "source": "en", "target": "de"}

@@ -309,6 +309,20 @@ def test_an_error_replaces_the_result(open_with_languages):
     assert page.locator("#copy").is_hidden()
 
 
+def test_a_paragraph_in_a_language_without_a_model_is_left_as_it_is(open_page):
+    page = open_page()
+    foreign = "Le vieux chien voit une petite maison."
+    page.fill("#text", f"{TEXT}\n{foreign}\nthe red house")
+    page.wait_for_selector("#facts:not(:empty)")
+    assert page.locator("#result p").nth(1).inner_text() == foreign
+    assert page.locator("#result p.left").count() == 1
+    assert page.locator("#result p:not(.left) button").count() > 1
+    assert "French" in page.inner_text("#error")
+    page.fill("#text", foreign)
+    page.wait_for_selector("#error:has-text('French'):not(:has-text('left'))")
+    assert page.inner_text("#result") == ""
+
+
 def test_the_colours_can_be_chosen(open_page):
     page = open_page(color_scheme="light")
     colour = "getComputedStyle(document.body).backgroundColor"

@@ -15,7 +15,7 @@ from specs import ZooError
 from zoo.generation.loading import open_model
 from zoo.models.folder import ModelFolder
 from zoo.report import Report
-from zoo.serving.errors import ServingError
+from zoo.serving.answer import ServingError
 from zoo.serving.pool import ModelPool, PooledModel
 
 LANGUAGES = {"codes": ["eng_Latn", "deu_Latn", "zho_Hans", "zho_Hant"], "target_token": "target"}

@@ -16,9 +16,8 @@ import specs
 from compiler import Purpose
 from specs import Spec, ZooError
 from zoo.data.prepare import prepare
-from zoo.evaluation.metrics import METRICS
+from zoo.evaluation.metrics import METRICS, compute_scores
 from zoo.evaluation.outputs import EvaluationSet, ModelOutputs
-from zoo.evaluation.scores import compute_scores
 from zoo.report import Report, figure
 from zoo.training.checkpoints import list_checkpoints, scheduled_checkpoints
 from zoo.training.dev_set import DevSet

@@ -13,6 +13,7 @@ import pytest
 from specs import ZooError
 from zoo.training.run import Run
 from zoo.training.run_status import RunStatus, learning_curves, log_entries, metric_value
+from zoo.visualization.curves_page import finite
 
 
 def entry(step: int, seconds: float | None = None, **figures: object) -> dict[str, Any]:
@@ -80,11 +81,11 @@ def test_curves_have_gaps_and_leave_out_missing_metrics(trained: Callable[..., R
     assert [metric.key for metric in metrics] == [
         *("loss", "perplexity", "dev_bleu", "learning_rate", "target_tokens_per_second")
     ]
-    points = runs[0].values["loss"].points
+    points = runs[0].values["loss"]
     assert [point[:2] for point in points] == [(1, 1), (2, 2), (3, 3)]
     assert math.isnan(points[1][2])
-    assert runs[0].values["dev_bleu"].points == ((3, 3, 7.5),)
-    assert not runs[1].values["perplexity"].finite, "0 cannot be drawn on a logarithmic axis"
+    assert runs[0].values["dev_bleu"] == ((3, 3, 7.5),)
+    assert not finite(runs[1].values["perplexity"]), "0 cannot be drawn on a logarithmic axis"
     assert "the log of `empty` has no complete entry yet" in words.said[0]
     with pytest.raises(ZooError, match="has no complete entry yet"):
         learning_curves([empty.folder], words)

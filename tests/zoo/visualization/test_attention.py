@@ -16,9 +16,17 @@ import torch
 
 from specs import ZooError
 from zoo.generation.attention import Attention
-from zoo.visualization.attention_drawing import attention_svg
-from zoo.visualization.attention_page import STEPS, attention_page
-from zoo.visualization.attention_view import ATTENTIONS, FIGURES, View, figure_caption, figure_view
+from zoo.visualization.attention import (
+    ATTENTIONS,
+    FIGURES,
+    STEPS,
+    View,
+    attention_page,
+    attention_svg,
+    figure_caption,
+    figure_view,
+)
+from zoo.visualization.page import series_colour
 from zoo.visualization.svg import text_width
 
 Make = Callable[..., Attention]
@@ -143,9 +151,9 @@ def test_page_escapes_text(make_attention: Make, open_page: Any) -> None:
 
 
 def lines(root: ElementTree.Element) -> list[tuple[str, float, float, float]]:
-    """Return head, opacity, start and end of each line."""
+    """Return colour, opacity, start and end of each line."""
     return [
-        (path.attrib["class"], float(path.attrib["stroke-opacity"]), float(start), float(end))
+        (path.attrib["stroke"], float(path.attrib["stroke-opacity"]), float(start), float(end))
         for path in root.iter(f"{SVG}path")
         for start, end in re.findall(r"M[\d.]+ ([\d.]+)L[\d.]+ ([\d.]+)", path.attrib["d"])
     ]
@@ -164,7 +172,7 @@ def test_drawing_has_a_line_for_each_visible_weight(make_attention: Make, kind: 
     for side, words in (("row", rows), ("column", columns)):
         assert [text.text for text in texts(root, side)] == list(words)
     drawn = lines(root)
-    assert {head for head, *_ in drawn} == {"head-1", "head-3"}
+    assert {colour for colour, *_ in drawn} == {series_colour(0), series_colour(2)}
     levels = weights[view.layer - 1][[0, 2]].mul(32).round().flatten().tolist()
     assert sorted(opacity for _, opacity, *_ in drawn) == sorted(level / 32 for level in levels if level)
 

@@ -11,9 +11,8 @@ import pytest
 
 from tests.zoo.visualization.test_registry_page import MODEL
 from tests.zoo.visualization.test_search_page import small_tree
-from zoo.visualization.attention_page import attention_page
-from zoo.visualization.attention_view import View
-from zoo.visualization.curves_page import CurveMetric, MetricValues, RunCurves, curves_page
+from zoo.visualization.attention import View, attention_page
+from zoo.visualization.curves_page import CurveMetric, RunCurves, curves_page
 from zoo.visualization.registry_page import registry_page
 from zoo.visualization.search_page import search_page
 
@@ -31,7 +30,7 @@ AXIS = tuple((float(step), float(step), 1.0 / step) for step in range(1, 6))
 def sources(make_attention: Callable[..., Any]) -> dict[str, str]:
     """The HTML of one page of each kind."""
     attention = make_attention()
-    runs = [RunCurves(name, "It has ended.", {"loss": MetricValues(AXIS)}) for name in ("one", "two")]
+    runs = [RunCurves(name, "It has ended.", {"loss": AXIS}) for name in ("one", "two")]
     return {
         "attention": attention_page(attention, View.of(attention), "a-model"),
         "curves": curves_page([CurveMetric("loss", "Training loss", "loss", higher_is_better=False)], runs),

@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 
-from zoo.visualization.page import escape_text, json_element, page
-from zoo.visualization.style import DARK, LIGHT, colour_sheet, series_colour
+from zoo.visualization.page import DARK, LIGHT, colour_sheet, escape_text, json_element, page, series_colour
 
 HOSTILE = "</script><script>alert(1)</script>&amp;\"'\x00\u202e\ud800é"
 

@@ -183,7 +183,7 @@ def test_drawings_are_accessible_and_have_colours_for_both_themes() -> None:
     assert root[0].tag == f"{SVG}title"
     assert root[0].text == str(TREE)
     assert root.attrib["viewBox"] == f"0 0 {root.attrib['width']} {root.attrib['height']}"
-    light, dark = (root.findtext(f"{SVG}style") or "").split("@media (prefers-color-scheme: dark)")
+    light, dark = (root.findtext(f"{SVG}style") or "").split("@media screen and (prefers-color-scheme: dark)")
     used = {element.attrib["class"] for element in root.iter() if "class" in element.attrib}
     for kind in used:
         assert re.search(rf"\.{kind}\b.*#", light)

@@ -187,7 +187,7 @@ def _padded_heads(a: Architecture, tensors: Mapping[str, Tensor]) -> dict[str, T
                 for each in [*names, *(f"{each}_bias" for each in names if name != "output")]:
                     if each in tensors and size < max(sizes.values()):
                         tensor = tensors[each].T if name == "output" else tensors[each]
-                        heads = tensor.unflatten(-1, (-1, size))
+                        heads = tensor.reshape(*tensor.shape[:-1], -1, size)
                         wider = torch.nn.functional.pad(heads, (0, max(sizes.values()) - size)).flatten(-2)
                         padded[each] = wider.T if name == "output" else wider
     return padded

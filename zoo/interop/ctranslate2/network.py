@@ -94,17 +94,17 @@ def read_layers(source: ForeignTensors, spec: Spec) -> dict[str, Tensor]:
     for name, parts in groups.items():
         if name in source.left:
             sizes = [row.shape[0] for row in parts]
-            pieces = source.take(name, sum(sizes), *parts[0].shape[1:]).split(sizes)
-            source.left |= {row.foreign: piece for row, piece in zip(parts, pieces, strict=True)}
+            tensors = torch.split(source.take(name, sum(sizes), *parts[0].shape[1:]), sizes)
+            source.left |= {row.foreign: tensor for row, tensor in zip(parts, tensors, strict=True)}
     return read_tensors(source, table, optional_biases=True)
 
 
 def written_layers(spec: Spec, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Return the variables of all layers. This is the inverse of `read_layers`."""
-    pieces: dict[str, list[Tensor]] = {}
+    concatenated: dict[str, list[Tensor]] = {}
     for foreign, tensor in written_tensors(tensors, layout(spec.architecture).rows(spec)):
-        pieces.setdefault(_stored(foreign), []).append(tensor)
-    return {name: torch.cat(parts) for name, parts in pieces.items()}
+        concatenated.setdefault(_stored(foreign), []).append(tensor)
+    return {name: torch.cat(parts) for name, parts in concatenated.items()}
 
 
 def alibi_table(heads: int, side: str) -> Float32[Tensor, "buckets h"]:
@@ -147,7 +147,7 @@ class Network(ForeignTensors):
             if self._of_layers(kind, "head_dim", d_k, LAYERS) != d_k:
                 raise ZooError(f"`head_dim` in `{self.file}` contradicts the shape of the attention's projections")
         positions, tensors = self._positions(d_k)
-        inner = {
+        inner: dict[str, list[Any]] = {
             "activation": [self._activation(number) for number in self._both_sides("activation", 0)],
             "d_ff": [self._rows(f"{side}/layer_0/ffn/linear_0/weight") for side in SIDES],
         }
@@ -179,7 +179,7 @@ class Network(ForeignTensors):
             raise ZooError(
                 "the encoder reads several tokens per position (source factors), but a model in zoo reads one"
             )
-        source = self.take(*inputs or ["encoder/embeddings_0/weight"])
+        source = self.take(inputs[0] if inputs else "encoder/embeddings_0/weight")
         target, output = self.take("decoder/embeddings/weight"), self.take("decoder/projection/weight")
         bias = self.take("decoder/projection/bias") if "decoder/projection/bias" in self.left else None
         return EmbeddingTables(source, target, output, bias, *(self._scale(side, target.shape[-1]) for side in SIDES))

@@ -55,8 +55,8 @@ def read(file: Path) -> Checkpoint:
     """
     content = torch_files.load(file, "fairseq", _replacement)
     model = content.get("model") if isinstance(content, dict) else None
-    options = to_plain_data(content.get("args") or content.get("cfg")) if isinstance(model, Mapping) else None
-    if not isinstance(options, dict):
+    options = to_plain_data(content.get("args") or content.get("cfg")) if isinstance(content, dict) else None
+    if not isinstance(model, Mapping) or not isinstance(options, dict):
         problem = f"`{file}` is not a checkpoint of fairseq: it has no `model`, or neither `args` nor `cfg`"
         raise ZooError(problem, hint=_CHECKPOINT_HINT, exit_code=1)
     return Checkpoint(options, {str(name): tensor for name, tensor in model.items() if isinstance(tensor, Tensor)})

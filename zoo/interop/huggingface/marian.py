@@ -51,7 +51,7 @@ from zoo.interop.roundtrip import cannot_export
 from zoo.interop.sentencepiece_model import SentencePieceModel, is_language_token
 from zoo.interop.settings import Settings
 from zoo.interop.tables import Layout, pytorch_layout, written_settings
-from zoo.interop.tensors import SIDES, EmbeddingTables
+from zoo.interop.tensors import SIDES
 from zoo.interop.vocabulary import ImportedVocabulary, TokenList, convert_vocabulary
 from zoo.text.tokenizer import SPACE, Tokenizer, damaged_vocabulary
 
@@ -103,11 +103,12 @@ class HuggingFaceMarian(Family):
         common, tied = _TIED_SETTINGS[fields["tied_embeddings"]]
         names = {key: name for key, name in BART_TABLES.items() if common or key != "shared"}
         equal = [key for key in names if common or key != "source"] if tied else []
-        tables = take_tables(weights, names, equal)
-        rows = config.integer("vocab_size", 58101, minimum=5)
-        rows = rows, config.integer("decoder_vocab_size", rows, minimum=5)
-        if rows != (len(tables["source"]), len(tables["target"])):
-            problem = f"is not the number of rows of the embeddings, {len(tables['source']):,}"
+        size = config.integer("vocab_size", 58101, minimum=5)
+        rows = size, config.integer("decoder_vocab_size", size, minimum=5)
+        bias = weights.take(_BIAS) if _BIAS in weights.left else torch.zeros(1).expand(rows[1])
+        tables = take_tables(weights, names, equal, bias=bias, scale=d_model**0.5)
+        if rows != (len(tables.source), len(tables.target)):
+            problem = f"is not the number of rows of the embedding, {len(tables.source):,}"
             raise config.error("vocab_size", problem)
         vocabulary = _read_vocabulary(path, rows, special, shared=common)
         search = generation_settings(settings, special.end, vocabulary.target, forces_end=settings is config)
@@ -116,15 +117,13 @@ class HuggingFaceMarian(Family):
         if convention == "marian" and special.start == special.pad:
             # Marian decodes from a zero vector. transformers uses the embedding of a token, which Marian never makes.
             search = replace(search, excluded=(*search.excluded, special.start))
-        bias = weights.take(_BIAS) if _BIAS in weights.left else torch.zeros(rows[1])
-        scale = d_model**0.5
         model = self.imported(
             path,
             _with_languages(request, path),
             (config, settings),
             weights,
             fields,
-            EmbeddingTables(**tables, output_bias=bias, source_scale=scale, target_scale=scale),
+            tables,
             vocabulary,
             search,
             positions="its own" if position_fields else convention,

@@ -40,7 +40,7 @@ from zoo.interop.tables import (
     pytorch_layout,
     written_settings,
 )
-from zoo.interop.tensors import SIDES, EmbeddingTables
+from zoo.interop.tensors import SIDES
 
 _BIAS = "final_logits_bias"
 _SINUSOIDS = "model.{}.embed_positions.weights"
@@ -74,9 +74,9 @@ class Multilingual(Family):
         weights = open_weights(path)
         for side in SIDES:
             weights.left.pop(_SINUSOIDS.format(side), None)
-        tables = take_tables(weights, BART_TABLES, BART_TABLES if tied else (), rows, d_model)
-        bias = weights.take(_BIAS, 1, rows) if _BIAS in weights.left else torch.zeros(rows)
-        scale = d_model**0.5 if fields["scale_embeddings"] else 1.0
+        bias = weights.take(_BIAS, 1, rows) if _BIAS in weights.left else torch.zeros(1).expand(rows)
+        scale, equal = d_model**0.5 if fields["scale_embeddings"] else 1.0, BART_TABLES if tied else ()
+        tables = take_tables(weights, BART_TABLES, equal, rows, d_model, bias=bias, scale=scale)
         vocabulary = read_multilingual_vocabulary(path, class_, rows, start)
         search = generation_settings(
             settings,
@@ -94,7 +94,7 @@ class Multilingual(Family):
             (config, settings),
             weights,
             fields,
-            EmbeddingTables(**tables, output_bias=bias, source_scale=scale, target_scale=scale),
+            tables,
             vocabulary.imported,
             search,
             vocabulary.languages,

@@ -29,7 +29,7 @@ from zoo.interop.huggingface.t5_vocabulary import (
 from zoo.interop.huggingface.weights import open_weights, take_tables
 from zoo.interop.settings import Settings
 from zoo.interop.tables import Layout, Setting, attention_names, read_settings, written_settings
-from zoo.interop.tensors import SIDES, EmbeddingTables
+from zoo.interop.tensors import SIDES
 
 _GATED_GELU = "gated-gelu"
 """Value of `feed_forward_proj` for gated networks with the approximation of GELU by tanh."""
@@ -66,7 +66,7 @@ class T5(Family):
             name in weights.left for key, name in _TABLES.items() if key != "output"
         )
         equal = [key for key in _TABLES if key != "output" or not has_output]
-        tables = take_tables(weights, _TABLES, equal, rows, fields["d_model"])
+        tables = take_tables(weights, _TABLES, equal, rows, fields["d_model"], bias=torch.zeros(1).expand(rows))
         vocabulary = read_t5_vocabulary(path, rows, special)
         codes = language_codes(vocabulary.target.names)
         return self.imported(
@@ -75,7 +75,7 @@ class T5(Family):
             (config, settings),
             weights,
             fields,
-            EmbeddingTables(**tables, output_bias=torch.zeros(rows)),
+            tables,
             vocabulary,
             generation_settings(settings, special.end, vocabulary.target, forces_end=False),
             {"codes": codes, "token": LANGUAGE_TOKEN} if codes else None,

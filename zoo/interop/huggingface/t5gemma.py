@@ -36,7 +36,7 @@ from zoo.interop.roundtrip import cannot_export
 from zoo.interop.sentencepiece_model import SentencePieceModel, TokenType
 from zoo.interop.settings import Settings
 from zoo.interop.tables import Layout, Setting, attention_names, read_settings, written_settings
-from zoo.interop.tensors import SIDES, EmbeddingTables
+from zoo.interop.tensors import SIDES
 from zoo.interop.vocabulary import ImportedVocabulary
 
 SENTENCEPIECE = "tokenizer.model"
@@ -95,7 +95,8 @@ class T5Gemma(Family):
         rows = config.integer("decoder.vocab_size", 256_000, minimum=4)
         weights = open_weights(path)
         equal = ("target", "output") if fields["tied_embeddings"] == "target" else ()
-        tables, scale = take_tables(weights, _TABLES, equal, rows, fields["d_model"]), fields["d_model"] ** 0.5
+        d_model, bias = fields["d_model"], torch.zeros(1).expand(rows)
+        tables = take_tables(weights, _TABLES, equal, rows, d_model, bias=bias, scale=d_model**0.5)
         vocabulary = _read_vocabulary(path, rows, special)
         search = generation_settings(settings, special.end, vocabulary.target, forces_end=False)
         source, target = (_window(config, side) for side in SIDES)
@@ -107,7 +108,7 @@ class T5Gemma(Family):
             (config, settings),
             weights,
             fields,
-            EmbeddingTables(**tables, output_bias=torch.zeros(rows), source_scale=scale, target_scale=scale),
+            tables,
             vocabulary,
             search,
         )

@@ -14,7 +14,15 @@ from torch import Tensor
 from specs import Architecture, ZooError
 from zoo.files.reading import MAX_VOCABULARY_BYTES, is_present, open_file, read_json
 from zoo.interop import torch_files
-from zoo.interop.tensors import RESTORE, SIDES, ForeignTensors, copied, matching_sinusoids, position_fields
+from zoo.interop.tensors import (
+    RESTORE,
+    SIDES,
+    EmbeddingTables,
+    ForeignTensors,
+    copied,
+    matching_sinusoids,
+    position_fields,
+)
 from zoo.models.weights import check_header
 
 FILES = ("model.safetensors", "pytorch_model.bin")
@@ -75,8 +83,13 @@ def _read_file(file: Path) -> dict[str, Tensor]:
 
 
 def take_tables(
-    source: ForeignTensors, names: Mapping[str, str], equal: Collection[str], *shape: int
-) -> dict[str, Tensor]:
+    source: ForeignTensors,
+    names: Mapping[str, str],
+    equal: Collection[str],
+    *shape: int,
+    bias: Tensor,
+    scale: float = 1.0,
+) -> EmbeddingTables:
     """Remove the embeddings and the output projection from `source`, and return them.
 
     A file contains a shared table once, or under several names. If tables need not be equal, transformers uses each
@@ -87,9 +100,8 @@ def take_tables(
         names: The names of the tables `shared`, `source`, `target` and `output`, in order of preference.
         equal: The tables that must be equal.
         shape: The required shape of each table. By default, any shape.
-
-    Returns:
-        The tables with the keys `source`, `target` and `output`.
+        bias: The bias of the output projection.
+        scale: The factor by which the model multiplies embeddings.
 
     Raises:
         ZooError: A table is missing or has another shape, or tables that must be equal are not.
@@ -105,7 +117,7 @@ def take_tables(
         table = first if key in group else found.get("shared") if key != "output" else None
         table = found.get(key, table)
         tables[key] = source.take(names[group[0] if key in group else key]) if table is None else table
-    return tables
+    return EmbeddingTables(tables["source"], tables["target"], tables["output"], bias, scale, scale)
 
 
 def written_bart_tables(

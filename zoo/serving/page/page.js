@@ -83,14 +83,19 @@ async function translate() {
     const started = performance.now();
     const response = await send("v1/translate", { text: asked.map((part) => part.text), ...languages, ...options }, signal);
     for await (const { name, data } of events(response)) {
-      if (name === "error") throw new Error(data.error);
-      if (name !== "translation") continue;
-      const { source, model, revision, translations } = data;
-      const segments = splitTranslation(translations[0]);
-      Object.assign(asked[data.index], { languages: { source, target: languages.target }, model, revision, segments });
-      if (state.parts === parts) drawPart(asked[data.index]);
+      const part = asked[data.index];
+      if (name === "error" && data.status === 400) Object.assign(part, { segments: [part.text], failure: data.error });
+      else if (name === "error") throw new Error(data.error);
+      else if (name === "translation") {
+        const { source, model, revision, translations } = data;
+        const segments = splitTranslation(translations[0]);
+        Object.assign(part, { languages: { source, target: languages.target }, model, revision, segments });
+      } else continue;
+      if (state.parts === parts) drawPart(part);
       else showParts(parts);
     }
+    const left = asked.filter((part) => part.failure);
+    if (left.length) showError(new Error(`${left.length === 1 ? "a paragraph is" : `${left.length} paragraphs are`} left as in the text: ${left[0].failure}`));
     showFacts(asked, (performance.now() - started) / 1000);
     byId("announced").textContent = `Translation: ${translation(parts).slice(0, 300)}`;
   } catch (error) {
@@ -170,6 +175,7 @@ function drawPart(part) {
     return sentence.node;
   });
   part.row.replaceChildren(...nodes);
+  if (part.failure) Object.assign(part.row, { className: "left", lang: "", title: part.failure });
   if (!byId("result").querySelector("[tabindex='0']")) takeFocus(byId("result").querySelector("button"));
 }
 

@@ -10,15 +10,8 @@ from pathlib import Path
 import pytest
 
 from specs import ZooError
-from zoo.evaluation.evalb.parameters import COLLINS, Parameters
-from zoo.evaluation.evalb.scores import (
-    TooManyErrorsError,
-    evaluate_bracket_files,
-    format_rows,
-    format_table,
-    score_brackets,
-)
-from zoo.evaluation.evalb.sentences import ERROR, SKIPPED, VALID
+from zoo.evaluation.brackets import COLLINS, ERROR, SKIPPED, VALID, Parameters
+from zoo.evaluation.evalb import evaluate_bracket_files, format_table, score_brackets
 from zoo.text.trees.tree import Tree, leaf, node
 
 GOLD = "(TOP (S (NP (DT the) (NN dog)) (VP (VBZ bites) (NP (DT the) (NN cat))) (. .)))"
@@ -212,9 +205,8 @@ def test_too_many_errors_are_refused():
     patient = replace(COLLINS, max_error=2)
     assert score_brackets([BROKEN] * 3, [GOLD] * 3, patient).errors == 3
     message = r"4 sentences are in error, .*`MAX_ERROR 2`.* sentence 1: the brackets"
-    with pytest.raises(TooManyErrorsError, match=message) as caught:
+    with pytest.raises(ZooError, match=message):
         score_brackets([BROKEN, GOLD, *[BROKEN] * 3, GOLD], [GOLD] * 6, patient)
-    assert [row.status for row in caught.value.rows] == [ERROR, VALID, ERROR, ERROR], "the rows before the last error"
     assert score_brackets([BROKEN] * 400, [GOLD] * 400).errors == 400
 
 
@@ -269,8 +261,9 @@ def test_the_table_equals_the_output_of_evalb(tmp_path):
         expected = subprocess.run(command, capture_output=True, text=True, check=False).stdout
         try:
             table = format_table(evaluate_bracket_files(tmp_path / "test", tmp_path / "gold", parameters))
-        except TooManyErrorsError as error:
-            table = format_rows(error.rows)
+        except ZooError:  # EVALB prints no summary then
+            assert "Summary" not in expected
+            continue
         assert f"{table}\n" == re.sub(r"(?: -|  )nan", " 0.00", expected), seed
 
 

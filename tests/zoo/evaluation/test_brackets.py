@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from specs import ZooError
-from zoo.evaluation.evalb.parameters import COLLINS, Parameters, read_parameters
+from zoo.evaluation.brackets import COLLINS, Parameters, read_parameters
 
 STANDARD = """\
 ## comments, and lines too short to say anything

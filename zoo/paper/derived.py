@@ -1,4 +1,4 @@
-"""Derivations for the claims of section 3 about the network, from the graph that the compiler builds from `base`."""
+"""Derivations of claims from zoo's own code: the graph of `base`, parameters, positions and the learning rate."""
 
 from __future__ import annotations
 
@@ -7,23 +7,41 @@ from collections.abc import Set
 from fractions import Fraction
 from functools import cache
 from itertools import pairwise
-from math import atan2, comb, cos, exp, isclose, sin, sqrt
+from math import atan2, ceil, comb, cos, exp, isclose, sin, sqrt
+from typing import Any
 
+import compiler
 import specs
 from compiler import Graph, Purpose, cost, lower
 from compiler.costs import layers
 from compiler.lowering.positions import sinusoidal_encoding
 from compiler.operations.attention import Attention
 from compiler.operations.elementwise import Dropout
+from compiler.operations.operation import Node, Operation
 from compiler.operations.projection import Embedding, Linear
 from compiler.operations.views import SplitHeads
+from zoo.paper.claims import CLAIMS, ROWS
 from zoo.planning.plan import LENGTH
+from zoo.training.step import learning_rate
 
 
 @cache
 def graph(spec: str) -> Graph:
     """Return the training graph of a spec, given its short name, before any compiler pass."""
     return lower(specs.load(spec), Purpose.TRAIN)
+
+
+def _nodes(kind: type[Operation]) -> list[Node]:
+    return [node for node in graph("base").nodes if isinstance(node.operation, kind)]
+
+
+def _operations(kind: type[Operation]) -> list[Any]:
+    return [node.operation for node in _nodes(kind)]
+
+
+def _agreed(values: Set[int], words: str) -> tuple[int | None, str]:
+    """Return the only element of a set, or None if it has several, and `words` with all elements."""
+    return next(iter(values)) if len(values) == 1 else None, f"{words}: {_listed(values)}"
 
 
 def layer_count(side: str) -> tuple[int | None, str]:
@@ -37,8 +55,7 @@ def layer_count(side: str) -> tuple[int | None, str]:
 def sublayer_count(side: str) -> tuple[int | None, str]:
     """Count the sub-layers in each layer of the encoder or the decoder, by their norms."""
     norms = Counter(n.layer for n in graph("base").nodes if n.operation.is_norm)
-    counts = {norms[name] for name in _layers(side)}
-    return _single(counts), f"residuals with a norm in each layer of the graph: {_listed(counts)}"
+    return _agreed({norms[name] for name in _layers(side)}, "residuals with a norm in each layer of the graph")
 
 
 def _layers(side: str) -> list[str]:
@@ -47,48 +64,45 @@ def _layers(side: str) -> list[str]:
 
 def width() -> tuple[int | None, str]:
     """Return the output dimension of all embeddings and sub-layers."""
-    nodes = [n for n in graph("base").nodes if (n.operation.is_norm or isinstance(n.operation, Embedding))]
-    widths = {n.type.shape[-1].constant for n in nodes}
-    return _single(widths), f"dimension of all {len(nodes)} embeddings and sub-layers: {_listed(widths)}"
+    nodes = [*_nodes(Embedding), *(n for n in graph("base").nodes if n.operation.is_norm)]
+    return _agreed({_width(n) for n in nodes}, f"dimension of all {len(nodes)} embeddings and sub-layers")
 
 
 def heads() -> tuple[int | None, str]:
     """Return the number of heads that queries, keys and values are split into."""
-    heads = {n.operation.heads for n in graph("base").nodes if isinstance(n.operation, SplitHeads)}
-    return _single(heads), f"heads that queries, keys and values are split into: {_listed(heads)}"
+    found = {operation.heads for operation in _operations(SplitHeads)}
+    return _agreed(found, "heads that queries, keys and values are split into")
 
 
 def key_width() -> tuple[int | None, str]:
     """Return the dimension of queries, keys and values in each head."""
-    types = graph("base").types
-    attentions = [n for n in graph("base").nodes if isinstance(n.operation, Attention)]
-    widths = {types[name].shape[3].constant for n in attentions for name in n.inputs[:3]}
-    words = f"dimension of queries, keys and values in all {len(attentions)} attentions: {_listed(widths)}"
-    return _single(widths), words
-
-
-def _single(values: Set[int]) -> int | None:
-    """Return the only element of a set, or None if it has several."""
-    return next(iter(values)) if len(values) == 1 else None
+    types, nodes = graph("base").types, _nodes(Attention)
+    widths = {types[name].shape[3].constant for node in nodes for name in node.inputs[:3]}
+    return _agreed(widths, f"dimension of queries, keys and values in all {len(nodes)} attentions")
 
 
 def inner_width() -> tuple[int | None, str]:
     """Return the largest output dimension of all linear layers."""
-    nodes = [n for n in graph("base").nodes if isinstance(n.operation, Linear)]
-    widest = max(n.type.shape[-1].constant for n in nodes)
-    return widest, f"the largest output dimension of {len(nodes)} linear layers in the graph"
+    nodes = _nodes(Linear)
+    return max(map(_width, nodes)), f"the largest output dimension of {len(nodes)} linear layers in the graph"
 
 
-def attention_scale() -> tuple[bool, str]:
-    """Decide whether all attentions scale their scores by 1 / sqrt(d_k)."""
-    scales = {n.operation.scale for n in graph("base").nodes if isinstance(n.operation, Attention)}
-    return scales == {64**-0.5}, f"all attentions of the graph: {_listed(scales)}"
+def _width(node: Node) -> int:
+    return node.type.shape[-1].constant
 
 
-def embedding_scale() -> tuple[bool, str]:
-    """Decide whether all embeddings are multiplied by sqrt(d_model)."""
-    scales = {n.operation.scale for n in graph("base").nodes if isinstance(n.operation, Embedding)}
-    return scales == {sqrt(512)}, f"both embeddings of the graph: {_listed(scales)}"
+def scale(kind: str, size: str, power: str) -> tuple[bool, str]:
+    """Decide whether all attentions or embeddings are scaled by a power of a size of the model.
+
+    Args:
+        kind: "attention" or "embedding".
+        size: Name of the size in the spec's architecture.
+        power: The exponent.
+    """
+    kinds: dict[str, type[Operation]] = {"attention": Attention, "embedding": Embedding}
+    scales = {operation.scale for operation in _operations(kinds[kind])}
+    expected = getattr(specs.load("base").architecture, size) ** float(power)
+    return scales == {expected}, f"scale of each {kind} of the graph: {_listed(scales)}"
 
 
 def shared_matrix() -> tuple[bool, str]:
@@ -145,17 +159,10 @@ def softmax_gradient() -> tuple[bool, str]:
     return many < few / 10 and many < scaled / 10, f"{words}; scaled, {scaled:.3f} for any d_k"
 
 
-def shortest_wave() -> tuple[bool, str]:
-    """Decide whether the shortest wavelength of the sinusoids is 2π."""
-    wave = _wavelengths()[0]
-    return isclose(wave, 1), f"first pair of the program's sinusoids: {wave:g} x 2π"
-
-
-def longest_wave() -> tuple[bool, str]:
-    """Decide whether the longest wavelength of the sinusoids is 10000 · 2π."""
-    wave = _wavelengths()[-1]
-    words = f"last pair of the formula, 2i = {_D_MODEL - 2} of {_D_MODEL}: {wave:,.0f} x 2π"
-    return isclose(wave, 10_000, rel_tol=1e-3), f"{words}; it would be 10,000 for 2i = d_model"
+def wavelength(index: str) -> tuple[float, str]:
+    """Return the wavelength of the first (0) or last (-1) pair of the program's sinusoids, in units of 2π."""
+    waves = _wavelengths()
+    return waves[int(index)], f"pair {int(index) % len(waves)} of the program's {len(waves)} pairs of sinusoids"
 
 
 def wave_progression() -> tuple[bool, str]:
@@ -196,10 +203,78 @@ def _wavelengths() -> list[float]:
 
 def dropout_places() -> tuple[bool, str]:
     """Decide whether there is one dropout for each sub-layer and each sum of embeddings and positions."""
-    drops = [n for n in graph("base").nodes if isinstance(n.operation, Dropout) and n.operation.dropout]
-    norms = sum(n.operation.is_norm for n in graph("base").nodes)
-    embeds = sum(isinstance(n.operation, Embedding) for n in graph("base").nodes)
+    drops = [operation for operation in _operations(Dropout) if operation.dropout]
+    norms, embeds = sum(n.operation.is_norm for n in graph("base").nodes), len(_nodes(Embedding))
     return len(drops) == norms + embeds, f"{len(drops)} dropouts, {norms} sub-layers and {embeds} sums with positions"
+
+
+@cache
+def parameters(spec: str, tokens: int | None = None) -> int:
+    """Return the number of parameters of a spec's model, counted by the compiler.
+
+    `tokens` replaces the vocabulary size of the spec.
+    """
+    return compiler.parameters(specs.load(spec, {} if tokens is None else {"vocabulary": {"size": tokens}}))
+
+
+def vocabulary_sizes(row: str) -> range:
+    """Return the vocabulary sizes with which a row's model has the printed number of parameters in millions."""
+    spec, (printed,) = f"table3/{row}", CLAIMS[f"table3.{row}.parameters"].printed
+    own = specs.load(spec).vocabulary.size
+    per_token = parameters(spec, own + 1) - parameters(spec, own)
+    rest = parameters(spec, own) - per_token * own
+    lower, upper = (ceil((bound * 1_000_000 - rest) / per_token) for bound in printed.bounds)
+    return range(lower, upper)
+
+
+def common_vocabulary_sizes() -> range:
+    """Return the vocabulary sizes with which all rows except `big` have the printed numbers of parameters.
+
+    The range may be empty.
+    """
+    small = (name for name, row in ROWS["table3"].items() if "parameters" in row and name != "big")
+    ranges = [vocabulary_sizes(name) for name in small]
+    return range(max(sizes.start for sizes in ranges), min(sizes.stop for sizes in ranges))
+
+
+def parameter_count(row: str) -> tuple[float, str]:
+    """Count the parameters of a row's model in millions."""
+    spec, fit = f"table3/{row}", vocabulary_sizes(row)
+    count, tokens = parameters(spec), specs.load(spec).vocabulary.size
+    return count / 1e6, f"{count:,} with {tokens:,} tokens; {fit[0]:,} to {fit[-1]:,} tokens give the printed number"
+
+
+def one_vocabulary() -> tuple[bool, str]:
+    """Decide whether one vocabulary size gives all printed numbers of parameters except that of `big`."""
+    fit = common_vocabulary_sizes()
+    if not fit:
+        return False, "no vocabulary size gives all ten numbers"
+    big = vocabulary_sizes("big")
+    words = f"all ten numbers are as printed with a vocabulary of {fit[0]:,} to {fit[-1]:,} tokens"
+    differs = big[-1] < fit[0] or big[0] > fit[-1]
+    return True, f"{words}; big {'needs another' if differs else 'agrees'}: {big[0]:,} to {big[-1]:,}"
+
+
+def learning_rate_formula(phase: str) -> tuple[bool, str]:
+    """Decide whether the learning rate follows the paper's formula during the warm-up ("rises") or after it ("falls").
+
+    The formula is proportional to the step during the warm-up, and to step^-0.5 after it.
+    """
+    spec = specs.load("base")
+    warmup, last = spec.training.warmup_steps, spec.training.steps
+    steps, power = (range(1, warmup + 1), 1.0) if phase == "rises" else (range(warmup, last + 1, 1000), -0.5)
+    peak, end = learning_rate(warmup, spec), steps[0] if phase == "rises" else last
+    follows = all(isclose(learning_rate(step, spec), peak * (step / warmup) ** power) for step in steps)
+    return follows, f"{peak:.4g} at step {warmup:,}, {learning_rate(end, spec):.4g} at step {end:,}"
+
+
+def learning_rate_peak() -> tuple[bool, str]:
+    """Decide whether the learning rate has the peak that the paper's formula gives."""
+    spec = specs.load("base")
+    a, warmup = spec.architecture, spec.training.warmup_steps
+    best = max(range(1, 3 * warmup), key=lambda step: learning_rate(step, spec))
+    rate = learning_rate(best, spec)
+    return best == warmup and isclose(rate, (a.d_model * warmup) ** -0.5), f"{rate:.4g} at step {best:,}"
 
 
 def _listed(values: Set[float]) -> str:

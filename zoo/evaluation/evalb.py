@@ -1,4 +1,4 @@
-"""Bracket scores of a corpus as EVALB computes and prints them."""
+"""Bracket scores of a corpus as EVALB (Sekine and Collins 1997) computes and prints them."""
 
 from __future__ import annotations
 
@@ -8,15 +8,17 @@ from pathlib import Path
 
 from specs import ZooError
 from specs.notation import quote
-from zoo.evaluation.evalb.parameters import COLLINS, Parameters, read_parameters
-from zoo.evaluation.evalb.sentences import (
+from zoo.evaluation.brackets import (
+    COLLINS,
     ERROR,
     NO_TREE,
     SKIPPED,
     VALID,
+    Parameters,
     SentenceScore,
     parse_bracketing,
     percentage,
+    read_parameters,
     score_sentence,
 )
 from zoo.evaluation.text_metrics import check_lengths, read_aligned
@@ -57,15 +59,6 @@ class BracketSummary:
     no_crossing: float
     two_or_less: float
     tagging: float | None
-
-
-class TooManyErrorsError(ZooError):
-    """Error because more sentences are in error than `MAX_ERROR` allows.
-
-    `rows` contains the scores of the sentences before the first error that is not allowed.
-    """
-
-    rows: tuple[SentenceScore, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,8 +105,8 @@ def score_brackets(
             reference. Confusing words and punctuation is then no error, and tagging accuracy is not computed.
 
     Raises:
-        ZooError: A reference is not a tree, or the numbers of outputs and references differ or are 0.
-        TooManyErrorsError: More sentences are in error than the parameters allow.
+        ZooError: A reference is not a tree, the numbers of outputs and references differ or are 0, or more sentences
+            are in error than the parameters allow.
     """
     check_lengths(outputs, references)
     tests, golds = list(map(parse_bracketing, outputs)), []
@@ -156,21 +149,18 @@ def evaluate_bracket_files(test: Path | str, gold: Path | str, parameters: Path 
 
 
 def _check_errors(scores: BracketScores, parameters: Parameters) -> None:
-    """Raise TooManyErrorsError if EVALB would stop without a summary, which it does at error MAX_ERROR + 2."""
+    """Raise ZooError if EVALB would stop without a summary, which it does at error MAX_ERROR + 2."""
     # EVALB counts a skipped sentence as an error if its brackets do not form a tree.
     rows = enumerate(scores.rows, start=1)
     failed = [(number, row) for number, row in rows if row.status == ERROR or row.problem == NO_TREE]
     if parameters.max_error is None or len(failed) <= parameters.max_error + 1:
         return
     number, first = failed[0]
-    last, _ = failed[parameters.max_error + 1]
-    error = TooManyErrorsError(
+    raise ZooError(
         f"{len(failed):,} sentences are in error, more than `MAX_ERROR {parameters.max_error}` allows "
         f"({parameters.name}); the first is sentence {number:,}: {first.problem}",
         hint="compare trees over the same words, or raise `MAX_ERROR` in the parameter file",
     )
-    error.rows = scores.rows[: last - 1]
-    raise error
 
 
 def _summarise(rows: Sequence[SentenceScore]) -> BracketSummary:
@@ -202,7 +192,8 @@ def format_table(scores: BracketScores) -> str:
     """
     return "\n".join(
         [
-            format_rows(scores.rows),
+            _TABLE_HEAD,
+            *(_format_row(number, row) for number, row in enumerate(scores.rows, start=1)),
             "=" * 76,
             _format_totals([row for row in scores.rows if row.status == VALID], scores),
             "=== Summary ===",
@@ -214,11 +205,6 @@ def format_table(scores: BracketScores) -> str:
             *_format_summary(scores.short),
         ]
     )
-
-
-def format_rows(rows: Sequence[SentenceScore]) -> str:
-    """Return the head of EVALB's table, and one line per sentence."""
-    return "\n".join([_TABLE_HEAD, *(_format_row(number, row) for number, row in enumerate(rows, start=1))])
 
 
 def _format_row(number: int, row: SentenceScore) -> str:
