@@ -82,7 +82,7 @@ def test_a_document_can_be_downloaded(client, expected):
 
 
 def test_the_language_of_a_page_is_set(client, expected):
-    page = "<html lang='{}'><p title='{}'>{}</p>"
+    page = '<html lang="{}"><p title="{}">{}</p>'
     answer = upload(client, "a.html", page.format("en", *LINES).encode())
     assert client.get(answer.json()["translatedFileUrl"]).text == page.format("de", *expected)
 
