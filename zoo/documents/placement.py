@@ -15,7 +15,8 @@ from zoo.documents.segments import PLACEHOLDER, WORDS, Element, Mark, Segment, S
 from zoo.generation.alignment import AlignedToken
 
 _MAX_WORD = 100
-"""Longest word in which elements keep their characters. The work grows with the square of the length."""
+"""Maximum length of a word in which elements can start or end between characters. In longer words, they surround the
+whole word, because the work grows with the square of the length."""
 
 
 @dataclass

@@ -178,7 +178,7 @@ class Span:
 
     @property
     def is_month(self) -> bool:
-        """Whether it is the name of a month."""
+        """Whether the span is the name of a month."""
         return self.numeric and self.text.isalpha()
 
 
