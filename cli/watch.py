@@ -275,6 +275,7 @@ def curves(run: Annotated[list[str], _RUNS], output: Annotated[Path, _OUTPUT] = 
         require_html(output)
     messages = report()
     metrics, runs = learning_curves([find.run(each) for each in run], messages)
+    draw = curves_svg if draws_svg else curves_page
     with open_output(output) as file:
-        file.write((curves_svg if draws_svg else curves_page)(metrics, runs))
+        file.write(draw(metrics, runs))
     messages.info(f"{', '.join(metric.title for metric in metrics)}: written to {output}")

@@ -156,7 +156,7 @@ class Operation(ABC):
     keeps_heads: ClassVar[bool] = False
     """Whether the operation transforms each head of its first input [batch, h, n, d] separately, such as a rotation."""
     reads_cache_slots: ClassVar[bool] = False
-    """Whether the operation computes a mask or a bias for each cache slot (input 1) from the query positions (input 0)."""
+    """Whether the operation computes a mask or a bias for the cache slots (input 1) and query positions (input 0)."""
     appends_to_cache: ClassVar[bool] = False
     """Whether the operation appends new positions (input 1) to a cache (input 0)."""
     has_scale: ClassVar[bool] = False

@@ -417,7 +417,7 @@ class _Writer:
         self._output.append(content)
 
     def copied(self, content: Unit | Mark, *, at_start: bool = False) -> None:
-        """Write copied content with the space before it in the source, or, at the start, with the space after it."""
+        """Write copied content with the space that precedes it in the source. At the start, use the space that follows it."""
         if isinstance(content, Mark):
             self.move_to(_common(content.stack, self.stack))
             return self.copy(content.output)

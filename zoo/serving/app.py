@@ -98,7 +98,7 @@ def create_app(service: Service) -> FastAPI:
 
 
 def _page_router() -> APIRouter:
-    """Return the paths of the web page, which uses the HTTP APIs and loads nothing from other hosts."""
+    """Return a router with the files of the web page. The page uses the APIs, and loads nothing from other hosts."""
     routes = APIRouter(include_in_schema=False)
     for path, name, kind in (
         ("/", "index.html", "html"),

@@ -158,7 +158,7 @@ def convert_tokens(
         special: The IDs of the special tokens according to `config.json`.
         folder: The folder of the model, for error messages.
         source_has_end: Whether the tokenizer appends EOS to a source.
-        languages: Tokens of languages. Texts that contain one are rejected.
+        languages: Language tokens. Texts that contain one are rejected.
 
     Raises:
         ZooError: The embedding has too few rows.
