@@ -417,7 +417,7 @@ class _Writer:
         self._output.append(content)
 
     def copied(self, content: Unit | Mark, *, at_start: bool = False) -> None:
-        """Write copied content with the space that precedes it in the source. At the start, use the space that follows it."""
+        """Write copied content with the source's space before it. At the start, use the source's space after it."""
         if isinstance(content, Mark):
             self.move_to(_common(content.stack, self.stack))
             return self.copy(content.output)

@@ -109,7 +109,7 @@ class PooledModel:
         return learned or [(one, two) for one in languages.codes for two in languages.codes if one != two]
 
     def revision(self) -> str:
-        """Return an identifier for the folder's content: its digest or, for a run, the time when its weights were written.
+        """Return an identifier for the folder's content: its digest or, for a run, the time of its weights.
 
         Empty if the model is not there, for example because it was removed.
         """

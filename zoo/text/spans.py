@@ -146,7 +146,7 @@ _QUARTERS = re.compile("half|halb|quarter|viert", re.IGNORECASE)
 _DECIMAL_POINT = "en zh ja ko he th hi bn ur ta te ms tl sw my yo"
 _LARGEST_WORD, _LONGEST_NUMBER = 12, 40
 _HALF_DAY = 720
-"""Minutes."""
+"""Half a day. Unit: minutes."""
 
 
 @dataclass(frozen=True, slots=True)
