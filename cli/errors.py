@@ -92,7 +92,8 @@ _COMMANDS_OF_OTHERS = {
     "show": "info describe inspect cat config view",
     "plan": "summary params flops estimate graph",
     "verify": "check validate",
-    "attend": "attention visualize visualise plot",
+    "attend": "attention visualize visualise",
+    "curves": "plot plots curve graph",
     "import": "convert",
     "doctor": "env devices backends diagnose",
     "clean": "clear purge gc prune",
@@ -112,6 +113,10 @@ def unknown_command(word: str, commands: list[str]) -> ZooError:
     near = next(meant, None) or nearest(word, commands)
     hint = f"did you mean `zoo {near}`?" if near else f"the commands are {', '.join(commands)}"
     return ZooError(f"`{word}` is not a command of zoo", hint=hint)
+
+
+_NUMBERS = {"input should be a valid integer": "a whole number", "input should be a valid number": "a number"}
+"""Beginnings of typer's messages about values that it cannot convert, and what it should be."""
 
 
 def _from_usage_error(error: Any, command: str) -> ZooError:
@@ -141,6 +146,9 @@ def _from_usage_error(error: Any, command: str) -> ZooError:
     message = _without_capital(error.message)
     if limit := re.fullmatch(r"input should be (greater|less) than or equal to (\S+)", message):
         return ZooError(f"`{name}` must be at {'least' if limit[1] == 'greater' else 'most'} {limit[2]}", hint=hint)
+    for beginning, wanted in _NUMBERS.items():
+        if message.startswith(beginning):
+            return ZooError(f"`{name}` must be {wanted}", hint=hint)
     return ZooError(f"`{name}`: {message}", hint=hint)
 
 

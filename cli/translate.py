@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -51,8 +52,7 @@ def translate(
 
     The formats are plain text (.txt), Markdown (.md), web pages (.html), subtitles (.srt), Word (.docx), OpenDocument
     (.odt) and e-books (.epub). Everything but the text is copied byte for byte. Bold words and links are placed by
-    word alignment (see `zoo align`). Code in Markdown, HTML and e-books is not
-    translated.
+    word alignment (see `zoo align`). Code is not translated.
 
     Without --spec and --model, the included model `everyday` translates between English and German. It is made for
     everyday sentences, not for contracts or medicine. Warnings count the sentences that you should check,
@@ -192,6 +192,7 @@ def _translate(
     """Translate a document, and write the result to `target`."""
     from zoo.documents.archives import MAX_DOCUMENT_BYTES
     from zoo.documents.document import translate_document
+    from zoo.documents.segments import PLACEHOLDER
     from zoo.files.atomic import atomic_file
     from zoo.files.reading import read_bytes
     from zoo.generation.config import LanguageOptions
@@ -219,5 +220,6 @@ def _translate(
         partial.write_bytes(result)
     if uncertain:
         problem = f"sentences whose translations have a low probability: {len(uncertain):,}"
-        warnings.warn(f"{problem}; check them, the first is {excerpt(uncertain[0])}")
+        first = re.sub(rf"\b{PLACEHOLDER}\b", "…", uncertain[0])  # stands for code, which the model does not read
+        warnings.warn(f"{problem}; check them, the first is {excerpt(first)}")
     messages.info(f"wrote {target}")

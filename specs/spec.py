@@ -30,7 +30,7 @@ class Compilation(Section):
 
     backend: Literal["auto", "eager", "inductor", "native", "aot", "onnx", "tensorrt"]
     """Backend that runs the compiled model (not in the paper). auto: the fastest one that is installed for the device.
-    If the backend can only translate, training uses the fastest one that can train."""
+    `zoo doctor` lists the backends. If the backend can only translate, training uses the fastest one that can train."""
     precision: Literal["float32", "bfloat16", "int8"]
     """Data type of weights and matrix products when translating (not in the paper). bfloat16 and int8 change the
     results slightly."""

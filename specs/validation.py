@@ -201,7 +201,8 @@ def _suggest_field(path: Path, known: Sequence[str]) -> str:
     """Return the hint for an unknown field: a similar name, the same name in another section, or all names."""
     *parents, last = path
     name = str(last)
-    near, inner = nearest(name, known), name.rpartition(".")[2]
+    ending = next((each for each in known if name.endswith(f"_{each}")), None)  # `steps`, written as `max_steps`
+    near, inner = ending or nearest(name, known), name.rpartition(".")[2]
     if near is not None and "." not in name:
         return f"did you mean `{near}`?"
     sections = [section for section in Spec.model_fields if inner in _resolve([section]).subfields]

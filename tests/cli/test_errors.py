@@ -62,6 +62,10 @@ ERRORS = [
     ("paper table5", "`table5` is not a table of the paper", "did you mean `table"),
     ("paper table3 --measure", "`--measure` applies to Table 1 only", "write `table1`"),
     ("paper table1 --html a.html", "`--html` always writes all tables", "leave TABLE and `--json` out"),
+    ("decode --beam 2.5", "`--beam` must be a whole number", "zoo decode --help"),
+    ("decode --alpha x", "`--alpha` must be a number", "zoo decode --help"),
+    ("decode --backend gpu", "`gpu` is not a backend", "choose `auto`, or one of eager, "),
+    ("plot tiny", "`plot` is not a command of zoo", "`zoo curves`"),
     ("plan tiny --length 0", "`--length` must be at least 1", "zoo plan --help"),
     ("verify nope", "there is no published model `nope`: searched `nope`, `/", "zoo list --published"),
     ("compile", "SPEC or `--model` is missing", "name a SPEC"),
@@ -97,7 +101,6 @@ def test_usage_errors_have_a_problem_and_a_hint(zoo: Zoo, words: str, problem: s
 
 
 def test_invalid_numbers_name_the_option(zoo: Zoo) -> None:
-    """The wording is typer's."""
     for words in (
         "plan tiny --length 0",
         "plan tiny --length 1000000000",
@@ -111,7 +114,7 @@ def test_invalid_numbers_name_the_option(zoo: Zoo) -> None:
         result = zoo(*words.split())
         option = next(word for word in words.replace("=", " ").split() if word.startswith("--"))
         assert result.status == 2
-        assert re.match(rf"error: `{option}`(: | must be at (least|most) )", result.err)
+        assert re.match(rf"error: `{option}`(: | must be (a whole number|at (least|most) ))", result.err)
         assert f"hint: run `zoo {words.split()[0]} --help`" in result.err
 
 

@@ -17,6 +17,7 @@ MISTAKES = [
     ("architecture:\n  d_modle: 3", "`architecture.d_modle` is not a field", 3, "did you mean `d_model`?"),
     ("architcture: {h: 5}", "`architcture` is not a field of this spec", 2, "did you mean `architecture`?"),
     ("training: {dropout: 0.1}", "`training.dropout` is not a field", 2, "did you mean `architecture.dropout`?"),
+    ("training: {max_steps: 5}", "`training.max_steps` is not a field", 2, "did you mean `steps`?"),
     ("training.steps: 5", "`training.steps` is not a field", 2, "did you mean `training: {steps: ...}`?"),
     ("decoding: {zzz: 1}", "`decoding.zzz` is not a field", 2, "the fields of `decoding` are search, beam, alpha"),
     ("architecture: {h: x}", "`architecture.h` must be a whole number, not `x`", 2, "the number of attention heads"),
