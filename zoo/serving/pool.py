@@ -274,8 +274,10 @@ class ModelPool:
         return [model.loaded for model in self.models.values() if model.loaded is not None]
 
     def close(self) -> None:
-        """Unload all models."""
+        """Unload all models, and wait for no model that is being loaded."""
         for model in self.models.values():
+            if model.loading is not None:
+                model.loading.cancel()
             self._unload(model)
 
     def _translating(self) -> Iterator[PooledModel]:
