@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import cache
@@ -162,7 +163,7 @@ def field_option(field: str, *names: str, shown: str = "", panel: str | None = N
     choices, limits = known.get("enum", ()), {"min": "minimum", "max": "maximum"}
     return option(
         "|".join(choices) or _METAVARS.get(known["type"]),
-        known["description"].replace(" (not in the paper)", ""),
+        re.sub(r" \(not in the paper[^)]*\)", "", known["description"]),
         *names,
         shown=shown or f"the spec's {field}",
         panel=panel,

@@ -89,9 +89,9 @@ def publish(
         require_registry(to, alias)
     if to is not None and name is None and is_published_model(run):
         given = {"--replace": replace, "--text": text, "--no-text": text is False, "--notes": notes}
-        if option := next((option for option, value in given.items() if value), None):
-            problem = f"`{option}` applies to runs only, but `{run}` is a published model"
-            raise ZooError(problem, hint=f"leave `{option}` out, or give the run instead of the published model")
+        if unused := next((name for name, value in given.items() if value), None):
+            problem = f"`{unused}` applies to runs only, but `{run}` is a published model"
+            raise ZooError(problem, hint=f"leave `{unused}` out, or give the run instead of the published model")
         folder = published_model(run, messages)
     else:
         written = "" if notes is None else read_bytes(notes).decode("utf-8", "replace")

@@ -96,10 +96,10 @@ def align(
     r"""Print the word alignments of given translations.
 
     Select a model by MODEL, --model or --spec. Pairs come from stdin, as source and target separated by a tab, or
-    from --source and --target. Each pair gives one line in Pharaoh's format: `0-1` says that the second word of the
+    from --source and --target. Each pair gives one line in Pharaoh's format: `0-1` means that the second word of the
     translation comes from the first word of the source. Spaces separate words.
 
-    With --json, each line becomes a list of the tokens of the translation: the positions of their characters in the
+    With --json, each line becomes a list of the target tokens: the positions of their characters in the
     translation and in the source, and the weight of the attention.
 
     Examples:

@@ -45,8 +45,13 @@ def list_models(
         columns, cells = _score_cells(found.runs)
         run_rows = [
             (
-                *(run.folder, f"{run.parameters:,}", "-" if run.step is None else f"{run.step:,}", f"{run.steps:,}"),
-                *(*scores, "trained" if run.trained else "-", run.name),
+                run.folder,
+                f"{run.parameters:,}",
+                "-" if run.step is None else f"{run.step:,}",
+                f"{run.steps:,}",
+                *scores,
+                "trained" if run.trained else "-",
+                run.name,
             )
             for run, scores in zip(found.runs, cells, strict=True)
         ]
@@ -79,8 +84,13 @@ def _list_published(pattern: str | None, json: bool) -> None:
     columns, cells = _score_cells(models)
     rows = [
         (
-            *(model.name, "-" if model.revision is None else str(model.revision), f"{model.parameters:,}"),
-            *(*scores, model.location, model.licence or "-", model.description),
+            model.name,
+            "-" if model.revision is None else str(model.revision),
+            f"{model.parameters:,}",
+            *scores,
+            model.location,
+            model.licence or "-",
+            model.description,
         )
         for model, scores in zip(models, cells, strict=True)
     ]

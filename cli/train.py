@@ -11,7 +11,7 @@ from shlex import quote
 from typing import TYPE_CHECKING, Annotated
 
 from cli import options
-from cli.options import field_option, flag, option
+from cli.options import flag, option
 from specs import ZooError
 
 if TYPE_CHECKING:
@@ -158,6 +158,13 @@ def _verify_resume(spec: Spec, device: str, run: Path | None, fresh: bool) -> in
     return None
 
 
+_LAST = option(
+    "N",
+    "Average this many checkpoints, counted from the last.",
+    shown="the spec's training.average",
+    min=1,
+    max=1_000,
+)
 _SEARCH = flag(
     "Score the averages of the last 1, 2, 5, 10 and 20 checkpoints on the dev set. Write nothing.", "--search"
 )
@@ -168,7 +175,7 @@ _INT8 = flag(
 
 def average(
     run: options.Run,
-    last: Annotated[int | None, field_option("training.average")] = None,
+    last: Annotated[int | None, _LAST] = None,
     search: Annotated[bool, _SEARCH] = False,
     int8: Annotated[bool, _INT8] = False,
     json: options.Json = False,

@@ -132,7 +132,7 @@ def _find(given: Sequence[Path], output: Path | None) -> Iterator[tuple[Path, Pa
                 and (excluded in (None, path.resolve()) or excluded not in each.resolve().parents)
             ]
             if not inside:
-                raise ZooError(f"`{path}` has no document", hint=f"the formats are {', '.join(FORMATS)}")
+                raise ZooError(f"`{path}` contains no documents", hint=f"the formats are {', '.join(FORMATS)}")
             yield from ((each, each.relative_to(path)) for each in inside)
         else:
             format_of(path.name)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from zoo.training.run_status import LogEntry, RunStatus
 
 INTERVAL = 1.0
-"""Time between two looks at the log. Unit: seconds."""
+"""Time between two readings of the log. Unit: seconds."""
 _PLOT_HEIGHT, _MAX_PLOT_WIDTH = 9, 100
 _BITS = ((0x01, 0x02, 0x04, 0x40), (0x08, 0x10, 0x20, 0x80))
 """Bit of each dot of a braille character: left and right column, from top to bottom."""
@@ -74,7 +74,7 @@ def watch(run: options.Run) -> None:
 
 
 def _statuses(folder: Path) -> Iterator[RunStatus]:
-    """Yield the status of a run again and again, until no process trains it."""
+    """Yield the status of a run every second, until no process trains it."""
     from zoo.training.run_status import RunStatus
 
     while True:
@@ -189,7 +189,7 @@ def _view(status: RunStatus, width: int) -> RenderableType:
 
 
 def _describe_end(status: RunStatus) -> str:
-    """Return a sentence that says that a run is not training now, and why."""
+    """Return a message that explains why a run is not training now."""
     from zoo.report import escape_control_characters
 
     steps = f"at step {status.step:,} of {status.spec.training.steps:,}"
@@ -275,6 +275,7 @@ def curves(run: Annotated[list[str], _RUNS], output: Annotated[Path, _OUTPUT] = 
         require_html(output)
     messages = report()
     metrics, runs = learning_curves([find.run(each) for each in run], messages)
+    draw = curves_svg if draws_svg else curves_page
     with open_output(output) as file:
-        file.write((curves_svg if draws_svg else curves_page)(metrics, runs))
+        file.write(draw(metrics, runs))
     messages.info(f"{', '.join(metric.title for metric in metrics)}: written to {output}")

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
+from threading import Event
 from uuid import uuid4
 
 from filelock import FileLock
@@ -19,6 +20,9 @@ from filelock import FileLock
 MANIFEST = "manifest.json"
 MAX_WAIT = 600.0
 """How long to wait while another process compiles the same artefact. Unit: seconds."""
+
+PROCESS_ENDS = Event()
+"""Set this before this process ends, so that a thread that compiles an artefact ends, too, with an error."""
 
 
 class Artefact:
@@ -81,7 +85,7 @@ class Artefact:
         self.folder.parent.mkdir(parents=True, exist_ok=True)
         lock = FileLock(self.folder.with_name(f".{self.folder.name}.lock"), fallback_to_soft=False)
         with suppress(OSError):  # the file system may have no locks, or the other process may hang
-            lock.acquire(timeout=MAX_WAIT)
+            lock.acquire(timeout=MAX_WAIT, cancel_check=PROCESS_ENDS.is_set)
         try:
             if not self.is_complete():
                 if lock.is_locked:

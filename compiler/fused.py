@@ -159,7 +159,7 @@ def packed_attention(
 
     Args:
         q: Features that contain the queries.
-        kv: Features that contain keys and values. It may be the same tensor.
+        kv: Features that contain keys and values. May be the same tensor as `q`.
         spans: For each query, the first key that it sees, and the first key after those. A padding sees none.
         readers: For each key, the first query that sees it, and the first query after those.
         heads: The columns of queries, keys and values.

@@ -296,7 +296,7 @@ def chunked_loss(
         smoothing: The probability that is taken from the label and spread over the classes.
         wrong_classes: Whether this probability is spread over the wrong classes only, instead of all classes.
         classes: The size of the vocabulary.
-        bias: A bias of the logits. Classes whose bias is at most SUPPRESSED_LOGIT are impossible.
+        bias: A bias on the logits. Classes whose bias is at most SUPPRESSED_LOGIT are impossible.
     """
     real = labels != PAD
     x = x[real]

@@ -69,7 +69,7 @@ class SlotLayout:
     rows: int
     """Largest beam size."""
     capacity: int
-    """Largest number of tokens of a hypothesis, with prefix and EOS. Even."""
+    """Maximum number of tokens in a hypothesis, with prefix and EOS. It is an even number."""
     source: int
     """Largest number of source tokens."""
     n_best: int

@@ -51,8 +51,8 @@ class Decoding(Section):
     """Maximum length of a source (not in the paper). A longer source is split at sentence boundaries, and its parts are
     translated one by one. A single sentence above the maximum is an error. Unit: tokens."""
     temperature: Positive = Field(le=1e6)
-    """Divisor of the logits before a token is sampled (not in the paper). 1.0 changes nothing. Used only by `search:
-    sample`."""
+    """Divisor of the logits before a token is sampled (not in the paper). 1.0 changes nothing. Only sampling uses
+    it."""
     top_k: Count = Field(le=1_048_576)
     """Sample only from the k most probable tokens (not in the paper). 0 permits all tokens. Unit: tokens."""
     top_p: Annotated[float, Field(gt=0, le=1)]

@@ -162,7 +162,7 @@ class PackedAttention(NamedTuple):
     q: Tensor
     """Features that contain the queries, [n, ...]."""
     kv: Tensor
-    """Features that contain the keys and values, [m, ...]. It may be the same tensor."""
+    """Features that contain the keys and values, [m, ...]. May be the same tensor as `q`."""
     spans: Tensor
     """For each query, the first key that it sees, and the first key after those, [2, n]."""
     readers: Tensor

@@ -11,8 +11,10 @@ import hashlib
 import os
 import platform
 import re
+import signal
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import fields
 from enum import IntEnum
 from functools import cache
@@ -20,7 +22,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from compiler.artefact import Artefact, is_disk_full
+from compiler.artefact import PROCESS_ENDS, Artefact, is_disk_full
 from compiler.host import cpp_compiler, cpuinfo
 from compiler.instruction import MAX_INT8_ROWS, ActivationKind, Instruction, MatrixType, Opcode, SentenceState, Status
 from compiler.program import BeamOptions
@@ -28,6 +30,7 @@ from specs import BOS, EOS, PAD, UNK, ZooError
 
 KERNELS = Path(__file__).parent
 FLAGS = ("-std=c++17", "-O3", "-march=native", "-ffp-contract=off", "-fno-math-errno", "-shared", "-fPIC")
+_POLL_SECONDS = 0.2
 
 _C_TYPES: Mapping[str, tuple[str, type[ctypes._SimpleCData[Any]]]] = {
     "int": ("int32_t", ctypes.c_int32),
@@ -131,7 +134,23 @@ def compile_kernels(file: Path, flags: Sequence[str] = FLAGS) -> subprocess.Comp
         Path(folder, "abi.hpp").write_text(header(), encoding="utf-8")
         command = [cpp_compiler() or "c++", *flags, "-I", folder, str(KERNELS / "native.cpp"), "-o", str(file)]
         environment = {**os.environ, "LC_ALL": "C"}  # so that `is_disk_full` recognises the compiler's messages
-        return subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+        return _run(command, environment)
+
+
+def _run(command: Sequence[str], environment: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
+    """Run a command. End it and the processes that it has started if this process is about to end."""
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, env=environment, process_group=0) as process:
+        try:
+            while not PROCESS_ENDS.is_set():
+                with suppress(subprocess.TimeoutExpired):
+                    output, errors = process.communicate(timeout=_POLL_SECONDS)
+                    return subprocess.CompletedProcess(command, process.returncode, output, errors)
+            raise RuntimeError("the compilation was stopped")  # a ZooError would lead to another backend
+        except BaseException:  # Ctrl-C reaches only this process
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGTERM)
+            raise
 
 
 def _compile(folder: Path) -> None:

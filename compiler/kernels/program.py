@@ -78,7 +78,7 @@ class PackedModel:
 class KernelState:
     """Decoder state in the kernels.
 
-    Every sentence has the same number of rows, `beams`. During a search, it is 0, because the numbers may differ.
+    Every sentence has the same number of rows, `beams`. During a search, `beams` is 0, because the numbers may differ.
     """
 
     def __init__(self, program: KernelProgram, handle: int | None, sentences: int) -> None:

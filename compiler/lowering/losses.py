@@ -1,4 +1,4 @@
-"""Losses that training minimises. A loss lowers all graphs that read the target of an example.
+"""Losses that training minimises. The loss of a task lowers all graphs that read the target.
 
 To add a loss, add its function and a line in LOSSES, and set `loss` in the class of a task.
 """
@@ -32,4 +32,5 @@ def cross_entropy(model: Transformer) -> None:
 
 
 LOSSES: Mapping[str, Callable[[Transformer], None]] = {"cross_entropy": cross_entropy}
-"""The function for each value of a task's `loss`. It adds the output `loss` [2] or `log_probabilities`."""
+"""The function for each value of a task's `loss`. In training, it adds the output `loss` [2], a sum and a number of
+labels. For other purposes, it adds the output `log_probabilities`."""

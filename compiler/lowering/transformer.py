@@ -64,8 +64,12 @@ FEATURES: Mapping[str, Callable[[GraphBuilder, Any, int], tuple[Value, Value]]] 
 """The lowering function for each kind of source except tokens. To add a kind, add a function, a line here, and its spec
 class."""
 PREFIXED = (
-    *("cross_attention", "mixture_of_experts", "restricted_attention"),
-    *("separable_convolution", "bottleneck_convolution", "aligned_memory"),
+    "cross_attention",
+    "mixture_of_experts",
+    "restricted_attention",
+    "separable_convolution",
+    "bottleneck_convolution",
+    "aligned_memory",
 )
 """Kinds whose first word is a prefix of value names, so that values of two sub-layers in one layer differ in name."""
 
@@ -81,7 +85,7 @@ def lower(spec: Spec, purpose: Purpose) -> Graph:
         transformer.encode()
     elif purpose is Purpose.DECODE_STEP:
         transformer.decode_step()
-    else:  # for ATTEND, each attention adds its own output
+    else:  # for ATTEND, each attention also adds its weights as an output
         LOSSES[spec.task.loss](transformer)
     return builder.graph()
 

@@ -87,7 +87,7 @@ class ReceptiveField:
     spacing: int = 1
     """Distance between two positions that it reads, as in a dilated convolution."""
     sequential: bool = False
-    """Whether it is a recurrence, which computes each position from the result at the neighbouring position."""
+    """Whether the operation is a recurrence. A recurrence computes each position from the result at its neighbour."""
 
 
 @dataclass
@@ -128,37 +128,37 @@ class Operation(ABC):
     overwrites: ClassVar[int | None] = None
     """Index of the input that is overwritten with the result, if any."""
     is_projection: ClassVar[bool] = False
-    """Whether it computes x W (+ b) with a matrix [i, o]. Several projections of one input can be fused."""
+    """Whether the operation computes x W (+ b) with a matrix [i, o]. Several projections of one input can be fused."""
     is_vocabulary_projection: ClassVar[bool] = False
-    """Whether it computes x Eᵀ (+ b) with a table [V, d]: the pre-softmax projection (3.4)."""
+    """Whether the operation computes x Eᵀ (+ b) with a table [V, d]: the pre-softmax projection (3.4)."""
     is_attention: ClassVar[bool] = False
-    """Whether it is scaled dot-product attention with the inputs query, keys, values and masks."""
+    """Whether the operation is scaled dot-product attention with the inputs query, keys, values and masks."""
     is_norm: ClassVar[bool] = False
-    """Whether it is a norm, such as layer normalisation."""
+    """Whether the operation is a norm, such as layer normalisation."""
     is_activation: ClassVar[bool] = False
-    """Whether it is an activation function."""
+    """Whether the operation is an activation function."""
     is_relu: ClassVar[bool] = False
-    """Whether it is ReLU, which a product on a GPU can apply to its result."""
+    """Whether the operation is ReLU, which a product on a GPU can apply to its result."""
     is_layer_norm: ClassVar[bool] = False
-    """Whether it is layer normalisation, which has a fused kernel for GPUs."""
+    """Whether the operation is layer normalisation, which has a fused kernel for GPUs."""
     is_sum: ClassVar[bool] = False
-    """Whether it adds two values."""
+    """Whether the operation adds two values."""
     merges_heads: ClassVar[bool] = False
-    """Whether it concatenates attention heads."""
+    """Whether the operation concatenates attention heads."""
     depends_on_batch: ClassVar[bool] = False
     """Whether training it depends on all positions of a batch together, or on random numbers other than dropout."""
     float32_parameters: ClassVar[bool] = False
     """Whether its parameters stay in float32 where other parameters are converted to bfloat16."""
     adds_positions: ClassVar[bool] = False
-    """Whether it adds a positional encoding, a learned one if it has a parameter."""
+    """Whether the operation adds a positional encoding, a learned one if it has a parameter."""
     splits_heads: ClassVar[bool] = False
-    """Whether it splits features into attention heads."""
+    """Whether the operation splits features into attention heads."""
     keeps_heads: ClassVar[bool] = False
-    """Whether it transforms each head of its first input [batch, h, n, d] separately, such as a rotation."""
+    """Whether the operation transforms each head of its first input [batch, h, n, d] separately, such as a rotation."""
     reads_cache_slots: ClassVar[bool] = False
-    """Whether it computes a mask or a bias for each slot of a cache (input 1) from the query positions (input 0)."""
+    """Whether the operation computes a mask or a bias for the cache slots (input 1) and query positions (input 0)."""
     appends_to_cache: ClassVar[bool] = False
-    """Whether it appends new positions (input 1) to a cache (input 0)."""
+    """Whether the operation appends new positions (input 1) to a cache (input 0)."""
     has_scale: ClassVar[bool] = False
     """Whether its field `scale` multiplies the query of an attention or, in other operations, the parameters."""
     mask_role: ClassVar[MaskRole | None] = None
@@ -174,7 +174,8 @@ class Operation(ABC):
     caption: ClassVar[tuple[str, str] | None] = None
     """In a drawing, the kind of the box (which selects the colour) and the name; None: it is not drawn."""
     joins_boxes: ClassVar[tuple[str, ...] | None] = ()
-    """Kinds of input boxes that a drawing adds the operation to, if nothing else reads the input; None: any kind."""
+    """Kinds of boxes in a drawing. If its input is in such a box, and nothing else reads the input, the operation is
+    drawn in that box, too. None: boxes of any kind."""
     details: ClassVar[str] = ""
     """Format string of the details that a drawing shows below the name. {self.x} is an attribute."""
 

@@ -88,7 +88,7 @@ def epoch(spec: Spec, pairs: int = EPOCH) -> dict[str, Any]:
     random = np.random.default_rng(1)
     source = random.lognormal(np.log(22), 0.5, pairs).clip(1, spec.corpus.max_length).astype(np.int32)
     target = (source * random.uniform(0.85, 1.15, pairs)).clip(1, spec.corpus.max_length).astype(np.int32)
-    store: Any = SimpleNamespace(lengths={"source": source, "target": target})
+    store: Any = SimpleNamespace(lengths={"source": source, "target": target}, has_eos=lambda _: True)
     begun, held = time.perf_counter(), _largest()
     batches = epoch_batches(store, dict.fromkeys(store.lengths, spec.training.source_tokens), seed=1, epoch=0)
     return {

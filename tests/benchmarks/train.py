@@ -29,7 +29,8 @@ from tests.benchmarks.remote import opened, serve, turns
 from zoo.data.batches import Examples, epoch_batches
 from zoo.planning.training_estimate import time_passes
 from zoo.report import PlainReport
-from zoo.system.processors import host, spread, timed
+from zoo.system.processors import host
+from zoo.system.timing import spread, timed
 from zoo.training.benchmarks import random_pairs
 
 SMALL = ["training.source_tokens=2500", "training.target_tokens=2500"]

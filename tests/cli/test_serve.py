@@ -80,6 +80,23 @@ def test_the_server_can_be_stopped_while_it_loads_a_model(server: tuple[subproce
 
 
 @pytest.mark.integration
+def test_the_server_can_be_stopped_while_it_compiles(trained: Callable[..., Run], tmp_path: Path) -> None:
+    trained()
+    (tmp_path / "c++").write_text("#!/bin/sh\necho endless\n[ $1 = --version ] || { touch $0.began; sleep 600; }\n")
+    (tmp_path / "c++").chmod(0o755)
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    command = [*_START, "--backend", "native"]
+    with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as process:
+        while not (tmp_path / "c++.began").exists():
+            assert process.poll() is None
+            time.sleep(0.05)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(120) == 0
+        assert process.stderr is not None
+        assert [line.rpartition(" ")[2] for line in process.stderr.read().splitlines()[1:]] == ["stopped"]
+
+
+@pytest.mark.integration
 def test_a_model_that_cannot_be_loaded_ends_the_server(trained: Callable[..., Run]) -> None:
     trained()
     for file in Path("runs/tiny").glob("*.safetensors"):

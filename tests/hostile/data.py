@@ -319,7 +319,7 @@ def _use(random: Random, trial: Trial, vocabulary: Vocabulary) -> None:
         text = trial.call(lambda row=row: vocabulary.decode(row))
         check(isinstance(text, str | ZooError), f"no text: {text!r}")
         if row:
-            trial.call(lambda row=row: vocabulary.sample(row, 0.1))
+            trial.call(lambda row=row: vocabulary.source.sample(row, 0.1))
     ids = [token for token in range(vocabulary.sizes[1]) if token not in (PAD, BOS, EOS)]
     for tokens in (*([token] for token in ids), random.sample(ids, len(ids))):
         text = trial.call(lambda tokens=tokens: vocabulary.decode(tokens))

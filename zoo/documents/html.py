@@ -150,7 +150,7 @@ class Parser:
             return self._read_tag(match)
         if text.startswith(("<!", "<?", "</"), start) and not TAG_START.match(text, start):
             return self._read_declaration(start)
-        end = len(text) if TAG_START.match(text, start) else start + 1  # no later tag has an end, either
+        end = len(text) if TAG_START.match(text, start) else start + 1  # if this tag does not end, no later tag ends
         self._read_text(start, end)
         return end
 

@@ -94,7 +94,10 @@ def finish(text: str) -> str:
 
 
 def _write_line(match: re.Match[str]) -> str:
-    """Write one line break in place of several, and none at the start or end of a line or before a comment."""
+    """Return the line break that replaces a sequence of marked line breaks.
+
+    At the start or end of a line, and before a comment, the sequence is removed.
+    """
     if match["html"] is not None:
         return (match[1] or "") + " "
     return match[1] or "" if match[1] is not None or match["end"] is not None else match["line"]

@@ -79,7 +79,7 @@ def _leaf(tokens: Sequence[Token]) -> Iterable[Fragment]:
 
 
 def _unit_text(tokens: Sequence[Token]) -> str:
-    """Return what the translator reads in place of an element that is copied."""
+    """Return the text that the translator reads in place of a copied element."""
     name = tokens[0].name
     if name == "draw:frame" and any(token.name == "draw:object" for token in tokens):  # a formula, for instance
         return PLACEHOLDER

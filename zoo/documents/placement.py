@@ -15,7 +15,8 @@ from zoo.documents.segments import PLACEHOLDER, WORDS, Element, Mark, Segment, S
 from zoo.generation.alignment import AlignedToken
 
 _MAX_WORD = 100
-"""Longest word in which elements keep their characters. The work grows with the square of the length."""
+"""Maximum length of a word in which elements can start or end between characters. In longer words, they surround the
+whole word, because the work grows with the square of the length."""
 
 
 @dataclass
@@ -194,7 +195,8 @@ def _keep_elements(segment: Segment, words: Sequence[_Word], target: str) -> lis
             starts.setdefault(element, position)
         previous = stack
     used = {element for word in words for _, stack in word.parts for element in stack}
-    used.update(each for unit in segment.units for each in unit.stack if not unit.is_space)
+    solid = _solid_elements(segment)
+    used.update(each for unit in segment.units for each in unit.stack if not unit.is_space or each not in solid)
     by_stack: dict[Stack, list[tuple[int, int]]] = {}
     """Source and index of each word, in order, by the elements around the word."""
     order = sorted((word.source, index) for index, word in enumerate(words) if word.source is not None)
@@ -211,6 +213,13 @@ def _keep_elements(segment: Segment, words: Sequence[_Word], target: str) -> lis
         else:
             empty.append(Unit(start, start, stack, ""))
     return empty
+
+
+def _solid_elements(segment: Segment) -> set[int]:
+    """Return the elements that contain more than white space."""
+    stacks = (stack for character, stack in zip(segment.text, segment.stacks, strict=False) if character != " ")
+    units = (unit.stack for unit in segment.units if not unit.is_space)
+    return {element for stack in {*stacks, *units} for element in stack}
 
 
 def _pop_nearest(words: list[tuple[int, int]], start: int) -> tuple[int, int] | None:
@@ -302,6 +311,7 @@ class _Extremes:
 def _write(segment: Segment, words: Sequence[_Word], head: Sequence[Unit | Mark], target: str, syntax: Syntax) -> str:
     writer = _Writer(segment.elements, syntax)
     following = _first_stacks(segment, words)  # for each word, the elements around it or the next word with text
+    solid = _solid_elements(segment)
     stacks = [word.parts[0][1] if word.parts else word.unit.stack if word.unit else () for word in words] + [()]
     for each in head:
         writer.copied(each, at_start=True)
@@ -331,7 +341,7 @@ def _write(segment: Segment, words: Sequence[_Word], head: Sequence[Unit | Mark]
             previous = word.parts[-1][1] if word.parts else stack
         for each in (*word.ends, *word.after):
             is_space = isinstance(each, Unit) and each.is_space
-            if is_space and not syntax.needs_runs:  # it ends no element
+            if is_space and not syntax.needs_runs and solid.issuperset(each.stack):  # it ends no element
                 each = replace(each, stack=_common(writer.stack, stacks[index + 1]))
             writer.copied(each)
         replaces_space = any(isinstance(each, Unit) and each.is_space for each in word.after)
@@ -407,7 +417,7 @@ class _Writer:
         self._output.append(content)
 
     def copied(self, content: Unit | Mark, *, at_start: bool = False) -> None:
-        """Write copied content with the space before it in the source, or, at the start, with the space after it."""
+        """Write copied content with the source's space before it. At the start, use the source's space after it."""
         if isinstance(content, Mark):
             self.move_to(_common(content.stack, self.stack))
             return self.copy(content.output)

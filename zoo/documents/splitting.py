@@ -40,10 +40,10 @@ def split_segments(fragments: Sequence[Fragment], syntax: Syntax) -> Iterator[Fr
         if fragment.kind not in _BOUNDARIES:
             run.append(fragment)
             continue
-        before, middle, after = _trim(_copy_elements(_copy_marks(run, syntax), _wordless))
+        before, middle, after = _trim(_copy_elements(_copy_marks(run, syntax), _wordless_text))
         yield from before
         if any(each.kind is Kind.TEXT and any(map(str.isalpha, each.text)) for each in middle):
-            yield Segment(_copy_elements(middle, _reference))
+            yield Segment(_copy_elements(middle, _reference_text))
         else:
             yield from middle
         yield from after
@@ -199,8 +199,12 @@ def _element_end(run: Sequence[Fragment], start: int) -> int:
     return 0
 
 
-def _wordless(before: str, element: Sequence[Fragment], following: Sequence[Fragment]) -> str | None:
-    """Test for white space, symbols such as the arrow back from a footnote, and the number of a note or verse."""
+def _wordless_text(before: str, element: Sequence[Fragment], following: Sequence[Fragment]) -> str | None:
+    """Return the text that an element without words adds to the sentence. None if the element has words.
+
+    Elements without words are white space, symbols such as the arrow back from a footnote, and the numbers of notes
+    and verses.
+    """
     content = "".join(each.text for each in element)
     if not before.strip() and _is_number(element, following):
         return ""
@@ -209,8 +213,11 @@ def _wordless(before: str, element: Sequence[Fragment], following: Sequence[Frag
     return " " if content.isspace() else ""
 
 
-def _reference(before: str, element: Sequence[Fragment], following: Sequence[Fragment]) -> str | None:
-    """Test whether an element has no letters and directly follows a word, or is a raised number after a sentence."""
+def _reference_text(before: str, element: Sequence[Fragment], following: Sequence[Fragment]) -> str | None:
+    """Return the text that an element such as a footnote number adds to the sentence. None if it is not a reference.
+
+    A reference has no letters and directly follows a word, or it is a raised number after a sentence.
+    """
     if before and _is_reference(before, element, following):
         return ""
     if _SENTENCE_END.search(before) and before[-1].isspace() and _is_number(element, following):

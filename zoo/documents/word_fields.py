@@ -11,11 +11,11 @@ from zoo.documents.fragments import Fragment, Kind, join_fragments
 from zoo.documents.segments import PLACEHOLDER
 
 PARTS = _BEGIN, _SEPARATE, _END = "begin", "separate", "end"
-"""Names of the marks of a field among the fragments."""
+"""Names of the fragments that mark a field."""
 CODE = "code "
-"""Start of the name of the code of a field. The name ends with the code."""
+"""Prefix of the name of a fragment with a field code. The code follows the prefix."""
 _MAX_CODE = 100
-"""Number of characters of the code of a field that are read."""
+"""Maximum number of characters that are read of a field code."""
 _COMPUTED = re.compile(
     "=|(?:PAGE|NUMPAGES|SECTION|SECTIONPAGES|PAGEREF|REF|NOTEREF|FTNREF|STYLEREF|SEQ|LISTNUM|AUTONUM|DATE|TIME|CREATEDATE"
     "|SAVEDATE|PRINTDATE|EDITTIME|CITATION|BIBLIOGRAPHY|FILENAME|FILESIZE|TITLE|SUBJECT|AUTHOR|KEYWORDS|COMMENTS|INFO"

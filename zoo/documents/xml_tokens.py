@@ -21,7 +21,7 @@ _CODE = frozenset(
 )
 """Names of styles for code in Word, LibreOffice and pandoc, in lower case without spaces."""
 _NO_LETTER = re.compile("_[0-9a-f]{2}_|[^a-zA-Z]")
-_STYLE_TAG = re.compile(r"<(?:[\w.-]++:)?(style|name|basedOn)\s[^<>]*+>")
+_STYLE_TAG = re.compile(r"""<(?:[\w.-]++:)?(style|name|basedOn)\s(?:[^<>"']|"[^"<]*+"|'[^'<]*+')*+>""")
 
 
 class Token(NamedTuple):
@@ -126,6 +126,8 @@ def code_styles(*files: str) -> frozenset[str]:
         given = attributes(tag[0])
         if tag[1] == "style":
             style = given.get("styleid") or given.get("name", "")
+        if not style:  # nothing can refer to it
+            continue
         parent = given.get("val" if tag[1] == "basedOn" else "parent-style-name", "")
         based[parent].append(style)
         names = style, parent, given.get("display-name", ""), given.get("val", "")

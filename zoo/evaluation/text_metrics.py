@@ -133,7 +133,7 @@ def check_lengths(outputs: Sequence[str], references: Sequence[str]) -> None:
 
 
 def read_aligned(outputs: Path | str, references: Path | str) -> tuple[list[str], list[str]]:
-    """Return the lines of a file of outputs, and the lines of the file of their references.
+    """Read a file with outputs and a file with their references. Return the lines of each.
 
     Raises:
         ZooError: A file cannot be read or is not UTF-8, or the files have different numbers of lines.

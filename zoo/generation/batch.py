@@ -54,7 +54,7 @@ class Batch(Generic[State]):
     ) -> Self:
         """Return a new batch: encode the sentences, and let the decoder read their prefixes.
 
-        All prefixes must have the same number of tokens, and all strategies must be of the same kind.
+        All prefixes must have the same number of tokens, and all strategies must have the same batch key.
 
         Raises:
             ZooError: The constraint forbids a prefix.

@@ -67,8 +67,8 @@ class BeamSearch:
         return self.size
 
     @property
-    def kind(self) -> Hashable:
-        """The kind of batch. Sentences of the same kind can share a batch. An observed search has its own batch."""
+    def batch_key(self) -> Hashable:
+        """The key of the batch. Sentences with the same key can share a batch. An observed search has its own batch."""
         size = max(_SHARED_SIZE, 1 << (self.size - 1).bit_length())
         return BeamSearch, size, self.constraint, self.observer, self.shortlist
 

@@ -1,7 +1,7 @@
 """The search engine: worker threads that decode the sentences of all callers in continuously refilled batches.
 
 An `Engine` belongs to one program and lives as long as the model. Callers add sentences to its `RequestQueue`, and its
-workers take them from there. Each worker has one running batch for each kind of search (see `SearchStrategy.kind`), and
+workers take them from there. Each worker has one running batch for each batch key (see `SearchStrategy.batch_key`), and
 runs one or a few steps of each batch in turn. Sentences of different callers share a batch, also if their beam sizes,
 stopping rules or length penalties differ. Finished sentences leave a batch, and waiting ones join it.
 
@@ -222,7 +222,7 @@ class Engine:
 
 
 class _Worker(Generic[State]):
-    """Worker thread, which decodes sentences in one batch of each kind.
+    """Worker thread, which decodes sentences in one batch for each batch key.
 
     While a worker waits, it must not refer to a request: the request refers to the engine, which could then not be
     garbage-collected. Therefore no local variable of `run` does.
@@ -232,7 +232,7 @@ class _Worker(Generic[State]):
         self._program, self._queue, self._device = program, queue, device
         self._batches: dict[Hashable, RunningBatch] = {}
         self._running: dict[Hashable, dict[SearchHistory, Request]] = {}
-        """The sentences of each kind that have no result yet, also if they have left the batch."""
+        """The sentences without a result, by batch key, also if they have left the batch."""
 
     def run(self) -> None:
         """Decode sentences until the queue is stopped."""
@@ -250,35 +250,35 @@ class _Worker(Generic[State]):
         """Take sentences from the queue, and run one or a few decoding steps of each batch."""
         self._drop_cancelled()
         joining = self._queue.take(self._running)
-        joining_kind = joining[0][0].kind if joining else None
+        joining_key = joining[0][0].batch_key if joining else None
         joining_rows = max((request.strategy.rows for request, _ in joining), default=0)
-        for kind in list(self._batches):
-            self._attempt(kind, partial(self._step, kind, joining_rows if kind == joining_kind else 0))
+        for key in list(self._batches):
+            self._attempt(key, partial(self._step, key, joining_rows if key == joining_key else 0))
         if joining:
             histories = {request.strategy.new_history(source): request for request, source in joining}
-            self._running.setdefault(joining_kind, {}).update(histories)
-            self._attempt(joining_kind, partial(self._start, joining_kind, list(histories)), list(histories))
+            self._running.setdefault(joining_key, {}).update(histories)
+            self._attempt(joining_key, partial(self._start, joining_key, list(histories)), list(histories))
 
-    def _step(self, kind: Hashable, min_rows: int) -> None:
-        batch = self._batches.pop(kind)
-        self._deliver(kind, batch.step(min_rows))
+    def _step(self, key: Hashable, min_rows: int) -> None:
+        batch = self._batches.pop(key)
+        self._deliver(key, batch.step(min_rows))
         if batch.histories:
-            self._batches[kind] = batch
+            self._batches[key] = batch
 
-    def _start(self, kind: Hashable, histories: Sequence[SearchHistory]) -> None:
+    def _start(self, key: Hashable, histories: Sequence[SearchHistory]) -> None:
         """Encode the sentences, and add them to the running batch."""
         new = start_batch(self._program, histories, self._device)
-        self._deliver(kind, new.prepare_to_join(self._batches[kind].rows if kind in self._batches else 0))
+        self._deliver(key, new.prepare_to_join(self._batches[key].rows if key in self._batches else 0))
         if new.histories:
-            batch = self._batches.pop(kind, None)
-            self._batches[kind] = new if batch is None else batch.join(new)
+            batch = self._batches.pop(key, None)
+            self._batches[key] = new if batch is None else batch.join(new)
 
-    def _attempt(self, kind: Hashable, action: Callable[[], None], joining: Sequence[SearchHistory] = ()) -> None:
+    def _attempt(self, key: Hashable, action: Callable[[], None], joining: Sequence[SearchHistory] = ()) -> None:
         """Run a function. If it fails, put the affected sentences back into the queue, or let their request fail.
 
         Args:
-            kind: Kind of the sentences.
-            action: Function that removes the batch of this kind while it changes the batch.
+            key: Batch key of the sentences.
+            action: Function that removes the batch with this key while it changes the batch.
             joining: The affected sentences if the batch was not changed.
         """
         failure: Exception | None = None
@@ -289,15 +289,15 @@ class _Worker(Generic[State]):
             if not is_out_of_memory(error):
                 failure = error
         # Leaving the handler has freed what the failed step allocated.
-        members = self._running[kind]
-        lost = [history for history in (joining if kind in self._batches else members) if history in members]
+        members = self._running[key]
+        lost = [history for history in (joining if key in self._batches else members) if history in members]
         sentences = [(members[history], history.source) for history in lost]
         requests = {request for request, _ in sentences}
         if failure is None:
             failure = self._queue.put_back_out_of_memory(sentences, self._running)
         elif len(requests) > 1:
             for request in requests:
-                request.kind = (request.kind, id(request))  # from now on, in batches of its own
+                request.batch_key = (request.batch_key, id(request))  # from now on, in batches of its own
             self._queue.put_back(sentences)
             failure = None
         for history in lost:
@@ -306,9 +306,9 @@ class _Worker(Generic[State]):
             for request in requests:
                 self._fail(request, failure)
 
-    def _deliver(self, kind: Hashable, done: Sequence[SearchHistory]) -> None:
+    def _deliver(self, key: Hashable, done: Sequence[SearchHistory]) -> None:
         for history in done:
-            request = self._running[kind].pop(history)
+            request = self._running[key].pop(history)
             if request.active:
                 try:
                     request.deliver(history.source, history.hypotheses())
@@ -317,13 +317,13 @@ class _Worker(Generic[State]):
 
     def _drop_cancelled(self) -> None:
         """Remove the sentences that no caller waits for. The batch removes their rows in its next step."""
-        for kind, members in list(self._running.items()):
+        for key, members in list(self._running.items()):
             for history in [history for history, request in members.items() if not request.active]:
                 history.stop_reason = "cancelled"
                 del members[history]
             if not members:
-                del self._running[kind]
-                if (batch := self._batches.pop(kind, None)) is not None:
+                del self._running[key]
+                if (batch := self._batches.pop(key, None)) is not None:
                     batch.abandon()
 
     def _fail(self, request: Request, error: BaseException) -> None:

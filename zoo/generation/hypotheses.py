@@ -100,8 +100,8 @@ class SearchStrategy(Protocol):
         """Whether a `SearchingDecoder` can run the search, so that no tensors are needed between the steps."""
 
     @property
-    def kind(self) -> Hashable:
-        """The kind of batch. Sentences whose strategies have the same kind can share a batch."""
+    def batch_key(self) -> Hashable:
+        """The key of the batch. Sentences whose strategies have the same key can share a batch."""
 
     def new_history(self, source: SearchInput) -> SearchHistory:
         """Return an empty search history for a sentence."""
@@ -118,7 +118,7 @@ class SearchStrategy(Protocol):
     ) -> tuple[Selection, State]:
         """Run one decoding step, and select the candidates of each sentence.
 
-        The sentences may have different strategies of the same kind (`SearchHistory.strategy`).
+        The sentences may have different strategies with the same batch key (`SearchHistory.strategy`).
 
         Args:
             program: The program that computes the probabilities of tokens.

@@ -19,8 +19,6 @@ from zoo.text.vocabulary import Side, Vocabulary
 
 TextWithPrefix = tuple[str, str]
 """A text, and the prefix that its translation must start with (or an empty string)."""
-
-
 MAX_SENTENCE_TOKENS = 512
 """Longest source in training, in tokens, up to which a model counts as trained on single sentences."""
 _MAX_EXAMPLES = 3  # texts in a warning
@@ -31,12 +29,12 @@ _MAX_PAIR_TOKENS = 10_000  # on each side of a pair to score or to align
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EncodedText:
-    """A text as the inputs of searches: none if it is empty, one, or several if it is translated in parts.
+    """Text with the inputs of its searches: none if it is empty, and several if it is translated in parts.
 
     Attributes:
         index: Position of the text, from 0.
         text: The text.
-        parts: The parts. Each contains one or more sentences.
+        parts: The input for each part. A part contains one or more sentences.
         length: Number of tokens of the whole text, without EOS.
         gaps: The white space between each part and the next.
         too_long: Whether the text is too long for the model to translate as a whole.
@@ -152,7 +150,7 @@ class Preprocessor:
         max_source_length: Maximum number of tokens in a text that is translated as a whole, without EOS.
         positions: Number of learned position embeddings, which limits the length of sentences. None: no limit.
         warnings: Counts of unusual texts.
-        protects: Whether texts without a letter stay as they are, and amounts, links and the like are kept.
+        protects: Whether numbers, links and the like are protected, and texts without a letter stay as they are.
         unchanged_texts: Indices and translations of the texts that were read, but need no search.
         split_texts: Texts that are translated in parts, among the texts that were read, by index.
         finished_parts: Translations of each finished part of these texts, by index and part.
@@ -182,7 +180,7 @@ class Preprocessor:
         self.empty_source = vocabulary.source_suffix
         self.max_source_length = self.decoding.max_source_length
         if positions is not None:
-            own = 1 + len(languages.source_tokens)  # EOS and the token of the language
+            own = 1 + len(languages.source_tokens)  # EOS and the language token
             self.max_source_length = min(self.max_source_length, positions - own)
         self.warnings = InputWarnings(
             longest_in_training, self.max_source_length, report, self.unknown_effect, vocabulary
@@ -381,7 +379,8 @@ class Preprocessor:
         for number, text in enumerate(texts, start=first):
             row = self._encode(text, side)
             own = self.languages.source_tokens if side == "source" else self.languages.target_tokens
-            row[side == "target" : side == "target"] = own
+            start = 1 if side == "target" else 0  # after BOS
+            row[start:start] = own
             self._require_positions(len(row) - (side == "target"), text, side)  # the EOS of a target is never read
             if len(row) > _MAX_PAIR_TOKENS:  # the memory of attention grows with the square of the length
                 raise ZooError(

@@ -47,7 +47,7 @@ def _can_search(program_class: type) -> bool:
 
 
 class RunningBatch(Protocol):
-    """Interface of `Batch` and `ProgramBatch` for the engine. Batches of one kind have the same class."""
+    """Interface of `Batch` and `ProgramBatch` for the engine. All batches with one key have the same class."""
 
     histories: Sequence[SearchHistory]
 

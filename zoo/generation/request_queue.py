@@ -28,7 +28,7 @@ class Request:
         deliver: Function that worker threads call with each sentence and its hypotheses.
         fail: Function that is called with the error that ended the request. It may be called several times.
         request_fill: Function that is called when half of the sentences that were last added have left the queue.
-        kind: Kind of batch. Requests of the same kind share batches.
+        batch_key: Key of the batch. Requests with the same key share batches.
         queue: The sentences that wait, in the order in which they are decoded.
         refill_threshold: Number of waiting sentences at which `request_fill` is called.
         served_tokens: Number of tokens of the sentences that have left the queue. Of two requests that wait, the one
@@ -45,7 +45,7 @@ class Request:
         request_fill: Callable[[], None] = lambda: None,
     ) -> None:
         self.strategy, self.deliver, self.fail, self.request_fill = strategy, deliver, fail, request_fill
-        self.kind: Hashable = strategy.kind
+        self.batch_key: Hashable = strategy.batch_key
         self.queue: deque[SearchInput] = deque()
         self.refill_threshold, self.served_tokens = 0, 0.0
         self.active = True
@@ -53,7 +53,7 @@ class Request:
 
 
 Running = Mapping[Hashable, Mapping[SearchHistory, Request]]
-"""The sentences that a worker is decoding: the batch of each kind."""
+"""The sentences that a worker is decoding: its batches by their keys."""
 Sentence = tuple[Request, SearchInput]
 
 
@@ -96,7 +96,7 @@ class RequestQueue:
     def waiting_seconds(self) -> float:
         """Estimated time until the first sentence of a new request begins, in seconds.
 
-        It is at least the waiting time of the oldest request that has not begun, and 0 if no request waits.
+        It is at least the waiting time of the oldest request that has not begun. If all requests have begun, it is 0.
         """
         with self.changed:
             added = next((request.added for request in self._waiting if request.added is not None), None)
@@ -117,9 +117,8 @@ class RequestQueue:
             if not self._waiting and not any(self._running_tokens.values()):  # there may be enough memory again
                 self.max_batch_tokens = self._initial_max_batch_tokens
                 self._parked.clear()
-                self._queued_tokens = self._queued_sentences = (
-                    0  # correct them, in case that Ctrl-C interrupted this function
-                )
+                # Correct the counts, in case Ctrl-C interrupted this function.
+                self._queued_tokens = self._queued_sentences = 0
             # Sentences with prefixes of the same length start together.
             by_length = sorted(sources, key=lambda s: (-len(s.prefix), -len(s), s.index, s.part))
             if not request.queue:
@@ -139,7 +138,7 @@ class RequestQueue:
             request.queue.clear()
 
     def take(self, running: Running) -> list[Sentence]:
-        """Return the sentences that join a worker's batches. All of them have the same kind and length of prefix.
+        """Return the sentences that join a worker's batches. All have the same batch key and prefix length.
 
         Blocks if the worker has nothing to do.
 
@@ -223,13 +222,16 @@ class RequestQueue:
     def _pop(self, worker: int, running: Running) -> list[Sentence]:
         """Take as many sentences from the queue as fit into the worker's batches, up to the worker's share."""
         workers = len(self.threads) - len(self._parked)
-        (self._last_workers.add if workers == 1 else self._last_workers.discard)(worker)
+        if workers == 1:
+            self._last_workers.add(worker)
+        else:
+            self._last_workers.discard(worker)
         own_tokens = self._running_tokens[worker]
         share = -(-(sum(self._running_tokens.values()) + self._queued_tokens) // max(1, workers))
         first = min(self._waiting, key=lambda request: request.served_tokens)
-        kind, prefix_length = first.kind, len(first.queue[0].prefix)
-        members = running.get(kind, {})
-        capacity = self.max_batch_tokens - sum(_padded_tokens(running[other]) for other in running if other != kind)
+        key, prefix_length = first.batch_key, len(first.queue[0].prefix)
+        members = running.get(key, {})
+        capacity = self.max_batch_tokens - sum(_padded_tokens(running[other]) for other in running if other != key)
         rows, longest = len(members), max((len(each.source) for each in members), default=0)
         max_rows = capacity // max(longest, MIN_ROW_TOKENS)
         if members and max_rows - rows < max(1, max_rows // 4):
@@ -237,7 +239,7 @@ class RequestQueue:
         matching = [
             (request.served_tokens, number, request)
             for number, request in enumerate(self._waiting)
-            if request.kind == kind and len(request.queue[0].prefix) == prefix_length
+            if request.batch_key == key and len(request.queue[0].prefix) == prefix_length
         ]
         heapq.heapify(matching)
         taken: list[Sentence] = []

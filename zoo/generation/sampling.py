@@ -61,8 +61,8 @@ class Sampling:
         return self.count
 
     @property
-    def kind(self) -> Hashable:
-        """The kind of batch. Sentences of the same kind can share a batch, even with different seeds."""
+    def batch_key(self) -> Hashable:
+        """The key of the batch. Sentences with the same key can share a batch, even with different seeds."""
         return Sampling, self.count, self.temperature, self.top_k, self.top_p, self.constraint, self.shortlist
 
     def new_history(self, source: SearchInput) -> SearchHistory:

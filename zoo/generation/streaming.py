@@ -17,7 +17,8 @@ from zoo.text.sentences import zip_prefixes
 MAX_CHUNK_LINES = 1024
 """Maximum number of lines in a chunk. The lines of a chunk are read in advance, and sorted by length."""
 FIRST_CHUNK_LINES = 64
-"""Number of lines in the first chunk, small to yield the first results soon. Each further chunk is twice as large."""
+"""Number of lines in the first chunk. It is small, so that the first results appear soon. Each further chunk is
+twice as large."""
 
 
 def translate_lines(

@@ -23,7 +23,7 @@ from zoo.interop.formats import EngineTranslation, ImportedModel, ImportFormat, 
 from zoo.interop.numbering import SPECIAL
 from zoo.interop.sentencepiece_model import is_language_token
 from zoo.report import Progress, Report
-from zoo.system.processors import timed
+from zoo.system.timing import timed
 from zoo.text.tokenizer import SPACE
 from zoo.text.vocabulary import Vocabulary
 

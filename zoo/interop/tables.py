@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
 from typing import Any, NamedTuple
 
 import torch
@@ -21,7 +20,7 @@ from zoo.interop.tensors import SIDES, ForeignTensors, copied
 
 _SIDE = "{side}"
 _BIAS, _GAIN, _NORM_BIAS = 1, 2, 3
-"""Numbers of the words in `Layout.words`, after that of a matrix."""
+"""Indices of the words in `Layout.words`. The word for a matrix has index 0."""
 FIRST_POSITION = 2
 """Number of the first position in fairseq. Tables of learned positions begin with this many unused rows."""
 
@@ -64,7 +63,7 @@ class Setting(NamedTuple):
         for side, key in self.keys().items():
             value: Any = a
             for name in self.field.replace(_SIDE, side).split("."):
-                value = getattr(value, "depths" if name == "N" else name, None)
+                value = getattr(value, "depths" if name == "N" else name, None)  # `N` may be one number for both sides
             if value is not None:
                 yield key, next((name for name, ours in (self.names or {}).items() if ours == value), value)
 
@@ -86,7 +85,10 @@ def read_settings(settings: Settings, table: Iterable[Setting]) -> dict[str, Any
     for setting in table:
         for path, value in setting.read(settings):
             *sections, name = path.split(".")
-            reduce(lambda part, section: part.setdefault(section, {}), sections, fields)[name] = value
+            part = fields
+            for section in sections:
+                part = part.setdefault(section, {})
+            part[name] = value
     return fields
 
 
@@ -110,11 +112,11 @@ class TensorRow(NamedTuple):
     shape: tuple[int, ...]
     """Shape in the other toolkit."""
     is_linear: bool = False
-    """Whether it is the matrix of a linear map, which zoo stores transposed."""
+    """Whether the tensor is the matrix of a linear map, which zoo stores transposed."""
     is_bias: bool = False
     """Whether zeros may replace the tensor if it is missing."""
     is_row: bool = False
-    """Whether it is a vector that the other toolkit stores as a matrix with one row."""
+    """Whether the tensor is a vector that the other toolkit stores as a matrix with one row."""
     offset: float = 0.0
     """Number that the other toolkit adds to the tensor when it computes."""
     unused: int = 0
@@ -195,7 +197,7 @@ class Layout:
         for parameter in lower(spec, Purpose.SCORE).parameters.values():
             for tensor in parameter.origin.stored():
                 *layer, last = tensor.name.split(".")
-                side, number, kind = layer if len(layer) > 1 else (*layer, "", "") if layer else ("", "", "")
+                side, number, kind = (*layer, "", "", "")[:3]  # layers have all three, a stack only its side
                 base, word = _base(last)
                 key = f"{kind}.{base}" if kind else base
                 if (name := self.names.get(f"{side}.{key}", self.names.get(key))) is None:

@@ -18,7 +18,7 @@ from compiler.backends.eager import functions
 from compiler.costs import END, LENGTH, START, SubLayer, complexity, sublayer_stack
 from specs import Convolution, Lstm, RestrictedAttention, SelfAttention, SeparableConvolution, Ssru
 from zoo.paper.runs import LayerTiming
-from zoo.system import processors
+from zoo.system.timing import repeat
 
 Sizes = Mapping[str, int]
 """Values of Table 1's variables: n positions, d features, kernel width k and neighbourhood r."""
@@ -221,7 +221,7 @@ def time_sublayer(
             inputs = {START: torch.randn(1, n, d, requires_grad=backward), LENGTH: torch.tensor([n])}
             run = partial(_backward if backward else _forward, program, inputs)
             run()
-            times[n] = min(times[n], *processors.repeat(run, MIN_SECONDS))
+            times[n] = min(times[n], *repeat(run, MIN_SECONDS))
             if times[n] > max_seconds:  # an exponent needs two lengths
                 times = {m: seconds for m, seconds in times.items() if m <= n or m in lengths[:2]}
     return times

@@ -24,10 +24,11 @@ from zoo.data.batches import BatchSize
 from zoo.planning.memory_estimate import STATE_COPIES, batch_rows, weight_bytes
 from zoo.report import Report, duration
 from zoo.report import size as format_size
-from zoo.system import memory, pass_timing, processors
+from zoo.system import memory, pass_timing
 from zoo.system.memory import MEMORY_ERRORS, is_out_of_memory
 from zoo.system.pass_timing import PassTiming, emulation_warning
 from zoo.system.processors import DeviceSpeed, device_speed
+from zoo.system.timing import repeat, timed
 
 _PRODUCTS, _ACTIVATIONS, _WEIGHTS = 0.88, 17, 20
 """Factors for FLOPs, for bytes of activations and for bytes of weights, each divided by the measured speed. They were
@@ -307,7 +308,7 @@ class _Passes:
             (loss.smoothed / loss.tokens).backward()
 
         with fast_float32(library), torch.autocast("cpu", torch.bfloat16, enabled=precision == "bfloat16"):
-            seconds, _ = processors.timed(run)
+            seconds, _ = timed(run)
         self._program.zero_grad(set_to_none=True)
         return seconds
 
@@ -333,7 +334,7 @@ def _measure(passes: _Passes) -> PassTiming:
         """Time each setting once, so that a slow phase of the machine affects all of them."""
         rounds.append([passes.seconds(*setting) for setting in settings])
 
-    processors.repeat(run_all, _MAX_SECONDS, rounds=_MIN_ROUNDS, max_rounds=_MAX_ROUNDS)
+    repeat(run_all, _MAX_SECONDS, rounds=_MIN_ROUNDS, max_rounds=_MAX_ROUNDS)
     best = dict(zip(settings, map(min, zip(*rounds, strict=True)), strict=True))
     sizes = {"source": passes.length, "target": passes.length}
     expected = pass_seconds(passes.spec, passes.rows, sizes, device_speed(torch.device("cpu"), precision))

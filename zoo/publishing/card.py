@@ -32,15 +32,24 @@ class _TaskWords(NamedTuple):
 _TASKS = {
     "translation": _TaskWords(
         "It translates from `{0.source}` to `{0.target}`.",
-        *("translator", "translate", "source.txt > target.txt", "sentence pairs"),
+        noun="translator",
+        verb="translate",
+        files="source.txt > target.txt",
+        examples="sentence pairs",
     ),
     "parsing": _TaskWords(
         "It parses `{0.source}` sentences into constituency trees.",
-        *("parser", "parse", "sentences.txt > trees.txt", "trees"),
+        noun="parser",
+        verb="parse",
+        files="sentences.txt > trees.txt",
+        examples="trees",
     ),
     "language_modelling": _TaskWords(
         "It is a language model of `{0.target}` text.",
-        *("model", "generate", "prompts.txt > texts.txt", "sentences"),
+        noun="model",
+        verb="generate",
+        files="prompts.txt > texts.txt",
+        examples="sentences",
     ),
 }
 

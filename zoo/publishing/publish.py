@@ -145,7 +145,7 @@ def publish_imported(
 
 
 def _find_run(reference: str | os.PathLike[str]) -> Path:
-    """Return the folder of a run. If the reference names a published model, raise ZooError that says so."""
+    """Return the folder of a run. Raise ZooError if the reference names a published model instead."""
     try:
         return find.run(reference)
     except ZooError:

@@ -300,7 +300,11 @@ def decode_reference_outputs(translator: Translator, report: Report) -> Referenc
     answers, metric = _decode(translator, sources, references)
     computed = metric.compute(answers)
     return ReferenceOutputs(
-        *(split, len(pairs), sources, references, tuple(answers.texts)),
+        split,
+        len(pairs),
+        sources,
+        references,
+        outputs=tuple(answers.texts),
         metric=metric.name,
         score=float(computed[metric.name]),
         signature=str(computed[metric.signature]),

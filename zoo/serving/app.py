@@ -24,6 +24,7 @@ from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from compiler.artefact import PROCESS_ENDS
 from specs import ZooError
 from zoo.serving import deepl, libretranslate, native
 from zoo.serving.answer import ServingError, error_response
@@ -98,7 +99,7 @@ def create_app(service: Service) -> FastAPI:
 
 
 def _page_router() -> APIRouter:
-    """Return the paths of the web page, which uses the HTTP APIs and loads nothing from other hosts."""
+    """Return a router with the files of the web page. The page uses the APIs, and loads nothing from other hosts."""
     routes = APIRouter(include_in_schema=False)
     for path, name, kind in (
         ("/", "index.html", "html"),
@@ -319,8 +320,13 @@ def run_server(service: Service, listener: socket.socket, preloaded: Sequence[st
     logging.getLogger("uvicorn").setLevel(logging.ERROR)  # clients could fill the disk with its warnings
     detector()  # in the lifespan of the application, uvicorn would print a traceback if this fails
     server = Server(configure(service), service, preloaded)
+
+    async def serve() -> None:
+        await server.serve(sockets=[listener])
+        PROCESS_ENDS.set()  # asyncio.run waits for threads that load models
+
     with listener:
-        asyncio.run(server.serve(sockets=[listener]))
+        asyncio.run(serve())
     service.metrics.log_statuses()
     LOG.info("stopped")
     if server.failure:

@@ -13,7 +13,7 @@ from specs.notation import quote
 from zoo.documents.document import FORMATS
 from zoo.documents.html import ElementRoles
 from zoo.serving.answer import Options, ServingError
-from zoo.serving.documents import DOCUMENT_SECONDS, MAX_SECONDS, Documents, Outcome
+from zoo.serving.documents import DOCUMENT_SECONDS, DOWNLOAD_SECONDS, Documents, Outcome
 from zoo.serving.languages import AUTO, base_code, language_name, match_code
 from zoo.serving.requests import (
     Parameters,
@@ -126,7 +126,7 @@ def _add_document_routes(routes: APIRouter, service: Service, documents: Documen
         document_id, document_key = secrets.token_hex(16).upper(), secrets.token_hex(32).upper()
         handle = (document_id, document_key, key)
         started[handle] = task, characters
-        asyncio.get_running_loop().call_later(DOCUMENT_SECONDS + MAX_SECONDS, started.pop, handle, None)
+        asyncio.get_running_loop().call_later(DOCUMENT_SECONDS + DOWNLOAD_SECONDS, started.pop, handle, None)
         return {"document_id": document_id, "document_key": document_key}
 
     async def find(request: Request, document_id: str) -> tuple[asyncio.Task[Outcome], int]:
@@ -187,7 +187,7 @@ def _check_options(given: Parameters, target: str) -> None:
 
 
 def _element_roles(given: Parameters, *, is_html: bool) -> ElementRoles:
-    """Return the roles of the elements of XML or HTML. Their names are in lists or separated by commas."""
+    """Return the roles that the client gives to XML or HTML elements, named in lists or separated by commas."""
     splitting, non_splitting, copied = (
         frozenset(name.strip().lower() for names in read_texts(given, key) for name in names.split(",") if name.strip())
         if given.get(key)

@@ -39,10 +39,10 @@ _PROCESSES = 2
 _CALL_SECONDS = 30.0
 """Maximum time to read or write a document or the texts of a request with markup."""
 _RETRY_SECONDS = 2
-MAX_SECONDS = 600.0
-"""Time after which a document is removed."""
-MAX_BYTES = 1_000_000_000
-"""Maximum size of all documents together."""
+DOWNLOAD_SECONDS = 600.0
+"""Time after which a translated document is removed, so that clients can no longer download it."""
+MAX_STORED_BYTES = 1_000_000_000
+"""Maximum size of all translated documents together."""
 _PREFIX = "zoo-serve-"
 _MIN_AGE_SECONDS = 5.0  # a server that has just created its folder has not locked it yet
 _NAME_BYTES = 24
@@ -90,7 +90,7 @@ class Documents:
         self.files.close()
 
     def _end_documents(self) -> None:
-        """Stop the work on documents: when the server ends, no client could download a further one."""
+        """Stop the work on documents: when the server ends, no client could download them."""
         self._document_processes.close()
         for work in self._translating:
             work.cancel()
@@ -107,7 +107,7 @@ class Documents:
     ) -> list[Answer]:
         """Translate texts with markup. The other arguments are those of `translate`.
 
-        `roles` says how elements are translated, and whether the texts are XML. Without roles, they are HTML.
+        `roles` determines how elements are translated, and whether the texts are XML. By default, the texts are HTML.
         """
         self._service.admission.check_texts(texts, options)
 
@@ -304,21 +304,21 @@ class TemporaryFiles:
             name: Name of the file for the client.
 
         Raises:
-            ServingError: The documents would be larger than MAX_BYTES together, or the disk is full.
+            ServingError: The documents would be larger than MAX_STORED_BYTES together, or the disk is full.
         """
         self.remove_old()
-        if sum(file.bytes for file in self._files.values()) + len(content) > MAX_BYTES:
+        if sum(file.bytes for file in self._files.values()) + len(content) > MAX_STORED_BYTES:
             raise ServingError(503, "too many documents wait to be downloaded", "files", _RETRY_FILES_SECONDS)
         secret = secrets.token_urlsafe(_NAME_BYTES)
         try:
             path = self._open_folder() / secret
-            self._files[secret] = _File(path, name, len(content), time.monotonic() + MAX_SECONDS)
+            self._files[secret] = _File(path, name, len(content), time.monotonic() + DOWNLOAD_SECONDS)
             path.write_bytes(content)
         except OSError as error:
             self._remove(secret)
             LOG.error("a translated document cannot be written: %s", error.strerror)
             raise ServingError(503, "the server cannot store the document", "files", _RETRY_FILES_SECONDS) from None
-        asyncio.get_running_loop().call_later(MAX_SECONDS, self.remove_old)
+        asyncio.get_running_loop().call_later(DOWNLOAD_SECONDS, self.remove_old)
         return secret
 
     def get(self, secret: str) -> tuple[Path, str]:

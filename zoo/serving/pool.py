@@ -109,7 +109,7 @@ class PooledModel:
         return learned or [(one, two) for one in languages.codes for two in languages.codes if one != two]
 
     def revision(self) -> str:
-        """Return what identifies the current content of the folder: its digest or, for a run, the time of its weights.
+        """Return an identifier for the folder's content: its digest or, for a run, the time of its weights.
 
         Empty if the model is not there, for example because it was removed.
         """
@@ -274,8 +274,10 @@ class ModelPool:
         return [model.loaded for model in self.models.values() if model.loaded is not None]
 
     def close(self) -> None:
-        """Unload all models."""
+        """Unload all models, and wait for no model that is being loaded."""
         for model in self.models.values():
+            if model.loading is not None:
+                model.loading.cancel()
             self._unload(model)
 
     def _translating(self) -> Iterator[PooledModel]:

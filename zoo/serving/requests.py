@@ -44,7 +44,7 @@ Parameters = dict[str, Any]
 class Guard:
     """ASGI middleware that limits the bodies, the time and the number of requests, and answers every error as JSON.
 
-    It also counts the requests. Nothing that it logs contains a text of a client.
+    It also counts the requests. Its log messages contain no text from clients.
     """
 
     def __init__(self, app: ASGIApp, service: Service) -> None:
@@ -305,7 +305,7 @@ def read_texts(given: Parameters, name: str) -> list[str]:
 
 
 def read_integer(given: Parameters, name: str, default: int) -> int:
-    """Return a parameter that is a whole number, also as a string. Raise ServingError if it is not."""
+    """Return an integer parameter. Clients may also send it as a string. Raise ServingError if it is not an integer."""
     value = given.get(name, default)
     if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 10:
         return int(value)
@@ -315,5 +315,5 @@ def read_integer(given: Parameters, name: str, default: int) -> int:
 
 
 def read_flag(given: Parameters, name: str) -> bool:
-    """Return whether a parameter is true, also as "1" or "true"."""
+    """Return whether a parameter is true. Clients may also send "1" or "true"."""
     return str(given.get(name, "")).lower() in ("1", "true")

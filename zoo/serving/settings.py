@@ -33,8 +33,8 @@ class Limits:
         beam: Maximum beam size, and maximum number of translations of a text.
         queued_texts: Maximum number of texts that wait or are being translated, over all requests.
         queued_characters: Maximum number of characters of these texts.
-        wait_seconds: Maximum time until the translation of a request begins. A request that
-            would probably wait longer is rejected with status 429.
+        wait_seconds: Maximum time until the translation of a request begins. A request that would probably wait longer
+            is rejected with status 429.
         requests: Maximum number of requests that are open at the same time.
         request_seconds: Maximum time to answer a request.
         body_seconds: Maximum time for a client to send the body.

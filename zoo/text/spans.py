@@ -146,7 +146,7 @@ _QUARTERS = re.compile("half|halb|quarter|viert", re.IGNORECASE)
 _DECIMAL_POINT = "en zh ja ko he th hi bn ur ta te ms tl sw my yo"
 _LARGEST_WORD, _LONGEST_NUMBER = 12, 40
 _HALF_DAY = 720
-"""Minutes."""
+"""Half a day. Unit: minutes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +178,7 @@ class Span:
 
     @property
     def is_month(self) -> bool:
-        """Whether it is the name of a month."""
+        """Whether the span is the name of a month."""
         return self.numeric and self.text.isalpha()
 
 

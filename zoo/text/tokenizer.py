@@ -111,7 +111,7 @@ class Tokenizer(Modality):
 
     @cached_property
     def control_tokens(self) -> frozenset[int]:
-        """IDs of the tokens that stand for no text, such as EOS and the tokens of languages."""
+        """IDs of the tokens that stand for no text, such as EOS and the language tokens."""
         return frozenset(id for id in range(self.size) if self.model.is_control(id) or id in self._rejected)
 
     @cached_property

@@ -124,7 +124,7 @@ class Vocabulary:
         return [part for part in dict.fromkeys(parts) if UNK in self.encode(part, side)]
 
     def control_tokens(self, side: Side = "source") -> frozenset[int]:
-        """Return the IDs of the tokens that stand for no text, such as EOS and the tokens of languages."""
+        """Return the IDs of the tokens that stand for no text, such as EOS and the language tokens."""
         tokenizer = self.stream(side)
         return tokenizer.control_tokens if isinstance(tokenizer, Tokenizer) else frozenset()
 

@@ -27,7 +27,8 @@ from zoo.text.vocabulary import Vocabulary
 
 ITERATIONS = 10
 MAX_TRAINING_PAIRS = 50_000
-"""Number of pairs from which the lexical models for training are estimated. More take longer, and change little."""
+"""Number of pairs from which the lexical models for training are estimated. More pairs take longer, but
+change the result little."""
 MAX_STATISTICS_PAIRS, MAX_ATTENTION_PAIRS = 5_000, 300
 """Numbers of pairs that the statistical alignment of the dev set, and the comparison with the heads, use."""
 Tokens = Sequence[int] | np.ndarray

@@ -38,7 +38,7 @@ _CURVE_METRICS = (
     CurveMetric("target_tokens_per_second", "Speed", "target tokens per second"),
 )
 _RECENT_ENTRIES = 10
-"""The time left is estimated from the speed over this many entries."""
+"""Number of log entries from which the time left is estimated."""
 
 
 def log_entries(run: Run) -> list[LogEntry]:

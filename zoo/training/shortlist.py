@@ -23,9 +23,9 @@ FREQUENT = 100
 BEST = 100
 """Number of target tokens per source token, as Marian's documentation recommends."""
 MAX_PAIRS = 500_000
-"""Number of pairs from which a shortlist is estimated. More take longer, and change little."""
+"""Number of pairs from which a shortlist is estimated. More pairs take longer, but change the result little."""
 _BLOCK_PAIRS = 50_000
-"""Number of pairs in a lexical model. More need more memory."""
+"""Number of pairs in a lexical model. Larger models need more memory."""
 _MIN_COUNT = 0.1
 """Smallest expected number of times that a source token was translated as a target token."""
 _BYTE = re.compile("<0x[0-9A-F]{2}>")

@@ -282,6 +282,7 @@ def styled(style: str, *parts: str) -> str:
 
 def translated_with_styles(text: str) -> str:
     names = {"HTMLCode": "HTML Code", "Eigen": "x", "Klasse": "Code", "SourceCode": "Source Code"}
+    names |= {"": "Macro Text", "a&gt;b>c": "Verbatim"}
     styles = "".join(
         f'<w:style w:styleId="{key}"><w:name w:val="{name}"/><w:basedOn w:val="{"HTMLCode" * (key == "Eigen")}"/>'
         "</w:style>"
@@ -295,7 +296,9 @@ def translated_with_styles(text: str) -> str:
         return written.read("word/document.xml").decode()
 
 
-@pytest.mark.parametrize(("style", "is_code"), [("HTMLCode", True), ("Eigen", True), ("Klasse", False)])
+@pytest.mark.parametrize(
+    ("style", "is_code"), [("HTMLCode", True), ("Eigen", True), ("a>b>c", True), ("Klasse", False)]
+)
 def test_text_in_a_code_style_is_copied(style: str, is_code: bool) -> None:
     code = styled(style, "<w:t>ls </w:t><w:br/>", '<w:t xml:space="preserve">-l</w:t>')
     before, after = make("one # three").split("#")

@@ -649,7 +649,7 @@ def test_the_last_worker_retries_a_sentence_before_it_fails():
     queue, barrier, results = RequestQueue(4), threading.Barrier(2), []
 
     def put_back(sentences):
-        running = {BEAM.kind: {BEAM.new_history(source): request for request, source in sentences}}
+        running = {BEAM.batch_key: {BEAM.new_history(source): request for request, source in sentences}}
         return queue.put_back_out_of_memory(sentences, running)
 
     def work():

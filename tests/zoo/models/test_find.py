@@ -243,8 +243,11 @@ def test_the_folder_of_the_corpus_counts_if_both_exist(tmp_path: Path) -> None:
     assert not differing_fields(a, b)
 
 
-def test_included_models_are_found_by_name_and_by_spec(trained: Callable[..., Run]) -> None:
+def test_included_models_are_found_by_name_and_by_spec(
+    trained: Callable[..., Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     run = trained()
+    monkeypatch.setattr(registry, "INCLUDED", tmp_path / "included")  # other tests share the one without models
     folder = publish(run.folder, name="everyday")
     upload(folder, str(registry.INCLUDED))
     shutil.rmtree(folder)

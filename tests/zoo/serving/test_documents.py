@@ -82,7 +82,7 @@ def test_a_document_can_be_downloaded(client, expected):
 
 
 def test_the_language_of_a_page_is_set(client, expected):
-    page = "<html lang='{}'><p title='{}'>{}</p>"
+    page = '<html lang="{}"><p title="{}">{}</p>'
     answer = upload(client, "a.html", page.format("en", *LINES).encode())
     assert client.get(answer.json()["translatedFileUrl"]).text == page.format("de", *expected)
 
@@ -95,7 +95,7 @@ def test_documents_are_private_and_expire(client, monkeypatch):
     assert "a%20%C3%A4.de.txt" in client.get(f"/download_file/{secret}").headers["content-disposition"]
     assert client.get("/download_file/..%2f..%2fetc%2fpasswd").status_code == 404
     now = documents.time.monotonic()
-    monkeypatch.setattr(documents.time, "monotonic", lambda: now + documents.MAX_SECONDS + 1)
+    monkeypatch.setattr(documents.time, "monotonic", lambda: now + documents.DOWNLOAD_SECONDS + 1)
     assert client.get(f"/download_file/{secret}").status_code == 404
     assert not stored.exists()
 
@@ -120,7 +120,7 @@ def test_invalid_documents_are_refused(client_of):
 
 
 def test_documents_have_a_maximum_size_together(client, monkeypatch, expected):
-    monkeypatch.setattr(documents, "MAX_BYTES", len("\n".join(expected).encode()) + 1)
+    monkeypatch.setattr(documents, "MAX_STORED_BYTES", len("\n".join(expected).encode()) + 1)
     assert [upload(client).status_code for _ in range(2)] == [200, 503]
 
 

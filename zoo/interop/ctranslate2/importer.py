@@ -225,7 +225,8 @@ def _read_token_lists(folder: Path, settings: Settings, *, starts_from_zeros: bo
         starts_from_zeros: Whether decoding starts with a zero embedding instead of a token.
 
     Raises:
-        ZooError: A list is missing or damaged, or lacks a token that the settings name.
+        ZooError: A list is missing, or lacks a token that the settings name.
+        ValueError: A list is damaged.
     """
     unknown, start = _token(settings, "unk_token", "<unk>"), _token(settings, "decoder_start_token", _BOS)
     shared, lists = _read_list(folder, "shared_vocabulary"), []

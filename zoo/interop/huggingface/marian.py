@@ -158,7 +158,7 @@ class HuggingFaceMarian(Family):
         }
 
     def open_engine(self, path: Path, model: ImportedModel) -> Engine:
-        """Open the model in transformers, in float32. It computes with the positions that were imported."""
+        """Open the model in transformers, in float32, with the positional encoding that was imported."""
         engine = _MarianEngine(path, model, self.tokenizer)
         generation = engine.network.generation_config
         words = generation.bad_words_ids if generation.renormalize_logits else []

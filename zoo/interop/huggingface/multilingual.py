@@ -85,7 +85,7 @@ class Multilingual(Family):
             forces_end=settings is config and not is_m2m,
             is_multilingual=True,
         )
-        # transformers counts the token of the language, and zoo does not.
+        # transformers counts the language token, and zoo does not.
         search.decoding["extra_length"] = max(0, search.decoding["extra_length"] - 1)
         search.decoding["max_source_length"] = min(positions - 2, _MAX_SOURCE_LENGTH)
         model = self.imported(
@@ -143,7 +143,7 @@ class Multilingual(Family):
         return written_ids(bundle)
 
     def max_length(self, spec: Spec) -> int:
-        """Return the maximum length of a translation, including BOS and the token of the language."""
+        """Return the maximum length of a translation, including BOS and the language token."""
         return super().max_length(spec) + 1
 
     def written_tables(
@@ -151,7 +151,7 @@ class Multilingual(Family):
     ) -> Iterator[tuple[str, Tensor]]:
         """Yield the embeddings, the output projection and its bias with their names in transformers."""
         yield from written_bart_tables(spec.architecture, tensors, ids.select)
-        if spec.architecture.norm.embeddings:  # M2M-100 has no bias of the logits
+        if spec.architecture.norm.embeddings:  # M2M-100 has no bias on the logits
             bias = tensors.get("output_bias", torch.zeros(spec.vocabulary.size))
             yield _BIAS, ids.select(bias).reshape(1, -1)
 

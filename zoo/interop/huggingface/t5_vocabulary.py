@@ -158,7 +158,7 @@ def convert_tokens(
         special: The IDs of the special tokens according to `config.json`.
         folder: The folder of the model, for error messages.
         source_has_end: Whether the tokenizer appends EOS to a source.
-        languages: Tokens of languages. Texts that contain one are rejected.
+        languages: Language tokens. Texts that contain one are rejected.
 
     Raises:
         ZooError: The embedding has too few rows.
@@ -246,7 +246,7 @@ def _added_ids(
 
 
 def written_ids(bundle: Bundle, format: str) -> WrittenIds:
-    """Return the IDs for a model. PAD and BOS get no ID of their own if the model cannot generate them.
+    """Return the token IDs to write for a model. PAD and BOS share IDs if the model cannot generate them.
 
     Args:
         bundle: The published model. Both sides have the same tokens.
@@ -290,7 +290,7 @@ def write_vocabulary(bundle: Bundle, file: Path, ids: WrittenIds, settings: Mapp
     tags = {name: id for name in of_languages if (id := tokenizer.id_of(name)) is not None}
     found = tokenizer.added.ids if tokenizer.added else {}
     added = {name: pad_id if id is None else id for name, id in found.items() if name not in tags}
-    # Other tokens of languages are encoded as text, with a space before them.
+    # Other language tokens are encoded as text, with a space before them.
     added |= {name: id for name, id in tags.items() if tokenizer.model.is_control(id)}
     names = {pad_id: "<pad>", UNK: "<unk>", EOS: "</s>"} | {id: name for name, id in added.items()}
     while model.entries[order[-1]].name == f"<{len(order) - 1}>":  # a row of the embedding without a token

@@ -332,7 +332,7 @@ def blob_path(sha256: str) -> str:
 
 
 def revision_path(name: str, number: int) -> str:
-    """Return the path of the file of a revision in a registry."""
+    """Return the path of a revision's file in a registry."""
     return f"models/{name}/{number}.json"
 
 

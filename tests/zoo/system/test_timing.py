@@ -1,4 +1,4 @@
-"""The stop-watch, with a clock that advances by one second at each reading."""
+"""Timings, with a clock that advances by one second at each reading."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from itertools import count
 
 import pytest
 
-from zoo.system import processors
+from zoo.system import timing
 
 
 @pytest.fixture(autouse=True)
 def one_second_per_call(monkeypatch: pytest.MonkeyPatch) -> None:
     seconds = count()
-    monkeypatch.setattr(processors.time, "perf_counter", lambda: float(next(seconds)))
+    monkeypatch.setattr(timing.time, "perf_counter", lambda: float(next(seconds)))
 
 
 def test_timed_returns_seconds_and_result() -> None:
-    assert processors.timed(lambda: "result") == (1.0, "result")
-    assert processors.spread([3.0, 1.0, 2.0]) == processors.Spread(median=2.0, min=1.0, max=3.0)
+    assert timing.timed(lambda: "result") == (1.0, "result")
+    assert timing.spread([3.0, 1.0, 2.0]) == timing.Spread(median=2.0, min=1.0, max=3.0)
 
 
 @pytest.mark.parametrize(
@@ -28,5 +28,5 @@ def test_function_is_repeated_until_the_time_is_over(
     seconds: float, rounds: int, max_rounds: int | None, calls: int
 ) -> None:
     called: list[None] = []
-    times = processors.repeat(lambda: called.append(None), seconds, rounds=rounds, max_rounds=max_rounds)
+    times = timing.repeat(lambda: called.append(None), seconds, rounds=rounds, max_rounds=max_rounds)
     assert (times, len(called)) == ([1.0] * calls, calls)
