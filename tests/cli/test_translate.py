@@ -117,7 +117,7 @@ def test_a_folder_keeps_its_structure(zoo: Zoo) -> None:
     assert Path("out/a.txt").read_text("utf-8") == expected
     write("empty/h.pdf")
     result = zoo("translate", "empty", "--model", "runs/tiny")
-    assert (result.status, "`empty` has no document" in result.err) == (2, True)
+    assert (result.status, "`empty` contains no documents" in result.err) == (2, True)
 
 
 def test_several_documents_are_written_beside_the_originals_once(zoo: Zoo) -> None:
