@@ -44,9 +44,9 @@ class Decoding(Section):
     """IDs of tokens that no translation contains (not in the paper; Marian suppresses the unknown token). The other
     tokens' probabilities are not renormalised."""
     shortlist: bool = False
-    """Whether a translation may only contain tokens of the model's vocabulary shortlist, which depends on the source
-    (not in the paper; Marian: `--shortlist`). Probabilities are normalised over these tokens. Only the backend `native`
-    supports it."""
+    """Whether a translation may only contain tokens of the model's vocabulary shortlist, which depends on the
+    source (not in the paper; Marian: `--shortlist`). This is faster. Probabilities are normalised over these
+    tokens. Only the backend `native` supports it."""
     max_source_length: Size = Field(le=100_000)
     """Maximum length of a source (not in the paper). A longer source is split at sentence boundaries, and its parts are
     translated one by one. A single sentence above the maximum is an error. Unit: tokens."""
