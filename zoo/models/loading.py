@@ -78,7 +78,7 @@ def read_model(folder: Path, *, tensors: bool = True) -> Model:
 
 
 def read_weights(folder: Path) -> Weights:
-    """Read only the weights of the model in a folder. Whoever builds the program checks that they fit the spec."""
+    """Read only the weights of the model in a folder. `compiler.build` checks whether they fit the spec."""
     return _read_one_version(folder, lambda model, listed: weights.read(model.newest_weights, listed))
 
 
