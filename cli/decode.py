@@ -238,7 +238,7 @@ def _open_model(folders: list[Path], task: str, how: BackendOptions, input: Path
     from cli.console import report
     from cli.streams import is_typed
     from specs import ZooError
-    from specs.task import TASKS
+    from specs.sections import TASKS
     from zoo.generation.loading import open_model
     from zoo.models.folder import ModelFolder
 

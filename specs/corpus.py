@@ -18,8 +18,8 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from specs.languages import LanguageCode
 from specs.section import Positive, Section, Size, reject
+from specs.sections import LanguageCode
 
 Path = Annotated[str, Field(min_length=1, max_length=4_096)]
 Column = Annotated[int, Field(ge=1, le=1_000)]

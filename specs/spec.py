@@ -6,17 +6,13 @@ from pydantic import Field, PrivateAttr, model_validator
 
 from specs.architecture import Architecture
 from specs.corpus import Archive, Corpus, Directed, Direction, Files, Grammar, HeldOut, Treebank
-from specs.decoding import Decoding
 from specs.errors import ZooError
 from specs.history import FORMAT, WRITTEN_BY
-from specs.languages import Languages, suggest_language
 from specs.notation import dump
 from specs.parts import Tokens
 from specs.section import Section, reject
+from specs.sections import EOS, Decoding, Languages, Task, Training, Translation, Vocabulary, suggest_language
 from specs.sublayers import Sublayer
-from specs.task import Task, Translation
-from specs.training import Training
-from specs.vocabulary import EOS, Vocabulary
 
 # Two successive dots are excluded, so that a name never leads out of a folder.
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9]([-_,A-Za-z0-9]|\.[-_,A-Za-z0-9])*$", max_length=100)]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import PurePath
 
 from specs import ZooError
-from zoo.documents import epub, html, markdown, open_document, subtitles, text, word, xml
+from zoo.documents import epub, html, markdown, open_document, text, word, xml
 from zoo.documents.archives import TextArchive
 from zoo.documents.fragments import Archive, Format, Fragment, Kind, View
 from zoo.documents.placement import place_markup
@@ -28,11 +28,11 @@ SegmentText = tuple[str, bool]
 """The text of a segment, and whether the segment has markup, so that its translation must be aligned."""
 
 FORMATS: Mapping[str, Format | Archive] = {
-    ".txt": text.FORMAT,
+    ".txt": text.TEXT,
     ".md": markdown.FORMAT,
     ".html": html.FORMAT,
     ".htm": html.FORMAT,
-    ".srt": subtitles.FORMAT,
+    ".srt": text.SUBTITLES,
     ".docx": word.FORMAT,
     ".odt": open_document.FORMAT,
     ".epub": epub.FORMAT,
