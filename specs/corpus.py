@@ -202,14 +202,14 @@ class Corpus(Section):
             if split == "train" and isinstance(part, HeldOut):
                 reject(
                     name,
-                    problem="`corpus.train` cannot contain `held_out`, which takes pairs out of the training set",
-                    hint="write `held_out` in `corpus.dev` or `corpus.test`",
+                    "`corpus.train` cannot contain `held_out`, which takes pairs out of the training set",
+                    "write `held_out` in `corpus.dev` or `corpus.test`",
                 )
             if split != "train" and getattr(part, "weight", 1.0) != 1.0:
                 reject(
                     f"{name}.weight",
-                    problem=f"a part of `corpus.{split}` cannot have a weight: each of its pairs is used once",
-                    hint="write `weight` in a part of `corpus.train`, or leave it out",
+                    f"a part of `corpus.{split}` cannot have a weight: each of its pairs is used once",
+                    "write `weight` in a part of `corpus.train`, or leave it out",
                 )
         return self
 

@@ -45,19 +45,17 @@ class Vocabulary(Section):
     def _check_sides(self) -> Self:
         if self.shared and self.target_size is not None:
             reject(
-                "target_size",
-                "shared",
-                problem=f"`vocabulary.target_size` is {self.target_size:,}, but `vocabulary.shared` is true: a shared "
+                ("target_size", "shared"),
+                f"`vocabulary.target_size` is {self.target_size:,}, but `vocabulary.shared` is true: a shared "
                 "vocabulary has one size",
-                hint="write `vocabulary: {shared: false}`, or `target_size: null`",
+                "write `vocabulary: {shared: false}`, or `target_size: null`",
             )
         if self.separate_models and not self.shared:
             reject(
-                "separate_models",
-                "shared",
-                problem="`vocabulary.separate_models` is true, but `vocabulary.shared` is false: the field is only for "
+                ("separate_models", "shared"),
+                "`vocabulary.separate_models` is true, but `vocabulary.shared` is false: the field is only for "
                 "shared vocabularies",
-                hint="write `vocabulary: {separate_models: false}`",
+                "write `vocabulary: {separate_models: false}`",
             )
         return self
 
@@ -92,18 +90,13 @@ class Languages(Section):
     @model_validator(mode="after")
     def _check_tokens(self) -> Self:
         if repeated := [code for code in self.codes if self.codes.count(code) > 1]:
-            reject(
-                "codes",
-                problem=f"`languages.codes` contains `{repeated[0]}` twice",
-                hint="list each language once",
-            )
+            reject("codes", f"`languages.codes` contains `{repeated[0]}` twice", "list each language once")
         if self.source_token != "target" and self.target_token is None:
             reject(
-                "source_token",
-                "target_token",
-                problem="neither the source nor the translation has the token of the target language, so the model "
+                ("source_token", "target_token"),
+                "neither the source nor the translation has the token of the target language, so the model "
                 "cannot know which language to translate into",
-                hint="write `source_token: target`, or `target_token: target`",
+                "write `source_token: target`, or `target_token: target`",
             )
         return self
 
@@ -284,17 +277,15 @@ class Training(Section):
     def _check_checkpoints(self) -> Self:
         if self.patience is not None and self.dev_score is None:
             reject(
-                "patience",
-                "dev_score",
-                problem="`training.patience` needs a score of each checkpoint, but `training.dev_score` is null",
-                hint="write `dev_score: perplexity`, or `patience: null`",
+                ("patience", "dev_score"),
+                "`training.patience` needs a score of each checkpoint, but `training.dev_score` is null",
+                "write `dev_score: perplexity`, or `patience: null`",
             )
         if self.cooldown_steps is not None and self.cooldown_steps > self.steps:
             reject(
-                "cooldown_steps",
-                "steps",
-                problem=f"`training.cooldown_steps` is {self.cooldown_steps:,}, but training has {self.steps:,} steps",
-                hint="write a smaller number, or `cooldown_steps: null`",
+                ("cooldown_steps", "steps"),
+                f"`training.cooldown_steps` is {self.cooldown_steps:,}, but training has {self.steps:,} steps",
+                "write a smaller number, or `cooldown_steps: null`",
             )
         return self
 
