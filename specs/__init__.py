@@ -87,20 +87,9 @@ _NAMES = {
     ),
     "spec": ("METADATA_FIELDS", "Spec"),
     "sublayers": (
-        "AlignedMemory",
-        "BottleneckConvolution",
-        "Convolution",
-        "CrossAttention",
-        "DecoderSubLayer",
-        "EncoderSubLayer",
-        "FeedForward",
-        "Lstm",
-        "MixtureOfExperts",
-        "RestrictedAttention",
-        "SelfAttention",
-        "SeparableConvolution",
-        "Ssru",
-        "Sublayer",
+        *("AlignedMemory", "BottleneckConvolution", "Convolution", "CrossAttention", "DecoderSubLayer"),
+        *("EncoderSubLayer", "FeedForward", "Lstm", "MixtureOfExperts", "RestrictedAttention", "SelfAttention"),
+        *("SeparableConvolution", "Ssru", "Sublayer"),
     ),
 }
 _MODULES = {name: module for module, names in _NAMES.items() for name in names}
