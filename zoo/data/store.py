@@ -119,7 +119,8 @@ class Store:
         """
         self.folder = folder
         header = read_json(folder / _HEADER_FILE)
-        self.parts, self._shard_examples, self._dtypes = header["parts"], header["shard_examples"], header["streams"]
+        self.parts, self._shard_examples = header["parts"], header["shard_examples"]
+        self._dtypes: Mapping[str, str] = header["streams"]
         self._shards = {
             name: [_Column.open(folder, number, name, dtype) for number in range(len(header["shards"]))]
             for name, dtype in self._dtypes.items()
@@ -141,8 +142,9 @@ class Store:
         number, row = divmod(index, self._shard_examples)
         shard = self._shards[stream][number]
         start, end = shard.offsets[row : row + 2]
-        values = shard.values[start:end]
-        return values.astype(np.float32 if values.dtype.kind == "f" else np.int32)
+        dtype = np.int32 if self.has_eos(stream) else np.float32
+        values: Values = shard.values[start:end].astype(dtype)
+        return values
 
 
 def longest_input(store: Store) -> int:
