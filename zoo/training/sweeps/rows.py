@@ -99,7 +99,7 @@ def _make_row(
     overrides: Sequence[str],
     fractional: _Fractional,
 ) -> SweepRow | None:
-    """Return the row of a spec. If it cannot be scaled like its parent, add the reason to `fractional` and return None."""
+    """Return the row of a spec. If it cannot be scaled like its parent, add why to `fractional` and return None."""
     spec, parent = plain[reference], _parent(reference, plain)
     if not isinstance(spec.task, Translation):
         problem = f"the task of `{reference}` is `{spec.task.kind}`, but a sweep compares translators"
