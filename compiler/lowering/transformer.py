@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from compiler.builder import GraphBuilder, Value
 from compiler.graph import Graph, Purpose
@@ -44,31 +44,6 @@ from compiler.operations.views import Slice
 from compiler.size import BATCH, NEW, SOURCE, TARGET, Size
 from compiler.weights import Initializer
 from specs import DecoderSubLayer, EncoderSubLayer, Spec, ZooError
-
-if TYPE_CHECKING:
-    from compiler.lowering.transformer import Transformer
-
-
-def cross_entropy(model: Transformer) -> None:
-    """Add the loss of the target's tokens (5.4), each given the tokens before it, or their log-probabilities."""
-    (logits, labels), b, training = model.teacher_forced(), model.b, model.spec.training
-    if not b.purpose.trains:
-        log_probabilities = b.node("log_softmax", LogSoftmax(), (logits,))
-        b.output("log_probabilities", b.node("picked", PickLabels(), (log_probabilities, labels)))
-        return
-    loss = CrossEntropy(training.label_smoothing, training.label_smoothing_spread == "wrong_classes")
-    total = b.node("loss", loss, (logits, labels))
-    if training.guided_alignment is not None:
-        (weights,) = model.guided
-        alignment = b.input("alignment", BATCH, TARGET, SOURCE)
-        total = b.node("guided_loss", AlignmentLoss(training.guided_alignment), (total, weights, alignment))
-    b.output("loss", total)
-
-
-LOSSES: Mapping[str, Callable[[Transformer], None]] = {"cross_entropy": cross_entropy}
-"""The function for each value of a task's `loss`. In training, it adds the output `loss` [2], a sum and a number of
-labels. For other purposes, it adds the output `log_probabilities`."""
-
 
 SUBLAYERS: Mapping[str, Callable[[Value, Any, LayerContext], Value]] = {
     "self_attention": self_attention,
@@ -279,3 +254,24 @@ class Transformer:
         vocabulary = self.spec.vocabulary.sizes[1]
         bias = [self.b.parameter("output_bias", vocabulary, initial=Initializer.ZERO)] if self.a.output_bias else []
         return self.b.node("logits", Logits(), (y,), self.table("output"), *bias)
+
+
+def cross_entropy(model: Transformer) -> None:
+    """Add the loss of the target's tokens (5.4), each given the tokens before it, or their log-probabilities."""
+    (logits, labels), b, training = model.teacher_forced(), model.b, model.spec.training
+    if not b.purpose.trains:
+        log_probabilities = b.node("log_softmax", LogSoftmax(), (logits,))
+        b.output("log_probabilities", b.node("picked", PickLabels(), (log_probabilities, labels)))
+        return
+    loss = CrossEntropy(training.label_smoothing, training.label_smoothing_spread == "wrong_classes")
+    total = b.node("loss", loss, (logits, labels))
+    if training.guided_alignment is not None:
+        (weights,) = model.guided
+        alignment = b.input("alignment", BATCH, TARGET, SOURCE)
+        total = b.node("guided_loss", AlignmentLoss(training.guided_alignment), (total, weights, alignment))
+    b.output("loss", total)
+
+
+LOSSES: Mapping[str, Callable[[Transformer], None]] = {"cross_entropy": cross_entropy}
+"""The function for each value of a task's `loss`. In training, it adds the output `loss` [2], a sum and a number of
+labels. For other purposes, it adds the output `log_probabilities`."""
