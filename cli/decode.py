@@ -279,7 +279,7 @@ def _answer_lines(
     """
     from cli.console import report
     from cli.streams import is_typed, open_lines, open_output
-    from zoo.generation.streaming import translate_lines
+    from zoo.generation.text_search import translate_lines
     from zoo.report import Report
 
     shows_progress = files.output or not (is_typed(files.input) or sys.stdout.isatty())

@@ -1,11 +1,12 @@
-"""Search for the translations of texts: options, preprocessing and the search engine."""
+"""Search for the translations of texts and of streams of lines: options, preprocessing and the search engine."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError, Future
 from contextlib import ExitStack, closing
 from functools import partial
+from itertools import chain
 from threading import Event
 from typing import TYPE_CHECKING, Unpack, cast
 
@@ -31,11 +32,13 @@ from zoo.models.shortlist import Shortlist
 from zoo.planning.memory_estimate import max_sentences
 from zoo.report import Report
 from zoo.text.languages import LanguagePair, choose_direction
+from zoo.text.lines import available_chunks, never_paused
 from zoo.text.sentences import checked_texts, zip_prefixes
 from zoo.text.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
     import torch
+
 
 Prefixes = Iterable[str] | None
 
@@ -323,3 +326,61 @@ class TextSearch:
             )
             for each in hypotheses
         ]
+
+
+MAX_CHUNK_LINES = 1024
+"""Maximum number of lines in a chunk. The lines of a chunk are read in advance, and sorted by length."""
+FIRST_CHUNK_LINES = 64
+"""Number of lines in the first chunk. It is small, so that the first results appear soon. Each further chunk is
+twice as large."""
+
+
+def translate_lines(
+    translator: TextSearch,
+    lines: Iterable[str],
+    *,
+    prefixes: Iterable[str] | None = None,
+    n_best: int | None = None,
+    max_chunk_lines: int = MAX_CHUNK_LINES,
+    paused: Callable[[], bool] = never_paused,
+    first: int = 0,
+    report: Report | None = None,
+    **options: Unpack[TranslationOptions],
+) -> Iterator[list[Translation]]:
+    """Yield the translations of each line, in order, as soon as the line and all earlier lines are translated.
+
+    An error in a line is raised after all earlier lines were translated.
+
+    Args:
+        translator: The model.
+        lines: The texts, one per line.
+        prefixes: The prefix of each line's translation.
+        n_best: Number of translations per line, best first. None for 1.
+        max_chunk_lines: Maximum number of lines that are read in advance.
+        paused: Function that returns whether the next line is not available yet. During such a pause, all lines that
+            were read are translated, so that an interactive user sees them.
+        first: Index of the first line. Samples and error messages depend on the index of a line.
+        report: Receives the progress.
+        **options: Options for languages, sentence splitting and the search (see `TranslationOptions`).
+    """
+    preprocessor = translator.preprocessor_of(options)
+    config = translator.config(n_best, options)
+    chunks = available_chunks(zip_prefixes(lines, prefixes), max_chunk_lines, paused, FIRST_CHUNK_LINES)
+    done: dict[int, list[Translation]] = {}
+    answered = first
+    with preprocessor.warnings, (report or Report()).progress(translator.verb, None, "sentences") as progress:
+        for chunk in chunks:  # after a pause, this blocks until there is a line
+            available = _until_pause(chain([chunk], chunks))
+            for index, translations in translator.translate_chunks(available, config, preprocessor, first=answered):
+                done[index] = translations
+                progress.advance()
+                while answered in done:
+                    yield done.pop(answered)
+                    answered += 1
+
+
+def _until_pause(chunks: Iterator[tuple[list[TextWithPrefix], bool]]) -> Iterator[list[TextWithPrefix]]:
+    for chunk, is_paused in chunks:
+        yield chunk
+        if is_paused:
+            return
