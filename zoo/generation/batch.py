@@ -12,9 +12,9 @@ from compiler.lazy import no_grad
 from compiler.padded_batch import PaddedBatch
 from compiler.program import DecoderOnly, ShortlistDecoder, State, StepwiseDecoder
 from specs import BOS, EOS, ZooError
-from zoo.generation.batching import SearchInput
 from zoo.generation.constraints import Constraint, ConstraintState
 from zoo.generation.hypotheses import SearchHistory, Selection, StepRecord
+from zoo.generation.translation import SearchInput
 from zoo.text.sentences import excerpt
 
 if TYPE_CHECKING:

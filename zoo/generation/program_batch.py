@@ -13,7 +13,8 @@ from specs import EOS
 from zoo.generation.batch import Batch, start_constraint
 from zoo.generation.beam_search import BeamSearch
 from zoo.generation.constraints import BracketConstraint, SuppressedTokens
-from zoo.generation.hypotheses import Hypothesis, LengthPenalty, SearchHistory, StopReason, length_penalty
+from zoo.generation.hypotheses import LengthPenalty, SearchHistory, StopReason, length_penalty
+from zoo.generation.translation import Translation
 
 if TYPE_CHECKING:
     import torch
@@ -114,7 +115,7 @@ class ProgramBatch(Generic[State]):
         done = [self.histories[result.sentence] for result in results]
         for history, result in zip(done, results, strict=True):
             prefix = history.source.prefix
-            found = [Hypothesis((*prefix, *tokens), total, score) for tokens, total, score in result.hypotheses]
+            found = [Translation("", score, total, (*prefix, *tokens)) for tokens, total, score in result.hypotheses]
             history.set_result(found, cast(StopReason, result.stop_reason))
         if done:
             self.histories = [history for history in self.histories if not history.done]

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Unpack, cast
 
 from compiler.program import ShortlistDecoder, TranslationModel
 from specs import Spec, ZooError
-from zoo.generation.batching import MIN_ROW_TOKENS, SearchInput
 from zoo.generation.config import (
     LARGE_BEAM,
     GenerationConfig,
@@ -23,11 +22,11 @@ from zoo.generation.config import (
 from zoo.generation.constraints import Constraint
 from zoo.generation.engine import Engine, resolve_workers
 from zoo.generation.ensemble import Ensemble
-from zoo.generation.hypotheses import Hypothesis, SearchObserver
+from zoo.generation.hypotheses import SearchObserver
 from zoo.generation.preprocessing import Preprocessor, TextWithPrefix
 from zoo.generation.protection import Protection, Repair, Steps, protect_all, protected, run_steps
 from zoo.generation.span_constraint import SpanConstraint
-from zoo.generation.translation import EMPTY_TRANSLATION, Translation, uncertain_sentences
+from zoo.generation.translation import MIN_ROW_TOKENS, SearchInput, Translation
 from zoo.models.shortlist import Shortlist
 from zoo.planning.memory_estimate import max_sentences
 from zoo.report import Report
@@ -110,7 +109,7 @@ class TextSearch:
             TypeError: `texts` is one string instead of several.
         """
         pairs, config, preprocessor = self._prepare(texts, n_best, prefixes, options)
-        results = [[EMPTY_TRANSLATION]] * len(pairs)
+        results = [[Translation("")]] * len(pairs)
         progress_bar = (report or Report()).progress(self.verb, len(pairs), "sentences")
         with preprocessor.warnings, progress_bar as progress:
             for index, translations in self.translate_chunks([pairs], config, preprocessor):
@@ -312,20 +311,11 @@ class TextSearch:
         return Protection(preprocessor, convert, make_repair if can_repair else None)
 
     def _to_translations(
-        self, preprocessor: Preprocessor, source: SearchInput, hypotheses: Sequence[Hypothesis]
+        self, preprocessor: Preprocessor, source: SearchInput, hypotheses: Sequence[Translation]
     ) -> list[Translation]:
-        """Return the hypotheses of a sentence as translations. `preprocessor` has read the sentence."""
+        """Return the hypotheses of a sentence with their text. `preprocessor` has read the sentence."""
         start = len(preprocessor.languages.target_tokens)
-        return [
-            Translation(
-                self.vocabulary.decode(each.tokens[start:]),
-                each.score,
-                each.log_probability,
-                each.tokens,
-                uncertain=uncertain_sentences(source.text, each.log_probability, each.tokens),
-            )
-            for each in hypotheses
-        ]
+        return [each.with_text(self.vocabulary.decode(each.tokens[start:]), source.text) for each in hypotheses]
 
 
 MAX_CHUNK_LINES = 1024

@@ -124,7 +124,7 @@ class Documents:
                 ]
             found_texts = [[content.decode() for content in contents] for contents in zip(*ranks, strict=True)]
             return [
-                Answer([Translation(each, 0.0, 0.0, ()) for each in translations], plan.source, plan.confidence)
+                Answer([Translation(each) for each in translations], plan.source, plan.confidence)
                 for translations, plan in zip(found_texts, plans, strict=True)
             ]
 

@@ -23,7 +23,7 @@ from zoo.generation.alignment import AlignedToken, AlignmentHead
 from zoo.generation.attention import Attention
 from zoo.generation.config import LanguageOptions, TranslationOptions
 from zoo.generation.parser import Parser
-from zoo.generation.translation import EMPTY_TRANSLATION, Translation, join_marks
+from zoo.generation.translation import Translation
 from zoo.generation.translator import Translator
 from zoo.report import Report
 from zoo.serving.admission import LINE_BREAKS, Admission, Metrics
@@ -311,8 +311,7 @@ class Service:
     async def translate_groups(self, texts: Sequence[str], plans: Sequence[Plan], options: Options) -> list[Answer]:
         """Translate texts, each group of texts for the same model and languages together."""
         answers = [
-            Answer([Translation(text, 0.0, 0.0, ())], plan.source, plan.confidence)
-            for text, plan in zip(texts, plans, strict=True)
+            Answer([Translation(text)], plan.source, plan.confidence) for text, plan in zip(texts, plans, strict=True)
         ]
 
         async def translate_group(route: Route) -> None:
@@ -431,12 +430,8 @@ def _join(sources: Sequence[str], lines: Sequence[Sequence[Translation]], gaps: 
     """
     joined = []
     for rank in range(max(map(len, lines))):
-        parts = [each[min(rank, len(each) - 1)] if each else EMPTY_TRANSLATION for each in lines]
+        parts = [each[min(rank, len(each) - 1)] if each else Translation("") for each in lines]
         text = parts[0].text + "".join(gap + part.text for gap, part in zip(gaps, parts[1:], strict=True))
-        score, log_probability = sum(part.score for part in parts), sum(part.log_probability for part in parts)
-        tokens = tuple(token for part in parts for token in part.tokens)
         pairs = (part.parts or ((source, part.text),) for source, part in zip(sources, parts, strict=True))
-        joined.append(
-            Translation(text, score, log_probability, tokens, tuple(chain.from_iterable(pairs)), **join_marks(parts))
-        )
+        joined.append(Translation.joined(text, parts, tuple(chain.from_iterable(pairs))))
     return joined

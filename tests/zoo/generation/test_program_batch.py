@@ -19,13 +19,13 @@ from compiler.program import TreeLimits, TreeRules
 from specs import BOS, EOS, UNK, ZooError
 from zoo.generation import program_batch
 from zoo.generation.batch import Batch
-from zoo.generation.batching import SearchInput
 from zoo.generation.beam_search import BeamSearch
 from zoo.generation.constraints import BracketConstraint, SuppressedTokens
 from zoo.generation.engine import Engine
-from zoo.generation.hypotheses import Hypothesis, SearchHistory
+from zoo.generation.hypotheses import SearchHistory
 from zoo.generation.program_batch import ProgramBatch, start_batch
 from zoo.generation.sampling import Sampling
+from zoo.generation.translation import SearchInput, Translation
 
 pytestmark = pytest.mark.integration
 SIZE = 40
@@ -89,11 +89,11 @@ def finish_together(program: NativeProgram, histories: Sequence[SearchHistory], 
         finish(batch)
 
 
-def results(histories: Sequence[SearchHistory]) -> list[tuple[list[Hypothesis], str | None]]:
+def results(histories: Sequence[SearchHistory]) -> list[tuple[list[Translation], str | None]]:
     return [(history.hypotheses(), history.stop_reason) for history in histories]
 
 
-def expected(program: NativeProgram, histories: Sequence[SearchHistory]) -> list[tuple[list[Hypothesis], str | None]]:
+def expected(program: NativeProgram, histories: Sequence[SearchHistory]) -> list[tuple[list[Translation], str | None]]:
     """Return what the search in Python finds for each sentence alone."""
     copies = [history.strategy.new_history(history.source) for history in histories]
     for copy in copies:

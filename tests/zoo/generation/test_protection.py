@@ -10,12 +10,12 @@ import torch
 
 import specs
 from specs import EOS
-from zoo.generation.batching import SearchInput
 from zoo.generation.beam_search import BeamSearch
 from zoo.generation.engine import Engine
 from zoo.generation.protection import run_steps
 from zoo.generation.span_constraint import SpanConstraint
 from zoo.generation.text_search import translate_lines
+from zoo.generation.translation import SearchInput
 from zoo.generation.translator import Translator
 from zoo.text.spans import find_spans
 
