@@ -25,8 +25,8 @@ from weakref import WeakSet
 from compiler.host import cores
 from compiler.program import Scorer, State, StepwiseDecoder
 from specs import ZooError
+from zoo.generation.batch import RunningBatch, start_batch
 from zoo.generation.hypotheses import SearchHistory, SearchStrategy
-from zoo.generation.program_batch import RunningBatch, start_batch
 from zoo.generation.request_queue import Request, RequestQueue, Stopped, closed_error
 from zoo.generation.translation import SearchInput, Translation
 from zoo.system.memory import is_out_of_memory
