@@ -94,7 +94,6 @@ class Engine:
         self,
         sources: Sequence[SearchInput],
         strategy: SearchStrategy,
-        advance: Callable[[], object] = lambda: None,
     ) -> Future[list[list[Translation]]]:
         """Start to search for the hypotheses of some sentences.
 
@@ -103,7 +102,6 @@ class Engine:
         Args:
             sources: The sentences. No two of them may have the same index and part.
             strategy: Beam search or sampling.
-            advance: Function that worker threads call after each sentence, one at a time.
 
         Returns:
             The future of the hypotheses of each sentence. There are fewer than requested only if the search found no
@@ -122,7 +120,6 @@ class Engine:
             with lock:
                 found[source.index, source.part] = hypotheses
                 is_last = len(found) == len(sources)
-                advance()
             if is_last:
                 finish()
 

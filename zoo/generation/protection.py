@@ -207,13 +207,12 @@ def protect_all(
     return results
 
 
-def run_steps(engine: Engine, steps: Steps[_T], advance: Callable[[], object] = lambda: None) -> Future[_T]:
+def run_steps(engine: Engine, steps: Steps[_T]) -> Future[_T]:
     """Run the searches of a generator in an engine, one after the other, and return a future of its result.
 
     Args:
         engine: The engine. If the future is cancelled, the current search is cancelled, too.
         steps: The generator. After the first search, it continues in worker threads.
-        advance: Function that is called after each sentence of the first search.
     """
     result: Future[_T] = Future()
 
@@ -222,9 +221,7 @@ def run_steps(engine: Engine, steps: Steps[_T], advance: Callable[[], object] = 
             return
         try:
             sources, strategy = next(steps) if done is None else steps.send(done.result())
-            search: Future[list[list[Translation]]] = engine.submit(
-                sources, strategy, advance=advance if done is None else lambda: None
-            )
+            search = engine.submit(sources, strategy)
         except StopIteration as end:
             with suppress(InvalidStateError):  # the future was cancelled
                 result.set_result(end.value)

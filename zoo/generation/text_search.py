@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError, Future
-from contextlib import ExitStack, closing
+from contextlib import closing
 from functools import partial
 from itertools import chain
 from threading import Event
@@ -123,7 +123,6 @@ class TextSearch:
         *,
         n_best: int | None = None,
         prefixes: Prefixes = None,
-        report: Report | None = None,
         abandoned: Event | None = None,
         **options: Unpack[TranslationOptions],
     ) -> Future[list[list[Translation]]]:
@@ -138,7 +137,6 @@ class TextSearch:
             texts: The texts, each of one line.
             n_best: Number of translations per text (see `translate`).
             prefixes: The prefix that each translation must start with.
-            report: Receives the progress, from several threads.
             abandoned: If another thread sets this event, the call stops before the next text is tokenised.
             **options: Options for languages, sentence splitting and the search (see `TranslationOptions`).
 
@@ -168,12 +166,7 @@ class TextSearch:
                     results[source.index] = joined
             return [results[index] for index in range(len(pairs))]
 
-        with ExitStack() as stack:
-            progress = stack.enter_context((report or Report()).progress(self.verb, len(sources), "sentences"))
-            future = run_steps(self._engine_for(config), steps(), progress.advance)
-            progress_bar = stack.pop_all()
-        future.add_done_callback(lambda _: progress_bar.close())
-        return future
+        return run_steps(self._engine_for(config), steps())
 
     @property
     def waiting_seconds(self) -> float:

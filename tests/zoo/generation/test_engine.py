@@ -1,6 +1,5 @@
 """The engine: worker threads share a queue, batches are refilled and stay within their size, and memory can run out."""
 
-import functools
 import os
 import random
 import subprocess
@@ -290,7 +289,7 @@ def test_a_short_request_does_not_wait_for_a_long_one(hooked, strategy):
     assert finished["short"] < 10 + (finished["long"] - 10) / 5
 
 
-def test_long_requests_of_different_kinds_progress_equally(hooked):
+def test_long_requests_of_different_kinds_progress_equally(hooked, monkeypatch):
     """All batches together stay within the size of a batch."""
     program, all_wait, counts = hooked(9, 1, 50), threading.Event(), [0, 0]
     program.hooks = {0: all_wait.wait}
@@ -309,17 +308,20 @@ def test_long_requests_of_different_kinds_progress_equally(hooked):
 
     program.encode, program.select, program.join = map(track, (program.encode, program.select, program.join))
 
-    def advance(number):
-        counts[number] += 1
-        if counts[number] == len(LONG_TEXTS):
-            ends.append(list(counts))
+    class Counted(Request):
+        def __init__(self, strategy, deliver, *others):
+            def count(*result):
+                counts[strategies.index(strategy)] += 1
+                if max(counts) == len(LONG_TEXTS):
+                    ends.append(list(counts))
+                deliver(*result)
+
+            super().__init__(strategy, count, *others)
 
     ends = []
+    monkeypatch.setattr("zoo.generation.engine.Request", Counted)
     with Engine(program, max_batch_tokens=300) as engine:
-        futures = [
-            engine.submit(LONG_TEXTS, strategy, advance=functools.partial(advance, number))
-            for number, strategy in enumerate(strategies)
-        ]
+        futures = [engine.submit(LONG_TEXTS, strategy) for strategy in strategies]
         all_wait.set()
         for future in futures:
             future.result()

@@ -207,7 +207,7 @@ def test_a_cancelled_call_cancels_its_current_search(while_starting):
     searches = []
 
     class Searches:
-        def submit(self, sources, strategy, advance):
+        def submit(self, sources, strategy):
             if searches and while_starting:
                 future.cancel()
             searches.append(Future())
