@@ -12,6 +12,8 @@ from pathlib import Path
 # Must be set before torch is imported, and holds for the processes that tests start, too. On tiny tensors, several
 # threads mostly wait for each other. Tests that depend on threads use the fixture `all_cores`.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+# Otherwise, each process that a test starts would compile all modules again.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 # Waiting threads must not take the processor time of other workers of pytest-xdist: they would wait many times longer.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 # Hide GPUs, so that tests give the same results on all machines. `python -m tests.benchmarks.gpu correct` shows them to

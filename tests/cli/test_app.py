@@ -20,6 +20,7 @@ import specs
 from cli import options
 from cli.app import COMMANDS, GROUPS, build_app
 from specs import Decoding
+from tests import forks
 from zoo.publishing.publish import publish
 from zoo.training.run import Run
 
@@ -197,9 +198,7 @@ def test_decoding_imports_no_compiler_of_torch(trained: Callable[..., object]) -
         "heavy = {'torch._inductor', 'torch._dynamo', 'sacrebleu', 'onnx', 'ctranslate2'} & sys.modules.keys(); "
         "print(heavy, file=sys.stderr); sys.exit(status or bool(heavy))"
     )
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    process = subprocess.run(
-        [sys.executable, "-c", code], input="we read\n", capture_output=True, text=True, env=environment, check=False
-    )
-    assert process.returncode == 0, process.stderr
+    Path("text").write_text("we read\n")
+    process = forks.run(code, stdin="text")
+    assert process.wait() == 0, process.stderr
     assert process.stdout.count("\n") == 1
