@@ -17,7 +17,6 @@ from zoo.text.model_check import check_model
 from zoo.text.protobuf import encode_bytes, encode_integer, parse_fields
 from zoo.text.tokenizer import Tokenizer
 
-ROOT = Path(__file__).parents[3]
 TOKENS, NORMALIZER, CHARACTER_MAP = 1, 3, 2
 
 
