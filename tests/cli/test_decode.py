@@ -24,7 +24,6 @@ from zoo.training.run import Run
 
 Zoo = Callable[..., Any]
 ROOT = Path(__file__).parents[2]
-ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
 TEXT = "the old dog sees a small house\n\nwe read two books\n   \nwe read two books today\n"
 
 

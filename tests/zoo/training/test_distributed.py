@@ -13,6 +13,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -109,6 +110,7 @@ def test_two_processes_equal_one(world: World, sharded: bool, monkeypatch: pytes
     spec = world(*PLAIN, *SHORT, "training.steps=3", *keys)
     one = train(spec, run="one")
     if sharded:
+        import_module("torch.distributed.fsdp")  # once for all processes
         monkeypatch.setattr(memory, "available_memory", lambda device: 150_000)
     two = train_by_two_forks("two", spec)
     assert (two.identity.processes, two.identity.sharded) == (2, sharded)
