@@ -62,7 +62,14 @@ SMALL = {
 
 
 LONGEST = (
-    *("compiler/test_conformance.py", "cli/test_decode.py", "cli/test_serve.py", "zoo/serving/test_limits.py"),
+    *(
+        "compiler/test_conformance.py",
+        "test_benchmarks.py",
+        "test_copy_task.py",
+        "cli/test_decode.py",
+        "cli/test_serve.py",
+        "zoo/serving/test_limits.py",
+    ),
     *("zoo/serving/test_connections.py", "zoo/serving/test_documents.py", "zoo/interop/test_exporter.py"),
     *(
         "zoo/test_import_zoo.py",
