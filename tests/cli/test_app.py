@@ -150,10 +150,8 @@ def test_help_and_version(zoo: Zoo) -> None:
 )
 def test_shell_completion(typed: str, completions: list[str]) -> None:
     variables = {"COMP_WORDS": typed, "COMP_CWORD": str(len(typed.split(" ")) - 1), "_ZOO_COMPLETE": "complete_bash"}
-    command = [sys.executable, "-c", "from zoo.entry_point import main; main()"]
-    environment = {**os.environ, **variables}
-    process = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=ROOT, check=False)
-    assert (process.returncode, process.stdout.split(), process.stderr) == (0, completions, "")
+    process = forks.run("from zoo.entry_point import main; main()", environment={**os.environ, **variables})
+    assert (process.wait(), process.stdout.split(), process.stderr) == (0, completions, "")
 
 
 def test_completion_hides_errors(monkeypatch: pytest.MonkeyPatch) -> None:
