@@ -37,12 +37,12 @@ class Fork:
 
     @property
     def stdout(self) -> str:
-        """What the process has printed so far."""
+        """The output of the process so far."""
         return (self._output / "1").read_text("utf-8")
 
     @property
     def stderr(self) -> str:
-        """The errors and messages that the process has printed so far."""
+        """The errors and messages of the process so far."""
         return (self._output / "2").read_text("utf-8")
 
     def send_signal(self, number: int) -> None:

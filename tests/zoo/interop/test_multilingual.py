@@ -56,6 +56,7 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "m2m": {},
     "m2m, unscaled": {"scale_embedding": False, "activation_function": "gelu_new"},
     "m2m, one head": {"encoder_attention_heads": 1, "decoder_attention_heads": 1, "decoder_layers": 1},
+    "m2m, untied": UNTIED,
     "mbart": {},
     "mbart, scaled": {"scale_embedding": True, "activation_function": "relu"},
     "mbart, positions": {"max_position_embeddings": 60, "encoder_attention_heads": 4, "decoder_attention_heads": 4},
