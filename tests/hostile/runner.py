@@ -214,6 +214,7 @@ def _serve(connection: Connection, log: Path, folder: Path, world: World, enviro
     """Run the cases that a connection sends. The first answer means that the worker is ready."""
     os.environ.clear()
     os.environ |= environment
+    sys.dont_write_bytecode = True  # the first process has read its environment before
     os.setsid()
     with log.open("wb") as file:
         os.dup2(file.fileno(), 1)
