@@ -6,8 +6,8 @@ A card is a YAML file. A card whose name contains `{source}` and `{target}` desc
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from typing import Annotated, Self
+from collections.abc import Sequence
+from typing import Annotated, Any, Self
 
 from pydantic import Field, ValidationError, model_validator
 
@@ -16,7 +16,6 @@ from specs.corpus import Direction
 from specs.notation import quote
 from specs.reader import read
 from specs.section import Section, Size, reject
-from specs.spec import Name
 from zoo.text.languages import base_language
 
 _SHORT, _LONG = 200, 2_000
@@ -26,7 +25,9 @@ _Texts = Annotated[tuple[_Text, ...], Field(strict=False, max_length=100)]
 _Url = Annotated[str, Field(pattern=r"^https?://[^\s/]+/\S*$", max_length=_LONG)]
 _Source = Annotated[str, Field(pattern=r"^(https?://[^\s/]+/\S+|hf:[\w.{}/@-]+)$", max_length=_LONG)]
 _File = Annotated[str, Field(pattern=r"^(?!/)(?!(.*/)?\.\.(/|$))[^\s\\:\0]+$", max_length=_SHORT)]
-_NamePattern = Annotated[str, Field(pattern=r"^[A-Za-z0-9][-_.,{}A-Za-z0-9]*$", max_length=100)]
+_NamePattern = Annotated[str, Field(max_length=100)]
+_NAME = re.compile(r"[A-Za-z0-9]([-_,A-Za-z0-9]|\.[-_,A-Za-z0-9])*")  # as in `specs.spec.Name`
+_PLACEHOLDER = re.compile(r"\{[^{}]*\}|[{}]")
 _Code = r"[A-Za-z]{2,8}(_[A-Za-z0-9]+)*"
 _MANY = 100_000  # characters
 
@@ -53,6 +54,14 @@ class Languages(Section):
             return [(source, target) for source, _, target in (pair.partition("-") for pair in self.pairs.split())]
         codes = (self.codes or "").split()
         return [(source, target) for source in codes for target in codes if source != target]
+
+    def direction(self, source: str, target: str) -> Direction | None:
+        """Return a language pair as the model spells it, such as `deu_Latn` for `de`. None if it has no such pair."""
+        wanted, bases = (source, target), (base_language(source), base_language(target))
+        if wanted in self.directions:
+            return wanted
+        same = (pair for pair in self.directions if (base_language(pair[0]), base_language(pair[1])) == bases)
+        return next(same, None)
 
 
 class Reference(Section):
@@ -131,16 +140,104 @@ class ModelCard(Section):
     facts: Facts
 
     @model_validator(mode="after")
-    def _check_names(self) -> Self:
-        fields = {"name": self.name, "source": self.source, **{"aliases": alias for alias in self.aliases}}
-        for field, text in fields.items():
-            placeholders = set(re.findall(r"\{[^}]*\}?|\}", text))
-            if placeholders not in (set(), {"{source}", "{target}"}) or (field == "aliases" and placeholders and not self.is_pattern):
-                hint = "write both of them, or neither"
-                reject(field, problem=f"`{field}` may contain `{{source}}` and `{{target}}` only", hint=hint)
+    def _check_placeholders(self) -> Self:
+        for field, text in (("name", self.name), *(("aliases", alias) for alias in self.aliases)):
+            if not _NAME.fullmatch(text.replace("{source}", "xx").replace("{target}", "xx")):
+                hint = "use letters, digits and `-_.,`, and `{source}` and `{target}` in a pattern"
+                reject(field, problem=f"`{text}` is not a valid name for a model", hint=hint)
+        for field, text in (("name", self.name), ("source", self.source)):
+            if set(_PLACEHOLDER.findall(text)) not in (set(), {"{source}", "{target}"}):
+                hint = "write both `{source}` and `{target}`, or neither"
+                reject(field, problem=f"`{text}` does not contain both languages", hint=hint)
+        if any(self.is_pattern != ("{" in text) for text in (self.source, *self.aliases)):
+            hint = "write the languages into the name, its aliases and the source, or into none of them"
+            reject("name", "source", problem="only some of the names and the source contain languages", hint=hint)
+        if self.is_pattern and self.languages.pairs is None:
+            hint = "write `languages: {pairs: en-de de-en}`"
+            reject("languages", problem=f"`{self.name}` is a pattern, but the card lists no language pairs", hint=hint)
+        if self.source.startswith("hf:") and self.files:
+            reject("files", problem="`files` are paths in an archive, but the source is a repository", hint="remove it")
         return self
 
     @property
     def is_pattern(self) -> bool:
         """Whether the card describes a model for each language pair."""
         return "{" in self.name
+
+    @property
+    def is_multilingual(self) -> bool:
+        """Whether one model translates more than one language pair."""
+        return not self.is_pattern and len(self.languages.directions) > 1
+
+    def directions(self) -> list[Direction]:
+        """Return the language pairs as source and target codes, spelled as the model spells them."""
+        return self.languages.directions
+
+    def direction(self, source: str, target: str) -> Direction | None:
+        """Return a language pair as the model spells it, such as `deu_Latn` for `de`. None if it has no such pair."""
+        return self.languages.direction(source, target)
+
+    def translates(self, source: str, target: str) -> bool:
+        """Return whether the model translates from one language to another."""
+        return self.direction(source, target) is not None
+
+    def of_pair(self, source: str, target: str) -> ModelCard:
+        """Return the card of the model for one language pair. Only for patterns."""
+        return self.model_copy(
+            update={
+                "name": _fill(self.name, source, target),
+                "aliases": tuple(_fill(alias, source, target) for alias in self.aliases),
+                "description": _fill(self.description, source, target),
+                "source": _fill(self.source, source, target),
+                "languages": Languages(pairs=f"{source}-{target}"),
+            }
+        )
+
+
+def parse(text: str, file: str) -> ModelCard:
+    """Parse a card.
+
+    Args:
+        text: The YAML text.
+        file: The name of the file, for error messages.
+
+    Raises:
+        ZooError: The card is invalid. The error has the file and line.
+    """
+    located = read(text, file)
+    try:
+        return ModelCard.model_validate(located.plain())
+    except ValidationError as invalid:
+        error = invalid.errors(include_url=False)[0]
+    path = error["loc"]
+    problem, hint = _explain(error, ".".join(map(str, path)), _section_of(path))
+    if error["type"] == "rule":
+        path = (*path, error["ctx"]["fields"][0])
+    raise ZooError(problem, where=located.at(path).where, hint=hint)
+
+
+def _explain(error: Any, key: str, section: type[Section]) -> tuple[str, str | None]:
+    """Return the problem and the hint for one of pydantic's errors."""
+    name = str(error["loc"][-1]) if error["loc"] else ""
+    if error["type"] == "rule":
+        return error["ctx"]["problem"], error["ctx"]["hint"]
+    if error["type"] == "extra_forbidden":
+        similar = nearest(name, section.model_fields)
+        hint = f"did you mean `{similar}`?" if similar else f"the fields are {', '.join(section.model_fields)}"
+        return f"`{key}` is not a field of a model card", hint
+    if error["type"] == "missing":
+        return f"`{key}` is missing", f"add `{name}` to the card"
+    description = section.describe(name).rstrip(".") if name in section.model_fields else ""
+    # pydantic's message about a pattern contains the regular expression
+    reason = "" if error["type"] == "string_pattern_mismatch" else f": {error['msg'][:1].lower()}{error['msg'][1:]}"
+    return f"`{key}` cannot be {quote(error['input'])}{reason}", f"`{key}`: {description}" if description else None
+
+
+def _section_of(path: Sequence[str | int]) -> type[Section]:
+    """Return the section that contains the field at a path."""
+    inner = {"languages": Languages, "reference": Reference, "scores": Score, "check": Translation, "facts": Facts}
+    return inner.get(str(path[0]), ModelCard) if len(path) > 1 else ModelCard
+
+
+def _fill(text: str, source: str, target: str) -> str:
+    return text.replace("{source}", source).replace("{target}", target)
