@@ -24,7 +24,7 @@ _ShortText = Annotated[str, Field(min_length=1, max_length=_SHORT)]
 _Texts = Annotated[tuple[_Text, ...], Field(strict=False, max_length=100)]
 _Url = Annotated[str, Field(pattern=r"^https?://[^\s/]+/\S*$", max_length=_LONG)]
 _Source = Annotated[str, Field(pattern=r"^(https?://[^\s/]+/\S+|hf:[\w.{}/@-]+)$", max_length=_LONG)]
-_File = Annotated[str, Field(pattern=r"^(?!/)(?!(.*/)?\.\.(/|$))[^\s\\:\0]+$", max_length=_SHORT)]
+_File = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][\w.-]*(/[A-Za-z0-9_][\w.-]*)*$", max_length=_SHORT)]
 _NamePattern = Annotated[str, Field(max_length=100)]
 _NAME = re.compile(r"[A-Za-z0-9]([-_,A-Za-z0-9]|\.[-_,A-Za-z0-9])*")  # as in `specs.spec.Name`
 _PLACEHOLDER = re.compile(r"\{[^{}]*\}|[{}]")
@@ -103,7 +103,7 @@ class ModelCard(Section):
     """Public model, or a pattern for the models of many language pairs. An undocumented property is None or empty."""
 
     name: _NamePattern
-    """Name of the model. If it contains `{source}` and `{target}`, the card describes a model for each language pair."""
+    """Name of the model. A name with `{source}` and `{target}` stands for one model for each language pair."""
     aliases: Annotated[tuple[_NamePattern, ...], Field(strict=False, max_length=20)] = ()
     """Further names."""
     description: _ShortText
@@ -208,7 +208,8 @@ def parse(text: str, file: str) -> ModelCard:
     try:
         return ModelCard.model_validate(located.plain())
     except ValidationError as invalid:
-        error = invalid.errors(include_url=False)[0]
+        # An unknown field may be the misspelt name of a missing one.
+        error = min(invalid.errors(include_url=False), key=lambda each: each["type"] != "extra_forbidden")
     path = error["loc"]
     problem, hint = _explain(error, ".".join(map(str, path)), _section_of(path))
     if error["type"] == "rule":
