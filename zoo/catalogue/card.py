@@ -28,16 +28,17 @@ _File = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][\w.-]*(/[A-Za-z0-9_][\w.-]*
 _NamePattern = Annotated[str, Field(max_length=100)]
 _NAME = re.compile(r"[A-Za-z0-9]([-_,A-Za-z0-9]|\.[-_,A-Za-z0-9])*")  # as in `specs.spec.Name`
 _PLACEHOLDER = re.compile(r"\{[^{}]*\}|[{}]")
-_Code = r"[A-Za-z]{2,8}(_[A-Za-z0-9]+)*"
+CODE = r"[A-Za-z]{2,8}(?:_[A-Za-z0-9]+)*"
+"""Regular expression for a language code."""
 _MANY = 100_000  # characters
 
 
 class Languages(Section):
     """Languages of a model: either language pairs, or languages that are all translated into each other."""
 
-    pairs: Annotated[str, Field(pattern=rf"^\s*({_Code}-{_Code}\s*)+$", max_length=_MANY)] | None = None
+    pairs: Annotated[str, Field(pattern=rf"^\s*({CODE}-{CODE}\s*)+$", max_length=_MANY)] | None = None
     """Language pairs, separated by spaces, such as `en-de de-en`. Codes contain `_` instead of `-`."""
-    codes: Annotated[str, Field(pattern=rf"^\s*({_Code}\s*)+$", max_length=_MANY)] | None = None
+    codes: Annotated[str, Field(pattern=rf"^\s*({CODE}\s*)+$", max_length=_MANY)] | None = None
     """Codes of languages that the model translates in every direction, separated by spaces, such as `en de fr`."""
 
     @model_validator(mode="after")
@@ -88,7 +89,7 @@ class Translation(Section):
 
     source: _Text
     target: _Text
-    pair: Annotated[str, Field(pattern=rf"^{_Code}-{_Code}$")] | None = None
+    pair: Annotated[str, Field(pattern=rf"^{CODE}-{CODE}$")] | None = None
     """Language pair of the sentence. Required if the model has several."""
 
 
@@ -163,6 +164,13 @@ class ModelCard(Section):
     def is_pattern(self) -> bool:
         """Whether the card describes a model for each language pair."""
         return "{" in self.name
+
+    @property
+    def members(self) -> tuple[str, ...]:
+        """Names under which the members of an ensemble are stored. For other models, the name of the model."""
+        if len(self.files) < 2:
+            return (self.name,)
+        return tuple(f"{self.name}.{number}" for number in range(1, len(self.files) + 1))
 
     @property
     def is_multilingual(self) -> bool:
