@@ -58,11 +58,14 @@ class Languages(Section):
 
     def direction(self, source: str, target: str) -> Direction | None:
         """Return a language pair as the model spells it, such as `deu_Latn` for `de`. None if it has no such pair."""
-        wanted, bases = (source, target), (base_language(source), base_language(target))
-        if wanted in self.directions:
-            return wanted
-        same = (pair for pair in self.directions if (base_language(pair[0]), base_language(pair[1])) == bases)
-        return next(same, None)
+        if self.codes is not None:
+            codes = self.codes.split()
+            found = _same_language(source, codes), _same_language(target, codes)
+            return (found[0], found[1]) if found[0] and found[1] and found[0] != found[1] else None
+        pairs, bases = self.directions, (base_language(source), base_language(target))
+        if (source, target) in pairs:
+            return source, target
+        return next((pair for pair in pairs if (base_language(pair[0]), base_language(pair[1])) == bases), None)
 
 
 class Reference(Section):
@@ -175,7 +178,7 @@ class ModelCard(Section):
     @property
     def is_multilingual(self) -> bool:
         """Whether one model translates more than one language pair."""
-        return not self.is_pattern and len(self.languages.directions) > 1
+        return self.languages.codes is not None or (not self.is_pattern and len(self.languages.directions) > 1)
 
     def directions(self) -> list[Direction]:
         """Return the language pairs as source and target codes, spelled as the model spells them."""
@@ -246,6 +249,13 @@ def _section_of(path: Sequence[str | int]) -> type[Section]:
     """Return the section that contains the field at a path."""
     inner = {"languages": Languages, "reference": Reference, "scores": Score, "check": Translation, "facts": Facts}
     return inner.get(str(path[0]), ModelCard) if len(path) > 1 else ModelCard
+
+
+def _same_language(code: str, codes: Sequence[str]) -> str | None:
+    """Return the code itself, or else the first code of the same language, such as `deu_Latn` for `de`."""
+    if code in codes:
+        return code
+    return next((each for each in codes if base_language(each) == base_language(code)), None)
 
 
 def _fill(text: str, source: str, target: str) -> str:

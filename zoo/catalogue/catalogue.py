@@ -19,6 +19,7 @@ from zoo.files.reading import read_bytes
 
 _CARDS = Path(__file__).with_name("cards")
 _MAX_CARD_BYTES = 1_000_000
+_UNKNOWN_BYTES = 1 << 60  # models of unknown size come last
 _PAIR = re.compile(f"({CODE})-({CODE})")
 
 
@@ -88,7 +89,8 @@ def _for_pair(source: str, target: str) -> Iterator[ModelCard]:
 
 
 def _rank(card: ModelCard) -> tuple[bool, int, str]:
-    return card.is_multilingual, card.parameters or card.bytes or 0, card.name
+    size = card.bytes or 4 * (card.parameters or 0) or _UNKNOWN_BYTES
+    return card.is_multilingual, size, card.name
 
 
 def _expanded(card: ModelCard) -> Iterator[ModelCard]:
