@@ -37,17 +37,17 @@ class BPECodes:
         """
         self.vocabulary = frozenset(vocabulary)
         lines = content.rstrip("\n").split("\n")
-        number, columns = 1, len(lines[0].split(" "))
+        first, columns = 1, len(lines[0].split(" "))
         self._has_separate_end = columns == 2
         if lines[0].startswith("#"):
             version = _VERSION.fullmatch(lines[0].strip())
             if version is None:
                 raise ValueError(f"`{lines[0][:50]}` is not a known version of BPE codes")
             self._has_separate_end = version[1] == "1"
-            number, columns = 2, 2
+            first, columns = 2, 2
             del lines[0]
         pairs = list[tuple[str, str]]()
-        for number, line in enumerate(lines, start=number):
+        for number, line in enumerate(lines, start=first):
             symbols = line.strip("\r ").split(" ")
             if len(symbols) != columns or columns not in (2, 3) or not all(symbols):
                 raise ValueError(f"line {number:,} is not a pair of symbols: `{line[:50]}`")

@@ -16,6 +16,7 @@ from pydantic import BaseModel, Field
 
 from zoo.text.codes import SEPARATOR, BPECodes
 from zoo.text.protobuf import encode_bytes, parse_fields
+from zoo.text.sentences import language_tokens
 
 _KEY = b"\xca\x0c"  # field 201, as bytes
 FIELD = 201
@@ -68,8 +69,10 @@ class TextRules(BaseModel, frozen=True, strict=True, extra="forbid"):
         return encode_bytes(FIELD, self.model_dump_json(exclude_defaults=True).encode()) + model
 
     def split(self, text: str) -> list[str]:
-        """Return the tokens of a line, in the notation of the original toolkit."""
-        return [token for word in self._true_cases(self._words(text)) for token in _marked(self._subwords(word))]
+        """Return the tokens of a line, in the notation of the original toolkit. Language tokens stay whole."""
+        start = language_tokens(text)
+        words = self._true_cases(self._words(text[len(start) :]))
+        return [*start.split(), *(token for word in words for token in _marked(self._subwords(word)))]
 
     def join(self, tokens: Iterable[str]) -> str:
         """Return the text that the tokens encode."""
@@ -85,7 +88,9 @@ class TextRules(BaseModel, frozen=True, strict=True, extra="forbid"):
 
     def spans(self, text: str) -> Iterator[Span]:
         """Yield the start and the end in the text of each token of `split`."""
-        position, words = 0, self._words(text)
+        position = len(start := language_tokens(text))
+        yield from (match.span() for match in re.finditer(r"\S+", start))
+        words = self._words(text[position:])
         for word, cased in zip(words, self._true_cases(words), strict=True):
             positions = list[int]()  # in the text, of each character of the word
             for unit in self._written_characters(word):
