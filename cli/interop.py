@@ -34,6 +34,24 @@ _POSITIONS = option(
     "encodings slightly differently. OPUS-MT models were trained with Marian.",
     shown="marian",
 )
+_TOKENIZER = option(
+    "moses|space",
+    "Tokenizer of the texts that the model was trained on, if it has no SentencePiece model. With `moses`, raw text is "
+    "tokenised and translations are detokenised. With `space`, texts are tokenised already.",
+    shown="as the files specify",
+)
+_BPE = option(
+    "FILE",
+    "BPE codes of subword-nmt or fastBPE, which split words into subwords.",
+    shown="`bpecodes`, `code`, `bpe.codes`, or `source.bpe` and `target.bpe`, if the model's folder has them",
+)
+_BPE_VOCABULARY = option(
+    "SOURCE TARGET",
+    "Files with subwords and their counts, if the codes were applied with a vocabulary threshold "
+    "(`subword-nmt apply-bpe --vocabulary`). Rarer subwords are split again.",
+    shown="all subwords are kept",
+)
+_BPE_THRESHOLD = option("N", "Count from which on subwords in the files of --bpe-vocabulary are kept.")
 _CHECK = option(
     "FILE",
     "Also translate the sentences in this file, one per line, with the original toolkit, and compare the translations.",
@@ -46,6 +64,10 @@ def import_model(
     format: Annotated[str | None, _FORMAT] = None,
     languages: Annotated[tuple[str, str] | None, _LANGUAGES] = None,
     positions: Annotated[str | None, _POSITIONS] = None,
+    tokenizer: Annotated[str | None, _TOKENIZER] = None,
+    bpe: Annotated[Path | None, _BPE] = None,
+    bpe_vocabulary: Annotated[tuple[Path, Path] | None, _BPE_VOCABULARY] = None,
+    bpe_threshold: Annotated[int, _BPE_THRESHOLD] = 1,
     check: Annotated[Path | None, _CHECK] = None,
     replace: Annotated[bool, flag("Replace a stored model of the same name.", "--replace")] = False,
 ) -> None:
@@ -65,9 +87,12 @@ def import_model(
         zoo import model.deen.intgemm.alphas.bin --languages de en
         zoo import ./opus-mt-en-de --check sentences.en
         zoo import hf:Helsinki-NLP/opus-mt-en-de
+        zoo import ./wmt16.en-de.joined-dict.transformer --name transformer-big-ende
+        zoo import model.npz --languages en de --tokenizer moses --bpe codes.ende
     """
     from cli.console import report
     from zoo.interop.importer import ImportOptions, import_model
+    from zoo.interop.text_rules import TOKENIZERS, TextOptions
 
     messages = report()
     known: dict[str | None, PositionConvention | None] = {
@@ -78,8 +103,17 @@ def import_model(
     if positions not in known:
         problem = f"`--positions` must be `marian` or `transformers`, not `{positions}`"
         raise ZooError(problem, hint="leave `--positions` out for OPUS-MT models")
+    if tokenizer not in (None, *TOKENIZERS):
+        problem = f"`--tokenizer` must be `moses` or `space`, not `{tokenizer}`"
+        raise ZooError(problem, hint="for other tokenizers, choose `space` and tokenise your texts")
     wanted = ImportOptions(
-        name=name, format=format, languages=languages, positions=known[positions], check=check, replace=replace
+        name=name,
+        format=format,
+        languages=languages,
+        positions=known[positions],
+        text=TextOptions(tokenizer, bpe, bpe_vocabulary, bpe_threshold),
+        check=check,
+        replace=replace,
     )
     result = import_model(source, wanted, messages)
     if result.comparison:

@@ -31,6 +31,7 @@ from zoo.interop.huggingface.multilingual import Multilingual
 from zoo.interop.huggingface.t5 import T5
 from zoo.interop.huggingface.t5gemma import T5Gemma
 from zoo.interop.marian.importer import MarianImport
+from zoo.interop.text_rules import TextOptions, refuse_options
 from zoo.models import shortlist
 from zoo.models.folder import ModelFolder
 from zoo.models.registries.revision import is_name
@@ -61,6 +62,8 @@ class ImportOptions:
     format: str | None = None
     languages: tuple[str, str] | None = None
     positions: PositionConvention | None = None
+    text: TextOptions = field(default_factory=TextOptions)
+    """How the text of the model was tokenised and split. What is missing is determined by the files."""
     check: Path | None = None
     """File with sentences for a comparison with the model's original engine. If None, do not compare."""
     replace: bool = False
@@ -110,12 +113,15 @@ def import_model(source: str, options: ImportOptions, report: Report) -> ImportR
     if options.positions and format.name != HuggingFaceMarian.name:
         problem = f"`--positions` applies to {HuggingFaceMarian.name} only, but this model is of {format.name}"
         raise ZooError(problem, hint="leave `--positions` out")
+    if format in FAMILIES:
+        refuse_options(options.text, "transformers' models come with their tokenizers")
     if texts:
         require_engine(format)
     comparisons: list[Comparison] = []
 
     def fill(bundle: ModelFolder) -> Provenance:
-        model = read_foreign(format, path, ImportRequest(name, options.languages, options.positions, origin_name))
+        request = ImportRequest(name, options.languages, options.positions, origin_name, options.text)
+        model = read_foreign(format, path, request)
         for note in (*model.notes, *_notes_for_user(model)):
             report.info(f"note: {note}")
         origin = {**model.origin, "source": source if hub.is_on_hub(source) else origin_name}
