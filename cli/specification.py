@@ -14,27 +14,41 @@ if TYPE_CHECKING:
     from zoo.publishing.inventory import PublishedModel, RunSummary
 
 _PATTERN = argument(
-    "PATTERN", "List only names that contain this text, or match it as a pattern such as `*-ende`.", shown="everything"
+    "PATTERN",
+    "List only names that contain this text, or match it as a pattern such as `*-ende`. With --available, also a "
+    "language pair such as de-fr.",
+    shown="everything",
 )
 _PUBLISHED = flag("List published models only: those in the local model store and in the registries.", "--published")
+
+_AVAILABLE = flag("List the catalogue of public models, by language pair: `zoo pull` downloads them.", "--available")
 
 
 def list_models(
     pattern: Annotated[str | None, _PATTERN] = None,
     published: Annotated[bool, _PUBLISHED] = False,
+    available: Annotated[bool, _AVAILABLE] = False,
     json: options.Json = False,
 ) -> None:
     """List runs, published models and shipped specs, with their scores.
+
+    With --available, list the public models that a name is enough for: commands and `zoo.load` download, import and
+    store them. If you give a language pair, the most recommended model is first: models of this pair before
+    multilingual ones, and then smaller ones before larger ones.
 
     Examples:
         zoo list
         zoo list big
         zoo list 'table3/*' --json
         zoo list --published
+        zoo list --available de-fr
     """
     from cli.console import report, show_json, show_table
     from zoo.publishing.inventory import inventory
 
+    if available:
+        options.refuse_beside("--available", published=published)
+        return _list_available(pattern, json)
     if published:
         return _list_published(pattern, json)
     found = inventory(pattern, report())
@@ -59,10 +73,10 @@ def list_models(
     if found.models:
         columns, cells = _score_cells(found.models)
         model_rows = [
-            (model.name, f"{model.parameters:,}", *scores, model.licence or "-", model.description)
+            (model.name, f"{model.parameters:,}", *scores, model.origin, model.licence or "-", model.description)
             for model, scores in zip(found.models, cells, strict=True)
         ]
-        tables.append(("Published", ("model", "parameters>", *columns, "licence", "description…"), model_rows))
+        tables.append(("Published", ("model", "parameters>", *columns, "from", "licence", "description…"), model_rows))
     if found.specs:
         spec_rows = [(spec.short_name, f"{spec.parameters:,}", spec.description) for spec in found.specs]
         tables.append(("Specs", ("spec", "parameters>", "description…"), spec_rows))
@@ -95,6 +109,35 @@ def _list_published(pattern: str | None, json: bool) -> None:
         for model, scores in zip(models, cells, strict=True)
     ]
     return show_table(("model", "revision>", "parameters>", *columns, "location", "licence", "description…"), rows)
+
+
+def _list_available(pattern: str | None, json: bool) -> None:
+    from cli.console import report, show_json, show_table
+    from zoo.publishing.inventory import public_models
+    from zoo.report import size
+
+    models = public_models(pattern)
+    if json:
+        return show_json([asdict(model) for model in models])
+    if not models:
+        return report().info(f"nothing in the catalogue matches `{pattern}`")
+    rows = [
+        (
+            model.languages,
+            model.name,
+            "-" if model.bytes is None else size(model.bytes),
+            "-" if model.parameters is None else f"{model.parameters:,}",
+            model.licence or "-",
+            model.stored or "-",
+            model.texts or "-",
+            model.description,
+        )
+        for model in models
+    ]
+    show_table(
+        ("languages", "model", "download>", "parameters>", "licence", "stored from", "texts", "description…"), rows
+    )
+    return report().info("`zoo pull MODEL` downloads one; in a name, write languages for {source} and {target}")
 
 
 def _score_cells(models: Sequence[RunSummary | PublishedModel]) -> tuple[list[str], list[list[str]]]:

@@ -24,7 +24,7 @@ _ShortText = Annotated[str, Field(min_length=1, max_length=_SHORT)]
 _Texts = Annotated[tuple[_Text, ...], Field(strict=False, max_length=100)]
 _Url = Annotated[str, Field(pattern=r"^https?://[^\s/]+/\S*$", max_length=_LONG)]
 _Source = Annotated[str, Field(pattern=r"^(https?://[^\s/]+/\S+|hf:[\w.{}/@-]+)$", max_length=_LONG)]
-_File = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][\w.-]*(/[A-Za-z0-9_][\w.-]*)*$", max_length=_SHORT)]
+_File = Annotated[str, Field(pattern=r"^[A-Za-z0-9_{][\w{}.-]*(/[A-Za-z0-9_{][\w{}.-]*)*$", max_length=_SHORT)]
 _NamePattern = Annotated[str, Field(max_length=100)]
 _NAME = re.compile(r"[A-Za-z0-9]([-_,A-Za-z0-9]|\.[-_,A-Za-z0-9])*")  # as in `specs.spec.Name`
 _PLACEHOLDER = re.compile(r"\{[^{}]*\}|[{}]")
@@ -113,8 +113,8 @@ class ModelCard(Section):
     description: _ShortText
     """What the model is, in one sentence."""
     source: _Source
-    """Address of an archive (.tar.bz2, .tar.gz or .zip), or `hf:ORG/NAME@REVISION`. May contain `{source}` and
-    `{target}`."""
+    """Address of an archive (.tar.bz2, .tar.gz or .zip), address of a folder with single files, which ends with `/`,
+    or `hf:ORG/NAME@REVISION`. May contain `{source}` and `{target}`."""
     sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")] | None = None
     """SHA-256 of the archive, if its authors publish it. Otherwise, the SHA-256 of the first download is recorded."""
     bytes: Size | None = None
@@ -122,13 +122,14 @@ class ModelCard(Section):
     parameters: Size | None = None
     """Number of parameters."""
     files: Annotated[tuple[_File, ...], Field(strict=False, max_length=16)] = ()
-    """Paths of the checkpoints in the archive. Empty: the import finds the model. Several: they form an ensemble."""
+    """Paths of the checkpoints in the archive. Empty: the import finds the model. Several: they form an ensemble. If
+    the source is a folder: names of all files of the model. Files that end with `.gz` are unpacked."""
     format: _ShortText | None = None
     """Format for the import, if it is not detected."""
     tokenizer: _ShortText | None = None
     """Option `--tokenizer` of `zoo import`, if the model's files do not specify the tokenizer."""
-    bpe: _ShortText | None = None
-    """Option `--bpe` of `zoo import`, if the model's files do not specify it."""
+    bpe: _File | None = None
+    """File with the BPE codes in the archive, if the import does not find it."""
     languages: Languages
     texts: _ShortText | None = None
     """Kind of texts that the model was trained on, such as `news`."""
@@ -159,8 +160,10 @@ class ModelCard(Section):
         if self.is_pattern and self.languages.pairs is None:
             hint = "write `languages: {pairs: en-de de-en}`"
             reject("languages", problem=f"`{self.name}` is a pattern, but the card lists no language pairs", hint=hint)
+        if self.is_folder and not self.files:
+            reject("source", problem="the source is a folder, but the card lists no files", hint="add `files: [...]`")
         if self.source.startswith("hf:") and self.files:
-            reject("files", problem="`files` are paths in an archive, but the source is a repository", hint="remove it")
+            reject("files", problem="the files of a repository are found", hint="leave `files` out")
         return self
 
     @property
@@ -169,9 +172,21 @@ class ModelCard(Section):
         return "{" in self.name
 
     @property
+    def is_folder(self) -> bool:
+        """Whether the source is the address of a folder with single files, instead of an archive or a repository."""
+        return self.source.endswith("/")
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """Addresses of the files to download. Empty for a repository."""
+        if self.source.startswith("hf:"):
+            return ()
+        return tuple(f"{self.source}{file}" for file in self.files) if self.is_folder else (self.source,)
+
+    @property
     def members(self) -> tuple[str, ...]:
         """Names under which the members of an ensemble are stored. For other models, the name of the model."""
-        if len(self.files) < 2:
+        if len(self.files) < 2 or self.is_folder:
             return (self.name,)
         return tuple(f"{self.name}.{number}" for number in range(1, len(self.files) + 1))
 
@@ -200,6 +215,7 @@ class ModelCard(Section):
                 "aliases": tuple(_fill(alias, source, target) for alias in self.aliases),
                 "description": _fill(self.description, source, target),
                 "source": _fill(self.source, source, target),
+                "files": tuple(_fill(file, source, target) for file in self.files),
                 "languages": Languages(pairs=f"{source}-{target}"),
             }
         )
