@@ -12,6 +12,7 @@ from py3langid.langid import MODEL_FILE, LanguageIdentifier
 
 from specs import ZooError
 from specs.notation import quote
+from zoo.catalogue.recommendations import describe, recommended
 from zoo.serving.answer import ServingError
 from zoo.text.languages import base_language
 
@@ -100,6 +101,12 @@ def language_name(code: str) -> str:
     return f"{name} ({', '.join(map(str, names))})" if names else name
 
 
+def describe_public_model(source: str, target: str) -> str:
+    """Return the end of an error message: how to serve a public model for a language pair. Empty if there is none."""
+    card = recommended(base_code(source), base_code(target))
+    return "" if card is None else f"; `zoo serve --model {card.name}` serves {describe(card)}"
+
+
 @cache
 def detector() -> tuple[LanguageIdentifier, dict[str, str]]:
     """Return the language detector, and the base code of each of its languages. The first call takes about a second.
@@ -142,6 +149,7 @@ def detect_source(text: str, languages: Collection[str], target: str) -> tuple[s
     if best not in languages and probability >= _CERTAIN:
         names = f"{language_name(best)} (`{best}`)", language_name(target)
         remedy = "set the source language if this is wrong; `GET /languages` lists the pairs"
+        remedy += describe_public_model(best, target)
         raise ServingError(
             400, f"the text seems to be {names[0]}, and no model translates it into {names[1]}; {remedy}"
         )

@@ -28,7 +28,15 @@ from zoo.generation.translator import Translator
 from zoo.report import Report
 from zoo.serving.admission import LINE_BREAKS, Admission, Metrics
 from zoo.serving.answer import Answer, Options, ServingError
-from zoo.serving.languages import AUTO, base_code, detect, detect_source, differ_in_region, standard_code
+from zoo.serving.languages import (
+    AUTO,
+    base_code,
+    describe_public_model,
+    detect,
+    detect_source,
+    differ_in_region,
+    standard_code,
+)
 from zoo.serving.pool import LoadedModel, ModelPool, PooledModel, Route
 from zoo.serving.settings import Settings
 
@@ -300,7 +308,8 @@ class Service:
         route = self.pool.route(source, target, name)
         if route is None:
             pair = f"from {quote(standard_code(source))} to {quote(standard_code(target))}"
-            raise ServingError(400, f"no model translates {pair}; `GET /languages` lists the pairs")
+            public = describe_public_model(source, target)
+            raise ServingError(400, f"no model translates {pair}; `GET /languages` lists the pairs{public}")
         return route
 
     def _target(self, target: str, name: str | None) -> None:
