@@ -21,9 +21,9 @@ zoo pull opus-mt-en-de
 echo "Hello world!" | zoo decode --model opus-mt-en-de
 ```
 
-`zoo list --available` prints the catalogue, and `zoo list --available de-fr` prints the models for a language pair. Each
-card says who trained a model, on which texts, and under which licence you may use it. The facts come from the pages that
-the cards name. Properties that these pages do not document are left out.
+`zoo list --available` prints the catalogue, and `zoo list --available de-fr` prints the models for a language pair. The
+page of a model says who trained it, on which texts, and under which licence you may use it. It also gives the source of
+these facts. Properties that the source does not document are left out.
 """
 _ENDING = """\
 The multilingual models translate most other pairs, and OPUS-MT has models for more than 1,200 pairs: see [its
@@ -49,12 +49,19 @@ def title_of(card: ModelCard) -> str:
 
 def _index(cards: list[ModelCard]) -> Iterator[str]:
     yield _INTRO
-    yield "## Models\n\n| Model | Languages | Texts | Licence | Download |\n|---|---|---|---|---|"
-    for card in cards:
-        download = size(card.bytes) if card.bytes else ""
-        licence = _licence(card)
-        yield f"| {_link(card)} | {_languages(card)} | {card.texts or ''} | {licence} | {download} |"
-    yield "\n## By language pair\n\n| From | To | Models |\n|---|---|---|"
+    for (title, url), family in _families(cards).items():
+        yield f"## [{title}]({url})\n\n| Model | Languages | Texts | Licence | Download |\n|---|---|---|---|---|"
+        for card in family:
+            cells = (
+                _link(card),
+                _languages(card),
+                card.texts or "",
+                _licence(card),
+                size(card.bytes) if card.bytes else "",
+            )
+            yield f"| {' | '.join(cells)} |"
+        yield ""
+    yield "## By language pair\n\n| From | To | Models |\n|---|---|---|"
     models: dict[tuple[str, str], list[ModelCard]] = {}
     for card in cards:
         if not card.is_pattern and card.languages.codes is None and "_" not in card.directions()[0][0]:
@@ -65,6 +72,15 @@ def _index(cards: list[ModelCard]) -> Iterator[str]:
         links = ", ".join(_link(card, source, target) for card in [*own, *patterns])
         yield f"| {source} | {target} | {links} |"
     yield f"\n{_ENDING}"
+
+
+def _families(cards: list[ModelCard]) -> dict[tuple[str, str], list[ModelCard]]:
+    """Return the cards by the title and address of their publications. Models like those of the paper come first."""
+    families: dict[tuple[str, str], list[ModelCard]] = {}
+    for card in sorted(cards, key=lambda card: not card.differences):
+        if card.reference is not None:
+            families.setdefault((card.reference.title, card.reference.url), []).append(card)
+    return families
 
 
 def _link(card: ModelCard, *pair: str) -> str:
@@ -87,7 +103,7 @@ def _languages(card: ModelCard) -> str:
 def _page(card: ModelCard) -> Iterator[str]:
     yield f"# {title_of(card)}\n\n{_description(card)}\n"
     yield from _commands(card)
-    yield "| | |\n|---|---|"
+    yield "| Property | Value |\n|---|---|"
     rows = {
         "Languages": _languages(card),
         "Texts": card.texts,
@@ -131,10 +147,11 @@ def _commands(card: ModelCard) -> Iterator[str]:
 
 
 def _language_pairs(card: ModelCard) -> Iterator[str]:
-    yield "\n## Language pairs\n"
     if card.languages.codes is not None:
-        yield f"From each of these languages to every other one: {card.languages.codes}"
+        yield "\n## Languages\n\nThe model translates each of these languages into every other one:\n"
+        yield card.languages.codes
         return
+    yield "\n## Language pairs\n"
     targets: dict[str, list[str]] = {}
     for source, target in card.directions():
         targets.setdefault(source, []).append(target)

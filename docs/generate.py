@@ -1,4 +1,4 @@
-"""Generate the reference of spec fields and commands, the catalogue, the plots, and copies of CHANGELOG and CONTRIBUTING.
+"""Generate the reference of spec fields and commands, the catalogue, the plots, and copies of files in the root folder.
 
 MkDocs loads this file as a hook. Generated content exists only while the site is built. A comment such as
 `<!-- generated: commands -->` marks its place in a page. So the pages, and links to them, also work on code hosts.

@@ -85,6 +85,12 @@ def test_planned_flops_are_those_of_full_batches(checked: dict[str, CheckedClaim
     assert row[-1] == f"{power_of_ten(planned)} ({planned / 3.3e18:.0%})"
 
 
+def test_public_models_of_the_size_of_big_are_listed_as_those_of_others(checked: dict[str, CheckedClaim]) -> None:
+    (_, table) = tables("table2", checked, read_measurements(None, Report()))
+    assert ("transformer-big-ende", "29.3", "Facebook AI Research") in {(row[0], *row[3:]) for row in table.rows}
+    assert checked["table2.transformer-big.en-de.bleu"].status is Status.OPEN
+
+
 def test_table_3_gives_the_command_that_scores_a_run(make_run: MakeRun) -> None:
     make_run("table3/base", "one", scores={"test": {"bleu": 20.0}})
     measurements = read_measurements(None, Report())
