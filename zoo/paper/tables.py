@@ -160,8 +160,8 @@ def _public_models() -> Table:
         for score in card.scores
     )
     notes = (
-        "These models are in zoo's catalogue. Other authors trained them, on other data and with other settings: the "
-        "page of a model in the documentation lists the differences. Their scores do not confirm a claim of the paper.",
+        "These models are in zoo's catalogue. Other authors trained them, with other settings: the page of a model in "
+        "the documentation lists the differences. Their scores do not confirm a claim of the paper.",
     )
     columns = ("model", "test set…", "metric…", "score>", "trained by…")
     return Table("Published scores of models by other authors with the architecture of big", columns, rows, notes)

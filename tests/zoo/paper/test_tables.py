@@ -198,7 +198,7 @@ def test_own_runs_have_a_cost_and_own_parsers_an_f1(make_run: MakeRun) -> None:
     make_run("parsing/tiny", "trees", scores={"test": {"f1": 88.125}})
     measurements = read_measurements(None, Report())
     checked = check_claims(measurements)
-    _, costs = tables("table2", checked, measurements)
+    _, costs, _ = tables("table2", checked, measurements)
     assert [row[:4] for row in costs.rows] == [("runs/own", "93.25", "0:12", "2")]
     assert "(50%)" in costs.rows[0][6]
     _, parsers = tables("table4", checked, measurements)
