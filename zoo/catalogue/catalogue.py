@@ -33,6 +33,11 @@ def cards() -> list[ModelCard]:
     return [card for _, card in sorted({**_read(_CARDS), **_read_current(own)}.items())]
 
 
+def packaged() -> list[ModelCard]:
+    """Return the cards in this package, sorted by name."""
+    return [card for _, card in sorted(_read(_CARDS).items())]
+
+
 def find(name: str) -> ModelCard | None:
     """Return the card of a model, given the model's name or an alias. None if the catalogue does not have the model.
 
