@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from specs import ZooError
-from tests.public_models import FOLDER, add_card, checkpoint, pack
+from tests.public_models import add_card, checkpoint, pack
 from zoo.catalogue import catalogue
 from zoo.files import storage
 from zoo.models import local_store
@@ -67,8 +67,7 @@ def test_without_a_terminal_the_error_has_the_command(zoo: Zoo, archive: Path) -
 
 def test_decode_uses_all_members_of_an_ensemble(zoo: Zoo, archive: Path) -> None:
     pack(archive, {f"model{number}.pt": checkpoint(number) for number in (1, 2)})
-    files = [f"{FOLDER}/model{number}.pt" for number in (1, 2)]
-    add_card("winner", "https://example.org/models/a.tar.bz2", files=files)
+    add_card("winner", "https://example.org/models/a.tar.bz2", files=["model1.pt", "model2.pt"])
     assert zoo("pull", "winner", "--yes").out.count("\n") == 2
     lines = "a b cc\ndd e f g\n"
     together = zoo("decode", "winner", "--backend", "eager", stdin=lines)

@@ -122,8 +122,9 @@ class ModelCard(Section):
     parameters: Size | None = None
     """Number of parameters."""
     files: Annotated[tuple[_File, ...], Field(strict=False, max_length=16)] = ()
-    """Paths of the checkpoints in the archive. Empty: the import finds the model. Several: they form an ensemble. If
-    the source is a folder: names of all files of the model. Files that end with `.gz` are unpacked."""
+    """Paths of the checkpoints in the archive, below the folder that contains all files. Empty: the import finds the
+    model. Several: they form an ensemble. If the source is a folder: names of all files of the model, which are
+    unpacked if they end with `.gz`."""
     format: _ShortText | None = None
     """Format for the import, if it is not detected."""
     tokenizer: _ShortText | None = None
@@ -170,6 +171,11 @@ class ModelCard(Section):
     def is_pattern(self) -> bool:
         """Whether the card describes a model for each language pair."""
         return "{" in self.name
+
+    @property
+    def short_licence(self) -> str:
+        """The licence without explanations. Empty if it is not documented."""
+        return re.split(r"[.,;] ", self.licence or "")[0]
 
     @property
     def is_folder(self) -> bool:

@@ -27,7 +27,7 @@ def recommended(source: str, target: str) -> ModelCard | None:
 def describe(card: ModelCard) -> str:
     """Return the name, size and licence of a model in a few words."""
     bytes = f"{size(card.bytes)}, " if card.bytes else ""
-    return f"the public model `{card.name}` ({bytes}licence: {card.licence or 'not documented'})"
+    return f"the public model `{card.name}` ({bytes}licence: {card.short_licence or 'not documented'})"
 
 
 def has_long_sentences(sentences: Sequence[str]) -> bool:

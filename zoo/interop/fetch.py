@@ -163,14 +163,15 @@ def _import(card: ModelCard, number: int, source: Path, report: Report) -> None:
 
 def _model_path(card: ModelCard, number: int, source: Path) -> Path:
     """Return the file or folder to import: a checkpoint that the card names, or the folder that has the files."""
-    if card.files and not card.is_folder:
-        path = source / card.files[number]
-        if not path.is_file():
-            problem = f"`{card.source}` has no file `{card.files[number]}`, which the card of `{card.name}` names"
-            raise ZooError(problem, hint="correct `files` in a card of your own in the data folder")
-        return path
     inside = list(source.iterdir())
-    return inside[0] if len(inside) == 1 and inside[0].is_dir() else source
+    folder = inside[0] if len(inside) == 1 and inside[0].is_dir() else source
+    if not card.files or card.is_folder:
+        return folder
+    path = folder / card.files[number]
+    if not path.is_file():
+        problem = f"`{card.source}` has no file `{card.files[number]}`, which the card of `{card.name}` names"
+        raise ZooError(problem, hint=f"correct `files` in a copy of the card in `{storage.home() / 'catalogue'}`")
+    return path
 
 
 def _require_translations(card: ModelCard, folders: Sequence[Path], report: Report) -> None:

@@ -72,7 +72,7 @@ class ImportOptions:
     """Facts about the origin of the model, for its provenance, such as the address of its archive."""
     description: str | None = None
     licence: str | None = None
-    """Licence. If None, the licence in the model card of a Hugging Face model."""
+    """Licence, if the model comes without a model card that gives it."""
     require: Callable[[Path], None] | None = None
     """Function that checks the imported model in a folder before it is stored. It raises ZooError to refuse it."""
 
@@ -128,7 +128,7 @@ def import_model(source: str, options: ImportOptions, report: Report) -> ImportR
         if texts:
             comparisons.append(compare_with_engine(format, path, model, texts, report))
             origin["check"] = comparisons[0].summary
-        updated = {"licence": options.licence or hub.licence_of_card(path)}
+        updated = {"licence": hub.licence_of_card(path) or options.licence}
         if options.description:
             updated["description"] = options.description
         _write(bundle, replace(model, spec=model.spec.model_copy(update=updated)))

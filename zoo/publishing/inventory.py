@@ -202,7 +202,7 @@ def _public_model(card: ModelCard) -> PublicModel:
         languages=_describe_languages(card),
         bytes=card.bytes,
         parameters=card.parameters,
-        licence=card.licence or "",
+        licence=card.short_licence,
         texts=card.texts or "",
         stored=_origin(folders[0], read_origin(folders[0])) if is_stored else "",
         description=card.description,
