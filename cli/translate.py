@@ -235,7 +235,7 @@ def _translate(
     from zoo.files.atomic import atomic_file
     from zoo.files.reading import read_bytes
     from zoo.generation.config import LanguageOptions
-    from zoo.text.languages import language_tag
+    from zoo.text.language_codes import language_tag
     from zoo.text.sentences import excerpt
 
     languages: LanguageOptions = {"source": direction[0], "target": direction[1]}

@@ -16,7 +16,7 @@ from specs.corpus import Direction
 from specs.notation import quote
 from specs.reader import read
 from specs.section import Section, Size, reject
-from zoo.text.languages import base_language
+from zoo.text.language_codes import base_language
 
 _SHORT, _LONG = 200, 2_000
 _Text = Annotated[str, Field(min_length=1, max_length=_LONG)]

@@ -14,7 +14,7 @@ from specs import ZooError
 from specs.notation import quote
 from zoo.catalogue.recommendations import describe, recommended
 from zoo.serving.answer import ServingError
-from zoo.text.languages import base_language
+from zoo.text.language_codes import base_language
 
 AUTO = "auto"
 """The value of `source` for which the server detects the language."""
