@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json as json_module
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated
 
 from cli import options
 from cli.options import argument, flag
 
 if TYPE_CHECKING:
-    from zoo.publishing.inventory import PublishedModel, RunSummary
+    from zoo.publishing.inventory import Inventory, PublishedModel, RunSummary
 
 _PATTERN = argument(
     "PATTERN",
@@ -44,7 +45,7 @@ def list_models(
         zoo list --available de-fr
     """
     from cli.console import report, show_json, show_table
-    from zoo.publishing.inventory import inventory
+    from zoo.publishing.inventory import inventory, public_models
 
     if available:
         options.refuse_beside("--available", published=published)
@@ -54,7 +55,20 @@ def list_models(
     found = inventory(pattern, report())
     if json:
         return show_json(asdict(found))
-    tables: list[tuple[str, Sequence[str], Sequence[Sequence[str]]]] = []
+    tables = list(_tables(found))
+    for number, (title, headings, rows) in enumerate(tables):
+        print("\n" * bool(number), end="")
+        show_table(headings, rows, title=title)
+    if not tables:
+        report().info(f"nothing matches `{pattern}`")
+    if public := len(public_models(pattern)):
+        command = f"zoo list --available{'' if pattern is None else f' {quote(pattern)}'}"
+        report().info(f"public models: `{command}` lists {public:,}")
+    return None
+
+
+def _tables(found: Inventory) -> Iterator[tuple[str, Sequence[str], Sequence[Sequence[str]]]]:
+    """Yield the title, the column headings and the rows of each table that is not empty."""
     if found.runs:
         columns, cells = _score_cells(found.runs)
         run_rows = [
@@ -69,21 +83,17 @@ def list_models(
             )
             for run, scores in zip(found.runs, cells, strict=True)
         ]
-        tables.append(("Runs", ("run", "parameters>", "step>", "of>", *columns, "weights", "name…"), run_rows))
+        yield ("Runs", ("run", "parameters>", "step>", "of>", *columns, "weights", "name…"), run_rows)
     if found.models:
         columns, cells = _score_cells(found.models)
         model_rows = [
             (model.name, f"{model.parameters:,}", *scores, model.origin, model.licence or "-", model.description)
             for model, scores in zip(found.models, cells, strict=True)
         ]
-        tables.append(("Published", ("model", "parameters>", *columns, "from", "licence", "description…"), model_rows))
+        yield ("Published", ("model", "parameters>", *columns, "from", "licence", "description…"), model_rows)
     if found.specs:
         spec_rows = [(spec.short_name, f"{spec.parameters:,}", spec.description) for spec in found.specs]
-        tables.append(("Specs", ("spec", "parameters>", "description…"), spec_rows))
-    for number, (title, headings, rows) in enumerate(tables):
-        print("\n" * bool(number), end="")
-        show_table(headings, rows, title=title)
-    return None if tables else report().info(f"nothing matches `{pattern}`")
+        yield ("Specs", ("spec", "parameters>", "description…"), spec_rows)
 
 
 def _list_published(pattern: str | None, json: bool) -> None:

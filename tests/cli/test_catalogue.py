@@ -54,7 +54,7 @@ def test_pull_asks_about_size_and_licence(
 def test_without_a_terminal_the_error_has_the_command(zoo: Zoo, archive: Path) -> None:
     refused = zoo("decode", "--model", "wmt99", "--backend", "eager", stdin="a b\n")
     assert (refused.status, refused.out) == (2, "")
-    assert "nothing was downloaded, because stdin is not a terminal" in refused.err
+    assert "`wmt99` was not downloaded, because stdin is not a terminal" in refused.err
     assert "`zoo pull wmt99 --yes` downloads it" in refused.err
     assert zoo("pull", "wmt99", "--yes").status == 0
     decoded = zoo("decode", "--model", "wmt99", "--backend", "eager", stdin="a b\n")
@@ -101,6 +101,19 @@ def test_an_unsupported_pair_names_the_model_and_the_command(zoo: Zoo) -> None:
     assert "only translates between English and German" in result.err
     assert "`zoo translate 'a letter.txt' --from de --to xx --model own-de-xx`" in result.err
     assert "licence: MIT" in result.err
+
+
+def test_texts_with_long_sentences_get_a_recommendation(capsys: pytest.CaptureFixture[str]) -> None:
+    from cli.console import report
+    from cli.translate import _recommend
+
+    add_card("own-xx-de", "https://example.org/l.zip", languages={"pairs": "xx-de"})
+    short, long = "It is late.", "word " * 30
+    for sentences, recommended in (([short, short, long], False), ([short, long, long], True), ([], False)):
+        _recommend([Path("a.txt")], None, ("xx", "de"), sentences, report())
+        assert ("`zoo translate a.txt --from xx --to de --model own-xx-de`" in capsys.readouterr().err) == recommended
+    _recommend([Path("a.txt")], None, ("de", "xx"), [long], report())
+    assert capsys.readouterr().err == ""
 
 
 @pytest.mark.parametrize(

@@ -70,13 +70,12 @@ def _missing(card: ModelCard) -> list[str]:
 def _ask(card: ModelCard, report: Report) -> None:
     """Report the size and the licence of a model. Raise ZooError unless the user agrees to download it."""
     command = f"zoo pull {card.name} --yes"
-    bytes = f"{size(card.bytes)}" if card.bytes else "of unknown size"
+    bytes = size(card.bytes) if card.bytes else "unknown size"
     report.info(f"`{card.name}` is in the catalogue: {card.description}")
     about = f"{bytes}, licence: {card.licence or 'not documented'}"
-    if not report.confirm(
-        f"download it from {card.source} ({about})?", "nothing was downloaded", f"`{command}` downloads it"
-    ):
-        raise ZooError("nothing was downloaded", hint=f"`{command}` downloads `{card.name}` ({about})")
+    refused, hint = f"`{card.name}` was not downloaded", f"`{command}` downloads it ({about})"
+    if not report.confirm(f"download it from {card.source} ({about})?", refused, hint):
+        raise ZooError(refused, hint=hint)
     report.info(f"downloading {card.source} ({about})")
 
 
