@@ -111,7 +111,7 @@ class ModelCard(Section):
     aliases: Annotated[tuple[_NamePattern, ...], Field(strict=False, max_length=20)] = ()
     """Further names."""
     description: _ShortText
-    """What the model is, in one sentence."""
+    """Description of the model, in one sentence."""
     source: _Source
     """Address of an archive (.tar.bz2, .tar.gz or .zip), address of a folder with single files, which ends with `/`,
     or `hf:ORG/NAME@REVISION`. May contain `{source}` and `{target}`."""
@@ -269,7 +269,13 @@ def _explain(error: Any, key: str, section: type[Section]) -> tuple[str, str | N
 
 def _section_of(path: Sequence[str | int]) -> type[Section]:
     """Return the section that contains the field at a path."""
-    inner = {"languages": Languages, "reference": Reference, "scores": Score, "check": Translation, "facts": Facts}
+    inner: dict[str, type[Section]] = {
+        "languages": Languages,
+        "reference": Reference,
+        "scores": Score,
+        "check": Translation,
+        "facts": Facts,
+    }
     return inner.get(str(path[0]), ModelCard) if len(path) > 1 else ModelCard
 
 

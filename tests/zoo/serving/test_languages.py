@@ -6,6 +6,7 @@ import pytest
 
 from zoo.serving.answer import ServingError
 from zoo.serving.languages import (
+    describe_public_model,
     detect,
     detect_source,
     differ_in_region,
@@ -94,3 +95,8 @@ def test_codes_of_one_language_differ_in_their_region_only():
     assert differ_in_region("pt_BR", "pt-pt")
     for one, other in (("en", "eng"), ("en", "de"), ("zh-Hans", "zh-Hant"), ("zh", "zh-Hant")):
         assert not differ_in_region(one, other)
+
+
+def test_a_pair_without_a_model_gets_a_recommendation():
+    assert "`zoo serve --model opus-mt-de-fr` serves" in describe_public_model("de", "fr-CA")
+    assert describe_public_model("xx", "yy") == ""
