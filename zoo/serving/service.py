@@ -31,10 +31,10 @@ from zoo.serving.answer import Answer, Options, ServingError
 from zoo.serving.languages import (
     AUTO,
     base_code,
-    describe_public_model,
     detect,
     detect_source,
     differ_in_region,
+    no_model_error,
     standard_code,
 )
 from zoo.serving.pool import LoadedModel, ModelPool, PooledModel, Route
@@ -307,9 +307,7 @@ class Service:
     def _route(self, source: str, target: str, name: str | None) -> Route:
         route = self.pool.route(source, target, name)
         if route is None:
-            pair = f"from {quote(standard_code(source))} to {quote(standard_code(target))}"
-            public = describe_public_model(source, target)
-            raise ServingError(400, f"no model translates {pair}; `GET /languages` lists the pairs{public}")
+            raise no_model_error(source, target)
         return route
 
     def _target(self, target: str, name: str | None) -> None:

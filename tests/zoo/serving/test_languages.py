@@ -6,12 +6,12 @@ import pytest
 
 from zoo.serving.answer import ServingError
 from zoo.serving.languages import (
-    describe_public_model,
     detect,
     detect_source,
     differ_in_region,
     language_name,
     match_code,
+    no_model_error,
     public_codes,
     standard_code,
 )
@@ -98,5 +98,5 @@ def test_codes_of_one_language_differ_in_their_region_only():
 
 
 def test_a_pair_without_a_model_gets_a_recommendation():
-    assert "`zoo serve --model opus-mt-de-fr` serves" in describe_public_model("de", "fr-CA")
-    assert describe_public_model("xx", "yy") == ""
+    assert "`zoo serve --model opus-mt-de-fr` serves" in str(no_model_error("de", "fr-CA"))
+    assert str(no_model_error("xx", "yy")).endswith("lists the pairs")
