@@ -115,7 +115,7 @@ def _page(card: ModelCard) -> Iterator[str]:
         "Publication": card.reference and f"[{card.reference.title}]({card.reference.url})",
         "Source": f"`{card.source}`",
         "SHA-256": card.sha256 and f"`{card.sha256}`",
-        "Checkpoints": ", ".join(f"`{file}`" for file in card.files),
+        "Files": ", ".join(f"`{file}`" for file in card.files),
         "Other names": ", ".join(f"`{alias}`" for alias in card.aliases),
         "Facts": f"read on [this page]({card.facts.url}) on {card.facts.date}",
     }
