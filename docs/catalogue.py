@@ -49,19 +49,11 @@ def title_of(card: ModelCard) -> str:
 
 def _index(cards: list[ModelCard]) -> Iterator[str]:
     yield _INTRO
-    for (title, url), family in _families(cards).items():
-        yield f"## [{title}]({url})\n\n| Model | Languages | Texts | Licence | Download |\n|---|---|---|---|---|"
-        for card in family:
-            cells = (
-                _link(card),
-                _languages(card),
-                card.texts or "",
-                _licence(card),
-                size(card.bytes) if card.bytes else "",
-            )
-            yield f"| {' | '.join(cells)} |"
-        yield ""
-    yield "## By language pair\n\n| From | To | Models |\n|---|---|---|"
+    yield "## Models\n\n| Model | Languages | Texts | Licence | Download |\n|---|---|---|---|---|"
+    for card in sorted(cards, key=lambda card: not card.differences):  # models like those of the paper come first
+        download = size(card.bytes) if card.bytes else ""
+        yield f"| {_link(card)} | {_languages(card)} | {card.texts or ''} | {_licence(card)} | {download} |"
+    yield "\n## By language pair\n\n| From | To | Models |\n|---|---|---|"
     models: dict[tuple[str, str], list[ModelCard]] = {}
     for card in cards:
         if not card.is_pattern and card.languages.codes is None and "_" not in card.directions()[0][0]:
@@ -72,15 +64,6 @@ def _index(cards: list[ModelCard]) -> Iterator[str]:
         links = ", ".join(_link(card, source, target) for card in [*own, *patterns])
         yield f"| {source} | {target} | {links} |"
     yield f"\n{_ENDING}"
-
-
-def _families(cards: list[ModelCard]) -> dict[tuple[str, str], list[ModelCard]]:
-    """Return the cards by the title and address of their publications. Models like those of the paper come first."""
-    families: dict[tuple[str, str], list[ModelCard]] = {}
-    for card in sorted(cards, key=lambda card: not card.differences):
-        if card.reference is not None:
-            families.setdefault((card.reference.title, card.reference.url), []).append(card)
-    return families
 
 
 def _link(card: ModelCard, *pair: str) -> str:
