@@ -52,7 +52,7 @@ def _index(cards: list[ModelCard]) -> Iterator[str]:
     yield "## Models\n\n| Model | Languages | Texts | Licence | Download |\n|---|---|---|---|---|"
     for card in sorted(cards, key=lambda card: not card.differences):  # models like those of the paper come first
         download = size(card.bytes) if card.bytes else ""
-        yield f"| {_link(card)} | {_languages(card)} | {card.texts or ''} | {_licence(card)} | {download} |"
+        yield f"| {_link(card)} | {_languages(card)} | {card.texts or ''} | {card.short_licence} | {download} |"
     yield "\n## By language pair\n\n| From | To | Models |\n|---|---|---|"
     models: dict[tuple[str, str], list[ModelCard]] = {}
     for card in cards:
@@ -71,11 +71,6 @@ def _link(card: ModelCard, *pair: str) -> str:
     return f"[`{name}`]({path_of(card).removeprefix('catalogue/')})"
 
 
-def _licence(card: ModelCard) -> str:
-    """Return the licence without its explanation."""
-    return (card.licence or "").partition(". ")[0].partition(", according")[0]
-
-
 def _languages(card: ModelCard) -> str:
     directions = card.directions()
     if card.languages.codes is not None:
@@ -91,7 +86,7 @@ def _page(card: ModelCard) -> Iterator[str]:
         "Languages": _languages(card),
         "Texts": card.texts,
         "Licence": card.licence,
-        "Download": size(card.bytes) if card.bytes else None,
+        "Download": f"about {size(card.bytes)}" if card.bytes else None,
         "Parameters": f"{card.parameters:,}" if card.parameters else None,
         "Trained by": card.trained_by,
         "Training data": card.training_data,
