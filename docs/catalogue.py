@@ -29,6 +29,10 @@ _ENDING = """\
 The multilingual models translate most other pairs, and OPUS-MT has models for more than 1,200 pairs: see [its
 list](opus-mt.md#language-pairs).
 """
+_GROUPS = """\
+Some codes stand for a group of languages, such as `zle` for Belarusian, Russian and Ukrainian. If the target is a group,
+begin each text with the token of a language, such as `>>rus<<`. The model's page on the Hugging Face Hub lists the tokens.
+"""
 
 
 def pages() -> dict[str, str]:
@@ -130,6 +134,8 @@ def _language_pairs(card: ModelCard) -> Iterator[str]:
         yield card.languages.codes
         return
     yield "\n## Language pairs\n"
+    if card.format == "hf-marian":
+        yield _GROUPS
     targets: dict[str, list[str]] = {}
     for source, target in card.directions():
         targets.setdefault(source, []).append(target)
