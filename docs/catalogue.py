@@ -30,8 +30,9 @@ The multilingual models translate most other pairs, and OPUS-MT has models for m
 list](opus-mt.md#language-pairs).
 """
 _GROUPS = """\
-Some codes stand for a group of languages, such as `zle` for Belarusian, Russian and Ukrainian. If the target is a group,
-begin each text with the token of a language, such as `>>rus<<`. The model's page on the Hugging Face Hub lists the tokens.
+Some codes stand for a group of languages, such as `zle` for Belarusian, Russian and Ukrainian. If the target is a
+group, begin each text with the token of a language, such as `>>rus<<`. The model's page on the Hugging Face Hub lists
+the tokens.
 """
 
 
