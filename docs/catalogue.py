@@ -29,6 +29,11 @@ _ENDING = """\
 The multilingual models translate most other pairs, and OPUS-MT has models for more than 1,200 pairs: see [its
 list](opus-mt.md#language-pairs).
 """
+_GROUPS = """\
+Some codes stand for a group of languages, such as `zle` for Belarusian, Russian and Ukrainian. If the target is a
+group, begin each text with the token of a language, such as `>>rus<<`. The model's page on the Hugging Face Hub lists
+the tokens.
+"""
 
 
 def pages() -> dict[str, str]:
@@ -49,19 +54,11 @@ def title_of(card: ModelCard) -> str:
 
 def _index(cards: list[ModelCard]) -> Iterator[str]:
     yield _INTRO
-    for (title, url), family in _families(cards).items():
-        yield f"## [{title}]({url})\n\n| Model | Languages | Texts | Licence | Download |\n|---|---|---|---|---|"
-        for card in family:
-            cells = (
-                _link(card),
-                _languages(card),
-                card.texts or "",
-                _licence(card),
-                size(card.bytes) if card.bytes else "",
-            )
-            yield f"| {' | '.join(cells)} |"
-        yield ""
-    yield "## By language pair\n\n| From | To | Models |\n|---|---|---|"
+    yield "## Models\n\n| Model | Languages | Texts | Licence | Download |\n|---|---|---|---|---|"
+    for card in sorted(cards, key=lambda card: not card.differences):  # models like those of the paper come first
+        download = size(card.bytes) if card.bytes else ""
+        yield f"| {_link(card)} | {_languages(card)} | {card.texts or ''} | {card.short_licence} | {download} |"
+    yield "\n## By language pair\n\n| From | To | Models |\n|---|---|---|"
     models: dict[tuple[str, str], list[ModelCard]] = {}
     for card in cards:
         if not card.is_pattern and card.languages.codes is None and "_" not in card.directions()[0][0]:
@@ -74,23 +71,9 @@ def _index(cards: list[ModelCard]) -> Iterator[str]:
     yield f"\n{_ENDING}"
 
 
-def _families(cards: list[ModelCard]) -> dict[tuple[str, str], list[ModelCard]]:
-    """Return the cards by the title and address of their publications. Models like those of the paper come first."""
-    families: dict[tuple[str, str], list[ModelCard]] = {}
-    for card in sorted(cards, key=lambda card: not card.differences):
-        if card.reference is not None:
-            families.setdefault((card.reference.title, card.reference.url), []).append(card)
-    return families
-
-
 def _link(card: ModelCard, *pair: str) -> str:
     name = card.of_pair(*pair).name if pair and card.is_pattern else title_of(card)
     return f"[`{name}`]({path_of(card).removeprefix('catalogue/')})"
-
-
-def _licence(card: ModelCard) -> str:
-    """Return the licence without its explanation."""
-    return (card.licence or "").partition(". ")[0].partition(", according")[0]
 
 
 def _languages(card: ModelCard) -> str:
@@ -108,14 +91,14 @@ def _page(card: ModelCard) -> Iterator[str]:
         "Languages": _languages(card),
         "Texts": card.texts,
         "Licence": card.licence,
-        "Download": size(card.bytes) if card.bytes else None,
+        "Download": f"about {size(card.bytes)}" if card.bytes else None,
         "Parameters": f"{card.parameters:,}" if card.parameters else None,
         "Trained by": card.trained_by,
         "Training data": card.training_data,
         "Publication": card.reference and f"[{card.reference.title}]({card.reference.url})",
         "Source": f"`{card.source}`",
         "SHA-256": card.sha256 and f"`{card.sha256}`",
-        "Checkpoints": ", ".join(f"`{file}`" for file in card.files),
+        "Files": ", ".join(f"`{file}`" for file in card.files),
         "Other names": ", ".join(f"`{alias}`" for alias in card.aliases),
         "Facts": f"read on [this page]({card.facts.url}) on {card.facts.date}",
     }
@@ -152,6 +135,8 @@ def _language_pairs(card: ModelCard) -> Iterator[str]:
         yield card.languages.codes
         return
     yield "\n## Language pairs\n"
+    if card.format == "hf-marian":
+        yield _GROUPS
     targets: dict[str, list[str]] = {}
     for source, target in card.directions():
         targets.setdefault(source, []).append(target)
