@@ -260,10 +260,10 @@ def word_list_tokenizer(numbering: Numbering, name: str, rules: TextRules | None
 
 def without_source_end(tokenizer: Tokenizer, name: str) -> Tokenizer:
     """Return a copy of a tokenizer in which EOS is an unused token, for a model whose sources do not end with EOS."""
-    eos = TokenEntry(SPECIAL[EOS], 0.0, TokenType.UNUSED).encode()
-    fields = enumerate(parse_fields(tokenizer.content))
-    model = b"".join(eos if (field.number, index) == (_TOKENS, EOS) else field.encoded for index, field in fields)
-    return Tokenizer(model, name=name)
+    eos = _special_entries()[EOS]
+    unused = eos._replace(type=TokenType.UNUSED).encode()
+    fields = (field.encoded for field in parse_fields(tokenizer.content))
+    return Tokenizer(b"".join(unused if field == eos.encode() else field for field in fields), name=name)
 
 
 def _special_entries() -> list[TokenEntry]:

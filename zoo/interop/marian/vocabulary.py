@@ -49,12 +49,11 @@ def read_vocabulary(files: tuple[Path, Path], rows: tuple[int, int], request: Im
     """
     source, target = files
     shared = source == target or read_bytes(source) == read_bytes(target)
-    if any(file.suffix in _LISTS for file in files):
+    has_lists = any(file.suffix in _LISTS for file in files)
+    if has_lists:
         models = _models_of_list(source)
-        lists = [_read_list(file, count) for file, count in zip(files, rows, strict=True)]
     else:
         models = [SentencePieceModel(file) for file in (files[:1] if shared else files)]
-        lists = [_tokens_of_model(model, count) for model, count in zip(models, rows, strict=False)]
     rules = find_rules(models, source.parent, request.text, ModelText(request.languages))
     if not models and not rules and not request.text.tokenizer:
         raise ZooError(
@@ -63,6 +62,10 @@ def read_vocabulary(files: tuple[Path, Path], rows: tuple[int, int], request: Im
             hint="add the SentencePiece models of the source and the target, or say how texts are split: "
             "`--tokenizer moses --bpe FILE`",
         )
+    if has_lists:
+        lists = [_read_list(file, count) for file, count in zip(files, rows, strict=True)]
+    else:
+        lists = [_tokens_of_model(model, count) for model, count in zip(models, rows, strict=False)]
     return convert_vocabulary(models, lists[0], lists[-1], shared=shared, where=source.parent, rules=rules)
 
 
