@@ -53,13 +53,15 @@ def fetch(card: ModelCard, report: Report) -> list[Path]:
     work = storage.pulls() / f"{card.name}@catalogue"
     with convert_disk_errors(work), exclusive(work, report):
         if missing := _missing(card):
-            remove_path(work)  # what an interrupted call has unpacked
-            source = _obtain(card, work, report)
-            for number, name in enumerate(card.members):
-                if name in missing:
-                    _import(card, number, source, report)
-            remove_path(work)
-            _discard_downloads(card, report)
+            remove_path(work)  # left by a call that was killed
+            try:
+                source = _obtain(card, work, report)
+                for number, name in enumerate(card.members):
+                    if name in missing:
+                        _import(card, number, source, report)
+            finally:
+                remove_path(work)
+            _discard_downloads(card, report)  # not after an error, so that the next call need not download again
     return [local_store.model_path(name) for name in card.members]
 
 

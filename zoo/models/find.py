@@ -269,6 +269,8 @@ def not_published_error(reference: str | os.PathLike[str], *, in_registries: boo
         in_registries: Whether the registries were searched, too.
     """
     name, further = os.fspath(reference), ""
+    if catalogue.find(name) is not None:
+        return ZooError(f"the public model `{name}` is not on this machine", hint=f"`zoo pull {name}` downloads it")
     parsed = parse_reference(name)
     searched, known = [Path(name)], local_store.names()
     if parsed is not None:

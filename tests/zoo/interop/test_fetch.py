@@ -184,6 +184,13 @@ def test_two_calls_at_the_same_time_download_a_model_once(archive, web):
     assert len(web.asked) == 1
 
 
+def test_a_function_that_downloads_nothing_names_the_command(archive, web):
+    with pytest.raises(ZooError, match="the public model `wmt99` is not on this machine") as raised:
+        zoo.describe("wmt99")
+    assert raised.value.hint == "`zoo pull wmt99` downloads it"
+    assert not web.asked
+
+
 def test_a_similar_name_is_suggested(archive, report):
     with pytest.raises(ZooError) as raised:
         find.model("wmt98", report)
