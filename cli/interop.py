@@ -88,7 +88,7 @@ def import_model(
         zoo import ./opus-mt-en-de --check sentences.en
         zoo import hf:Helsinki-NLP/opus-mt-en-de
         zoo import ./wmt16.en-de.joined-dict.transformer --name transformer-big-ende
-        zoo import model.npz --languages en de --tokenizer moses --bpe codes.ende
+        zoo import model.npz --languages en de --tokenizer moses --bpe bpe.codes
     """
     from cli.console import report
     from zoo.interop.importer import ImportOptions, import_model

@@ -37,7 +37,7 @@ class TextOptions:
 
 @dataclass(frozen=True)
 class ModelText:
-    """What a model's own files say about its text."""
+    """Facts about the text of a model, from its own files."""
 
     languages: tuple[str, str] | None
     """Codes of the source and target language."""
@@ -71,7 +71,7 @@ def find_rules(
         models: The SentencePiece models, which need no other rules.
         folder: The folder of the model.
         options: The options of the user, which take precedence.
-        text: What the model's files say about its text.
+        text: Facts from the files of the model.
 
     Raises:
         ZooError: A file is missing or damaged, or nothing says how the text is tokenised.

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property, lru_cache
 from importlib import import_module
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, Field
 
@@ -28,6 +28,8 @@ _DASH = "@-@"
 _CHARACTER = re.compile(r"&(?:amp|quot|apos|lt|gt|#124|#91|#93);|.", re.DOTALL)
 
 Span = tuple[int, int]
+FileContent = Annotated[str, Field(max_length=32_000_000)]
+"""Content of a file. The limit is some ten times the size of large files."""
 
 
 class TextRules(BaseModel, frozen=True, strict=True, extra="forbid"):
@@ -41,11 +43,11 @@ class TextRules(BaseModel, frozen=True, strict=True, extra="forbid"):
     """Whether Moses splits words at hyphens."""
     escape: bool = True
     """Whether Moses escapes characters with a meaning in XML."""
-    codes: str | None = None
+    codes: FileContent | None = None
     """Content of a file with BPE codes. If None, tokens are not split."""
-    vocabulary: str | None = None
+    vocabulary: FileContent | None = None
     """Known subwords, separated by spaces. Other subwords are split again. If None, all subwords are known."""
-    cases: str | None = None
+    cases: FileContent | None = None
     """Words in their correct case: a line for each lower-cased word, with the most frequent form first. If None, the
     text is not truecased."""
 
@@ -88,8 +90,8 @@ class TextRules(BaseModel, frozen=True, strict=True, extra="forbid"):
 
     def spans(self, text: str) -> Iterator[Span]:
         """Yield the start and the end in the text of each token of `split`."""
-        position = len(start := language_tokens(text))
-        yield from (match.span() for match in re.finditer(r"\S+", start))
+        position = len(languages := language_tokens(text))
+        yield from (match.span() for match in re.finditer(r"\S+", languages))
         words = self._words(text[position:])
         for word, cased in zip(words, self._true_cases(words), strict=True):
             positions = list[int]()  # in the text, of each character of the word

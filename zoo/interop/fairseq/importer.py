@@ -121,7 +121,7 @@ def _language_codes(names: tuple[str, str]) -> tuple[str, str] | None:
 
 
 def _text(options: Settings, request: ImportRequest) -> ModelText:
-    """Return what a checkpoint says about its text. Newer versions of fairseq put these options into sections.
+    """Return the facts about text in a checkpoint's options, which newer versions of fairseq put into sections.
 
     Raises:
         ZooError: The text was split in a way that zoo does not support.
