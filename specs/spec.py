@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal, Self, Union, get_args
 from pydantic import Field, PrivateAttr, model_validator
 
 from specs.architecture import Architecture
-from specs.corpus import Archive, Corpus, Directed, Direction, Files, Grammar, HeldOut, Treebank
+from specs.corpus import Archive, Corpus, Directed, Direction, Files, Grammar, HeldOut, Synthetic, Treebank
 from specs.decoding import Decoding
 from specs.errors import ZooError
 from specs.history import FORMAT, WRITTEN_BY
@@ -172,6 +172,14 @@ class Spec(Section):
                     f"has {'none' if reads else 'one'}",
                     hint=f"{'write' if reads else 'remove'} `source` in this part, or set another `task`",
                 )
+            if isinstance(part, Directed) and not isinstance(self.task, Translation):
+                if isinstance(part, Synthetic) or part.tag is not None:
+                    reject(
+                        f"corpus.{name}",
+                        "task.kind",
+                        problem=f"`models` and `tag` are for translation, but the task is `{self.task.kind}`",
+                        hint="remove this part, or write `task: {kind: translation}`",
+                    )
             if isinstance(part, Grammar) and corpus.direction(part) not in directions:
                 source, target = corpus.direction(part)
                 reject(
