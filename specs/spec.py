@@ -172,14 +172,14 @@ class Spec(Section):
                     f"has {'none' if reads else 'one'}",
                     hint=f"{'write' if reads else 'remove'} `source` in this part, or set another `task`",
                 )
-            if isinstance(part, Directed) and not isinstance(self.task, Translation):
-                if isinstance(part, Synthetic) or part.tag is not None:
-                    reject(
-                        f"corpus.{name}",
-                        "task.kind",
-                        problem=f"`models` and `tag` are for translation, but the task is `{self.task.kind}`",
-                        hint="remove this part, or write `task: {kind: translation}`",
-                    )
+            needs_translation = isinstance(part, Synthetic) or getattr(part, "tag", None) is not None
+            if needs_translation and not isinstance(self.task, Translation):
+                reject(
+                    f"corpus.{name}",
+                    "task.kind",
+                    problem=f"`models` and `tag` are for translation, but the task is `{self.task.kind}`",
+                    hint="remove this part, or write `task: {kind: translation}`",
+                )
             if isinstance(part, Grammar) and corpus.direction(part) not in directions:
                 source, target = corpus.direction(part)
                 reject(

@@ -204,10 +204,14 @@ def test_mistakes_name_the_part(back: Run, trained: Trained, monkeypatch: pytest
     def full(*_: Any, **__: Any) -> str:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(synthetic.json, "dumps", full)
-    monkeypatch.setattr(synthetic._SyntheticText, "_record", lambda *_: {"folder": "full", "models": {}, "part": ""})
-    with pytest.raises(ZooError, match=r"`corpus.train\[1\]`: `full.partial` cannot be written: the disk is full"):
-        written({"models": ["runs/back"], "target": text})
+    part = {"models": ["runs/back"], "target": text}
+    with monkeypatch.context() as patch:
+        patch.setattr(synthetic, "translate_lines", full)
+        with pytest.raises(ZooError, match=r"`corpus.train\[1\]`: `.*\.partial` cannot be written: the disk is full"):
+            written(part)
+    monkeypatch.setattr("zoo.files.storage.shutil.disk_usage", lambda path: type("Usage", (), {"free": 100}))
+    with pytest.raises(ZooError, match=r"the synthetic text needs \d+ bytes in .* but only 100 bytes are free"):
+        written(part)
 
 
 def test_multilingual_models_translate_by_the_codes_that_they_use(trained: Trained) -> None:
@@ -225,7 +229,8 @@ def test_tagged_sources_begin_with_a_token_of_the_vocabulary(back: Run) -> None:
     prepared = prepare_corpus(spec, Report())
     store, vocabulary = prepared.store("train"), prepared.vocabulary
     tag = vocabulary.source.id_of("<BT>")
-    assert tag is not None and tag not in vocabulary.encode("<BT> a cat")
+    assert tag is not None
+    assert tag not in vocabulary.encode("<BT> a cat")
     tagged = [int(store.row("source", number)[0]) == tag for number in range(len(store))]
     assert tagged == [False] * store.parts[0] + [True] * store.parts[1]
     assert store.parts[1] > 0
