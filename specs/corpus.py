@@ -186,7 +186,7 @@ class Synthetic(Directed):
 
     @property
     def summary(self) -> str:
-        """Who translates what, in one sentence."""
+        """One sentence that names the models and the text."""
         names = " and ".join(f"`{name}`" for name in self.models)
         verb = "translates" if len(self.models) == 1 else "translate"
         return f"{names} {verb} `{self.text}` into the {'target' if self.source else 'source'} sentences"

@@ -37,6 +37,7 @@ from zoo.text.lines import clean
 
 _FORMAT = 1  # increase it whenever the same models write other pairs
 _SEARCH_OPTIONS = ("search", "beam", "alpha", "temperature", "top_k", "top_p", "seed")
+_OPTIONS = ("n_best", *_SEARCH_OPTIONS)
 _DESCRIPTION = "description.json"
 
 Record = Mapping[str, Any]
@@ -116,14 +117,14 @@ class _SyntheticText:
         return record
 
     def _record(self, models: Mapping[str, str]) -> Record:
-        options = {name: value for name in _SEARCH_OPTIONS if (value := getattr(self.part, name)) is not None}
+        options = {name: value for name in _OPTIONS if (value := getattr(self.part, name)) is not None}
         identity = {
             "format": _FORMAT,
             "text": [[is_sgml(path), digest(path)] for path in self.paths],
             "side": "source" if self.part.source else "target",
             "languages": self.direction,
             "models": [models[name] for name in self.part.models],
-            "options": {"n_best": self.part.n_best, **options},
+            "options": options,
         }
         key = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:16]
         return {"part": self.name, "folder": str(storage.synthetic() / key), "models": dict(models), "options": options}
