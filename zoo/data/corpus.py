@@ -126,7 +126,7 @@ class CorpusReader:
         for part in self.corpus.parts:
             if isinstance(part, Grammar):
                 total += _BUILTIN_PAIR_BYTES * part.grammar
-            elif not isinstance(part, HeldOut):
+            elif not isinstance(part, HeldOut | Synthetic):
                 for path in self._paths(part):
                     with file_errors(path):
                         total += path.stat().st_size * (_GZIP_RATIO if path.suffix == ".gz" else 1)
@@ -141,6 +141,7 @@ class CorpusReader:
         return {split: [self._part_identity(part) for part in getattr(self.corpus, split)] for split in SPLITS}
 
     def _part_identity(self, part: Part) -> list[Any]:
+        assert not isinstance(part, Synthetic), "`zoo.training.synthetic` replaces these parts by their files"
         if isinstance(part, Table):
             columns = [getattr(part, f"{stream}_column") for stream in self._streams]
             return ["table", *columns, *map(digest, self._paths(part))]
