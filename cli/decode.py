@@ -37,6 +37,7 @@ _N_BEST = option(
     "which they are drawn.",
     "--n-best",
     min=1,
+    max=10_000,
 )
 _NO_SPLIT = flag(
     "Translate each line as a whole. By default, a model that was trained on single sentences translates the "
@@ -54,6 +55,7 @@ _SEED = option(
     "Random seed. The samples of a line do not depend on other lines.",
     shown="the spec's training.seed",
     min=0,
+    max=2**63 - 1,
     panel=_SAMPLING_PANEL,
 )
 _SVG = option("FILE.svg", "Also draw the best tree of each line, and write all drawings to this file.")
@@ -238,7 +240,7 @@ def _open_model(folders: list[Path], task: str, how: BackendOptions, input: Path
     from cli.console import report
     from cli.streams import is_typed
     from specs import ZooError
-    from specs.task import TASKS
+    from specs.sections import TASKS
     from zoo.generation.loading import open_model
     from zoo.models.folder import ModelFolder
 

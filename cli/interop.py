@@ -20,7 +20,7 @@ _NAME = option(
     shown="the name of the file or folder",
 )
 _FORMAT = option(
-    "hf-marian|hf-multilingual|hf-t5|hf-t5gemma|marian|ctranslate2|fairseq",
+    "hf-marian|hf-multilingual|hf-t5|marian|ctranslate2|fairseq",
     "Format of the files to import.",
     "--format",
     shown="detected from the files",
@@ -90,9 +90,7 @@ def import_model(
 
 def export_model(
     name: Annotated[str, argument("NAME", "Published model: its name or folder.", complete=options.complete_model)],
-    to: Annotated[
-        str, option("hf-marian|hf-multilingual|hf-t5|hf-t5gemma|ctranslate2|onnx", "Format to write.", "--to")
-    ],
+    to: Annotated[str, option("hf-marian|hf-multilingual|hf-t5|ctranslate2|onnx", "Format to write.", "--to")],
     output: Annotated[Path, option("FOLDER", "New folder to write.", "--output", "-o")],
 ) -> None:
     """Convert a published model to the format of another toolkit.

@@ -12,7 +12,7 @@ from specs import ZooError
 if TYPE_CHECKING:
     from zoo.generation.ahead_of_time import Compiled
     from zoo.system.doctor import Diagnosis
-    from zoo.system.pass_timing import PassTiming
+    from zoo.system.timing import PassTiming
 
 
 def doctor(json: options.Json = False) -> None:

@@ -72,12 +72,19 @@ def model_names(name: str | None, others: list[str] | None) -> list[str] | None:
     return [name, *(others or ())]
 
 
+def check_precision(precision: str | None) -> str | None:
+    """Return `precision`, or raise ZooError if it is unknown. This check precedes the search for the model."""
+    from compiler.options import check_names
+
+    check_names(precision=precision)
+    return precision
+
+
 def check_backend(backend: str | None) -> str | None:
     """Return `backend`, or raise ZooError if it is unknown. This check precedes the search for the model."""
-    if backend is not None:
-        from compiler.options import check_backend_name
+    from compiler.options import check_names
 
-        check_backend_name(backend)
+    check_names(backend=backend)
     return backend
 
 
@@ -292,7 +299,9 @@ Device = Annotated[
         panel=EXECUTION_PANEL,
     ),
 ]
-Precision = Annotated[str | None, field_option("compilation.precision", panel=EXECUTION_PANEL)]
+Precision = Annotated[
+    str | None, field_option("compilation.precision", panel=EXECUTION_PANEL, callback=check_precision)
+]
 Backend = Annotated[str | None, field_option("compilation.backend", panel=EXECUTION_PANEL, callback=check_backend)]
 MaxBatchTokens = Annotated[
     int | None,

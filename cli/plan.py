@@ -108,7 +108,7 @@ def _warn_about_memory(plan: Plan) -> None:
 def _show_estimate(estimate: TrainingEstimate) -> None:
     from cli.console import show_table
     from zoo.report import duration, size
-    from zoo.system.pass_timing import emulation_warning
+    from zoo.system.timing import emulation_warning
 
     until = "" if estimate.limit == "steps" else f", until `training.{estimate.limit}` is reached"
     rows = [("backend", estimate.backend, f"in {estimate.precision}")]

@@ -226,8 +226,8 @@ def shortlist(run: options.Run) -> None:
     """
     from cli.console import report
     from zoo.models import find
+    from zoo.training.alignment import make_shortlist
     from zoo.training.run import Run
-    from zoo.training.shortlist import make_shortlist
 
     print(make_shortlist(Run(find.run(run)), report()))
 

@@ -37,8 +37,7 @@ def compile_options(
     Raises:
         ZooError: The precision is unknown, or is not float32 although the purposes include training.
     """
-    if precision not in (None, *PRECISIONS):
-        raise ZooError(f"unknown precision `{precision}`", hint=f"choose one of {', '.join(PRECISIONS)}")
+    check_names(precision=precision)
     if not any(purpose.trains for purpose in purposes):
         return CompileOptions(device.partition(":")[0], precision or spec.compilation.precision)
     if precision not in (None, "float32"):
@@ -47,9 +46,11 @@ def compile_options(
     return CompileOptions(device.partition(":")[0])
 
 
-def check_backend_name(name: str) -> None:
-    """Raise ZooError unless the name is `auto` or a backend. The backend may be unavailable on this machine."""
-    if name != "auto" and name not in BACKEND_NAMES:
-        near = nearest(name, list(BACKEND_NAMES))
-        hint = f"did you mean `{near}`?" if near else f"choose `auto`, or one of {', '.join(BACKEND_NAMES)}"
-        raise ZooError(f"`{name}` is not a backend", hint=hint)
+def check_names(*, precision: str | None = None, backend: str | None = None) -> None:
+    """Raise ZooError if a precision or a backend is unknown. The backend may be unavailable on this machine."""
+    names = {"precision": (precision, PRECISIONS), "backend": (backend, ("auto", *BACKEND_NAMES))}
+    for kind, (name, known) in names.items():
+        if name not in (None, *known):
+            near = nearest(str(name), list(known))
+            hint = f"did you mean `{near}`?" if near else f"choose one of {', '.join(known)}"
+            raise ZooError(f"`{name}` is not a {kind}", hint=hint)

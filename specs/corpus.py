@@ -18,8 +18,8 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from specs.languages import LanguageCode
 from specs.section import Positive, Section, Size, reject
+from specs.sections import LanguageCode
 
 Path = Annotated[str, Field(min_length=1, max_length=4_096)]
 Column = Annotated[int, Field(ge=1, le=1_000)]
@@ -167,15 +167,15 @@ class Synthetic(Directed):
         if (self.source is None) is (self.target is None):
             reject(
                 "models",
-                problem="models must translate either a `source` or a `target`",
-                hint="write `source` for distillation or `target` for back-translation; `reference` is for "
+                "models must translate either a `source` or a `target`",
+                "write `source` for distillation or `target` for back-translation; `reference` is for "
                 "translations by people",
             )
         if self.reference is not None and (self.source is None or self.n_best == 1):
             reject(
                 "reference",
-                problem="`reference` selects among several translations of a `source`",
-                hint="write `source` and `n_best: 4`, or remove `reference`",
+                "`reference` selects among several translations of a `source`",
+                "write `source` and `n_best: 4`, or remove `reference`",
             )
         return self
 
@@ -283,27 +283,27 @@ class Corpus(Section):
             if split == "train" and isinstance(part, HeldOut):
                 reject(
                     name,
-                    problem="`corpus.train` cannot contain `held_out`, which takes pairs out of the training set",
-                    hint="write `held_out` in `corpus.dev` or `corpus.test`",
+                    "`corpus.train` cannot contain `held_out`, which takes pairs out of the training set",
+                    "write `held_out` in `corpus.dev` or `corpus.test`",
                 )
             if split != "train" and getattr(part, "weight", 1.0) != 1.0:
                 reject(
                     f"{name}.weight",
-                    problem=f"a part of `corpus.{split}` cannot have a weight: each of its pairs is used once",
-                    hint="write `weight` in a part of `corpus.train`, or leave it out",
+                    f"a part of `corpus.{split}` cannot have a weight: each of its pairs is used once",
+                    "write `weight` in a part of `corpus.train`, or leave it out",
                 )
             if split != "train" and (isinstance(part, Synthetic) or getattr(part, "tag", None)):
                 reject(
                     name,
-                    problem=f"a part of `corpus.{split}` cannot have `models` or `tag`: scores need translations by "
+                    f"a part of `corpus.{split}` cannot have `models` or `tag`: scores need translations by "
                     "people",
-                    hint="write this part in `corpus.train`",
+                    "write this part in `corpus.train`",
                 )
             if isinstance(part, HeldOut) and any(isinstance(each, Synthetic) for each in self.train):
                 reject(
                     name,
-                    problem="`held_out` would also move pairs that models write to the dev or test set",
-                    hint=f"give the files of the {split} set in place of `held_out`",
+                    "`held_out` would also move pairs that models write to the dev or test set",
+                    f"give the files of the {split} set in place of `held_out`",
                 )
         return self
 

@@ -117,8 +117,8 @@ def load(
     opening, find = _import("zoo.generation.loading"), _import("zoo.models.find")
     report = _import("zoo.report").LibraryReport()
     options = {"device": device, "precision": precision, "backend": backend, "max_batch_tokens": max_batch_tokens}
-    if backend is not None:
-        _import("compiler.options").check_backend_name(backend)  # before a missing model is reported or pulled
+    # This check precedes the search for the model, which may pull it.
+    _import("compiler.options").check_names(precision=precision, backend=backend)
     references = [name] if isinstance(name, str | PathLike) else name
     models: list[Translator] = [opening.open_model(find.model(each, report), **options) for each in references]
     if not models:

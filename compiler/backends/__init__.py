@@ -15,7 +15,7 @@ from compiler.backends.native import native
 from compiler.backends.onnx import onnx
 from compiler.backends.tensorrt import tensorrt
 from compiler.graph import Purpose
-from compiler.options import BACKEND_NAMES, check_backend_name
+from compiler.options import BACKEND_NAMES, check_names
 from specs import ZooError
 
 BACKENDS: Mapping[str, Backend] = {b.name: b for b in (eager, inductor, native, aot, onnx, tensorrt)}
@@ -30,7 +30,7 @@ def choose_backend(name: str, request: BuildRequest) -> Backend:
     Raises:
         ZooError: The name is unknown, or the backend is not available or cannot build the request.
     """
-    check_backend_name(name)
+    check_names(backend=name)
     if name == "auto" or (Purpose.TRAIN in request.graphs and not BACKENDS[name].can_train):
         best = _fastest(request)
         if best.unavailable_reason() is None and best.unsupported_reason(request) is None:

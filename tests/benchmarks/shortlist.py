@@ -31,8 +31,8 @@ from zoo.generation.config import GenerationConfig
 from zoo.generation.engine import Engine
 from zoo.models.shortlist import Shortlist
 from zoo.system.processors import host
+from zoo.training.alignment import BEST, FREQUENT, estimate_shortlist
 from zoo.training.benchmarks import LENGTH, random_sources, weights_avoiding
-from zoo.training.shortlist import BEST, FREQUENT, estimate_shortlist
 
 PART = 50  # sentences
 

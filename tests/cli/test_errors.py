@@ -65,7 +65,7 @@ ERRORS = [
     ("paper table1 --html a.html", "`--html` always writes all tables", "leave TABLE and `--json` out"),
     ("decode --beam 2.5", "`--beam` must be a whole number", "zoo decode --help"),
     ("decode --alpha x", "`--alpha` must be a number", "zoo decode --help"),
-    ("decode --backend gpu", "`gpu` is not a backend", "choose `auto`, or one of eager, "),
+    ("decode --backend gpu", "`gpu` is not a backend", "choose one of auto, eager, "),
     ("plot tiny", "`plot` is not a command of zoo", "`zoo curves`"),
     ("plan tiny --length 0", "`--length` must be at least 1", "zoo plan --help"),
     ("verify nope", "there is no published model `nope`: searched `nope`, `/", "zoo list --published"),
@@ -109,6 +109,8 @@ def test_invalid_numbers_name_the_option(zoo: Zoo) -> None:
         f"decode --beam {'9' * 300}",
         "decode --alpha 1e300",
         f"decode --top-k {2**62}",
+        "decode --n-best 10001",
+        f"decode --seed {2**63}",
         "average tiny --last 1000000000",
         "average tiny --last=0",
     ):
@@ -119,10 +121,11 @@ def test_invalid_numbers_name_the_option(zoo: Zoo) -> None:
         assert f"hint: run `zoo {words.split()[0]} --help`" in result.err
 
 
-def test_a_misspelt_backend_is_reported_before_a_missing_model(zoo: Zoo) -> None:
-    for command in ("decode", "parse", "score", "evaluate"):
-        result = zoo(command, "--spec", "base", "--backend", "egaer")
-        assert (result.status, "`egaer`" in result.err, "`eager`?" in result.err) == (2, True, True)
+def test_a_misspelt_backend_or_precision_is_reported_before_a_missing_model(zoo: Zoo) -> None:
+    for command in ("decode --spec base", "parse --spec base", "score --spec base", "evaluate --spec base", "serve"):
+        for option, wrong, right in (("--backend", "egaer", "eager"), ("--precision", "flaot32", "float32")):
+            result = zoo(*command.split(), option, wrong)
+            assert (result.status, f"`{wrong}`" in result.err, f"`{right}`?" in result.err) == (2, True, True)
 
 
 def test_all_errors_of_a_spec_are_printed(zoo: Zoo) -> None:

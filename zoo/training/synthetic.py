@@ -26,7 +26,7 @@ from zoo.files.atomic import atomic_folder, convert_disk_errors, write_json
 from zoo.files.locks import exclusive
 from zoo.files.storage import require_space
 from zoo.generation.loading import open_model
-from zoo.generation.streaming import translate_lines
+from zoo.generation.text_search import translate_lines
 from zoo.generation.translator import Translator
 from zoo.models import find
 from zoo.models.folder import ModelFolder
