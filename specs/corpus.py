@@ -295,8 +295,7 @@ class Corpus(Section):
             if split != "train" and (isinstance(part, Synthetic) or getattr(part, "tag", None)):
                 reject(
                     name,
-                    f"a part of `corpus.{split}` cannot have `models` or `tag`: scores need translations by "
-                    "people",
+                    f"a part of `corpus.{split}` cannot have `models` or `tag`: scores need translations by people",
                     "write this part in `corpus.train`",
                 )
             if isinstance(part, HeldOut) and any(isinstance(each, Synthetic) for each in self.train):
