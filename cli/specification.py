@@ -303,6 +303,9 @@ def plan(
         return _show_passes(costs)
     _show_layers(costs)
     _warn_about_memory(costs)
+    for name, part in chosen.corpus.named_parts:
+        if isinstance(part, specs.Synthetic):
+            report().info(f"before training, `corpus.{name}` is written: {part.summary}")
     if warning := chosen.training.describe_short_training((estimate or chosen.training).steps):
         report().warn(warning)
     return _show_estimate(estimate) if estimate else None

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from specs.corpus import Grammar as Grammar
     from specs.corpus import HeldOut as HeldOut
     from specs.corpus import Part as Part
+    from specs.corpus import Synthetic as Synthetic
     from specs.corpus import Table as Table
     from specs.corpus import Treebank as Treebank
     from specs.errors import ZooError as ZooError
@@ -67,7 +68,7 @@ if TYPE_CHECKING:
 _NAMES = {
     "architecture": ("Architecture", "Depths"),
     "catalogue": ("names",),
-    "corpus": ("Archive", "Corpus", "Files", "Grammar", "HeldOut", "Part", "Table", "Treebank"),
+    "corpus": ("Archive", "Corpus", "Files", "Grammar", "HeldOut", "Part", "Synthetic", "Table", "Treebank"),
     "errors": ("ZooError", "nearest"),
     "inspection": ("comments", "describe_head_sizes", "difference", "field_names", "schema"),
     "loader": ("load", "parent", "parse", "where_written"),

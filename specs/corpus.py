@@ -61,9 +61,16 @@ class Directed(Weighted):
     """Source language of these sentence pairs, one of `languages.codes`. Default: `corpus.source`."""
     target_language: LanguageCode | None = None
     """Target language of these sentence pairs, one of `languages.codes`. Default: `corpus.target`."""
+    tag: Annotated[str, Field(pattern=r"^<[A-Z][A-Z0-9_]*>$", max_length=40)] | None = None
+    """Token that precedes each source sentence of this part of `corpus.train`, such as `<BT>` for back-translations
+    (not in the paper; Caswell et al. 2019). It is a token of the vocabulary. Default: null."""
 
 
-_DEFAULTS = (("weight", 1.0), ("source_language", None), ("target_language", None), ("source", None))
+_OPTIONAL = ("source", "target", "reference", "search", "beam", "alpha", "temperature", "top_k", "top_p", "seed")
+_DEFAULTS = (
+    *(("weight", 1.0), ("source_language", None), ("target_language", None), ("tag", None), ("n_best", 1)),
+    *((name, None) for name in _OPTIONAL),
+)
 
 
 class Grammar(Directed):
@@ -113,6 +120,78 @@ class Archive(Directed):
     """Path of the file with the target sentences inside the archive. It may be a .gz or .sgm file."""
 
 
+class Synthetic(Directed):
+    """Sentence pairs with one side that trained models write before training: back-translation or distillation.
+
+    If `target` is given, the models translate it back into the source (Sennrich et al. 2016). If `source` is given,
+    they translate it into the target (Kim and Rush 2016). Several models translate as an ensemble. Options of the
+    search that are not given come from the spec of the first model.
+    """
+
+    models: Annotated[tuple[Annotated[str, Field(min_length=1, max_length=4_096)], ...], Field(strict=False)] = Field(
+        min_length=1, max_length=64
+    )
+    """Models that translate: names of published models, or folders of runs. The probabilities of several models are
+    averaged."""
+    source: Path | None = None
+    """Path of the text that the models translate into the target, relative to `corpus.folder`. It may be a .gz or .sgm
+    file."""
+    target: Path | None = None
+    """Path of the text that the models translate back into the source, relative to `corpus.folder`. It may be a .gz or
+    .sgm file."""
+    reference: Path | None = None
+    """Path of the translations of `source` by people, relative to `corpus.folder`. If it is given, only one of the
+    `n_best` translations of each sentence is kept: the one with the highest chrF. Default: null."""
+    n_best: Size = Field(default=1, le=1_024)
+    """Number of translations of each sentence. Each of them gives a pair, and equal ones give one pair. Default: 1.
+    Unit: translations."""
+    search: Literal["beam", "sample"] | None = None
+    """Decoding method, as in `decoding.search`. Default: that of the first model."""
+    beam: Annotated[int, Field(ge=1, le=1_024)] | None = None
+    """Beam size, as in `decoding.beam`. Default: that of the first model. Unit: hypotheses."""
+    alpha: Annotated[float, Field(ge=0, le=10)] | None = None
+    """Exponent of the length penalty, as in `decoding.alpha`. Default: that of the first model."""
+    temperature: Annotated[float, Field(gt=0, le=1e6)] | None = None
+    """Divisor of the logits for sampling, as in `decoding.temperature`. Default: that of the first model."""
+    top_k: Annotated[int, Field(ge=0, le=1_048_576)] | None = None
+    """Sample only from the k most probable tokens, as in `decoding.top_k`. Default: that of the first model. Unit:
+    tokens."""
+    top_p: Annotated[float, Field(gt=0, le=1)] | None = None
+    """Sample only from the most probable tokens, as in `decoding.top_p`. Default: that of the first model. Unit:
+    probability."""
+    seed: Annotated[int, Field(ge=0, lt=2**63)] | None = None
+    """Random seed of sampling. Default: `training.seed` of the first model."""
+
+    @model_validator(mode="after")
+    def _check_sides(self) -> Self:
+        if (self.source is None) is (self.target is None):
+            reject(
+                "models",
+                "models must translate either a `source` or a `target`",
+                "write `source` for distillation or `target` for back-translation; `reference` is for "
+                "translations by people",
+            )
+        if self.reference is not None and (self.source is None or self.n_best == 1):
+            reject(
+                "reference",
+                "`reference` selects among several translations of a `source`",
+                "write `source` and `n_best: 4`, or remove `reference`",
+            )
+        return self
+
+    @property
+    def text(self) -> str:
+        """Path of the text that the models translate, relative to `corpus.folder`."""
+        return self.source or self.target or ""
+
+    @property
+    def summary(self) -> str:
+        """One sentence that names the models and the text."""
+        names = " and ".join(f"`{name}`" for name in self.models)
+        verb = "translates" if len(self.models) == 1 else "translate"
+        return f"{names} {verb} `{self.text}` into the {'target' if self.source else 'source'} sentences"
+
+
 class Treebank(Weighted):
     """Bracketed constituency trees. Each tree is the target, and its words are the source."""
 
@@ -138,8 +217,9 @@ def _kind_of_part(part: Any) -> str | None:
     if not isinstance(part, Mapping):
         return None
     keys = {"Table": "tsv", "Grammar": "grammar", "Archive": "archive", "Treebank": "trees", "HeldOut": "held_out"}
+    keys["Synthetic"] = "models"
     matches = [kind for kind, key in keys.items() if key in part]
-    if {"source", "target"} & part.keys() and "archive" not in part:
+    if {"source", "target"} & part.keys() and not {"archive", "models"} & part.keys():
         matches.append("Files")
     return matches[0] if len(matches) == 1 else None
 
@@ -149,6 +229,7 @@ Part = Annotated[
     | Annotated[Files, Tag("Files")]
     | Annotated[Table, Tag("Table")]
     | Annotated[Archive, Tag("Archive")]
+    | Annotated[Synthetic, Tag("Synthetic")]
     | Annotated[Treebank, Tag("Treebank")]
     | Annotated[HeldOut, Tag("HeldOut")],
     Discriminator(_kind_of_part),
@@ -171,8 +252,8 @@ class Corpus(Section):
     lists paths without setting `folder`, the paths start from the folder of your file."""
     train: Parts
     """Training set (section 5.1): a list of data sources, which are concatenated. Each is two text files (`source` and
-    `target`), a table (`tsv`), an `archive`, a treebank (`trees`) or the built-in corpus (`grammar`). Empty for an
-    imported model."""
+    `target`), a table (`tsv`), an `archive`, a treebank (`trees`), the built-in corpus (`grammar`), or a text that
+    `models` translate before training. Empty for an imported model."""
     dev: Parts
     """Development set (section 6.2: newstest2013): a list of data sources, as in `train`. `held_out` moves pairs from
     the training set to this set."""
@@ -210,6 +291,18 @@ class Corpus(Section):
                     f"{name}.weight",
                     f"a part of `corpus.{split}` cannot have a weight: each of its pairs is used once",
                     "write `weight` in a part of `corpus.train`, or leave it out",
+                )
+            if split != "train" and (isinstance(part, Synthetic) or getattr(part, "tag", None)):
+                reject(
+                    name,
+                    f"a part of `corpus.{split}` cannot have `models` or `tag`: scores need translations by people",
+                    "write this part in `corpus.train`",
+                )
+            if isinstance(part, HeldOut) and any(isinstance(each, Synthetic) for each in self.train):
+                reject(
+                    name,
+                    "`held_out` would also move pairs that models write to the dev or test set",
+                    f"give the files of the {split} set in place of `held_out`",
                 )
         return self
 

@@ -12,7 +12,7 @@ from specs.errors import ZooError
 from specs.reader import LocatedValue
 
 _SPLITS = ("train", "dev", "test")
-_PATH_FIELDS = ("source", "target", "trees", "tsv")
+_PATH_FIELDS = ("source", "target", "reference", "trees", "tsv")
 
 
 def resolve_folder(spec: LocatedValue, user_files: Collection[str], overrides: Collection[str] = ()) -> LocatedValue:

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal, Self, Union, get_args
 from pydantic import Field, PrivateAttr, model_validator
 
 from specs.architecture import Architecture
-from specs.corpus import Archive, Corpus, Directed, Direction, Files, Grammar, HeldOut, Treebank
+from specs.corpus import Archive, Corpus, Directed, Direction, Files, Grammar, HeldOut, Synthetic, Treebank
 from specs.errors import ZooError
 from specs.history import FORMAT, WRITTEN_BY
 from specs.notation import dump
@@ -163,6 +163,13 @@ class Spec(Section):
                     f"the task `{self.task.kind}` reads {'a' if reads else 'no'} source, but `corpus.{name}` "
                     f"has {'none' if reads else 'one'}",
                     f"{'write' if reads else 'remove'} `source` in this part, or set another `task`",
+                )
+            needs_translation = isinstance(part, Synthetic) or getattr(part, "tag", None) is not None
+            if needs_translation and not isinstance(self.task, Translation):
+                reject(
+                    (f"corpus.{name}", "task.kind"),
+                    f"`models` and `tag` are for translation, but the task is `{self.task.kind}`",
+                    "remove this part, or write `task: {kind: translation}`",
                 )
             if isinstance(part, Grammar) and corpus.direction(part) not in directions:
                 source, target = corpus.direction(part)

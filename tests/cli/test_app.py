@@ -68,7 +68,7 @@ pull: NAME
 remove: NAME --yes
 paper: TABLE --runs --html --measure --json
 doctor: --json
-clean: compiled|prepared|archives|pulls|runs|RUN --yes
+clean: compiled|prepared|archives|pulls|synthetic|runs|RUN --yes
 compile: SPEC KEY=VALUE --model --backend --device --precision --json
 benchmark decode: SPEC KEY=VALUE --batch --sentences --rounds --json --device --backend --precision
 benchmark train: SPEC KEY=VALUE --steps --rounds --json --device

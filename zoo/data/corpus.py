@@ -8,7 +8,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Literal
 
-from specs import Archive, Corpus, Files, Grammar, HeldOut, Part, Spec, Table, Treebank, ZooError
+from specs import Archive, Corpus, Files, Grammar, HeldOut, Part, Spec, Synthetic, Table, Treebank, ZooError
 from specs.corpus import Direction
 from zoo.data import builtin
 from zoo.files.archive import extract, extracted
@@ -126,7 +126,7 @@ class CorpusReader:
         for part in self.corpus.parts:
             if isinstance(part, Grammar):
                 total += _BUILTIN_PAIR_BYTES * part.grammar
-            elif not isinstance(part, HeldOut):
+            elif not isinstance(part, HeldOut | Synthetic):
                 for path in self._paths(part):
                     with file_errors(path):
                         total += path.stat().st_size * (_GZIP_RATIO if path.suffix == ".gz" else 1)
@@ -141,6 +141,7 @@ class CorpusReader:
         return {split: [self._part_identity(part) for part in getattr(self.corpus, split)] for split in SPLITS}
 
     def _part_identity(self, part: Part) -> list[Any]:
+        assert not isinstance(part, Synthetic), "`zoo.training.synthetic` replaces these parts by their files"
         if isinstance(part, Table):
             columns = [getattr(part, f"{stream}_column") for stream in self._streams]
             return ["table", *columns, *map(digest, self._paths(part))]
@@ -160,10 +161,10 @@ class CorpusReader:
         if isinstance(part, Treebank):
             return self._treebank_files(part)
         if isinstance(part, Table):
-            return [self._existing_file(part.tsv)]
+            return [existing_file(self.corpus, part.tsv)]
         names = tuple(getattr(part, stream) for stream in self._streams)
         if isinstance(part, Files):
-            return list(map(self._existing_file, names))
+            return [existing_file(self.corpus, name) for name in names]
         if part not in self._members:
             self._members[part] = _archive_members(part, names, self._report)
         return self._members[part]
@@ -197,7 +198,10 @@ class CorpusReader:
         Raises:
             ZooError: The first line or a line of dev or test is too short, or a line has more columns than the first.
         """
-        path, columns = self._existing_file(part.tsv), {name: getattr(part, f"{name}_column") for name in self._streams}
+        path, columns = (
+            existing_file(self.corpus, part.tsv),
+            {name: getattr(part, f"{name}_column") for name in self._streams},
+        )
         last, width = max(columns.values()), 0
         for number, line in enumerate(read_sentences(path), start=1):
             cells = line.split("\t")
@@ -217,25 +221,27 @@ class CorpusReader:
         """Return the files of a treebank, sorted by name."""
         folder = corpus_path(self.corpus, part.trees)
         if not os.path.isdir(folder):  # Path.is_dir raises an error for invalid file names
-            return [self._existing_file(part.trees)]
+            return [existing_file(self.corpus, part.trees)]
         with file_errors(folder):
             files = sorted(path for path in folder.iterdir() if path.is_file() and not path.name.startswith("."))
         if not files:
             raise ZooError(f"the folder of trees `{folder}` contains no file", hint="give another folder, or a file")
         return files
 
-    def _existing_file(self, name: str) -> Path:
-        path = corpus_path(self.corpus, name)
-        if not os.path.isfile(path):
-            hint = "correct the path, or set `corpus.folder=DIR` to the folder that it is relative to"
-            problem = "is a folder, not a file" if os.path.isdir(path) else "does not exist"
-            raise MissingFileError(f"the corpus file `{path}` {problem}", hint=hint, name=name)
-        return path
-
 
 def corpus_path(corpus: Corpus, name: str) -> Path:
     """Return the path of a file whose name the spec's corpus gives. `~` is replaced by the user's home folder."""
     return Path(os.path.expanduser(corpus.folder)) / os.path.expanduser(name)
+
+
+def existing_file(corpus: Corpus, name: str) -> Path:
+    """Return the path of a corpus file. Raise MissingFileError if there is no such file."""
+    path = corpus_path(corpus, name)
+    if not os.path.isfile(path):
+        hint = "correct the path, or set `corpus.folder=DIR` to the folder that it is relative to"
+        problem = "is a folder, not a file" if os.path.isdir(path) else "does not exist"
+        raise MissingFileError(f"the corpus file `{path}` {problem}", hint=hint, name=name)
+    return path
 
 
 def missing_part(spec: Spec) -> str | None:
@@ -250,6 +256,8 @@ def missing_part(spec: Spec) -> str | None:
             known = part.sha256 or recorded_sha256(part.archive)
             if known is None or extracted(known, tuple(getattr(part, name) for name in spec.task.streams)) is None:
                 return f"its corpus is missing: {os.path.basename(part.archive)} has not been downloaded"
+        elif isinstance(part, Synthetic):
+            return f"its corpus has a part that models write: {part.summary}"
         elif not isinstance(part, Grammar | HeldOut):
             names = filter(None, (getattr(part, field, None) for field in (*spec.task.streams, "tsv", "trees")))
             for path in (corpus_path(spec.corpus, name) for name in names):

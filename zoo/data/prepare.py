@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from specs import Archive, Files, Spec, Table, ZooError
+from specs import Archive, Corpus, Files, Spec, Table, ZooError
 from specs.corpus import Direction
 from specs.corpus_paths import language_suffix
 from specs.notation import dump
@@ -224,7 +224,15 @@ def fingerprint(spec: Spec, corpus: CorpusReader, vocabulary: Vocabulary | None 
     if section.filters or spec.languages is not None:
         languages = spec.languages and spec.languages.model_dump(mode="json")
         parts["languages"] = [languages, *map(section.direction, section.parts)]
+    if tags := _tags(section):
+        parts["tags"] = tags
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _tags(corpus: Corpus) -> list[str | None]:
+    """Return the tag of each part of the training set. Empty if no part has a tag."""
+    tags = [getattr(part, "tag", None) for part in corpus.train]
+    return tags if any(tags) else []
 
 
 class _Preparation:
@@ -269,7 +277,8 @@ class _Preparation:
         vocabulary = self.vocabulary or self._learn_vocabulary(statuses, counts)
         vocabulary.save(self.folder)
         languages = [
-            LanguagePair.of(self.spec, vocabulary, self.spec.corpus.direction(part)) for part in self.spec.corpus.train
+            LanguagePair.of(self.spec, vocabulary, self.spec.corpus.direction(part), getattr(part, "tag", None))
+            for part in self.spec.corpus.train
         ]
         parts = np.repeat(np.arange(len(self.part_counts), dtype=np.uint16), self.part_counts)
         counts = self._write_train(statuses, counts, vocabulary, languages, parts)
@@ -325,7 +334,8 @@ class _Preparation:
         of_pairs = f"{sample:,} of {counts.kept:,}" if sample < counts.kept else f"{counts.kept:,}"
         self.report.info(f"learning {self.spec.vocabulary.size:,} tokens from {of_pairs} pairs")
         languages = self.spec.languages
-        tokens = [languages.token_of(code) for code in languages.codes] if languages else ()
+        tokens = [languages.token_of(code) for code in languages.codes] if languages else []
+        tokens += filter(None, dict.fromkeys(_tags(self.spec.corpus)))
         examples = partial(self._kept_examples, statuses)
         return Vocabulary.learn(examples, self.spec.vocabulary, counts.kept, self.spec.task, tokens)
 

@@ -39,7 +39,7 @@ def exclusive(path: Path, report: Report | None = None) -> Iterator[None]:
     try:
         if not take_lock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB):
             if report:
-                report.info(f"waiting for another process that fetches {path.name}")
+                report.info(f"waiting for another process that writes {path.name}")
             take_lock(descriptor, fcntl.LOCK_EX)
         yield
     finally:

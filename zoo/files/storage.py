@@ -53,6 +53,11 @@ def prepared() -> Path:
     return home() / "prepared"
 
 
+def synthetic() -> Path:
+    """Return the folder for texts that models write before training: one folder per text, named by its digest."""
+    return home() / "synthetic"
+
+
 def compiled() -> Path:
     """Return the folder that caches compiled artefacts. It may be removed at any time."""
     return home() / "compiled"

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import compiler
 import specs
-from specs import Archive, Corpus, Files, Grammar, Parsing, Spec, Table, Task, Treebank
+from specs import Archive, Corpus, Files, Grammar, Parsing, Spec, Synthetic, Table, Task, Treebank
 from zoo.evaluation.metrics import metrics_for
 from zoo.publishing.provenance import Provenance, TrainingProvenance
 from zoo.publishing.reference_results import NAME as REFERENCES
@@ -249,6 +249,11 @@ def _corpus(corpus: Corpus, examples: str) -> str:
             case Files():
                 files = (path and PurePath(path).name for path in (part.source, part.target))
                 lines.append(f"- files of the publisher: {_names(*files)}")
+            case Synthetic():
+                models = [PurePath(model).name for model in part.models]
+                lines.append(
+                    f"- a file of the publisher, {_names(part.text)}, and its translations by {_names(*models)}"
+                )
             case Table():
                 lines.append(f"- a file of the publisher: `{PurePath(part.tsv).name}`")
             case Treebank():

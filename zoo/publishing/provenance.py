@@ -32,11 +32,13 @@ class CorpusProvenance:
         fingerprint: Fingerprint of the prepared corpus. Empty if it is unknown.
         files: File name in the prepared corpus -> SHA-256.
         archives: Address of a downloaded archive -> SHA-256.
+        synthetic: Parts of the corpus that models wrote, with the digests of these models.
     """
 
     fingerprint: str = ""
     files: Mapping[str, str] = field(default_factory=dict)
     archives: Mapping[str, str] = field(default_factory=dict)
+    synthetic: Sequence[Mapping[str, Any]] = ()
 
 
 @dataclass(frozen=True)
@@ -129,15 +131,16 @@ def _corpus_provenance(spec: Spec, run: Run) -> CorpusProvenance:
     with suppress(ZooError):  # the prepared corpus was removed
         entries = manifest.read(storage.prepared() / fingerprint).entries
         files = {name: entry.sha256 for name, entry in entries.items()}
-    return CorpusProvenance(fingerprint, files, archives)
+    synthetic = [{key: each[key] for key in ("part", "models")} for each in _identity_value(run, "synthetic", [])]
+    return CorpusProvenance(fingerprint, files, archives, synthetic)
 
 
-def _identity_value(run: Run, key: str) -> str:
-    """Return a value from the run's `data.json`. Empty if the file or the value is missing."""
+def _identity_value(run: Run, key: str, default: Any = "") -> Any:
+    """Return a value from the run's `data.json`, or the default if the file or the value is missing."""
     try:
-        return str(read_json(run.data).get(key, ""))
+        return read_json(run.data).get(key, default)
     except ZooError:
-        return ""
+        return default
 
 
 def _training_provenance(spec: Spec, run: Run, weights: Weights) -> TrainingProvenance:

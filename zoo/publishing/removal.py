@@ -28,13 +28,17 @@ _CACHES = {
     "prepared": storage.prepared,
     "archives": storage.archives,
     "pulls": storage.pulls,
+    "synthetic": storage.synthetic,
 }
 """Function that returns the folder of each cache. A removed entry is created again when it is needed."""
+_DEFAULT_CACHES = [name for name in _CACHES if name != "synthetic"]
+"""Caches that are removed if no target is named. Synthetic text takes models hours or days to write again."""
 _NAME_PATTERNS = {
     "compiled": re.compile(r"(\w+|packed-.+)-[0-9a-f]{24}"),
     "prepared": re.compile(r"[0-9a-f]{16}|(dev|test)-[0-9]+-.+"),
     "archives": re.compile(r"[0-9a-f]{8}-.+|members"),
     "pulls": re.compile(r".+@([0-9a-f]{64}|catalogue)"),
+    "synthetic": re.compile(r"[0-9a-f]{16}(\.partial)?"),
 }
 """Patterns of the names that zoo uses in its caches. Files with other names are kept."""
 
@@ -83,12 +87,14 @@ def plan_cleanup(targets: Sequence[str] = ()) -> RemovalPlan:
 
     Args:
         targets: Names of caches, "runs" for all runs in `runs/`, or single runs by folder or spec. The default is all
-            caches.
+            caches except synthetic text.
 
     Raises:
         ZooError: A target does not exist.
     """
-    candidates = {path.absolute(): (kind, path) for word in targets or _CACHES for kind, path in _candidates(word)}
+    candidates = {
+        path.absolute(): (kind, path) for word in targets or _DEFAULT_CACHES for kind, path in _candidates(word)
+    }
     removable, kept = [], []
     for kind, path in candidates.values():
         if reason := _reason_to_keep(kind, path):
@@ -180,7 +186,7 @@ def _lock_path(kind: str, path: Path) -> Path:
     if kind == "run":
         lock: Path | None = Run(path).lock
     else:
-        lock = existing_lock_file(path) if kind in ("archives", "pulls") else None
+        lock = existing_lock_file(path) if kind in ("archives", "pulls", "synthetic") else None
     return lock if lock is not None and lock.exists() else path
 
 

@@ -171,6 +171,7 @@ def _storage_folders() -> Iterator[StorageFolder]:
         "published models": storage.models(),
         "downloaded archives": storage.archives(),
         "prepared corpora": storage.prepared(),
+        "synthetic text": storage.synthetic(),
         "compiled programs": storage.compiled(),
     }
     for contents, folder in folders.items():

@@ -34,20 +34,22 @@ class LanguagePair:
         return self.source_tokens if stream == "source" else self.target_tokens
 
     @classmethod
-    def of(cls, spec: Spec, vocabulary: Vocabulary, direction: Direction) -> LanguagePair:
+    def of(cls, spec: Spec, vocabulary: Vocabulary, direction: Direction, tag: str | None = None) -> LanguagePair:
         """Return the two languages of a translation direction, with their language tokens.
 
         Args:
             spec: Spec of the model.
             vocabulary: Vocabulary of the model.
             direction: Codes of the source and target language.
+            tag: Tag of a part of the training text, which precedes the source and its language token.
 
         Raises:
-            ZooError: The vocabulary has no token for one of the languages.
+            ZooError: The vocabulary has no token for one of the languages, or for the tag.
         """
         source, target = direction
+        tags = () if tag is None else (_tag_id(vocabulary.source, tag),)
         if spec.languages is None:
-            return cls(source, target)
+            return cls(source, target, tags)
         languages = spec.languages
         assert isinstance(vocabulary.target, Tokenizer)
         of_source = {"source": source, "target": target, None: None}[languages.source_token]
@@ -55,9 +57,17 @@ class LanguagePair:
         return cls(
             source,
             target,
-            _ids(vocabulary.source, languages, of_source),
+            (*tags, *_ids(vocabulary.source, languages, of_source)),
             _ids(vocabulary.target, languages, of_target),
         )
+
+
+def _tag_id(tokenizer: Tokenizer, tag: str) -> int:
+    id = tokenizer.id_of(tag)
+    if id is None:
+        hint = "train without `training.start_from`, or without tags in `corpus.train`"
+        raise ZooError(f"the vocabulary has no token `{tag}`, a tag in `corpus.train`", hint=hint)
+    return id
 
 
 def _ids(tokenizer: Tokenizer, languages: Languages, code: str | None) -> tuple[int, ...]:

@@ -7,6 +7,7 @@ from zoo.data.prepare import PreparedCorpus, prepare
 from zoo.models import find
 from zoo.models.loading import Model, read_model
 from zoo.report import Report
+from zoo.training.synthetic import write_missing
 
 
 def initial_model(spec: Spec, report: Report | None = None) -> Model | None:
@@ -36,9 +37,14 @@ def initial_model(spec: Spec, report: Report | None = None) -> Model | None:
 
 
 def prepare_corpus(spec: Spec, report: Report) -> PreparedCorpus:
-    """Prepare the corpus of a spec for training. Raises ZooError as `prepare` and `initial_model` do."""
+    """Prepare the corpus of a spec for training, after models have written its synthetic parts.
+
+    Raises:
+        ZooError: The same errors as those of `write_missing`, `prepare` and `initial_model`.
+    """
     model = initial_model(spec, report)
-    return prepare(spec, report, model.vocabulary if model else None)
+    complete, _ = write_missing(spec, report)
+    return prepare(complete, report, model.vocabulary if model else None)
 
 
 _MAY_DIFFER = {"constrained", "dropout", "attention_dropout", "activation_dropout", "initial_weights"}

@@ -5,10 +5,11 @@ from __future__ import annotations
 import fcntl
 import os
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from compiler.host import matrix_libraries
 from specs import Spec, ZooError, difference
@@ -60,6 +61,8 @@ class RunIdentity:
     """Whether the spec has its own name, and not the name of the spec that it extends."""
     machine: str = ""
     """Names of all devices that the run was trained on, separated by "; "."""
+    synthetic: Sequence[Mapping[str, Any]] = ()
+    """Records of the parts of the corpus that models wrote: the part, its folder, the models and their digests."""
 
 
 class Run(ModelFolder):

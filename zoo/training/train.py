@@ -1,4 +1,4 @@
-"""`zoo train`: prepare the corpus, train, average the last checkpoints, score the dev set."""
+"""`zoo train`: write synthetic text, prepare the corpus, train, average the last checkpoints, score the dev set."""
 
 from __future__ import annotations
 
@@ -37,6 +37,7 @@ from zoo.training.dev_set import DevSet, continue_without_score, require_scorabl
 from zoo.training.distributed import Processes, join_processes, needs_sharding
 from zoo.training.initial_model import initial_model
 from zoo.training.run import Run, RunIdentity
+from zoo.training.synthetic import write_missing
 from zoo.training.trainer import Trainer
 from zoo.version import __version__
 
@@ -148,13 +149,15 @@ def train_steps(spec: Spec, run: Path | str, device: str = "auto", report: Repor
 
 def _train(spec: Spec, run: Run, processes: Processes, *, fresh: bool, report: Report) -> bool:
     """Prepare the corpus and train, in each of the processes. Return whether training has reached its end."""
+    device = str(processes.device)
     # Once a run has checkpoints, the model that it started from is not needed any more and may be gone.
     model = initial_model(spec, report) if fresh or not list_checkpoints(run) else None
     with processes.first_then_others(on_each_machine=True):
         given = model.vocabulary if model else Vocabulary.load(run.folder) if spec.training.start_from else None
-        prepared = prepare(spec, report, given)
+        known = run.identity.synthetic if not fresh and run.data.is_file() else ()
+        complete, synthetic = write_missing(spec, report, device, known)
+        prepared = prepare(complete, report, given)
     report.info(f"train: {prepared.counts}")
-    device = str(processes.device)
     resumes = not fresh and bool(list_checkpoints(run)) and run.data.is_file()
     chosen = _with_backend_of(run, spec) if resumes and spec.compilation.backend == "auto" else spec
     program = trainable(chosen, weights=model.weights.tensors if model else None, device=device)
@@ -175,6 +178,7 @@ def _train(spec: Spec, run: Run, processes: Processes, *, fresh: bool, report: R
         matrix_library=estimator.matrix_library if estimator else "",
         named=spec.has_own_name,
         machine=device_name(device),
+        synthetic=synthetic,
     )
     with processes.first_then_others():
         identity = (

@@ -49,7 +49,7 @@ def test_a_lock_of_a_killed_process_is_released(tmp_path, report):
     holder.communicate()
     thread.join()
     assert entered.is_set()
-    assert report.said == ["waiting for another process that fetches file"]
+    assert report.said == ["waiting for another process that writes file"]
     with try_exclusive(existing_lock_file(path)) as free:
         assert free
 

@@ -1,0 +1,268 @@
+"""Synthetic parts of a corpus: texts that models translate before training, for distillation and back-translation.
+
+Each part gets a folder in `storage.synthetic()`, with the files `source.txt` and `target.txt`. The folder's name is a
+hash of the text, the models and the options of the search, so that specs with the same part share it. Until the folder
+is complete, the file `NAME.partial` beside it has one line for each translated sentence. If the process is killed, the
+next one continues after the last complete line. A translation depends neither on its batch nor, if it is sampled, on
+earlier random numbers. Therefore the result is the same as without the interruption.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import islice, tee
+from pathlib import Path
+from typing import Any
+
+from specs import Files, Spec, Synthetic, Translation, ZooError
+from specs.corpus import Direction
+from zoo.data.corpus import MissingFileError, existing_file
+from zoo.evaluation.text_metrics import text_metric
+from zoo.files import storage
+from zoo.files.atomic import atomic_folder, convert_disk_errors, write_json
+from zoo.files.locks import exclusive
+from zoo.files.storage import require_space
+from zoo.generation.loading import open_model
+from zoo.generation.text_search import translate_lines
+from zoo.generation.translator import Translator
+from zoo.models import find
+from zoo.models.folder import ModelFolder
+from zoo.report import Report
+from zoo.text.files import digest, is_sgml, read_sentences
+from zoo.text.language_codes import base_language
+from zoo.text.lines import clean
+
+_FORMAT = 1  # increase it whenever the same models write other pairs
+_SEARCH_OPTIONS = ("search", "beam", "alpha", "temperature", "top_k", "top_p", "seed")
+_OPTIONS = ("n_best", *_SEARCH_OPTIONS)
+_DESCRIPTION = "description.json"
+
+Record = Mapping[str, Any]
+"""Record of a synthetic part: its name in the spec, its folder, the models and their digests."""
+
+
+def write_missing(
+    spec: Spec, report: Report, device: str = "auto", known: Sequence[Record] = ()
+) -> tuple[Spec, list[Record]]:
+    """Let models write the synthetic parts of a corpus that do not exist yet.
+
+    Args:
+        spec: Spec of the model to train.
+        report: Receives messages, warnings and the progress.
+        device: Device on which the models translate.
+        known: Records of the run that is resumed. If its synthetic texts exist, their models are not needed.
+
+    Returns:
+        The spec, in which the written files replace the synthetic parts, and the records of these parts.
+
+    Raises:
+        ZooError: A text or a model does not exist, a model does not translate in the direction of its part, an option
+            of the search is not valid, or the disk is full.
+    """
+    parts, records = list(spec.corpus.train), list[Record]()
+    for number, part in enumerate(parts):
+        if isinstance(part, Synthetic):
+            name = f"train[{number}]"
+            with _located_in(name):
+                text = _SyntheticText(spec, part, name, report)
+                records.append(text.find_or_write(device, next((each for each in known if each["part"] == name), None)))
+            folder = Path(records[-1]["folder"])
+            common = part.model_dump(include={"weight", "source_language", "target_language", "tag"})
+            parts[number] = Files(source=str(folder / "source.txt"), target=str(folder / "target.txt"), **common)
+    corpus = spec.corpus.model_copy(update={"train": tuple(parts)})
+    return spec.model_copy(update={"corpus": corpus}), records
+
+
+@contextmanager
+def _located_in(name: str) -> Iterator[None]:
+    """Add the name of a part to errors. Errors about missing files remain, because they have a location already."""
+    try:
+        yield
+    except MissingFileError:
+        raise
+    except ZooError as error:
+        problem = f"`corpus.{name}`: {error.problem}"
+        raise ZooError(problem, where=error.where, hint=error.hint, exit_code=error.exit_code) from error
+
+
+class _SyntheticText:
+    """The text of one synthetic part, and its translations by models."""
+
+    def __init__(self, spec: Spec, part: Synthetic, name: str, report: Report) -> None:
+        self.part, self.name, self.report = part, name, report
+        self.paths = [existing_file(spec.corpus, path) for path in (part.text, part.reference) if path is not None]
+        """Path of the text and, if there is one, of the reference translations."""
+        source, target = spec.corpus.direction(part)
+        self.direction: Direction = (source, target) if part.source else (target, source)
+        """Languages of the text and of its translations."""
+
+    def find_or_write(self, device: str, known: Record | None) -> Record:
+        """Return the record of the part. If its folder does not exist, write it first."""
+        record = self._record(known["models"]) if known else {}
+        if known and Path(record["folder"]).is_dir():
+            return record
+        folders = {name: find.model(name, self.report) for name in self.part.models}
+        languages = [_languages_of(name, ModelFolder(folder).spec, self.direction) for name, folder in folders.items()]
+        record = self._record({name: _model_digest(folder) for name, folder in folders.items()})
+        if known and known["models"] != record["models"]:
+            problem = "its text was removed, and the models that wrote it have changed since the run was started"
+            raise ZooError(problem, hint="restore the models, or start over with `--fresh`")
+        folder = Path(record["folder"])
+        if not folder.is_dir():
+            with exclusive(folder, self.report):
+                self._write(record, list(folders.values()), languages[0], device)
+        return record
+
+    def _record(self, models: Mapping[str, str]) -> Record:
+        options = {name: value for name in _OPTIONS if (value := getattr(self.part, name)) is not None}
+        identity = {
+            "format": _FORMAT,
+            "text": [[is_sgml(path), digest(path)] for path in self.paths],
+            "side": "source" if self.part.source else "target",
+            "languages": self.direction,
+            "models": [models[name] for name in self.part.models],
+            "options": options,
+        }
+        key = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:16]
+        return {"part": self.name, "folder": str(storage.synthetic() / key), "models": dict(models), "options": options}
+
+    def _lines(self) -> Iterator[tuple[str, ...]]:
+        """Yield the lines of the text, each with its reference translation if there is one."""
+        return zip(*map(read_sentences, self.paths), strict=True)
+
+    def _write(self, record: Record, models: Sequence[Path], languages: Direction, device: str) -> None:
+        """Write the folder of the part. `exclusive` must lock it. Another process may have written it meanwhile."""
+        folder = Path(record["folder"])
+        journal = folder.with_suffix(".partial")
+        if not folder.is_dir():
+            total, done = self._count_lines(folder), _finished_lines(journal)
+            resumed = f" ({done:,} are already translated)" if done else ""
+            self.report.info(f"`corpus.{self.name}`: {self.part.summary}: {total:,} lines{resumed}")
+            if done < total:
+                opened = [open_model(path, device=device, report=self.report) for path in models]
+                translator = type(opened[0]).ensemble(opened) if len(opened) > 1 else opened[0]
+                with convert_disk_errors(journal):
+                    self._translate(translator, languages, journal, done, total)
+            pairs = self._combine(folder, journal, record)
+            self.report.info(f"`corpus.{self.name}`: {pairs:,} pairs are in {folder}")
+        journal.unlink(missing_ok=True)
+
+    def _count_lines(self, folder: Path) -> int:
+        """Return the number of lines, after checking them, the references and the free disk space."""
+        counts, size = [0] * len(self.paths), 0
+        for index, path in enumerate(self.paths):
+            for line in read_sentences(path):
+                counts[index] += 1
+                size += len(line.encode()) if index == 0 else 0
+        if not counts[0]:
+            problem = f"`{self.paths[0]}` contains no line"
+            raise ZooError(problem, hint="give another file, or remove this part of the corpus")
+        if min(counts) < max(counts):
+            text, reference = (f"`{path}` has {count:,} lines" for path, count in zip(self.paths, counts, strict=True))
+            raise ZooError(f"{text}, but {reference}", hint="line n of `reference` must translate line n of `source`")
+        kept = 1 if self.part.reference else self.part.n_best
+        require_space(folder, 3 * kept * size, "the synthetic text")  # the journal and both sides of each pair
+        return counts[0]
+
+    def _translate(self, translator: Translator, languages: Direction, journal: Path, done: int, total: int) -> None:
+        """Append a JSON list with the translations of each line to the journal, from line `done` on."""
+        options: dict[str, Any] = {name: getattr(self.part, name) for name in _SEARCH_OPTIONS}
+        options.update(zip(("source", "target"), languages, strict=True))
+        max_length = translator.preprocessor(*languages).max_source_length
+        texts, lines = tee(islice(self._lines(), done, None))
+
+        def accepted(text: str) -> str:
+            """Return the text, or an empty one if it is too long, because one long line must not end the work."""
+            text = clean(text)
+            return text if len(translator.vocabulary.encode(text)) <= max_length else ""
+
+        sources = (accepted(text) for text, *_ in texts)
+        results = translate_lines(translator, sources, n_best=self.part.n_best, first=done, **options)
+        with (
+            journal.open("a", encoding="utf-8", newline="\n", buffering=1) as file,
+            self.report.progress(translator.verb, total, "sentences") as progress,
+        ):
+            progress.advance(done)
+            for translations, (_, *references) in zip(results, lines, strict=True):
+                found = list(dict.fromkeys(each.text for each in translations if each.text))
+                chosen = [_best_by_chrf(found, clean(*references))] if found and references else found
+                file.write(json.dumps(chosen, ensure_ascii=False) + "\n")
+                progress.advance()
+
+    def _combine(self, folder: Path, journal: Path, record: Record) -> int:
+        """Write both sides of all pairs and their description into the folder. Return the number of pairs."""
+        names = ("source.txt", "target.txt") if self.part.source else ("target.txt", "source.txt")
+        pairs = 0
+        with atomic_folder(folder, replace=False) as partial:
+            given, written = (partial / name for name in names)
+            with (
+                given.open("w", encoding="utf-8", newline="\n") as texts,
+                written.open("w", encoding="utf-8", newline="\n") as translations,
+                journal.open(encoding="utf-8", newline="\n") as lists,
+            ):
+                for (text, *_), line in zip(self._lines(), lists, strict=True):
+                    for translation in json.loads(line):
+                        texts.write(f"{clean(text)}\n")
+                        translations.write(f"{translation}\n")
+                        pairs += 1
+            write_json(partial / _DESCRIPTION, {**record, "pairs": pairs})
+        return pairs
+
+
+def _languages_of(name: str, model: Spec, wanted: Direction) -> Direction:
+    """Return the codes that a model has for two languages, such as `eng_Latn` for `en`.
+
+    Raises:
+        ZooError: The model does not translate in this direction.
+    """
+    source, target = wanted
+    own = (model.corpus.source, model.corpus.target)
+    known = [[code] for code in own] if model.languages is None else [model.languages.codes] * 2
+    codes = [_code_of(code, among) for code, among in zip(wanted, known, strict=True)]
+    if isinstance(model.task, Translation) and codes[0] is not None and codes[1] is not None:
+        return codes[0], codes[1]
+    does = (
+        f"translates from `{own[0]}` to `{own[1]}`" if model.languages is None else f"has no `{source}` or `{target}`"
+    )
+    if not isinstance(model.task, Translation):
+        does = f"has the task `{model.task.kind}`"
+    problem = f"a translation from `{source}` to `{target}` is needed, but the model `{name}` {does}"
+    raise ZooError(problem, hint="name another model in `models`, or correct the languages of this part")
+
+
+def _code_of(code: str, known: Sequence[str]) -> str | None:
+    """Return the only known code of the same language. If there are several, one of them must be equal to `code`."""
+    same = [each for each in known if base_language(each) == base_language(code)]
+    if code in same:
+        return code
+    return same[0] if len(same) == 1 else None
+
+
+def _model_digest(folder: Path) -> str:
+    """Return a hash of the spec, the weights and the vocabulary in the folder of a model."""
+    model = ModelFolder(folder)
+    files = [model.spec_file, model.newest_weights, *sorted(folder.glob("vocabulary*"))]
+    return hashlib.sha256("".join(map(digest, files)).encode()).hexdigest()
+
+
+def _finished_lines(journal: Path) -> int:
+    """Return the number of complete lines in a journal, and remove everything after them."""
+    if not journal.exists():
+        return 0
+    lines = end = 0
+    with convert_disk_errors(journal), journal.open("rb+") as file:
+        for line in file:
+            if not (line.startswith(b"[") and line.endswith(b"]\n")):
+                break
+            lines, end = lines + 1, end + len(line)
+        file.truncate(end)
+    return lines
+
+
+def _best_by_chrf(texts: Sequence[str], reference: str) -> str:
+    metric = text_metric("chrf")
+    scores = metric.scores(metric.statistics(texts, [reference] * len(texts)))
+    return texts[int(scores.argmax())]
