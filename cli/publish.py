@@ -107,33 +107,42 @@ def publish(
 
 _NAMES = argument(
     "NAME",
-    "Published model. NAME@2 or NAME@sha256:... selects a revision. By default, the newest is pulled.",
+    "Published model, or public model of the catalogue. NAME@2 or NAME@sha256:... selects a revision. By default, the "
+    "newest is pulled.",
     complete=options.complete_model,
 )
 
 
-def pull(names: Annotated[list[str], _NAMES]) -> None:
-    """Download published models from the registries to the local model store.
+_PULL_YES = flag("Download public models without asking for confirmation.", "--yes")
+
+
+def pull(names: Annotated[list[str], _NAMES], yes: Annotated[bool, _PULL_YES] = False) -> None:
+    """Download published models from the registries, or public models of the catalogue, to the local model store.
 
     The registries are those in ZOO_REGISTRIES (folders, https://, s3:// or hf://, separated by spaces) and then those
     in registries.txt in your data folder, one per line. Files are verified by their hashes, and a model is available
     when it is complete. An interrupted pull resumes. Models that are already stored are verified and, if damaged,
     repaired.
 
+    A model that no registry has can be in the catalogue of public models, which `zoo list --available` prints. After a
+    question about its size and licence, it is downloaded from its authors, imported as by `zoo import`, and stored.
+
     Commands and `zoo.load` pull a missing model automatically, unless ZOO_OFFLINE=1. They never update a stored model.
 
     Examples:
         zoo pull transformer-big-ende
+        zoo pull opus-mt-de-fr --yes
         zoo pull transformer-big-ende@2 && zoo decode --model transformer-big-ende@2
         ZOO_REGISTRIES=https://models.example.org zoo pull transformer-big-ende
     """
     from cli.console import report
     from zoo.models.find import pull_model
 
-    messages = report()
+    messages = report(yes=yes)
     for name in names:
         try:
-            print(pull_model(name, messages))
+            for folder in pull_model(name, messages):
+                print(folder)
         except KeyboardInterrupt:
             messages.info("\nthe downloaded part is kept: run the same command again to resume")
             raise

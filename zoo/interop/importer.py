@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -67,6 +67,13 @@ class ImportOptions:
     """File with sentences for a comparison with the model's original engine. If None, do not compare."""
     replace: bool = False
     """Whether to replace an existing model of the same name."""
+    facts: Mapping[str, str] = field(default_factory=dict)
+    """Facts about the origin of the model, for its provenance, such as the address of its archive."""
+    description: str | None = None
+    licence: str | None = None
+    """Licence, if the model comes without a model card that gives it."""
+    require: Callable[[Path], None] | None = None
+    """Function that checks the imported model in a folder before it is stored. It raises ZooError to refuse it."""
 
 
 @dataclass(frozen=True)
@@ -120,9 +127,13 @@ def import_model(source: str, options: ImportOptions, report: Report) -> ImportR
         if texts:
             comparisons.append(compare_with_engine(format, path, model, texts, report))
             origin["check"] = comparisons[0].summary
-        spec = model.spec.model_copy(update={"licence": hub.licence_of_card(path)})
-        _write(bundle, replace(model, spec=spec))
-        return provenance_of_import(origin, model.notes)
+        updated = {"licence": hub.licence_of_card(path) or options.licence}
+        if options.description:
+            updated["description"] = options.description
+        _write(bundle, replace(model, spec=model.spec.model_copy(update=updated)))
+        if options.require:
+            options.require(bundle.folder)
+        return provenance_of_import({**origin, **options.facts}, model.notes)
 
     folder = publish_imported(name, fill, replace=options.replace, report=report)
     return ImportResult(folder, next(iter(comparisons), None))

@@ -10,7 +10,7 @@ from specs import ZooError
 from zoo.files.reading import MAX_VOCABULARY_BYTES, is_present, read_bytes
 from zoo.interop.sentencepiece_model import SentencePieceModel
 from zoo.text.codes import BPECodes
-from zoo.text.languages import base_language
+from zoo.text.language_codes import base_language
 from zoo.text.rules import TextRules
 from zoo.text.vocabulary import SIDES
 
