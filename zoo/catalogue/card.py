@@ -45,7 +45,7 @@ class Languages(Section):
     def _check_kind(self) -> Self:
         if (self.pairs is None) == (self.codes is None):
             hint = "write `languages: {pairs: en-de}` for language pairs, or `languages: {codes: en de fr}`"
-            reject("pairs", "codes", problem="`languages` must have either `pairs` or `codes`", hint=hint)
+            reject(("pairs", "codes"), problem="`languages` must have either `pairs` or `codes`", hint=hint)
         return self
 
     @property
@@ -157,7 +157,7 @@ class ModelCard(Section):
                 reject(field, problem=f"`{text}` does not contain both languages", hint=hint)
         if any(self.is_pattern != ("{" in text) for text in (self.source, *self.aliases)):
             hint = "write the languages into the name, its aliases and the source, or into none of them"
-            reject("name", "source", problem="only some of the names and the source contain languages", hint=hint)
+            reject(("name", "source"), problem="only some of the names and the source contain languages", hint=hint)
         if self.is_pattern and self.languages.pairs is None:
             hint = "write `languages: {pairs: en-de de-en}`"
             reject("languages", problem=f"`{self.name}` is a pattern, but the card lists no language pairs", hint=hint)
