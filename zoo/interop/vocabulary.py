@@ -19,6 +19,7 @@ from zoo.interop.sentencepiece_model import (
     word_list_tokenizer,
 )
 from zoo.interop.text_rules import FoundRules, has_joiners, require_no_joiners
+from zoo.text.codes import SEPARATOR
 from zoo.text.tokenizer import SPACE
 from zoo.text.vocabulary import Side, Vocabulary
 
@@ -149,6 +150,9 @@ def convert_vocabulary(
         numberings = [tokens.numbering(model) for tokens, model in zip((source, target), of_sides, strict=True)]
     if rules:
         require_no_joiners(target.names, where)
+        if not rules.sides[0].codes and _has_subwords(target):
+            problem = f"`{where}` lists subwords, which end in `{SEPARATOR}`, but there are no BPE codes to split words"
+            raise ZooError(problem, hint="add the codes to the folder as `bpecodes`, or give them with `--bpe FILE`")
     tokenizers = [
         model[0].renumbered(numbering, control) if model else word_list_tokenizer(numbering, str(where), of_side)
         for model, numbering, of_side in zip(of_sides, numberings, rules.sides if rules else (None, None), strict=True)
@@ -180,7 +184,11 @@ def _language_notes(source: Numbering) -> list[str]:
     return [f"the model translates into several languages: begin each source with a language token, such as {listed}"]
 
 
+def _has_subwords(target: TokenList) -> bool:
+    """Return whether a list has subwords of subword-nmt or fastBPE."""
+    return sum(name.endswith(SEPARATOR) for name in target.names) >= len(target.names) / 20
+
+
 def _word_list_notes(target: TokenList) -> list[str]:
-    from_subword_nmt = sum(name.endswith("@@") for name in target.names) >= len(target.names) / 20
-    notes = [_WITHOUT_MODEL, *([_SUBWORD_NMT] if from_subword_nmt else [])]
+    notes = [_WITHOUT_MODEL, *([_SUBWORD_NMT] if _has_subwords(target) else [])]
     return [*notes, *([_PYONMTTOK] if has_joiners(target.names) else [])]

@@ -116,8 +116,10 @@ def test_damaged_files_are_reported(file: str, content: bytes, message: str, tmp
         find(tmp_path, TextOptions("space", bpe_vocabulary=(tmp_path / "vocab",) * 2))
 
 
-def test_other_tokenizers_are_refused_by_name(tmp_path: Path) -> None:
+def test_other_tokenizers_and_missing_codes_are_refused(tmp_path: Path) -> None:
     folder = Model().write(tmp_path)
+    with pytest.raises(ZooError, match="lists subwords, which end in `@@`, but there are no BPE codes"):
+        read(folder, MOSES)
     dictionary = tmp_path / "dict.de_DE.txt"
     dictionary.write_text(dictionary.read_text().replace("d@@", "￭d"))
     with pytest.raises(ZooError, match="pyonmttok"):
