@@ -124,7 +124,7 @@ def decode(
     translator = _open_model(
         all_from_options(spec, options.model_names(name, model), report()), "translation", how, input
     )
-    format_lines = partial(_format_translations, json=json, n_best=n_best)
+    format_lines = partial(_format_results, json=json, n_best=n_best)
     choice |= {"source": from_, "target": to, "split": not no_split, "protect": not no_protect}
     _answer_lines(translator, _Files(input, output, prefix, lines), choice, n_best, format_lines)
 
@@ -192,7 +192,7 @@ def parse(
             draw(parses[0].text)
             if pretty:
                 return [_format_pretty(number, parses[0].text)]
-            return _format_trees(number, source, parses, json, n_best)
+            return _format_results(number, source, parses, json, n_best, is_tree=True)
 
         prepare = None if tokenized else parser.tokenize
         _answer_lines(parser, _Files(input, output), choice, n_best, format_lines, prepare=prepare)
@@ -240,7 +240,7 @@ def _open_model(folders: list[Path], task: str, how: BackendOptions, input: Path
     from cli.console import report
     from cli.streams import is_typed
     from specs import ZooError
-    from specs.task import TASKS
+    from specs.sections import TASKS
     from zoo.generation.loading import open_model
     from zoo.models.folder import ModelFolder
 
@@ -281,7 +281,7 @@ def _answer_lines(
     """
     from cli.console import report
     from cli.streams import is_typed, open_lines, open_output
-    from zoo.generation.streaming import translate_lines
+    from zoo.generation.text_search import translate_lines
     from zoo.report import Report
 
     shows_progress = files.output or not (is_typed(files.input) or sys.stdout.isatty())
@@ -308,36 +308,24 @@ def _answer_lines(
                 write(line)
 
 
-def _format_translations(
-    number: int, source: str, translations: list[Translation], json: bool, n_best: int | None
+def _format_results(
+    number: int, source: str, results: list[Translation], json: bool, n_best: int | None, *, is_tree: bool = False
 ) -> list[str]:
-    from zoo.generation.translation import MARKS
-
+    """Return the output lines for an input line: JSON, or the text of each result."""
     if json:
-        fields = ("text", "score", "log_probability", *MARKS)
-        objects = [
-            {field: getattr(each, field) for field in fields if field not in MARKS or getattr(each, field)}
-            for each in translations
-        ]
-        return [dumps({"source": source, "translations": objects}, ensure_ascii=False)]
-    return _format_text(number, translations, n_best)
-
-
-def _format_trees(number: int, source: str, parses: list[Translation], json: bool, n_best: int | None) -> list[str]:
-    if json:
-        objects = [
-            {"tree": parse.text, "score": parse.score, "log_probability": parse.log_probability}
-            for parse in parses
-            if parse.text
-        ]
-        return [dumps({"source": source, "trees": objects}, ensure_ascii=False)]
-    return _format_text(number, parses, n_best)
-
-
-def _format_text(number: int, results: list[Translation], n_best: int | None) -> list[str]:
+        name, key = ("trees", "tree") if is_tree else ("translations", "text")
+        objects = [_result_fields(each, key) for each in results if each.text or not is_tree]
+        return [dumps({"source": source, name: objects}, ensure_ascii=False)]
     if n_best is None:
         return [results[0].text]
     return [f"{number}\t{result.score:.6f}\t{result.text}" for result in results]
+
+
+def _result_fields(result: Translation, key: str) -> dict[str, object]:
+    from zoo.generation.translation import MARKS
+
+    marks = {mark: getattr(result, mark) for mark in MARKS if getattr(result, mark)}
+    return {key: result.text, "score": result.score, "log_probability": result.log_probability, **marks}
 
 
 def _format_pretty(number: int, tree: str) -> str:

@@ -74,9 +74,8 @@ def evaluate(
     """
     from cli.console import report, show_json, show_table
     from zoo.evaluation.comparison import evaluate_files
-    from zoo.evaluation.ensembles import evaluate_ensemble
     from zoo.evaluation.evalb import BracketScores, evaluate_bracket_files
-    from zoo.evaluation.evaluate import evaluate_model
+    from zoo.evaluation.evaluate import evaluate_models
     from zoo.evaluation.metrics import table_rows
     from zoo.generation.compilation import BackendOptions
     from zoo.models.find import all_from_options
@@ -107,11 +106,8 @@ def evaluate(
         raise ZooError("`--hypotheses` and `--references` must be given together", hint=hint)
     else:
         options.refuse("files", language=language, tokenize=tokenize, lowercase=lowercase)
-        folders, split = all_from_options(spec, options.model_names(name, model), messages), set or "test"
-        if len(folders) > 1:
-            scores = evaluate_ensemble(folders, split, **how, max_batch_tokens=max_batch_tokens, report=messages)
-        else:
-            scores = evaluate_model(folders[0], split, **how, max_batch_tokens=max_batch_tokens, report=messages)
+        folders = all_from_options(spec, options.model_names(name, model), messages)
+        scores = evaluate_models(folders, set or "test", **how, max_batch_tokens=max_batch_tokens, report=messages)
     if json:
         show_json(scores if isinstance(scores, dict) else asdict(scores))
     elif isinstance(scores, BracketScores):

@@ -1,17 +1,22 @@
-"""`zoo list`, `zoo show` and `zoo schema`: list specs and models, and print the fields of a spec."""
+"""Commands that list specs and models, and print the fields of a spec and its costs."""
 
 from __future__ import annotations
 
 import json as json_module
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from cli import options
-from cli.options import argument, flag
+from cli.options import argument, flag, option
+from specs import ZooError
 
 if TYPE_CHECKING:
+    from zoo.planning.plan import GraphSizes, Plan
+    from zoo.planning.training_estimate import TrainingEstimate
     from zoo.publishing.inventory import PublishedModel, RunSummary
+
 
 _PATTERN = argument(
     "PATTERN", "List only names that contain this text, or match it as a pattern such as `*-ende`.", shown="everything"
@@ -180,3 +185,194 @@ def schema() -> None:
     import specs
 
     print(json_module.dumps(specs.schema(), indent=2, ensure_ascii=False))
+
+
+_GRAPH = option(
+    "FILE.svg",
+    "Draw the network in the style of Figure 1, and the compiled program beside it, to this file. Do not print the "
+    "plan.",
+)
+_LENGTH = option(
+    "N", "Length of each source and target sentence, on which FLOPs and memory depend. Unit: tokens.", min=1, max=10_000
+)
+_PLAN_DEVICE = option(
+    "auto|cpu|cuda|cuda:N", "Measure the speed of this device, and estimate the time and memory of training on it."
+)
+
+
+def plan(
+    spec: options.Reference,
+    overrides: options.Overrides = None,
+    passes: Annotated[bool, flag("Print what each compiler pass changes, and nothing else.", "--passes")] = False,
+    code: Annotated[bool, flag("Print the generated PyTorch code, and nothing else.", "--code")] = False,
+    graph: Annotated[Path | None, _GRAPH] = None,
+    length: Annotated[int, _LENGTH] = 27,
+    json: options.Json = False,
+    device: Annotated[str | None, _PLAN_DEVICE] = None,
+) -> None:
+    """Print the layers, parameters, FLOPs and memory of a model before anything runs.
+
+    FLOPs count matrix products only, and a multiply-add counts as two. All sizes in bytes assume float32 weights. Only
+    --passes assumes weights in the precision that the spec sets for translation.
+
+    Examples:
+        zoo plan big
+        zoo plan base architecture.N=12 --length 60
+        zoo plan tiny --code > tiny.py
+        zoo plan base compilation.precision=int8 --passes
+        zoo plan table3/e-learned --graph figure-1.svg
+        zoo plan base training.precision=bfloat16 --device cpu
+    """
+    import specs
+    from cli.console import report, show_json
+    from zoo.planning import plan as planning
+
+    _refuse_combinations(passes=passes, code=code, graph=graph is not None, device=device is not None, json=json)
+    chosen = specs.load(spec, overrides or ())
+    if warning := specs.describe_head_sizes(chosen, spec):
+        report().warn(warning)
+    if graph is not None:
+        from zoo.visualization.graph_drawing import draw_network
+
+        draw_network(chosen, graph, length)
+        return print(graph)
+    if code:
+        return print(planning.code(chosen), end="")
+    costs = planning.plan(chosen, length)
+    estimate = None
+    if device is not None:
+        from zoo.planning.training_estimate import estimate_training  # imports torch
+
+        estimate = estimate_training(chosen, length, device, report())
+    if json:
+        return show_json({**asdict(costs), **({"training_estimate": asdict(estimate)} if estimate else {})})
+    if passes:
+        return _show_passes(costs)
+    _show_layers(costs)
+    _warn_about_memory(costs)
+    if warning := chosen.training.describe_short_training((estimate or chosen.training).steps):
+        report().warn(warning)
+    return _show_estimate(estimate) if estimate else None
+
+
+def _refuse_combinations(**options: bool) -> None:
+    """Raise ZooError if options that cannot be combined are given. `--json` allows `--passes` and `--device`."""
+    given = [name for name, is_given in options.items() if is_given]
+    if len(given) > 1 and (not options["json"] or options["code"] or options["graph"]):
+        names = " and ".join(f"`--{name}`" for name in given)
+        raise ZooError(f"{names} cannot be combined", hint="leave all but one of them out")
+
+
+def _warn_about_memory(plan: Plan) -> None:
+    from cli.console import report
+    from zoo.report import size
+    from zoo.system.memory import machine_memory
+
+    available = machine_memory()
+    for purpose, needed in (("the weights need", plan.weight_bytes), ("training needs", plan.state_bytes)):
+        if needed > available:
+            report().warn(f"{purpose} {size(needed)} of memory, but this machine has {size(available)}")
+
+
+def _show_estimate(estimate: TrainingEstimate) -> None:
+    from cli.console import show_table
+    from zoo.report import duration, size
+    from zoo.system.timing import emulation_warning
+
+    until = "" if estimate.limit == "steps" else f", until `training.{estimate.limit}` is reached"
+    rows = [("backend", estimate.backend, f"in {estimate.precision}")]
+    if estimate.slowdown is not None:
+        rows.append(("bfloat16", "emulated", emulation_warning(estimate.slowdown)))
+    if estimate.matrix_library is not None:
+        times = [f"{name} {seconds:.3g} s" for name, seconds in estimate.float32_seconds.items()]
+        reason = f"measured with this spec: {', '.join(times)}" if len(times) > 1 else "library for matrix products"
+        rows.append(("float32 products", estimate.matrix_library, reason))
+    rows += [
+        ("matrix products", f"{estimate.flops / 1e9:,.0f} GFLOP/s", "measured with large matrices"),
+        ("copies", f"{estimate.bytes / 1e9:,.0f} GB/s", "measured, reading and writing"),
+        ("training step", f"{estimate.step_seconds:,.3g} s", "estimated, for a full batch"),
+        ("training", duration(estimate.seconds), f"estimated, for {estimate.steps:,} steps{until}"),
+        ("memory", size(estimate.memory_bytes), f"estimated peak, of {size(estimate.device_bytes)}"),
+    ]
+    if not estimate.fits:
+        advice = "use several processes with torchrun, which share the batches and, if necessary, weights and moments"
+        rows.append(("", "too much", advice))
+    if estimate.matrix_library is not None:
+        kept = "kept by the process" if estimate.keeps_memory else "returned to the system"
+        rows.append(("freed memory", kept, "allocating new memory pages takes time"))
+    print()
+    show_table(("", ">", "…"), rows, title=f"training on {estimate.device}")
+
+
+def _show_passes(plan: Plan) -> None:
+    from cli.console import show_table
+
+    columns = (
+        *("pass", "operations>", "FLOPs per sentence>", "weights>", "traffic per step>", "training keeps>"),
+        *("", "…"),
+    )
+    first = plan.passes[0].before if plan.passes else None
+    rows = [("as in the paper", *_format_sizes(first), "", "")] if first else []
+    for each in plan.passes:
+        changes = [
+            f"{old} → {new}" if new != old else "·"
+            for old, new in zip(_format_sizes(each.before), _format_sizes(each.after), strict=True)
+        ]
+        rows.append((each.name, *changes, "exact" if each.exact else "approximate", each.summary))
+    show_table(columns, rows, title=f"{plan.name}, sentences of {plan.length} tokens, beam {plan.beam}")
+
+
+def _format_sizes(sizes: GraphSizes) -> tuple[str, ...]:
+    from zoo.report import size
+
+    memory = (size(sizes.weight_bytes), size(sizes.step_bytes), size(sizes.activation_bytes))
+    return f"{sizes.operations:,}", f"{sizes.flops / 1e6:,.0f} M", *memory
+
+
+def _show_layers(plan: Plan) -> None:
+    from cli.console import show_table
+
+    layers = [
+        (layer.name, layer.shape, f"{layer.parameters:,}", f"{layer.flops_per_token:,.0f}", layer.flops)
+        for layer in plan.layers
+    ]
+    show_table(
+        ("layer", "output", "parameters>", "FLOPs/token>", "FLOPs…"),
+        [*layers, ("total", "", f"{plan.parameters:,}", f"{plan.flops_per_token:,.0f}", plan.flops)],
+        title=f"{plan.name}, sentences of {plan.length} tokens",
+    )
+    print()
+    show_table(("", ">", "…"), _totals(plan))
+
+
+def _totals(plan: Plan) -> list[tuple[str, str, str]]:
+    from zoo.report import size
+
+    return [
+        ("parameters", f"{plan.parameters:,}", f"{plan.program_parameters:,} in the program, after all passes"),
+        ("FLOPs per target token", f"{plan.flops_per_token:,.0f}", "forward pass, including the encoder"),
+        ("FLOPs per training step", f"{plan.step_flops:.3g}", "forward and backward pass of a full batch"),
+        *_path_lengths(plan),
+        ("weights", size(plan.weight_bytes), "in memory and in the file"),
+        ("training state", size(plan.state_bytes), "weights, gradients and Adam's moments, in memory"),
+        (
+            "activations",
+            size(plan.activation_bytes),
+            "approximately, in memory, for one accumulation step of a full batch",
+        ),
+        ("cache", size(plan.cache_bytes), "in memory, per hypothesis when translating"),
+        ("run", size(plan.disk_bytes), "maximum size of checkpoints and weights on disk"),
+    ]
+
+
+def _path_lengths(plan: Plan) -> Iterator[tuple[str, str, str]]:
+    """Yield the sequential operations and path lengths of the encoder and the decoder, as in Table 1."""
+    for positions in plan.positions:
+        stack = positions.stack
+        explanation = f"in a layer of the {stack}: longest chain of operations over {plan.length} positions"
+        yield "sequential steps", f"{positions.steps:,}", explanation
+        path = "none" if positions.path is None else f"{positions.path:,}"
+        explanation = f"between the most distant positions of the {stack}"
+        if positions.path is None:
+            explanation = f"in the {stack}, whose layers connect positions up to {positions.reach:,} apart"
+        yield "path length", path, explanation

@@ -190,8 +190,7 @@ def _translate(
     translator: Translator, direction: Direction, document: Path, target: Path, messages: Report, *, protect: bool
 ) -> None:
     """Translate a document, and write the result to `target`."""
-    from zoo.documents.archives import MAX_DOCUMENT_BYTES
-    from zoo.documents.document import translate_document
+    from zoo.documents.document import MAX_DOCUMENT_BYTES, translate_document
     from zoo.documents.segments import PLACEHOLDER
     from zoo.files.atomic import atomic_file
     from zoo.files.reading import read_bytes

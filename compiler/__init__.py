@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from compiler.graph import Graph as Graph
     from compiler.graph import Graphs as Graphs
     from compiler.graph import Purpose as Purpose
+    from compiler.graph import interpret as interpret
     from compiler.graph import stored_tensors as stored_tensors
-    from compiler.interpreter import interpret as interpret
     from compiler.lowering import lower as lower
     from compiler.padded_batch import PaddedBatch as PaddedBatch
     from compiler.passes import PASSES as PASSES
@@ -39,8 +39,7 @@ _NAMES = {
     "costs": ("Cost", "cost"),
     "emission": ("EmittedCode", "emit"),
     "emitted": ("EmittedProgram", "Loss"),
-    "graph": ("Graph", "Graphs", "Purpose", "stored_tensors"),
-    "interpreter": ("interpret",),
+    "graph": ("Graph", "Graphs", "Purpose", "interpret", "stored_tensors"),
     "lowering": ("lower",),
     "passes": ("PASSES", "TRANSLATE", "graphs", "optimise"),
     "program": ("Program",),

@@ -1,6 +1,6 @@
 """Functions that the code of an update calls. Each is one kernel on a GPU, and plain PyTorch elsewhere.
 
-An update works on packed rows (see `compiler.packing`). Its dropout masks depend only on the seed of the step, the key
+An update works on packed rows (see `compiler.update`). Its dropout masks depend only on the seed of the step, the key
 of the dropout layer, and the index of the element.
 """
 

@@ -12,10 +12,14 @@ from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import chain, count
+from typing import TYPE_CHECKING
 
 from compiler.operations.operation import GraphError, Node, ValueType
 from compiler.size import Size
 from compiler.weights import Parameter, StoredTensor
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class Purpose(StrEnum):
@@ -188,3 +192,19 @@ def stored_tensors(graphs: Iterable[Graph]) -> dict[str, StoredTensor]:
     """Return the tensors that the graphs need from a weights file, by name."""
     parameters = [p for graph in graphs for p in graph.parameters.values()]
     return {tensor.name: tensor for p in parameters for tensor in p.origin.stored()}
+
+
+def interpret(graph: Graph, weights: Mapping[str, Tensor], inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Compute the outputs and states of a graph, and return them by name. Dropout is off.
+
+    Args:
+        graph: The graph.
+        weights: The tensors of a weights file by name.
+        inputs: The inputs of the graph by name.
+    """
+    parameters = {name: parameter.origin.make(weights) for name, parameter in graph.parameters.items()}
+    values = dict(inputs)
+    for node in graph.nodes:
+        arguments = [values[i] for i in node.inputs], [parameters[p] for p in node.parameters]
+        values[node.name] = node.operation.interpret(*arguments)
+    return {name: values[value] for name, value in graph.results.items()}

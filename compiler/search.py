@@ -23,10 +23,10 @@ from compiler.capture import CudaGraphRecorder, Recorder, run_directly
 from compiler.emitted import EmittedProgram, Function
 from compiler.graph import Graphs, Purpose
 from compiler.instruction import SentenceState
-from compiler.packing import PackedRows
 from compiler.program import BeamOptions, BeamResult
 from compiler.search_graphs import CACHE, LOGITS, MEMORY, SLOTS
 from compiler.slots import Field, SlotLayout, Slots, advance
+from compiler.update import PackedRows
 
 MAX_BEAM = 16
 """The largest beam size that the kernels select hypotheses for."""

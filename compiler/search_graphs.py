@@ -11,8 +11,7 @@ from dataclasses import replace
 from typing import Any, cast
 
 from compiler.graph import Graph, Graphs, Purpose, infer_types, prune
-from compiler.operations.operation import MaskRole, Node, ValueKind, ValueType
-from compiler.operations.slots import (
+from compiler.operations.gpu import (
     NormLinear,
     Part,
     ReadState,
@@ -23,6 +22,7 @@ from compiler.operations.slots import (
     StepLinear,
     WriteState,
 )
+from compiler.operations.operation import MaskRole, Node, ValueKind, ValueType
 from compiler.operations.views import Slice
 from compiler.passes import graphs
 from compiler.passes.pack_rows import Unpackable, columns, fuse_kernels, head_columns, pack, require_plain_attention

@@ -1,19 +1,131 @@
 """An update of the weights as a program on static buffers: copy the weights, forward pass, backward pass.
 
+All sentences of a batch follow each other in one row of source tokens and one of target tokens. Both rows have a
+constant length. What follows the last sentence is padding: it sees nothing, nothing sees it, and its label is PAD. So
+each update has the same shapes, and a CUDA graph can compute it.
+
 The caller adds clipping and Adam. On a GPU, all of it together is one CUDA graph (see `compiler.capture`). On any other
 device, the same functions run directly, as the twin of the graph in tests.
 """
 
 from __future__ import annotations
 
-from itertools import compress
+from collections.abc import Mapping, Sequence
+from itertools import chain, compress
+from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from compiler.emitted import EmittedProgram
 from compiler.graph import Purpose
-from compiler.packing import PackedRows
+from specs import PAD
+
+Indices = npt.NDArray[np.integer[Any]]
+
+
+class PackedRows:
+    """Buffer of an update's inputs on a device, which each step overwrites with one copy from the host."""
+
+    def __init__(self, source: int, target: int, device: torch.device | str) -> None:
+        """Allocate the buffer.
+
+        Args:
+            source: Length of the row of source tokens.
+            target: Length of the row of target tokens.
+            device: The device.
+        """
+        self.source, self.target = source, target
+        shapes = {
+            "seed": (2,),
+            "rate": (1,),
+            "tokens": (1,),
+            **dict.fromkeys(("source", "source_position"), (1, source)),
+            **dict.fromkeys(("source_spans", "reader_spans"), (2, source)),
+            **dict.fromkeys(("target", "labels", "target_position"), (1, target)),
+            **dict.fromkeys(("target_spans", "memory_spans"), (2, target)),
+        }
+        self._shapes: Mapping[str, tuple[int, ...]] = shapes
+        self.buffer = torch.zeros(sum(map(int, map(np.prod, shapes.values()))), dtype=torch.int32, device=device)
+        self.inputs = self._views(self.buffer)
+        """The inputs of the graph of an update, as views of the buffer."""
+        self.inputs["seed"] = self.inputs["seed"].view(torch.int64)[0]
+        self.rate = self.inputs.pop("rate").view(torch.float32)[0]
+        """The learning rate."""
+        self.tokens = self.inputs.pop("tokens").view(torch.float32)[0]
+        """The number of target tokens in the whole batch, by which gradients are divided."""
+
+    def host(
+        self, sources: Tensor, source_lengths: Tensor, targets: Tensor, target_lengths: Tensor, **scalars: float
+    ) -> Tensor:
+        """Return the contents of the buffer for a batch, in memory of the host from which a GPU can copy.
+
+        Args:
+            sources: Padded sources that end with EOS, [batch, source].
+            source_lengths: Lengths of the sources.
+            targets: Padded targets that start with BOS and end with EOS, [batch, target + 1].
+            target_lengths: Lengths of the targets.
+            **scalars: The values of `seed`, `rate` and `tokens`.
+
+        Raises:
+            ValueError: The batch has more tokens than a row.
+        """
+        host, views = self._empty()
+        views["seed"].view(np.int64)[0] = scalars["seed"]
+        views["rate"].view(np.float32)[0] = scalars["rate"]
+        views["tokens"].view(np.float32)[0] = scalars["tokens"]
+        read, predicted = source_lengths.numpy(), target_lengths.numpy() - 1
+        if read.sum() > self.source or predicted.sum() > self.target:
+            raise ValueError(
+                f"a batch of {read.sum():,} source and {predicted.sum():,} target tokens does not fit into rows of "
+                f"{self.source:,} and {self.target:,}"
+            )
+        views["labels"].fill(PAD)
+        for name, values, lengths in (
+            ("source", sources.numpy(), read),
+            ("target", targets.numpy()[:, :-1], predicted),
+            ("labels", targets.numpy()[:, 1:], predicted),
+        ):
+            views[name][0, : lengths.sum()] = values[np.arange(values.shape[1]) < lengths[:, None]]
+        _locate(views, "source", read, {"source_spans": read, "reader_spans": predicted})
+        _locate(views, "target", predicted, {"target_spans": predicted, "memory_spans": read})
+        return host
+
+    def host_sources(self, sources: Sequence[Sequence[int]]) -> Tensor:
+        """Return the contents of the buffer for sources without targets, in memory of the host."""
+        host, views = self._empty()
+        lengths = np.array([len(source) for source in sources])
+        views["source"][0, : lengths.sum()] = np.fromiter(chain.from_iterable(sources), np.int32)
+        _locate(views, "source", lengths, {"source_spans": lengths})
+        return host
+
+    def _empty(self) -> tuple[Tensor, dict[str, Any]]:
+        host = torch.empty(self.buffer.shape, dtype=torch.int32, pin_memory=self.buffer.is_cuda)
+        host.numpy().fill(0)  # torch would divide the work between threads, which can take longer than the work
+        return host, {name: view.numpy() for name, view in self._views(host).items()}
+
+    def _views(self, buffer: Tensor) -> dict[str, Tensor]:
+        sizes = [int(np.prod(shape)) for shape in self._shapes.values()]
+        parts = zip(self._shapes.items(), torch.split(buffer, sizes), strict=True)
+        return {name: part.view(shape) for (name, shape), part in parts}
+
+
+def _locate(views: Mapping[str, Any], side: str, own: Indices, spans: Mapping[str, Indices]) -> None:
+    """Write the positions of all tokens of a row, and for each token the spans of its sentence in other rows.
+
+    Args:
+        views: The inputs.
+        side: `source` or `target`.
+        own: Lengths of the sentences in this row.
+        spans: Names of the spans, and the lengths of the sentences in the rows that they refer to.
+    """
+    count = own.sum()
+    views[f"{side}_position"][0, :count] = np.arange(count) - np.repeat(own.cumsum() - own, own)
+    for name, lengths in spans.items():
+        ends = np.repeat(lengths.cumsum(), own)
+        views[name][:, :count] = ends - np.repeat(lengths, own), ends
 
 
 class GradientProgram:

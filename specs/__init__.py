@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from specs.corpus import Part as Part
     from specs.corpus import Table as Table
     from specs.corpus import Treebank as Treebank
-    from specs.decoding import Decoding as Decoding
     from specs.errors import ZooError as ZooError
     from specs.errors import nearest as nearest
     from specs.inspection import comments as comments
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
     from specs.inspection import difference as difference
     from specs.inspection import field_names as field_names
     from specs.inspection import schema as schema
-    from specs.languages import Languages as Languages
     from specs.loader import load as load
     from specs.loader import parent as parent
     from specs.loader import parse as parse
@@ -38,6 +36,17 @@ if TYPE_CHECKING:
     from specs.parts import Relative as Relative
     from specs.parts import Rotary as Rotary
     from specs.parts import Sinusoidal as Sinusoidal
+    from specs.sections import BOS as BOS
+    from specs.sections import EOS as EOS
+    from specs.sections import PAD as PAD
+    from specs.sections import UNK as UNK
+    from specs.sections import Decoding as Decoding
+    from specs.sections import Languages as Languages
+    from specs.sections import Parsing as Parsing
+    from specs.sections import Task as Task
+    from specs.sections import Training as Training
+    from specs.sections import Translation as Translation
+    from specs.sections import Vocabulary as Vocabulary
     from specs.spec import METADATA_FIELDS as METADATA_FIELDS
     from specs.spec import Spec as Spec
     from specs.sublayers import AlignedMemory as AlignedMemory
@@ -54,46 +63,34 @@ if TYPE_CHECKING:
     from specs.sublayers import SeparableConvolution as SeparableConvolution
     from specs.sublayers import Ssru as Ssru
     from specs.sublayers import Sublayer as Sublayer
-    from specs.task import Parsing as Parsing
-    from specs.task import Task as Task
-    from specs.task import Translation as Translation
-    from specs.training import Training as Training
-    from specs.vocabulary import BOS as BOS
-    from specs.vocabulary import EOS as EOS
-    from specs.vocabulary import PAD as PAD
-    from specs.vocabulary import UNK as UNK
-    from specs.vocabulary import Vocabulary as Vocabulary
 
 _NAMES = {
     "architecture": ("Architecture", "Depths"),
     "catalogue": ("names",),
     "corpus": ("Archive", "Corpus", "Files", "Grammar", "HeldOut", "Part", "Table", "Treebank"),
-    "decoding": ("Decoding",),
     "errors": ("ZooError", "nearest"),
     "inspection": ("comments", "describe_head_sizes", "difference", "field_names", "schema"),
-    "languages": ("Languages",),
     "loader": ("load", "parent", "parse", "where_written"),
     "parts": ("Features", "Learned", "Norm", "Relative", "Rotary", "Sinusoidal"),
+    "sections": (
+        "BOS",
+        "EOS",
+        "PAD",
+        "UNK",
+        "Decoding",
+        "Languages",
+        "Parsing",
+        "Task",
+        "Training",
+        "Translation",
+        "Vocabulary",
+    ),
     "spec": ("METADATA_FIELDS", "Spec"),
     "sublayers": (
-        "AlignedMemory",
-        "BottleneckConvolution",
-        "Convolution",
-        "CrossAttention",
-        "DecoderSubLayer",
-        "EncoderSubLayer",
-        "FeedForward",
-        "Lstm",
-        "MixtureOfExperts",
-        "RestrictedAttention",
-        "SelfAttention",
-        "SeparableConvolution",
-        "Ssru",
-        "Sublayer",
+        *("AlignedMemory", "BottleneckConvolution", "Convolution", "CrossAttention", "DecoderSubLayer"),
+        *("EncoderSubLayer", "FeedForward", "Lstm", "MixtureOfExperts", "RestrictedAttention", "SelfAttention"),
+        *("SeparableConvolution", "Ssru", "Sublayer"),
     ),
-    "task": ("Parsing", "Task", "Translation"),
-    "training": ("Training",),
-    "vocabulary": ("BOS", "EOS", "PAD", "UNK", "Vocabulary"),
 }
 _MODULES = {name: module for module, names in _NAMES.items() for name in names}
 

@@ -129,43 +129,39 @@ class Architecture(Section):
             is_dilated = sublayer.kind == "convolution" and sublayer.dilated
             if is_dilated and sublayer.kernel ** getattr(self.depths, side) > MAX_DILATION_REACH:
                 reject(
-                    f"{side}.{index}.kernel",
-                    "N",
-                    problem=f"the last dilated convolution of `architecture.{side}` would span more than "
+                    (f"{side}.{index}.kernel", "N"),
+                    f"the last dilated convolution of `architecture.{side}` would span more than "
                     f"{MAX_DILATION_REACH:,} positions",
-                    hint="write a smaller `kernel`, fewer layers `N`, or `dilated: false`",
+                    "write a smaller `kernel`, fewer layers `N`, or `dilated: false`",
                 )
             dilation = max(sublayer.dilations) if sublayer.kind == "bottleneck_convolution" else 0
             if dilation and sublayer.kernel * dilation > MAX_DILATION_REACH:
                 reject(
-                    f"{side}.{index}.dilations",
-                    f"{side}.{index}.kernel",
-                    problem=f"a kernel of {sublayer.kernel} positions that are {dilation:,} apart would span more than "
+                    (f"{side}.{index}.dilations", f"{side}.{index}.kernel"),
+                    f"a kernel of {sublayer.kernel} positions that are {dilation:,} apart would span more than "
                     f"{MAX_DILATION_REACH:,} positions",
-                    hint="write a smaller `kernel` or smaller `dilations`",
+                    "write a smaller `kernel` or smaller `dilations`",
                 )
             if sublayer.kind == "mixture_of_experts" and sublayer.top_k > sublayer.experts:
                 reject(
-                    f"{side}.{index}.top_k",
-                    f"{side}.{index}.experts",
-                    problem=f"the gate cannot select {sublayer.top_k} of {sublayer.experts} experts",
-                    hint=f"write `top_k: {sublayer.experts}` or a smaller number",
+                    (f"{side}.{index}.top_k", f"{side}.{index}.experts"),
+                    f"the gate cannot select {sublayer.top_k} of {sublayer.experts} experts",
+                    f"write `top_k: {sublayer.experts}` or a smaller number",
                 )
         readers = [
             index for index, each in enumerate(self.decoder) if each.kind in ("cross_attention", "aligned_memory")
         ]
         if not self.encoder and readers:
             reject(
-                f"decoder.{readers[0]}",
-                "encoder",
-                problem=f"`architecture.encoder` is empty, so `{self.decoder[readers[0]].kind}` has nothing to read",
-                hint="remove the sub-layer from `architecture.decoder`, or add sub-layers to `architecture.encoder`",
+                (f"decoder.{readers[0]}", "encoder"),
+                f"`architecture.encoder` is empty, so `{self.decoder[readers[0]].kind}` has nothing to read",
+                "remove the sub-layer from `architecture.decoder`, or add sub-layers to `architecture.encoder`",
             )
         if self.encoder and self.decoder and not readers:
             reject(
                 "decoder",
-                problem="`architecture.decoder` has no `cross_attention`, so it would never read the source",
-                hint="add `{kind: cross_attention}`",
+                "`architecture.decoder` has no `cross_attention`, so it would never read the source",
+                "add `{kind: cross_attention}`",
             )
         return self
 
@@ -173,11 +169,9 @@ class Architecture(Section):
     def _check_source(self) -> Self:
         if not isinstance(self.source, Tokens) and self.tied_embeddings == "all":
             reject(
-                "tied_embeddings",
-                "source.kind",
-                problem="`architecture.tied_embeddings` is `all`, but a model that reads features has no "
-                "source embedding",
-                hint="write `architecture: {tied_embeddings: target}`",
+                ("tied_embeddings", "source.kind"),
+                "`architecture.tied_embeddings` is `all`, but a model that reads features has no source embedding",
+                "write `architecture: {tied_embeddings: target}`",
             )
         return self
 
@@ -186,18 +180,17 @@ class Architecture(Section):
         for index, sublayer in enumerate(self.encoder):
             if sublayer.kind in ("ssru", "lstm") and self.d_model % 2:
                 reject(
-                    "d_model",
-                    f"encoder.{index}",
-                    problem=f"`architecture.d_model` is odd ({self.d_model}), but the encoder's `{sublayer.kind}` is "
+                    ("d_model", f"encoder.{index}"),
+                    f"`architecture.d_model` is odd ({self.d_model}), but the encoder's `{sublayer.kind}` is "
                     "bidirectional: each direction has half of the features",
-                    hint=f"write `d_model: {self.d_model + 1}`",
+                    f"write `d_model: {self.d_model + 1}`",
                 )
             if hasattr(sublayer, "kernel") and sublayer.kernel % 2 == 0:
                 reject(
                     f"encoder.{index}.kernel",
-                    problem=f"the kernel size of an encoder's convolution must be odd, not {sublayer.kernel}, because "
+                    f"the kernel size of an encoder's convolution must be odd, not {sublayer.kernel}, because "
                     "the kernel is centred on a position",
-                    hint=f"write `kernel: {sublayer.kernel + 1}`",
+                    f"write `kernel: {sublayer.kernel + 1}`",
                 )
         return self
 
@@ -209,25 +202,21 @@ class Architecture(Section):
             h, kv_heads, d_k = self.option(sublayer, "h"), sublayer.kv_heads, self.option(sublayer, "d_k")
             if kv_heads is not None and h % kv_heads:
                 reject(
-                    f"{side}.{index}.kv_heads",
-                    "h",
-                    problem=f"{h} query heads cannot be divided evenly among {kv_heads} key-value heads",
-                    hint="write a `kv_heads` that divides `h`",
+                    (f"{side}.{index}.kv_heads", "h"),
+                    f"{h} query heads cannot be divided evenly among {kv_heads} key-value heads",
+                    "write a `kv_heads` that divides `h`",
                 )
             if kv_heads not in (None, h) and self.attention_score == "additive":
                 reject(
-                    f"{side}.{index}.kv_heads",
-                    "attention_score",
-                    problem="additive attention needs as many key-value heads as query heads",
-                    hint="remove `kv_heads`",
+                    (f"{side}.{index}.kv_heads", "attention_score"),
+                    "additive attention needs as many key-value heads as query heads",
+                    "remove `kv_heads`",
                 )
             if isinstance(self.positions, Rotary) and sublayer.kind != "cross_attention" and d_k % 2:
                 reject(
-                    f"{side}.{index}.d_k",
-                    "d_k",
-                    "positions",
-                    problem=f"`d_k` is odd ({d_k}), but rotary positions rotate pairs of features",
-                    hint=f"write `d_k: {d_k + 1}`",
+                    (f"{side}.{index}.d_k", "d_k", "positions"),
+                    f"`d_k` is odd ({d_k}), but rotary positions rotate pairs of features",
+                    f"write `d_k: {d_k + 1}`",
                 )
         return self
 
@@ -235,27 +224,23 @@ class Architecture(Section):
     def _check_positions(self) -> Self:
         if isinstance(self.positions, Sinusoidal) and self.d_model % 2:
             reject(
-                "d_model",
-                "positions",
-                problem=f"`architecture.d_model` is odd ({self.d_model}), but sinusoids come in pairs",
-                hint=f"write `d_model: {self.d_model + 1}`, or other `positions`",
+                ("d_model", "positions"),
+                f"`architecture.d_model` is odd ({self.d_model}), but sinusoids come in pairs",
+                f"write `d_model: {self.d_model + 1}`, or other `positions`",
             )
         restricted = any(sublayer.kind == "restricted_attention" for sublayer in (*self.encoder, *self.decoder))
         if self.positions.score_bias and restricted:
             reject(
-                "positions",
-                "encoder",
-                "decoder",
-                problem=f"`restricted_attention` does not support positions of the kind `{self.positions.kind}`",
-                hint="write `self_attention`, or other `positions`",
+                ("positions", "encoder", "decoder"),
+                f"`restricted_attention` does not support positions of the kind `{self.positions.kind}`",
+                "write `self_attention`, or other `positions`",
             )
         if self.positions.score_bias and self.attention_score == "additive":
             reject(
-                "positions",
-                "attention_score",
-                problem=f"`architecture.positions` of the kind `{self.positions.kind}` change dot-product scores, but "
+                ("positions", "attention_score"),
+                f"`architecture.positions` of the kind `{self.positions.kind}` change dot-product scores, but "
                 "`attention_score` is `additive`",
-                hint="write another `attention_score`, or other `positions`",
+                "write another `attention_score`, or other `positions`",
             )
         if self.positions.score_bias == "learned":
             self._require_equal_heads()
@@ -266,10 +251,9 @@ class Architecture(Section):
             heads = {self.option(each, "h") for each in getattr(self, side) if each.kind == "self_attention"}
             if len(heads) > 1:
                 reject(
-                    side,
-                    "positions",
-                    problem=f"the self-attention sub-layers of `architecture.{side}` have different numbers of heads "
+                    (side, "positions"),
+                    f"the self-attention sub-layers of `architecture.{side}` have different numbers of heads "
                     f"({', '.join(map(str, sorted(heads)))}), but relative positions use the same biases in "
                     "all of them",
-                    hint="write the same `h` in all of them, or other `positions`",
+                    "write the same `h` in all of them, or other `positions`",
                 )

@@ -18,8 +18,8 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from specs.languages import LanguageCode
 from specs.section import Positive, Section, Size, reject
+from specs.sections import LanguageCode
 
 Path = Annotated[str, Field(min_length=1, max_length=4_096)]
 Column = Annotated[int, Field(ge=1, le=1_000)]
@@ -202,14 +202,14 @@ class Corpus(Section):
             if split == "train" and isinstance(part, HeldOut):
                 reject(
                     name,
-                    problem="`corpus.train` cannot contain `held_out`, which takes pairs out of the training set",
-                    hint="write `held_out` in `corpus.dev` or `corpus.test`",
+                    "`corpus.train` cannot contain `held_out`, which takes pairs out of the training set",
+                    "write `held_out` in `corpus.dev` or `corpus.test`",
                 )
             if split != "train" and getattr(part, "weight", 1.0) != 1.0:
                 reject(
                     f"{name}.weight",
-                    problem=f"a part of `corpus.{split}` cannot have a weight: each of its pairs is used once",
-                    hint="write `weight` in a part of `corpus.train`, or leave it out",
+                    f"a part of `corpus.{split}` cannot have a weight: each of its pairs is used once",
+                    "write `weight` in a part of `corpus.train`, or leave it out",
                 )
         return self
 

@@ -46,9 +46,9 @@ class Features(Section):
             if convolution.kernel % 2 == 0:
                 reject(
                     f"subsampling.{index}.kernel",
-                    problem=f"the kernel size of a source convolution must be odd, not {convolution.kernel}, "
+                    f"the kernel size of a source convolution must be odd, not {convolution.kernel}, "
                     "because the kernel is centred on a position",
-                    hint=f"write `kernel: {convolution.kernel + 1}`",
+                    f"write `kernel: {convolution.kernel + 1}`",
                 )
         return self
 
@@ -133,11 +133,10 @@ class Relative(PositionKind):
     def _check_distance(self) -> Self:
         if self.max_distance <= self.buckets // 2:
             reject(
-                "max_distance",
-                "buckets",
-                problem=f"`architecture.positions.max_distance` ({self.max_distance}) is too small: half of the "
+                ("max_distance", "buckets"),
+                f"`architecture.positions.max_distance` ({self.max_distance}) is too small: half of the "
                 f"{self.buckets} `buckets` have one distance each",
-                hint=f"write a `max_distance` of more than {self.buckets // 2}, or fewer `buckets`",
+                f"write a `max_distance` of more than {self.buckets // 2}, or fewer `buckets`",
             )
         return self
 

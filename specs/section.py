@@ -57,8 +57,8 @@ def _docstrings(section: type[BaseModel]) -> dict[str, str]:
     return found
 
 
-def reject(*fields: str, problem: str, hint: str) -> NoReturn:
-    """Raise an error about fields that contradict each other. Validators of sections call this function.
+def reject(fields: str | tuple[str, ...], problem: str, hint: str) -> NoReturn:
+    """Raise an error about a field, or about fields that contradict each other. Validators of sections call it.
 
     Args:
         fields: Names of the fields, such as `train[0].weight`, relative to the section that is validated. The error
@@ -69,4 +69,5 @@ def reject(*fields: str, problem: str, hint: str) -> NoReturn:
     Raises:
         PydanticCustomError: Always.
     """
-    raise PydanticCustomError("rule", "{problem}", {"problem": problem, "hint": hint, "fields": fields})
+    names = (fields,) if isinstance(fields, str) else fields
+    raise PydanticCustomError("rule", "{problem}", {"problem": problem, "hint": hint, "fields": names})

@@ -6,17 +6,13 @@ from pydantic import Field, PrivateAttr, model_validator
 
 from specs.architecture import Architecture
 from specs.corpus import Archive, Corpus, Directed, Direction, Files, Grammar, HeldOut, Treebank
-from specs.decoding import Decoding
 from specs.errors import ZooError
 from specs.history import FORMAT, WRITTEN_BY
-from specs.languages import Languages, suggest_language
 from specs.notation import dump
 from specs.parts import Tokens
 from specs.section import Section, reject
+from specs.sections import EOS, Decoding, Languages, Task, Training, Translation, Vocabulary, suggest_language
 from specs.sublayers import Sublayer
-from specs.task import Task, Translation
-from specs.training import Training
-from specs.vocabulary import EOS, Vocabulary
 
 # Two successive dots are excluded, so that a name never leads out of a folder.
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9]([-_,A-Za-z0-9]|\.[-_,A-Za-z0-9])*$", max_length=100)]
@@ -123,10 +119,9 @@ class Spec(Section):
     def _check_languages(self) -> Self:
         if self.languages is not None and not isinstance(self.task, Translation):
             reject(
-                "languages",
-                "task.kind",
-                problem=f"the task `{self.task.kind}` has one language, but `languages` has several",
-                hint="write `languages: null`",
+                ("languages", "task.kind"),
+                f"the task `{self.task.kind}` has one language, but `languages` has several",
+                "write `languages: null`",
             )
         for name, part in self.corpus.named_parts:
             if not isinstance(part, Directed):
@@ -137,15 +132,14 @@ class Spec(Section):
                 if self.languages is None and own:
                     reject(
                         field,
-                        problem=f"`corpus.{name}` sets its own language, but the spec has no `languages`",
-                        hint=f"write `languages: {{codes: [{self.corpus.source}, {self.corpus.target}, {code}]}}`",
+                        f"`corpus.{name}` sets its own language, but the spec has no `languages`",
+                        f"write `languages: {{codes: [{self.corpus.source}, {self.corpus.target}, {code}]}}`",
                     )
                 if self.languages is not None and code not in self.languages.codes:
                     reject(
-                        field,
-                        "languages.codes",
-                        problem=f"`languages.codes` does not contain `{code}`, the {side} language of `corpus.{name}`",
-                        hint=suggest_language(code, self.languages),
+                        (field, "languages.codes"),
+                        f"`languages.codes` does not contain `{code}`, the {side} language of `corpus.{name}`",
+                        suggest_language(code, self.languages),
                     )
         return self
 
@@ -159,28 +153,24 @@ class Spec(Section):
             if not isinstance(part, (Grammar, HeldOut)) and isinstance(part, Treebank) is not parsing:
                 needed, fields = ("trees", "`trees`") if parsing else ("sentence pairs", "`source` and `target`")
                 reject(
-                    f"corpus.{name}",
-                    "task.kind",
-                    problem=f"the task `{self.task.kind}` needs {needed}, but `corpus.{name}` has no {needed}",
-                    hint=f"write {fields} in this part, or set another `task`",
+                    (f"corpus.{name}", "task.kind"),
+                    f"the task `{self.task.kind}` needs {needed}, but `corpus.{name}` has no {needed}",
+                    f"write {fields} in this part, or set another `task`",
                 )
             if isinstance(part, (Files, Archive)) and (part.source is not None) is not reads:
                 reject(
-                    f"corpus.{name}",
-                    "task.kind",
-                    problem=f"the task `{self.task.kind}` reads {'a' if reads else 'no'} source, but `corpus.{name}` "
+                    (f"corpus.{name}", "task.kind"),
+                    f"the task `{self.task.kind}` reads {'a' if reads else 'no'} source, but `corpus.{name}` "
                     f"has {'none' if reads else 'one'}",
-                    hint=f"{'write' if reads else 'remove'} `source` in this part, or set another `task`",
+                    f"{'write' if reads else 'remove'} `source` in this part, or set another `task`",
                 )
             if isinstance(part, Grammar) and corpus.direction(part) not in directions:
                 source, target = corpus.direction(part)
                 reject(
-                    f"corpus.{name}",
-                    "corpus.source",
-                    "corpus.target",
-                    problem=f"the built-in corpus has {'English trees' if parsing else 'English-German pairs'}, but "
+                    (f"corpus.{name}", "corpus.source", "corpus.target"),
+                    f"the built-in corpus has {'English trees' if parsing else 'English-German pairs'}, but "
                     f"the languages are `{source}` and `{target}`",
-                    hint=f"write `source: en` and `target: {directions[0][1]}`, or use other parts than `grammar`",
+                    f"write `source: en` and `target: {directions[0][1]}`, or use other parts than `grammar`",
                 )
         return self
 
@@ -216,11 +206,10 @@ class Spec(Section):
         for stack, needed in (("encoder", self.task.reads), ("decoder", self.task.loss == "cross_entropy")):
             if bool(getattr(self.architecture, stack)) is not needed:
                 reject(
-                    f"architecture.{stack}",
-                    "task.kind",
-                    problem=f"the task `{self.task.kind}` needs a model with{'' if needed else 'out'} sub-layers in "
+                    (f"architecture.{stack}", "task.kind"),
+                    f"the task `{self.task.kind}` needs a model with{'' if needed else 'out'} sub-layers in "
                     f"`architecture.{stack}`",
-                    hint=f"write sub-layers in `architecture.{stack}`, or set another `task`"
+                    f"write sub-layers in `architecture.{stack}`, or set another `task`"
                     if needed
                     else f"write `architecture: {{{stack}: []}}`, and no `cross_attention` in the other stack",
                 )
@@ -228,25 +217,22 @@ class Spec(Section):
         if len({*streams.values()}) > 1 if shared else len(streams) == 1:
             listed = " and ".join(f"a {name} of {modality}" for name, modality in streams.items())
             reject(
-                "vocabulary.shared",
-                "task.kind",
-                problem=f"the task `{self.task.kind}` has {listed}, but `vocabulary.shared` is {str(shared).lower()}",
-                hint=f"write `vocabulary: {{shared: {'false, target_size: 256' if shared else 'true'}}}`",
+                ("vocabulary.shared", "task.kind"),
+                f"the task `{self.task.kind}` has {listed}, but `vocabulary.shared` is {str(shared).lower()}",
+                f"write `vocabulary: {{shared: {'false, target_size: 256' if shared else 'true'}}}`",
             )
         if self.task.writes_trees and not self.reads_text:
             reject(
-                "architecture.source.kind",
-                "task.kind",
-                problem="the task `parsing` reads words, but `architecture.source` has the kind `features`",
-                hint="write `architecture: {source: {kind: tokens}}`",
+                ("architecture.source.kind", "task.kind"),
+                "the task `parsing` reads words, but `architecture.source` has the kind `features`",
+                "write `architecture: {source: {kind: tokens}}`",
             )
         score, permitted = self.training.dev_score, self.task.scores
         if score is not None and score not in permitted:
             reject(
-                "training.dev_score",
-                "task.kind",
-                problem=f"`training.dev_score` is `{score}`, which is not a score of the task `{self.task.kind}`",
-                hint=f"write {' or '.join(f'`{name}`' for name in permitted)}",
+                ("training.dev_score", "task.kind"),
+                f"`training.dev_score` is `{score}`, which is not a score of the task `{self.task.kind}`",
+                f"write {' or '.join(f'`{name}`' for name in permitted)}",
             )
         return self
 
@@ -258,9 +244,9 @@ class Spec(Section):
         if kinds.count("cross_attention") != 1 or self.task.writes_trees or not self.reads_text:
             reject(
                 "training.guided_alignment",
-                problem="`training.guided_alignment` needs a model that translates text, with one `cross_attention` in "
+                "`training.guided_alignment` needs a model that translates text, with one `cross_attention` in "
                 "each decoder layer",
-                hint="write `guided_alignment: null`",
+                "write `guided_alignment: null`",
             )
         return self
 
@@ -269,26 +255,24 @@ class Spec(Section):
         tied = self.architecture.tied_embeddings
         if tied in ("all", "embeddings") and not self.vocabulary.shared:
             reject(
-                "vocabulary.shared",
-                "architecture.tied_embeddings",
-                problem=f"`architecture.tied_embeddings` is `{tied}`, which needs one vocabulary, but "
+                ("vocabulary.shared", "architecture.tied_embeddings"),
+                f"`architecture.tied_embeddings` is `{tied}`, which needs one vocabulary, but "
                 "`vocabulary.shared` is false",
-                hint="write `vocabulary: {shared: true}`, or `architecture: {tied_embeddings: target}`",
+                "write `vocabulary: {shared: true}`, or `architecture: {tied_embeddings: target}`",
             )
         size, suppressed = self.vocabulary.sizes[1], self.decoding.suppressed_tokens
         if EOS in suppressed:
             reject(
                 "decoding.suppressed_tokens",
-                problem=f"`decoding.suppressed_tokens` contains {EOS} (EOS), without which no translation ends",
-                hint=f"remove {EOS} from the list",
+                f"`decoding.suppressed_tokens` contains {EOS} (EOS), without which no translation ends",
+                f"remove {EOS} from the list",
             )
         if suppressed and max(suppressed) >= size:
             reject(
-                "decoding.suppressed_tokens",
-                "vocabulary.size",
-                problem=f"`decoding.suppressed_tokens` contains {max(suppressed):,}, but the largest token ID of the "
+                ("decoding.suppressed_tokens", "vocabulary.size"),
+                f"`decoding.suppressed_tokens` contains {max(suppressed):,}, but the largest token ID of the "
                 f"target is {size - 1:,}",
-                hint="remove it from the list",
+                "remove it from the list",
             )
         return self
 
@@ -297,22 +281,20 @@ class Spec(Section):
         longest, rows = self.corpus.max_length, self.architecture.max_positions
         if rows is not None and rows <= longest:
             reject(
-                "architecture.positions.rows",
-                "corpus.max_length",
-                problem=f"`architecture.positions.rows` ({rows}) is too small for a sentence of `corpus.max_length` "
+                ("architecture.positions.rows", "corpus.max_length"),
+                f"`architecture.positions.rows` ({rows}) is too small for a sentence of `corpus.max_length` "
                 f"({longest}) tokens and EOS",
-                hint=f"raise `architecture.positions.rows`, or lower `corpus.max_length` below {rows}",
+                f"raise `architecture.positions.rows`, or lower `corpus.max_length` below {rows}",
             )
         longest += self.languages is not None  # the language token
         for field in ("source_tokens", "target_tokens"):
             limit = getattr(self.training, field)
             if limit <= longest:
                 reject(
-                    f"training.{field}",
-                    "corpus.max_length",
-                    problem=f"`training.{field}` ({limit}) is too small for a sentence of `corpus.max_length` "
+                    (f"training.{field}", "corpus.max_length"),
+                    f"`training.{field}` ({limit}) is too small for a sentence of `corpus.max_length` "
                     f"({longest}) tokens and EOS",
-                    hint=f"raise `training.{field}`, or lower `corpus.max_length` below {limit}",
+                    f"raise `training.{field}`, or lower `corpus.max_length` below {limit}",
                 )
         return self
 

@@ -18,10 +18,9 @@ from compiler import TRANSLATE, EmittedProgram, PaddedBatch, Purpose, build, tra
 from specs import BOS, EOS, Spec, ZooError
 from zoo.data.batches import Batch
 from zoo.data.prepare import prepare
-from zoo.generation.batching import SearchInput
 from zoo.generation.beam_search import BeamSearch
 from zoo.generation.engine import Engine
-from zoo.generation.hypotheses import Hypothesis
+from zoo.generation.translation import SearchInput, Translation
 from zoo.planning import plan as plans
 from zoo.planning.training_estimate import estimate_training
 from zoo.report import Report
@@ -80,7 +79,7 @@ def learned() -> EmittedProgram:
     return program.eval()
 
 
-def decode(program: EmittedProgram, pairs: Sequence[Example], max_batch_tokens: int = 512) -> list[list[Hypothesis]]:
+def decode(program: EmittedProgram, pairs: Sequence[Example], max_batch_tokens: int = 512) -> list[list[Translation]]:
     sources = [SearchInput(index, {"source": frames}, MAX_TOKENS + 2) for index, (frames, _) in enumerate(pairs)]
     with Engine(program, max_batch_tokens=max_batch_tokens) as engine:
         return engine.submit(sources, BeamSearch(3, 0.6, 3)).result()

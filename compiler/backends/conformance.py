@@ -8,8 +8,7 @@ import torch
 from torch import Tensor
 
 from compiler.emitted import EmittedProgram
-from compiler.graph import Purpose
-from compiler.interpreter import interpret
+from compiler.graph import Purpose, interpret
 from compiler.lowering import lower
 from compiler.operations.operation import ValueKind
 from compiler.padded_batch import PaddedBatch

@@ -32,14 +32,13 @@ from compiler.lowering.context import LayerContext, Memory
 from compiler.lowering.convolution import bottleneck_convolution, convolution, separable_convolution
 from compiler.lowering.features import features
 from compiler.lowering.feed_forward import feed_forward, mixture_of_experts
-from compiler.lowering.losses import LOSSES
 from compiler.lowering.norm import normalised
 from compiler.lowering.positions import POSITIONS, StackPositions
 from compiler.lowering.recurrence import lstm, ssru
 from compiler.operations.elementwise import Dropout, Scale
 from compiler.operations.mask import PaddingMask
 from compiler.operations.operation import ValueKind
-from compiler.operations.probability import LogSoftmax
+from compiler.operations.probability import AlignmentLoss, CrossEntropy, LogSoftmax, PickLabels
 from compiler.operations.projection import Embedding, Logits
 from compiler.operations.views import Slice
 from compiler.size import BATCH, NEW, SOURCE, TARGET, Size
@@ -255,3 +254,24 @@ class Transformer:
         vocabulary = self.spec.vocabulary.sizes[1]
         bias = [self.b.parameter("output_bias", vocabulary, initial=Initializer.ZERO)] if self.a.output_bias else []
         return self.b.node("logits", Logits(), (y,), self.table("output"), *bias)
+
+
+def cross_entropy(model: Transformer) -> None:
+    """Add the loss of the target's tokens (5.4), each given the tokens before it, or their log-probabilities."""
+    (logits, labels), b, training = model.teacher_forced(), model.b, model.spec.training
+    if not b.purpose.trains:
+        log_probabilities = b.node("log_softmax", LogSoftmax(), (logits,))
+        b.output("log_probabilities", b.node("picked", PickLabels(), (log_probabilities, labels)))
+        return
+    loss = CrossEntropy(training.label_smoothing, training.label_smoothing_spread == "wrong_classes")
+    total = b.node("loss", loss, (logits, labels))
+    if training.guided_alignment is not None:
+        (weights,) = model.guided
+        alignment = b.input("alignment", BATCH, TARGET, SOURCE)
+        total = b.node("guided_loss", AlignmentLoss(training.guided_alignment), (total, weights, alignment))
+    b.output("loss", total)
+
+
+LOSSES: Mapping[str, Callable[[Transformer], None]] = {"cross_entropy": cross_entropy}
+"""The function for each value of a task's `loss`. In training, it adds the output `loss` [2], a sum and a number of
+labels. For other purposes, it adds the output `log_probabilities`."""

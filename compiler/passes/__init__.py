@@ -14,12 +14,9 @@ from compiler.graph import Graphs, Purpose, verify
 from compiler.lowering import lower
 from compiler.operations.operation import GraphError
 from compiler.options import CompileOptions, compile_options
-from compiler.passes.beams_as_queries import beams_as_queries
-from compiler.passes.fold_scales import fold_scales
-from compiler.passes.fuse_projections import fuse_memory, fuse_projections
-from compiler.passes.hoist_memory import hoist_memory
+from compiler.passes.decoder_step import beams_as_queries, hoist_memory, plan_cache
 from compiler.passes.pack_rows import pack_rows
-from compiler.passes.plan_cache import plan_cache
+from compiler.passes.projections import fold_scales, fuse_memory, fuse_projections
 from compiler.passes.variants import bfloat16, choose_attention, drop_dropout, int8
 from compiler.passes.vocabulary import chunk_loss, pad_vocabulary
 from compiler.weights import Parameter

@@ -14,8 +14,7 @@ from typing import Any
 
 from compiler.graph import Graph, Graphs, Purpose, infer_types, prune
 from compiler.operations.attention import HeadColumns
-from compiler.operations.operation import MaskRole, Node, ValueKind, ValueType
-from compiler.operations.packed import (
+from compiler.operations.gpu import (
     LinearRelu,
     PackedAttention,
     PackedPositions,
@@ -23,6 +22,7 @@ from compiler.operations.packed import (
     SeededDropout,
     WholeCrossEntropy,
 )
+from compiler.operations.operation import MaskRole, Node, ValueKind, ValueType
 from compiler.options import CompileOptions
 from compiler.passes.vocabulary import join_loss
 from compiler.size import BATCH, SOURCE, TARGET, Size

@@ -32,7 +32,7 @@ from compiler.initialization import initial_weights
 from specs import EOS
 from tests.benchmarks.arguments import TOY_SENTENCES, create_parser, load_spec
 from zoo.files import storage
-from zoo.generation import engine, program_batch
+from zoo.generation import batch, engine
 from zoo.generation.batch import Batch
 from zoo.generation.translation import Translation
 from zoo.system.processors import host
@@ -102,7 +102,7 @@ def _compare(given: argparse.Namespace) -> dict[str, Any]:
     options: Any = {"source": source, "target": target, "beam": given.beam, "workers": 1, "max_batch_tokens": tokens}
 
     def run(name: str, part: Sequence[str]) -> list[list[Translation]]:
-        start_batch = Batch.start if name == "python" else program_batch.start_batch
+        start_batch = Batch.start if name == "python" else batch.start_batch
         with patch.object(engine, "start_batch", start_batch):
             return systems[name].hypotheses(part, protect=False, **options)
 
@@ -140,7 +140,7 @@ def _steps(given: argparse.Namespace, texts: Sequence[str], options: Any, length
         return search(*arguments)
 
     translator.program.search = counted  # type: ignore[attr-defined]
-    with patch.object(program_batch, "MAX_MICROSECONDS", 0):  # each call runs one step
+    with patch.object(batch, "MAX_MICROSECONDS", 0):  # each call runs one step
         translator.hypotheses(texts, **{**options, "max_batch_tokens": 1})
     return {"tokens_per_step": length / calls[0]}
 

@@ -17,7 +17,7 @@ from compiler import Purpose, build, graphs
 from compiler.initialization import initial_weights
 from compiler.padded_batch import PaddedBatch
 from specs import BOS, EOS, PAD, UNK, Spec
-from zoo.generation.batching import pad_sequences
+from zoo.generation.translation import pad_sequences
 from zoo.interop.ctranslate2.exporter import transformer
 from zoo.interop.huggingface.family import Family, WrittenIds
 from zoo.interop.huggingface.marian import HuggingFaceMarian

@@ -26,13 +26,13 @@ from compiler.initialization import initial_weights
 from specs import EOS
 from tests.benchmarks.arguments import TOY_SENTENCES, create_parser, load_spec
 from zoo.files import storage
-from zoo.generation.batching import SearchInput
 from zoo.generation.config import GenerationConfig
 from zoo.generation.engine import Engine
+from zoo.generation.translation import SearchInput
 from zoo.models.shortlist import Shortlist
 from zoo.system.processors import host
+from zoo.training.alignment import BEST, FREQUENT, estimate_shortlist
 from zoo.training.benchmarks import LENGTH, random_sources, weights_avoiding
-from zoo.training.shortlist import BEST, FREQUENT, estimate_shortlist
 
 PART = 50  # sentences
 

@@ -21,12 +21,11 @@ from compiler.slots import Field, SlotLayout
 from specs import EOS, Spec
 from tests.compiler import beam_in_slots
 from tests.compiler.test_conformance import ARCHITECTURES
-from zoo.generation.batch import Batch
-from zoo.generation.batching import SearchInput
+from zoo.generation.batch import Batch, ProgramBatch, start_batch
 from zoo.generation.beam_search import BeamSearch
 from zoo.generation.constraints import SuppressedTokens
 from zoo.generation.hypotheses import SearchHistory
-from zoo.generation.program_batch import ProgramBatch, start_batch
+from zoo.generation.translation import SearchInput
 
 VOCABULARY = 101
 RULES: tuple[Any, ...] = ("admissible", "full", "shrinking")

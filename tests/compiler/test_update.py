@@ -18,8 +18,7 @@ from compiler.backends.backend import BuildRequest
 from compiler.backends.eager import functions, program
 from compiler.emission import emit
 from compiler.initialization import initial_weights
-from compiler.packing import PackedRows
-from compiler.update import GradientProgram
+from compiler.update import GradientProgram, PackedRows
 from specs import BOS, EOS, PAD, Spec
 from tests import examples
 from tests.compiler.fake_gpu import DEVICE, fake_gpu

@@ -18,9 +18,9 @@ from torch import Tensor
 from compiler import fused, slots
 from compiler.instruction import SentenceState
 from compiler.operations.attention import HeadColumns
-from compiler.packing import PackedRows
 from compiler.program import BeamOptions
 from compiler.slots import Field, SlotLayout, Slots
+from compiler.update import PackedRows
 from specs import EOS, PAD
 from tests.compiler import beam_in_slots
 

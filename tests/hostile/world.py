@@ -29,7 +29,7 @@ from zoo.files import manifest
 from zoo.generation.translation import Translation
 from zoo.generation.translator import Translator
 from zoo.models.weights import Weights
-from zoo.publishing import publish, upload
+from zoo.publishing import publish
 from zoo.text.vocabulary import Vocabulary
 from zoo.training.run import Run
 
@@ -117,7 +117,7 @@ class World:
             if name == "before":
                 (folder / "README.md").write_text("the first card\n")
                 manifest.write(folder)
-            upload.upload(folder, str(self.registry))
+            publish.upload(folder, str(self.registry))
 
     def _publish(self, name: str, seed: int) -> None:
         run = Run(self.folder / "runs" / name)

@@ -18,11 +18,10 @@ import specs
 from compiler.decoder import top_k
 from specs import EOS, PAD, UNK, Spec
 from zoo.files import manifest
-from zoo.generation.batching import SearchInput
 from zoo.generation.beam_search import BeamSearch
 from zoo.generation.engine import Engine
 from zoo.generation.scoring import TokenScores
-from zoo.generation.translation import Translation
+from zoo.generation.translation import SearchInput, Translation
 from zoo.generation.translator import Translator
 from zoo.models.registries.revision import Summary
 from zoo.report import Report

@@ -14,7 +14,7 @@ import torch
 
 from compiler.padded_batch import PaddedBatch
 from specs import BOS, EOS, PAD, ZooError
-from specs.task import OUTPUT
+from specs.sections import OUTPUT
 from zoo.data.store import Store, Values
 from zoo.system.memory import machine_memory, require_memory
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Generator, Iterator
-from concurrent.futures import Future
-from queue import Full, Queue
-from threading import Event, Thread
-from typing import TypeVar, cast
+from concurrent.futures import Future, ThreadPoolExecutor
+from threading import Thread
+from typing import Any, TypeVar
 
 Item = TypeVar("Item")
-
-_POLL_SECONDS = 0.05  # between two checks whether the consumer still exists
 
 
 def prefetch(items: Iterator[Item], max_items: int = 2) -> Generator[Item, None, None]:
@@ -23,40 +21,15 @@ def prefetch(items: Iterator[Item], max_items: int = 2) -> Generator[Item, None,
         items: The iterator.
         max_items: Maximum number of items that are computed in advance.
     """
-    queue: Queue[tuple[Item | None, BaseException | None]] = Queue(max_items)
-    stopped = Event()
-
-    def put(item: Item | None, error: BaseException | None) -> bool:
-        while not stopped.is_set():
-            try:
-                queue.put((item, error), timeout=_POLL_SECONDS)
-                return True
-            except Full:
-                continue
-        return False
-
-    def produce() -> None:
-        try:
-            for item in items:
-                if not put(item, None):
-                    return
-            put(None, StopIteration())
-        except BaseException as error:
-            put(None, error)
-
-    thread = Thread(target=produce, name="prefetch", daemon=True)
-    thread.start()
+    end: Any = object()
+    thread = ThreadPoolExecutor(1, "prefetch")
+    computed = deque(thread.submit(next, items, end) for _ in range(max_items))
     try:
-        while True:
-            item, error = queue.get()
-            if isinstance(error, StopIteration):
-                return
-            if error is not None:
-                raise error
-            yield cast(Item, item)
+        while (item := computed.popleft().result()) is not end:
+            computed.append(thread.submit(next, items, end))
+            yield item
     finally:
-        stopped.set()
-        thread.join()
+        thread.shutdown(cancel_futures=True)
 
 
 def run_in_thread(work: Callable[[], Item]) -> Future[Item]:

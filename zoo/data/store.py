@@ -6,17 +6,15 @@ from collections.abc import Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from types import TracebackType
-from typing import Any, BinaryIO, Literal, NamedTuple, Self
+from typing import Any, BinaryIO, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import BaseModel, Field, NonNegativeInt, PositiveInt, ValidationError
 
-from specs import ZooError
 from zoo.files.atomic import write_json
 from zoo.files.reading import read_json
 
-_FORMAT: Literal[3] = 3
+_FORMAT = 3
 _HEADER_FILE = "header.json"
 _SHARD_EXAMPLES = 1 << 22  # a few hundred megabytes; each shard takes four file descriptors
 Values = npt.NDArray[np.int32 | np.float32]
@@ -108,23 +106,24 @@ class StoreWriter:
 class Store:
     """Store of examples: the values of each stream, without BOS and EOS, read from disk on demand."""
 
-    parts: tuple[int, ...]
+    parts: list[int]
     """Number of examples of each part of `corpus.train`, in order."""
     lengths: Mapping[str, npt.NDArray[np.int32]]
     """Number of values of each example, without EOS, by stream: `[examples]`."""
 
     def __init__(self, folder: Path) -> None:
-        """Open a store that a StoreWriter wrote.
+        """Open a store that a StoreWriter wrote. The manifest of the prepared corpus shows whether its files are whole.
 
         Raises:
-            ZooError: A file is missing, truncated or damaged.
+            ZooError: The header is missing.
         """
         self.folder = folder
-        header = _Header.read(folder / _HEADER_FILE)
-        self.parts, self._shard_examples, self._dtypes = header.parts, header.shard_examples, header.streams
+        header = read_json(folder / _HEADER_FILE)
+        self.parts, self._shard_examples = header["parts"], header["shard_examples"]
+        self._dtypes: Mapping[str, str] = header["streams"]
         self._shards = {
-            name: [_Column.open(folder, number, name, dtype, shard) for number, shard in enumerate(header.shards)]
-            for name, dtype in header.streams.items()
+            name: [_Column.open(folder, number, name, dtype) for number in range(len(header["shards"]))]
+            for name, dtype in self._dtypes.items()
         }
         self.lengths = {name: _lengths(shards) for name, shards in self._shards.items()}
 
@@ -143,8 +142,9 @@ class Store:
         number, row = divmod(index, self._shard_examples)
         shard = self._shards[stream][number]
         start, end = shard.offsets[row : row + 2]
-        values = shard.values[start:end]
-        return values.astype(np.float32 if values.dtype.kind == "f" else np.int32)
+        dtype = np.int32 if self.has_eos(stream) else np.float32
+        values: Values = shard.values[start:end].astype(dtype)
+        return values
 
 
 def longest_input(store: Store) -> int:
@@ -159,13 +159,9 @@ class _Column(NamedTuple):
     offsets: npt.NDArray[np.int64]
 
     @classmethod
-    def open(cls, folder: Path, number: int, stream: str, dtype: str, counts: Mapping[str, int]) -> Self:
-        values = _map_file(_shard_path(folder, number, f"{stream}.values"), dtype, counts[stream])
-        path = _shard_path(folder, number, f"{stream}.offsets")
-        offsets = _map_file(path, "int64", counts["examples"] + 1)
-        if offsets[0] != 0 or offsets[-1] != len(values) or np.diff(offsets).min(initial=0) < 0:
-            raise _damaged(path, "the offsets do not match the values")
-        return cls(values, offsets)
+    def open(cls, folder: Path, number: int, stream: str, dtype: str) -> Self:
+        values, offsets = (_shard_path(folder, number, f"{stream}.{content}") for content in ("values", "offsets"))
+        return cls(_map_file(values, dtype), _map_file(offsets, "int64"))
 
 
 def _lengths(shards: Sequence[_Column]) -> npt.NDArray[np.int32]:
@@ -183,42 +179,8 @@ def _shard_path(folder: Path, number: int, suffix: str) -> Path:
     return folder / f"{number:05d}.{suffix}"
 
 
-class _Header(BaseModel):
-    format: Literal[3]
-    streams: dict[str, Literal["uint16", "uint32", "float32"]] = Field(min_length=1)
-    parts: tuple[NonNegativeInt, ...]
-    shard_examples: PositiveInt
-    shards: tuple[dict[str, NonNegativeInt], ...]
-    """Number of examples in each shard, and number of values of each stream."""
-
-    @classmethod
-    def read(cls, path: Path) -> Self:
-        """Return the header in a file, after checking that its numbers are consistent."""
-        try:
-            header = cls.model_validate(read_json(path))
-        except ValidationError:
-            raise _damaged(path, f"it is not the header of a store in format {_FORMAT}") from None
-        if any(shard.keys() != {"examples", *header.streams} for shard in header.shards):
-            raise _damaged(path, "a shard does not have the streams in the header")
-        *full, last = [shard["examples"] for shard in header.shards] or [0]
-        if any(count != header.shard_examples for count in full) or last > header.shard_examples:
-            raise _damaged(path, "the shards do not have the size in the header")
-        if sum(header.parts) != sum(full) + last:
-            raise _damaged(path, "the parts and the shards have different numbers of examples")
-        return header
-
-
-def _map_file(path: Path, dtype: str, count: int) -> npt.NDArray[Any]:
+def _map_file(path: Path, dtype: str) -> npt.NDArray[Any]:
     little_endian = np.dtype(dtype).newbyteorder("<")
-    try:
-        actual, expected = path.stat().st_size, count * little_endian.itemsize
-        if actual != expected:
-            raise _damaged(path, f"it has {actual:,} bytes, not {expected:,}")
-        return np.memmap(path, little_endian, mode="r").view(np.ndarray) if count else np.zeros(0, little_endian)
-    except OSError as error:
-        raise ZooError(f"`{path}` cannot be read: {error.strerror or error}", exit_code=1) from None
-
-
-def _damaged(path: Path, reason: str) -> ZooError:
-    hint = f"remove the folder `{path.parent}` and run `zoo prepare` again"
-    return ZooError(f"`{path}` is damaged: {reason}", hint=hint, exit_code=1)
+    if not path.stat().st_size:
+        return np.zeros(0, little_endian)
+    return np.memmap(path, little_endian, mode="r").view(np.ndarray)

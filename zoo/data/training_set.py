@@ -88,10 +88,11 @@ class TrainingSet:
             verified: Future of a background check of the store's files, if any.
         """
         self._spec, self.store, self._sampler, self._verified = spec, store, sampler, verified
-        self._packed = False
+        self.packed = False
+        """Whether padding does not count for the size of batches, because they are trained as packed rows."""
         self._budgets = {name: getattr(spec.training, f"{name}_tokens") for name in store.lengths}
-        self._epoch: tuple[int, EpochBatches] | None = None
-        self._pool: tuple[tuple[int, int], list[Examples]] | None = None
+        self._epoch: tuple[tuple[int, bool], EpochBatches] | None = None
+        self._pool: tuple[tuple[int, int, bool], list[Examples]] | None = None
 
     @classmethod
     def from_prepared(cls, spec: Spec, prepared: PreparedCorpus, verified: Future[None] | None = None) -> Self:
@@ -99,20 +100,6 @@ class TrainingSet:
         alpha = spec.training.subword_regularization
         sampler = None if alpha is None else SubwordSampler(prepared.vocabulary, alpha, spec.corpus.max_length)
         return cls(spec, prepared.store("train"), sampler, verified)
-
-    @property
-    def packed(self) -> bool:
-        """Whether padding does not count for the size of batches, because they are trained as packed rows."""
-        return self._packed
-
-    @packed.setter
-    def packed(self, packed: bool) -> None:
-        self._packed, self._epoch, self._pool = packed, None, None
-
-    @property
-    def samples_subwords(self) -> bool:
-        """Whether subword regularisation is active."""
-        return self._sampler is not None
 
     def epoch_batches(self, epoch: int) -> EpochBatches:
         """Return the batches of an epoch. Their sizes are those before subword regularisation.
@@ -122,11 +109,11 @@ class TrainingSet:
         Raises:
             ZooError: See `zoo.data.batches.epoch_batches`.
         """
-        if self._epoch is None or self._epoch[0] != epoch:
+        if self._epoch is None or self._epoch[0] != (epoch, self.packed):
             self._epoch = None  # free the memory of the previous epoch before computing the next one
             training = self._spec.training
             self._epoch = (
-                epoch,
+                (epoch, self.packed),
                 epoch_batches(
                     self.store,
                     self._budgets,
@@ -144,7 +131,7 @@ class TrainingSet:
         With subword regularisation, batch sizes depend on the sampled tokens. The mean is then an estimate from one
         pool, the `POOL_BATCHES` batches that begin at `batch`.
         """
-        if not self.samples_subwords:
+        if self._sampler is None:
             return self.epoch_batches(epoch).mean
         sizes = [examples.size for examples in self._sample_pool(*next(self._positions(epoch, batch, POOL_BATCHES)))]
         return BatchSize(*(sum(numbers) for numbers in zip(*sizes, strict=True))).divided_by(len(sizes))
@@ -161,7 +148,7 @@ class TrainingSet:
             batch: Number of finished batches of the epoch.
             pool_batch: Number of finished batches of the pool that begins at `batch`.
         """
-        if self.samples_subwords:
+        if self._sampler is not None:
             yield from self._sampled_batches(epoch, batch, pool_batch)
         for at, number in self._positions(epoch, batch, 1):
             yield Examples.from_store(self.store, self.epoch_batches(at)[number]), Position(at, number + 1, 0)
@@ -183,7 +170,8 @@ class TrainingSet:
 
     def _sample_pool(self, epoch: int, start: int) -> list[Examples]:
         """Return the batches of the pool that begins at batch `start` of an epoch. The last pool is cached."""
-        if self._pool is None or self._pool[0] != (epoch, start):
+        key = epoch, start, self.packed
+        if self._pool is None or self._pool[0] != key:
             assert self._sampler is not None
             self._pool = None
             batches = self.epoch_batches(epoch)
@@ -194,7 +182,7 @@ class TrainingSet:
                 stream(self._spec.training.seed, name, epoch, start) for name in ("pieces", "order")
             )
             examples = self._sampler(Examples.from_store(self.store, indices), token_seed)
-            self._pool = (epoch, start), batch_examples(examples, self._budgets, order_seed, packed=self.packed)
+            self._pool = key, batch_examples(examples, self._budgets, order_seed, packed=self.packed)
         return self._pool[1]
 
     def verify(self, *, wait: bool = True) -> None:

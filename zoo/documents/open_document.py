@@ -9,14 +9,14 @@ from xml.sax.saxutils import escape
 
 from zoo.documents.fragments import Archive, Format, Fragment, Kind, Syntax, View
 from zoo.documents.segments import PLACEHOLDER
-from zoo.documents.tags import pattern_view
-from zoo.documents.xml_tokens import (
+from zoo.documents.tags import (
     Token,
-    attributes,
     code_styles,
     join_raw,
     join_text,
+    local_attributes,
     paragraph_fragments,
+    pattern_view,
     read_tokens,
 )
 
@@ -51,7 +51,7 @@ def _parse(text: str, code: Collection[str], level: int = 1) -> list[Fragment]:
         return [Fragment(Kind.BREAK, text)]
     tokens = [
         token._replace(name=_CODE)
-        if token.kind == "start" and token.name in _STYLED and attributes(token.raw).get("style-name") in code
+        if token.kind == "start" and token.name in _STYLED and local_attributes(token.raw).get("style-name") in code
         else token
         for token in read_tokens(text, _NAMESPACES)
     ]
@@ -69,7 +69,7 @@ def _leaf(tokens: Sequence[Token]) -> Iterable[Fragment]:
     elif name == "text:line-break":
         fragment = Fragment(Kind.LINE, raw, " ")
     elif mark:
-        found = attributes(raw)
+        found = local_attributes(raw)
         identity = found.get("name") or found.get("id") or found.get("change-id") or ""
         kind = Kind.END if mark[2] == "end" or mark[4] else Kind.START
         fragment = Fragment(kind, raw, name=f"{mark[1] or mark[3]} {identity}")

@@ -1,4 +1,4 @@
-"""Plain text (.txt). Lines, and parts of a line between tabs or runs of spaces, are segments."""
+"""Plain text (.txt), and subtitles in SubRip's format (.srt)."""
 
 from __future__ import annotations
 
@@ -7,12 +7,64 @@ import re
 from zoo.documents.fragments import Fragment, Kind, Syntax, View
 
 _GAP = re.compile(r"([\r\n\v\f\x85\u2028\u2029]+|\t+|[ \u00a0]{2,})")
+_LINE = r"(?:\r\n|\r|\n)"
+_TIME = r"-?\d+:\d\d(?::\d\d)?(?:[,.:]\d+)?"
+_HEAD = re.compile(
+    rf"(?:^|(?<=[\r\n]))(?:[ \t]*\d+[ \t]*{_LINE})?[ \t]*{_TIME}[ \t]*-->[ \t]*{_TIME}[^\r\n]*(?:{_LINE}|$)"
+)
+"""The number of a subtitle, which some files lack, and its times."""
+_MARKUP = re.compile(
+    r"<(?P<close>/?)(?P<name>[a-zA-Z]++)[^<>\r\n]*>|(?P<code>\{[^{}\r\n]*\})"
+    rf"|(?P<blank>{_LINE}(?:[ \t]*+{_LINE})+)|(?P<line>{_LINE}|\\[Nn])"
+)
+_SOUND = r"\[[^\[\]]*\]|\([^\W\d_a-zß-öø-ÿ][^()a-zß-öø-ÿ]*\)|\((?=[a-zß-öø-ÿ])[^().!?]{1,40}\)"
+_SPEAKER = r"[^\W\d_a-zß-öø-ÿ][^:a-zß-öø-ÿ]{0,40}:(?=\s|$)"
+_SUBTITLE_SYNTAX = Syntax(
+    str,
+    wraps=True,
+    marks=re.compile(rf"(?:(?:[-‐-―•▪●*]++|>>++|[♪♫#]++|{_SOUND}|{_SPEAKER})\s*+)++"),
+    end_marks=re.compile(rf"(?:\s*+(?:[♪♫#]++|{_SOUND}))++$"),
+)
 
 
-def _parse(text: str) -> list[Fragment]:
+def _parse_text(text: str) -> list[Fragment]:
+    """Return the fragments of plain text. Lines, and parts of a line between tabs or runs of spaces, are segments."""
     kinds = Kind.TEXT, Kind.BREAK
     parts = enumerate(_GAP.split(text))
     return [Fragment(kinds[index % 2], part, "" if index % 2 else part) for index, part in parts]
 
 
-FORMAT = (View(_parse, Syntax(str)),)
+def _parse_subtitles(text: str) -> list[Fragment]:
+    """Return the fragments of subtitles. Each subtitle is a segment.
+
+    Lines of different speakers, and lines that begin a sentence, are segments of their own.
+    """
+    fragments: list[Fragment] = []
+    end = 0
+    for head in _HEAD.finditer(text):
+        fragments += _parse_cue(text[end : head.start()]) if fragments else [Fragment(Kind.BREAK, text[: head.start()])]
+        fragments.append(Fragment(Kind.BREAK, head[0]))
+        end = head.end()
+    return fragments + (_parse_cue(text[end:]) if fragments else [Fragment(Kind.BREAK, text)])
+
+
+def _parse_cue(text: str) -> list[Fragment]:
+    end, fragments = 0, []
+    for match in _MARKUP.finditer(text):
+        fragments.append(_text(text[end : match.start()]))
+        raw, end = match[0], match.end()
+        if match["name"]:
+            fragments.append(Fragment(Kind.CLOSE if match["close"] else Kind.OPEN, raw, name=match["name"].lower()))
+        elif match["line"]:
+            fragments.append(Fragment(Kind.LINE, raw, " "))
+        else:
+            fragments.append(Fragment(Kind.UNIT if match["code"] else Kind.BREAK, raw))
+    return [*fragments, _text(text[end:])]
+
+
+def _text(raw: str) -> Fragment:
+    return Fragment(Kind.TEXT, raw, raw)
+
+
+TEXT = (View(_parse_text, Syntax(str)),)
+SUBTITLES = (View(_parse_subtitles, _SUBTITLE_SYNTAX),)

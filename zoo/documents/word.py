@@ -5,27 +5,176 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from xml.sax.saxutils import escape
 
 from specs import ZooError
-from zoo.documents.fragments import Archive, Format, Fragment, Kind, Syntax, View
+from zoo.documents.fragments import Archive, Format, Fragment, Kind, Syntax, View, join_fragments
 from zoo.documents.segments import PLACEHOLDER
-from zoo.documents.tags import attribute_view
-from zoo.documents.word_fields import CODE, PARTS, is_computed, is_part, join_fields
-from zoo.documents.xml_tokens import (
+from zoo.documents.tags import (
     Token,
-    attributes,
+    attribute_view,
     children,
     code_styles,
     join_raw,
     join_text,
+    local_attributes,
     paragraph_fragments,
     read_tokens,
 )
 
-_PARTS = tuple(f"word/{part}" for part in ("document", "header", "footer", "footnotes", "endnotes", "comments"))
+_PARTS = _BEGIN, _SEPARATE, _END = "begin", "separate", "end"
+"""Names of the fragments that mark a field."""
+_FIELD_CODE = "code "
+"""Prefix of the name of a fragment with a field code. The code follows the prefix."""
+_MAX_CODE = 100
+"""Maximum number of characters that are read of a field code."""
+_COMPUTED_CODE = re.compile(
+    "=|(?:PAGE|NUMPAGES|SECTION|SECTIONPAGES|PAGEREF|REF|NOTEREF|FTNREF|STYLEREF|SEQ|LISTNUM|AUTONUM|DATE|TIME|CREATEDATE"
+    "|SAVEDATE|PRINTDATE|EDITTIME|CITATION|BIBLIOGRAPHY|FILENAME|FILESIZE|TITLE|SUBJECT|AUTHOR|KEYWORDS|COMMENTS|INFO"
+    "|LASTSAVEDBY|USERNAME|USERINITIALS|USERADDRESS|TEMPLATE|DOCPROPERTY|DOCVARIABLE|MERGEFIELD|MERGEREC|MERGESEQ|REVNUM"
+    r"|NUMCHARS|NUMWORDS|SYMBOL|EQ|ADDIN|BARCODE|DISPLAYBARCODE)\b",
+    re.IGNORECASE,
+)
+"""Fields whose result Word or a reference manager computes."""
+
+_ONE_FIELD = re.compile("b?c*s?|e|bc*s?e")
+"""First letters of the names of the parts that are all before the result, or after it, or a whole field."""
+
+
+@dataclass
+class _Field:
+    """Field whose end has not been read yet.
+
+    Attributes:
+        begin: Index of its first fragment.
+        place: Index of the element around it, and number of boundaries before it.
+        is_inside: Whether it is part of the code of another field, or of a result that is copied.
+        code: The start of its code.
+        separate: Index of the fragment before its result. -1 if it has none.
+        is_whole: Whether its code contains no part of another element.
+    """
+
+    begin: int
+    place: tuple[int, int]
+    is_inside: bool
+    code: str = ""
+    separate: int = -1
+    is_whole: bool = True
+
+    @property
+    def hides(self) -> bool:
+        """Whether fields at this position are part of it."""
+        return self.is_inside or self.separate < 0 or _is_computed(self.code)
+
+
+def _is_part(fragment: Fragment) -> bool:
+    """Return whether a fragment is a part of a field."""
+    return fragment.kind is Kind.UNIT and bool(fragment.name)
+
+
+def _is_computed(code: str) -> bool:
+    """Return whether Word computes the result of a field from its code, so that it is not translated."""
+    return _COMPUTED_CODE.match(code.strip()) is not None
+
+
+def _widen_parts(fragments: Sequence[Fragment]) -> list[Fragment]:
+    """Return the fragments, with elements that contain only parts of a field as parts. An example is a tracked link."""
+    result, index = list[Fragment](), 0
+    while index < len(fragments):
+        end = index + 1
+        while fragments[index].kind is Kind.OPEN and end < len(fragments) and _is_in_part(fragments[end]):
+            end += 1
+        inside = fragments[index : end + 1]
+        parts = [place for place, each in enumerate(inside) if _is_part(each)]
+        kinds = "".join(inside[place].name[0] for place in parts)  # of begin, code, separate and end
+        if parts and inside[0].kind is Kind.OPEN and inside[-1].kind is Kind.CLOSE and _ONE_FIELD.fullmatch(kinds):
+            first, last = parts[0], parts[-1]
+            inside = [*inside[:last], _widened(inside[last], inside[last:])]
+            result += [_widened(inside[first], inside[: first + 1]), *inside[first + 1 :]]
+            end += 1
+        else:
+            result += fragments[index:end]
+        index = end
+    return result
+
+
+def _widened(part: Fragment, fragments: Sequence[Fragment]) -> Fragment:
+    joined = join_fragments(fragments)
+    return replace(part, raw=joined.raw, output=joined.output)
+
+
+def _is_in_part(fragment: Fragment) -> bool:
+    return _is_part(fragment) or (fragment.kind is Kind.UNIT and not fragment.written and not fragment.text)
+
+
+def _join_fields(fragments: Sequence[Fragment]) -> list[Fragment]:
+    """Return the fragments, with each field as an element around its result, or as a unit if the result is computed.
+
+    The parts of a field that begins and ends in different paragraphs or elements become boundaries.
+    """
+    fragments = _widen_parts(fragments)
+    fields, elements, breaks = list[_Field](), [-1], 0
+    joined: dict[int, tuple[int, Fragment]] = {}
+    for index, fragment in enumerate(fragments):
+        place = elements[-1], breaks
+        if fragment.kind is Kind.OPEN:
+            elements.append(index)
+        elif fragment.kind is Kind.CLOSE and len(elements) > 1:
+            elements.pop()
+        elif fragment.kind is Kind.BREAK:
+            breaks += 1
+        elif fragment.name == _BEGIN:
+            fields.append(_Field(index, place, bool(fields) and fields[-1].hides))
+        elif fields and fragment.name.startswith(_FIELD_CODE) and fields[-1].separate < 0:
+            fields[-1].code = (fields[-1].code + fragment.name.removeprefix(_FIELD_CODE))[:_MAX_CODE]
+        elif fields and fragment.name == _SEPARATE and fields[-1].separate < 0:
+            fields[-1].separate, fields[-1].is_whole = index, place == fields[-1].place
+        elif fields and fragment.name == _END:
+            field = fields.pop()
+            if not field.is_inside:
+                is_whole = field.is_whole and place == field.place
+                breaks += not is_whole
+                joined |= _join(fragments, field, index, is_whole=is_whole)
+        elif fragment.name in (_SEPARATE, _END):
+            breaks += 1
+    return _replaced(fragments, joined)
+
+
+def _join(fragments: Sequence[Fragment], field: _Field, end: int, *, is_whole: bool) -> dict[int, tuple[int, Fragment]]:
+    """Return replacements for the parts of a field: the index of the first fragment -> the last index, new fragment."""
+    if field.separate < 0 or _is_computed(field.code):
+        parts = fragments[field.begin : end + 1]
+        marks = Counter(part.name for part in parts if part.kind in (Kind.START, Kind.END))
+        is_whole = is_whole and all(count == 2 for count in marks.values())  # no half of a range
+        text = "".join(part.text for part in parts)
+        if _is_computed(field.code):
+            text = text or PLACEHOLDER  # Word computes the result when it opens the document
+        text, kind = (text, Kind.UNIT) if is_whole else ("", Kind.BREAK)
+        return {field.begin: (end, join_fragments(parts, text, kind))}
+    again = None if field.code.strip().upper().startswith("HYPERLINK") else ""
+    kinds = (Kind.OPEN, Kind.CLOSE) if is_whole else (Kind.BREAK, Kind.BREAK)
+    head = join_fragments(fragments[field.begin : field.separate + 1], "", kinds[0], "field", again)
+    tail = join_fragments(fragments[end : end + 1], "", kinds[1], "field", again)
+    return {field.begin: (field.separate, head), end: (end, tail)}
+
+
+def _replaced(fragments: Sequence[Fragment], joined: dict[int, tuple[int, Fragment]]) -> list[Fragment]:
+    """Return the fragments with the results of `_join`. Parts of incomplete fields become boundaries."""
+    result, index = list[Fragment](), 0
+    while index < len(fragments):
+        fragment = fragments[index]
+        if index in joined:
+            index, fragment = joined[index]
+        elif fragment.name in _PARTS:
+            fragment = replace(fragment, kind=Kind.BREAK)
+        result.append(fragment)
+        index += 1
+    return result
+
+
+_FILES = tuple(f"word/{part}" for part in ("document", "header", "footer", "footnotes", "endnotes", "comments"))
 _WORD = (
     "http://schemas.openxmlformats.org/wordprocessingml/2006/main",
     "http://purl.oclc.org/ooxml/wordprocessingml/main",
@@ -71,7 +220,7 @@ def _parse(text: str, prefix: str, code: Collection[str], level: int = 1) -> lis
         return [Fragment(Kind.BREAK, text)]
     leaf = partial(_leaf, prefix=prefix)
     fragments = paragraph_fragments(_read(text, code), ("w:p",), _COPIED, level, _ELEMENTS, leaf)
-    return list(_join_runs(join_fields(list(_split_runs(fragments)))))
+    return list(_join_runs(_join_fields(list(_split_runs(fragments)))))
 
 
 def _read(text: str, code: Collection[str]) -> list[Token]:
@@ -86,12 +235,12 @@ def _read(text: str, code: Collection[str]) -> list[Token]:
             if not is_content:
                 result[-1] = result[-1]._replace(raw=result[-1].raw + token.raw)
                 continue
-        elif token.name == "w:fldSimple" and is_computed(attributes(token.raw).get("instr", "")):
+        elif token.name == "w:fldSimple" and _is_computed(local_attributes(token.raw).get("instr", "")):
             token = token._replace(name=_COMPUTED)
         elif token.kind == "start" and token.name in _STYLED:
             owner = len(result)
         elif token.name in ("w:pStyle", "w:rStyle") and result[owner].name == token.name.removesuffix("Style"):
-            is_code = attributes(token.raw).get("val") in code
+            is_code = local_attributes(token.raw).get("val") in code
             result[owner] = result[owner]._replace(name=_CODE if is_code else result[owner].name)
         result.append(token)
     return result
@@ -117,7 +266,7 @@ def _leaf(tokens: Sequence[Token], prefix: str) -> Iterator[Fragment]:
 
 def _range_name(mark: Token) -> str:
     """Return the name that the start mark and the end mark of a range share."""
-    return f"{mark.name.removesuffix('Start').removesuffix('End')} {attributes(mark.raw).get('id', '')}"
+    return f"{mark.name.removesuffix('Start').removesuffix('End')} {local_attributes(mark.raw).get('id', '')}"
 
 
 def _run(tokens: Sequence[Token], prefix: str) -> Iterator[Fragment]:
@@ -127,7 +276,7 @@ def _run(tokens: Sequence[Token], prefix: str) -> Iterator[Fragment]:
     fragments = [fragment for child in inside for fragment in _child(child, prefix)]
     kinds, raw = {fragment.kind for fragment in fragments}, join_raw(tokens)
     is_text = (Kind.TEXT in kinds or kinds == {Kind.LINE, Kind.UNIT}) and tokens[0].name != _CODE
-    if is_text or any(is_part(fragment) for fragment in fragments):
+    if is_text or any(_is_part(fragment) for fragment in fragments):
         yield Fragment(Kind.OPEN, tokens[0].raw + style, name=_RUN + style)
         yield from fragments
         yield Fragment(Kind.CLOSE, tokens[-1].raw, name=_RUN + style)
@@ -152,15 +301,15 @@ def _child(child: Sequence[Token], prefix: str) -> Iterator[Fragment]:
         yield Fragment(Kind.UNIT, child[-1].raw, output="")
     elif name == "w:noBreakHyphen":
         yield Fragment(Kind.TEXT, raw, "-")
-    elif name in ("w:tab", "w:ptab") or (name == "w:br" and attributes(raw).get("type") in ("page", "column")):
+    elif name in ("w:tab", "w:ptab") or (name == "w:br" and local_attributes(raw).get("type") in ("page", "column")):
         yield Fragment(Kind.BREAK, raw)
     elif name in ("w:br", "w:cr"):
         yield Fragment(Kind.LINE, raw, " ")
     elif name == "w:fldChar":
-        part = attributes(raw).get("fldchartype", "")
-        yield Fragment(Kind.UNIT, raw, name=part if part in PARTS else "")
+        part = local_attributes(raw).get("fldchartype", "")
+        yield Fragment(Kind.UNIT, raw, name=part if part in _PARTS else "")
     elif name == "w:instrText":
-        yield Fragment(Kind.UNIT, raw, name=CODE + join_text(child))
+        yield Fragment(Kind.UNIT, raw, name=_FIELD_CODE + join_text(child))
     elif name == "w:ruby":
         base = (join_text(each) for each in children(child) if each[0].name == "w:rubyBase")
         yield Fragment(Kind.UNIT, raw, "".join(base))
@@ -192,14 +341,14 @@ def _split_runs(fragments: Iterable[Fragment]) -> Iterator[Fragment]:
         if fragment.kind is Kind.OPEN and fragment.name.startswith(_RUN):
             run, is_empty = fragment, True
             continue
-        if run and (fragment.kind in (Kind.BREAK, Kind.LINE) or is_part(fragment)):
+        if run and (fragment.kind in (Kind.BREAK, Kind.LINE) or _is_part(fragment)):
             copied += len(run.written)
             if copied > _MAX_COPIED:
                 raise ZooError(
                     "its text has too many tabs and line breaks in long style definitions", hint="split the document"
                 )
         is_end = fragment.kind is Kind.CLOSE and fragment.name.startswith(_RUN)
-        if run and (fragment.kind is Kind.BREAK or is_part(fragment)):
+        if run and (fragment.kind is Kind.BREAK or _is_part(fragment)):
             end = f"</{match[1]}>" if (match := _NAME.match(run.written)) else ""
             if not is_empty:
                 yield Fragment(Kind.CLOSE, "", name=run.name, output=end)
@@ -251,7 +400,7 @@ def _format(text: str, code: Collection[str]) -> Format:
 
 def _formats(names: Sequence[str], read: Callable[[str], str]) -> Mapping[str, Format]:
     code = code_styles(*(read(name) for name in names if name == "word/styles.xml"))
-    return {name: _format(read(name), code) for name in names if name.startswith(_PARTS) and name.endswith(".xml")}
+    return {name: _format(read(name), code) for name in names if name.startswith(_FILES) and name.endswith(".xml")}
 
 
 FORMAT = Archive(_formats)

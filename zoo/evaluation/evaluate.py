@@ -1,9 +1,12 @@
-"""Evaluation of models against references, by default on the dev or test set of their own corpus."""
+"""Evaluation of models and ensembles on the dev or test set of their own corpus, and the saved scores of ensembles."""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Unpack
+from typing import Any, Unpack
 
 from specs import HeldOut, Spec, ZooError
 from zoo.data.corpus import CorpusReader, Split
@@ -11,17 +14,35 @@ from zoo.data.prepare import prepare
 from zoo.evaluation.metrics import MACHINE_KEY, Scores, compute_scores
 from zoo.evaluation.outputs import EvaluationSet, ModelOutputs, format_examples, save_outputs
 from zoo.files.atomic import write_json
+from zoo.files.reading import file_exists, read_json
 from zoo.generation.compilation import BackendOptions
 from zoo.generation.loading import open_model
+from zoo.generation.translator import Translator
 from zoo.models.folder import ModelFolder
 from zoo.models.weights import known_digest
 from zoo.report import Report
 from zoo.system.processors import device_name
 from zoo.text.vocabulary import Vocabulary
 
+ENSEMBLES = "ensembles.json"
+"""File in the folder of an ensemble's first run that contains the scores of the ensemble."""
 
-def evaluate_model(
-    folder: Path,
+
+@dataclass(frozen=True)
+class SavedEnsemble:
+    """Saved scores of an ensemble. The folder of its first training run contains them.
+
+    Attributes:
+        members: Folders of the training runs, in the order that the user gave.
+        scores: The scores on each set, by the name of the set ("dev" or "test").
+    """
+
+    members: tuple[Path, ...]
+    scores: Mapping[str, Any]
+
+
+def evaluate_models(
+    folders: Sequence[Path],
     split: str,
     *,
     max_batch_tokens: int | None = None,
@@ -29,13 +50,14 @@ def evaluate_model(
     show: bool = False,
     **options: Unpack[BackendOptions],
 ) -> Scores:
-    """Score a training run or a published model, with the beam size and length penalty of its spec.
+    """Score a training run, a published model or an ensemble, with the beam and length penalty of its (first) spec.
 
-    For a training run in float32, the scores are saved in the run's `scores.json` and the outputs in a separate file.
-    Nothing is saved if the run's weights have changed during the evaluation.
+    For training runs in float32, the scores are saved: in `scores.json` of the run, with the outputs in a separate file
+    or, for an ensemble, in the folder of its first run. Nothing is saved if a run's weights have changed during the
+    evaluation.
 
     Args:
-        folder: Folder of the training run or published model.
+        folders: Folders of the training run or published model. Several folders are an ensemble.
         split: "dev" or "test".
         max_batch_tokens: Largest number of source tokens per batch. None for the default.
         report: Receives messages.
@@ -43,27 +65,36 @@ def evaluate_model(
         **options: Device, precision and backend.
 
     Raises:
-        ZooError: The folder has no valid model, or the model's corpus has no such set.
+        ZooError: A folder has no valid model, the corpus of the first model has no such set, or the models of an
+            ensemble have different vocabularies or different sets.
     """
     known_split, report = check_split(split), report or Report()
-    model_folder = ModelFolder(folder)
-    digest = known_digest(model_folder.weights)
-    translator = open_model(folder, max_batch_tokens=max_batch_tokens, report=report, **options)
-    outputs = ModelOutputs(translator, read_split(translator.spec, known_split, report, translator.vocabulary), report)
-    if show and translator.spec.task.reads:
+    runs, is_ensemble = [ModelFolder(folder) for folder in folders], len(folders) > 1
+    if is_ensemble:
+        _read(runs[0].folder / ENSEMBLES)  # report a damaged file before the work starts
+    digests = [known_digest(run.weights) for run in runs]
+    models = [open_model(run.folder, max_batch_tokens=max_batch_tokens, report=report, **options) for run in runs]
+    model = type(models[0]).ensemble(models) if is_ensemble else models[0]
+    outputs = ModelOutputs(model, _common_set(runs, models, known_split, report), report)
+    if show and model.spec.task.reads:
         report.info(format_examples(outputs.sources, outputs.references, outputs.texts))
-    scores = compute_scores(outputs, translator.spec.task)
-    precision = options.get("precision") or translator.spec.compilation.precision
-    scores[MACHINE_KEY] = f"{device_name(str(translator.device))}, {translator.backend}, {precision}"
-    is_run = model_folder.trained and not model_folder.published
-    if precision == "float32" and is_run and weights_unchanged(model_folder, digest, report):
-        if translator.spec.task.reads:
-            save_outputs(model_folder.answers(split), outputs)
-        write_json(model_folder.scores, {**model_folder.known_scores, split: scores})
+    scores = compute_scores(outputs, model.spec.task)
+    precisions = [options.get("precision") or each.spec.compilation.precision for each in models]
+    if not is_ensemble:
+        scores[MACHINE_KEY] = f"{device_name(str(model.device))}, {model.backend}, {precisions[0]}"
+    if {*precisions} != {"float32"} or any(run.published for run in runs):
+        return scores
+    if all(_weights_unchanged(run, digest, report) for run, digest in zip(runs, digests, strict=True)):
+        if is_ensemble:
+            _save_ensemble(runs, digests, known_split, scores)
+            return scores
+        if model.spec.task.reads:
+            save_outputs(runs[0].answers(split), outputs)
+        write_json(runs[0].scores, {**runs[0].known_scores, split: scores})
     return scores
 
 
-def weights_unchanged(folder: ModelFolder, digest: str | None, report: Report) -> bool:
+def _weights_unchanged(folder: ModelFolder, digest: str | None, report: Report) -> bool:
     """Return whether the digest of a model's weights is still `digest`. If not, warn that the scores are not saved."""
     if known_digest(folder.weights) == digest:
         return True
@@ -98,7 +129,7 @@ def read_split(spec: Spec, split: Split, report: Report, vocabulary: Vocabulary 
     if not parts:
         hint = (
             f"for a training run, set `corpus.{split}` in its spec; to score existing translations, use "
-            "`zoo evaluate --hypotheses FILE --references FILE`"
+            "`zoo evaluate --hypotheses ENSEMBLES --references ENSEMBLES`"
         )
         raise ZooError(f"the corpus of `{spec.name}` has no {split} set", hint=hint)
     if any(isinstance(part, HeldOut) for part in parts):
@@ -107,3 +138,70 @@ def read_split(spec: Spec, split: Split, report: Report, vocabulary: Vocabulary 
     scored = CorpusReader(spec, report).scored_examples(split)
     streams = {name: [example[name] for example, _ in scored] for name in spec.task.streams}
     return EvaluationSet(streams, [direction for _, direction in scored] if spec.languages else None)
+
+
+def ensembles(folder: Path) -> Iterator[SavedEnsemble]:
+    """Yield the ensembles that are saved in the folder of a training run.
+
+    Skip ensembles whose members have new weights since they were scored.
+
+    Raises:
+        ZooError: The file of saved ensembles is damaged.
+    """
+    for saved in _read(folder / ENSEMBLES):
+        members = [Path(os.path.normpath(folder / member["run"])) for member in saved["members"]]
+        digests = [known_digest(ModelFolder(member).weights) for member in members]
+        if digests == [member["digest"] for member in saved["members"]]:
+            yield SavedEnsemble(tuple(members), saved["scores"])
+
+
+def _common_set(
+    runs: Sequence[ModelFolder], models: Sequence[Translator], split: Split, report: Report
+) -> EvaluationSet:
+    """Return the dev or test set of the models, which must be the same for all of them.
+
+    Raises:
+        ZooError: The models have different sets. One model could then have been trained on another model's test set.
+    """
+    first, *others = models
+    sentences = read_split(first.spec, split, report, first.vocabulary)
+    for other, run in zip(others, runs[1:], strict=True):
+        if read_split(other.spec, split, report, other.vocabulary) != sentences:
+            raise ZooError(
+                f"the {split} sets of `{runs[0].folder}` and `{run.folder}` differ",
+                hint=f"use models with the same `corpus.{split}` in their specs: an ensemble is scored on one set",
+            )
+    return sentences
+
+
+def _save_ensemble(runs: Sequence[ModelFolder], digests: Sequence[str | None], split: str, scores: Scores) -> None:
+    """Save the scores of an ensemble on one set in the folder of its first run.
+
+    Earlier scores of the same ensemble on this set are replaced. If a member's weights have changed since the ensemble
+    was scored, all earlier scores of the ensemble are removed.
+    """
+    file = runs[0].folder / ENSEMBLES
+    members = [
+        {"run": Path(os.path.relpath(run.folder, runs[0].folder)).as_posix(), "digest": digest}
+        for run, digest in zip(runs, digests, strict=True)
+    ]
+    saved = _read(file)
+    known: dict[str, Any] = next((entry["scores"] for entry in saved if entry["members"] == members), {})
+    paths = [member["run"] for member in members]
+    others = [entry for entry in saved if [member["run"] for member in entry["members"]] != paths]
+    write_json(file, {"ensembles": [*others, {"members": members, "scores": {**known, split: scores}}]})
+
+
+def _read(file: Path) -> list[dict[str, Any]]:
+    """Return the ensembles in a file as dicts with `members` and `scores`, or [] if the file does not exist.
+
+    Each of the `members` is a dict with `run` (path of the folder) and `digest` (of the weights).
+    """
+    try:
+        entries = list(read_json(file)["ensembles"]) if file_exists(file) else []
+        if all({"run", "digest"} == set(member) for each in entries if each["scores"] for member in each["members"]):
+            return entries
+    except (KeyError, TypeError, ValueError):
+        pass
+    hint = "remove the file, and score the ensemble again: `zoo evaluate --model RUN --model RUN`"
+    raise ZooError(f"`{file}` is damaged: the record of an ensemble is incomplete", hint=hint, exit_code=1)

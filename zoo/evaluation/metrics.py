@@ -14,7 +14,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from specs import Task, ZooError
-from specs.task import TASKS
+from specs.sections import TASKS
 from zoo.evaluation.evalb import score_brackets
 from zoo.evaluation.text_metrics import text_metric
 

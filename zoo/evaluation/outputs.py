@@ -15,7 +15,7 @@ from pydantic.dataclasses import dataclass
 
 from specs import ZooError
 from specs.corpus import Direction
-from specs.task import OUTPUT
+from specs.sections import OUTPUT
 from zoo.files.atomic import atomic_file
 from zoo.files.reading import read_bytes
 from zoo.generation.config import GenerationOptions

@@ -11,7 +11,7 @@ import numpy as np
 
 from compiler.padded_batch import PaddedBatch
 from specs import ZooError
-from zoo.generation.batching import group_by_length, pad_sequences
+from zoo.generation.translation import group_by_length, pad_sequences
 from zoo.report import Report
 from zoo.text.languages import base_language
 from zoo.text.sentences import split_sentences

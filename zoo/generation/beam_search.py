@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, Self, cast
 
 from compiler.program import State, StepwiseDecoder, TopK
 from specs import EOS
-from zoo.generation.batching import SearchInput
 from zoo.generation.constraints import BracketConstraint, Constraint, SuppressedTokens
 from zoo.generation.hypotheses import LengthPenalty, SearchHistory, SearchObserver, Selection, length_penalty
+from zoo.generation.translation import SearchInput
 from zoo.models.shortlist import Shortlist
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from typing import Annotated, Literal, Self, TypedDict
 from pydantic import Field, ValidationError
 
 from specs import Spec, ZooError
-from specs.decoding import Decoding
 from specs.notation import quote
+from specs.sections import Decoding
 from zoo.generation.beam_search import BeamSearch
 from zoo.generation.constraints import Constraint, SuppressedTokens
 from zoo.generation.hypotheses import SearchObserver

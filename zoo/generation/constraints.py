@@ -10,7 +10,7 @@ import numpy as np
 
 from compiler.program import TreeLimits, TreeRules
 from specs import EOS, PAD, UNK
-from zoo.generation.batching import SearchInput, pad_sequences
+from zoo.generation.translation import SearchInput, pad_sequences
 
 if TYPE_CHECKING:
     import torch

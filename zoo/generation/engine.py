@@ -19,25 +19,23 @@ from contextlib import suppress
 from functools import partial
 from queue import SimpleQueue
 from threading import Lock, Thread, current_thread
-from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, Self
 from weakref import WeakSet
 
 from compiler.host import cores
 from compiler.program import Scorer, State, StepwiseDecoder
 from specs import ZooError
-from zoo.generation.batching import SearchInput
-from zoo.generation.hypotheses import Hypothesis, SearchHistory, SearchStrategy
-from zoo.generation.program_batch import RunningBatch, start_batch
+from zoo.generation.batch import RunningBatch, start_batch
+from zoo.generation.hypotheses import SearchHistory, SearchStrategy
 from zoo.generation.request_queue import Request, RequestQueue, Stopped, closed_error
+from zoo.generation.translation import SearchInput, Translation
 from zoo.system.memory import is_out_of_memory
 
 if TYPE_CHECKING:
     import torch
 
-SearchResult = tuple[SearchInput, list[Hypothesis]]
-"""A sentence and its hypotheses."""
-
-Result = TypeVar("Result")
+SearchResult = tuple[SearchInput, list[Translation]]
+"""A sentence and its hypotheses, which have no text yet."""
 
 
 class Engine:
@@ -96,9 +94,7 @@ class Engine:
         self,
         sources: Sequence[SearchInput],
         strategy: SearchStrategy,
-        convert: Callable[[list[list[Hypothesis]]], Result] = lambda hypotheses: hypotheses,  # type: ignore[assignment, return-value]
-        advance: Callable[[], object] = lambda: None,
-    ) -> Future[Result]:
+    ) -> Future[list[list[Translation]]]:
         """Start to search for the hypotheses of some sentences.
 
         Cancelling the future removes its sentences from the queue at once, and from batches within a few steps.
@@ -106,32 +102,24 @@ class Engine:
         Args:
             sources: The sentences. No two of them may have the same index and part.
             strategy: Beam search or sampling.
-            convert: Function that makes the result of the future from the hypotheses of each sentence. It runs in a
-                worker thread. By default, the hypotheses are the result.
-            advance: Function that worker threads call after each sentence, one at a time.
 
         Returns:
-            The future. It has fewer hypotheses than requested only if the search found no more. It raises a ZooError if
-            a sentence does not fit into memory alone, or the model's probabilities are not usable numbers.
+            The future of the hypotheses of each sentence. There are fewer than requested only if the search found no
+            more. It raises a ZooError if a sentence does not fit into memory alone, or the model's probabilities are
+            not usable numbers.
         """
-        future: Future[Result] = Future()
-        found: dict[tuple[int, int], list[Hypothesis]] = {}
+        future: Future[list[list[Translation]]] = Future()
+        found: dict[tuple[int, int], list[Translation]] = {}
         lock = Lock()
 
         def finish() -> None:
-            try:
-                result = convert([found[source.index, source.part] for source in sources])
-            except Exception as error:
-                fail(error)
-            else:
-                with suppress(InvalidStateError):  # the future was cancelled
-                    future.set_result(result)
+            with suppress(InvalidStateError):  # the future was cancelled
+                future.set_result([found[source.index, source.part] for source in sources])
 
-        def deliver(source: SearchInput, hypotheses: list[Hypothesis]) -> None:
+        def deliver(source: SearchInput, hypotheses: list[Translation]) -> None:
             with lock:
                 found[source.index, source.part] = hypotheses
                 is_last = len(found) == len(sources)
-                advance()
             if is_last:
                 finish()
 
@@ -139,7 +127,7 @@ class Engine:
             with suppress(InvalidStateError):
                 future.set_exception(error)
 
-        def withdraw(done: Future[Result]) -> None:
+        def withdraw(done: Future[list[list[Translation]]]) -> None:
             self._queue.withdraw(request)
             if done.cancelled():
                 done.set_running_or_notify_cancel()  # for threads in `concurrent.futures.wait`

@@ -1,10 +1,9 @@
-"""Hypotheses and their scores, the search history of a sentence, and the interface of search strategies."""
+"""Scores of hypotheses, the search history of a sentence, and the interface of search strategies."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
@@ -12,8 +11,8 @@ import numpy as np
 
 from compiler.program import State, StepwiseDecoder, TopK
 from specs import EOS, ZooError
-from zoo.generation.batching import SearchInput
 from zoo.generation.constraints import Constraint
+from zoo.generation.translation import SearchInput, Translation
 from zoo.models.shortlist import Shortlist
 
 if TYPE_CHECKING:
@@ -21,21 +20,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 LengthPenalty = Literal["gnmt", "power"]
-
-
-@dataclass(frozen=True, slots=True)
-class Hypothesis:
-    """A finished translation as token IDs.
-
-    Attributes:
-        tokens: Token IDs without BOS and EOS.
-        log_probability: Sum of the natural log-probabilities of the tokens, and of EOS if the hypothesis has one.
-        score: `log_probability` divided by the length penalty (paper, section 6.1).
-    """
-
-    tokens: tuple[int, ...]
-    log_probability: float
-    score: float
 
 
 def length_penalty(length: int, alpha: float, kind: LengthPenalty = "gnmt") -> float:
@@ -215,7 +199,7 @@ class SearchHistory:
         """Length penalty of the longest possible hypothesis."""
         self._steps: list[tuple[StepRecord, int]] = []
         self._finished: list[FinishedHypothesis] = []
-        self._result: list[Hypothesis] | None = None
+        self._result: list[Translation] | None = None
         self._finished_count = 0  # including those that are not among the `n_best`
 
     @property
@@ -262,19 +246,19 @@ class SearchHistory:
         reason = self._find_stop_reason(best_live) if self._finished else None
         self.stop_reason = reason or ("length" if last else None)
 
-    def set_result(self, hypotheses: list[Hypothesis], reason: StopReason) -> None:
+    def set_result(self, hypotheses: list[Translation], reason: StopReason) -> None:
         """Set the result of a search whose steps the program ran, so that they were not recorded."""
         self._result, self.stop_reason = hypotheses, reason
 
-    def hypotheses(self) -> list[Hypothesis]:
-        """Return the finished hypotheses, best first if ranked.
+    def hypotheses(self) -> list[Translation]:
+        """Return the finished hypotheses without their text, best first if ranked.
 
         Raises:
             ZooError: No hypothesis has finished, or one has a score that is not finite.
         """
         found = self._result
         if found is None:
-            found = [Hypothesis(self._tokens(finished), finished.total, finished.score) for finished in self._finished]
+            found = [Translation("", each.score, each.total, self._tokens(each)) for each in self._finished]
         if not found or not all(math.isfinite(hypothesis.score) for hypothesis in found):
             raise ZooError(
                 "the model's log-probabilities are not usable numbers (nan or -inf)",

@@ -6,10 +6,9 @@ from collections.abc import Iterable
 from typing import Any, NoReturn, Unpack
 
 from specs import ZooError
-from zoo.generation.batching import SearchInput
 from zoo.generation.config import GenerationOptions
 from zoo.generation.preprocessing import EncodedText, Preprocessor
-from zoo.generation.translation import Translation
+from zoo.generation.translation import SearchInput, Translation
 from zoo.generation.translator import Translator
 from zoo.text.languages import LanguagePair
 from zoo.text.sentences import checked_texts, excerpt

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, cast
 
 import compiler
 from specs import Task, ZooError
-from zoo.generation import packed
 from zoo.generation.alignment import AlignmentHead
-from zoo.generation.compilation import BackendOptions, build_with_message
+from zoo.generation.compilation import BackendOptions, build_with_message, packed_artefact, read_or_build
 from zoo.generation.language_model import LanguageModel
 from zoo.generation.parser import Parser
 from zoo.generation.translator import Translator
@@ -84,8 +83,8 @@ def _open_version(folder: Path, options: BackendOptions, max_batch_tokens: int |
         how: BackendOptions = {**options, "backend": ATTENTION_BACKEND}
         return cast("EmittedProgram", compiler.build(light.spec, purposes, weights=weights, **how))
 
-    stored = packed.artefact(light, *given)
-    program = packed.read_or_build(stored, build_complete)
+    stored = packed_artefact(light, *given)
+    program = read_or_build(stored, build_complete)
     translator = translator_class(light.spec.task)(
         program,
         light.vocabulary,

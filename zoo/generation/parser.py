@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Any, Unpack, overload
 
 from specs import Parsing, ZooError
-from zoo.generation.batching import SearchInput
 from zoo.generation.config import GenerationOptions
 from zoo.generation.constraints import BracketConstraint, min_tree_tokens
-from zoo.generation.hypotheses import Hypothesis
 from zoo.generation.preprocessing import EncodedText, Preprocessor
-from zoo.generation.translation import Translation
+from zoo.generation.translation import SearchInput, Translation
 from zoo.generation.translator import Translator
 from zoo.text.languages import LanguagePair, choose_direction
 from zoo.text.lines import clean
@@ -124,14 +123,11 @@ class Parser(Translator):
         return sentences, [str(_tree_over(text, tree)) for text, tree in zip(sentences, trees, strict=True)]
 
     def _to_translations(
-        self, preprocessor: Preprocessor, source: SearchInput, hypotheses: Sequence[Hypothesis]
+        self, preprocessor: Preprocessor, source: SearchInput, hypotheses: Sequence[Translation]
     ) -> list[Translation]:
         assert isinstance(preprocessor, ParserPreprocessor)
         words = list(map(escape_brackets, preprocessor.pending_words.pop(source.index)))
-        return [
-            Translation(str(self.symbols.to_tree(each.tokens, words)), each.score, each.log_probability, each.tokens)
-            for each in hypotheses
-        ]
+        return [replace(each, text=str(self.symbols.to_tree(each.tokens, words))) for each in hypotheses]
 
 
 class ParserPreprocessor(Preprocessor):

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from itertools import repeat
 
 from specs import BOS, EOS, UNK, Spec, ZooError
-from zoo.generation.batching import SearchInput
-from zoo.generation.translation import EMPTY_TRANSLATION, Translation, join_parts, unchanged
+from zoo.generation.translation import SearchInput, Translation, join_parts, unchanged
 from zoo.report import Report
 from zoo.text.languages import LanguagePair, are_languages, base_language
 from zoo.text.lines import without_control
@@ -216,7 +215,7 @@ class Preprocessor:
         """Return the sentences to search for. Store translations of texts and sentences that stay as they are."""
         if not text.parts:
             self.warnings.count(text)
-            self.unchanged_texts.append((text.index, EMPTY_TRANSLATION))
+            self.unchanged_texts.append((text.index, Translation("")))
             return []
         if not prefix.strip() and self._stays(text.text):
             self.unchanged_texts.append((text.index, unchanged(text.text)))

@@ -10,18 +10,17 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import NamedTuple, TypeVar
 
-from zoo.generation.batching import SearchInput
 from zoo.generation.engine import Engine, SearchResult
-from zoo.generation.hypotheses import Hypothesis, SearchStrategy
+from zoo.generation.hypotheses import SearchStrategy
 from zoo.generation.preprocessing import Preprocessor
 from zoo.generation.span_constraint import SpanConstraint
-from zoo.generation.translation import Translation, uncertain_sentences
+from zoo.generation.translation import SearchInput, Translation
 from zoo.text.lines import clean
 from zoo.text.sentences import language_tokens
 from zoo.text.spans import Span, compare, find_spans, needs_translation
 
 _T = TypeVar("_T")
-Steps = Generator[tuple[Sequence[SearchInput], SearchStrategy], list[list[Hypothesis]], _T]
+Steps = Generator[tuple[Sequence[SearchInput], SearchStrategy], list[list[Translation]], _T]
 """Generator that needs several searches. It yields the arguments of each search, and receives the hypotheses."""
 Repair = tuple[SpanConstraint, SearchStrategy]
 """A constraint, and the search under this constraint."""
@@ -56,7 +55,7 @@ class Protection:
     def __init__(
         self,
         preprocessor: Preprocessor,
-        convert: Callable[[SearchInput, Sequence[Hypothesis]], list[Translation]],
+        convert: Callable[[SearchInput, Sequence[Translation]], list[Translation]],
         make_repair: Callable[[], Repair] | None,
     ) -> None:
         """Create a protection.
@@ -69,7 +68,7 @@ class Protection:
         self._preprocessor, self._convert, self._make_repair = preprocessor, convert, make_repair
         self._languages = preprocessor.languages.source, preprocessor.languages.target
 
-    def check(self, source: SearchInput, hypotheses: Sequence[Hypothesis]) -> list[Translation]:
+    def check(self, source: SearchInput, hypotheses: Sequence[Translation]) -> list[Translation]:
         """Return the translations of a sentence, with their field `unkept`."""
         translations = self._convert(source, hypotheses)
         if not (self._preprocessor.protects and find_spans(_text(source), self._languages[0])):
@@ -208,24 +207,21 @@ def protect_all(
     return results
 
 
-def run_steps(engine: Engine, steps: Steps[_T], advance: Callable[[], object] = lambda: None) -> Future[_T]:
+def run_steps(engine: Engine, steps: Steps[_T]) -> Future[_T]:
     """Run the searches of a generator in an engine, one after the other, and return a future of its result.
 
     Args:
         engine: The engine. If the future is cancelled, the current search is cancelled, too.
         steps: The generator. After the first search, it continues in worker threads.
-        advance: Function that is called after each sentence of the first search.
     """
     result: Future[_T] = Future()
 
-    def resume(done: Future[list[list[Hypothesis]]] | None) -> None:
+    def resume(done: Future[list[list[Translation]]] | None) -> None:
         if result.cancelled():
             return
         try:
             sources, strategy = next(steps) if done is None else steps.send(done.result())
-            search: Future[list[list[Hypothesis]]] = engine.submit(
-                sources, strategy, advance=advance if done is None else lambda: None
-            )
+            search = engine.submit(sources, strategy)
         except StopIteration as end:
             with suppress(InvalidStateError):  # the future was cancelled
                 result.set_result(end.value)
@@ -278,6 +274,4 @@ def _join(
     if proxies:
         text = re.sub(rf"(?<!\d)({'|'.join(proxies)})(?!\d)(?:st|[nr]d|th)?( Uhr|\.)?", spell, text)
     translations = [part[1] for part in parts if not isinstance(part, str)]
-    tokens = tuple(token for each in translations for token in each.tokens)
-    total, score = sum(each.log_probability for each in translations), sum(each.score for each in translations)
-    return Translation(text, score, total, tokens, uncertain=uncertain_sentences(source.text, total, tokens))
+    return Translation.joined(text, translations).with_text(text, source.text)

@@ -9,8 +9,8 @@ from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from threading import Condition, Thread, get_ident
 
 from specs import ZooError
-from zoo.generation.batching import MIN_ROW_TOKENS, SearchInput, sentence_out_of_memory
-from zoo.generation.hypotheses import Hypothesis, SearchHistory, SearchStrategy
+from zoo.generation.hypotheses import SearchHistory, SearchStrategy
+from zoo.generation.translation import MIN_ROW_TOKENS, SearchInput, Translation, sentence_out_of_memory
 
 RECENT_SECONDS = 4.0
 """Busy time after which older measurements of the queue's speed count half, in seconds."""
@@ -40,7 +40,7 @@ class Request:
     def __init__(
         self,
         strategy: SearchStrategy,
-        deliver: Callable[[SearchInput, list[Hypothesis]], None],
+        deliver: Callable[[SearchInput, list[Translation]], None],
         fail: Callable[[BaseException], None],
         request_fill: Callable[[], None] = lambda: None,
     ) -> None:

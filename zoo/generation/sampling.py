@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 from compiler.program import State, StepwiseDecoder
 from compiler.seeds import stream
 from specs import BOS, EOS, PAD
-from zoo.generation.batching import SearchInput
 from zoo.generation.constraints import Constraint
 from zoo.generation.hypotheses import LengthPenalty, SearchHistory, Selection, length_penalty
+from zoo.generation.translation import SearchInput
 from zoo.models.shortlist import Shortlist
 
 if TYPE_CHECKING:

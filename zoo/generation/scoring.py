@@ -10,7 +10,7 @@ from compiler.lazy import no_grad
 from compiler.padded_batch import PaddedBatch
 from compiler.program import Scorer
 from specs import ZooError
-from zoo.generation.batching import group_by_length, pad_sequences
+from zoo.generation.translation import group_by_length, pad_sequences
 from zoo.report import Progress
 from zoo.system.memory import MEMORY_ERRORS, is_out_of_memory
 

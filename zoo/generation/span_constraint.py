@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from specs import EOS, PAD, UNK
-from zoo.generation.batching import SearchInput, pad_sequences
+from zoo.generation.translation import SearchInput, pad_sequences
 from zoo.text.spans import Span
 from zoo.text.vocabulary import Vocabulary
 

@@ -1,17 +1,17 @@
-"""Search for the translations of texts: options, preprocessing and the search engine."""
+"""Search for the translations of texts and of streams of lines: options, preprocessing and the search engine."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError, Future
-from contextlib import ExitStack, closing
+from contextlib import closing
 from functools import partial
+from itertools import chain
 from threading import Event
 from typing import TYPE_CHECKING, Unpack, cast
 
 from compiler.program import ShortlistDecoder, TranslationModel
 from specs import Spec, ZooError
-from zoo.generation.batching import MIN_ROW_TOKENS, SearchInput
 from zoo.generation.config import (
     LARGE_BEAM,
     GenerationConfig,
@@ -22,20 +22,22 @@ from zoo.generation.config import (
 from zoo.generation.constraints import Constraint
 from zoo.generation.engine import Engine, resolve_workers
 from zoo.generation.ensemble import Ensemble
-from zoo.generation.hypotheses import Hypothesis, SearchObserver
+from zoo.generation.hypotheses import SearchObserver
 from zoo.generation.preprocessing import Preprocessor, TextWithPrefix
 from zoo.generation.protection import Protection, Repair, Steps, protect_all, protected, run_steps
 from zoo.generation.span_constraint import SpanConstraint
-from zoo.generation.translation import EMPTY_TRANSLATION, Translation, uncertain_sentences
+from zoo.generation.translation import MIN_ROW_TOKENS, SearchInput, Translation
 from zoo.models.shortlist import Shortlist
 from zoo.planning.memory_estimate import max_sentences
 from zoo.report import Report
 from zoo.text.languages import LanguagePair, choose_direction
+from zoo.text.lines import available_chunks, never_paused
 from zoo.text.sentences import checked_texts, zip_prefixes
 from zoo.text.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
     import torch
+
 
 Prefixes = Iterable[str] | None
 
@@ -107,7 +109,7 @@ class TextSearch:
             TypeError: `texts` is one string instead of several.
         """
         pairs, config, preprocessor = self._prepare(texts, n_best, prefixes, options)
-        results = [[EMPTY_TRANSLATION]] * len(pairs)
+        results = [[Translation("")]] * len(pairs)
         progress_bar = (report or Report()).progress(self.verb, len(pairs), "sentences")
         with preprocessor.warnings, progress_bar as progress:
             for index, translations in self.translate_chunks([pairs], config, preprocessor):
@@ -121,7 +123,6 @@ class TextSearch:
         *,
         n_best: int | None = None,
         prefixes: Prefixes = None,
-        report: Report | None = None,
         abandoned: Event | None = None,
         **options: Unpack[TranslationOptions],
     ) -> Future[list[list[Translation]]]:
@@ -136,7 +137,6 @@ class TextSearch:
             texts: The texts, each of one line.
             n_best: Number of translations per text (see `translate`).
             prefixes: The prefix that each translation must start with.
-            report: Receives the progress, from several threads.
             abandoned: If another thread sets this event, the call stops before the next text is tokenised.
             **options: Options for languages, sentence splitting and the search (see `TranslationOptions`).
 
@@ -166,12 +166,7 @@ class TextSearch:
                     results[source.index] = joined
             return [results[index] for index in range(len(pairs))]
 
-        with ExitStack() as stack:
-            progress = stack.enter_context((report or Report()).progress(self.verb, len(sources), "sentences"))
-            future = run_steps(self._engine_for(config), steps(), progress.advance)
-            progress_bar = stack.pop_all()
-        future.add_done_callback(lambda _: progress_bar.close())
-        return future
+        return run_steps(self._engine_for(config), steps())
 
     @property
     def waiting_seconds(self) -> float:
@@ -309,17 +304,66 @@ class TextSearch:
         return Protection(preprocessor, convert, make_repair if can_repair else None)
 
     def _to_translations(
-        self, preprocessor: Preprocessor, source: SearchInput, hypotheses: Sequence[Hypothesis]
+        self, preprocessor: Preprocessor, source: SearchInput, hypotheses: Sequence[Translation]
     ) -> list[Translation]:
-        """Return the hypotheses of a sentence as translations. `preprocessor` has read the sentence."""
+        """Return the hypotheses of a sentence with their text. `preprocessor` has read the sentence."""
         start = len(preprocessor.languages.target_tokens)
-        return [
-            Translation(
-                self.vocabulary.decode(each.tokens[start:]),
-                each.score,
-                each.log_probability,
-                each.tokens,
-                uncertain=uncertain_sentences(source.text, each.log_probability, each.tokens),
-            )
-            for each in hypotheses
-        ]
+        return [each.with_text(self.vocabulary.decode(each.tokens[start:]), source.text) for each in hypotheses]
+
+
+MAX_CHUNK_LINES = 1024
+"""Maximum number of lines in a chunk. The lines of a chunk are read in advance, and sorted by length."""
+FIRST_CHUNK_LINES = 64
+"""Number of lines in the first chunk. It is small, so that the first results appear soon. Each further chunk is
+twice as large."""
+
+
+def translate_lines(
+    translator: TextSearch,
+    lines: Iterable[str],
+    *,
+    prefixes: Iterable[str] | None = None,
+    n_best: int | None = None,
+    max_chunk_lines: int = MAX_CHUNK_LINES,
+    paused: Callable[[], bool] = never_paused,
+    first: int = 0,
+    report: Report | None = None,
+    **options: Unpack[TranslationOptions],
+) -> Iterator[list[Translation]]:
+    """Yield the translations of each line, in order, as soon as the line and all earlier lines are translated.
+
+    An error in a line is raised after all earlier lines were translated.
+
+    Args:
+        translator: The model.
+        lines: The texts, one per line.
+        prefixes: The prefix of each line's translation.
+        n_best: Number of translations per line, best first. None for 1.
+        max_chunk_lines: Maximum number of lines that are read in advance.
+        paused: Function that returns whether the next line is not available yet. During such a pause, all lines that
+            were read are translated, so that an interactive user sees them.
+        first: Index of the first line. Samples and error messages depend on the index of a line.
+        report: Receives the progress.
+        **options: Options for languages, sentence splitting and the search (see `TranslationOptions`).
+    """
+    preprocessor = translator.preprocessor_of(options)
+    config = translator.config(n_best, options)
+    chunks = available_chunks(zip_prefixes(lines, prefixes), max_chunk_lines, paused, FIRST_CHUNK_LINES)
+    done: dict[int, list[Translation]] = {}
+    answered = first
+    with preprocessor.warnings, (report or Report()).progress(translator.verb, None, "sentences") as progress:
+        for chunk in chunks:  # after a pause, this blocks until there is a line
+            available = _until_pause(chain([chunk], chunks))
+            for index, translations in translator.translate_chunks(available, config, preprocessor, first=answered):
+                done[index] = translations
+                progress.advance()
+                while answered in done:
+                    yield done.pop(answered)
+                    answered += 1
+
+
+def _until_pause(chunks: Iterator[tuple[list[TextWithPrefix], bool]]) -> Iterator[list[TextWithPrefix]]:
+    for chunk, is_paused in chunks:
+        yield chunk
+        if is_paused:
+            return

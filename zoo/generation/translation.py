@@ -1,12 +1,64 @@
-"""Result of translating a text, and a function that joins the translations of a text's parts."""
+"""Input of a search, its result, and functions that group inputs to batches and join results."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import chain
+from typing import TYPE_CHECKING, cast
 
-from zoo.text.sentences import language_tokens
+from specs import PAD, ZooError
+from zoo.text.sentences import excerpt, language_tokens
+from zoo.text.spans import Span
+
+if TYPE_CHECKING:
+    import torch
+    from jaxtyping import Int
+    from torch import Tensor
+else:
+    from compiler.lazy import torch
+
+
+MIN_ROW_TOKENS = 16
+"""Shorter sentences count as this many tokens, because their translations and logits need memory, too."""
+MARKS = ("unkept", "uncertain")
+"""Fields of a translation that a user should check. They are shown only if they are not empty."""
+_UNCERTAIN = -0.7
+"""Mean log-probability of a token, with EOS, below which a translation is uncertain."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SearchInput:
+    """Input of a search for one output: a sentence as token IDs, or another input as features.
+
+    Attributes:
+        index: Position of the text that the sentence belongs to, from 0.
+        streams: The values of each stream that the encoder reads: token IDs, EOS last if the model reads it, or
+            features, [frames, width]. Empty if the model has no encoder.
+        max_length: Maximum number of tokens in the output, without EOS.
+        prefix: Token IDs that the output must start with.
+        text: The sentence as text, for error messages.
+        words: For a parser, the target token that each word must have. UNK allows any word token.
+        part: Position of the sentence in its text, from 0. 0 if the text was not split.
+        required: Spans that the output must contain (see `SpanConstraint`).
+    """
+
+    index: int
+    streams: Mapping[str, tuple[int, ...] | Tensor]
+    max_length: int
+    prefix: tuple[int, ...] = ()
+    text: str = ""
+    words: tuple[int, ...] = ()
+    part: int = 0
+    required: tuple[Span, ...] = ()
+
+    @property
+    def tokens(self) -> tuple[int, ...]:
+        """The token IDs of the source, for a model that reads text. Empty if the model has no encoder."""
+        return cast("tuple[int, ...]", self.streams.get("source", ()))
+
+    def __len__(self) -> int:
+        return sum(map(len, self.streams.values()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,7 +66,7 @@ class Translation:
     """One translation of a text.
 
     Attributes:
-        text: The translation as text.
+        text: The translation as text. The search leaves it empty.
         score: `log_probability` divided by the length penalty (paper, section 6.1).
         log_probability: Natural log-probability. It includes EOS, unless the translation was cut off at the maximum
             length.
@@ -25,34 +77,86 @@ class Translation:
     """
 
     text: str
-    score: float
-    log_probability: float
-    tokens: tuple[int, ...]
+    score: float = 0.0
+    log_probability: float = 0.0
+    tokens: tuple[int, ...] = ()
     parts: tuple[tuple[str, str], ...] = ()
     unkept: tuple[str, ...] = ()
     uncertain: tuple[str, ...] = field(default=(), compare=False)
 
+    def with_text(self, text: str, sentence: str) -> Translation:
+        """Return the translation of a sentence with its text. It is uncertain if its tokens have low probabilities."""
+        is_uncertain = self.log_probability < _UNCERTAIN * (len(self.tokens) + 1)
+        return replace(self, text=text, uncertain=(sentence,) if is_uncertain else ())
 
-_UNCERTAIN = -0.7
-"""Mean log-probability of a token, with EOS, below which a translation is uncertain."""
-MARKS = ("unkept", "uncertain")
-"""Fields of a translation that a user should check. They are shown only if they are not empty."""
-EMPTY_TRANSLATION = Translation("", 0.0, 0.0, ())
-"""The translation of an empty text."""
+    @classmethod
+    def joined(
+        cls, text: str, translations: Sequence[Translation], parts: tuple[tuple[str, str], ...] = ()
+    ) -> Translation:
+        """Return a text as the translation that consists of several translations. Their scores are summed."""
+        score = sum(each.score for each in translations)
+        log_probability = sum(each.log_probability for each in translations)
+        tokens = tuple(token for each in translations for token in each.tokens)
+        marks = {name: tuple(chain.from_iterable(getattr(each, name) for each in translations)) for name in MARKS}
+        return cls(text, score, log_probability, tokens, parts, **marks)
 
 
-def uncertain_sentences(text: str, log_probability: float, tokens: Sequence[int]) -> tuple[str, ...]:
-    """Return the field `uncertain` of a sentence: the sentence if the mean log-probability of a token is low."""
-    return (text,) if log_probability < _UNCERTAIN * (len(tokens) + 1) else ()
+def sentence_out_of_memory(source: SearchInput) -> ZooError:
+    """Return the error for a sentence that does not fit into memory even in a batch of its own."""
+    return ZooError(
+        f"there is not enough memory to translate sentence {source.index + 1:,} alone: {excerpt(source.text)}, "
+        f"length {len(source):,}",
+        hint="split the sentence, use a smaller beam, or close other programs",
+        exit_code=1,
+    )
+
+
+def max_rows(longest: int, max_batch_tokens: int) -> int:
+    """Return how many sentences fit into a batch, counting padding, but at least 1.
+
+    Args:
+        longest: Number of tokens of the longest sentence.
+        max_batch_tokens: Maximum number of tokens in a batch. A single sentence may be longer.
+    """
+    return max(1, max_batch_tokens // max(longest, MIN_ROW_TOKENS))
+
+
+def group_by_length(lengths: Sequence[int], max_batch_tokens: int) -> list[list[int]]:
+    """Group sentences of similar length into batches, to avoid padding.
+
+    Args:
+        lengths: Number of tokens of each sentence.
+        max_batch_tokens: Maximum number of tokens in a batch, counting padding.
+
+    Returns:
+        Batches of sentence indices, the longest sentences first.
+    """
+    by_length = sorted(range(len(lengths)), key=lambda index: (-lengths[index], index))
+    batches: list[list[int]] = []
+    free_rows = 0
+    for index in by_length:
+        if free_rows == 0:
+            batches.append([])
+            free_rows = max_rows(lengths[index], max_batch_tokens)
+        batches[-1].append(index)
+        free_rows -= 1
+    return batches
+
+
+def pad_sequences(rows: Sequence[Sequence[int]], device: torch.device | str) -> Int[Tensor, "rows longest"]:
+    """Return sequences of token IDs as one tensor, padded at the end with PAD."""
+    width = max(map(len, rows))
+    padded = [[*row, *[PAD] * (width - len(row))] for row in rows]
+    return torch.tensor(padded, dtype=torch.long, device=device)
 
 
 def unchanged(text: str) -> Translation:
     """Return a text, without language tokens, as its own translation."""
-    return Translation(text[len(language_tokens(text)) :], 0.0, 0.0, ())
+    return Translation(text[len(language_tokens(text)) :])
 
 
 def join_parts(sources: Sequence[str], parts: Sequence[Translation], gaps: Sequence[str]) -> Translation:
-    """Return the translation of a text, joined from the translations of its parts. Scores are summed.
+    """Return the translation of a text, joined from the translations of its parts.
 
     Args:
         sources: The parts of the text, in order.
@@ -63,16 +167,5 @@ def join_parts(sources: Sequence[str], parts: Sequence[Translation], gaps: Seque
     for part, gap in zip(parts, ("", *gaps), strict=True):
         if part.text:
             text += (gap if text else "") + part.text
-    return Translation(
-        text,
-        sum(part.score for part in parts),
-        sum(part.log_probability for part in parts),
-        tuple(token for part in parts for token in part.tokens),
-        tuple((source, part.text) for source, part in zip(sources, parts, strict=True)),
-        **join_marks(parts),
-    )
-
-
-def join_marks(parts: Sequence[Translation]) -> dict[str, tuple[str, ...]]:
-    """Return the fields `unkept` and `uncertain` of a text, joined from its parts."""
-    return {name: tuple(chain.from_iterable(getattr(part, name) for part in parts)) for name in MARKS}
+    pairs = tuple((source, part.text) for source, part in zip(sources, parts, strict=True))
+    return Translation.joined(text, parts, pairs)

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Self, Unpack, overload
 
 from specs import ZooError
-from specs.task import OUTPUT
+from specs.sections import OUTPUT
 from zoo.generation.alignment import AlignedToken, AlignmentHead, align
 from zoo.generation.attention import Attention, attend
 from zoo.generation.config import (

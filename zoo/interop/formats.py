@@ -12,7 +12,7 @@ from torch import Tensor
 
 import specs
 from specs import Languages, Spec, ZooError, nearest
-from specs.languages import suggest_language
+from specs.sections import suggest_language
 from zoo.models.shortlist import Shortlist
 from zoo.publishing.reference_results import ReferenceLogProbabilities
 from zoo.text.vocabulary import Vocabulary

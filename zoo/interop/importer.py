@@ -29,7 +29,6 @@ from zoo.interop.huggingface.family import Family
 from zoo.interop.huggingface.marian import HuggingFaceMarian
 from zoo.interop.huggingface.multilingual import Multilingual
 from zoo.interop.huggingface.t5 import T5
-from zoo.interop.huggingface.t5gemma import T5Gemma
 from zoo.interop.marian.importer import MarianImport
 from zoo.models import shortlist
 from zoo.models.folder import ModelFolder
@@ -42,7 +41,7 @@ from zoo.system.memory import is_out_of_memory, memory_limit
 from zoo.text.lines import read_lines
 from zoo.version import __version__
 
-FAMILIES: tuple[Family, ...] = (HuggingFaceMarian(), Multilingual(), T5(), T5Gemma())
+FAMILIES: tuple[Family, ...] = (HuggingFaceMarian(), Multilingual(), T5())
 """Families of transformers' models. To add one, write a module and add its class to this list."""
 IMPORT_FORMATS: tuple[ImportFormat, ...] = (*FAMILIES, MarianImport(), CTranslate2Import(), FairseqImport())
 """Formats that models are imported from. To add one, write a package and add its class to this list."""

@@ -110,23 +110,20 @@ class SentencePieceModel:
             raise ZooError(f"`{self.file}` splits text into {kind}, but a spec supports only `bpe` and `unigram`")
         return kind
 
-    def require_spaces(self, *, added: bool) -> None:
+    def require_spaces(self) -> None:
         """Raise ZooError if the model's settings for spaces differ from what the tokenizer of transformers does.
 
-        Args:
-            added: Whether that tokenizer puts one space before each text and removes other extra spaces. If False, it
-                keeps all spaces as they are.
+        That tokenizer puts one space before each text and removes other extra spaces.
         """
         normalizer: dict[int, int | bytes] = {}
         for encoded in self._other_fields:
             (field,) = parse_fields(encoded)
             if field.number == _NORMALIZER and isinstance(field.value, bytes):
                 normalizer = _last_values(field.value)
-        expected = {_DUMMY_PREFIX: added, _REMOVE_EXTRA_SPACES: added, _ESCAPE_SPACES: True}
-        others = any(bool(normalizer.get(field, 1)) != value for field, value in expected.items())
-        if others or _last_values(self._trainer).get(_SPACE_AS_SUFFIX):
+        expected = (_DUMMY_PREFIX, _REMOVE_EXTRA_SPACES, _ESCAPE_SPACES)
+        if not all(normalizer.get(field, 1) for field in expected) or _last_values(self._trainer).get(_SPACE_AS_SUFFIX):
             problem = f"`{self.file}` does not treat spaces as transformers does, which "
-            problem += "adds one before a text and removes extra ones" if added else "keeps them as they are"
+            problem += "adds one before a text and removes extra ones"
             raise ZooError(problem)
 
     def names(self, *types: TokenType) -> list[str]:

@@ -82,20 +82,16 @@ class Settings:
             if key in self.values and not any(_equal(self.values[key], value) for value in values):
                 raise self.error(key, "is a setting that zoo does not support")
 
-    def require_known(self, *sections: str, prefix: str = "") -> None:
+    def require_known(self, *sections: str) -> None:
         """Check the settings that sections of `known_settings.yaml` list.
-
-        Args:
-            sections: The names of the sections.
-            prefix: The beginning of the settings' keys, which the sections leave out.
 
         Raises:
             ZooError: A setting has a value that zoo does not support.
         """
         for section in sections:
             known = known_settings(section)
-            self.require({prefix + key: values for key, values in known.get("allowed", {}).items()})
-            self.ignore(*(prefix + key for key in known.get("ignored", "").split()))
+            self.require(known.get("allowed", {}))
+            self.ignore(*known.get("ignored", "").split())
 
     def ignore(self, *keys: str) -> None:
         """Accept any value of these keys, because they do not change what the model computes."""

@@ -117,8 +117,6 @@ class TensorRow(NamedTuple):
     """Whether zeros may replace the tensor if it is missing."""
     is_row: bool = False
     """Whether the tensor is a vector that the other toolkit stores as a matrix with one row."""
-    offset: float = 0.0
-    """Number that the other toolkit adds to the tensor when it computes."""
     unused: int = 0
     """Number of unused rows at the beginning of the tensor in the other toolkit."""
 
@@ -142,7 +140,6 @@ def read_tensors(
             tensors[row.ours] = torch.zeros(row.shape)
         else:
             tensor = source.take(row.foreign, *row.shape)[row.unused :]
-            tensor = tensor + row.offset if row.offset else tensor
             tensor = tensor.flatten() if row.is_row else tensor
             tensors[row.ours] = copied(tensor.T if row.is_linear else tensor)
     return tensors
@@ -163,7 +160,6 @@ def written_tensors(tensors: Mapping[str, Tensor], table: Iterable[TensorRow]) -
             raise ZooError(f"cannot export this model: the format requires a tensor `{row.ours}`", hint=USE_ONNX)
         else:
             tensor = tensors[row.ours].float()
-            tensor = tensor - row.offset if row.offset else tensor
             tensor = torch.nn.functional.pad(tensor, (0, 0, row.unused, 0)) if row.unused else tensor
             tensor = tensor[None] if row.is_row else tensor
             yield row.foreign, copied(tensor.T if row.is_linear else tensor)
@@ -187,8 +183,6 @@ class Layout:
     """Whether the other toolkit stores the transposed matrices of linear maps."""
     vectors_are_rows: bool = False
     """Whether the other toolkit stores vectors as matrices with one row."""
-    gain_offset: float = 0.0
-    """Number that the other toolkit adds to the gains of norms."""
     unused_positions: int = 0
     """Number of unused rows at the beginning of tables of positions."""
 
@@ -213,8 +207,7 @@ class Layout:
         is_row = self.vectors_are_rows and len(shape) == 1
         unused = self.unused_positions if is_table else 0
         shape = shape[::-1] if is_linear else (1, *shape) if is_row else (shape[0] + unused, *shape[1:])
-        offset = self.gain_offset if word == _GAIN else 0.0
-        return TensorRow(foreign, ours, shape, is_linear, word == _BIAS, is_row, offset, unused)
+        return TensorRow(foreign, ours, shape, is_linear, word == _BIAS, is_row, unused)
 
 
 def _base(name: str) -> tuple[str, int]:

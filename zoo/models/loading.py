@@ -10,7 +10,7 @@ from typing import TypeVar
 import compiler
 from compiler.weights import check_weights
 from specs import Spec, ZooError
-from specs.task import OUTPUT
+from specs.sections import OUTPUT
 from zoo.files import manifest, storage
 from zoo.files.atomic import restore_replaced
 from zoo.files.manifest import Manifest

@@ -81,7 +81,7 @@ class Claim:
     spec: str | None = None
     """Short name of the spec that the claim is about. None if it is about another system."""
     derive: tuple[str, ...] = ()
-    """Module and name of the function that derives the claim, such as "printed.better", and its arguments."""
+    """Module and name of the function that derives the claim, such as "derived.better", and its arguments."""
     setting: str = ""
     """Field of the spec that contains the number."""
     measure: tuple[str, ...] = ()
@@ -198,7 +198,7 @@ def check(claim: Claim, measurements: Measurements) -> CheckedClaim:
 
 
 def _function(name: str) -> Any:
-    """Return a function in this folder, given the names of its module and the function, such as "printed.better"."""
+    """Return a function in this folder, given the names of its module and the function, such as "derived.better"."""
     module, _, function = name.partition(".")
     return getattr(import_module(f"zoo.paper.{module}"), function)
 

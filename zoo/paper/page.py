@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
-from zoo.paper.claims import Status
-from zoo.paper.plots import MAX_SERIES, all_plots
+import compiler
+import specs
+from zoo.evaluation.metrics import get_metric
+from zoo.paper import derived, table1
+from zoo.paper.claims import CLAIMS, PARTS, ROWS, Status
 from zoo.paper.runs import Measurements
 from zoo.paper.tables import Checked, Table, claim_row, summary_table, tables
+from zoo.training.step import learning_rate
 from zoo.visualization.page import asset, escape_text, page, table_cells, table_head
 from zoo.visualization.plot import STYLE as PLOT_STYLE
-from zoo.visualization.plot import Plot, plot_svg
+from zoo.visualization.plot import Axis, Plot, Series, plot_svg
 
 _KINDS = {status: status.name.lower() for status in Status}
 _SIGNS = {
@@ -87,3 +91,129 @@ def _claims(checked: Checked, measurements: Measurements) -> Iterator[str]:
         row[-2] = f"{_SIGNS[each.status]} {row[-2]}"
         yield f'<tr class="claim {_KINDS[each.status]}">{table_cells(table.columns, map(_html, row))}</tr>'
     yield "</table></div>"
+
+
+MAX_SERIES = 7
+"""Largest number of series in one plot. The page defines this many colours."""
+_SECTIONS: Mapping[str, str] = PARTS["table3"]["sections"]
+"""Names of the series for the sections of Table 3's rows."""
+_MAX_LABEL = 20  # characters of a point's label
+_Points = dict[str, list[tuple[float, float, str]]]
+"""Points (x, y) with their labels, by the name of the series."""
+
+
+def schedule() -> Plot:
+    """Return a plot of the learning rate by step, for `base` and `big` (section 5.3)."""
+    curves = []
+    for name in ("base", "big"):
+        spec = specs.load(name)
+        warmup, last = spec.training.warmup_steps, 40_000
+        steps = sorted({1, warmup, *range(200, last + 1, 200)})
+        points = tuple((float(step), learning_rate(step, spec)) for step in steps)
+        curves.append(Series(f"{name}, d_model = {spec.architecture.d_model}", points, line=True))
+    peaks = " and ".join(f"{max(rate for _, rate in curve.points):.3g}" for curve in curves)
+    tells = f"It rises linearly for 4,000 steps to {peaks}, then falls with the inverse square root of the step."
+    return Plot("Learning rate by step (5.3)", tells, Axis("step"), Axis("learning rate"), tuple(curves))
+
+
+def complexity() -> Plot:
+    """Return a plot of the operations per layer by sequence length, computed with the formulas of Table 1."""
+    lengths = [2.0**power for power in range(4, 15)]
+    curves = [
+        Series(ROWS["table1"][key]["name"], tuple((n, layer.operations(n, 512, 3, 16)) for n in lengths), line=True)
+        for key, layer in table1.LAYERS.items()
+    ]
+    tells = (
+        "On logarithmic axes, self-attention has slope 2 and all others slope 1. Self-attention and recurrent layers "
+        "cost the same at n = d."
+    )
+    up = Axis("operations of a layer", log=True)
+    title = "Table 1's formulas at d = 512, k = 3, r = 16"
+    return Plot(title, tells, Axis("sequence length n", log=True), up, tuple(curves))
+
+
+def times(measurements: Measurements) -> Plot | None:
+    """Return a plot of the measured times of Table 1's layers. None if no times were measured."""
+    timings = [(ROWS["table1"][timing.key]["name"], timing) for timing in measurements.timings]
+    curves = [Series(name, tuple(timing.seconds.items()), line=True) for name, timing in timings]
+    tells = "; ".join(f"{name}: n^{timing.exponent:.2f}" for name, timing in timings)
+    axes = Axis("sequence length n", log=True), Axis("seconds of a layer", log=True)
+    return Plot("Table 1, measured on this machine", tells, *axes, tuple(curves)) if curves else None
+
+
+def cost(languages: str) -> Plot:
+    """Return a plot of Table 2: BLEU by training cost, for the systems whose cost the paper prints.
+
+    Args:
+        languages: "en-de" or "en-fr".
+    """
+    points: _Points = {"single models": [], "ensembles": [], "Transformer": []}
+    for key, row in ROWS["table2"].items():
+        if flops := row.get(f"{languages}.flops"):
+            kind = "Transformer" if "spec" in row else "ensembles" if key.endswith("-ensemble") else "single models"
+            name = row["name"].removeprefix("Transformer ").removesuffix(" ensemble").strip("()")
+            printed = CLAIMS[f"table2.{key}.{languages}.bleu"].printed
+            points[kind] += [(float(flops), bleu.value, name) for bleu in printed]
+    words = [f"{name} {y:g} at {x:.2g} FLOPs" for group in points.values() for x, y, name in group]
+    across = Axis("training FLOPs, as printed", log=True)
+    title = f"Table 2, {languages.upper()}: BLEU by cost"
+    return Plot(title, "; ".join(words), across, Axis("BLEU"), _series(points))
+
+
+def sizes(metric: str, ours: tuple[Checked, Measurements] | None = None) -> Plot | None:
+    """Return a plot of Table 3: perplexity or BLEU by the number of parameters.
+
+    Args:
+        metric: "perplexity" or "bleu".
+        ours: Checked claims, and the measurements with our own training runs, whose scores are plotted. None: plot the
+            numbers that the paper prints.
+
+    Returns:
+        The plot. None if there are no points.
+    """
+    measure = get_metric(metric)
+    points: _Points = {name: [] for name in _SECTIONS.values()}
+    for key, row in ROWS["table3"].items():
+        point = _measured_point(metric, key, *ours) if ours else _printed_point(metric, key)
+        if point:
+            points[_SECTIONS[row["section"]]].append((*point, _label(key, row["says"])))
+    points = {name: group for name, group in points.items() if group}
+    if not points:
+        return None
+    words = [f"{label} {y:g} at {x:.3g} M" for group in points.values() for x, y, label in group]
+    title = f"Table 3, {'our runs' if ours else 'as printed'}: {measure.title} by parameters"
+    up = Axis(f"{measure.title}, {'dev set' if ours else 'newstest2013'}")
+    return Plot(title, "; ".join(words), Axis("million parameters", log=True), up, _series(points))
+
+
+def _printed_point(metric: str, row: str) -> tuple[float, float]:
+    return derived.parameters(f"table3/{row}") / 1e6, float(ROWS["table3"][row][metric])
+
+
+def _measured_point(metric: str, row: str, checked: Checked, measurements: Measurements) -> tuple[float, float] | None:
+    """Return the parameters in millions and the mean score of our training runs of a row. None if there are none."""
+    score = checked[f"table3.{row}.{metric}"]
+    spec = next((run.spec for run in measurements.runs if run.folder in score.runs[:1]), None)
+    return (compiler.parameters(spec) / 1e6, score.value or 0.0) if spec else None
+
+
+def _label(row: str, says: str) -> str:
+    words = says.partition(":")[0].partition(",")[0]
+    return words if len(words) < _MAX_LABEL else row.partition("-")[2]
+
+
+def _series(points: _Points) -> tuple[Series, ...]:
+    return tuple(
+        Series(name, tuple((x, y) for x, y, _ in group), tuple(label for _, _, label in group))
+        for name, group in points.items()
+    )
+
+
+def all_plots(checked: Checked, measurements: Measurements) -> Sequence[Plot]:
+    """Return all plots that have data, in the order of the page."""
+    metrics = ("perplexity", "bleu")
+    printed = [sizes(metric) for metric in metrics]
+    ours = [sizes(metric, (checked, measurements)) for metric in metrics]
+    costs = [cost("en-de"), cost("en-fr")]
+    plots = (complexity(), times(measurements), schedule(), *costs, *printed, *ours)
+    return [plot for plot in plots if plot is not None]

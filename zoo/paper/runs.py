@@ -11,7 +11,7 @@ from typing import Any
 import specs
 from specs import METADATA_FIELDS, Spec, ZooError, difference
 from zoo.data.corpus import corpus_name
-from zoo.evaluation.ensembles import SavedEnsemble, ensembles
+from zoo.evaluation.evaluate import SavedEnsemble, ensembles
 from zoo.evaluation.metrics import Metric
 from zoo.models.find import all_runs
 from zoo.models.folder import RUNS, ModelFolder

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
-from zoo.evaluation.bootstrap import SAMPLES
+from zoo.evaluation.comparison import SAMPLES
 from zoo.evaluation.metrics import get_metric
 from zoo.paper.claims import ROWS, Row
 from zoo.report import duration

@@ -24,11 +24,10 @@ from zoo.data.batches import BatchSize
 from zoo.planning.memory_estimate import STATE_COPIES, batch_rows, weight_bytes
 from zoo.report import Report, duration
 from zoo.report import size as format_size
-from zoo.system import memory, pass_timing
+from zoo.system import memory
 from zoo.system.memory import MEMORY_ERRORS, is_out_of_memory
-from zoo.system.pass_timing import PassTiming, emulation_warning
 from zoo.system.processors import DeviceSpeed, device_speed
-from zoo.system.timing import repeat, timed
+from zoo.system.timing import PassTiming, emulation_warning, load_timing, repeat, save_timing, timed
 
 _PRODUCTS, _ACTIVATIONS, _WEIGHTS = 0.88, 17, 20
 """Factors for FLOPs, for bytes of activations and for bytes of weights, each divided by the measured speed. They were
@@ -261,7 +260,7 @@ def time_passes(spec: Spec, report: Report, program: EmittedProgram | None = Non
     """
     if program is not None and (program.backend != "eager" or program.device.type != "cpu"):
         return None
-    if stored := pass_timing.load_timing(spec):
+    if stored := load_timing(spec):
         return stored
     report.info("measuring once how fast this processor computes the spec's matrix products ...")
     try:
@@ -278,7 +277,7 @@ def time_passes(spec: Spec, report: Report, program: EmittedProgram | None = Non
             "other programs were running, so forecasts are inaccurate; to get accurate ones, stop them and start again"
         )
     else:
-        pass_timing.save_timing(spec, timing)
+        save_timing(spec, timing)
     return timing
 
 

@@ -31,8 +31,8 @@ from zoo.evaluation.outputs import EvaluationSet, ModelOutputs
 from zoo.files.atomic import atomic_file, write_json
 from zoo.files.manifest import Manifest
 from zoo.files.reading import damaged, open_file
-from zoo.generation.batching import pad_sequences
 from zoo.generation.config import GenerationOptions
+from zoo.generation.translation import pad_sequences
 from zoo.generation.translator import Translator
 from zoo.models.weights import check_header
 from zoo.report import Report, size

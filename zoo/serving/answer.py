@@ -1,9 +1,10 @@
-"""Options of a translation, its result, and errors, independent of the API through which a request came."""
+"""Call of a client, its result, and errors, independent of the API through which the call came."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from fastapi import Request
 from fastapi.responses import JSONResponse
 
 from zoo.generation.translation import Translation
@@ -29,6 +30,27 @@ class Options:
     alpha: float | None = None
     prefix: str | None = None
     protect: bool = True
+
+
+@dataclass(frozen=True)
+class Call:
+    """Request of a client, with its API key and parameters.
+
+    Attributes:
+        request: The HTTP request. If its client disconnects, the work is cancelled.
+        key: SHA-256 of the client's API key, as `authorize` returns it.
+        source: Code of the language of the texts. None or "auto": it is detected for each text.
+        target: Code of the language to translate into.
+        options: Options of the search.
+        model: Name of the model. None: it is chosen by the languages.
+    """
+
+    request: Request
+    key: str
+    source: str | None = None
+    target: str = ""
+    options: Options = Options()
+    model: str | None = None
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from fastapi.responses import FileResponse, JSONResponse, Response
 from specs.notation import quote
 from zoo.documents.document import FORMATS
 from zoo.documents.html import ElementRoles
-from zoo.serving.answer import Options, ServingError
+from zoo.serving.answer import Call, ServingError
 from zoo.serving.documents import DOCUMENT_SECONDS, DOWNLOAD_SECONDS, Documents, Outcome
 from zoo.serving.languages import AUTO, base_code, language_name, match_code
 from zoo.serving.requests import (
@@ -54,11 +54,11 @@ def router(service: Service, documents: Documents) -> APIRouter:
         target, source = require_string(given, "target_lang"), read_string(given, "source_lang") or None
         _check_languages(service, source, target)
         _check_options(given, target)
+        call = Call(request, key, source, target)
         if markup := read_string(given, "tag_handling"):
-            roles = _element_roles(given, is_html=markup == "html")
-            answers = await documents.translate_markup(request, key, texts, source, target, Options(), roles)
+            answers = await documents.translate_markup(call, texts, _element_roles(given, is_html=markup == "html"))
         else:
-            answers = await service.translate(request, key, texts, source, target, Options())
+            answers = await service.translate(call, texts)
         translations: list[dict[str, object]] = [
             {"detected_source_language": base_code(answer.source).upper(), "text": answer.translations[0].text}
             for answer in answers
@@ -122,7 +122,7 @@ def _add_document_routes(routes: APIRouter, service: Service, documents: Documen
             raise ServingError(400, f"the file extension {quote(suffix)} is not supported; use {', '.join(FORMATS)}")
         if (read_string(given, "output_format") or suffix[1:]).lower() != suffix[1:]:
             raise ServingError(400, f"`output_format` should be `{suffix[1:]}`, the format of the document")
-        task, characters = await documents.start_document(request, key, content, name, source, target)
+        task, characters = await documents.start_document(Call(request, key, source, target), content, name)
         document_id, document_key = secrets.token_hex(16).upper(), secrets.token_hex(32).upper()
         handle = (document_id, document_key, key)
         started[handle] = task, characters

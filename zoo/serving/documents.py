@@ -17,14 +17,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory, gettempdir
 from typing import Any, TypeVar
 
-from fastapi import Request
-
 from zoo.documents.document import SegmentText, read_texts, write_documents
 from zoo.documents.html import ElementRoles
 from zoo.generation.alignment import AlignedToken
 from zoo.generation.translation import Translation
 from zoo.serving.admission import MAX_LINES
-from zoo.serving.answer import Answer, Options, ServingError
+from zoo.serving.answer import Answer, Call, Options, ServingError
 from zoo.serving.languages import standard_code
 from zoo.serving.processes import Processes
 from zoo.serving.service import Plan, Service, models_of, readable_errors, routes_of
@@ -96,51 +94,36 @@ class Documents:
             work.cancel()
 
     async def translate_markup(
-        self,
-        request: Request,
-        key: str,
-        texts: Sequence[str],
-        source: str | None,
-        target: str,
-        options: Options,
-        roles: ElementRoles | None = None,
+        self, call: Call, texts: Sequence[str], roles: ElementRoles | None = None
     ) -> list[Answer]:
-        """Translate texts with markup. The other arguments are those of `translate`.
+        """Translate texts with markup.
 
         `roles` determines how elements are translated, and whether the texts are XML. By default, the texts are HTML.
         """
-        self._service.admission.check_texts(texts, options)
+        self._service.admission.check_texts(texts, call.options)
 
         async def work() -> list[Answer]:
             sources = [(text.encode(), "text.html", roles) for text in texts]
             found = await self._call(self._markup_processes, read_texts, sources)
             self._check_segments([segment for segments in found for segment in segments])
-            plans = self._service.plan([_plain(segments) for segments in found], source, target, options, None)
+            plans = self._service.plan(call, [_plain(segments) for segments in found])
+            language = standard_code(call.target)
             pairs = [(segment, plan) for segments, plan in zip(found, plans, strict=True) for segment in segments]
-            with self._service.admission.admit(key, texts, models_of(plans)):
+            with self._service.admission.admit(call.key, texts, models_of(plans)):
                 ranks = [
-                    await self._call(self._markup_processes, write_documents, sources, *each, standard_code(target))
-                    for each in await self._translate_segments(pairs, options)
+                    await self._call(self._markup_processes, write_documents, sources, *each, language)
+                    for each in await self._translate_segments(pairs, call.options)
                 ]
             found_texts = [[content.decode() for content in contents] for contents in zip(*ranks, strict=True)]
             return [
-                Answer([Translation(each, 0.0, 0.0, ()) for each in translations], plan.source, plan.confidence)
+                Answer([Translation(each) for each in translations], plan.source, plan.confidence)
                 for translations, plan in zip(found_texts, plans, strict=True)
             ]
 
-        return await self._service.admission.unless_disconnected(request, work())
+        return await self._service.admission.unless_disconnected(call.request, work())
 
-    async def translate_document(
-        self,
-        request: Request,
-        key: str,
-        content: bytes,
-        name: str,
-        source: str | None,
-        target: str,
-        model: str | None = None,
-    ) -> bytes:
-        """Translate a document (see `zoo.documents.document.Document`). `model` is the model's name, if it is given.
+    async def translate_document(self, call: Call, content: bytes, name: str) -> bytes:
+        """Translate a document (see `zoo.documents.document.Document`).
 
         Raises:
             ServingError: The format is unknown, the document is damaged, a limit is exceeded, or there is no model.
@@ -148,15 +131,13 @@ class Documents:
         """
 
         async def work() -> bytes:
-            document = await self._read(content, name, source, target, model)
-            with self._service.admission.admit(key, [document.text], models_of([document.plan])):
+            document = await self._read(call, content, name)
+            with self._service.admission.admit(call.key, [document.text], models_of([document.plan])):
                 return await self._translate_planned(document)
 
-        return await self._service.admission.unless_disconnected(request, work())
+        return await self._service.admission.unless_disconnected(call.request, work())
 
-    async def start_document(
-        self, request: Request, key: str, content: bytes, name: str, source: str | None, target: str
-    ) -> tuple[asyncio.Task[Outcome], int]:
+    async def start_document(self, call: Call, content: bytes, name: str) -> tuple[asyncio.Task[Outcome], int]:
         """Start to translate a document. The work continues when the request has been answered.
 
         The arguments and errors are those of `translate_document`.
@@ -164,11 +145,10 @@ class Documents:
         Returns:
             A task, which never fails, and the number of characters.
         """
-        reading = self._read(content, name, source, target)
-        document = await self._service.admission.unless_disconnected(request, reading)
+        document = await self._service.admission.unless_disconnected(call.request, self._read(call, content, name))
         with ExitStack() as stack:  # an error must be the response to this request
             stack.enter_context(self._service.admission.hold())(len(content))
-            stack.enter_context(self._service.admission.admit(key, [document.text], models_of([document.plan])))
+            stack.enter_context(self._service.admission.admit(call.key, [document.text], models_of([document.plan])))
             admission = stack.pop_all()
         task = asyncio.create_task(self._outcome(document))
         task.add_done_callback(lambda _: admission.close())
@@ -189,16 +169,14 @@ class Documents:
             LOG.error("a document failed with %s", type(error).__name__)
             return Outcome(error="internal error; the log of the server has the details")
 
-    async def _read(
-        self, content: bytes, name: str, source: str | None, target: str, model: str | None = None
-    ) -> _Document:
+    async def _read(self, call: Call, content: bytes, name: str) -> _Document:
         """Return a document with its text, and how it is translated."""
         (segments,) = await self._call(self._document_processes, read_texts, [(content, name, None)])
         self._check_segments(segments)
         text = _plain(segments)
         beginning = text[: min(_DETECTED_CHARACTERS, self._service.settings.limits.text_characters)]
-        (plan,) = self._service.plan([beginning], source, target, Options(), model)
-        return _Document(content, name, segments, text, target, plan)
+        (plan,) = self._service.plan(call, [beginning])
+        return _Document(content, name, segments, text, call.target, plan)
 
     def _check_segments(self, segments: Sequence[SegmentText]) -> None:
         """Raise ServingError if there are too many segments, or if a segment is too long."""

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import FileResponse, JSONResponse, Response
 
 from zoo.documents.document import FORMATS
-from zoo.serving.answer import Answer, Options, ServingError
+from zoo.serving.answer import Answer, Call, Options, ServingError
 from zoo.serving.documents import Documents
 from zoo.serving.languages import AUTO, language_name
 from zoo.serving.requests import (
@@ -40,11 +40,9 @@ def router(service: Service, documents: Documents) -> APIRouter:
         alternatives = read_integer(given, "alternatives", 0)
         if not 0 <= alternatives < limits.beam:
             raise ServingError(400, f"`alternatives` should be from 0 to {limits.beam - 1}")
-        options = Options(n_best=alternatives + 1 if alternatives else None)
-        if form == "html":
-            answers = await documents.translate_markup(request, key, texts, source, target, options)
-        else:
-            answers = await service.translate(request, key, texts, source, target, options)
+        call = Call(request, key, source, target, Options(n_best=alternatives + 1 if alternatives else None))
+        translate_texts = documents.translate_markup if form == "html" else service.translate
+        answers = await translate_texts(call, texts)
         single = isinstance(given["q"], str)
         response: dict[str, Any] = {"translatedText": _one_or_all([_texts(each)[0] for each in answers], single)}
         if source is None or source.lower() == AUTO:
@@ -61,8 +59,8 @@ def router(service: Service, documents: Documents) -> APIRouter:
         if not name:
             raise ServingError(400, "`file` is missing")
         target, source = require_string(given, "target"), read_string(given, "source", default=AUTO)
-        model = read_string(given, "model")
-        content = await documents.translate_document(request, key, content, name, source, target, model)
+        call = Call(request, key, source, target, model=read_string(given, "model"))
+        content = await documents.translate_document(call, content, name)
         secret = documents.files.add(content, f"{PurePath(name).stem}.{target}{PurePath(name).suffix}")
         return {"translatedFileUrl": f"{request.base_url}download_file/{secret}"}
 

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from specs.notation import quote
 from zoo.generation.translation import MARKS
-from zoo.serving.answer import Answer, Options, ServingError
+from zoo.serving.answer import Answer, Call, Options, ServingError
 from zoo.serving.languages import AUTO, public_codes
 from zoo.serving.requests import authorize
 from zoo.serving.service import Service
@@ -174,10 +174,11 @@ def router(service: Service) -> APIRouter:
         """Translate one or more texts. Line breaks are kept."""
         key, texts = authorize(service, request, {}), _list(body.text)
         options = Options(body.beam, body.n_best, body.alpha, body.prefix, body.protect)
+        call = Call(request, key, body.source, body.target, options, body.model)
         if not body.stream:
-            answers = await service.translate(request, key, texts, body.source, body.target, options, body.model)
+            answers = await service.translate(call, texts)
             return TranslateResult(results=[_result(answer, body.sentences) for answer in answers])
-        results = await service.translate_each(key, texts, body.source, body.target, options, body.model)
+        results = await service.translate_each(call, texts)
         return StreamingResponse(
             _events(results, body.sentences), media_type="text/event-stream", headers={"Cache-Control": "no-store"}
         )
@@ -190,15 +191,15 @@ def router(service: Service) -> APIRouter:
             message = f"there are {len(texts):,} texts and {len(translations):,} translations"
             raise ServingError(400, message)
         pairs = list(zip(texts, translations, strict=True))
-        found = await service.score(request, key, pairs, (body.source, body.target), body.model)
+        found = await service.score(Call(request, key, body.source, body.target, model=body.model), pairs)
         return ScoreResult(log_probabilities=found[0], model=found[1], revision=found[2])
 
     @routes.post("/v1/attention")
     async def attention(request: Request, body: AttentionBody) -> AttentionResult:
         """Return how much each word of a translation attends to each word of its text."""
-        key, pair = authorize(service, request, {}), (body.text, body.translation)
-        languages, wanted = (body.source, body.target), (body.layer, body.head)
-        found, best, name = await service.attention(request, key, pair, languages, body.model, wanted)
+        call = Call(request, authorize(service, request, {}), body.source, body.target, model=body.model)
+        pair, wanted = (body.text, body.translation), (body.layer, body.head)
+        found, best, name = await service.attention(call, pair, wanted)
         layers, heads = found.cross.shape[:2]
         layer = best.layer if body.layer is None else body.layer
         head = best.head if body.layer is None and body.head is None else body.head
@@ -226,7 +227,8 @@ def router(service: Service) -> APIRouter:
     async def parse(request: Request, body: ParseBody) -> TranslateResult:
         """Return the constituency trees of one or more sentences, in brackets."""
         key, options = authorize(service, request, {}), Options(body.beam, body.n_best, body.alpha)
-        answers = await service.parse(request, key, _list(body.text), body.model, options, body.tokenized)
+        call = Call(request, key, options=options, model=body.model)
+        answers = await service.parse(call, _list(body.text), body.tokenized)
         return TranslateResult(results=[_result(answer) for answer in answers])
 
     return routes

@@ -14,8 +14,6 @@ from itertools import chain
 from threading import Event
 from typing import TypeVar
 
-from fastapi import Request
-
 from specs import ZooError
 from specs.notation import quote
 from zoo.generation import alignment
@@ -23,11 +21,11 @@ from zoo.generation.alignment import AlignedToken, AlignmentHead
 from zoo.generation.attention import Attention
 from zoo.generation.config import LanguageOptions, TranslationOptions
 from zoo.generation.parser import Parser
-from zoo.generation.translation import EMPTY_TRANSLATION, Translation, join_marks
+from zoo.generation.translation import Translation
 from zoo.generation.translator import Translator
 from zoo.report import Report
 from zoo.serving.admission import LINE_BREAKS, Admission, Metrics
-from zoo.serving.answer import Answer, Options, ServingError
+from zoo.serving.answer import Answer, Call, Options, ServingError
 from zoo.serving.languages import AUTO, base_code, detect, detect_source, differ_in_region, standard_code
 from zoo.serving.pool import LoadedModel, ModelPool, PooledModel, Route
 from zoo.serving.settings import Settings
@@ -68,56 +66,38 @@ class Service:
         self._attending = ThreadPoolExecutor(1, "attend")
         self.metrics.gauge("zoo_loaded_models", "Models in memory.", lambda: len(pool.loaded_models()))
 
-    async def translate(
-        self,
-        request: Request,
-        key: str,
-        texts: Sequence[str],
-        source: str | None,
-        target: str,
-        options: Options,
-        model: str | None = None,
-    ) -> list[Answer]:
-        """Translate texts.
-
-        Args:
-            request: The request. If its client disconnects, the work is cancelled.
-            key: SHA-256 of the client's API key, as `authorize` returns it.
-            texts: The texts. Their line breaks are kept.
-            source: Code of their language. None or "auto": it is detected for each text.
-            target: Code of the language to translate into.
-            options: Options of the search.
-            model: Name of the model. None: it is chosen by the languages.
+    async def translate(self, call: Call, texts: Sequence[str]) -> list[Answer]:
+        """Translate texts. Their line breaks are kept.
 
         Raises:
             ServingError: A limit is exceeded, or there is no model for the languages.
             ClientGone: The client has disconnected.
         """
-        plans = self.plan(texts, source, target, options, model)
-        with self.admission.admit(key, texts, models_of(plans)):
-            work = self.translate_groups(texts, plans, options)
-            return await self.admission.unless_disconnected(request, work)
+        plans = self.plan(call, texts)
+        with self.admission.admit(call.key, texts, models_of(plans)):
+            work = self.translate_groups(texts, plans, call.options)
+            return await self.admission.unless_disconnected(call.request, work)
 
     async def translate_each(
-        self, key: str, texts: Sequence[str], source: str | None, target: str, options: Options, model: str | None
+        self, call: Call, texts: Sequence[str]
     ) -> AsyncIterator[tuple[int, Answer | ServingError]]:
         """Check a request as `translate` does, and return an iterator over its results as soon as they are known.
 
         Each result has the index of the text. A text in a language without a model gives an error, unless all do. The
         work is cancelled when the iterator is closed.
         """
-        plans = list(self._plan_each(texts, source, target, options, model))
+        plans = list(self._plan_each(call, texts))
         known = [plan for plan in plans if isinstance(plan, Plan)]
         if isinstance(plans[0], ServingError) and not known:
             raise plans[0]
-        admission = self.admission.admit(key, texts, models_of(known))
+        admission = self.admission.admit(call.key, texts, models_of(known))
         admission.__enter__()  # an error must precede the response, whose iterator starts later
 
         async def one(index: int) -> tuple[int, Answer | ServingError]:
             if isinstance(plan := plans[index], ServingError):
                 return index, plan
             try:
-                (answer,) = await self.translate_groups([texts[index]], [plan], options)
+                (answer,) = await self.translate_groups([texts[index]], [plan], call.options)
             except ServingError as error:
                 return index, error
             return index, answer
@@ -141,26 +121,14 @@ class Service:
 
         return results()
 
-    async def score(
-        self,
-        request: Request,
-        key: str,
-        pairs: Sequence[tuple[str, str]],
-        languages: tuple[str, str],
-        name: str | None,
-    ) -> tuple[list[float], str, str]:
+    async def score(self, call: Call, pairs: Sequence[tuple[str, str]]) -> tuple[list[float], str, str]:
         """Return the log-probabilities of translations, and the name and the revision of the model.
 
-        Args:
-            request: The request.
-            key: SHA-256 of the client's API key.
-            pairs: Texts and their translations, each of one line.
-            languages: Codes of the source and target language.
-            name: Name of the model, or None.
+        `pairs` are texts and their translations, each of one line.
         """
         self.admission.check_texts([source for source, _ in pairs])
         self.admission.check_texts([target for _, target in pairs])
-        route = self._route(*languages, name)
+        route = self._route(call)
 
         async def work() -> tuple[list[float], str, str]:
             scores: list[float] = []
@@ -169,8 +137,8 @@ class Service:
                     scores += await _in_thread(self._scoring, _score, loaded.translator, chunk, route)
                 return scores, route.model.name, loaded.revision
 
-        with self.admission.admit(key, [text for pair in pairs for text in pair]):
-            return await self.admission.unless_disconnected(request, work())
+        with self.admission.admit(call.key, [text for pair in pairs for text in pair]):
+            return await self.admission.unless_disconnected(call.request, work())
 
     async def align(self, route: Route, sources: Sequence[str], targets: Sequence[str]) -> list[list[AlignedToken]]:
         """Return which source token each token of given translations comes from (see `Translator.align`).
@@ -186,22 +154,13 @@ class Service:
         return found
 
     async def attention(
-        self,
-        request: Request,
-        key: str,
-        pair: tuple[str, str],
-        languages: tuple[str, str],
-        name: str | None,
-        wanted: tuple[int | None, int | None] = (None, None),
+        self, call: Call, pair: tuple[str, str], wanted: tuple[int | None, int | None]
     ) -> tuple[Attention, AlignmentHead, str]:
         """Return the attention between the words of a text and of its translation.
 
         Args:
-            request: The request.
-            key: SHA-256 of the client's API key.
+            call: The call, with both languages.
             pair: The text and its translation, each of one line.
-            languages: Codes of the source and target language.
-            name: Name of the model, or None.
             wanted: Layer and head that the client wants to see. None: the head that aligns best.
 
         Returns:
@@ -209,7 +168,7 @@ class Service:
             but one, and the name of the model.
         """
         self.admission.check_texts(pair)
-        route = self._route(*languages, name)
+        route = self._route(call)
 
         async def work() -> tuple[Attention, AlignmentHead, str]:
             async with self.pool.lease(route.model) as loaded:
@@ -228,17 +187,14 @@ class Service:
             best = translator.alignment_head or AlignmentHead(max(len(found.cross) - 2, 0), 0, False)
             return found, best, route.model.name
 
-        with self.admission.admit(key, pair):
-            return await self.admission.unless_disconnected(request, work())
+        with self.admission.admit(call.key, pair):
+            return await self.admission.unless_disconnected(call.request, work())
 
-    async def parse(
-        self, request: Request, key: str, texts: Sequence[str], name: str | None, options: Options, tokenized: bool
-    ) -> list[Answer]:
+    async def parse(self, call: Call, texts: Sequence[str], tokenized: bool) -> list[Answer]:
         """Return the trees of sentences, as bracketed texts in place of translations."""
-        self.admission.check_texts(texts, options)
-        parsers = [model for model in self.pool.models.values() if model.parses]
-        if name is not None:
-            parsers = [model for model in (self.pool.named(name),) if model.parses]
+        self.admission.check_texts(texts, call.options)
+        models = self.pool.models.values() if call.model is None else [self.pool.named(call.model)]
+        parsers = [model for model in models if model.parses]
         if not parsers:
             raise ServingError(400, "the server has no such parser; `GET /v1/models` lists the models")
 
@@ -247,72 +203,70 @@ class Service:
                 parser = loaded.translator
                 assert isinstance(parser, Parser)
                 lines = list(texts) if tokenized else [parser.tokenize(text) for text in texts]
-                results = await self._submit(parsers[0], loaded, lines, None, options)
+                results = await self._submit(parsers[0], loaded, lines, None, call.options)
                 name, revision = parsers[0].name, loaded.revision
                 return [Answer(each, parser.spec.corpus.source, None, name, revision) for each in results]
 
-        with self.admission.admit(key, texts, parsers[:1]):
-            return await self.admission.unless_disconnected(request, work())
+        with self.admission.admit(call.key, texts, parsers[:1]):
+            return await self.admission.unless_disconnected(call.request, work())
 
     def detect(self, text: str) -> list[tuple[str, float]]:
         """Return the possible languages of a text with probabilities, the most probable first."""
         self.admission.check_texts([text])
         return detect(text)
 
-    def plan(
-        self, texts: Sequence[str], source: str | None, target: str, options: Options, name: str | None
-    ) -> list[Plan]:
-        """Check a request, and return how each of its texts is translated."""
+    def plan(self, call: Call, texts: Sequence[str]) -> list[Plan]:
+        """Check a call, and return how each of its texts is translated."""
         plans = list[Plan]()
-        for plan in self._plan_each(texts, source, target, options, name):
+        for plan in self._plan_each(call, texts):
             if isinstance(plan, ServingError):
                 raise plan
             plans.append(plan)
         return plans
 
-    def _plan_each(
-        self, texts: Sequence[str], source: str | None, target: str, options: Options, name: str | None
-    ) -> Iterator[Plan | ServingError]:
-        """Check a request, and yield how each of its texts is translated, or why it cannot be."""
-        self.admission.check_texts(texts, options)
-        if source is not None and source.lower() != AUTO:
-            yield from [self._plan_one(source, target, name)] * len(texts)
+    def _plan_each(self, call: Call, texts: Sequence[str]) -> Iterator[Plan | ServingError]:
+        """Check a call, and yield how each of its texts is translated, or why it cannot be."""
+        self.admission.check_texts(texts, call.options)
+        if call.source is not None and call.source.lower() != AUTO:
+            yield from [self._plan_one(call, call.source)] * len(texts)
             return
-        self._target(target, name)
-        choices = {*self.pool.sources(target, name), base_code(target)}
+        choices = {*self._sources(call), base_code(call.target)}
         for text in texts:
             try:
-                code, probability = detect_source(text, choices, target)
-                yield replace(self._plan_one(code, target, name), confidence=probability)
+                code, probability = detect_source(text, choices, call.target)
+                yield replace(self._plan_one(call, code), confidence=probability)
             except ServingError as error:
                 yield error
 
-    def _plan_one(self, source: str, target: str, name: str | None) -> Plan:
-        unchanged = standard_code(source) == standard_code(target)
-        if differ_in_region(source, target):
-            unchanged = self.pool.route(source, target, name) is None
+    def _plan_one(self, call: Call, source: str) -> Plan:
+        unchanged = standard_code(source) == standard_code(call.target)
+        if differ_in_region(source, call.target):
+            unchanged = self.pool.route(source, call.target, call.model) is None
         if unchanged:
-            self._target(target, name)
+            self._sources(call)
             return Plan(None, standard_code(source))
-        return Plan(self._route(source, target, name), standard_code(source))
+        return Plan(self._route(replace(call, source=source)), standard_code(source))
 
-    def _route(self, source: str, target: str, name: str | None) -> Route:
-        route = self.pool.route(source, target, name)
+    def _route(self, call: Call) -> Route:
+        """Return the route for the languages of a call. Raise ServingError if no model translates between them."""
+        source = call.source or ""
+        route = self.pool.route(source, call.target, call.model)
         if route is None:
-            pair = f"from {quote(standard_code(source))} to {quote(standard_code(target))}"
+            pair = f"from {quote(standard_code(source))} to {quote(standard_code(call.target))}"
             raise ServingError(400, f"no model translates {pair}; `GET /languages` lists the pairs")
         return route
 
-    def _target(self, target: str, name: str | None) -> None:
-        """Raise ServingError if no model translates into a language."""
-        if not self.pool.sources(target, name):
-            raise ServingError(400, f"no model translates into {quote(target)}; `GET /languages` lists the pairs")
+    def _sources(self, call: Call) -> list[str]:
+        """Return the base codes of the languages that can be translated into the target. Raise ServingError if none."""
+        if not (sources := self.pool.sources(call.target, call.model)):
+            problem = f"no model translates into {quote(call.target)}; `GET /languages` lists the pairs"
+            raise ServingError(400, problem)
+        return sources
 
     async def translate_groups(self, texts: Sequence[str], plans: Sequence[Plan], options: Options) -> list[Answer]:
         """Translate texts, each group of texts for the same model and languages together."""
         answers = [
-            Answer([Translation(text, 0.0, 0.0, ())], plan.source, plan.confidence)
-            for text, plan in zip(texts, plans, strict=True)
+            Answer([Translation(text)], plan.source, plan.confidence) for text, plan in zip(texts, plans, strict=True)
         ]
 
         async def translate_group(route: Route) -> None:
@@ -431,12 +385,8 @@ def _join(sources: Sequence[str], lines: Sequence[Sequence[Translation]], gaps: 
     """
     joined = []
     for rank in range(max(map(len, lines))):
-        parts = [each[min(rank, len(each) - 1)] if each else EMPTY_TRANSLATION for each in lines]
+        parts = [each[min(rank, len(each) - 1)] if each else Translation("") for each in lines]
         text = parts[0].text + "".join(gap + part.text for gap, part in zip(gaps, parts[1:], strict=True))
-        score, log_probability = sum(part.score for part in parts), sum(part.log_probability for part in parts)
-        tokens = tuple(token for part in parts for token in part.tokens)
         pairs = (part.parts or ((source, part.text),) for source, part in zip(sources, parts, strict=True))
-        joined.append(
-            Translation(text, score, log_probability, tokens, tuple(chain.from_iterable(pairs)), **join_marks(parts))
-        )
+        joined.append(Translation.joined(text, parts, tuple(chain.from_iterable(pairs))))
     return joined

@@ -19,8 +19,8 @@ from compiler.backends import BACKENDS, BuildRequest, choose_backend
 from compiler.host import cores, cpp_compiler, cpuinfo, matrix_library
 from zoo.files import storage
 from zoo.files.storage import folder_bytes
-from zoo.system.pass_timing import PassTiming, all_timings
 from zoo.system.processors import matrix_peak, processor_name
+from zoo.system.timing import PassTiming, all_timings
 from zoo.version import __version__
 
 REQUIRED = ("torch", "numpy", "pydantic", "safetensors", "sentencepiece", "sacrebleu", "typer", "rich")

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from specs import Languages, Spec, ZooError
 from specs.corpus import Direction
-from specs.languages import suggest_language
+from specs.sections import suggest_language
 from zoo.report import Report
 from zoo.text.tokenizer import Tokenizer
 from zoo.text.vocabulary import Vocabulary

@@ -16,7 +16,7 @@ from safetensors import safe_open
 
 from compiler import find_device
 from specs import Spec, ZooError
-from zoo.evaluation.bootstrap import bootstrap_scores, difference_half_width
+from zoo.evaluation.comparison import bootstrap_scores, difference_half_width
 from zoo.evaluation.metrics import Metric
 from zoo.evaluation.text_metrics import FloatArray
 from zoo.files.reading import read_json

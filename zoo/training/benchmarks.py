@@ -24,11 +24,10 @@ from specs import BOS, EOS, PAD, UNK, Spec, ZooError
 from zoo.data.batches import Batch
 from zoo.data.store import Store, StoreWriter
 from zoo.data.training_set import TrainingSet
-from zoo.generation.batching import SearchInput, pad_sequences
 from zoo.generation.compilation import BackendOptions
 from zoo.generation.config import GenerationConfig
 from zoo.generation.engine import Engine, resolve_workers
-from zoo.generation.hypotheses import Hypothesis
+from zoo.generation.translation import SearchInput, Translation, pad_sequences
 from zoo.planning.memory_estimate import require_memory_to_train, require_memory_to_translate
 from zoo.planning.training_estimate import TrainingEstimator
 from zoo.report import Report
@@ -205,7 +204,7 @@ def translations(
     device: str = "cpu",
     n_best: int = 1,
     length: int = LENGTH,
-) -> list[list[Hypothesis]]:
+) -> list[list[Translation]]:
     """Translate token sequences with the search of `Translator`, but without its tokenisation.
 
     Args:
@@ -229,7 +228,7 @@ def translations(
     # A token budget that is enough for this number of sentences of the greatest length.
     tokens = batch * (LENGTH + 1) if batch > 1 else 1
     with Engine(program, device, workers=workers, max_batch_tokens=tokens) as engine:
-        results: list[list[Hypothesis]] = engine.submit(rows, beam).result()
+        results: list[list[Translation]] = engine.submit(rows, beam).result()
     if any(len(best.tokens) != length - 1 for best, *_ in results):
         raise ZooError(
             f"a vocabulary of {spec.vocabulary.sizes[1]} tokens is too small for a beam of {spec.decoding.beam}",
@@ -239,7 +238,7 @@ def translations(
 
 
 def disagreement(
-    spec: Spec, weights: Mapping[str, Tensor], sources: Sequence[Sequence[int]], hypotheses: Sequence[Hypothesis]
+    spec: Spec, weights: Mapping[str, Tensor], sources: Sequence[Sequence[int]], hypotheses: Sequence[Translation]
 ) -> float:
     """Return the largest difference between log-probabilities of search and interpreter, in nats per token."""
     target = pad_sequences([[BOS, *hypothesis.tokens, EOS] for hypothesis in hypotheses], "cpu")

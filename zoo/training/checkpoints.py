@@ -14,7 +14,6 @@ from pathlib import Path
 
 import safetensors.torch
 import torch
-from safetensors import SafetensorError
 from torch import Tensor, nn
 
 from compiler import EmittedProgram
@@ -164,11 +163,8 @@ def restore_checkpoint(
 ) -> TrainingProgress:
     """Load a checkpoint into `program` and `optimiser`. Return its progress. Raise ZooError if a file is damaged."""
     checkpoint.verify()
-    try:
-        weights = safetensors.torch.load_file(checkpoint.weights)
-        moments = safetensors.torch.load_file(checkpoint.folder / OPTIMISER)
-    except SafetensorError as error:
-        raise ZooError(f"the checkpoint `{checkpoint.folder}` is damaged: {error}", exit_code=1) from error
+    weights = safetensors.torch.load_file(checkpoint.weights)
+    moments = safetensors.torch.load_file(checkpoint.folder / OPTIMISER)
     progress = checkpoint.progress
     load_state(TrainingState(weights, moments), progress.step - progress.skipped, program, optimiser)
     return progress

@@ -41,24 +41,10 @@ _RECENT_ENTRIES = 10
 """Number of log entries from which the time left is estimated."""
 
 
-def log_entries(run: Run) -> list[LogEntry]:
-    """Return the entries of a run's log in the order of their steps. If a step was repeated, its last entry counts."""
-    entries: list[LogEntry] = []
-    for line in read_log(run):
-        while entries and entries[-1]["step"] >= line["step"]:
-            entries.pop()
-        entries.append(line)
-    return entries
-
-
 def metric_value(entry: LogEntry, key: str) -> float:
-    """Return a metric of an entry. NaN if the entry lacks it, or if it is not a finite number."""
+    """Return a metric of an entry. NaN if the entry lacks it."""
     value = entry.get(key)
-    try:
-        number = float(value) if isinstance(value, int | float) else math.nan
-    except OverflowError:
-        return math.nan
-    return number if math.isfinite(number) else math.nan
+    return math.nan if value is None else float(value)
 
 
 @dataclass(frozen=True)
@@ -92,7 +78,7 @@ class RunStatus:
             age = max(0.0, time.time() - run.log.stat().st_mtime)
         except FileNotFoundError:
             age = 0.0
-        return cls(run, run.spec, log_entries(run), trainer, age)
+        return cls(run, run.spec, read_log(run), trainer, age)
 
     @property
     def name(self) -> str:

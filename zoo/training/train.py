@@ -21,7 +21,7 @@ from zoo.data.prefetch import run_in_thread
 from zoo.data.prepare import PreparedCorpus, prepare
 from zoo.data.store import longest_input
 from zoo.data.training_set import TrainingSet
-from zoo.evaluation.evaluate import evaluate_model
+from zoo.evaluation.evaluate import evaluate_models
 from zoo.evaluation.metrics import summary_line
 from zoo.files.reading import UnreadableError, read_json
 from zoo.files.storage import folder_bytes, require_space
@@ -286,7 +286,7 @@ def _score_dev_set(run: Run, device: str, report: Report) -> None:
         report.info("there is no dev set to score")
         return
     with continue_without_score(report):
-        scores = evaluate_model(run.folder, "dev", device=device, precision="float32", report=report, show=True)
+        scores = evaluate_models([run.folder], "dev", device=device, precision="float32", report=report, show=True)
         report.info(f"dev: {summary_line(scores)}")
 
 

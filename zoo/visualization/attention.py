@@ -19,8 +19,18 @@ from torch import Tensor
 from specs import ZooError
 from specs.errors import nearest
 from zoo.generation.attention import Attention
-from zoo.visualization.page import FONT, asset, escape_text, json_element, page, replace_unprintable
-from zoo.visualization.svg import element, image, text, text_width
+from zoo.visualization.page import (
+    FONT,
+    asset,
+    element,
+    escape_text,
+    image,
+    json_element,
+    page,
+    replace_unprintable,
+    text,
+    text_width,
+)
 
 # All sizes are in pixels.
 _FONT_SIZE, _ROW_HEIGHT, _COLUMN_DISTANCE, _MARGIN, _GAP = 15, 22, 260, 24, 8

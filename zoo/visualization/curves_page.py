@@ -6,9 +6,8 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from zoo.visualization.page import FONT, asset, escape_text, page, table_cells, table_head
+from zoo.visualization.page import FONT, asset, escape_text, image, page, table_cells, table_head, text
 from zoo.visualization.plot import STYLE, WIDTH, Axis, Plot, Series, plot_height, plot_svg
-from zoo.visualization.svg import image, text
 
 _TIME_UNITS = ((2 * 86_400, 86_400, "days"), (2 * 3600, 3600, "hours"), (120, 60, "minutes"), (0, 1, "seconds"))
 """Smallest maximum, in seconds, from which a unit is used; the unit in seconds; and its name."""

@@ -13,8 +13,7 @@ from compiler.passes.variants import drop_dropout
 from specs import Spec
 from zoo.files.output import open_output, require_svg
 from zoo.planning.plan import LENGTH
-from zoo.visualization.page import asset
-from zoo.visualization.svg import element, image, text
+from zoo.visualization.page import asset, element, image, text
 
 _WIDTH, _HEIGHT, _GAP = 330, 40, 20
 """Width and height of a box that is alone in its row, and the gap between rows. Unit of all lengths here: pixels."""

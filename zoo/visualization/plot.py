@@ -10,8 +10,7 @@ from functools import cached_property
 from itertools import chain, groupby, pairwise
 from zlib import crc32
 
-from zoo.visualization.page import asset, escape_text
-from zoo.visualization.svg import element, text, text_width
+from zoo.visualization.page import asset, element, escape_text, text, text_width
 
 WIDTH, HEIGHT = 500, 350
 _LEFT, _RIGHT, _TOP, _BOTTOM, _LEGEND = 70, 28, 14, 56, 22

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from zoo.generation.search_tree import FATE_TITLES, Expansion, Fate, SearchTree
-from zoo.visualization.page import asset, escape_text, page, table_cells, table_head
-from zoo.visualization.svg import element, text, text_width
+from zoo.visualization.page import asset, element, escape_text, page, table_cells, table_head, text, text_width
 
 # All sizes are in pixels.
 _FONT_SIZE, _BOX_HEIGHT, _ROW_HEIGHT, _COLUMN_GAP, _MIN_BOX, _TOP, _MARGIN = 14, 38, 50, 46, 62, 34, 8

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from zoo.text.trees.tree import XX, Tree, unescape_brackets
-from zoo.visualization.page import FONT, replace_unprintable
-from zoo.visualization.svg import element, image, text, text_width
+from zoo.visualization.page import FONT, element, image, replace_unprintable, text, text_width
 
 WORD, TAG, LABEL, SENTENCE = 15, 11, 13, 14
 """Font sizes for words, parts of speech, constituent labels, and the sentence above a tree. Unit: pixels."""

@@ -19,11 +19,10 @@ from compiler.initialization import initial_weights
 from specs import EOS, Spec
 from tests.benchmarks.gpu_parts.setting import ROOT, Figures, Setting, subprocess_environment
 from tests.examples import rows
-from zoo.generation.batching import SearchInput
 from zoo.generation.beam_search import BeamSearch
 from zoo.generation.constraints import SuppressedTokens
 from zoo.generation.engine import Engine
-from zoo.generation.hypotheses import Hypothesis
+from zoo.generation.translation import SearchInput, Translation
 from zoo.report import Report
 from zoo.training.benchmarks import random_sources, translations, weights_avoiding
 from zoo.training.distributed import Processes
@@ -116,7 +115,7 @@ def _searches(setting: Setting) -> Iterator[tuple[str, Figures]]:
         for beam in BEAMS:
             constraint = SuppressedTokens((11,), size, None, 3) if beam == 4 else None
             search = BeamSearch(beam, 0.6, min(2, beam), constraint, stopping_rule=rule)
-            found: list[list[list[Hypothesis]]] = []
+            found: list[list[list[Translation]]] = []
             for each, device, tokens in (
                 (plain, "cpu", 400),
                 (program, setting.device, 400),

@@ -1,9 +1,7 @@
 """Token stores on disk."""
 
-import json
 import tracemalloc
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -67,61 +65,6 @@ def test_memory_does_not_grow_with_the_number_of_tokens(tmp_path):
     assert (tmp_path / "store" / "00000.source.values").stat().st_size == 2_000_000
     assert written < 1_000_000
     assert read < 500_000
-
-
-@pytest.fixture
-def folder(tmp_path):
-    write(tmp_path / "store", [([[4, 5], [6], [7]], [[7], [8, 9, 4], [5]])], shard_examples=2)
-    return tmp_path / "store"
-
-
-@pytest.mark.parametrize("name", ["00000.source.values", "00001.target.offsets"])
-def test_missing_files_and_files_of_the_wrong_size_are_rejected(folder, name):
-    path = folder / name
-    whole = path.read_bytes()
-    for data in (whole[:-1], whole + b"\0\0", b""):
-        path.write_bytes(data)
-        with pytest.raises(ZooError, match=rf"{name}` is damaged: it has .* bytes, not") as caught:
-            Store(folder)
-        assert caught.value.exit_code == 1
-        assert "zoo prepare" in caught.value.hint
-    path.unlink()
-    with pytest.raises(ZooError, match=rf"{name}` cannot be read: No such file"):
-        Store(folder)
-
-
-@pytest.mark.parametrize("offsets", [[1, 2, 3], [0, 2, 4], [0, 4, 3], [0, -1, 3]])
-def test_invalid_offsets_are_rejected(folder, offsets):
-    (folder / "00000.source.offsets").write_bytes(np.array(offsets, "<i8").tobytes())
-    with pytest.raises(ZooError, match=r"source\.offsets` is damaged: the offsets"):
-        Store(folder)
-
-
-SHARDS = [{"examples": 2, "source": 3, "target": 4}, {"examples": 1, "source": 1, "target": 1}]
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"format": 99},
-        {"streams": {"source": "object", "target": "uint16"}},
-        {"streams": {"source": "uint16"}},
-        {"shards": None},
-        {"shards": SHARDS[:1]},
-        {"shards": [SHARDS[1], SHARDS[0]]},
-        {"shards": [SHARDS[0], {"examples": 1, "source": "x", "target": 1}]},
-        {"shards": [SHARDS[0], {"examples": 1, "source": 1}]},
-        {"shard_examples": 1},
-        {"shard_examples": 0},
-        {"parts": [4]},
-        {"parts": [4, -1]},
-    ],
-)
-def test_invalid_headers_are_rejected(folder, change):
-    header = json.loads((folder / "header.json").read_text())
-    (folder / "header.json").write_text(json.dumps(header | change))
-    with pytest.raises(ZooError, match=r"header\.json` is damaged"):
-        Store(folder)
 
 
 def test_an_unfinished_store_cannot_be_opened(tmp_path):

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from specs import ZooError
 from tests.zoo.documents.test_markup import align_reversed, letters, random_tree, reverse
 from tests.zoo.documents.translators import Shuffle
-from zoo.documents import archives
+from zoo.documents import document
 from zoo.documents.document import FORMATS, translate_document
 
 WORD = (
@@ -175,7 +175,7 @@ def test_documents_that_grow_without_bound_are_refused(monkeypatch: pytest.Monke
         archive.writestr("word/document.xml", BOMB)
     with pytest.raises(ZooError, match="declares entities"):
         translated(".docx", written.getvalue())
-    monkeypatch.setattr(archives, "MAX_DOCUMENT_BYTES", 1_000)
+    monkeypatch.setattr(document, "MAX_DOCUMENT_BYTES", 1_000)
     with pytest.raises(ZooError, match="after decompression"):
         translated(".docx", archive_of(".docx", "<w:p/>" * 1_000))
 

@@ -8,7 +8,7 @@ from importlib import import_module
 import numpy as np
 import pytest
 
-from zoo.evaluation.bootstrap import (
+from zoo.evaluation.comparison import (
     SAMPLES,
     difference_half_width,
     interval_half_width,

@@ -8,7 +8,7 @@ from dataclasses import asdict
 import pytest
 
 from specs import ZooError
-from zoo.evaluation import bootstrap
+from zoo.evaluation import comparison
 from zoo.evaluation.comparison import compare, compare_files
 from zoo.evaluation.text_metrics import TEXT_METRICS, text_metric
 
@@ -17,7 +17,7 @@ WORDS = ["der", "die", "das", "Hund", "Haus", "Katze", "sieht", "kennt", "alte",
 
 @pytest.fixture(autouse=True)
 def few(monkeypatch):
-    monkeypatch.setattr(bootstrap, "SAMPLES", 200)
+    monkeypatch.setattr(comparison, "SAMPLES", 200)
 
 
 def spoiled(references, share, seed):

@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from specs import ZooError
-from zoo.evaluation import ensembles as module
-from zoo.evaluation.ensembles import FILE, ensembles, evaluate_ensemble
-from zoo.evaluation.evaluate import evaluate_model
+from zoo.evaluation import evaluate as module
+from zoo.evaluation.evaluate import ENSEMBLES, ensembles, evaluate_models
 from zoo.models import weights
 from zoo.models.weights import Weights
 from zoo.publishing.publish import publish
@@ -36,8 +35,8 @@ def other(run: Path) -> None:
 
 
 def test_ensemble_scores_are_saved(two: tuple[Path, Path]) -> None:
-    found = evaluate_ensemble(two, "test", device="cpu")
-    single = [evaluate_model(each, "test", device="cpu")["perplexity"] for each in two]
+    found = evaluate_models(two, "test", device="cpu")
+    single = [evaluate_models([each], "test", device="cpu")["perplexity"] for each in two]
     assert found["perplexity"] not in single
     (kept,) = ensembles(two[0])
     assert kept.members == two
@@ -47,18 +46,18 @@ def test_ensemble_scores_are_saved(two: tuple[Path, Path]) -> None:
 
 
 def test_an_ensemble_of_equal_models_scores_like_one(two: tuple[Path, Path]) -> None:
-    alone = evaluate_model(two[0], "test", device="cpu")
-    assert evaluate_ensemble((two[0], two[0]), "test", device="cpu")["perplexity"] == pytest.approx(alone["perplexity"])
+    alone = evaluate_models([two[0]], "test", device="cpu")
+    assert evaluate_models((two[0], two[0]), "test", device="cpu")["perplexity"] == pytest.approx(alone["perplexity"])
 
 
 def test_sets_are_saved_side_by_side_and_changed_weights_make_another_ensemble(two: tuple[Path, Path]) -> None:
     for split in ("test", "dev", "test"):
-        evaluate_ensemble(two, split, device="cpu")
+        evaluate_models(two, split, device="cpu")
     (kept,) = ensembles(two[0])
     assert set(kept.scores) == {"dev", "test"}
     other(two[1])
     assert not list(ensembles(two[0]))
-    evaluate_ensemble(two, "test", device="cpu")
+    evaluate_models(two, "test", device="cpu")
     (kept,) = ensembles(two[0])
     assert set(kept.scores) == {"test"}
     shutil.rmtree(two[1])
@@ -70,14 +69,14 @@ def test_scores_of_weights_that_change_meanwhile_are_not_saved(
 ) -> None:
     scored = module.compute_scores
     monkeypatch.setattr(module, "compute_scores", lambda *given: (other(two[1]), scored(*given))[1])
-    evaluate_ensemble(two, "test", device="cpu")
-    assert not (two[0] / FILE).exists()
+    evaluate_models(two, "test", device="cpu")
+    assert not (two[0] / ENSEMBLES).exists()
 
 
 def test_bfloat16_and_bundles_are_not_saved(two: tuple[Path, Path]) -> None:
-    evaluate_ensemble(two, "test", device="cpu", precision="bfloat16")
-    evaluate_ensemble((publish(two[0]), two[1]), "test", device="cpu")
-    assert not list(two[0].parent.rglob(FILE))
+    evaluate_models(two, "test", device="cpu", precision="bfloat16")
+    evaluate_models((publish(two[0]), two[1]), "test", device="cpu")
+    assert not list(two[0].parent.rglob(ENSEMBLES))
 
 
 def test_models_of_different_sets_are_refused(two: tuple[Path, Path], trained: Callable[..., Run]) -> None:
@@ -86,14 +85,14 @@ def test_models_of_different_sets_are_refused(two: tuple[Path, Path], trained: C
     file.write_text(file.read_text("utf-8").replace("pairs.de", "others.de"), encoding="utf-8")
     lines = Path("pairs.de").read_text(encoding="utf-8")
     Path("others.de").write_text(lines, encoding="utf-8")
-    evaluate_ensemble(two, "test", device="cpu")
+    evaluate_models(two, "test", device="cpu")
     Path("others.de").write_text(lines.replace("alte", "junge"), encoding="utf-8")
     with pytest.raises(ZooError, match=r"the test sets of .* differ"):
-        evaluate_ensemble(two, "test", device="cpu")
+        evaluate_models(two, "test", device="cpu")
 
 
 @pytest.mark.parametrize("text", ["{}", '{"ensembles": [{}]}', '{"ensembles": 1}', '{"ensembles": [{"members": 1}]}'])
 def test_a_damaged_file_is_an_error(two: tuple[Path, Path], text: str) -> None:
-    (two[0] / FILE).write_text(text, encoding="utf-8")
+    (two[0] / ENSEMBLES).write_text(text, encoding="utf-8")
     with pytest.raises(ZooError, match="is damaged"):
         list(ensembles(two[0]))

@@ -14,7 +14,7 @@ import zoo
 from specs import ZooError
 from zoo.data.prepare import prepare
 from zoo.evaluation import evaluate
-from zoo.evaluation.evaluate import evaluate_model, read_split
+from zoo.evaluation.evaluate import evaluate_models, read_split
 from zoo.evaluation.metrics import Scores, compute_scores, perplexity, summary_line, table_rows
 from zoo.evaluation.outputs import EvaluationSet, ModelOutputs, SavedOutput, load_outputs
 from zoo.evaluation.text_metrics import text_metric
@@ -156,7 +156,7 @@ HELD_OUT = {
 
 def test_model_scores_and_outputs_are_correct_and_saved(trained: Callable[..., Run]) -> None:
     run = trained()
-    scores = evaluate_model(run.folder, "test", device="cpu")
+    scores = evaluate_models([run.folder], "test", device="cpu")
     texts = read_split(run.spec, "test", Report())
     outputs = ModelOutputs(zoo.load(str(run.folder), device="cpu"), texts)
     expected = compute_scores(outputs, run.spec.task)
@@ -187,20 +187,20 @@ def test_scores_of_changed_weights_are_not_saved(trained: Callable[..., Run], mo
         return scored(*given)
 
     monkeypatch.setattr(evaluate, "compute_scores", slowly)
-    evaluate_model(run.folder, "test", device="cpu")
+    evaluate_models([run.folder], "test", device="cpu")
     assert "test" not in read_json(run.scores)
     assert not run.answers("test").exists()
 
 
 def test_a_bundle_is_not_changed(trained: Callable[..., Run]) -> None:
     bundle = publish(trained().folder)
-    evaluate_model(bundle, "test", device="cpu")
+    evaluate_models([bundle], "test", device="cpu")
     verify(bundle.name)
 
 
 def test_bfloat16_scores_are_not_saved(trained: Callable[..., Run]) -> None:
     run = trained()
-    evaluate_model(run.folder, "test", device="cpu", precision="bfloat16")
+    evaluate_models([run.folder], "test", device="cpu", precision="bfloat16")
     assert "test" not in read_json(run.scores)
     assert not run.answers("test").exists()
 
@@ -230,7 +230,7 @@ def test_a_held_out_set_is_that_of_training(trained: Callable[..., Run]) -> None
 def test_a_missing_set_is_an_error(trained: Callable[..., Run]) -> None:
     run = trained()
     with pytest.raises(ZooError, match="`train` is not a set"):
-        evaluate_model(run.folder, "train", device="cpu")
+        evaluate_models([run.folder], "train", device="cpu")
     spec = run.spec.model_copy(update={"corpus": run.spec.corpus.model_copy(update={"test": ()})})
     with pytest.raises(ZooError, match="has no test set"):
         read_split(spec, "test", Report())

@@ -11,8 +11,9 @@ from compiler import build
 from specs import BOS, EOS, PAD
 from zoo.generation.beam_search import BeamSearch
 from zoo.generation.constraints import SuppressedTokens
-from zoo.generation.hypotheses import Hypothesis, length_penalty
+from zoo.generation.hypotheses import length_penalty
 from zoo.generation.sampling import Sampling
+from zoo.generation.translation import Translation
 
 STOPPING_RULES = ["admissible", "full", "shrinking"]
 
@@ -25,7 +26,7 @@ def all_sequences(program, source, max_length, alpha, kind="gnmt"):
         for tokens in itertools.product(words, repeat=length):
             whole = (*tokens, EOS)
             total = sum(program.row(source, whole[:i])[token] for i, token in enumerate(whole))
-            hypotheses.append(Hypothesis(tokens, total, total / length_penalty(length + 1, alpha, kind)))
+            hypotheses.append(Translation("", total / length_penalty(length + 1, alpha, kind), total, tokens))
     return sorted(hypotheses, key=lambda hypothesis: -hypothesis.score)
 
 
@@ -51,7 +52,7 @@ def reference_search(
         for rank, (loss, _, _, token, before) in enumerate(candidates[: limit[stopping_rule]]):
             whole = before if token == EOS else (*before, token)
             if (token == EOS and (stopping_rule != "full" or rank < beam)) or (token != EOS and length == max_length):
-                finished.append(Hypothesis(whole, -loss, -loss / length_penalty(length + 1, alpha, kind)))
+                finished.append(Translation("", -loss / length_penalty(length + 1, alpha, kind), -loss, whole))
             elif token != EOS:
                 live.append((-loss, whole))
         live = live[:beam]

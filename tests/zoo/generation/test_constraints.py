@@ -13,10 +13,10 @@ import specs
 from compiler.backends import BACKENDS
 from compiler.padded_batch import PaddedBatch
 from specs import BOS, EOS, UNK, ZooError
-from zoo.generation.batching import SearchInput
 from zoo.generation.beam_search import BeamSearch
 from zoo.generation.constraints import BracketConstraint, SuppressedTokens
 from zoo.generation.sampling import Sampling
+from zoo.generation.translation import SearchInput
 
 OPENING, CLOSING, WORDS, SIZE = (4, 9), (7, 5), (6, 10), 12  # the tokens 8 and 11 have no meaning
 TREES = BracketConstraint(OPENING, CLOSING, WORDS, SIZE)

@@ -19,9 +19,9 @@ from compiler.backends import BACKENDS
 from compiler.backends.native import NativeProgram
 from specs import ZooError
 from zoo.files import storage
-from zoo.generation import loading, packed
+from zoo.generation import compilation, loading
 from zoo.generation.ahead_of_time import compile_model
-from zoo.generation.packed import PackedProgram
+from zoo.generation.compilation import PackedProgram
 from zoo.generation.search_tree import record_search
 from zoo.models.weights import Weights
 from zoo.publishing.publish import publish
@@ -37,7 +37,7 @@ TEXTS = ["the old dog sees a small house", "we read", "", "she knows"]
 def name(trained: Callable[..., Run], monkeypatch: pytest.MonkeyPatch) -> str:
     if problem := BACKENDS["native"].unavailable_reason():
         pytest.skip(problem)
-    monkeypatch.setattr("zoo.generation.packed.may_have_gpu", lambda: False)
+    monkeypatch.setattr("zoo.generation.compilation.may_have_gpu", lambda: False)
     return publish(trained().folder).name
 
 
@@ -191,7 +191,7 @@ def test_zoo_compile_packs_weights_that_a_machine_with_a_gpu_uses_on_request_onl
 ) -> None:
     compile_model(name, backend="native")
     assert type(opened(name).program) is PackedProgram
-    monkeypatch.setattr(packed, "may_have_gpu", lambda: True)
+    monkeypatch.setattr(compilation, "may_have_gpu", lambda: True)
     assert type(opened(name).program) is NativeProgram
     assert type(opened(name, device="cpu").program) is PackedProgram
 
@@ -214,12 +214,12 @@ def test_translating_does_not_import_torch(name: str) -> None:
 
 def test_an_edited_source_file_packs_a_model_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "weights.py"
-    monkeypatch.setattr(packed.weights, "__file__", str(file))
+    monkeypatch.setattr(compilation.weights, "__file__", str(file))
     versions = set()
     for text, time in (("old", 1), ("new", 2), ("longer", 2)):
         file.write_text(text, encoding="utf-8")
         os.utime(file, (time, time))
-        versions.add(packed._code_version.__wrapped__())
+        versions.add(compilation._code_version.__wrapped__())
     assert len(versions) == 3
 
 

@@ -16,7 +16,7 @@ from zoo.data import builtin
 from zoo.data.corpus import tree_example
 from zoo.generation.parser import Parser
 from zoo.generation.search_tree import record_search
-from zoo.generation.streaming import translate_lines
+from zoo.generation.text_search import translate_lines
 from zoo.text.trees.bracketed import read_tree, simplify
 from zoo.text.trees.tokenizer import Linearisation
 from zoo.text.trees.tree import Tree, tokenize_words

@@ -17,15 +17,14 @@ from compiler.backends.native import NativeProgram
 from compiler.padded_batch import PaddedBatch
 from compiler.program import TreeLimits, TreeRules
 from specs import BOS, EOS, UNK, ZooError
-from zoo.generation import program_batch
-from zoo.generation.batch import Batch
-from zoo.generation.batching import SearchInput
+from zoo.generation import batch as module
+from zoo.generation.batch import Batch, ProgramBatch, start_batch
 from zoo.generation.beam_search import BeamSearch
 from zoo.generation.constraints import BracketConstraint, SuppressedTokens
 from zoo.generation.engine import Engine
-from zoo.generation.hypotheses import Hypothesis, SearchHistory
-from zoo.generation.program_batch import ProgramBatch, start_batch
+from zoo.generation.hypotheses import SearchHistory
 from zoo.generation.sampling import Sampling
+from zoo.generation.translation import SearchInput, Translation
 
 pytestmark = pytest.mark.integration
 SIZE = 40
@@ -89,11 +88,11 @@ def finish_together(program: NativeProgram, histories: Sequence[SearchHistory], 
         finish(batch)
 
 
-def results(histories: Sequence[SearchHistory]) -> list[tuple[list[Hypothesis], str | None]]:
+def results(histories: Sequence[SearchHistory]) -> list[tuple[list[Translation], str | None]]:
     return [(history.hypotheses(), history.stop_reason) for history in histories]
 
 
-def expected(program: NativeProgram, histories: Sequence[SearchHistory]) -> list[tuple[list[Hypothesis], str | None]]:
+def expected(program: NativeProgram, histories: Sequence[SearchHistory]) -> list[tuple[list[Translation], str | None]]:
     """Return what the search in Python finds for each sentence alone."""
     copies = [history.strategy.new_history(history.source) for history in histories]
     for copy in copies:
@@ -106,7 +105,7 @@ def test_hypotheses_and_scores_equal_those_of_the_search_in_python(
     program: NativeProgram, monkeypatch: pytest.MonkeyPatch, size: int
 ) -> None:
     """They are equal for each rule and penalty, also if sentences of other beam sizes join between the steps."""
-    monkeypatch.setattr(program_batch, "MAX_MICROSECONDS", 0)
+    monkeypatch.setattr(module, "MAX_MICROSECONDS", 0)
     reasons = set()
     for seed in range(8):
         draw = random.Random(f"{size} {seed}")
@@ -124,7 +123,7 @@ def test_hypotheses_and_scores_equal_those_of_the_search_in_python(
 
 def test_drafts_change_no_result(program: NativeProgram, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each sentence is translated three times, so that the n-grams of its translation are known."""
-    monkeypatch.setattr(program_batch, "MAX_MICROSECONDS", 0)
+    monkeypatch.setattr(module, "MAX_MICROSECONDS", 0)
     for seed in range(15):
         draw = random.Random(seed)
         constraint = draw.choice([None, SuppressedTokens(FEW_TOKENS, SIZE), SuppressedTokens((5,), SIZE, None, 12)])
@@ -145,7 +144,7 @@ def test_drafts_change_no_result(program: NativeProgram, monkeypatch: pytest.Mon
 def test_trees_equal_those_of_the_search_in_python(
     program: NativeProgram, monkeypatch: pytest.MonkeyPatch, max_run: int | None
 ) -> None:
-    monkeypatch.setattr(program_batch, "MAX_MICROSECONDS", 0)
+    monkeypatch.setattr(module, "MAX_MICROSECONDS", 0)
     trees = BracketConstraint(range(4, 9), range(9, 14), range(14, 20), SIZE, max_run)
     for seed in range(10):
         draw = random.Random(seed)
@@ -169,7 +168,7 @@ def test_sentences_with_and_without_trees_can_be_joined(program: NativeProgram) 
     trees = BracketConstraint(range(4, 9), range(9, 14), range(14, 20), SIZE)
     source = SearchInput(0, {"source": (4, 5, EOS)}, 12, words=(UNK, UNK))
     histories = [BeamSearch(2, 0.6, 1, rule).new_history(source) for rule in (None, trees)]
-    arguments = ([source.tokens], [()], [program_batch._options(histories[0], None)], [[1.0] * 20])
+    arguments = ([source.tokens], [()], [module._options(histories[0], None)], [[1.0] * 20])
 
     def start(constrained: bool) -> Any:
         state = program.start_search(*arguments)
@@ -196,7 +195,7 @@ def test_a_prefix_that_breaks_the_tree_rules_is_refused(program: NativeProgram) 
 
 
 def test_drafts_save_steps(program: NativeProgram, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(program_batch, "MAX_MICROSECONDS", 0)
+    monkeypatch.setattr(module, "MAX_MICROSECONDS", 0)
     strategy = BeamSearch(1, 0.6, 1, SuppressedTokens((), SIZE, None, 20))
     counts = {}
     for drafts in (3, 0):
@@ -252,7 +251,7 @@ def test_a_call_returns_after_a_step_if_its_time_is_over(
     """Otherwise, other sentences could not join."""
     histories, calls = [], []
     for limit in (0, 10**9):
-        monkeypatch.setattr(program_batch, "MAX_MICROSECONDS", limit)
+        monkeypatch.setattr(module, "MAX_MICROSECONDS", limit)
         histories.append(SLOW.new_history(long_sources(1)[0]))
         batch = start_batch(program, histories[-1:], CPU)
         calls.append(0)
@@ -265,7 +264,7 @@ def test_a_call_returns_after_a_step_if_its_time_is_over(
 
 
 def test_cancelled_sentences_leave_the_batch(program: NativeProgram, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(program_batch, "MAX_MICROSECONDS", 0)
+    monkeypatch.setattr(module, "MAX_MICROSECONDS", 0)
     histories = [SLOW.new_history(source) for source in long_sources(4)]
     batch = start_batch(program, histories, CPU)
     batch.step()
@@ -359,7 +358,7 @@ def test_counts_of_any_integer_type_can_be_taken_back(program: NativeProgram) ->
 def test_invalid_calls_are_refused(program: NativeProgram) -> None:
     with pytest.raises(IndexError, match="does not exist"):
         program.search(program.encode(PaddedBatch.pad([(5, EOS), (6, EOS)])), 1, None)
-    options = program_batch._options(SLOW.new_history(long_sources(1)[0]), None)
+    options = module._options(SLOW.new_history(long_sources(1)[0]), None)
     sources, none, penalties = [(5, EOS), (6, EOS)], [(), ()], [[1.0] * 42] * 2
     for invalid in ({"size": 0}, {"n_best": 0}, {"max_length": -1}):
         with pytest.raises((IndexError, ValueError)):

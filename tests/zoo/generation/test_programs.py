@@ -20,12 +20,11 @@ from compiler.padded_batch import PaddedBatch
 from specs import BOS, EOS, Spec, ZooError
 from zoo.data.builtin import sentences
 from zoo.data.prepare import prepare
-from zoo.generation.batching import SearchInput
 from zoo.generation.beam_search import BeamSearch, StoppingRule
 from zoo.generation.engine import Engine
 from zoo.generation.ensemble import Ensemble
 from zoo.generation.sampling import Sampling
-from zoo.generation.translation import Translation
+from zoo.generation.translation import SearchInput, Translation
 from zoo.generation.translator import Translator
 from zoo.report import Report
 

@@ -10,12 +10,12 @@ import torch
 
 import specs
 from specs import EOS
-from zoo.generation.batching import SearchInput
 from zoo.generation.beam_search import BeamSearch
 from zoo.generation.engine import Engine
 from zoo.generation.protection import run_steps
 from zoo.generation.span_constraint import SpanConstraint
-from zoo.generation.streaming import translate_lines
+from zoo.generation.text_search import translate_lines
+from zoo.generation.translation import SearchInput
 from zoo.generation.translator import Translator
 from zoo.text.spans import find_spans
 
@@ -207,7 +207,7 @@ def test_a_cancelled_call_cancels_its_current_search(while_starting):
     searches = []
 
     class Searches:
-        def submit(self, sources, strategy, advance):
+        def submit(self, sources, strategy):
             if searches and while_starting:
                 future.cancel()
             searches.append(Future())

@@ -9,9 +9,9 @@ from types import SimpleNamespace
 import pytest
 
 from zoo.generation import request_queue
-from zoo.generation.batching import SearchInput
 from zoo.generation.beam_search import BeamSearch
 from zoo.generation.request_queue import RECENT_SECONDS, Request, RequestQueue
+from zoo.generation.translation import SearchInput
 
 TOKENS = 10
 

@@ -17,13 +17,13 @@ from compiler.backends.native import NativeProgram
 from compiler.decoder import top_k
 from compiler.padded_batch import PaddedBatch
 from specs import EOS, ZooError
-from zoo.generation.batching import SearchInput
 from zoo.generation.beam_search import BeamSearch
 from zoo.generation.constraints import SuppressedTokens
 from zoo.generation.engine import Engine
-from zoo.generation.hypotheses import Hypothesis, SearchStrategy
+from zoo.generation.hypotheses import SearchStrategy
 from zoo.generation.loading import open_model
 from zoo.generation.sampling import Sampling
+from zoo.generation.translation import SearchInput, Translation
 from zoo.generation.translator import Translator
 from zoo.models.shortlist import NAME, Shortlist
 from zoo.training.run import Run
@@ -88,12 +88,12 @@ def sources(count: int = 12) -> list[SearchInput]:
     ]
 
 
-def search(program: Any, sources: Sequence[SearchInput], strategy: SearchStrategy) -> list[list[Hypothesis]]:
+def search(program: Any, sources: Sequence[SearchInput], strategy: SearchStrategy) -> list[list[Translation]]:
     with Engine(program, max_batch_tokens=256) as engine:
         return engine.submit(sources, strategy).result()
 
 
-def same(actual: list[list[Hypothesis]], expected: list[list[Hypothesis]]) -> None:
+def same(actual: list[list[Translation]], expected: list[list[Translation]]) -> None:
     """Require equal tokens, and scores that differ by rounding only."""
     for one, other in zip(actual, expected, strict=True):
         assert [each.tokens for each in one] == [each.tokens for each in other]

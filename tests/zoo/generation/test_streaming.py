@@ -5,7 +5,7 @@ import random
 import pytest
 
 from specs import ZooError
-from zoo.generation.streaming import FIRST_CHUNK_LINES, translate_lines
+from zoo.generation.text_search import FIRST_CHUNK_LINES, translate_lines
 
 TEXTS = ["ab", "", "hgfedc", " \t", "a b", "ab", "h", "abcabcabc"]
 

@@ -124,9 +124,6 @@ def test_submitted_texts_get_the_translations_of_a_single_call(translator):
     expected = [translator.hypotheses(texts, **each) for each in options for _ in range(3)]
     assert [future.result() for future in futures] == expected
     assert translator.submit([]).result() == []
-    report = CountingReport()
-    assert translator.submit(texts, report=report).result() == expected[0]
-    assert (report.total, report.advanced) == (5, 5)
 
 
 def test_submitted_texts_are_checked_at_once(translator):

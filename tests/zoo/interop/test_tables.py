@@ -15,7 +15,7 @@ from zoo.interop.tensors import ForeignTensors
 
 ROWS = [
     TensorRow("matrix", "w1", (3, 2), is_linear=True),
-    TensorRow("gain", "norm_gain", (2,), offset=1.0),
+    TensorRow("gain", "norm_gain", (2,)),
     TensorRow("vector", "b1", (1, 4), is_row=True),
     TensorRow("table", "positions", (5, 2), unused=2),
     TensorRow("bias", "b2", (3,), is_bias=True),

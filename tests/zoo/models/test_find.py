@@ -18,8 +18,7 @@ from zoo.models import find, local_store
 from zoo.models.folder import ModelFolder, differing_fields
 from zoo.models.loading import read_model
 from zoo.models.registries import registry
-from zoo.publishing.publish import publish
-from zoo.publishing.upload import upload
+from zoo.publishing.publish import publish, upload
 from zoo.training.run import Run
 
 SIZES = {"N": 2, "d_model": 16, "d_ff": 24, "h": 2, "d_k": 6, "d_v": 4, "dropout": 0.1}

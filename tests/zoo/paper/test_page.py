@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from zoo.paper.claims import check_claims
-from zoo.paper.page import paper_page
-from zoo.paper.plots import all_plots
+from zoo.paper.page import all_plots, paper_page
 from zoo.paper.runs import read_measurements
 from zoo.report import Report
 

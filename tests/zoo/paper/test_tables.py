@@ -11,7 +11,7 @@ import pytest
 
 import specs
 from compiler import Purpose, lower
-from zoo.paper import derived, printed, table1
+from zoo.paper import derived, table1
 from zoo.paper.claims import CLAIMS, ROWS, CheckedClaim, Printed, Status, check, check_claims, power_of_ten, summary
 from zoo.paper.runs import LayerTiming, read_measurements
 from zoo.paper.tables import of_part, tables
@@ -115,9 +115,9 @@ def test_sentences_change_with_their_numbers(monkeypatch: pytest.MonkeyPatch) ->
     assert check_again("table3.learned-bleu").ours == "yes"
     change(monkeypatch, "table3.e-learned.bleu", "25.1")
     assert check_again("table3.learned-bleu").ours == "no"
-    assert printed.time_of_steps("base", "steps", "days")[0] == pytest.approx(100_000 * 0.4 / 86400)
+    assert derived.time_of_steps("base", "steps", "days")[0] == pytest.approx(100_000 * 0.4 / 86400)
     change(monkeypatch, "recipe.step-base", "0.8")
-    assert printed.time_of_steps("base", "steps", "days")[0] == pytest.approx(100_000 * 0.8 / 86400)
+    assert derived.time_of_steps("base", "steps", "days")[0] == pytest.approx(100_000 * 0.8 / 86400)
 
 
 def test_different_network_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,9 +22,9 @@ from specs import Spec
 from zoo.planning import training_estimate
 from zoo.planning.training_estimate import Done, TrainingEstimator, estimate_training, full_batch, time_passes
 from zoo.report import Report
-from zoo.system import pass_timing, processors
-from zoo.system.pass_timing import PassTiming, emulation_warning
+from zoo.system import processors, timing
 from zoo.system.processors import DeviceSpeed
+from zoo.system.timing import PassTiming, emulation_warning
 from zoo.training import step
 from zoo.training.train import train_steps
 
@@ -99,7 +99,7 @@ def test_passes_are_timed_once_per_machine(world: World, monkeypatch: pytest.Mon
         assert time_passes(world("training.steps=7", "training.learning_rate_factor=0.5"), Report()) == first
     monkeypatch.setattr(training_estimate, "_measure", lambda passes: MEASURED)
     assert time_passes(world("architecture.d_ff=25"), Report()) == MEASURED
-    monkeypatch.setattr(pass_timing, "cpuinfo", lambda: {"model name": "another processor"})
+    monkeypatch.setattr(timing, "cpuinfo", lambda: {"model name": "another processor"})
     assert time_passes(world(), Report()) == MEASURED
 
 
@@ -107,7 +107,7 @@ def test_timing_of_a_busy_machine_is_not_stored(world: World, words: Any, monkey
     monkeypatch.setattr(training_estimate, "_measure", lambda passes: MEASURED)
     monkeypatch.setattr(training_estimate, "_is_busy", lambda: True)
     assert time_passes(world(), words) == MEASURED
-    assert pass_timing.load_timing(world()) is None
+    assert timing.load_timing(world()) is None
     assert "other programs were running" in words.said[-1]
     monkeypatch.setattr(training_estimate, "_measure", Mock(side_effect=MemoryError))
     assert time_passes(world(), Report()) is None
@@ -136,18 +136,18 @@ def test_other_library_must_be_clearly_faster(other: float, chosen: str) -> None
 
 
 def test_damaged_timing_is_ignored(world: World) -> None:
-    pass_timing.save_timing(world(), MEASURED)
-    assert pass_timing.all_timings() == [pass_timing.load_timing(world())] == [MEASURED]
-    file = pass_timing._file(world())
+    timing.save_timing(world(), MEASURED)
+    assert timing.all_timings() == [timing.load_timing(world())] == [MEASURED]
+    file = timing._file(world())
     for text in ("{", "{}", '{"timing": {"name": "x"}}', '{"timing": 3}', "[]"):
         file.write_text(text)
-        assert pass_timing.load_timing(world()) is None
-        assert pass_timing.all_timings() == []
+        assert timing.load_timing(world()) is None
+        assert timing.all_timings() == []
 
 
 def test_emulated_bfloat16_is_warned_about(world: World, words: Any) -> None:
     spec = world("training.precision=bfloat16")
-    pass_timing.save_timing(spec, EMULATED)
+    timing.save_timing(spec, EMULATED)
     assert EMULATED.slowdown == pytest.approx(2.6)
     assert replace(EMULATED, bfloat16=0.4).slowdown is None
     TrainingEstimator.measure(spec, trainable(spec), words)
@@ -167,11 +167,11 @@ def test_training_uses_the_library_that_the_run_was_started_with(world: World, m
         return original(self, *args)
 
     monkeypatch.setattr(step.TrainStep, "__call__", recording)
-    pass_timing.save_timing(world(), MEASURED)
+    timing.save_timing(world(), MEASURED)
     train_steps(world("training.steps=2"), "runs/tiny")
     assert MEASURED.matrix_library == DEFAULT
     assert set(libraries) == {torch.backends.mkldnn.matmul.fp32_precision} != {"bf16"}
-    pass_timing.save_timing(world(), replace(MEASURED, float32={matrix_library(): 1.0, OTHER: 5.0}))
+    timing.save_timing(world(), replace(MEASURED, float32={matrix_library(): 1.0, OTHER: 5.0}))
     train_steps(world("training.steps=4"), "runs/tiny")
     assert "bf16" not in libraries
     assert len(libraries) == 4

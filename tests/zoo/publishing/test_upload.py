@@ -17,7 +17,7 @@ from zoo.files import manifest, storage
 from zoo.models import find, local_store
 from zoo.models.local_store import read_origin
 from zoo.models.registries.registry import open_registry
-from zoo.publishing import inventory, upload
+from zoo.publishing import inventory, publish
 from zoo.publishing.removal import plan_model_removal
 from zoo.report import Report
 
@@ -34,8 +34,8 @@ def address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 @pytest.fixture
 def published(bundle: Path, address: str, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Bundle in the local model store that is also the first revision in the registry. Bundles are not verified."""
-    monkeypatch.setattr(upload, "verify", lambda *_, **__: None)
-    assert upload.upload(bundle, address).pin == f"{NAME}@1"
+    monkeypatch.setattr(publish, "verify", lambda *_, **__: None)
+    assert publish.upload(bundle, address).pin == f"{NAME}@1"
     return bundle
 
 
@@ -62,17 +62,17 @@ def test_a_bundle_that_fails_its_verification_is_not_published(bundle: Path, add
         if name != "manifest.json":
             manifest.write(bundle)
         with pytest.raises(ZooError):
-            upload.upload(bundle, address)
+            publish.upload(bundle, address)
         shutil.copytree(intact, bundle, dirs_exist_ok=True)
     assert not (Path(address) / "models").exists()
     assert not (Path(address) / "blobs").exists()
-    assert upload.upload(bundle, address).revision == 1
+    assert publish.upload(bundle, address).revision == 1
 
 
 def test_a_new_registry_is_reported(bundle: Path, tmp_path: Path, report: Any) -> None:
     new = tmp_path / "new"
     for _ in range(2):
-        upload.upload(bundle, str(new), report=report)
+        publish.upload(bundle, str(new), report=report)
     assert report.said.count(f"creating a new registry in the folder `{new}`") == 1
 
 
@@ -81,23 +81,23 @@ def test_the_store_records_the_revision(published: Path, address: str, stored: C
     assert origin is not None
     assert (origin.registry, origin.revision) == (address, 1)
     assert find.local_model(f"{NAME}@1") == find.local_model(f"{NAME}@sha256:{origin.digest}") == published
-    assert upload.upload(NAME, address).revision == 1, "the same bundle is no new revision"
+    assert publish.upload(NAME, address).revision == 1, "the same bundle is no new revision"
     page = (Path(address) / "index.html").read_text(encoding="utf-8")
     assert NAME in page
     assert origin.digest[:12] in page
     replace_bundle(published, stored)
     assert read_origin(published) is None
-    assert upload.upload(NAME, address).revision == 2
+    assert publish.upload(NAME, address).revision == 2
 
 
 def test_a_pulled_model_keeps_its_number_when_it_is_published_elsewhere(
     published: Path, address: str, stored: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     replace_bundle(published, stored)
-    upload.upload(NAME, address)
+    publish.upload(NAME, address)
     switch_home(tmp_path, monkeypatch)
     pinned = find.published_model(f"{NAME}@2")
-    assert upload.upload(f"{NAME}@2", str(tmp_path / "other")).revision == 1
+    assert publish.upload(f"{NAME}@2", str(tmp_path / "other")).revision == 1
     monkeypatch.setenv("ZOO_OFFLINE", "1")
     assert find.local_model(f"{NAME}@2") == pinned
 
@@ -105,7 +105,7 @@ def test_a_pulled_model_keeps_its_number_when_it_is_published_elsewhere(
 def test_an_alias_is_followed_with_a_warning_at_the_callers_line(
     published: Path, address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    upload.upload(NAME, address, alias="tiny-of-before")
+    publish.upload(NAME, address, alias="tiny-of-before")
     switch_home(tmp_path, monkeypatch)
     for look_up in (zoo.describe, find.published_model):
         with pytest.warns(UserWarning, match=f"`tiny-of-before` was renamed to `{NAME}`") as warned:
@@ -113,7 +113,7 @@ def test_an_alias_is_followed_with_a_warning_at_the_callers_line(
         assert [warning.filename for warning in warned] == [__file__]
     for alias in (NAME, "../x"):
         with pytest.raises(ZooError, match=r"is not a valid model name|an alias of itself"):
-            upload.upload(NAME, address, alias=alias)
+            publish.upload(NAME, address, alias=alias)
 
 
 def test_an_alias_is_reported_and_removed_with_its_name(
@@ -124,7 +124,7 @@ def test_an_alias_is_reported_and_removed_with_its_name(
     monkeypatch: pytest.MonkeyPatch,
     report: Any,
 ) -> None:
-    upload.upload(stored("new"), address, alias=NAME, report=report)
+    publish.upload(stored("new"), address, alias=NAME, report=report)
     assert report.said == [f"`{NAME}` is now an alias of `new`; `{NAME}@NUMBER` still loads its own revisions"]
     page = (Path(address) / "index.html").read_text(encoding="utf-8")
     assert ('id="new"' in page, f'id="{NAME}"' in page) == (True, False)
@@ -142,16 +142,16 @@ def test_a_name_that_is_an_alias_in_the_registry_cannot_be_published(published: 
     registry = open_registry(address)
     registry.create_alias(NAME, "another")
     with pytest.raises(ZooError, match=f"`{NAME}` is an alias of `another`") as raised:
-        upload.upload(NAME, address, alias="another")
+        publish.upload(NAME, address, alias="another")
     assert registry.revision(NAME, 2) is None
     assert f"remove `models/{NAME}/alias.json`" in str(raised.value.hint)
     (Path(address) / "models" / NAME / "alias.json").unlink()
-    assert upload.upload(NAME, address).revision == 1
+    assert publish.upload(NAME, address).revision == 1
 
 
 def test_a_store_that_cannot_record_the_revision_is_warned_of(bundle: Path, address: str, report: Any) -> None:
     (bundle / "revision.json").mkdir()
-    assert upload.upload(bundle, address, alias="old", report=report).pin == f"{NAME}@1"
+    assert publish.upload(bundle, address, alias="old", report=report).pin == f"{NAME}@1"
     assert len(report.warnings) == 1
     assert f"the local model store does not record that the model is `{NAME}@1`" in report.warnings[0]
     assert open_registry(address).alias("old") == NAME
@@ -163,7 +163,7 @@ def test_an_invalid_file_name_is_refused_before_the_upload(published: Path, addr
     manifest.write(published)
     before = sorted(Path(address).rglob("*"))
     with pytest.raises(ZooError, match="has a file `LICENSE`"):
-        upload.upload(NAME, address)
+        publish.upload(NAME, address)
     assert sorted(Path(address).rglob("*")) == before
 
 

@@ -21,9 +21,8 @@ from zoo.data.training_set import TrainingSet
 from zoo.report import Report
 from zoo.training.checkpoints import list_checkpoints
 from zoo.training.distributed import Processes
-from zoo.training.recorded_update import RecordedUpdate
 from zoo.training.run import Run
-from zoo.training.step import TrainStep
+from zoo.training.step import RecordedUpdate, TrainStep
 from zoo.training.trainer import Trainer
 
 pytestmark = pytest.mark.integration

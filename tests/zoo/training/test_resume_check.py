@@ -14,8 +14,8 @@ from compiler.host import matrix_libraries, matrix_library
 from specs import Spec, ZooError
 from zoo.files import manifest
 from zoo.planning.training_estimate import TrainingEstimator
-from zoo.system import pass_timing
-from zoo.system.pass_timing import PassTiming
+from zoo.system import timing
+from zoo.system.timing import PassTiming
 from zoo.training import resume_check
 from zoo.training import run as run_module
 from zoo.training.checkpoints import list_checkpoints
@@ -30,7 +30,7 @@ def test_exact_resume_passes(world: Callable[..., Spec], monkeypatch: pytest.Mon
     monkeypatch.setenv("OMP_NUM_THREADS", "2")
     spec = world("training.subword_regularization=0.2")
     seconds = {matrix_library(): 2.0, matrix_libraries()[-1]: 1.0}
-    pass_timing.save_timing(spec, PassTiming("found", 10, 27, seconds, None, 1.0, 0.0))
+    timing.save_timing(spec, PassTiming("found", 10, 27, seconds, None, 1.0, 0.0))
     result = resume_check.verify_resume(spec, device="cpu")
     assert result.differing == ()
     assert len(result.kills) == resume_check.KILLS

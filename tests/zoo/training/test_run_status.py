@@ -1,4 +1,4 @@
-"""The status of a run as its files describe it: repeated steps, damaged entries, the time left, and who trains."""
+"""The status of a run as its files describe it: damaged entries, the time left, and who trains."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 from specs import ZooError
 from zoo.training.run import Run
-from zoo.training.run_status import RunStatus, learning_curves, log_entries, metric_value
+from zoo.training.run_status import RunStatus, learning_curves
 from zoo.visualization.curves_page import finite
 
 
@@ -25,17 +25,6 @@ def entry(step: int, seconds: float | None = None, **figures: object) -> dict[st
 def write_log(run: Run, *entries: dict[str, Any], rest: str = "") -> Run:
     run.log.write_text("".join(f"{json.dumps(each)}\n" for each in entries) + rest, encoding="utf-8")
     return run
-
-
-def test_the_last_entry_of_a_repeated_step_counts(trained: Callable[..., Run]) -> None:
-    run = write_log(trained(), entry(2), entry(4, loss=1.0), entry(6), entry(4, loss=2.0), entry(5), rest='{"step": 7')
-    assert [(each["step"], each["loss"]) for each in log_entries(run)] == [(2, 5.0), (4, 2.0), (5, 2.0)]
-
-
-@pytest.mark.parametrize("value", [None, math.nan, math.inf, "3", 10**400, True])
-def test_values_that_are_no_numbers_are_not_finite(value: object) -> None:
-    number = metric_value({"loss": value}, "loss")
-    assert number == 1.0 if value is True else math.isnan(number)
 
 
 def test_time_left(trained: Callable[..., Run]) -> None:

@@ -20,9 +20,9 @@ from zoo.models.shortlist import NAME, Shortlist
 from zoo.publishing.publish import publish, verify
 from zoo.report import Report
 from zoo.text.vocabulary import Vocabulary
-from zoo.training import shortlist as module
+from zoo.training import alignment as module
+from zoo.training.alignment import estimate_shortlist, make_shortlist
 from zoo.training.run import Run
-from zoo.training.shortlist import estimate_shortlist, make_shortlist
 
 PAIRED = [([4, 5], [40, 50]), ([4, 6], [40, 60]), ([4], [40]), ([5], [50]), ([6], [60]), ([6, 6], [60, 60, 70])] * 3
 """Source tokens 4, 5 and 6 mean 40, 50 and 60; 70 sometimes follows 60."""

@@ -24,7 +24,7 @@ from specs import Spec, ZooError
 from zoo.data.batches import Batch
 from zoo.data.builtin import sentences
 from zoo.data.prepare import PreparedCorpus, prepare
-from zoo.evaluation.evaluate import evaluate_model
+from zoo.evaluation.evaluate import evaluate_models
 from zoo.files import manifest
 from zoo.files.atomic import remove_folder, write_json
 from zoo.files.reading import read_json
@@ -154,7 +154,7 @@ def test_killed_run_resumes_to_identical_weights() -> None:
 
 
 def test_finished_run_keeps_its_scores(finished_run: Run, world: World, words: Any) -> None:
-    evaluate_model(finished_run.folder, "test")
+    evaluate_models([finished_run.folder], "test")
     written = finished_run.scores.stat().st_mtime_ns, finished_run.weights.stat().st_mtime_ns
     train(world(), report=words)
     assert set(json.loads(finished_run.scores.read_text())) == {"dev", "test"}

@@ -26,8 +26,7 @@ from zoo.visualization.attention import (
     figure_caption,
     figure_view,
 )
-from zoo.visualization.page import series_colour
-from zoo.visualization.svg import text_width
+from zoo.visualization.page import series_colour, text_width
 
 Make = Callable[..., Attention]
 SVG = "{http://www.w3.org/2000/svg}"

@@ -13,7 +13,7 @@ import pytest
 
 from zoo.text.trees.bracketed import read_tree
 from zoo.text.trees.tree import Tree, leaf, node
-from zoo.visualization.svg import text_width
+from zoo.visualization.page import text_width
 from zoo.visualization.tree_drawing import LABEL, SENTENCE, TAG, WORD, draw_svg
 
 SVG = "{http://www.w3.org/2000/svg}"

@@ -126,15 +126,11 @@ class Family(ABC):
             ZooError: The path is not a folder, or a file is damaged.
         """
         require_folder(path, self.name)
-        config = Settings(self.flat(read_json(path / CONFIG)), str(path / CONFIG))
+        config = Settings(read_json(path / CONFIG), str(path / CONFIG))
         config.require({"model_type": self.model_types})
         if not is_present(path / GENERATION_CONFIG):
             return config, config
         return config, Settings(read_json(path / GENERATION_CONFIG), str(path / GENERATION_CONFIG))
-
-    def flat(self, values: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the content of a `config.json` without sections."""
-        return values
 
     def imported(
         self,
@@ -255,7 +251,7 @@ class Family(ABC):
         require_standard_layers(spec.architecture, self.name)
         of_weights = spec.architecture.model_dump(include={*self.of_weights(spec.architecture)})
         try:
-            fields = self.architecture(Settings(self.flat(self.settings_of(spec)), CONFIG)) | of_weights
+            fields = self.architecture(Settings(self.settings_of(spec), CONFIG)) | of_weights
         except ZooError as error:
             raise cannot_export(self.name, error.problem) from None
         after = imported_spec(ImportRequest("exported"), "", architecture=fields).architecture

@@ -144,7 +144,7 @@ class HuggingFaceMarian(Family):
         Raises:
             ZooError: A setting is not supported.
         """
-        config.require_known("transformers", "transformers.whole", "transformers.marian")
+        config.require_known("transformers", "transformers.marian")
         if not config.boolean("scale_embedding", False):  # the default of transformers
             problem = "leaves embeddings unscaled, but zoo multiplies them by sqrt(d_model)"
             raise config.error("scale_embedding", problem)

@@ -121,7 +121,7 @@ class Multilingual(Family):
     def architecture(self, config: Settings) -> dict[str, Any]:
         """Return the fields of `architecture` without `tied_embeddings`. Raise ZooError if one is not supported."""
         is_mbart = config.text("model_type") == "mbart"
-        config.require_known("transformers", "transformers.whole", "transformers.multilingual")
+        config.require_known("transformers", "transformers.multilingual")
         learned = {"kind": "learned", "rows": config.integer("max_position_embeddings", 1024, minimum=4)}
         return {
             **read_bart_settings(config, _settings(is_mbart)),

@@ -127,7 +127,7 @@ def read_multilingual_vocabulary(folder: Path, class_: TokenizerClass, rows: int
     model, text_tokens = _read_text_tokens(folder, class_, set(added))
     if model.kind != class_.kind:
         raise ZooError(f"`{model.file}` is a `{model.kind}` model, but {class_.name} has a `{class_.kind}` model")
-    model.require_spaces(added=True)
+    model.require_spaces()
     tokens = _language_tokens(folder, class_, settings, added)
     direction = settings.any("src_lang"), settings.any("tgt_lang")
     settings.require_all_known()

@@ -97,7 +97,7 @@ class T5(Family):
 
     def architecture(self, config: Settings) -> dict[str, Any]:
         """Return the fields of `architecture`. Raise ZooError if a setting is not supported."""
-        config.require_known("transformers", "transformers.whole", "transformers.t5")
+        config.require_known("transformers", "transformers.t5")
         is_mt5 = config.text("model_type") == "mt5"
         fields = read_settings(config, _settings(is_mt5))
         activation = _activation(config, "gated-gelu" if is_mt5 else "relu")

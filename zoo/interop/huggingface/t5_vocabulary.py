@@ -121,7 +121,7 @@ def read_t5_vocabulary(folder: Path, rows: int, special: SpecialTokens) -> Impor
         problem = f"the tokenizer of `{folder}` is `{config['tokenizer_class']}`, but zoo reads only T5Tokenizer"
         raise ZooError(problem[:200])
     tokens = _read_tokens(folder, config)
-    tokens.model.require_spaces(added=True)
+    tokens.model.require_spaces()
     if tokens.model.kind != "unigram":
         raise ZooError(f"`{tokens.model.file}` is a `{tokens.model.kind}` model, but T5Tokenizer is a unigram model")
     end = tokens.added[config["eos_token"]]
@@ -132,7 +132,7 @@ def read_t5_vocabulary(folder: Path, rows: int, special: SpecialTokens) -> Impor
     # transformers encodes the others as text, with a space before them.
     tokens.special.update(name for name in languages if name in tokens.added)
     tokens.set_types()
-    return convert_tokens(tokens, rows, special, folder, languages=languages)
+    return _convert_tokens(tokens, rows, special, folder, languages)
 
 
 def language_codes(names: Collection[str]) -> list[str]:
@@ -141,14 +141,12 @@ def language_codes(names: Collection[str]) -> list[str]:
     return codes if len(codes) > 1 else []
 
 
-def convert_tokens(
+def _convert_tokens(
     tokens: TokenizerTokens,
     rows: int,
     special: SpecialTokens,
     folder: Path,
-    *,
-    source_has_end: bool = True,
-    languages: Collection[str] = (),
+    languages: Collection[str],
 ) -> ImportedVocabulary:
     """Convert the tokens of a tokenizer, which serves both sides, with its added tokens.
 
@@ -157,7 +155,6 @@ def convert_tokens(
         rows: The number of rows of the embedding. It may be larger than the number of tokens.
         special: The IDs of the special tokens according to `config.json`.
         folder: The folder of the model, for error messages.
-        source_has_end: Whether the tokenizer appends EOS to a source.
         languages: Language tokens. Texts that contain one are rejected.
 
     Raises:
@@ -177,7 +174,6 @@ def convert_tokens(
         listed,
         shared=True,
         where=folder,
-        source_has_end=source_has_end,
         control=[name for name in languages if name in tokens.added],
     )
     ids = _added_ids(tokens, imported.source, special, pad) | dict.fromkeys(languages)
@@ -204,7 +200,7 @@ def _read_tokens(folder: Path, config: Mapping[str, Any]) -> TokenizerTokens:
     for id, entry in added_entries(folder, config).items():
         _require_plain(entry, folder)
         tokens.add(entry["content"], id, special=bool(entry.get("special")))
-    for name in (*special_names(config), *([] if is_listed else names)):
+    for name in (*_special_names(config), *([] if is_listed else names)):
         tokens.add(name)
     return tokens
 
@@ -222,7 +218,7 @@ def _require_plain(entry: Mapping[str, Any], folder: Path) -> None:
         raise ZooError(problem[:300], hint="remove it from the tokenizer")
 
 
-def special_names(config: Mapping[str, Any]) -> Iterator[str]:
+def _special_names(config: Mapping[str, Any]) -> Iterator[str]:
     """Yield the names of all special tokens that a tokenizer has by its settings or by default."""
     yield from filter(None, map(config.get, (*_DEFAULT_NAMES, *_OTHER_NAMES)))
     for listed in (config.get(_ADDITIONAL) or [], config.get(_EXTRA) or []):

@@ -20,8 +20,12 @@ import numpy as np
 
 import compiler
 from specs import Spec
-from zoo.evaluation import bootstrap
-from zoo.evaluation.bootstrap import interval_half_width
+from zoo.evaluation.comparison import (
+    interval_half_width,
+    log_perplexity_by_sample,
+    sample_counts,
+    text_scores_by_sample,
+)
 from zoo.evaluation.evaluate import read_split
 from zoo.evaluation.outputs import load_outputs
 from zoo.evaluation.text_metrics import FloatArray
@@ -152,17 +156,17 @@ def compare(rows: Sequence[SweepRow], trials: Sequence[Trial], report: Report) -
 
 def _samples(spec: Spec, trials: Sequence[Trial]) -> dict[str, ScoreSample]:
     references = read_split(spec, "dev", Report()).references
-    draws = bootstrap.sample_counts(len(references))
+    draws = sample_counts(len(references))
     resampled: dict[str, list[FloatArray]] = {name: [] for name in METRICS}
     by_seed: dict[str, list[float]] = {name: [] for name in METRICS}
     for trial in trials:
         answers = load_outputs(trial.run.answers("dev"))
         outputs = [answer.output for answer in answers]
         for name in ("bleu", "paper_bleu"):
-            scores_by_sample = bootstrap.text_scores_by_sample(name, draws, outputs, references, spec.corpus.target)
+            scores_by_sample = text_scores_by_sample(name, draws, outputs, references, spec.corpus.target)
             resampled[name].append(scores_by_sample)
         logs, tokens = [answer.log_probability for answer in answers], [answer.tokens for answer in answers]
-        resampled["perplexity"].append(bootstrap.log_perplexity_by_sample(draws, logs, tokens))
+        resampled["perplexity"].append(log_perplexity_by_sample(draws, logs, tokens))
         scores = trial.run.known_scores["dev"]
         by_seed["bleu"].append(float(scores["bleu"]))
         by_seed["paper_bleu"].append(float(scores["paper_bleu"]))

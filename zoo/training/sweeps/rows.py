@@ -36,18 +36,9 @@ class SweepRow:
     """Keys whose values differ from those of the parent row."""
 
 
-class NotProportional(ZooError):
-    """Error for a spec of a sweep that cannot be scaled like its parent: a size would not be a whole number.
-
-    Attributes:
-        key: Field that the user has set.
-        multiple: The field's value must be a multiple of this number.
-    """
-
-    def __init__(self, problem: str, key: str, multiple: int) -> None:
-        self.key, self.multiple = key, multiple
-        hint = f"set `{key}` to a multiple of {multiple}, or do not set it"
-        super().__init__(problem, where=f"command line: `{key}`", hint=hint)
+_Fractional = dict[str, tuple[str, int]]
+"""Field -> problem of the first row in which a size would not be a whole number, and the number of which the field must
+be a multiple for all rows."""
 
 
 def parse_arguments(words: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -81,20 +72,21 @@ def make_rows(references: Sequence[str], overrides: Sequence[str]) -> tuple[Swee
     plain = {reference: specs.load(reference) for reference in unique}
     _require_distinct_names(plain)
     rows: dict[str, SweepRow] = {}
-    errors: dict[str, NotProportional] = {}
+    fractional: _Fractional = {}
     for reference in sorted(plain, key=lambda name: (_depth(name, plain), _natural_order(plain[name].short_name))):
-        row_errors: list[NotProportional] = []
-        row = _make_row(reference, plain, rows, overrides, row_errors)
-        for error in row_errors:  # for each key, the hint must be right for all rows
-            before = errors.get(error.key, error)
-            multiple = math.lcm(before.multiple, error.multiple)
-            errors[error.key] = NotProportional(before.problem, error.key, multiple)
-        if row:
+        if row := _make_row(reference, plain, rows, overrides, fractional):
             rows[reference] = row
-    if errors:
-        first, *others = errors.values()
-        first.additional = tuple(others)
-        raise first
+    if fractional:
+        errors = [
+            ZooError(
+                problem,
+                where=f"command line: `{key}`",
+                hint=f"set `{key}` to a multiple of {multiple}, or do not set it",
+            )
+            for key, (problem, multiple) in fractional.items()
+        ]
+        errors[0].additional = tuple(errors[1:])
+        raise errors[0]
     result = tuple(rows.values())
     _require_distinct_models(result)
     return result
@@ -105,9 +97,9 @@ def _make_row(
     plain: dict[str, Spec],
     rows: dict[str, SweepRow],
     overrides: Sequence[str],
-    errors: list[NotProportional],
+    fractional: _Fractional,
 ) -> SweepRow | None:
-    """Return the row of a spec. If it cannot be scaled like its parent, add the reason to `errors` and return None."""
+    """Return the row of a spec. If it cannot be scaled like its parent, add why to `fractional` and return None."""
     spec, parent = plain[reference], _parent(reference, plain)
     if not isinstance(spec.task, Translation):
         problem = f"the task of `{reference}` is `{spec.task.kind}`, but a sweep compares translators"
@@ -117,8 +109,8 @@ def _make_row(
         return SweepRow(_name(spec), reference, tuple(overrides), scaled, parent=None, changed_keys=())
     if parent not in rows:
         return None
-    own = _proportional_overrides(reference, plain[parent], rows[parent].spec, overrides, errors)
-    if errors:
+    own = _proportional_overrides(reference, plain[parent], rows[parent].spec, overrides, fractional)
+    if own is None:
         return None
     own_keys = {text.partition("=")[0] for text in own}
     given = [text for text in overrides if text.partition("=")[0].strip() not in own_keys]
@@ -130,8 +122,8 @@ def _make_row(
 
 
 def _proportional_overrides(
-    reference: str, parent: Spec, scaled_parent: Spec, overrides: Sequence[str], errors: list[NotProportional]
-) -> list[str]:
+    reference: str, parent: Spec, scaled_parent: Spec, overrides: Sequence[str], fractional: _Fractional
+) -> list[str] | None:
     """Return overrides that scale a spec in the same proportion as the overrides of the sweep scale its parent.
 
     If the spec sets a number, the ratio to the parent's number is preserved. Other values of the spec do not change.
@@ -141,27 +133,31 @@ def _proportional_overrides(
         parent: The spec that it extends.
         scaled_parent: The parent with `overrides`.
         overrides: The overrides of the sweep.
-        errors: Receives an error for each size that would not be a whole number.
+        fractional: Receives each size that would not be a whole number. The result is then None.
 
     Raises:
         ZooError: A ratio does not exist, because the parent's value is zero, or a value is not a number.
     """
-    row, own = specs.load(reference), list[str]()
+    row, own, is_whole = specs.load(reference), list[str](), True
     overridden = specs.load(reference, overrides)
     for key, (parent_value, row_value) in specs.difference(row, parent).items():
         if key in METADATA_FIELDS:
             continue
-        try:
-            value = _proportional_value(row, key, row_value, parent_value, _value(scaled_parent, key))
-        except NotProportional as error:
-            errors.append(error)
-            continue
-        if _value(overridden, key) != value:
+        value = _proportional_value(row, key, row_value, parent_value, _value(scaled_parent, key))
+        if isinstance(value, Fraction):
+            ratio = Fraction(row_value, parent_value)
+            problem = f"`{row.short_name}` has {ratio} of the `{key}` of the spec it extends, and {ratio} of "
+            problem += f"{_value(scaled_parent, key)} is not a whole number"
+            first, multiple = fractional.get(key, (problem, 1))
+            fractional[key] = first, math.lcm(multiple, ratio.denominator)
+            is_whole = False
+        elif _value(overridden, key) != value:
             own.append(f"{key}={_format_value(value)}")
-    return own
+    return own if is_whole else None
 
 
 def _proportional_value(row: Spec, key: str, row_value: Any, parent_value: Any, scaled: Any) -> Any:
+    """Return the value of a row. If it would have to be a whole number and is not, return it as a fraction."""
     if scaled == parent_value or not (_is_number(row_value) and _is_number(parent_value)):
         return row_value
     if not _is_number(scaled) or not parent_value:
@@ -175,13 +171,7 @@ def _proportional_value(row: Spec, key: str, row_value: Any, parent_value: Any, 
     exact = ratio * Fraction(str(scaled))
     if not all(isinstance(value, int) for value in (row_value, parent_value, scaled)):
         return float(exact)
-    if exact.denominator > 1:
-        problem = (
-            f"`{row.short_name}` has {ratio} of the `{key}` of the spec it extends, and {ratio} of {scaled} is not a "
-            "whole number"
-        )
-        raise NotProportional(problem, key, ratio.denominator)
-    return int(exact)
+    return int(exact) if exact.denominator == 1 else exact
 
 
 def _is_number(value: Any) -> bool:

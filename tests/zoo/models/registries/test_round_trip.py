@@ -4,8 +4,7 @@ import pytest
 
 import zoo
 from zoo.publishing import reference_results
-from zoo.publishing.publish import publish, verify
-from zoo.publishing.upload import upload
+from zoo.publishing.publish import publish, upload, verify
 
 pytestmark = pytest.mark.integration
 NAME = "transformer-tiny-ende"

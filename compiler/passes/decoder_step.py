@@ -1,0 +1,233 @@
+"""Passes for the decoder step, which runs once per token of a translation.
+
+Each step computes the same keys and values from the memory, so the encoder can compute them once. All hypotheses of a
+sentence attend to the same memory, so they can be the queries of one attention. A cache that grows by one position per
+step is copied in each step, and one with spare capacity is written in place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from compiler.graph import Graph, Graphs, Purpose, infer_types, prune, unique_name, verify
+from compiler.operations.operation import GraphError, Node, Operation, ValueKind, ValueType
+from compiler.operations.views import BeamsToRows, QueriesToRows, RowsToQueries
+from compiler.options import CompileOptions
+from compiler.size import BATCH, BEAMS, CAPACITY, NEW, PAST
+from specs import Spec
+
+
+def hoist_memory(graphs: Graphs, spec: Spec, options: CompileOptions) -> Graphs:
+    """Compute the keys and values of cross-attention once, in the encoder, instead of in each decoder step."""
+    if Purpose.ENCODE not in graphs or Purpose.DECODE_STEP not in graphs:
+        return graphs
+    encode, step = graphs[Purpose.ENCODE], graphs[Purpose.DECODE_STEP]
+    memory = {name: value for name, value in encode.outputs.items() if name in step.inputs}
+    moved = _memory_nodes(step, memory)
+    names = {node.name for node in moved}
+    if names & encode.types.keys():  # some would need another name
+        return graphs
+    read = {i for node in step.nodes if node.name not in names for i in node.inputs} | set(step.results.values())
+    frontier = [node for node in moved if node.name in read]
+    outputs = {output: value for output, value in encode.outputs.items() if output not in memory or output in read}
+    hoisted = (replace(n, inputs=tuple(memory.get(i, i) for i in n.inputs)) for n in moved)
+    return {
+        **graphs,
+        Purpose.ENCODE: prune(
+            replace(
+                encode,
+                nodes=(*encode.nodes, *hoisted),
+                outputs={**outputs, **{name: name for name in sorted(node.name for node in frontier)}},
+                parameters={**encode.parameters, **{p: step.parameters[p] for n in moved for p in n.parameters}},
+            )
+        ),
+        Purpose.DECODE_STEP: prune(
+            replace(
+                step,
+                inputs={**step.inputs, **{node.name: node.type for node in frontier}},
+                nodes=tuple(node for node in step.nodes if node.name not in names),
+            )
+        ),
+    }
+
+
+def _memory_nodes(step: Graph, memory: Iterable[str]) -> list[Node]:
+    """Return the nodes of a decoder step that depend only on the memory, not on tokens or states."""
+    nodes: list[Node] = []
+    known = set(memory)
+    for node in step.nodes:
+        if known.issuperset(node.inputs):
+            nodes.append(node)
+            known.add(node.name)
+    return nodes
+
+
+def beams_as_queries(graphs: Graphs, spec: Spec, options: CompileOptions) -> Graphs:
+    """Make all beams of a sentence queries of one cross-attention, so that the memory is read once per sentence."""
+    if Purpose.DECODE_STEP not in graphs:
+        return graphs
+    try:
+        return {**graphs, Purpose.DECODE_STEP: _one_memory_per_sentence(graphs[Purpose.DECODE_STEP])}
+    except GraphError:  # some value needs one memory per hypothesis
+        return graphs
+
+
+def _one_memory_per_sentence(graph: Graph) -> Graph:
+    """Return the graph with an axis of beams in its inputs.
+
+    Nodes that read the memory and hypotheses have one row per sentence. Other nodes have one row per hypothesis.
+
+    Raises:
+        GraphError: A value needs one memory per hypothesis.
+    """
+    types, per_sentence = graph.types, _nodes_per_sentence(graph)
+    inputs = {name: _input_type(name, type_, graph) for name, type_ in graph.inputs.items()}
+    given = [name for name, type_ in graph.inputs.items() if inputs[name] != type_ and name not in graph.states]
+    if not given:
+        raise GraphError("no input has the axis of new positions, which gives the number of hypotheses")
+    nodes: dict[str, Node] = {}
+    rows = {name: name for name in types}
+    """For each value, the name of its variant with one row per hypothesis."""
+    queries: dict[str, str] = {}
+    """For some values, the name of their variant with one row per sentence."""
+
+    def convert(names: dict[str, str], value: str, operation: Operation, layer: str) -> str:
+        read = rows[value] if names is queries else value
+        like = () if isinstance(operation, BeamsToRows) else (given[0],)
+        names[value] = unique_name(f"{value}_{'queries' if names is queries else 'rows'}", types, nodes)
+        nodes[names[value]] = Node(names[value], operation, (read, *like), (), types[value], layer)
+        return names[value]
+
+    for name in given:
+        convert(rows, name, BeamsToRows(), "")
+    for node in graph.nodes:
+        if node.name not in per_sentence:
+            nodes[node.name] = replace(node, inputs=tuple(rows[i] for i in node.inputs))
+            continue
+        read = []
+        for i in node.inputs:
+            if i not in per_sentence and _is_per_row(types[i]):
+                read.append(queries.get(i) or convert(queries, i, RowsToQueries(), node.layer))
+            else:
+                read.append(i)
+        nodes[node.name] = replace(node, inputs=tuple(read))
+        if _is_per_row(node.type):
+            convert(rows, node.name, QueriesToRows(), node.layer)
+    changed = prune(infer_types(replace(graph, inputs=inputs, nodes=tuple(nodes.values())).with_results(rows)))
+    verify(changed)
+    return changed
+
+
+def _nodes_per_sentence(graph: Graph) -> set[str]:
+    """Return the names of the nodes that get one row per sentence.
+
+    These are the nodes that read both the memory and hypotheses, and neighbouring nodes that split or merge heads.
+
+    Raises:
+        GraphError: One of these nodes needs a value that cannot have one row per sentence.
+    """
+    types, by_name = graph.types, {node.name: node for node in graph.nodes}
+    depends = {name for name, type_ in graph.inputs.items() if name in graph.states or NEW in type_.shape}
+    for node in graph.nodes:
+        if depends.intersection(node.inputs):
+            depends.add(node.name)
+    found = {
+        node.name
+        for node in graph.nodes
+        if node.name in depends and any(i not in depends and BATCH in types[i].shape for i in node.inputs)
+    }
+    while True:
+        known = len(found)
+        for node in graph.nodes:
+            needed = {i for i in node.inputs if i in depends and not _is_per_row(types[i])}
+            if node.name in found:
+                if not needed <= by_name.keys():
+                    raise GraphError(f"`{node.name}` reads {needed} and the memory")
+                found |= needed
+            elif needed & found:
+                found.add(node.name)
+        if len(found) == known:
+            break
+    for name in found:
+        node = by_name[name]
+        field = node.operation.receptive_field()
+        mixes = field is not None and any(node.inputs[i] in depends for i in field.inputs)
+        if mixes or len(node.type.shape) < 3 or (node.type.shape[0], node.type.shape[-2]) != (BATCH, NEW):
+            raise GraphError(f"`{name}` combines positions of hypotheses")
+    if lost := [value for value in graph.results.values() if value in found and not _is_per_row(types[value])]:
+        raise GraphError(f"the outputs {lost} have one row per sentence")
+    return found
+
+
+def _is_per_row(type_: ValueType) -> bool:
+    """Return whether a value [batch, new, w] can have a row per hypothesis as well as a row per sentence."""
+    return type_.kind is ValueKind.FLOAT and len(type_.shape) == 3 and type_.shape[:2] == (BATCH, NEW)
+
+
+def _input_type(name: str, type_: ValueType, graph: Graph) -> ValueType:
+    if name in graph.states:
+        shape = list(type_.shape)
+        shape[graph.states[name].row_axis] = BATCH * BEAMS
+        return replace(type_, shape=tuple(shape))
+    return replace(type_, shape=(BATCH, BEAMS, *type_.shape[1:])) if NEW in type_.shape else type_
+
+
+def plan_cache(graphs: Graphs, spec: Spec, options: CompileOptions) -> Graphs:
+    """Allocate the caches of the decoder step with spare capacity, and write each new position in place."""
+    if Purpose.DECODE_STEP not in graphs:
+        return graphs
+    return {**graphs, Purpose.DECODE_STEP: _plan(graphs[Purpose.DECODE_STEP])}
+
+
+def _plan(graph: Graph) -> Graph:
+    """Return the graph with preallocated caches, if only attention reads them, with a mask that hides unused slots.
+
+    Several caches can be read with the same mask or bias. Either all of these are preallocated, or none.
+    """
+    caches = _growing_caches(graph)
+    masks = {n.name: n for n in graph.nodes if n.operation.reads_cache_slots}
+    readers = {mask: [n for n in graph.nodes if mask in n.inputs] for mask in masks}
+    keys_and_values = {mask: {value for n in readers[mask] for value in n.inputs[1:3]} for mask in masks}
+    read_without_mask = {value for n in graph.nodes if not masks.keys() & set(n.inputs) for value in n.inputs}
+    excluded = read_without_mask | set(graph.outputs.values())
+    while rejected := {
+        mask
+        for mask in masks
+        if not all(n.operation.is_attention for n in readers[mask])
+        or masks[mask].inputs[1] not in {caches[value] for value in keys_and_values[mask] if value in caches}
+        or any(value not in caches or value in excluded for value in keys_and_values[mask])
+    }:
+        excluded.update(value for mask in rejected for value in keys_and_values[mask])
+        masks = {mask: node for mask, node in masks.items() if mask not in rejected}
+    positions = {value: node.inputs[0] for mask, node in masks.items() for value in keys_and_values[mask]}
+
+    def plan(node: Node) -> Node:
+        if node.name in positions:
+            inputs = (*node.inputs, positions[node.name])
+            return replace(node, operation=node.operation.for_planned_cache(), inputs=inputs)
+        return replace(node, operation=node.operation.for_planned_cache()) if node.name in masks else node
+
+    planned = {caches[value] for value in positions}
+    inputs = {
+        name: replace(type_, shape=(*type_.shape[:2], CAPACITY, type_.shape[3])) if name in planned else type_
+        for name, type_ in graph.inputs.items()
+    }
+    return infer_types(replace(graph, inputs=inputs, nodes=tuple(map(plan, graph.nodes))))
+
+
+def _growing_caches(graph: Graph) -> dict[str, str]:
+    """Return a mapping from the result of each append operation to the cache that the operation extends.
+
+    Caches are omitted if other operations read them directly, except for masks and biases.
+    """
+    caches = {}
+    for node in graph.nodes:
+        cache = node.inputs[0]
+        state = graph.states.get(cache)
+        if node.operation.appends_to_cache and state and graph.inputs[cache].shape[state.length_axis] == PAST:
+            readers = [n for n in graph.nodes if cache in n.inputs]
+            others = [n for n in readers if not n.operation.reads_cache_slots]
+            if state.value == node.name and others == [node] and cache not in graph.results.values():
+                caches[node.name] = cache
+    return caches

@@ -1,0 +1,349 @@
+"""The sections `vocabulary`, `languages`, `task`, `training` and `decoding`, and the four special tokens."""
+
+from collections.abc import Mapping
+from difflib import get_close_matches
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+from pydantic import Discriminator, Field, Tag, model_validator
+
+from specs.section import Count, Epsilon, Positive, Probability, Section, Size, Steps, reject
+
+PAD, UNK, BOS, EOS = 0, 1, 2, 3
+"""IDs of the special tokens: padding, unknown token, beginning of sentence and end of sentence."""
+
+
+class Vocabulary(Section):
+    """Options of the subword vocabulary, which SentencePiece learns from the training text (section 5.1)."""
+
+    kind: Literal["bpe", "unigram"]
+    """Algorithm that learns the tokens (section 5.1: bpe). bpe: byte-pair encoding. unigram: a unigram language
+    model."""
+    size: Annotated[int, Field(gt=EOS + 1)] = Field(le=1_048_576)
+    """V, the vocabulary size including the four special tokens (section 5.1: about 37,000 for EN-DE, 32,000 for EN-FR).
+    Unit: tokens."""
+    target_size: Annotated[int, Field(gt=EOS + 1, le=1_048_576)] | None
+    """Size of the target vocabulary, if the target has a separate vocabulary of another size (not in the paper). null:
+    the same as `size`. A parser's target tokens are the brackets of its trees. Unit: tokens."""
+    byte_fallback: bool
+    """Whether a character that is not in the vocabulary is encoded as its UTF-8 bytes (not in the paper). 256 tokens of
+    the vocabulary are then bytes. The rarest 0.01 % of all characters in the training text get no token of their own,
+    so that the byte tokens are trained. If false, every character of the training text gets a token, and any other
+    character is unknown."""
+    shared: bool
+    """Whether source and target share one vocabulary (section 5.1: shared) or each has its own."""
+
+    separate_models: bool
+    """Whether source and target have separate SentencePiece models that contain the same tokens in the same order (not
+    in the paper, but in OPUS-MT). Such a vocabulary can be imported, but not learned."""
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """Vocabulary sizes of the source and of the target."""
+        return self.size, self.size if self.target_size is None else self.target_size
+
+    @model_validator(mode="after")
+    def _check_sides(self) -> Self:
+        if self.shared and self.target_size is not None:
+            reject(
+                ("target_size", "shared"),
+                f"`vocabulary.target_size` is {self.target_size:,}, but `vocabulary.shared` is true: a shared "
+                "vocabulary has one size",
+                "write `vocabulary: {shared: false}`, or `target_size: null`",
+            )
+        if self.separate_models and not self.shared:
+            reject(
+                ("separate_models", "shared"),
+                "`vocabulary.separate_models` is true, but `vocabulary.shared` is false: the field is only for "
+                "shared vocabularies",
+                "write `vocabulary: {separate_models: false}`",
+            )
+        return self
+
+
+LanguageCode = Annotated[str, Field(pattern=r"^[A-Za-z]{2,8}([-_][A-Za-z0-9]+)*$", max_length=35)]
+
+_MAX_SHOWN = 20
+
+
+class Languages(Section):
+    """Languages of a multilingual model, and its language tokens (Johnson et al. 2017).
+
+    A language token, such as `<2de>`, tells the model which language to read or write.
+    """
+
+    codes: Annotated[tuple[LanguageCode, ...], Field(strict=False)] = Field(min_length=2, max_length=1_000)
+    """Codes of all languages of the model, such as `[en, de, fr]`. The models of NLLB use codes such as `eng_Latn`."""
+    token: Annotated[str, Field(pattern=r"^[^\s{}]*\{\}[^\s{}]*$", max_length=40)] = "<2{}>"
+    """Pattern of the language tokens in the vocabulary. `{}` stands for the language code: `<2{}>` gives the token
+    `<2de>` for German. Default: `<2{}>`."""
+    source_token: Literal["source", "target"] | None = "target"
+    """Which language token precedes each source sentence. target: the token of the target language (Johnson et al.
+    2017). source: the token of the source language (NLLB, mBART). null: no language token. Default: target."""
+    target_token: Literal["target"] | None = None
+    """Which language token precedes each translation. target: the token of the target language (NLLB, mBART). null: no
+    language token. Default: null."""
+
+    def token_of(self, code: str) -> str:
+        """Return the language token for a language code, such as `<2de>` for `de`."""
+        return self.token.replace("{}", code)
+
+    @model_validator(mode="after")
+    def _check_tokens(self) -> Self:
+        if repeated := [code for code in self.codes if self.codes.count(code) > 1]:
+            reject("codes", f"`languages.codes` contains `{repeated[0]}` twice", "list each language once")
+        if self.source_token != "target" and self.target_token is None:
+            reject(
+                ("source_token", "target_token"),
+                "neither the source nor the translation has the token of the target language, so the model "
+                "cannot know which language to translate into",
+                "write `source_token: target`, or `target_token: target`",
+            )
+        return self
+
+
+def suggest_language(code: str, languages: Languages) -> str:
+    """Return a hint for an unknown language code: similar codes or, if there are none, the first 20 codes."""
+    lower = {each.lower(): each for each in languages.codes}
+    if code.lower() in lower:
+        return f"did you mean `{lower[code.lower()]}`?"
+    near = [lower[each] for each in get_close_matches(code.lower(), lower, n=3)]
+    near += [each for each in languages.codes if each.lower().startswith(code.lower()[:2]) and each not in near][:3]
+    if near:
+        return f"did you mean {' or '.join(f'`{each}`' for each in near)}?"
+    shown = ", ".join(languages.codes[:_MAX_SHOWN])
+    more = len(languages.codes) - _MAX_SHOWN
+    return f"the languages are {shown}{f' and {more} more' if more > 0 else ''}"
+
+
+OUTPUT = "target"
+"""Name of the stream that a model writes."""
+
+
+class BaseTask(Section):
+    """Base class of tasks."""
+
+    streams: ClassVar[Mapping[str, str]]
+    """The streams of an example, with their modalities. The encoder reads all of them except OUTPUT, which is last."""
+    loss: ClassVar[str] = "cross_entropy"
+    """The loss that training minimises, a key of `LOSSES` in `compiler/lowering/transformer.py`. The cross entropy of
+    tokens needs a decoder, and other losses need none."""
+    command: ClassVar[str]
+    """Command that runs a model."""
+    scores: ClassVar[tuple[str, ...]]
+    """Metrics that rate a model, and permitted values of `training.dev_score`. The main metric comes first."""
+
+    @property
+    def reads(self) -> bool:
+        """Whether the model reads a source, so that it has an encoder."""
+        return "source" in self.streams
+
+    @property
+    def writes_trees(self) -> bool:
+        """Whether the model writes trees."""
+        return self.streams[OUTPUT] == "trees"
+
+
+class Translation(BaseTask):
+    """Task of translating a sentence into another language (sections 5 and 6.1)."""
+
+    streams: ClassVar[Mapping[str, str]] = {"source": "text", OUTPUT: "text"}
+    command = "decode"
+    scores = ("bleu", "paper_bleu", "chrf", "ter", "perplexity")
+    kind: Literal["translation"]
+    """Translate sentences (section 6.1)."""
+
+
+class Parsing(BaseTask):
+    """Task of writing the constituency tree of a sentence as a sequence (section 6.3)."""
+
+    streams: ClassVar[Mapping[str, str]] = {"source": "text", OUTPUT: "trees"}
+    command = "parse"
+    scores = ("f1", "perplexity")
+    kind: Literal["parsing"]
+    """Parse sentences into constituency trees (section 6.3)."""
+    linearisation: Literal["vinyals", "tensor2tensor", "initials"]
+    """How a tree is written as a sequence (section 6.3 cites Vinyals et al. 2015). vinyals: `(S (NP XX )NP )S`, with XX
+    for each word. tensor2tensor (the code of the paper's authors): `S NP NNP /NP /S`, with each word's part of speech.
+    initials: `(S (NP J )NP )S`, with each word's first character."""
+    constrained: bool
+    """Whether decoding is restricted to valid trees over the words of the sentence (not in the paper). If false,
+    invalid output is repaired afterwards."""
+
+
+class LanguageModelling(BaseTask):
+    """Task of predicting the next token of a text. The model has a decoder only (not in the paper)."""
+
+    streams: ClassVar[Mapping[str, str]] = {OUTPUT: "text"}
+    command = "decode"
+    scores = ("perplexity",)
+    kind: Literal["language_modelling"]
+    """Predict the next token of a text, without reading a source (not in the paper)."""
+
+
+Task = Annotated[Translation | Parsing | LanguageModelling, Field(discriminator="kind")]
+TASKS: Mapping[str, type[BaseTask]] = {
+    "translation": Translation,
+    "parsing": Parsing,
+    "language_modelling": LanguageModelling,
+}
+"""Classes of tasks, by kind."""
+
+
+TokenCount = Annotated[int, Field(ge=1, le=100_000_000)]
+
+
+class Training(Section):
+    """Options of training (section 5) and of averaging checkpoints (section 6.1)."""
+
+    steps: Steps
+    """Number of training steps (section 5.2 and Table 3: 100,000 for base, 300,000 for big). Unit: optimiser
+    updates."""
+    source_tokens: TokenCount
+    """Maximum number of source tokens in the batch of one step, counting padding (section 5.1: about 25,000). Unit:
+    tokens."""
+    target_tokens: TokenCount
+    """Maximum number of target tokens in the batch of one step, counting padding (section 5.1: about 25,000). The same
+    batch must also respect `source_tokens`. Unit: tokens."""
+    accumulation_steps: Size = Field(le=65_536)
+    """Number of parts into which the batch of one step is split to save memory (not in the paper). The gradients of the
+    parts are accumulated, so the update is that of the whole batch."""
+    learning_rate_factor: float = Field(ge=0.01, le=100)
+    """Factor that multiplies the learning rate of the paper's schedule (section 5.3: 1.0). The highest rate is
+    learning_rate_factor * (d_model * warmup_steps)^-0.5, at the end of the warm-up: 0.0007 for base."""
+    warmup_steps: Steps
+    """warmup_steps, the number of steps in which the learning rate rises before it decays (section 5.3: 4000). Unit:
+    steps."""
+    cooldown_steps: Steps | None
+    """Number of last steps in which the learning rate also falls linearly to 0 (not in the paper). `steps` can then not
+    be changed when a run is resumed. null: no cooldown. Unit: steps."""
+    beta1: Probability
+    """beta_1 of Adam, the decay rate of the moving average of gradients (section 5.3: 0.9)."""
+    beta2: Probability
+    """beta_2 of Adam, the decay rate of the moving average of squared gradients (section 5.3: 0.98)."""
+    epsilon: Epsilon
+    """epsilon of Adam, a constant that is added to the square root of the mean squared gradient to avoid division by
+    zero (section 5.3: 1e-9)."""
+    label_smoothing: Probability
+    """epsilon_ls, the probability mass that label smoothing moves from the correct token to others (section 5.4: 0.1).
+    Unit: probability."""
+    label_smoothing_spread: Literal["wrong_classes", "all_classes"]
+    """Tokens that share epsilon_ls (not specified in section 5.4). wrong_classes: the V - 1 wrong tokens, as in
+    tensor2tensor. all_classes: all V tokens."""
+    checkpoint_steps: Steps
+    """Number of steps between checkpoints (section 6.1: 10 minutes, which is 1,500 steps of 0.4 s). Unit: steps."""
+    max_tokens: Annotated[int, Field(ge=1, le=10**15)] | None
+    """Stop training after this number of target tokens, unless `steps` is reached first (not in the paper). null: no
+    limit. Unit: tokens."""
+    dev_score: Literal["perplexity", "bleu", "paper_bleu", "chrf", "ter", "f1"] | None
+    """Metric computed on the development set at every checkpoint (sections 6.2 and 6.3). bleu uses the tokenisation of
+    sacreBLEU, and paper_bleu that of the paper. f1 compares the brackets of trees. The checkpoint with the best score
+    is kept in addition to the last ones. null: score the final weights only."""
+    patience: Steps | None
+    """Stop training after this number of successive checkpoints without a better `dev_score` (not in the paper). null:
+    never. Unit: checkpoints."""
+    clip_norm: Annotated[float, Field(gt=0, le=1e9)] | None
+    """Maximum global norm of the gradients; larger gradients are scaled down (not in the paper). null: no clipping."""
+    guided_alignment: Annotated[float, Field(gt=0, le=1_000)] | None
+    """Weight of a loss that trains an attention head to align words: the first head of the last decoder layer but one.
+    It is the cross entropy between the head and a statistical word alignment of the training text (not in the paper;
+    Chen et al. 2016). null: no such loss."""
+    subword_regularization: Annotated[float, Field(gt=0, lt=1)] | None
+    """Sample a new segmentation of each sentence into tokens in each epoch (not in the paper). For bpe, this is the
+    probability of skipping a merge (BPE-dropout). For unigram, it is the exponent of the segmentations' probabilities.
+    null: always use the best segmentation."""
+    start_from: Annotated[str, Field(min_length=1, max_length=4_096)] | None
+    """Model whose weights and vocabulary training starts from (not in the paper): the name of a published model, or the
+    path of a run. The optimiser state is not loaded. null: random weights."""
+    average: Size = Field(le=1_000)
+    """Number of checkpoints, counted from the last, whose weights are averaged at the end of training (section 6.1: 5
+    for base, 20 for big). 1: no averaging. Unit: checkpoints."""
+    precision: Literal["float32", "bfloat16"]
+    """Data type of the matrix products (not in the paper). The weights remain float32."""
+    seed: Annotated[int, Field(ge=0, lt=2**63)]
+    """Random seed for initial weights, shuffling and dropout (not in the paper)."""
+    log_steps: Steps
+    """Write the metrics of training to the run's log.jsonl every this many steps (not in the paper). Unit: steps."""
+
+    def describe_short_training(self, steps: int) -> str | None:
+        """Return a warning if a training run of `steps` steps ends before its warm-up. None otherwise."""
+        if steps >= self.warmup_steps:
+            return None
+        return (
+            f"training ends after {steps:,} steps, but the learning rate rises until step {self.warmup_steps:,}, so "
+            f"the model learns little: train longer, or set `training.warmup_steps={max(1, steps // 5)}`"
+        )
+
+    @model_validator(mode="after")
+    def _check_checkpoints(self) -> Self:
+        if self.patience is not None and self.dev_score is None:
+            reject(
+                ("patience", "dev_score"),
+                "`training.patience` needs a score of each checkpoint, but `training.dev_score` is null",
+                "write `dev_score: perplexity`, or `patience: null`",
+            )
+        if self.cooldown_steps is not None and self.cooldown_steps > self.steps:
+            reject(
+                ("cooldown_steps", "steps"),
+                f"`training.cooldown_steps` is {self.cooldown_steps:,}, but training has {self.steps:,} steps",
+                "write a smaller number, or `cooldown_steps: null`",
+            )
+        return self
+
+
+def _form_of_workers(value: Any) -> str:
+    return "word" if isinstance(value, str) else "number"
+
+
+class Decoding(Section):
+    """Options of beam search and sampling (section 6.1)."""
+
+    search: Literal["beam", "sample"]
+    """Decoding method (section 6.1: beam). beam is beam search; sample draws each token from the model's
+    distribution."""
+    beam: Size = Field(le=1_024)
+    """Beam size (section 6.1: 4). 1 is greedy search. Sampling ignores it. Unit: hypotheses."""
+    alpha: Annotated[float, Field(ge=0, le=10)]
+    """alpha, the exponent of the length penalty (section 6.1: 0.6). 0 means no penalty."""
+    length_penalty: Literal["gnmt", "power"]
+    """Divisor of a hypothesis's log-probability. gnmt: ((5 + length) / 6)^alpha (Wu et al. 2016, cited in section 6.1).
+    power: length^alpha, as in Marian, fairseq and transformers. EOS counts in the length."""
+    stopping_rule: Literal["admissible", "shrinking", "full"]
+    """When beam search ends (not in the paper). admissible: when no unfinished hypothesis can still become one of the
+    `beam` best. shrinking: each finished hypothesis reduces the beam size by one, and search ends at 0, as in Marian.
+    full: when `beam` hypotheses are finished, as in fairseq and CTranslate2."""
+    length_factor: Annotated[float, Field(ge=0, le=100)]
+    """A translation has at most `length_factor` times as many tokens as its source, plus `extra_length` (section 6.1:
+    1)."""
+    extra_length: Count = Field(le=10_000)
+    """Tokens added to `length_factor` times the source length to give the maximum length of a translation (section 6.1:
+    50). EOS is not counted. With `stopping_rule: shrinking`, a translation that is cut off has one more token, in the
+    place of EOS, as in Marian. Unit: tokens."""
+    min_length: Count = Field(le=10_000)
+    """Minimum length of a translation, without EOS (not in the paper; fairseq and CTranslate2: 1). If it exceeds the
+    maximum length, the maximum length applies. Unit: tokens."""
+    suppressed_tokens: Annotated[tuple[Annotated[int, Field(ge=0, le=1_048_576)], ...], Field(strict=False)] = Field(
+        max_length=1_000
+    )
+    """IDs of tokens that no translation contains (not in the paper; Marian suppresses the unknown token). The other
+    tokens' probabilities are not renormalised."""
+    shortlist: bool = False
+    """Whether a translation may only contain tokens of the model's vocabulary shortlist, which depends on the
+    source (not in the paper; Marian: `--shortlist`). This is faster. Probabilities are normalised over these
+    tokens. Only the backend `native` supports it."""
+    max_source_length: Size = Field(le=100_000)
+    """Maximum length of a source (not in the paper). A longer source is split at sentence boundaries, and its parts are
+    translated one by one. A single sentence above the maximum is an error. Unit: tokens."""
+    temperature: Positive = Field(le=1e6)
+    """Divisor of the logits before a token is sampled (not in the paper). 1.0 changes nothing. Only sampling uses
+    it."""
+    top_k: Count = Field(le=1_048_576)
+    """Sample only from the k most probable tokens (not in the paper). 0 permits all tokens. Unit: tokens."""
+    top_p: Annotated[float, Field(gt=0, le=1)]
+    """Sample only from the smallest set of most probable tokens whose total probability reaches this value (not in the
+    paper). Applied after temperature and top_k. 1.0 permits all tokens. Unit: probability."""
+    workers: Annotated[
+        Annotated[Literal["auto"], Tag("word")] | Annotated[Annotated[int, Field(ge=1, le=1_024)], Tag("number")],
+        Discriminator(_form_of_workers),
+    ]
+    """Threads that decode batches in parallel (not in the paper). auto: one per core if the backend computes a batch on
+    one core, otherwise 1. Unit: threads."""
