@@ -22,7 +22,7 @@ _SHORT, _LONG = 200, 2_000
 _Text = Annotated[str, Field(min_length=1, max_length=_LONG)]
 _ShortText = Annotated[str, Field(min_length=1, max_length=_SHORT)]
 _Texts = Annotated[tuple[_Text, ...], Field(strict=False, max_length=100)]
-_Url = Annotated[str, Field(pattern=r"^https?://[^\s/]+/\S*$", max_length=_LONG)]
+_Url = Annotated[str, Field(pattern=r"^https?://[^\s/]+(/\S*)?$", max_length=_LONG)]
 _Source = Annotated[str, Field(pattern=r"^(https?://[^\s/]+/\S+|hf:[\w.{}/@-]+)$", max_length=_LONG)]
 _File = Annotated[str, Field(pattern=r"^[A-Za-z0-9_{][\w{}.-]*(/[A-Za-z0-9_{][\w{}.-]*)*$", max_length=_SHORT)]
 _NamePattern = Annotated[str, Field(max_length=100)]
@@ -45,7 +45,7 @@ class Languages(Section):
     def _check_kind(self) -> Self:
         if (self.pairs is None) == (self.codes is None):
             hint = "write `languages: {pairs: en-de}` for language pairs, or `languages: {codes: en de fr}`"
-            reject("pairs", "codes", problem="`languages` must have either `pairs` or `codes`", hint=hint)
+            reject(("pairs", "codes"), problem="`languages` must have either `pairs` or `codes`", hint=hint)
         return self
 
     @property
@@ -157,7 +157,7 @@ class ModelCard(Section):
                 reject(field, problem=f"`{text}` does not contain both languages", hint=hint)
         if any(self.is_pattern != ("{" in text) for text in (self.source, *self.aliases)):
             hint = "write the languages into the name, its aliases and the source, or into none of them"
-            reject("name", "source", problem="only some of the names and the source contain languages", hint=hint)
+            reject(("name", "source"), problem="only some of the names and the source contain languages", hint=hint)
         if self.is_pattern and self.languages.pairs is None:
             hint = "write `languages: {pairs: en-de de-en}`"
             reject("languages", problem=f"`{self.name}` is a pattern, but the card lists no language pairs", hint=hint)
