@@ -12,12 +12,14 @@ from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import chain, count
-
-from torch import Tensor
+from typing import TYPE_CHECKING
 
 from compiler.operations.operation import GraphError, Node, ValueType
 from compiler.size import Size
 from compiler.weights import Parameter, StoredTensor
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class Purpose(StrEnum):

@@ -1,22 +1,16 @@
-"""Seeds of independent random streams, and random initial weights before training."""
+"""Random initial weights, before training."""
 
 from __future__ import annotations
 
-import hashlib
 from math import prod
 
 import torch
 from torch import Tensor
 
 from compiler.graph import Graphs, stored_tensors
+from compiler.seeds import stream
 from compiler.weights import Initializer, StoredTensor
 from specs import Spec
-
-
-def stream(seed: int, *names: str | int) -> int:
-    """Return the 63-bit seed of a stream of random numbers, derived from a seed and names, such as ("step", 17)."""
-    text = "/".join(map(str, (seed, *names)))
-    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8]) >> 1
 
 
 def initial_weights(spec: Spec, graphs: Graphs) -> dict[str, Tensor]:

@@ -10,7 +10,7 @@ from typing import NamedTuple, Self
 import numpy as np
 import sentencepiece
 
-from compiler.initialization import stream
+from compiler.seeds import stream
 from specs import Corpus, Spec
 from specs.corpus import Direction
 from zoo.data.batches import BatchSize, EpochBatches, Examples, batch_examples, epoch_batches

@@ -8,8 +8,8 @@ from functools import partial
 from random import Random
 from typing import TYPE_CHECKING
 
-from compiler.initialization import stream
 from compiler.program import State, StepwiseDecoder
+from compiler.seeds import stream
 from specs import BOS, EOS, PAD
 from zoo.generation.constraints import Constraint
 from zoo.generation.hypotheses import LengthPenalty, SearchHistory, Selection, length_penalty

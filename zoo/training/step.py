@@ -16,7 +16,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from compiler import EmittedProgram, Purpose, update_refusal
 from compiler.capture import CudaGraphRecorder, Recorder, run_directly
-from compiler.initialization import stream
+from compiler.seeds import stream
 from compiler.update import GradientProgram, PackedRows
 from specs import Spec, ZooError
 from zoo.data.batches import Batch
