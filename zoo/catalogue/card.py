@@ -22,7 +22,7 @@ _SHORT, _LONG = 200, 2_000
 _Text = Annotated[str, Field(min_length=1, max_length=_LONG)]
 _ShortText = Annotated[str, Field(min_length=1, max_length=_SHORT)]
 _Texts = Annotated[tuple[_Text, ...], Field(strict=False, max_length=100)]
-_Url = Annotated[str, Field(pattern=r"^https?://[^\s/]+/\S*$", max_length=_LONG)]
+_Url = Annotated[str, Field(pattern=r"^https?://[^\s/]+(/\S*)?$", max_length=_LONG)]
 _Source = Annotated[str, Field(pattern=r"^(https?://[^\s/]+/\S+|hf:[\w.{}/@-]+)$", max_length=_LONG)]
 _File = Annotated[str, Field(pattern=r"^[A-Za-z0-9_{][\w{}.-]*(/[A-Za-z0-9_{][\w{}.-]*)*$", max_length=_SHORT)]
 _NamePattern = Annotated[str, Field(max_length=100)]
