@@ -126,9 +126,9 @@ class Run(ModelFolder):
         if not self.exists:
             return self.require_own_files()
         changed = difference(spec, self.spec)
-        for field in CHANGEABLE_FIELDS:
-            if field != "training.steps" or self.spec.training.cooldown_steps is None:
-                changed.pop(field, None)
+        for name in CHANGEABLE_FIELDS:
+            if name != "training.steps" or self.spec.training.cooldown_steps is None:
+                changed.pop(name, None)
         if changed:
             problem = f"`{self.folder}` was started with another spec:"
             for key, (old, new) in changed.items():
