@@ -21,8 +21,19 @@ _TERMINAL_VARIABLES = {"FORCE_COLOR", "TTY_COMPATIBLE"}
 """Environment variables by which rich treats a file as a terminal."""
 
 
-def report() -> Report:
-    """Return a report that shows progress bars if stderr is a terminal, and plain lines otherwise."""
+def report(*, yes: bool = False) -> Report:
+    """Return a report that shows progress bars if stderr is a terminal, and plain lines otherwise.
+
+    Args:
+        yes: Whether the answer to all questions is yes, without asking.
+    """
+    chosen = _report()
+    if not yes:
+        chosen.confirm = confirm  # type: ignore[method-assign]
+    return chosen
+
+
+def _report() -> Report:
     if not sys.stderr.isatty() and not _TERMINAL_VARIABLES & os.environ.keys():
         return PlainReport()  # without importing rich
     from rich.console import Console
@@ -33,12 +44,13 @@ def report() -> Report:
     return BarReport(console) if console.is_terminal and not console.is_dumb_terminal else PlainReport()
 
 
-def confirm(question: str, otherwise: str) -> bool:
+def confirm(question: str, otherwise: str, hint: str = "add `--yes` to skip the confirmation") -> bool:
     """Ask a question that can be answered with yes or no.
 
     Args:
         question: The question, without its choices.
         otherwise: Beginning of the error message if stdin is not a terminal, such as "nothing was removed".
+        hint: How to do it without a question, for this error message.
 
     Returns:
         Whether the answer is yes.
@@ -47,7 +59,7 @@ def confirm(question: str, otherwise: str) -> bool:
         ZooError: stdin is not a terminal.
     """
     if not sys.stdin.isatty():
-        raise ZooError(f"{otherwise}, because stdin is not a terminal", hint="add `--yes` to skip the confirmation")
+        raise ZooError(f"{otherwise}, because stdin is not a terminal", hint=hint)
     print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 

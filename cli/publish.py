@@ -107,33 +107,42 @@ def publish(
 
 _NAMES = argument(
     "NAME",
-    "Published model. NAME@2 or NAME@sha256:... selects a revision. By default, the newest is pulled.",
+    "Published model, or public model of the catalogue. NAME@2 or NAME@sha256:... selects a revision. By default, the "
+    "newest is pulled.",
     complete=options.complete_model,
 )
 
 
-def pull(names: Annotated[list[str], _NAMES]) -> None:
-    """Download published models from the registries to the local model store.
+_PULL_YES = flag("Download public models without asking for confirmation.", "--yes")
+
+
+def pull(names: Annotated[list[str], _NAMES], yes: Annotated[bool, _PULL_YES] = False) -> None:
+    """Download published models from the registries, or public models of the catalogue, to the local model store.
 
     The registries are those in ZOO_REGISTRIES (folders, https://, s3:// or hf://, separated by spaces) and then those
     in registries.txt in your data folder, one per line. Files are verified by their hashes, and a model is available
     when it is complete. An interrupted pull resumes. Models that are already stored are verified and, if damaged,
     repaired.
 
+    A model that no registry has can be in the catalogue of public models, which `zoo list --available` prints. After a
+    question about its size and licence, it is downloaded from its authors, imported as by `zoo import`, and stored.
+
     Commands and `zoo.load` pull a missing model automatically, unless ZOO_OFFLINE=1. They never update a stored model.
 
     Examples:
         zoo pull transformer-big-ende
+        zoo pull opus-mt-de-fr --yes
         zoo pull transformer-big-ende@2 && zoo decode --model transformer-big-ende@2
         ZOO_REGISTRIES=https://models.example.org zoo pull transformer-big-ende
     """
     from cli.console import report
     from zoo.models.find import pull_model
 
-    messages = report()
+    messages = report(yes=yes)
     for name in names:
         try:
-            print(pull_model(name, messages))
+            for folder in pull_model(name, messages):
+                print(folder)
         except KeyboardInterrupt:
             messages.info("\nthe downloaded part is kept: run the same command again to resume")
             raise
@@ -272,6 +281,24 @@ _POSITIONS = option(
     "encodings slightly differently. OPUS-MT models were trained with Marian.",
     shown="marian",
 )
+_TOKENIZER = option(
+    "moses|space",
+    "Tokenizer of the texts that the model was trained on, if it has no SentencePiece model. With `moses`, raw text is "
+    "tokenised and translations are detokenised. With `space`, texts are tokenised already.",
+    shown="as the files specify",
+)
+_BPE = option(
+    "FILE",
+    "BPE codes of subword-nmt or fastBPE, which split words into subwords.",
+    shown="`bpecodes`, `code`, `bpe.codes`, or `source.bpe` and `target.bpe`, if the model's folder has them",
+)
+_BPE_VOCABULARY = option(
+    "SOURCE TARGET",
+    "Files with subwords and their counts, if the codes were applied with a vocabulary threshold "
+    "(`subword-nmt apply-bpe --vocabulary`). Rarer subwords are split again.",
+    shown="all subwords are kept",
+)
+_BPE_THRESHOLD = option("N", "Count from which on subwords in the files of --bpe-vocabulary are kept.")
 _CHECK = option(
     "FILE",
     "Also translate the sentences in this file, one per line, with the original toolkit, and compare the translations.",
@@ -284,6 +311,10 @@ def import_model(
     format: Annotated[str | None, _FORMAT] = None,
     languages: Annotated[tuple[str, str] | None, _LANGUAGES] = None,
     positions: Annotated[str | None, _POSITIONS] = None,
+    tokenizer: Annotated[str | None, _TOKENIZER] = None,
+    bpe: Annotated[Path | None, _BPE] = None,
+    bpe_vocabulary: Annotated[tuple[Path, Path] | None, _BPE_VOCABULARY] = None,
+    bpe_threshold: Annotated[int, _BPE_THRESHOLD] = 1,
     check: Annotated[Path | None, _CHECK] = None,
     replace: Annotated[bool, flag("Replace a stored model of the same name.", "--replace")] = False,
 ) -> None:
@@ -303,9 +334,12 @@ def import_model(
         zoo import model.deen.intgemm.alphas.bin --languages de en
         zoo import ./opus-mt-en-de --check sentences.en
         zoo import hf:Helsinki-NLP/opus-mt-en-de
+        zoo import ./wmt16.en-de.joined-dict.transformer --name transformer-big-ende
+        zoo import model.npz --languages en de --tokenizer moses --bpe bpe.codes
     """
     from cli.console import report
     from zoo.interop.importer import ImportOptions, import_model
+    from zoo.interop.text_rules import TOKENIZERS, TextOptions
 
     messages = report()
     known: dict[str | None, PositionConvention | None] = {
@@ -316,8 +350,17 @@ def import_model(
     if positions not in known:
         problem = f"`--positions` must be `marian` or `transformers`, not `{positions}`"
         raise ZooError(problem, hint="leave `--positions` out for OPUS-MT models")
+    if tokenizer not in (None, *TOKENIZERS):
+        problem = f"`--tokenizer` must be `moses` or `space`, not `{tokenizer}`"
+        raise ZooError(problem, hint="for other tokenizers, choose `space` and tokenise your texts")
     wanted = ImportOptions(
-        name=name, format=format, languages=languages, positions=known[positions], check=check, replace=replace
+        name=name,
+        format=format,
+        languages=languages,
+        positions=known[positions],
+        text=TextOptions(tokenizer, bpe, bpe_vocabulary, bpe_threshold),
+        check=check,
+        replace=replace,
     )
     result = import_model(source, wanted, messages)
     if result.comparison:

@@ -162,6 +162,7 @@ def serve(
     checks_names = host in _LOOPBACK and keys is None
     hosts = (*_LOOPBACK, *(name.lower() for name in allow_host or ())) if checks_names else ()
     settings = Settings(limits, Keys(file=keys), tuple(cors or ()), hosts)
+    messages = report()
     pool = ModelPool(
         model or zoo.names(),
         memory_bytes=machine_memory() // 2 if max_memory is None else int(max_memory * 1e9),
@@ -174,8 +175,8 @@ def serve(
             max_batch_tokens=max_batch_tokens,
             report=Report(),  # warnings contain excerpts of the users' texts
         ),
+        report=messages,
     )
-    messages = report()
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.WARNING)
     logging.getLogger("zoo.serving").setLevel(logging.INFO)
     listener = open_socket(host, port)

@@ -6,6 +6,7 @@ import json as json_module
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated
 
 from cli import options
@@ -15,37 +16,64 @@ from specs import ZooError
 if TYPE_CHECKING:
     from zoo.planning.plan import GraphSizes, Plan
     from zoo.planning.training_estimate import TrainingEstimate
-    from zoo.publishing.inventory import PublishedModel, RunSummary
+    from zoo.publishing.inventory import Inventory, PublishedModel, RunSummary
 
 
 _PATTERN = argument(
-    "PATTERN", "List only names that contain this text, or match it as a pattern such as `*-ende`.", shown="everything"
+    "PATTERN",
+    "List only names that contain this text, or match it as a pattern such as `*-ende`. With --available, also a "
+    "language pair such as de-fr.",
+    shown="everything",
 )
 _PUBLISHED = flag("List published models only: those in the local model store and in the registries.", "--published")
+
+_AVAILABLE = flag("List the catalogue of public models, by language pair: `zoo pull` downloads them.", "--available")
 
 
 def list_models(
     pattern: Annotated[str | None, _PATTERN] = None,
     published: Annotated[bool, _PUBLISHED] = False,
+    available: Annotated[bool, _AVAILABLE] = False,
     json: options.Json = False,
 ) -> None:
     """List runs, published models and shipped specs, with their scores.
+
+    With --available, list the public models that a name is enough for: commands and `zoo.load` download, import and
+    store them. If you give a language pair, the most recommended model is first: models of this pair before
+    multilingual ones, and then smaller ones before larger ones.
 
     Examples:
         zoo list
         zoo list big
         zoo list 'table3/*' --json
         zoo list --published
+        zoo list --available de-fr
     """
     from cli.console import report, show_json, show_table
-    from zoo.publishing.inventory import inventory
+    from zoo.publishing.inventory import inventory, public_models
 
+    if available:
+        options.refuse_beside("--available", published=published)
+        return _list_available(pattern, json)
     if published:
         return _list_published(pattern, json)
     found = inventory(pattern, report())
     if json:
         return show_json(asdict(found))
-    tables: list[tuple[str, Sequence[str], Sequence[Sequence[str]]]] = []
+    tables = list(_tables(found))
+    for number, (title, headings, rows) in enumerate(tables):
+        print("\n" * bool(number), end="")
+        show_table(headings, rows, title=title)
+    if not tables:
+        report().info(f"nothing matches `{pattern}`")
+    if public := len(public_models(pattern)):
+        command = f"zoo list --available{'' if pattern is None else f' {quote(pattern)}'}"
+        report().info(f"public models: `{command}` lists {public:,}")
+    return None
+
+
+def _tables(found: Inventory) -> Iterator[tuple[str, Sequence[str], Sequence[Sequence[str]]]]:
+    """Yield the title, the column headings and the rows of each table that is not empty."""
     if found.runs:
         columns, cells = _score_cells(found.runs)
         run_rows = [
@@ -60,21 +88,17 @@ def list_models(
             )
             for run, scores in zip(found.runs, cells, strict=True)
         ]
-        tables.append(("Runs", ("run", "parameters>", "step>", "of>", *columns, "weights", "name…"), run_rows))
+        yield ("Runs", ("run", "parameters>", "step>", "of>", *columns, "weights", "name…"), run_rows)
     if found.models:
         columns, cells = _score_cells(found.models)
         model_rows = [
-            (model.name, f"{model.parameters:,}", *scores, model.licence or "-", model.description)
+            (model.name, f"{model.parameters:,}", *scores, model.origin, model.licence or "-", model.description)
             for model, scores in zip(found.models, cells, strict=True)
         ]
-        tables.append(("Published", ("model", "parameters>", *columns, "licence", "description…"), model_rows))
+        yield ("Published", ("model", "parameters>", *columns, "from", "licence", "description…"), model_rows)
     if found.specs:
         spec_rows = [(spec.short_name, f"{spec.parameters:,}", spec.description) for spec in found.specs]
-        tables.append(("Specs", ("spec", "parameters>", "description…"), spec_rows))
-    for number, (title, headings, rows) in enumerate(tables):
-        print("\n" * bool(number), end="")
-        show_table(headings, rows, title=title)
-    return None if tables else report().info(f"nothing matches `{pattern}`")
+        yield ("Specs", ("spec", "parameters>", "description…"), spec_rows)
 
 
 def _list_published(pattern: str | None, json: bool) -> None:
@@ -100,6 +124,35 @@ def _list_published(pattern: str | None, json: bool) -> None:
         for model, scores in zip(models, cells, strict=True)
     ]
     return show_table(("model", "revision>", "parameters>", *columns, "location", "licence", "description…"), rows)
+
+
+def _list_available(pattern: str | None, json: bool) -> None:
+    from cli.console import report, show_json, show_table
+    from zoo.publishing.inventory import public_models
+    from zoo.report import size
+
+    models = public_models(pattern)
+    if json:
+        return show_json([asdict(model) for model in models])
+    if not models:
+        return report().info(f"nothing in the catalogue matches `{pattern}`")
+    rows = [
+        (
+            model.languages,
+            model.name,
+            "-" if model.bytes is None else size(model.bytes),
+            "-" if model.parameters is None else f"{model.parameters:,}",
+            model.licence or "-",
+            model.stored or "-",
+            model.texts or "-",
+            model.description,
+        )
+        for model in models
+    ]
+    show_table(
+        ("languages", "model", "download>", "parameters>", "licence", "stored from", "texts", "description…"), rows
+    )
+    return report().info("`zoo pull MODEL` downloads one; in a name, write languages for {source} and {target}")
 
 
 def _score_cells(models: Sequence[RunSummary | PublishedModel]) -> tuple[list[str], list[list[str]]]:

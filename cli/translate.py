@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from specs.corpus import Direction
     from zoo.generation.translator import Translator
 
-_DEFAULT_MODEL, _DEFAULT_LANGUAGES = "everyday", {None, "en", "de"}
+_DEFAULT_LANGUAGES = {None, "en", "de"}
 
 
 _DOCUMENTS = argument(
@@ -67,6 +68,7 @@ def translate(
     """
     from cli.console import confirm, report
     from cli.errors import to_zoo_error
+    from zoo.catalogue.recommendations import EVERYDAY
     from zoo.generation.loading import open_model
     from zoo.models.find import from_options
     from zoo.models.folder import ModelFolder
@@ -76,11 +78,8 @@ def translate(
     messages = report()
     if model is None and spec is None:
         if not {from_, to} <= _DEFAULT_LANGUAGES:
-            hint = "name a model for other languages with `--model`; `zoo list` lists what is available"
-            raise ZooError(
-                f"the included model `{_DEFAULT_MODEL}` only translates between English and German", hint=hint
-            )
-        model = _DEFAULT_MODEL
+            raise _no_model_error(documents, output, from_, to)
+        model = EVERYDAY
     folder = from_options(spec, model, messages)
     known = ModelFolder(folder).spec
     direction = choose_direction(known, from_, to, messages)
@@ -94,16 +93,56 @@ def translate(
     translator = open_model(
         folder, device=device, precision=precision, backend=backend, max_batch_tokens=max_batch_tokens, report=messages
     )
-    errors = []
+    errors, sentences = [], list[str]()
     for target, document in plan.items():
         try:
-            _translate(translator, direction, document, target, messages, protect=not no_protect)
+            sentences += _translate(translator, direction, document, target, messages, protect=not no_protect)
         except (ZooError, OSError) as error:
             errors.append(to_zoo_error(error))
     if errors:
         errors[0].additional = (*errors[0].additional, *errors[1:])
         raise errors[0]
+    if known.name == EVERYDAY:
+        _recommend(documents, output, direction, sentences, messages)
     return None
+
+
+def _no_model_error(documents: Sequence[Path], output: Path | None, source: str | None, target: str | None) -> ZooError:
+    """Return the error that the included model does not translate a language pair. Its hint names a public model."""
+    from zoo.catalogue.recommendations import EVERYDAY, describe, recommended
+
+    card = recommended(source, target) if source and target else None
+    if card is not None and source and target:
+        command = _command(documents, output, card.direction(source, target) or (source, target), card.name)
+        hint = f"{describe(card)} translates it: `{command}`; `zoo list --available {source}-{target}` lists all"
+    elif source and target:
+        hint = "name a model for other languages with `--model`; `zoo list` and `zoo list --available` list models"
+    else:
+        hint = "give both languages, with `--from CODE` and `--to CODE`, or name a model with `--model`"
+    return ZooError(f"the included model `{EVERYDAY}` only translates between English and German", hint=hint)
+
+
+def _command(documents: Sequence[Path], output: Path | None, direction: Direction, model: str) -> str:
+    """Return the command that translates the same documents with another model."""
+    options = ["-o", str(output)] if output else []
+    source, target = direction
+    words = ["zoo", "translate", *map(str, documents), *options, "--from", source, "--to", target, "--model", model]
+    return shlex.join(words)
+
+
+def _recommend(
+    documents: Sequence[Path], output: Path | None, direction: Direction, sentences: Sequence[str], messages: Report
+) -> None:
+    """If the included model is not made for a text, name a public model."""
+    from zoo.catalogue.recommendations import EVERYDAY, describe, has_long_sentences, recommended
+
+    card = recommended(*direction)
+    if card is not None and has_long_sentences(sentences):
+        command = _command(documents, output, card.direction(*direction) or direction, card.name)
+        messages.info(
+            f"`{EVERYDAY}` is made for short everyday sentences, and most of these are longer; {describe(card)} may "
+            f"translate them better: `{command}`"
+        )
 
 
 def _find(given: Sequence[Path], output: Path | None) -> Iterator[tuple[Path, Path]]:
@@ -188,24 +227,26 @@ class _DocumentReport(Report):
 
 def _translate(
     translator: Translator, direction: Direction, document: Path, target: Path, messages: Report, *, protect: bool
-) -> None:
-    """Translate a document, and write the result to `target`."""
+) -> list[str]:
+    """Translate a document, and write the result to `target`. Return the sentences that were translated."""
     from zoo.documents.document import MAX_DOCUMENT_BYTES, translate_document
     from zoo.documents.segments import PLACEHOLDER
     from zoo.files.atomic import atomic_file
     from zoo.files.reading import read_bytes
     from zoo.generation.config import LanguageOptions
-    from zoo.text.languages import language_tag
+    from zoo.text.language_codes import language_tag
     from zoo.text.sentences import excerpt
 
     languages: LanguageOptions = {"source": direction[0], "target": direction[1]}
-    uncertain, warnings = list[str](), _DocumentReport(document, messages)
+    uncertain, sentences, warnings = list[str](), list[str](), _DocumentReport(document, messages)
 
     def translate(texts: list[str]) -> list[str]:
         if not texts:
             warnings.warn("nothing to translate was found; the document was copied")
         results = translator.hypotheses(texts, report=warnings, protect=protect, **languages)
         uncertain.extend(sentence for best, *_ in results for sentence in best.uncertain)
+        for text, (best, *_) in zip(texts, results, strict=True):
+            sentences.extend([part for part, _ in best.parts] or [text])
         return [best.text for best, *_ in results]
 
     result = translate_document(
@@ -222,3 +263,4 @@ def _translate(
         first = re.sub(rf"\b{PLACEHOLDER}\b", "…", uncertain[0])  # stands for code, which the model does not read
         warnings.warn(f"{problem}; check them, the first is {excerpt(first)}")
     messages.info(f"wrote {target}")
+    return sentences

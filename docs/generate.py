@@ -1,4 +1,4 @@
-"""Generate the reference of spec fields and commands, the plots, and the site's copies of CHANGELOG and CONTRIBUTING.
+"""Generate the reference of spec fields and commands, the catalogue, the plots, and copies of files in the root folder.
 
 MkDocs loads this file as a hook. Generated content exists only while the site is built. A comment such as
 `<!-- generated: commands -->` marks its place in a page. So the pages, and links to them, also work on code hosts.
@@ -22,14 +22,23 @@ from specs import Spec
 from specs.section import Section
 
 sys.path.insert(0, str(Path(__file__).parent))
-from plots import plots  # MkDocs hooks are not a package, so `plots` is imported by path
+import catalogue  # MkDocs hooks are not a package, so these modules are imported by path
+from plots import plots
 
 ROOT = Path(__file__).parents[1]
 
 
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """Add the pages of the catalogue to the navigation."""
+    (section,) = (entry["Catalogue"] for entry in config.nav or () if "Catalogue" in entry)
+    section += [path for path in catalogue.pages() if path not in section]
+    return config
+
+
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the plots and the files of the root folder to the site."""
+    """Add the plots, the catalogue and the files of the root folder to the site."""
     pages = {f"images/{name}.svg": content for name, content in plots().items()}
+    pages |= catalogue.pages()
     for name in ("CHANGELOG", "CONTRIBUTING"):
         text = (ROOT / f"{name}.md").read_text(encoding="utf-8")
         pages[f"{name.lower()}.md"] = text.replace("](docs/", "](")

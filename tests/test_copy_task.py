@@ -39,8 +39,8 @@ def test_tiny_model_learns_to_copy() -> None:
                 "test": [],
             },
             "training": {
-                "steps": 250,
-                "warmup_steps": 60,
+                "steps": 190,
+                "warmup_steps": 50,
                 "learning_rate_factor": 0.7,
                 "checkpoint_steps": 10,
                 "average": 5,

@@ -73,7 +73,7 @@ def learned() -> EmittedProgram:
     spec = spec_of_features()
     program = trainable(spec, [Purpose.TRAIN, *TRANSLATE])
     train_step = TrainStep(spec, program, Processes("cpu"), Report())
-    for number in range(1, 301):
+    for number in range(1, 201):
         batch = batch_of(examples(32, seed=number))
         train_step(number, batch)
     return program.eval()

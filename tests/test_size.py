@@ -6,6 +6,7 @@ import ast
 import io
 import re
 import tokenize
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,7 @@ NO_CODE = (
 )
 
 
+@cache
 def code_lines(path: Path) -> int:
     """Return the number of lines with code: without blank lines, comments, docstrings and imports."""
     text, left_out = path.read_text("utf-8"), set[int]()

@@ -90,14 +90,17 @@ def load(
 ) -> Translator:
     """Load a trained model for translation or parsing.
 
-    Models that are not in the local model store are pulled from the registries, unless ZOO_OFFLINE=1. Warnings are
-    issued through Python's `warnings` module. Weights are memory-mapped: do not overwrite the files of a model while
-    it is loaded.
+    A model that is not in the local model store is pulled from the registries. If no registry has it, but the catalogue
+    of public models (`zoo list --available`), it is downloaded, imported and stored, and its size and licence are
+    printed. With ZOO_OFFLINE=1, nothing is downloaded.
+
+    Warnings are issued through Python's `warnings` module. Weights are memory-mapped: do not overwrite the files of a
+    model while it is loaded.
 
     Args:
         name: The name of a published model, optionally with a revision (`NAME@2` or `NAME@sha256:...`); the folder of
-            a training run; or the name of a spec that was trained. A list of several models with the same vocabulary
-            gives an ensemble.
+            a training run; the name of a spec that was trained; or the name of a model in the catalogue, such as
+            `opus-mt-de-fr`. A list of several models with the same vocabulary gives an ensemble.
         device: "auto" (the GPU if there is one), "cpu", "cuda" or "cuda:N".
         precision: "float32", "bfloat16" or "int8". Default: the precision in the spec.
         backend: "auto" or a backend that `zoo doctor` lists. Default: the backend in the spec.
@@ -120,7 +123,8 @@ def load(
     # This check precedes the search for the model, which may pull it.
     _import("compiler.options").check_names(precision=precision, backend=backend)
     references = [name] if isinstance(name, str | PathLike) else name
-    models: list[Translator] = [opening.open_model(find.model(each, report), **options) for each in references]
+    folders = [folder for each in references for folder in find.models(each, report)]
+    models: list[Translator] = [opening.open_model(folder, **options) for folder in folders]
     if not models:
         problem, hint = "the list of models is empty", "`zoo.names()` lists the published models"
         raise _import("specs").ZooError(problem, hint=hint)

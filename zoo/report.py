@@ -59,6 +59,16 @@ class Report:
         """
         return Progress()
 
+    def confirm(self, question: str, otherwise: str, hint: str) -> bool:
+        """Ask the user a question that can be answered with yes or no. Only the reports of the command line ask.
+
+        Args:
+            question: The question, without its choices.
+            otherwise: Beginning of the error message if nobody can answer, such as "nothing was removed".
+            hint: How to do it without a question, for this error message.
+        """
+        return True
+
 
 class PlainReport(Report):
     """Report that prints lines of plain text, for logs, pipes and simple terminals.

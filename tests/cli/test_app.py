@@ -20,6 +20,7 @@ import specs
 from cli import options
 from cli.app import COMMANDS, GROUPS, build_app
 from specs import Decoding
+from tests import forks
 from zoo.publishing.publish import publish
 from zoo.training.run import Run
 
@@ -149,10 +150,8 @@ def test_help_and_version(zoo: Zoo) -> None:
 )
 def test_shell_completion(typed: str, completions: list[str]) -> None:
     variables = {"COMP_WORDS": typed, "COMP_CWORD": str(len(typed.split(" ")) - 1), "_ZOO_COMPLETE": "complete_bash"}
-    command = [sys.executable, "-c", "from zoo.entry_point import main; main()"]
-    environment = {**os.environ, **variables}
-    process = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=ROOT, check=False)
-    assert (process.returncode, process.stdout.split(), process.stderr) == (0, completions, "")
+    process = forks.run("from zoo.entry_point import main; main()", environment={**os.environ, **variables})
+    assert (process.wait(), process.stdout.split(), process.stderr) == (0, completions, "")
 
 
 def test_completion_hides_errors(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -197,9 +196,7 @@ def test_decoding_imports_no_compiler_of_torch(trained: Callable[..., object]) -
         "heavy = {'torch._inductor', 'torch._dynamo', 'sacrebleu', 'onnx', 'ctranslate2'} & sys.modules.keys(); "
         "print(heavy, file=sys.stderr); sys.exit(status or bool(heavy))"
     )
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    process = subprocess.run(
-        [sys.executable, "-c", code], input="we read\n", capture_output=True, text=True, env=environment, check=False
-    )
-    assert process.returncode == 0, process.stderr
+    Path("text").write_text("we read\n")
+    process = forks.run(code, stdin="text")
+    assert process.wait() == 0, process.stderr
     assert process.stdout.count("\n") == 1

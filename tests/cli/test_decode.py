@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,13 +17,13 @@ import pytest
 
 import zoo as library
 from compiler.backends import BACKENDS
+from tests import forks
 from zoo.generation.translator import Translator
 from zoo.publishing.publish import publish
 from zoo.training.run import Run
 
 Zoo = Callable[..., Any]
 ROOT = Path(__file__).parents[2]
-ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
 TEXT = "the old dog sees a small house\n\nwe read two books\n   \nwe read two books today\n"
 
 
@@ -262,17 +263,16 @@ class TestProcesses:
 
     def test_scores_are_printed_when_the_input_pauses(self, trained: Callable[..., Run]) -> None:
         trained("runs/tiny")
-        command = [sys.executable, "-m", "zoo", "score", "--model", "tiny"]
-        pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "env": ENVIRONMENT}
-        with subprocess.Popen(command, **pipes) as process, _killed_at_the_end(process):
-            assert process.stdin
-            assert process.stdout
-            for _ in range(2):
-                process.stdin.write(b"we read\twir lesen\n")
-                process.stdin.flush()
-                assert float(process.stdout.readline()) < 0
-            process.stdin.close()
-            assert process.wait() == 0
+        os.mkfifo("lines")
+        process = forks.Fork(forks.COMMAND, "score", "--model", "tiny", stdin="lines")
+        with open("lines", "w") as lines:
+            for number in (1, 2):
+                print("we read\twir lesen", file=lines, flush=True)
+                while process.stdout.count("\n") < number:
+                    assert process.process.is_alive()
+                    time.sleep(0.01)
+        assert process.wait() == 0
+        assert all(float(score) < 0 for score in process.stdout.split())
 
 
 @pytest.mark.parametrize("options", [("--search", "sample", "--seed", "7"), ("--prefix", "starts.de")])

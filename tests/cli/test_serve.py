@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -16,34 +15,34 @@ from typing import Any
 import httpx2
 import pytest
 
+from tests import forks
+from tests.forks import Fork
 from zoo.training.run import Run
 
 pytest.importorskip("fastapi")
 
 from zoo.serving.settings import hash_key, read_keys
 
-ROOT = Path(__file__).parents[2]
 Zoo = Callable[..., Any]
-_REQUESTS = 6
-_START = [sys.executable, "-m", "zoo", "serve", "--model", "runs/tiny", "--port", "0", "--device", "cpu"]
+_REQUESTS, _TEXTS = 6, 30
+_START = ("serve", "--model", "runs/tiny", "--port", "0", "--device", "cpu")
 
 
 @pytest.fixture
-def server(trained: Callable[..., Run]) -> Iterator[tuple[subprocess.Popen[str], str]]:
+def server(trained: Callable[..., Run]) -> Iterator[tuple[Fork, str]]:
     trained()
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    with subprocess.Popen(_START, env=environment, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stderr is not None
-        found = re.search(r"http://[\d.]+:\d+", process.stderr.readline())
-        assert found
-        yield process, found[0]
-        process.kill()
+    process = Fork(forks.COMMAND, *_START)
+    while not (found := re.search(r"http://[\d.]+:\d+", process.stderr)):
+        assert process.process.is_alive()
+        time.sleep(0.01)
+    yield process, found[0]
+    process.process.kill()
 
 
 @pytest.mark.integration
-def test_sigterm_under_load_loses_no_accepted_request(server: tuple[subprocess.Popen[str], str]) -> None:
+def test_sigterm_under_load_loses_no_accepted_request(server: tuple[Fork, str]) -> None:
     process, url = server
-    body = {"text": ["we read two books today"] * 100, "source": "en", "target": "de"}
+    body = {"text": ["we read two books today"] * _TEXTS, "source": "en", "target": "de"}
 
     def send(_: int) -> httpx2.Response:
         return httpx2.post(f"{url}/v1/translate", json=body, timeout=120)
@@ -53,27 +52,26 @@ def test_sigterm_under_load_loses_no_accepted_request(server: tuple[subprocess.P
         done = re.search(r'zoo_requests_total\{path="/v1/translate".*\} (\d+)', metrics)
         queued = re.search(r"zoo_queued_texts (\d+)", metrics)
         assert queued
-        return int(queued[1]) // 100 + (int(done[1]) if done else 0) == _REQUESTS
+        return int(queued[1]) // _TEXTS + (int(done[1]) if done else 0) == _REQUESTS
 
     with ThreadPoolExecutor(_REQUESTS) as threads:
         answers = threads.map(send, range(_REQUESTS))
         while not accepted():
             time.sleep(0.01)
         process.send_signal(signal.SIGTERM)
-        assert [(each.status_code, len(each.json()["results"])) for each in answers] == [(200, 100)] * _REQUESTS
+        assert [(each.status_code, len(each.json()["results"])) for each in answers] == [(200, _TEXTS)] * _REQUESTS
     assert process.wait(120) == 0
     with pytest.raises(httpx2.ConnectError):
         httpx2.get(f"{url}/health")
 
 
 @pytest.mark.integration
-def test_the_server_can_be_stopped_while_it_loads_a_model(server: tuple[subprocess.Popen[str], str]) -> None:
+def test_the_server_can_be_stopped_while_it_loads_a_model(server: tuple[Fork, str]) -> None:
     process, url = server
     assert httpx2.get(f"{url}/health", timeout=120).status_code == 200  # signals are handled from now on
     process.send_signal(signal.SIGINT)
     assert process.wait(120) == 0
-    assert process.stderr is not None
-    log = process.stderr.read()
+    log = process.stderr
     assert "Exception" not in log
     assert "requests:" not in log  # only those for monitoring
     assert log.splitlines()[-1].endswith("INFO stopped")
@@ -84,16 +82,14 @@ def test_the_server_can_be_stopped_while_it_compiles(trained: Callable[..., Run]
     trained()
     (tmp_path / "c++").write_text("#!/bin/sh\necho endless\n[ $1 = --version ] || { touch $0.began; sleep 600; }\n")
     (tmp_path / "c++").chmod(0o755)
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PATH": f"{tmp_path}:{os.environ['PATH']}"}
-    command = [*_START, "--backend", "native"]
-    with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as process:
-        while not (tmp_path / "c++.began").exists():
-            assert process.poll() is None
-            time.sleep(0.05)
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(120) == 0
-        assert process.stderr is not None
-        assert [line.rpartition(" ")[2] for line in process.stderr.read().splitlines()[1:]] == ["stopped"]
+    environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    process = Fork(forks.COMMAND, *_START, "--backend", "native", environment=environment)
+    while not (tmp_path / "c++.began").exists():
+        assert process.process.is_alive()
+        time.sleep(0.05)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(120) == 0
+    assert [line.rpartition(" ")[2] for line in process.stderr.splitlines()[1:]] == ["stopped"]
 
 
 @pytest.mark.integration
@@ -103,9 +99,8 @@ def test_a_model_that_cannot_be_loaded_ends_the_server(trained: Callable[..., Ru
         content = file.read_bytes()
         file.unlink()
         file.write_bytes(content[:100])
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    result = subprocess.run(_START, env=environment, capture_output=True, text=True, timeout=300)
-    assert (result.returncode, "error: the model `runs/tiny` cannot be loaded" in result.stderr) == (1, True)
+    result = forks.run(forks.COMMAND, *_START)
+    assert (result.wait(), "error: the model `runs/tiny` cannot be loaded" in result.stderr) == (1, True)
     assert "Traceback" not in result.stderr
 
 
@@ -172,10 +167,8 @@ languages.LanguageIdentifier.from_model_file = fail
 from zoo.__main__ import main
 sys.exit(main())
 """
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-c", program, *_START[3:]]
-    result = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
-    assert (result.returncode, "No space left" in result.stderr, "TMPDIR" in result.stderr) == (1, True, True)
+    result = forks.run(program, *_START)
+    assert (result.wait(), "No space left" in result.stderr, "TMPDIR" in result.stderr) == (1, True, True)
     assert "Traceback" not in result.stderr
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import forks
 from zoo.training.run import Run
 
 pytestmark = pytest.mark.integration
@@ -44,9 +45,10 @@ def test_closed_and_full_streams(script: str, status: int, error: str) -> None:
 
 def test_closed_input_is_an_error_only_if_it_is_read(trained: Callable[..., Run]) -> None:
     trained("runs/tiny")
-    process = shell("zoo decode --model tiny --device cpu <&-")
-    assert (process.returncode, process.stdout) == (2, b"")
-    assert "error: standard input is closed\n\nhint: redirect it" in process.stderr.decode()
+    decode = ("decode", "--model", "tiny", "--device", "cpu")
+    process = forks.run(f"import os, sys; os.close(0); sys.stdin = None; {forks.COMMAND}", *decode)
+    assert (process.wait(), process.stdout) == (2, "")
+    assert "error: standard input is closed\n\nhint: redirect it" in process.stderr
     assert shell("zoo show tiny <&-").returncode == 0
 
 
@@ -66,13 +68,13 @@ def test_names_that_are_not_utf8_give_ordinary_errors() -> None:
     commands += [["evaluate", "--hypotheses", name, "--references", name], ["train", "tiny", "--run", name]]
     commands += [["decode", "--spec", "tiny", "--input", name]]
     code = (
-        "from cli import app, streams; streams.prepare_standard_streams(); "
-        f"print([app.run(words) for words in {commands!a}])"
+        "import os; from cli import app, streams; streams.prepare_standard_streams(); "
+        f"print([app.run(words) for words in {commands!a}]); "
+        f"os.environ['ZOO_HOME'] = {name!a}; print(app.run(['prepare', 'tiny']))"
     )
-    process = shell('"$PYTHON" -c "$1"; ZOO_HOME="$2" zoo prepare tiny', code, name)
-    assert process.stdout.decode() == f"{[2] * len(commands)}\n", process.stderr
-    assert process.returncode == 2
-    messages = process.stderr.decode()  # valid UTF-8
+    process = forks.run(code)
+    messages = process.stderr  # valid UTF-8
+    assert process.stdout == f"{[2] * len(commands)}\n2\n", messages
     assert messages.count("error: ") == len(commands) + 1
     assert "a\\xffb" in messages
     assert "Traceback" not in messages
@@ -81,9 +83,13 @@ def test_names_that_are_not_utf8_give_ordinary_errors() -> None:
 
 def test_paths_are_printed_to_stdout_byte_by_byte(trained: Callable[..., Run]) -> None:
     trained(f"runs/{NOT_UTF8}")
-    assert b"runs/a\xffb " in shell("zoo list").stdout
-    values = json.loads(shell("zoo list --json").stdout)
-    assert [run["folder"] for run in values["runs"]] == [f"runs/{NOT_UTF8}"]
-    drawn = shell('zoo plan tiny --graph "$1.svg"', NOT_UTF8)
-    assert os.fsencode(drawn.stdout.decode(errors="surrogateescape").strip()) == b"a\xffb.svg"
+    commands = [["list"], ["list", "--json"], ["plan", "tiny", "--graph", f"{NOT_UTF8}.svg"]]
+    code = (
+        "from cli import app, streams; streams.prepare_standard_streams(); "
+        f"[(app.run(words), print(end='\\0')) for words in {commands!a}]"
+    )
+    table, values, drawn, _ = shell('"$PYTHON" -c "$1"', code).stdout.split(b"\0")
+    assert b"runs/a\xffb " in table
+    assert [run["folder"] for run in json.loads(values)["runs"]] == [f"runs/{NOT_UTF8}"]
+    assert drawn == b"a\xffb.svg\n"
     assert Path(f"{NOT_UTF8}.svg").is_file()

@@ -187,6 +187,8 @@ def test_the_included_model_is_the_default(zoo: Zoo, monkeypatch: pytest.MonkeyP
         True,
     )
     assert not Path("a.fr.txt").exists()
+    pair = zoo("translate", "a.txt", "--from", "de", "--to", "fr")
+    assert (pair.status, "`zoo translate a.txt --from de --to fr --model opus-mt-de-fr`" in pair.err) == (2, True)
     result = zoo("translate", "a.txt")
     assert (result.status, "--to" in result.err) == (2, True)
     opened = []

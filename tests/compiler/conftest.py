@@ -31,8 +31,11 @@ ACTIVATIONS: Mapping[ActivationKind, Callable[[Tensor], Tensor]] = {
     ActivationKind.GELU_TANH: lambda x: functional.gelu(x, approximate="tanh"),
     ActivationKind.GELU: functional.gelu,
 }
-TARGETS = ("native", "x86-64-v3", "x86-64")
-"""Processors to compile the kernels for: this one, one with AVX2, and one with SSE2 only."""
+TARGETS = ("native", pytest.param("x86-64-v3", marks=pytest.mark.slow), "x86-64")
+"""Processors to compile the kernels for: this one, one with AVX2, and one with SSE2 only.
+
+`test_processors.py` has a quick test of the products with AVX2.
+"""
 
 
 @pytest.fixture(scope="session")

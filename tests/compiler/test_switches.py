@@ -5,8 +5,6 @@ from __future__ import annotations
 import ctypes
 import os
 import platform
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from threading import Barrier, Thread
@@ -23,6 +21,7 @@ from compiler.host import (
     matrix_libraries,
 )
 from specs import Spec
+from tests import forks
 
 COUNT_PAGE_FAULTS = """
 import os, resource, torch
@@ -92,9 +91,7 @@ def test_a_tuned_process_keeps_memory_caches_few_products_and_flushes_denormal_n
     seven remainders of aligned blocks of each of two sizes, and does not merge them.
     """
     environment = {key: value for key, value in os.environ.items() if key != CAPACITIES[1]} | {CAPACITIES[0]: "7"}
-    command = [sys.executable, "-c", COUNT_PAGE_FAULTS]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
-    before, after, *capacities, flushes = done.stdout.split()
+    before, after, *capacities, flushes = forks.run(COUNT_PAGE_FAULTS, environment=environment).stdout.split()
     assert int(after) < int(before) / 10  # with transparent huge pages, both are fewer than pages of 4 KiB
     assert capacities == ["7", "64"]
     assert flushes == "True", "in all threads"
@@ -105,9 +102,7 @@ def test_a_tuned_process_keeps_memory_caches_few_products_and_flushes_denormal_n
 @pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallinfo2"), reason="the C library has no mallinfo2")
 def test_products_of_new_shapes_do_not_use_more_and_more_memory() -> None:
     """oneDNN caches about 100 kB per shape. Without a limit, 200 products of 100 shapes would use 20 MB."""
-    command = [sys.executable, "-c", MEASURE_MEMORY_OF_NEW_SHAPES]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert int(done.stdout) < 2_000_000
+    assert int(forks.run(MEASURE_MEMORY_OF_NEW_SHAPES).stdout) < 2_000_000
 
 
 def test_the_matrix_library_is_restored_by_the_last_thread(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -155,6 +150,5 @@ def test_programs_leave_torchs_settings_unchanged(small: Callable[..., Spec]) ->
 def test_a_forked_process_scores_the_same(small: Callable[..., Spec], artefacts: Path) -> None:
     backends = [name for name in ("eager", "native") if BACKENDS[name].unavailable_reason() is None]
     build(small(), backend=backends[-1], folder=artefacts)  # compile the kernels only once
-    command = [sys.executable, "-c", SCORE_IN_A_FORK, str(artefacts), *backends]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=200)
+    done = forks.run(SCORE_IN_A_FORK, str(artefacts), *backends)
     assert done.stdout.split() == ["0", "3"], done.stderr

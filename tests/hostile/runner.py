@@ -11,7 +11,7 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from multiprocessing.connection import Connection
@@ -29,7 +29,8 @@ from hostile.trial import Trial
 from hostile.world import World
 
 _TESTS = Path(__file__).resolve().parents[1]
-_PROCESSES = multiprocessing.get_context("spawn")
+_PROCESSES = multiprocessing.get_context("forkserver")
+_PROCESSES.set_forkserver_preload(["torch", "zoo.generation.loading"])
 RUN: dict[str, Callable[[Random, Trial], None]] = {
     "specs": specs.run,
     "bundles": bundles.run,
@@ -60,7 +61,7 @@ def run_cases(cases: Iterable[Case], folder: Path, workers: int = 2) -> list[Out
     environment = mock.patch.dict(os.environ, _environment(), clear=True)
     paths = mock.patch.object(sys, "path", [str(_TESTS.parent), str(_TESTS), *sys.path])
     with environment, paths, ThreadPoolExecutor(workers) as pool:
-        maker = _PROCESSES.Process(target=world.make)
+        maker = _PROCESSES.Process(target=_make, args=(world, dict(os.environ)))
         maker.start()
         maker.join()
         assert maker.exitcode == 0, "the shared files cannot be made"
@@ -93,7 +94,9 @@ class _Worker:
         self._log = folder / "log"
         self._cases = 0
         self._connection, other = _PROCESSES.Pipe()
-        self._process = _PROCESSES.Process(target=_serve, args=(other, self._log, folder / "sandbox", world))
+        self._process = _PROCESSES.Process(
+            target=_serve, args=(other, self._log, folder / "sandbox", world, dict(os.environ))
+        )
         self._process.start()
         other.close()  # so that an end of the process is noticed
         if self._answer(_START_SECONDS) is None:
@@ -201,8 +204,17 @@ def _stack(error: BaseException) -> str:
     return "\n" + "".join(traceback.format_list(traceback.extract_tb(error.__traceback__)[-12:]))
 
 
-def _serve(connection: Connection, log: Path, folder: Path, world: World) -> None:
+def _make(world: World, environment: Mapping[str, str]) -> None:
+    os.environ.clear()
+    os.environ |= environment
+    world.make()
+
+
+def _serve(connection: Connection, log: Path, folder: Path, world: World, environment: Mapping[str, str]) -> None:
     """Run the cases that a connection sends. The first answer means that the worker is ready."""
+    os.environ.clear()
+    os.environ |= environment
+    sys.dont_write_bytecode = True  # the first process has read its environment before
     os.setsid()
     with log.open("wb") as file:
         os.dup2(file.fileno(), 1)

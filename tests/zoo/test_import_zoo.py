@@ -18,6 +18,7 @@ import torch
 import specs
 import zoo
 from specs import BOS, EOS, Spec, ZooError, parse
+from tests import forks
 from zoo.data.prepare import prepare
 from zoo.data.training_set import TrainingSet
 from zoo.models.loading import read_model
@@ -173,9 +174,8 @@ the function of the sub-layer `narrow` returns f[batch, source, 8] for an input 
 
 def test_own_kind_of_sublayer_is_used_after_it_is_registered() -> None:
     Path("mine.yaml").write_text(TINY)
-    paths = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run([sys.executable, "-c", OWN_KIND], capture_output=True, text=True, env=paths, check=False)
-    assert (done.returncode, done.stdout) == (0, OWN_KIND_ERRORS), done.stderr
+    done = forks.run(OWN_KIND)
+    assert done.stdout == OWN_KIND_ERRORS, done.stderr
     with pytest.raises(ZooError, match=r"not `own_linear`; if it is a kind of your own, call `zoo\.register_sublayer`"):
         parse(Path("spec.yaml").read_text(), "spec.yaml")
 

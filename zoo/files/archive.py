@@ -1,14 +1,15 @@
-"""Extract single members of archives, and read gzip files with a limit on their unpacked size."""
+"""Extract members of archives, and read gzip files with a limit on their unpacked size."""
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import io
 import lzma
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path, PurePosixPath
 from typing import IO, Self
@@ -32,8 +33,9 @@ _UNREADABLE = (
     *(EOFError, zlib.error, lzma.LZMAError, tarfile.TarError, zipfile.BadZipFile, OSError),
     *(NotImplementedError, RuntimeError, ValueError),  # unknown compression, a password, invalid names and numbers
 )
-_Targets = Mapping[str, tuple[Path, Path]]
-"""Final and temporary path of each member to extract."""
+_BZIP2_MAGIC = b"BZh"
+_Target = Callable[[str], tuple[Path, Path] | None]
+"""Function that returns the final and the temporary path of a member, given its name. None: do not extract it."""
 
 
 class _Member(tarfile.TarInfo):
@@ -79,29 +81,51 @@ def extract(archive: Fetched, names: Sequence[str]) -> list[Path]:
     members = {name: _member_path(archive.sha256, name) for name in names}
     with ExitStack() as stack:
         targets = {name: (path, stack.enter_context(atomic_file(path))) for name, path in members.items()}
-        try:
-            unpack = _extract_zip if zipfile.is_zipfile(archive.path) else _extract_tar
-            available = unpack(archive.path, targets)
-        except _UNREADABLE as error:
-            hint = f"remove the file and its entry in `{lock_file()}`, then run the command again to download the file"
-            problem = f"`{archive.path}` is not a .tar, .tar.gz or .zip file, or it is damaged: {error}"
-            raise ZooError(problem, hint=hint, exit_code=1) from error
+        available = _extract(archive.path, targets.get)
         for name in names:
             if name not in available:
                 raise _missing_member(archive.path, name, sorted(available))
     return list(members.values())
 
 
+def extract_all(archive: Path, folder: Path) -> None:
+    """Extract all regular files of a .tar, .tar.gz, .tar.bz2 or .zip file into a folder.
+
+    Links and other special members are left out.
+
+    Raises:
+        ZooError: A path leads out of the folder, or the archive is damaged, has too many members or unpacks to an
+            implausible size. Some files may have been written already.
+    """
+
+    def target(name: str) -> tuple[Path, Path]:
+        path = folder / _relative_path(name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return path, path
+
+    folder.mkdir(parents=True, exist_ok=True)
+    _extract(archive, target)
+
+
+def _extract(path: Path, target: _Target) -> set[str]:
+    """Extract members of an archive. Return the names of all its files."""
+    try:
+        return (_extract_zip if zipfile.is_zipfile(path) else _extract_tar)(path, target)
+    except _UNREADABLE as error:
+        hint = f"remove the file and its entry in `{lock_file()}`, then run the command again to download the file"
+        problem = f"`{path}` is not a .tar, .tar.gz, .tar.bz2 or .zip file, or it is damaged: {error}"
+        raise ZooError(problem, hint=hint, exit_code=1) from error
+
+
 def open_gzip(path: Path) -> IO[bytes]:
     """Open a gzip file for reading. Reading raises ZooError if the file unpacks to too many bytes (see `MAX_RATIO`)."""
-    inner = gzip.open(path)  # noqa: SIM115  (closed with the returned stream)
-    return io.BufferedReader(_LimitedReader(inner, path))
+    return io.BufferedReader(_LimitedReader(gzip.open(path), path))
 
 
 class _LimitedReader(io.RawIOBase):
-    """Reader of a gzip file that raises ZooError if the file unpacks to more bytes than allowed."""
+    """Reader of a packed file that raises ZooError if the file unpacks to more bytes than allowed."""
 
-    def __init__(self, inner: gzip.GzipFile, path: Path) -> None:
+    def __init__(self, inner: gzip.GzipFile | bz2.BZ2File, path: Path) -> None:
         self._inner, self._path, self._read = inner, path, 0
         self._limit = _unpacked_limit(path.stat().st_size)
 
@@ -109,7 +133,7 @@ class _LimitedReader(io.RawIOBase):
         return True
 
     def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
-        count = self._inner.readinto(buffer)
+        count: int = self._inner.readinto(buffer)
         self._read += count
         if self._read > self._limit:
             _require_plausible(self._path, self._read)
@@ -121,12 +145,12 @@ class _LimitedReader(io.RawIOBase):
 
 
 def _require_plausible(path: Path, unpacked: int) -> None:
-    """Raise ZooError if a packed file unpacks to so many bytes that it cannot be text."""
+    """Raise ZooError if a packed file unpacks to implausibly many bytes."""
     packed = path.stat().st_size
     if unpacked > (limit := _unpacked_limit(packed)):
         raise ZooError(
-            f"`{path}` is {size(packed)} but unpacks to more than {size(limit)}, which is not plausible for text",
-            hint="download it again from its authors; if the text really is that large, unpack the file yourself",
+            f"`{path}` is {size(packed)} but unpacks to more than {size(limit)}, which is not plausible",
+            hint="download it again from its authors; if the content really is that large, unpack the file yourself",
         )
 
 
@@ -134,20 +158,20 @@ def _unpacked_limit(packed: int) -> int:
     return max(MIN_LIMIT, MAX_RATIO * packed)
 
 
-def _extract_tar(path: Path, targets: _Targets) -> set[str]:
-    """Read a tar archive from start to end, and write the members in `targets`. Return the names of all its files."""
+def _extract_tar(path: Path, target: _Target) -> set[str]:
+    """Read a tar archive from start to end, and write the members that have a target. Return the names of all files."""
     names: set[str] = set()
-    count = 0
+    count = total = 0
     with path.open("rb") as file:
-        is_gzip = file.read(2) == _GZIP_MAGIC
-    with open_gzip(path) if is_gzip else path.open("rb") as stream:
+        magic = file.read(3)
+    with _open_packed(path, magic) as stream:
         with tarfile.open(fileobj=stream, mode="r|", tarinfo=_Member) as archive:
             for member in archive:
                 name = member.name.removeprefix("./")
                 if member.isfile() and name not in names:
                     names.add(name)
-                    _require_plausible(path, member.size)
-                    _copy(archive.extractfile(member), targets.get(name), member.size)
+                    _require_plausible(path, total := total + member.size)
+                    _copy(archive.extractfile(member), target(name), member.size)
                 archive.members = []  # type: ignore[attr-defined]  # otherwise tarfile keeps all members in memory
                 if (count := count + 1) > _MAX_MEMBERS:
                     raise tarfile.ReadError(f"it has more than {_MAX_MEMBERS:,} members")
@@ -156,13 +180,23 @@ def _extract_tar(path: Path, targets: _Targets) -> set[str]:
     return names
 
 
-def _extract_zip(path: Path, targets: _Targets) -> set[str]:
+def _open_packed(path: Path, magic: bytes) -> IO[bytes]:
+    if magic.startswith(_GZIP_MAGIC):
+        return open_gzip(path)
+    if magic == _BZIP2_MAGIC:
+        return io.BufferedReader(_LimitedReader(bz2.open(path), path))
+    return path.open("rb")
+
+
+def _extract_zip(path: Path, target: _Target) -> set[str]:
     with zipfile.ZipFile(path) as archive:
         members = {member.filename.removeprefix("./"): member for member in archive.infolist() if not member.is_dir()}
-        for name in targets.keys() & members.keys():
-            _require_plausible(path, members[name].file_size)
-            with archive.open(members[name]) as stream:
-                _copy(stream, targets[name], members[name].file_size)
+        total = 0
+        for name, member in members.items():
+            if (paths := target(name)) is not None:
+                _require_plausible(path, total := total + member.file_size)
+                with archive.open(member) as stream:
+                    _copy(stream, paths, member.file_size)
     return set(members)
 
 
@@ -178,11 +212,20 @@ def _copy(stream: IO[bytes] | None, target: tuple[Path, Path] | None, size: int)
 
 def _member_path(sha256: str, name: str) -> Path:
     """Return the path of an extracted member, always inside the folder of its archive."""
+    return storage.archives() / "members" / sha256[:16] / _relative_path(name)
+
+
+def _relative_path(name: str) -> PurePosixPath:
+    """Return the path of a member below its folder.
+
+    Raises:
+        ZooError: The path leads out of the folder.
+    """
     member = PurePosixPath(name.removeprefix("./"))
     if member.is_absolute() or ".." in member.parts or any(sign in name for sign in "\\:\0"):
-        hint = "write it as the archive lists it, such as `training/corpus.en`"
+        hint = "paths are relative and without `..`, as in `training/corpus.en`"
         raise ZooError(f"`{name}` is not a valid path of an archive member", hint=hint)
-    return storage.archives() / "members" / sha256[:16] / member
+    return member
 
 
 def _missing_member(path: Path, name: str, members: list[str]) -> ZooError:

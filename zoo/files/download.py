@@ -26,7 +26,7 @@ from zoo.files.atomic import convert_disk_errors, flush_to_disk, write_json
 from zoo.files.locks import exclusive
 from zoo.files.manifest import sha256
 from zoo.files.reading import read_json
-from zoo.files.transfer import discard, is_offline, transfer
+from zoo.files.transfer import UnreachableError, discard, is_offline, transfer
 from zoo.report import Report
 
 
@@ -46,7 +46,7 @@ class _Record:
     bytes: int
 
 
-def fetch(url: str, expected: str | None, report: Report) -> Fetched:
+def fetch(url: str, expected: str | None, report: Report, command: str = "the same command") -> Fetched:
     """Return the file at an address. Download it unless it was downloaded before.
 
     Args:
@@ -54,6 +54,7 @@ def fetch(url: str, expected: str | None, report: Report) -> Fetched:
         expected: The SHA-256 that the file must have. If None, the file must have the SHA-256 that `corpus.lock`
             records for the address. If it records none yet, add the SHA-256 of the file, and warn.
         report: Receives progress and warnings.
+        command: The command to run again after a failure, for error messages.
 
     Raises:
         ZooError: The file has another SHA-256, or cannot be downloaded.
@@ -65,15 +66,37 @@ def fetch(url: str, expected: str | None, report: Report) -> Fetched:
             raise ZooError(problem, hint=_mirror_hint(), exit_code=1)
         fetched = _accept(source, url, expected, recorded)
     else:
-        path = storage.archives() / f"{hashlib.sha256(url.encode()).hexdigest()[:8]}-{_file_name(url)}"
+        path = path_of(url)
         with convert_disk_errors(path), exclusive(path, report):
-            fetched = _downloaded_before(path, url, expected, report) or _download(path, source, url, expected, report)
+            fetched = _downloaded_before(path, url, expected, report) or _download(
+                path, source, url, expected, report, command
+            )
     if expected is None and recorded is None and not url.startswith("file:"):
         report.warn(
-            f"the spec gives no SHA-256 for `{url}`, so this first download could not be verified; its SHA-256 "
+            f"no SHA-256 is specified for `{url}`, so this first download could not be verified; its SHA-256 "
             f"{fetched.sha256} was recorded in `{lock_file()}`, and later downloads are checked against it"
         )
     return fetched
+
+
+def path_of(url: str) -> Path:
+    """Return the path at which the file of an address is kept. A file that the user saves there is used, too."""
+    return storage.archives() / f"{hashlib.sha256(url.encode()).hexdigest()[:8]}-{_file_name(url)}"
+
+
+def hold(address: str, sha256: str, bytes: int) -> bool:
+    """Record the SHA-256 of something that was downloaded by other means, or compare it with the recorded one.
+
+    Returns:
+        Whether it was recorded now.
+
+    Raises:
+        ZooError: The first download from this address had another SHA-256.
+    """
+    recorded = _records().get(address)
+    _require_recorded(address, sha256, recorded)
+    _record(address, _Record(sha256, bytes))
+    return recorded is None
 
 
 def recorded_sha256(url: str) -> str | None:
@@ -122,13 +145,20 @@ def _downloaded_before(path: Path, url: str, expected: str | None, report: Repor
         return None
 
 
-def _download(path: Path, source: str, url: str, expected: str | None, report: Report) -> Fetched:
+def _download(path: Path, source: str, url: str, expected: str | None, report: Report, command: str) -> Fetched:
     """Download a file. A file with a wrong SHA-256 is removed."""
     if is_offline():
         hint = f"unset ZOO_OFFLINE, set ZOO_MIRROR to a folder that has the file, or save the file as `{path}`"
-        raise ZooError(f"`{url}` has not been downloaded yet, and ZOO_OFFLINE forbids network access", hint=hint)
+        raise ZooError(
+            f"`{url}` has not been downloaded yet, and ZOO_OFFLINE forbids network access",
+            hint=f"{hint}; then run {command} again",
+        )
     partial = path.with_name(f"{path.name}.partial")
-    transfer(source, partial, report)
+    try:
+        transfer(source, partial, report)
+    except UnreachableError as error:
+        hint = f"{error.hint}; if you save the file as `{path}`, {command} uses it"
+        raise ZooError(error.problem, hint=hint, exit_code=1) from None
     flush_to_disk(partial)  # before it is recorded, because later only its size is checked
     try:
         fetched = _accept(partial, url, expected, _records().get(url))
@@ -146,18 +176,23 @@ def _accept(path: Path, url: str, expected: str | None, recorded: _Record | None
     actual = sha256(path)
     if expected not in (None, actual):
         raise ZooError(
-            f"the file from `{url}` has the SHA-256 {actual}, but the spec requires {expected}",
-            hint="compare both with the SHA-256 that its authors publish: the file or the spec's `sha256` is wrong",
+            f"the file from `{url}` has the SHA-256 {actual}, but {expected} is specified",
+            hint="compare both with the SHA-256 that its authors publish: the file or the specified `sha256` is wrong",
             exit_code=1,
         )
-    if expected is None and recorded is not None and recorded.sha256 != actual:
+    if expected is None:
+        _require_recorded(url, actual, recorded)
+    _record(url, _Record(actual, path.stat().st_size))
+    return Fetched(path, actual)
+
+
+def _require_recorded(url: str, actual: str, recorded: _Record | None) -> None:
+    if recorded is not None and recorded.sha256 != actual:
         raise ZooError(
             f"the file from `{url}` has the SHA-256 {actual}, but had {recorded.sha256} at its first download",
             hint=f"if the change is intended, remove the address from `{lock_file()}` and run the command again",
             exit_code=1,
         )
-    _record(url, _Record(actual, path.stat().st_size))
-    return Fetched(path, actual)
 
 
 def _source(url: str) -> str | Path:
@@ -184,4 +219,4 @@ def _mirror_hint() -> str:
     mirror = os.environ.get("ZOO_MIRROR")
     if mirror:
         return f"ZOO_MIRROR is `{mirror}` and replaces the scheme and host: put the file there, or unset ZOO_MIRROR"
-    return "check the address in the spec"
+    return "check the address"

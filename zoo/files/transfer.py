@@ -62,6 +62,10 @@ class _RetryError(Exception):
         self.wait = wait
 
 
+class UnreachableError(ZooError):
+    """The server cannot be reached, or the connection breaks again and again."""
+
+
 class NotFoundError(ZooError):
     """The server has no file at this address."""
 
@@ -95,7 +99,8 @@ def transfer(
     Raises:
         NotFoundError: The server has no such file.
         ForbiddenError: The server refuses access.
-        ZooError: The download fails, the file is larger than `max_bytes`, or the disk is full.
+        UnreachableError: The download fails.
+        ZooError: The file is larger than `max_bytes`, or the disk is full.
     """
     longest, failures, attempts = _size(partial), 0, 0
     while True:
@@ -109,7 +114,7 @@ def transfer(
             reason = str(getattr(error, "reason", None) or error) or type(error).__name__
             if failures >= max_failures or attempts >= _MAX_ATTEMPTS:
                 hint = "run the same command again to resume the download, or set ZOO_MIRROR to another source"
-                raise ZooError(f"`{url}` could not be downloaded: {reason}", hint=hint, exit_code=1) from error
+                raise UnreachableError(f"`{url}` could not be downloaded: {reason}", hint=hint, exit_code=1) from error
             wait = getattr(error, "wait", None) or 2.0 ** (failures - 1)
             report.warn(f"`{url}`: {reason}; trying again in {wait:.0f} s")
             time.sleep(wait)

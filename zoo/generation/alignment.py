@@ -13,7 +13,7 @@ from compiler.padded_batch import PaddedBatch
 from specs import ZooError
 from zoo.generation.translation import group_by_length, pad_sequences
 from zoo.report import Report
-from zoo.text.languages import base_language
+from zoo.text.language_codes import base_language
 from zoo.text.sentences import split_sentences
 from zoo.text.tokenizer import Tokenizer
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from compiler.lazy import no_grad
 from compiler.padded_batch import PaddedBatch
 from specs import BOS, EOS, ZooError
+from zoo.text.codes import SEPARATOR
 from zoo.text.lines import clean
 from zoo.text.sentences import check_text
 from zoo.text.tokenizer import SPACE
@@ -192,8 +193,8 @@ def _words(tokens: Sequence[str], single: int) -> Iterator[slice]:
     """Yield the positions of each word's tokens as a slice. Each of the first `single` tokens is a word."""
     start = 0
     for position, token in enumerate(tokens):
-        begins = position <= single or token.startswith(SPACE) or token == END
-        if begins and position:
+        continues = position > single and (tokens[position - 1].endswith(SEPARATOR) or not token.startswith(SPACE))
+        if position and (token == END or not continues):
             yield slice(start, position)
             start = position
     yield slice(start, len(tokens))
@@ -205,7 +206,7 @@ def _join_tokens(tokens: Sequence[str]) -> str:
         bytes([int(match[1], 16)]) if (match := _BYTE.fullmatch(token)) else token.replace(SPACE, " ").encode()
         for token in tokens
     )
-    return word.decode(errors="replace").strip() or SPACE
+    return word.decode(errors="replace").replace(f"{SEPARATOR} ", "").strip() or SPACE
 
 
 def _sum(words: Sequence[slice]) -> Float[Tensor, "tokens words"]:

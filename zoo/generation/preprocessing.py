@@ -10,7 +10,8 @@ from itertools import repeat
 from specs import BOS, EOS, UNK, Spec, ZooError
 from zoo.generation.translation import SearchInput, Translation, join_parts, unchanged
 from zoo.report import Report
-from zoo.text.languages import LanguagePair, are_languages, base_language
+from zoo.text.language_codes import are_languages, base_language
+from zoo.text.languages import LanguagePair
 from zoo.text.lines import without_control
 from zoo.text.sentences import check_text, excerpt, language_tokens, split_sentences
 from zoo.text.spans import needs_translation

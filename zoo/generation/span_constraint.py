@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from specs import EOS, PAD, UNK
 from zoo.generation.translation import SearchInput, pad_sequences
+from zoo.text.codes import SEPARATOR
 from zoo.text.spans import Span
 from zoo.text.vocabulary import Vocabulary
 
@@ -20,7 +21,8 @@ else:
     from compiler.lazy import torch
 
 _SPACE = "▁"
-_DIGIT = re.compile(r"<0x3[0-9]>|^(?!<0x..>$).*\d")
+_DIGIT = re.compile(r"<0x3[0-9]>|^(?!<0x..>$|▁&#\d+;$).*\d")
+"""Tokens with a digit: not other bytes, and not characters that Moses escapes."""
 _MARKS = tuple("([{<„“«‚‘\"'$€£¥/–-")
 _AFTER_SPACE, _AFTER_MARK = 0, 1
 """Nodes at which a span begins: as a new word, or directly after one of the marks."""
@@ -43,7 +45,7 @@ class SpanConstraint:
         self._vocabulary = vocabulary
         texts = vocabulary.token_strings(range(vocabulary.sizes[1]))
         always = vocabulary.control_tokens("target") | set(free)
-        self.is_word = [text == _SPACE or text.replace(_SPACE, "").isalpha() for text in texts]
+        self.is_word = [text == _SPACE or text.replace(_SPACE, "").removesuffix(SEPARATOR).isalpha() for text in texts]
         self.free = torch.tensor([id in always or not _DIGIT.search(text) for id, text in enumerate(texts)])
         self.marks = torch.tensor([text.endswith(_MARKS) for text in texts])
         self.extends = torch.tensor([re.match("[A-Za-z0-9/_]", text) is not None for text in texts])

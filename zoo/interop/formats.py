@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
 
@@ -13,6 +13,7 @@ from torch import Tensor
 import specs
 from specs import Languages, Spec, ZooError, nearest
 from specs.sections import suggest_language
+from zoo.interop.text_rules import TextOptions
 from zoo.models.shortlist import Shortlist
 from zoo.publishing.reference_results import ReferenceLogProbabilities
 from zoo.text.vocabulary import Vocabulary
@@ -38,6 +39,8 @@ class ImportRequest:
     """Formula of the sinusoidal positions. If None, use the default of the format."""
     origin_name: str | None = None
     """Original name of the model, such as that on the Hugging Face Hub. If None, use the name of its file or folder."""
+    text: TextOptions = field(default_factory=TextOptions)
+    """How the text of the model was tokenised and split."""
 
 
 @dataclass(frozen=True)

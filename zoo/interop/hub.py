@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from importlib import import_module
 from pathlib import Path
@@ -32,6 +33,11 @@ def is_on_hub(source: str) -> bool:
 def repository(source: str) -> str:
     """Return the part ORG/NAME of a source `hf:ORG/NAME[@REVISION]`."""
     return source.removeprefix(PREFIX).partition("@")[0]
+
+
+def page(source: str) -> str:
+    """Return the address of a repository's page on the Hub."""
+    return f"{os.environ.get('HF_ENDPOINT', 'https://huggingface.co').rstrip('/')}/{repository(source)}"
 
 
 def download(source: str, report: Report) -> Path:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import specs
@@ -30,6 +30,7 @@ from zoo.interop.huggingface.marian import HuggingFaceMarian
 from zoo.interop.huggingface.multilingual import Multilingual
 from zoo.interop.huggingface.t5 import T5
 from zoo.interop.marian.importer import MarianImport
+from zoo.interop.text_rules import TextOptions, refuse_options
 from zoo.models import shortlist
 from zoo.models.folder import ModelFolder
 from zoo.models.registries.revision import is_name
@@ -60,10 +61,19 @@ class ImportOptions:
     format: str | None = None
     languages: tuple[str, str] | None = None
     positions: PositionConvention | None = None
+    text: TextOptions = field(default_factory=TextOptions)
+    """How the text of the model was tokenised and split. What is missing is determined by the files."""
     check: Path | None = None
     """File with sentences for a comparison with the model's original engine. If None, do not compare."""
     replace: bool = False
     """Whether to replace an existing model of the same name."""
+    facts: Mapping[str, str] = field(default_factory=dict)
+    """Facts about the origin of the model, for its provenance, such as the address of its archive."""
+    description: str | None = None
+    licence: str | None = None
+    """Licence, if the model comes without a model card that gives it."""
+    require: Callable[[Path], None] | None = None
+    """Function that checks the imported model in a folder before it is stored. It raises ZooError to refuse it."""
 
 
 @dataclass(frozen=True)
@@ -102,21 +112,28 @@ def import_model(source: str, options: ImportOptions, report: Report) -> ImportR
     if options.positions and format.name != HuggingFaceMarian.name:
         problem = f"`--positions` applies to {HuggingFaceMarian.name} only, but this model is of {format.name}"
         raise ZooError(problem, hint="leave `--positions` out")
+    if format in FAMILIES:
+        refuse_options(options.text, "transformers' models come with their tokenizers")
     if texts:
         require_engine(format)
     comparisons: list[Comparison] = []
 
     def fill(bundle: ModelFolder) -> Provenance:
-        model = read_foreign(format, path, ImportRequest(name, options.languages, options.positions, origin_name))
+        request = ImportRequest(name, options.languages, options.positions, origin_name, options.text)
+        model = read_foreign(format, path, request)
         for note in (*model.notes, *_notes_for_user(model)):
             report.info(f"note: {note}")
         origin = {**model.origin, "source": source if hub.is_on_hub(source) else origin_name}
         if texts:
             comparisons.append(compare_with_engine(format, path, model, texts, report))
             origin["check"] = comparisons[0].summary
-        spec = model.spec.model_copy(update={"licence": hub.licence_of_card(path)})
-        _write(bundle, replace(model, spec=spec))
-        return provenance_of_import(origin, model.notes)
+        updated = {"licence": hub.licence_of_card(path) or options.licence}
+        if options.description:
+            updated["description"] = options.description
+        _write(bundle, replace(model, spec=model.spec.model_copy(update=updated)))
+        if options.require:
+            options.require(bundle.folder)
+        return provenance_of_import({**origin, **options.facts}, model.notes)
 
     folder = publish_imported(name, fill, replace=options.replace, report=report)
     return ImportResult(folder, next(iter(comparisons), None))

@@ -17,6 +17,8 @@ from zoo.files.reading import read_bytes
 from zoo.interop.numbering import SPECIAL, Numbering
 from zoo.text.added_tokens import FIELD as _ADDED_TOKENS
 from zoo.text.protobuf import FIXED32, encode_bytes, encode_integer, encode_key, parse_fields
+from zoo.text.rules import FIELD as _TEXT_RULES
+from zoo.text.rules import TextRules
 from zoo.text.tokenizer import SPACE, Tokenizer, damaged_vocabulary
 
 _TOKENS, _TRAINER, _NORMALIZER, _SELF_TEST = 1, 2, 3, 4  # fields of the model
@@ -98,7 +100,7 @@ class SentencePieceModel:
                 self.entries.append(TokenEntry.decode(field.value))
             elif field.number == _TRAINER:
                 self._trainer = field.value
-            elif field.number not in (_SELF_TEST, _ADDED_TOKENS):
+            elif field.number not in (_SELF_TEST, _ADDED_TOKENS, _TEXT_RULES):
                 self._other_fields.append(field.encoded)
 
     @property
@@ -228,15 +230,14 @@ def is_language_token(name: str) -> bool:
     return name.startswith(">>") and name.endswith("<<") and len(name) > 4
 
 
-def word_list_tokenizer(numbering: Numbering, name: str) -> Tokenizer:
-    """Return a tokenizer that splits text at spaces, with a list of words as the vocabulary.
-
-    The user must pass tokenised text, as in the original toolkit. The list does not specify how text is tokenised, for
-    example into words or with subword-nmt.
+def word_list_tokenizer(numbering: Numbering, name: str, rules: TextRules | None = None) -> Tokenizer:
+    """Return a tokenizer with a list of words as the vocabulary.
 
     Args:
         numbering: The words, in the order of zoo's token IDs.
         name: The file or folder of the list, for error messages.
+        rules: Rules that split raw text into words. If None, text is split at spaces, and the user must pass tokenised
+            text, as in the original toolkit.
 
     Raises:
         ZooError: More than 1 % of the tokens begin with `▁`. Such lists come from SentencePiece, and text can only be
@@ -250,15 +251,16 @@ def word_list_tokenizer(numbering: Numbering, name: str) -> Tokenizer:
         )
     words = (SPACE + token.name.replace(" ", SPACE) for token in numbering.tokens[len(SPECIAL) :])
     entries = [*_special_entries(), *(TokenEntry(word, 0.0, TokenType.NORMAL) for word in words)]
-    return Tokenizer(new_model("words", entries, None), name=name)
+    tokenizer = Tokenizer(new_model("words", entries, None), name=name)
+    return tokenizer.with_rules(rules, name) if rules else tokenizer
 
 
 def without_source_end(tokenizer: Tokenizer, name: str) -> Tokenizer:
     """Return a copy of a tokenizer in which EOS is an unused token, for a model whose sources do not end with EOS."""
-    eos = TokenEntry(SPECIAL[EOS], 0.0, TokenType.UNUSED).encode()
-    fields = enumerate(parse_fields(tokenizer.content))
-    model = b"".join(eos if (field.number, index) == (_TOKENS, EOS) else field.encoded for index, field in fields)
-    return Tokenizer(model, name=name)
+    eos = _special_entries()[EOS]
+    unused = eos._replace(type=TokenType.UNUSED).encode()
+    fields = (field.encoded for field in parse_fields(tokenizer.content))
+    return Tokenizer(b"".join(unused if field == eos.encode() else field for field in fields), name=name)
 
 
 def _special_entries() -> list[TokenEntry]:

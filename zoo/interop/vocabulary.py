@@ -18,6 +18,8 @@ from zoo.interop.sentencepiece_model import (
     without_source_end,
     word_list_tokenizer,
 )
+from zoo.interop.text_rules import FoundRules, has_joiners, require_no_joiners
+from zoo.text.codes import SEPARATOR
 from zoo.text.tokenizer import SPACE
 from zoo.text.vocabulary import Side, Vocabulary
 
@@ -30,9 +32,10 @@ _WITHOUT_MODEL = (
     "Translations are tokenised in the same way."
 )
 _SUBWORD_NMT = (
-    "Tokens that end in `@@` come from subword-nmt. `subword-nmt apply-bpe` with the model's codes splits a text "
-    "(tokenised as in training), and `sed 's/@@ //g'` joins a translation. zoo does not apply these codes."
+    "Tokens that end in `@@` come from subword-nmt or fastBPE. To translate raw text, import the model again with its "
+    "codes: `--tokenizer moses --bpe FILE`."
 )
+_PYONMTTOK = "Tokens with `￭` come from OpenNMT's tokenizer (pyonmttok), which zoo does not apply."
 
 
 @dataclass(frozen=True)
@@ -123,17 +126,19 @@ def convert_vocabulary(
     where: Path,
     source_has_end: bool = True,
     control: Collection[str] = (),
+    rules: FoundRules | None = None,
 ) -> ImportedVocabulary:
     """Convert the vocabulary of another toolkit's model.
 
     Args:
-        models: One SentencePiece model for both sides, or two. Empty if the original model expects tokenised text.
+        models: One SentencePiece model for both sides, or two. Empty if the vocabulary is a list of words.
         source: The tokens of the source.
         target: The tokens of the target.
         shared: Whether both sides have the same token IDs. If so, `target` describes both sides.
         where: The file or folder of the lists, for error messages.
         source_has_end: Whether sources of the original model end with EOS.
         control: Names of tokens that no text contains, such as language tokens.
+        rules: Rules that split raw text into the words of a list. If None, a list expects tokenised text.
 
     Raises:
         ZooError: A SentencePiece model is missing, or cannot be converted to these token IDs.
@@ -143,13 +148,18 @@ def convert_vocabulary(
         numberings = [target.numbering(models)] * 2
     else:
         numberings = [tokens.numbering(model) for tokens, model in zip((source, target), of_sides, strict=True)]
+    if rules:
+        require_no_joiners(target.names, where)
+        if not rules.sides[0].codes and _has_subwords(target):
+            problem = f"`{where}` lists subwords, which end in `{SEPARATOR}`, but there are no BPE codes to split words"
+            raise ZooError(problem, hint="add the codes to the folder as `bpecodes`, or give them with `--bpe FILE`")
     tokenizers = [
-        model[0].renumbered(numbering, control) if model else word_list_tokenizer(numbering, str(where))
-        for model, numbering in zip(of_sides, numberings, strict=True)
+        model[0].renumbered(numbering, control) if model else word_list_tokenizer(numbering, str(where), of_side)
+        for model, numbering, of_side in zip(of_sides, numberings, rules.sides if rules else (None, None), strict=True)
     ]
     if not source_has_end:
         tokenizers[0] = without_source_end(tokenizers[0], str(where))
-    single = shared and len(models) < 2 and source_has_end
+    single = shared and len(models) < 2 and source_has_end and (not rules or rules.sides[0] == rules.sides[1])
     vocabulary = Vocabulary(*tokenizers[:1] if single else tokenizers)
     source_size, target_size = vocabulary.sizes
     fields = {
@@ -160,7 +170,8 @@ def convert_vocabulary(
         "shared": shared,
         "separate_models": shared and not single,
     }
-    notes = (*_language_notes(numberings[0]), *(() if models else _word_list_notes(target)))
+    list_notes = [rules.note] if rules else [] if models else _word_list_notes(target)
+    notes = (*_language_notes(numberings[0]), *list_notes)
     return ImportedVocabulary(vocabulary, numberings[0], numberings[1], fields, notes)
 
 
@@ -173,6 +184,11 @@ def _language_notes(source: Numbering) -> list[str]:
     return [f"the model translates into several languages: begin each source with a language token, such as {listed}"]
 
 
+def _has_subwords(target: TokenList) -> bool:
+    """Return whether a list has subwords of subword-nmt or fastBPE."""
+    return sum(name.endswith(SEPARATOR) for name in target.names) >= len(target.names) / 20
+
+
 def _word_list_notes(target: TokenList) -> list[str]:
-    from_subword_nmt = sum(name.endswith("@@") for name in target.names) >= len(target.names) / 20
-    return [_WITHOUT_MODEL, *([_SUBWORD_NMT] if from_subword_nmt else [])]
+    notes = [_WITHOUT_MODEL, *([_SUBWORD_NMT] if _has_subwords(target) else [])]
+    return [*notes, *([_PYONMTTOK] if has_joiners(target.names) else [])]

@@ -1,6 +1,7 @@
 """Find the folder of a model that the user gives as `--spec SPEC`, `--model NAME|RUN` or RUN.
 
-A run is a folder that `zoo train` writes.
+A run is a folder that `zoo train` writes. A name is looked up in the local model store, among the runs, in the
+registries and in the catalogue of public models, in this order.
 """
 
 from __future__ import annotations
@@ -8,10 +9,13 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
+from importlib import import_module
 from pathlib import Path
 
 import specs
 from specs import Spec, ZooError, nearest
+from zoo.catalogue import catalogue
+from zoo.catalogue.card import ModelCard
 from zoo.files import storage
 from zoo.files.atomic import partial_target
 from zoo.files.reading import file_exists
@@ -48,8 +52,13 @@ def from_options(spec: str | None, model_name: str | None, report: Report | None
 
 
 def all_from_options(spec: str | None, model_names: Sequence[str] | None, report: Report | None = None) -> list[Path]:
-    """Return the folders of the models that `--spec` or `--model` selects. `--model` may be given several times."""
-    return [from_options(spec, name, report) for name in model_names or (None,)]
+    """Return the folders of the models that `--spec` or `--model` selects. `--model` may be given several times.
+
+    An ensemble of the catalogue has several folders.
+    """
+    if spec is not None or not model_names:
+        return [from_options(spec, next(iter(model_names or ()), None), report)]
+    return [folder for name in model_names for folder in models(name, report)]
 
 
 def of_spec(reference: str, report: Report | None = None) -> Path:
@@ -88,37 +97,100 @@ def of_spec(reference: str, report: Report | None = None) -> Path:
         f"there is no trained model of `{reference}`: the run `{default.folder}` does not exist, no other run in "
         f"`{RUNS}` has this spec, and the published model `{bundle.folder}` does not exist",
         hint=f"if you trained it in another folder, change to that folder, or name the run with `--model`; otherwise, "
-        f"`zoo train {reference}` trains it, and `zoo publish {spec.short_name}` makes it available in every folder",
+        f"`zoo train {reference}` trains it, and `zoo publish {spec.short_name}` makes it available in every folder"
+        f"{_describe_alternative(spec)}",
     )
+
+
+def _describe_alternative(spec: Spec) -> str:
+    """Return the end of a hint: a model of the catalogue for the same languages. It has another spec."""
+    if spec.task.kind != "translation":
+        return ""
+    pair = spec.corpus.source, spec.corpus.target
+    named = catalogue.find(spec.name)
+    card = named if named and named.translates(*pair) else next(iter(catalogue.for_pair(*pair)), None)
+    if card is None:
+        return ""
+    return f". Others trained `{card.name}`, which has another spec: use it with `--model {card.name}`"
 
 
 def model(reference: str | os.PathLike[str], report: Report | None = None) -> Path:
     """Return the folder of a model.
 
+    Raises:
+        ZooError: `models` raises an error, or the name is that of an ensemble.
+    """
+    return _single(os.fspath(reference), models(reference, report))
+
+
+def models(reference: str | os.PathLike[str], report: Report | None = None) -> list[Path]:
+    """Return the folder of a model, or the folders of all members of an ensemble of the catalogue.
+
     The reference can be the folder of a run or of a published model, the name of a published model (also `NAME@2` and
-    `NAME@sha256:...`), or the name of a spec that has a run. They are tried in this order. A published model that is
-    not in the local model store is pulled from the registries.
+    `NAME@sha256:...`), the name of a spec that has a run, or the name of a model in the catalogue. They are tried in
+    this order. A published model that is not in the local model store is pulled from the registries, or else fetched as
+    the catalogue describes.
 
     Raises:
-        ZooError: There is no such model, the run has no weights yet, or the model cannot be pulled.
+        ZooError: There is no such model, the run has no weights yet, or the model cannot be pulled or fetched.
     """
     name, report = os.fspath(reference), report or WarningsReport()
     searched = [Path(name)]
     if ModelFolder(searched[0]).exists:
-        return _require_trained(ModelFolder(searched[0]), report)
+        return [_require_trained(ModelFolder(searched[0]), report)]
     parsed = parse_reference(name)
     if parsed is not None:
         searched.append(_store_path(parsed))
         if (folder := _find_local(parsed, report)) is not None:
-            return folder
+            return [folder]
     if (named_run := _run_of_name(name)) is not None:
         searched.append(named_run.folder)
         if named_run.exists:
-            return _require_trained(named_run, report)
-    if parsed is not None and (folder := pull(parsed, report)) is not None:
-        return folder
-    known = [*local_store.names(), *run_names(), *([] if parsed is None else registry_names())]
+            return [_require_trained(named_run, report)]
+    if parsed is not None and (folders := _obtain(parsed, report)):
+        return folders
+    known = [*local_store.names(), *run_names(), *([] if parsed is None else registry_names()), *catalogue.names()]
     raise _not_found_error("model", name, searched, known, "" if parsed is None else describe_search(parsed))
+
+
+def _obtain(reference: Reference, report: Report) -> list[Path]:
+    """Return the folders of a model that a registry or the catalogue has. Empty if neither has it."""
+    card = None if reference.pinned else catalogue.find(reference.name)
+    if card is not None and (folders := _stored(card, reference.name)):
+        return folders  # under another name than that of the reference
+    if (folder := pull(reference, report)) is not None:
+        return [folder]
+    return [] if card is None else _fetch(card, reference.name, report)
+
+
+def _fetch(card: ModelCard, name: str, report: Report) -> list[Path]:
+    """Fetch a model of the catalogue. Return the folders that the name stands for."""
+    # The importers are above this package, which must not import them at the beginning of the module.
+    import_module("zoo.interop.fetch").fetch(card, report)
+    return _stored(card, name)
+
+
+def _stored(card: ModelCard, name: str) -> list[Path]:
+    """Return the folders of a model of the catalogue in the local model store. Empty if it is not complete.
+
+    Args:
+        card: The card of the model.
+        name: The name of the model, or that of one member of an ensemble.
+    """
+    wanted = [name] if name in card.members else card.members
+    folders = [local_store.find_revision(Reference(member)) for member in wanted]
+    return [folder for folder in folders if folder is not None] if None not in folders else []
+
+
+def _single(name: str, folders: Sequence[Path]) -> Path:
+    """Return the only folder. Raise ZooError for an ensemble."""
+    if len(folders) == 1:
+        return folders[0]
+    members = ", ".join(f"`{folder.name}`" for folder in folders)
+    raise ZooError(
+        f"`{name}` is an ensemble of {len(folders)} models, but one model is needed here",
+        hint=f"name one of {members}; `zoo decode --model {name}` and `zoo.load` use all of them",
+    )
 
 
 def names(pattern: str = "*") -> list[str]:
@@ -134,15 +206,15 @@ def published_model(reference: str | os.PathLike[str], report: Report | None = N
     """Return the folder of a published model, given its path or name. Pull it if it is not in the local model store.
 
     Raises:
-        ZooError: There is no such model, or it cannot be pulled.
+        ZooError: There is no such model, it cannot be pulled, or it is an ensemble.
     """
     report = report or WarningsReport()
     folder, parsed = local_model(reference, report), parse_reference(os.fspath(reference))
-    if folder is None and parsed is not None:
-        folder = pull(parsed, report)
-    if folder is None:
-        raise not_published_error(reference, in_registries=True)
-    return folder
+    if folder is not None:
+        return folder
+    if parsed is not None and (folders := _obtain(parsed, report)):
+        return _single(os.fspath(reference), folders)
+    raise not_published_error(reference, in_registries=True)
 
 
 def local_model(reference: str | os.PathLike[str], report: Report | None = None) -> Path | None:
@@ -154,21 +226,37 @@ def local_model(reference: str | os.PathLike[str], report: Report | None = None)
     return None if parsed is None else _find_local(parsed, report or WarningsReport())
 
 
-def pull_model(reference: str, report: Report) -> Path:
+def pull_model(reference: str, report: Report) -> list[Path]:
     """Pull a model from the registries, even if an older revision is in the local model store.
 
+    A model that no registry has is fetched as the catalogue describes, unless it is already stored.
+
+    Returns:
+        The folder of the model, or the folders of all members of an ensemble.
+
     Raises:
-        ZooError: No registry has the model, or it cannot be pulled.
+        ZooError: Neither a registry nor the catalogue has the model, or it cannot be pulled.
     """
     parsed = parse_reference(reference)
     if parsed is not None and (folder := pull(parsed, report)) is not None:
-        return folder
+        return [folder]
+    if (card := catalogue.find(reference)) is not None:
+        folders = _stored(card, reference)
+        for folder in folders:
+            if ModelFolder(folder).imported.get("catalogue") != card.name:
+                hint = f"to pull the public model, remove your own with `zoo remove {folder.name}` first"
+                raise ZooError(f"`{folder}` is a model of your own, not the one in the catalogue", hint=hint)
+        if folders:
+            report.info(f"`{reference}` was already pulled")
+        return folders or _fetch(card, reference, report)
     if configured_registries() == [included_registry()] and not skipped_registries():
+        similar = nearest(reference, [*local_store.names(), *catalogue.names()])
+        guess = f"did you mean `{similar}`? " if similar else ""
         hint = (
-            "set ZOO_REGISTRIES to the address of a registry (a folder, https://, s3:// or hf://), or write the "
-            f"address into `{storage.registries()}`"
+            f"{guess}`zoo list --available` prints the catalogue; to pull from a registry, set ZOO_REGISTRIES to its "
+            f"address (a folder, https://, s3:// or hf://), or write the address into `{storage.registries()}`"
         )
-        problem = f"`{reference}` cannot be pulled: it is not included in zoo, and no other registry is configured"
+        problem = f"`{reference}` cannot be pulled: it is not in the catalogue, and no registry is configured"
         raise ZooError(problem, hint=hint)
     raise not_published_error(reference, in_registries=True)
 
@@ -181,12 +269,14 @@ def not_published_error(reference: str | os.PathLike[str], *, in_registries: boo
         in_registries: Whether the registries were searched, too.
     """
     name, further = os.fspath(reference), ""
+    if catalogue.find(name) is not None:
+        return ZooError(f"the public model `{name}` is not on this machine", hint=f"`zoo pull {name}` downloads it")
     parsed = parse_reference(name)
     searched, known = [Path(name)], local_store.names()
     if parsed is not None:
         searched.append(_store_path(parsed))
         if in_registries:
-            known, further = [*known, *registry_names()], describe_search(parsed)
+            known, further = [*known, *registry_names(), *catalogue.names()], describe_search(parsed)
     return _not_found_error("published model", name, searched, known, further)
 
 
@@ -306,5 +396,5 @@ def _not_found_error(
     list_command = f"zoo list{' --published' * (kind == 'published model')}"
     return ZooError(
         f"there is no {kind} `{name}`: searched {paths}{further}",
-        hint=f"{guess}`{list_command}` lists what is available; {_CREATE_HINTS[kind]}",
+        hint=f"{guess}`{list_command}` lists what is here, `zoo list --available` public models; {_CREATE_HINTS[kind]}",
     )

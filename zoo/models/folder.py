@@ -21,6 +21,8 @@ RUNS = Path("runs")
 SPEC, WEIGHTS, SCORES = "spec.yaml", "weights.safetensors", "scores.json"
 CARD = "README.md"
 """Name of the model card. Only bundles have it."""
+FACTS = "facts.json"
+"""Name of the file with the provenance. Only bundles have it."""
 RUN_IDENTITY = "data.json"
 """Name of the file with properties of a run that must not change when the run is resumed. Only runs have it."""
 MAX_SPEC_BYTES = 1_000_000
@@ -75,6 +77,15 @@ class ModelFolder:
     def scores(self) -> Path:
         """Path of the scores."""
         return self.folder / SCORES
+
+    @property
+    def imported(self) -> Mapping[str, Any]:
+        """Facts about the origin of an imported model, such as its `source`. Empty for other models."""
+        try:
+            facts = read_json(self.folder / FACTS).get("imported")
+        except (ZooError, OSError):  # the model works without the file
+            return {}
+        return facts if isinstance(facts, dict) else {}
 
     @property
     def checkpoints(self) -> Path:

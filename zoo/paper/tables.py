@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import specs
+from zoo.catalogue.catalogue import packaged
 from zoo.evaluation.metrics import get_metric
 from zoo.models.folder import RUNS
 from zoo.paper import derived, table1
@@ -147,6 +148,23 @@ def _table2(checked: Checked, measurements: Measurements) -> Iterator[Table]:
         )
         notes = ("FLOPs of a device: speed of a large matrix product, measured at the start of training.",)
         yield Table(f"The cost of our own runs in `{measurements.root}`", titles, costs, notes)
+    yield _public_models()
+
+
+def _public_models() -> Table:
+    """Return a table with the published scores of public models that have the architecture of the paper's big model."""
+    rows = tuple(
+        (card.name, score.test, score.metric, f"{score.value:g}", card.trained_by or "-")
+        for card in packaged()
+        if card.differences
+        for score in card.scores
+    )
+    notes = (
+        "These models are in zoo's catalogue. Other authors trained them, with other settings: the page of a model in "
+        "the documentation lists the differences. Their scores do not confirm a claim of the paper.",
+    )
+    columns = ("model", "test set…", "metric…", "score>", "trained by…")
+    return Table("Published scores of models by other authors with the architecture of big", columns, rows, notes)
 
 
 def _planned_flops(spec: str, cost: str) -> str:

@@ -14,10 +14,12 @@ from pydantic import ValidationError
 import compiler
 import specs
 from specs import Spec, ZooError
+from zoo.catalogue import catalogue
+from zoo.catalogue.card import ModelCard
 from zoo.evaluation.metrics import metrics_for
-from zoo.models import find
+from zoo.models import find, local_store
 from zoo.models.folder import ModelFolder
-from zoo.models.local_store import all_folders, bundle_digest, read_origin
+from zoo.models.local_store import Origin, all_folders, bundle_digest, read_origin
 from zoo.models.registries.registry import (
     Registry,
     configured_registries,
@@ -30,6 +32,9 @@ from zoo.version import __version__
 
 LOCAL, INCLUDED = "local", "included"
 """Values of `location` for a model in the local model store, and for a model that is included in the package."""
+_LISTED_PAIRS = 3
+RUN, CATALOGUE = "run", "catalogue"
+"""Values of `origin` for a model that was trained on this machine, and for a model of the catalogue."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +81,7 @@ class PublishedModel:
     Attributes:
         name: Name of the model.
         location: `LOCAL`, `INCLUDED`, or the address of the registry.
+        origin: Where the model comes from: `RUN`, `CATALOGUE`, the address of a registry, or the source of an import.
         revision: Number of the revision. None if it was not published to a registry.
         digest: SHA-256 that identifies this revision, as in `NAME@sha256:...`.
         parameters: Number of parameters; tied matrices count once.
@@ -88,6 +94,7 @@ class PublishedModel:
 
     name: str
     location: str
+    origin: str
     revision: int | None
     digest: str
     parameters: int
@@ -105,6 +112,31 @@ class Inventory:
     specs: tuple[ShippedSpec, ...]
     runs: tuple[RunSummary, ...]
     models: tuple[PublishedModel, ...]
+
+
+@dataclass(frozen=True)
+class PublicModel:
+    """Model of the catalogue, or a pattern for the models of many language pairs.
+
+    Attributes:
+        name: Name of the model. A pattern contains `{source}` and `{target}`.
+        languages: The language pair, or the number of pairs or languages.
+        bytes: Size of the download. None if it is not documented.
+        parameters: Number of parameters. None if it is not documented.
+        licence: Licence. Empty if it is not documented.
+        texts: Kind of texts that it was trained on. Empty if it is not documented.
+        stored: Origin of the model with this name in the local model store. Empty if there is none.
+        description: What the model is.
+    """
+
+    name: str
+    languages: str
+    bytes: int | None
+    parameters: int | None
+    licence: str
+    texts: str
+    stored: str
+    description: str
 
 
 class Scores(TypedDict):
@@ -147,6 +179,41 @@ def published_models(pattern: str | None, report: Report) -> tuple[PublishedMode
     for address in skipped_registries():
         report.warn(f"`{address}` was not searched because of ZOO_OFFLINE")
     return tuple(model for model in models if _matches(pattern, model.name))
+
+
+def public_models(pattern: str | None) -> tuple[PublicModel, ...]:
+    """Return the models of the catalogue that a language pair or a pattern for names selects.
+
+    For a language pair, the most recommended model comes first. Otherwise, they are sorted by languages.
+
+    Args:
+        pattern: See `catalogue.matching`.
+    """
+    found = [_public_model(card) for card in catalogue.matching(pattern)]
+    is_pair = pattern is not None and catalogue.parse_pair(pattern) is not None
+    return tuple(found if is_pair else sorted(found, key=lambda each: (each.languages[0].isdigit(), each.languages)))
+
+
+def _public_model(card: ModelCard) -> PublicModel:
+    folders = [local_store.model_path(name) for name in card.members] if not card.is_pattern else []
+    is_stored = folders and all(folder.is_dir() for folder in folders)
+    return PublicModel(
+        name=card.name,
+        languages=_describe_languages(card),
+        bytes=card.bytes,
+        parameters=card.parameters,
+        licence=card.short_licence,
+        texts=card.texts or "",
+        stored=_origin(folders[0], read_origin(folders[0])) if is_stored else "",
+        description=card.description,
+    )
+
+
+def _describe_languages(card: ModelCard) -> str:
+    if card.languages.codes is not None:
+        return f"{len(card.languages.codes.split())} languages"
+    pairs = ["-".join(pair) for pair in card.directions()]
+    return f"{len(pairs):,} pairs" if len(pairs) > _LISTED_PAIRS else " ".join(pairs)
 
 
 def _matches(pattern: str | None, *names: str) -> bool:
@@ -194,7 +261,16 @@ def _local_models(report: Report, with_pinned: bool = False) -> Iterator[Publish
         except ZooError as error:
             report.warn(error.summary)
             continue
-        yield _published_model(name, LOCAL, origin.revision if origin else None, digest or "", summary)
+        revision = origin.revision if origin else None
+        yield _published_model(name, LOCAL, _origin(folder, origin), revision, digest or "", summary)
+
+
+def _origin(folder: Path, origin: Origin | None) -> str:
+    """Return where a model in the local model store comes from, as `PublishedModel.origin`."""
+    if origin is not None:
+        return origin.registry
+    imported = ModelFolder(folder).imported
+    return CATALOGUE if "catalogue" in imported else str(imported.get("source", RUN))
 
 
 def _models_in(registry: Registry, report: Report) -> list[PublishedModel]:
@@ -206,12 +282,16 @@ def _models_in(registry: Registry, report: Report) -> list[PublishedModel]:
         report.warn(error.summary)
         return []
     location = INCLUDED if registry == included_registry() else registry.address
-    return [_published_model(each.name, location, each.revision, each.digest, each.summary) for each in entries]
+    return [
+        _published_model(each.name, location, location, each.revision, each.digest, each.summary) for each in entries
+    ]
 
 
-def _published_model(name: str, location: str, revision: int | None, digest: str, summary: Summary) -> PublishedModel:
+def _published_model(
+    name: str, location: str, origin: str, revision: int | None, digest: str, summary: Summary
+) -> PublishedModel:
     values = {key: getattr(summary, key) for key in ("parameters", "metric", "dev", "test", "licence", "description")}
-    return PublishedModel(name, location, revision, digest, **values)
+    return PublishedModel(name, location, origin, revision, digest, **values)
 
 
 def summarize(folder: Path) -> Summary:

@@ -14,13 +14,14 @@ from zoo.files import manifest, storage
 from zoo.files.atomic import write_json
 from zoo.files.download import recorded_sha256
 from zoo.files.reading import read_json
+from zoo.models.folder import FACTS
 from zoo.models.weights import Weights
 from zoo.planning.memory_estimate import estimate_memory
 from zoo.training.run import Run
 from zoo.training.run_log import training_record
 from zoo.version import __version__
 
-NAME = "facts.json"
+NAME = FACTS
 
 
 @dataclass(frozen=True)

@@ -37,7 +37,7 @@ _NAME_PATTERNS = {
     "compiled": re.compile(r"(\w+|packed-.+)-[0-9a-f]{24}"),
     "prepared": re.compile(r"[0-9a-f]{16}|(dev|test)-[0-9]+-.+"),
     "archives": re.compile(r"[0-9a-f]{8}-.+|members"),
-    "pulls": re.compile(r".+@[0-9a-f]{64}"),
+    "pulls": re.compile(r".+@([0-9a-f]{64}|catalogue)"),
     "synthetic": re.compile(r"[0-9a-f]{16}(\.partial)?"),
 }
 """Patterns of the names that zoo uses in its caches. Files with other names are kept."""

@@ -12,8 +12,9 @@ from py3langid.langid import MODEL_FILE, LanguageIdentifier
 
 from specs import ZooError
 from specs.notation import quote
+from zoo.catalogue.recommendations import describe, recommended
 from zoo.serving.answer import ServingError
-from zoo.text.languages import base_language
+from zoo.text.language_codes import base_language
 
 AUTO = "auto"
 """The value of `source` for which the server detects the language."""
@@ -100,6 +101,19 @@ def language_name(code: str) -> str:
     return f"{name} ({', '.join(map(str, names))})" if names else name
 
 
+def no_model_error(source: str, target: str) -> ServingError:
+    """Return the error that no model translates a language pair. It names a public model that does."""
+    pair = f"from {quote(standard_code(source))} to {quote(standard_code(target))}"
+    public = _describe_public_model(source, target)
+    return ServingError(400, f"no model translates {pair}; `GET /languages` lists the pairs{public}")
+
+
+def _describe_public_model(source: str, target: str) -> str:
+    """Return the end of an error message: how to serve a public model for a language pair. Empty if there is none."""
+    card = recommended(base_code(source), base_code(target))
+    return "" if card is None else f"; `zoo serve --model {card.name}` serves {describe(card)}"
+
+
 @cache
 def detector() -> tuple[LanguageIdentifier, dict[str, str]]:
     """Return the language detector, and the base code of each of its languages. The first call takes about a second.
@@ -142,6 +156,7 @@ def detect_source(text: str, languages: Collection[str], target: str) -> tuple[s
     if best not in languages and probability >= _CERTAIN:
         names = f"{language_name(best)} (`{best}`)", language_name(target)
         remedy = "set the source language if this is wrong; `GET /languages` lists the pairs"
+        remedy += _describe_public_model(best, target)
         raise ServingError(
             400, f"the text seems to be {names[0]}, and no model translates it into {names[1]}; {remedy}"
         )

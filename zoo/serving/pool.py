@@ -20,6 +20,7 @@ from zoo.models import find
 from zoo.models.folder import ModelFolder
 from zoo.models.local_store import bundle_digest
 from zoo.planning.memory_estimate import weight_bytes
+from zoo.report import Report
 from zoo.serving.answer import ServingError
 from zoo.serving.languages import base_code, match_code, public_codes
 from zoo.system.memory import require_memory
@@ -142,6 +143,7 @@ class ModelPool:
         memory_bytes: int,
         idle_seconds: float,
         open_translator: Callable[[Path], Translator],
+        report: Report | None = None,
     ) -> None:
         """Find the models. None of them is loaded yet.
 
@@ -150,6 +152,7 @@ class ModelPool:
             memory_bytes: Memory that all loaded models together may fill.
             idle_seconds: Time after which an unused model is unloaded.
             open_translator: Function that opens the model in a folder. Its warnings can contain texts of users.
+            report: Receives the progress of models that are downloaded.
 
         Raises:
             ZooError: There is no model, or one of them does not exist or does not fit into the memory.
@@ -160,7 +163,7 @@ class ModelPool:
             )
         self._memory_bytes, self._idle_seconds = memory_bytes, idle_seconds
         self._open = open_translator
-        folders = {name: find.model(name) for name in names}
+        folders = {name: find.model(name, report) for name in names}
         self.models = {
             name: PooledModel(name, folder, ModelFolder(folder).spec) for name, folder in sorted(folders.items())
         }

@@ -26,7 +26,15 @@ from zoo.generation.translator import Translator
 from zoo.report import Report
 from zoo.serving.admission import LINE_BREAKS, Admission, Metrics
 from zoo.serving.answer import Answer, Call, Options, ServingError
-from zoo.serving.languages import AUTO, base_code, detect, detect_source, differ_in_region, standard_code
+from zoo.serving.languages import (
+    AUTO,
+    base_code,
+    detect,
+    detect_source,
+    differ_in_region,
+    no_model_error,
+    standard_code,
+)
 from zoo.serving.pool import LoadedModel, ModelPool, PooledModel, Route
 from zoo.serving.settings import Settings
 
@@ -252,8 +260,7 @@ class Service:
         source = call.source or ""
         route = self.pool.route(source, call.target, call.model)
         if route is None:
-            pair = f"from {quote(standard_code(source))} to {quote(standard_code(call.target))}"
-            raise ServingError(400, f"no model translates {pair}; `GET /languages` lists the pairs")
+            raise no_model_error(source, call.target)
         return route
 
     def _sources(self, call: Call) -> list[str]:

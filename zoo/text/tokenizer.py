@@ -18,6 +18,7 @@ from zoo.text.files import read_sentences
 from zoo.text.lines import clean, clean_with_positions, without_control
 from zoo.text.modality import Modality
 from zoo.text.model_check import check_model
+from zoo.text.rules import TextRules
 from zoo.text.sentences import check_length
 
 SPACE = "▁"
@@ -50,6 +51,7 @@ class Tokenizer(Modality):
         content: Content of the model file.
         model: The SentencePiece processor.
         added: The added tokens of an imported vocabulary, or None.
+        rules: The text rules of an imported word list, or None.
     """
 
     suffix = ".model"
@@ -72,6 +74,12 @@ class Tokenizer(Modality):
             self.added = AddedTokens.read(content, self.size)
         except (ValueError, IndexError, RecursionError):
             raise damaged_vocabulary(name, "its added tokens are invalid") from None
+        try:
+            self.rules = TextRules.read(content)
+        except (ValueError, IndexError):
+            raise damaged_vocabulary(name, "its text rules are invalid") from None
+        if self.rules and not self.is_word_level:
+            raise damaged_vocabulary(name, "it has text rules, but is not a list of words")
 
     @classmethod
     def learn(
@@ -98,6 +106,10 @@ class Tokenizer(Modality):
     def with_added_tokens(self, ids: Mapping[str, int | None], name: str) -> Tokenizer:
         """Return the same tokenizer with added tokens. `ids` are the arguments of `AddedTokens`."""
         return Tokenizer(AddedTokens(ids).prepended_to(self.content), name=name)
+
+    def with_rules(self, rules: TextRules, name: str) -> Tokenizer:
+        """Return the same tokenizer with text rules."""
+        return Tokenizer(rules.prepended_to(self.content), name=name)
 
     @property
     def byte_fallback(self) -> bool:
@@ -147,12 +159,13 @@ class Tokenizer(Modality):
         valid UTF-8 become �.
         """
         skipped = {PAD, BOS, EOS, *self._rejected}
-        return without_control(str(self.model.decode([int(id) for id in ids if id not in skipped])))
+        text = str(self.model.decode([int(id) for id in ids if id not in skipped]))
+        return without_control(self.rules.join(text.split()) if self.rules else text)
 
     def tokenize(self, text: str) -> list[str]:
         """Return the tokens of a line as strings, in the order of `encode`. Unknown tokens keep their original text."""
         if self.is_word_level:
-            return _words_with_space(clean(text))
+            return self._words(clean(text))
         parts = [clean(text)] if self.added is None else self.added.split(clean(text))
         encoded = ([part] if isinstance(part, int) else self.model.encode(part, out_type=str) for part in parts)
         return [
@@ -181,6 +194,9 @@ class Tokenizer(Modality):
         return result
 
     def _clean_spans(self, text: str) -> Iterator[tuple[int, int]]:
+        if self.rules:
+            yield from self.rules.spans(text)
+            return
         if self.is_word_level and not self.added:
             yield from (match.span() for match in re.finditer("[^ ]+", text))
             return
@@ -202,9 +218,9 @@ class Tokenizer(Modality):
 
     @cached_property
     def is_word_level(self) -> bool:
-        """Whether all tokens are whole words, so that text is only split at spaces.
+        """Whether all tokens are whole words, so that text is only split at spaces and by text rules.
 
-        This is the case for a vocabulary that was imported as a list of words.
+        This is the case for a vocabulary that was imported as a list of words. With BPE codes, its words are subwords.
         """
         return all(token.startswith(SPACE) for token in self.model.id_to_piece(list(range(EOS + 1, self.size))))
 
@@ -214,7 +230,12 @@ class Tokenizer(Modality):
             return [id for part in parts for id in ([part] if isinstance(part, int) else self.model.encode(part))]
         # SentencePiece merges adjacent unknown words into one UNK. Toolkits with word lists use one UNK per word.
         words = self.is_word_level
-        return list(self.model.piece_to_id(_words_with_space(text)) if words else self.model.encode(text))
+        return list(self.model.piece_to_id(self._words(text)) if words else self.model.encode(text))
+
+    def _words(self, text: str) -> list[str]:
+        """Return the words of a line, in the notation of a word list."""
+        words = self.rules.split(text) if self.rules else text.split(" ")
+        return [SPACE + word for word in words if word]
 
     def sample(self, ids: list[int], alpha: float) -> list[int]:
         """Sample a tokenisation of the same text at random (subword regularisation).
@@ -224,18 +245,15 @@ class Tokenizer(Modality):
             alpha: Probability to skip a merge (BPE), or exponent of the probabilities (unigram).
 
         Returns:
-            The sampled IDs. If `ids` contains UNK or an added token, `ids`, because the text cannot be restored.
+            The sampled IDs. `ids` if the tokens are words, or if `ids` contains UNK or an added token, because the text
+            cannot be restored.
         """
-        if UNK in ids or (self.added and not set(ids).isdisjoint(self.added.ids.values())):
+        if self.is_word_level or UNK in ids or (self.added and not set(ids).isdisjoint(self.added.ids.values())):
             return ids
         marks = (index for index, id in enumerate(ids) if self.model.is_control(id) or id in self._rejected)
         start = 1 + max(marks, default=-1)
         text = self.model.decode(ids[start:])
         return [*ids[:start], *self.model.encode(text, enable_sampling=True, alpha=alpha, nbest_size=-1)]
-
-
-def _words_with_space(text: str) -> list[str]:
-    return [SPACE + word for word in text.split(" ") if word]
 
 
 def damaged_vocabulary(name: str, reason: str) -> ZooError:

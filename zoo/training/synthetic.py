@@ -32,7 +32,7 @@ from zoo.models import find
 from zoo.models.folder import ModelFolder
 from zoo.report import Report
 from zoo.text.files import digest, is_sgml, read_sentences
-from zoo.text.languages import base_language
+from zoo.text.language_codes import base_language
 from zoo.text.lines import clean
 
 _FORMAT = 1  # increase it whenever the same models write other pairs

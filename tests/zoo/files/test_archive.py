@@ -14,7 +14,7 @@ import pytest
 from specs import ZooError
 from zoo.files import archive as archive_module
 from zoo.files import storage
-from zoo.files.archive import extract, extracted
+from zoo.files.archive import extract, extract_all, extracted
 from zoo.files.download import Fetched
 from zoo.files.manifest import sha256
 
@@ -215,7 +215,42 @@ def test_the_number_of_members_is_limited(tmp_path, monkeypatch):
 
 def test_another_kind_of_file_is_an_error(tmp_path):
     (tmp_path / "page").write_text("<html>moved</html>")
-    with pytest.raises(ZooError, match=r"not a \.tar, \.tar\.gz or \.zip") as raised:
+    with pytest.raises(ZooError, match=r"not a \.tar, \.tar\.gz, \.tar\.bz2 or \.zip") as raised:
         extract(Fetched(tmp_path / "page", "0" * 64), ["a"])
     assert raised.value.exit_code == 1
     assert "corpus.lock" in raised.value.hint
+
+
+@pytest.mark.parametrize("mode", ["w", "w:gz", "w:bz2"])
+def test_all_regular_files_of_an_archive_are_extracted(tmp_path, mode):
+    path = tmp_path / "model"
+    with tarfile.open(path, mode) as archive:
+        for name, content in MEMBERS.items():
+            member = tarfile.TarInfo(f"./{name}")
+            member.size = len(content)
+            archive.addfile(member, io.BytesIO(content))
+        link = tarfile.TarInfo("passwords")
+        link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
+        archive.addfile(link)
+    extract_all(path, tmp_path / "all")
+    found = {
+        file.relative_to(tmp_path / "all").as_posix(): file.read_bytes() for file in (tmp_path / "all").rglob("*.*")
+    }
+    found["README"] = (tmp_path / "all/README").read_bytes()
+    assert found == MEMBERS
+    assert not (tmp_path / "all/passwords").is_symlink()
+
+
+@pytest.mark.parametrize("name", ["../evil", "/evil", "a/../../evil"])
+def test_a_member_cannot_leave_the_folder(tmp_path, name):
+    for make in (tar, zipped):
+        make(tmp_path / "a", {name: b"x"})
+        with pytest.raises(ZooError, match="not a valid path of an archive member"):
+            extract_all(tmp_path / "a", tmp_path / "deep/folder/all")
+    assert not list(tmp_path.rglob("evil"))
+
+
+def test_the_limit_holds_for_all_members_together(tmp_path):
+    zipped(tmp_path / "bomb", {f"{number}": bytes(3_000_000) for number in range(5)})
+    with pytest.raises(ZooError, match="not plausible"):
+        extract_all(tmp_path / "bomb", tmp_path / "all")

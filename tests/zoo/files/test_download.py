@@ -64,7 +64,7 @@ def test_a_first_download_without_sha256_is_warned_of_once(site, url, report):
 
 
 def test_another_sha256_than_the_spec_requires_is_an_error(url):
-    with pytest.raises(ZooError, match=rf"has the SHA-256 {HASH}, but the spec requires {'0' * 64}") as raised:
+    with pytest.raises(ZooError, match=rf"has the SHA-256 {HASH}, but {'0' * 64} is specified") as raised:
         fetch(url, "0" * 64, Report())
     assert raised.value.exit_code == 1
     assert stored_names() == []

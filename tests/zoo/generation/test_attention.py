@@ -114,6 +114,11 @@ def test_by_words_averages_rows_and_sums_columns() -> None:
     assert attention.cross.tolist() == [[[[0.5, 0.25, 0.25], [0.0, 1.0, 0.0]]]]
 
 
+def test_subwords_of_bpe_codes_are_joined() -> None:
+    given = toy(source=("▁a@@", "▁b", "▁c", "</s>"), target_input=("<s>", "▁d@@"), target=("▁d@@", "</s>")).by_words()
+    assert (given.source, given.target) == (("ab", "c", "</s>"), ("d@@", "</s>"))
+
+
 def test_language_tokens_are_words_that_can_be_left_out() -> None:
     given = toy(
         source=("<2de>", "a", "▁c", "</s>"),

@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from specs import EOS, PAD, ZooError
+from tests import forks
 from zoo.generation.beam_search import BeamSearch
 from zoo.generation.constraints import SuppressedTokens
 from zoo.generation.engine import Engine, resolve_workers
@@ -501,8 +502,8 @@ print(before, os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), translate())
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs a system with fork")
 def test_a_forked_process_searches_with_threads_of_its_own():
     """Although another thread held the lock of the queue at that moment."""
-    done = subprocess.run([sys.executable, "-c", FORKED], capture_output=True, text=True, check=False, timeout=200)
-    assert (done.stdout.split(), done.returncode) == (["90", "90", "90"], 0), done.stderr
+    done = forks.run(FORKED)
+    assert done.stdout.split() == ["90", "90", "90"], done.stderr
 
 
 def test_the_number_of_workers_is_resolved_and_checked(toy):

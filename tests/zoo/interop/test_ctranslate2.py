@@ -16,11 +16,12 @@ import pytest
 import torch
 
 from compiler import TRANSLATE, build
-from specs import Sinusoidal, ZooError
+from specs import UNK, Sinusoidal, ZooError
 from zoo.generation.translator import Translator
 from zoo.interop.ctranslate2.importer import CTranslate2Import, open_translator
 from zoo.interop.formats import ImportedModel, ImportRequest
 from zoo.interop.importer import read_foreign
+from zoo.interop.text_rules import TextOptions
 
 ctranslate2 = pytest.importorskip("ctranslate2", reason="CTranslate2 is not installed")
 
@@ -108,13 +109,13 @@ def save(folder: Path, number_type: str | None = None, **options: Any) -> Path:
     return folder
 
 
-def read(folder: Path) -> ImportedModel:
-    return read_foreign(CTranslate2Import(), folder, ImportRequest("model"))
+def read(folder: Path, **choices: Any) -> ImportedModel:
+    return read_foreign(CTranslate2Import(), folder, ImportRequest("model", **choices))
 
 
-def require_same(tiny: SimpleNamespace, folder: Path) -> ImportedModel:
+def require_same(tiny: SimpleNamespace, folder: Path, **choices: Any) -> ImportedModel:
     """Compare the log-probabilities with those of the engine in float32."""
-    imported = read(folder)
+    imported = read(folder, **choices)
     scores = open_translator(folder).score_batch(
         *([text.split() for text in side] for side in zip(*SENTENCES, strict=True))
     )
@@ -211,6 +212,19 @@ def test_vocabularies_may_be_text_files(tiny: SimpleNamespace, tmp_path: Path) -
     for side in ("source", "target"):
         (tmp_path / f"{side}_vocabulary.txt").write_bytes("".join(f"{name}\n" for name in LIST[:-1]).encode())
     require_same(tiny, tmp_path)
+
+
+@pytest.mark.integration
+def test_models_with_text_rules(tiny: SimpleNamespace, tmp_path: Path) -> None:
+    codes = tmp_path / "codes"
+    codes.write_text("#version: 0.2\nz z\nzz z</w>\n" + "".join(f"w {word[1:]}</w>\n" for word in WORDS))
+    folder = save(tmp_path / "model", change=_let_translations_begin)
+    imported = require_same(tiny, folder, text=TextOptions("moses", codes), languages=("en", "de"))
+    assert imported.vocabulary.source.rules is not None
+    (translation,) = CTranslate2Import().open_engine(folder, imported).translate(["w1-w2"])
+    assert translation.text.replace("<unk>", "⁇") == imported.vocabulary.decode(
+        imported.vocabulary.source.id_of(token) or UNK for token in translation.tokens or ()
+    )
 
 
 def test_spec_and_notes(tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import subprocess
 import sys
 import zipfile
 from pathlib import Path
@@ -18,6 +17,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from specs import BOS, Sinusoidal, ZooError
+from tests import forks
 from zoo.interop.comparison import compare_with_engine
 from zoo.interop.formats import Bundle, ImportedModel, ImportRequest, PositionConvention
 from zoo.interop.huggingface.marian import HuggingFaceMarian
@@ -324,7 +324,7 @@ except ZooError as error:
 
 @pytest.mark.integration
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux limits the memory of a process")
-def test_a_small_file_that_fills_the_memory_is_rejected(folder: Any, request: pytest.FixtureRequest) -> None:
+def test_a_small_file_that_fills_the_memory_is_rejected(folder: Any) -> None:
     """In a new process, because other tests may have used more memory."""
     folder.weights_file.unlink()
     first = b"c_codecs\nencode\n(X\x01\0\0\0xX\x06\0\0\0latin1tRq\0"
@@ -332,9 +332,7 @@ def test_a_small_file_that_fills_the_memory_is_rejected(folder: Any, request: py
     with zipfile.ZipFile(folder.path / "pytorch_model.bin", "w") as archive:
         archive.writestr("archive/version", b"3\n")
         archive.writestr("archive/data.pkl", b"\x80\x02" + first + doubled * 40 + b".")
-    command = [sys.executable, "-c", IMPORT, str(folder.path)]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=request.config.rootpath, check=True)
-    peak, _, message = done.stdout.partition(" ")
+    peak, _, message = forks.run(IMPORT, str(folder.path)).stdout.partition(" ")
     assert re.search("needs more than .* of memory, but its files have only", message)
     assert int(peak) < 2e9
 

@@ -13,6 +13,7 @@ import pytest
 
 from specs import EOS, ZooError
 from tests.zoo.interop.test_marian_binary import STUDENT, read, write
+from zoo.interop.formats import ImportRequest
 from zoo.interop.marian.vocabulary import MAGIC, read_shortlist, read_vocabulary
 from zoo.interop.vocabulary import ImportedVocabulary
 
@@ -47,7 +48,7 @@ def student(tiny: SimpleNamespace, tmp_path: Path) -> SimpleNamespace:
     write(tmp_path, options := tiny.MARIAN_OPTIONS | STUDENT, tiny.marian_weights(options, size), int8=True)
     draw = random.Random(0)
     lists = [draw.sample(range(size), draw.randrange(9)) for _ in range(size - 3)]
-    vocabulary = read_vocabulary((tmp_path / "vocab.deen.spm",) * 2, (size, size))
+    vocabulary = read_vocabulary((tmp_path / "vocab.deen.spm",) * 2, (size, size), ImportRequest("mine"))
     names = [processor.id_to_piece(token) for token in range(size)]
     return SimpleNamespace(folder=tmp_path, size=size, lists=lists, names=names, vocabulary=vocabulary)
 

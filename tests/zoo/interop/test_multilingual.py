@@ -52,7 +52,6 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "nllb, unscaled": {"scale_embedding": False, "activation_function": "gelu"},
     "nllb, depths and widths": {"encoder_layers": 1, "decoder_layers": 3, **OTHER_WIDTHS},
     "nllb, d_ff": {"encoder_ffn_dim": 40, "decoder_ffn_dim": 40, "activation_function": "silu"},
-    "nllb, untied": UNTIED,
     "nllb, padded vocabulary": {"rows": 30, "encoder_layers": 1},
     "m2m": {},
     "m2m, unscaled": {"scale_embedding": False, "activation_function": "gelu_new"},
@@ -60,8 +59,6 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "m2m, untied": UNTIED,
     "mbart": {},
     "mbart, scaled": {"scale_embedding": True, "activation_function": "relu"},
-    "mbart, depths": {"encoder_layers": 1, "decoder_layers": 3},
-    "mbart, widths": OTHER_WIDTHS,
     "mbart, positions": {"max_position_embeddings": 60, "encoder_attention_heads": 4, "decoder_attention_heads": 4},
     "mbart, untied": UNTIED,
 }

@@ -85,6 +85,12 @@ def test_planned_flops_are_those_of_full_batches(checked: dict[str, CheckedClaim
     assert row[-1] == f"{power_of_ten(planned)} ({planned / 3.3e18:.0%})"
 
 
+def test_public_models_of_the_size_of_big_are_listed_as_those_of_others(checked: dict[str, CheckedClaim]) -> None:
+    (_, table) = tables("table2", checked, read_measurements(None, Report()))
+    assert ("transformer-big-ende", "29.3", "Facebook AI Research") in {(row[0], *row[3:]) for row in table.rows}
+    assert checked["table2.transformer-big.en-de.bleu"].status is Status.OPEN
+
+
 def test_table_3_gives_the_command_that_scores_a_run(make_run: MakeRun) -> None:
     make_run("table3/base", "one", scores={"test": {"bleu": 20.0}})
     measurements = read_measurements(None, Report())
@@ -192,7 +198,7 @@ def test_own_runs_have_a_cost_and_own_parsers_an_f1(make_run: MakeRun) -> None:
     make_run("parsing/tiny", "trees", scores={"test": {"f1": 88.125}})
     measurements = read_measurements(None, Report())
     checked = check_claims(measurements)
-    _, costs = tables("table2", checked, measurements)
+    _, costs, _ = tables("table2", checked, measurements)
     assert [row[:4] for row in costs.rows] == [("runs/own", "93.25", "0:12", "2")]
     assert "(50%)" in costs.rows[0][6]
     _, parsers = tables("table4", checked, measurements)

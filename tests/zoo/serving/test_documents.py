@@ -189,8 +189,9 @@ def test_paragraphs_have_a_maximum_length_and_number(client_of, monkeypatch):
 
 @pytest.mark.timeout(120)
 def test_clients_that_left_occupy_no_process(url_of, monkeypatch):
-    url = url_of()
+    monkeypatch.setattr(documents, "_PROCESSES", 1)
     monkeypatch.setattr(documents, "_CALL_SECONDS", 600.0)
+    url = url_of()
     with monkeypatch.context() as context:
         context.setattr(documents, "read_texts", _sleep)
         for _ in range(2 * documents._PROCESSES):

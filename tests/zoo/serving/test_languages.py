@@ -11,6 +11,7 @@ from zoo.serving.languages import (
     differ_in_region,
     language_name,
     match_code,
+    no_model_error,
     public_codes,
     standard_code,
 )
@@ -94,3 +95,8 @@ def test_codes_of_one_language_differ_in_their_region_only():
     assert differ_in_region("pt_BR", "pt-pt")
     for one, other in (("en", "eng"), ("en", "de"), ("zh-Hans", "zh-Hant"), ("zh", "zh-Hant")):
         assert not differ_in_region(one, other)
+
+
+def test_a_pair_without_a_model_gets_a_recommendation():
+    assert "`zoo serve --model opus-mt-de-fr` serves" in str(no_model_error("de", "fr-CA"))
+    assert str(no_model_error("xx", "yy")).endswith("lists the pairs")

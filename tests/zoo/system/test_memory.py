@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 
 import pytest
 import torch
 
+from tests import forks
 from zoo.system.memory import fits_memory, is_out_of_memory, memory_limit
 
 PEAK = """
@@ -18,7 +18,10 @@ cpu, status = torch.device("cpu"), pathlib.Path("/proc/self/status")
 before = peak_memory(cpu)
 tensor = torch.ones(25_000_000)
 after = peak_memory(cpu)
-code = "import torch; from zoo.system.memory import peak_memory; print(peak_memory(torch.device('cpu')))"
+code = (
+    "from types import SimpleNamespace; from zoo.system.memory import peak_memory; "
+    "print(peak_memory(SimpleNamespace(type='cpu')))"
+)
 larger = b"1" * 400_000_000
 child = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
 del tensor, larger
@@ -29,11 +32,11 @@ print(json.dumps([before, after, later, 1024 * int(linux[1]) if linux else later
 
 
 @pytest.mark.integration
-def test_peak_grows_with_allocations_and_is_not_inherited(request: pytest.FixtureRequest) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", PEAK], capture_output=True, text=True, cwd=request.config.rootpath, check=True
-    )
-    before, after, later, linux, child = json.loads(done.stdout)
+def test_peak_grows_with_allocations_and_is_not_inherited(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(request.config.rootpath)
+    before, after, later, linux, child = json.loads(forks.run(PEAK).stdout)
     assert after - before == pytest.approx(100e6, rel=0.3)
     assert later == pytest.approx(linux, rel=0.02)
     assert later > after

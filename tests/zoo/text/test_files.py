@@ -2,12 +2,11 @@
 
 import errno
 import gzip
-import subprocess
-import sys
 
 import pytest
 
 from specs import ZooError
+from tests import forks
 from zoo.text import files as text_files
 from zoo.text.files import MAX_LINE_BYTES, digest, read_sentences
 
@@ -134,7 +133,6 @@ try:
 except ZooError as error:
     print(used() - before, error)
 """
-    printed = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
-    kilobytes, _, problem = printed.partition(" ")
+    kilobytes, _, problem = forks.run(script).stdout.partition(" ")
     assert int(kilobytes) < 15_000
     assert problem

@@ -21,7 +21,8 @@ from zoo.evaluation.outputs import EvaluationSet, ModelOutputs
 from zoo.evaluation.text_metrics import text_metric
 from zoo.generation.translator import Translator
 from zoo.report import Report
-from zoo.text.languages import UNKNOWN, LanguagePair, base_language, choose_direction
+from zoo.text.language_codes import UNKNOWN, base_language
+from zoo.text.languages import LanguagePair, choose_direction
 from zoo.text.vocabulary import Vocabulary
 
 BOTH = [

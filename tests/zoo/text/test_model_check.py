@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import io
-import os
 import random
 import struct
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import sentencepiece
 
 from specs import BOS, EOS, PAD, UNK, ZooError
+from tests import forks
 from zoo.interop.sentencepiece_model import TokenEntry, TokenType
 from zoo.text.model_check import check_model
 from zoo.text.protobuf import encode_bytes, encode_integer, parse_fields
 from zoo.text.tokenizer import Tokenizer
 
-ROOT = Path(__file__).parents[3]
 TOKENS, NORMALIZER, CHARACTER_MAP = 1, 3, 2
 
 
@@ -114,6 +111,5 @@ def test_no_damaged_map_ends_the_process(model: bytes, tmp_path: Path) -> None:
         "    with suppress(ZooError):\n"
         "        Tokenizer(file.read_bytes()).encode('Hello \\ufdfa \\uff71 \\u00e4 \\u2460 \\u4f60 ' * 20)\n"
     )
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run([sys.executable, "-c", program, folder], env=environment, capture_output=True, check=False)
-    assert done.returncode == 0, done.stderr[-2_000:]
+    done = forks.run(program, str(folder))
+    assert done.wait() == 0, done.stderr[-2_000:]

@@ -13,6 +13,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -105,10 +106,11 @@ SHORT = ("training.steps=8", "training.log_steps=1", "training.average=1")
 @pytest.mark.parametrize("sharded", [False, True])
 def test_two_processes_equal_one(world: World, sharded: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """With more accumulation steps than some shares of a batch have rows."""
-    keys = ["training.steps=3", "training.clip_norm=1.0", "training.accumulation_steps=12"] * sharded
-    spec = world(*PLAIN, *SHORT, *keys)
+    keys = ["training.clip_norm=1.0", "training.accumulation_steps=12"] * sharded
+    spec = world(*PLAIN, *SHORT, "training.steps=3", *keys)
     one = train(spec, run="one")
     if sharded:
+        import_module("torch.distributed.fsdp")  # once for all processes
         monkeypatch.setattr(memory, "available_memory", lambda device: 150_000)
     two = train_by_two_forks("two", spec)
     assert (two.identity.processes, two.identity.sharded) == (2, sharded)

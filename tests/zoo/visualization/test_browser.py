@@ -45,21 +45,20 @@ def test_pages_have_no_errors_and_are_accessible(sources: dict[str, str], tmp_pa
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         for name, source in sources.items():
             (tmp_path / f"{name}.html").write_text(source, "utf-8")
-            for options in ({"viewport": {"width": 1200, "height": 800}}, {"color_scheme": "dark"}):
-                # the pages forbid all other scripts, and axe is one; the console is read without this exception
-                for audited in (False, True):
-                    context = browser.new_context(bypass_csp=audited, **options)
-                    page, found = context.new_page(), problems[name]
-                    page.on("console", lambda each, found=found: each.type == "error" and found.append(each.text))
-                    page.on("pageerror", lambda each, found=found: found.append(str(each)))
-                    page.on(
-                        "request",
-                        lambda each, found=found: each.url.startswith(("file:", "data:")) or found.append(each.url),
-                    )
-                    page.goto((tmp_path / f"{name}.html").as_uri())
-                    if audited:
-                        violations = axe.Axe().run(page).response["violations"]
-                        found += [each["id"] for each in violations if each["impact"] in ("serious", "critical")]
-                    context.close()
+            # the pages forbid all other scripts, and axe is one; the console is read without this exception
+            for audited, scheme in ((False, "light"), (True, "light"), (True, "dark")):
+                context = browser.new_context(bypass_csp=audited, color_scheme=scheme)
+                page, found = context.new_page(), problems[name]
+                page.on("console", lambda each, found=found: each.type == "error" and found.append(each.text))
+                page.on("pageerror", lambda each, found=found: found.append(str(each)))
+                page.on(
+                    "request",
+                    lambda each, found=found: each.url.startswith(("file:", "data:")) or found.append(each.url),
+                )
+                page.goto((tmp_path / f"{name}.html").as_uri())
+                if audited:
+                    violations = axe.Axe().run(page).response["violations"]
+                    found += [each["id"] for each in violations if each["impact"] in ("serious", "critical")]
+                context.close()
         browser.close()
     assert not any(problems.values()), problems

@@ -24,6 +24,10 @@ from zoo.interop.tensors import SIDES
 from zoo.text.languages import LanguagePair
 from zoo.text.tokenizer import SPACE, Tokenizer
 
+_RULES_NOTE = (
+    "CTranslate2 does not tokenise text. Pass the tokens of the original preprocessing (Moses, BPE codes), which zoo "
+    "applies to this model."
+)
 _PROJECTIONS = ("query", "key", "value", "output")
 _SUPPORTED = {
     "source": {"tokens"},
@@ -89,7 +93,8 @@ class CTranslate2Export:
         elif not source.is_word_level:
             (folder / "source.spm").write_bytes(source.content)
             (folder / "target.spm").write_bytes(target.content)
-        return [*_language_notes(bundle, names), *_search_notes(bundle.spec, names[1])]
+        rules = [_RULES_NOTE] if source.rules else []
+        return [*rules, *_language_notes(bundle, names), *_search_notes(bundle.spec, names[1])]
 
     def check(self, bundle: Bundle, folder: Path) -> ExportCheck | None:
         """Compare CTranslate2's log-probabilities with the reference log-probabilities of the bundle."""

@@ -24,9 +24,10 @@ from zoo.interop.formats import (
     require_folder,
 )
 from zoo.interop.settings import Settings
+from zoo.interop.text_rules import ModelText, find_rules
 from zoo.interop.vocabulary import TokenList, convert_vocabulary, find_model_files, find_models
 from zoo.text.lines import clean
-from zoo.text.tokenizer import SPACE
+from zoo.text.tokenizer import SPACE, Tokenizer
 
 MODEL = "model.bin"
 _CONFIG = "config.json"
@@ -84,13 +85,15 @@ class CTranslate2Import:
         settings.require_all_known()
         source.require_rows("source", len(tables.source))
         target.require_rows("target", len(tables.target))
+        models = find_models(path)
         vocabulary = convert_vocabulary(
-            find_models(path),
+            models,
             source,
             target,
             shared=source == target,
             where=path,
             source_has_end=reads_end,
+            rules=find_rules(models, path, request.text, ModelText(request.languages)),
         )
         embeddings, fields = tables.converted(vocabulary.source, vocabulary.target)
         spec = imported_spec(
@@ -134,7 +137,7 @@ class CTranslate2Engine:
     def __init__(self, path: Path, model: ImportedModel) -> None:
         """Open the model in this folder."""
         self.version = f"CTranslate2 {import_module('ctranslate2').__version__}"
-        self.decoding = model.spec.decoding
+        self.decoding, self.vocabulary = model.spec.decoding, model.vocabulary
         self.unknown = _token(read_settings(path, read(path / MODEL)), "unk_token", "<unk>")
         files = find_model_files(path) or (None, None)
         self.source, self.target = (SentencePieceProcessor(model_file=str(file)) if file else None for file in files)
@@ -158,10 +161,16 @@ class CTranslate2Engine:
         ]
 
     def _tokens(self, text: str) -> list[str]:
-        return clean(text).split() if self.source is None else list(self.source.encode(clean(text), out_type=str))
+        if self.source is None:
+            return [token.removeprefix(SPACE) for token in self.vocabulary.source.tokenize(text)]
+        return list(self.source.encode(clean(text), out_type=str))
 
     def _text(self, tokens: Sequence[str]) -> str:
-        return " ".join(tokens) if self.target is None else str(self.target.decode(list(tokens)))
+        if self.target is not None:
+            return str(self.target.decode(list(tokens)))
+        tokenizer = self.vocabulary.target
+        rules = tokenizer.rules if isinstance(tokenizer, Tokenizer) else None
+        return rules.join(tokens) if rules else " ".join(tokens)
 
     def _names(self, tokens: Sequence[str]) -> list[str]:
         """Return the names that CTranslate2's tokens have in zoo's vocabulary."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,11 +20,15 @@ from zoo.interop.fairseq.network import (
 from zoo.interop.formats import Engine, ImportedModel, ImportRequest, are_language_codes, imported_spec
 from zoo.interop.settings import Settings
 from zoo.interop.tables import pytorch_layout, read_tensors
+from zoo.interop.text_rules import ModelText, find_rules
 from zoo.interop.vocabulary import TokenList, convert_vocabulary, find_models
+from zoo.text.codes import SEPARATOR
 
 _CHECKPOINTS = ("checkpoint_best.pt", "model.pt", "checkpoint_last.pt")
 _SPECIAL_TOKENS = ("<s>", "<pad>", "</s>", "<unk>")
 _PAD, _END, _UNKNOWN = 1, 2, 3
+_CODES = ("subword_nmt", "fastbpe")
+"""Values of fairseq's option `bpe` for BPE codes."""
 _OVERWRITE = " #fairseq:overwrite"
 _DECODING: dict[str, Any] = {
     "beam": 5,
@@ -68,10 +73,15 @@ class FairseqImport:
         target.require_rows("target", len(tables.target))
         shared = source == target
         source = source if shared else replace(source, start=None)
-        vocabulary = convert_vocabulary(find_models(file.parent), source, target, shared=shared, where=file.parent)
+        if request.languages is None:
+            request = replace(request, languages=_language_codes(names))
+        models = find_models(file.parent)
+        text = _text(Settings(saved.options, str(file)), request)
+        rules = find_rules(models, file.parent, request.text, text)
+        vocabulary = convert_vocabulary(models, source, target, shared=shared, where=file.parent, rules=rules)
         embeddings, embedding_fields = tables.converted(vocabulary.source, vocabulary.target)
         spec = imported_spec(
-            request if request.languages else replace(request, languages=_language_codes(names)),
+            request,
             f"Imported from fairseq ({options.text('arch', options.text('_name', 'transformer'))}).",
             architecture={**architecture, **embedding_fields},
             vocabulary=vocabulary.fields,
@@ -108,6 +118,36 @@ def _language_codes(names: tuple[str, str]) -> tuple[str, str] | None:
     """Convert fairseq's language names to the codes that zoo uses, such as en_XX to en-XX. None if one is invalid."""
     source, target = (name.replace("_", "-") for name in names)
     return (source, target) if are_language_codes((source, target)) else None
+
+
+def _text(options: Settings, request: ImportRequest) -> ModelText:
+    """Return the facts about text in a checkpoint's options, which newer versions of fairseq put into sections.
+
+    Raises:
+        ZooError: The text was split in a way that zoo does not support.
+    """
+    values = dict(options.values)
+    for section in ("tokenizer", "bpe"):
+        if isinstance(of_section := values.get(section), Mapping):
+            values |= {**of_section, section: of_section.get("_name")}
+    options = Settings(values, options.where)
+    bpe = options.any("bpe")
+    if bpe not in (None, *_CODES, "sentencepiece") and not request.text.tokenizer:
+        hint = "to pass texts that are already split, add `--tokenizer space`"
+        raise options.error("bpe", "is a way to split text that zoo does not support", hint)
+    if bpe in _CODES and options.text("bpe_separator", SEPARATOR) != SEPARATOR:
+        raise options.error("bpe_separator", f"is not supported: zoo writes BPE codes with `{SEPARATOR}`")
+    source, target = request.languages or (None, None)
+    languages = options.any("moses_source_lang") or source, options.any("moses_target_lang") or target
+    return ModelText(
+        languages=(str(languages[0]), str(languages[1])) if all(languages) else None,
+        tokenizer=options.any("tokenizer"),
+        default_tokenizer="moses",  # torch.hub's convention for models with codes
+        needs_codes=bpe in _CODES,
+        codes=options.any("bpe_codes"),
+        dash_splits=not options.boolean("moses_no_dash_splits", False),
+        escape=not options.boolean("moses_no_escape", False),
+    )
 
 
 def _read_dictionary(file: Path) -> TokenList:

@@ -52,7 +52,7 @@ class MarianImport:
         architecture = architecture_fields(options)
         tables = read_embeddings(tensors, options)
         rows = len(tables.source), len(tables.target)
-        vocabulary = read_vocabulary(decoder.vocabularies, rows)
+        vocabulary = read_vocabulary(decoder.vocabularies, rows, request)
         embeddings, fields = tables.converted(vocabulary.source, vocabulary.target)
         suppressed = [*([UNK] if decoder.suppresses_unknown else []), *vocabulary.control_characters]
         spec = imported_spec(
@@ -145,9 +145,10 @@ class MarianEngine:
         return self._translators[beam_size]
 
     def _tokens(self, text: str) -> list[str]:
-        """Split a source into tokens for Marian, whose language tokens have no leading `▁`."""
-        tokens = self._model.vocabulary.source.tokenize(text)
-        return [name if is_language_token(name := token.removeprefix(SPACE)) else token for token in tokens]
+        """Split a source into tokens for Marian, whose words and language tokens have no leading `▁`."""
+        source = self._model.vocabulary.source
+        words, tokens = source.is_word_level, source.tokenize(text)
+        return [name if is_language_token(name := token.removeprefix(SPACE)) or words else token for token in tokens]
 
     def _parse(self, line: str) -> EngineTranslation:
         """Parse a line of Marian's n-best list, such as `0 ||| ▁tokens ||| F0= -1.5 ||| -1.5`.
@@ -159,7 +160,9 @@ class MarianEngine:
         names = tokens.split()
         target = self._model.vocabulary.target
         assert isinstance(target, Tokenizer)
+        names = [SPACE + name for name in names] if target.is_word_level else names
         text = str(target.model.decode_pieces(names))
+        text = target.rules.join(text.split()) if target.rules else text
         return EngineTranslation(text, float(log_probability.split("=")[1]), names)
 
 

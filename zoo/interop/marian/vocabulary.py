@@ -19,8 +19,10 @@ import yaml
 
 from specs import UNK, ZooError
 from zoo.files.reading import is_present, open_file, read_bytes
+from zoo.interop.formats import ImportRequest
 from zoo.interop.numbering import Numbering
 from zoo.interop.sentencepiece_model import SentencePieceModel, TokenType
+from zoo.interop.text_rules import ModelText, find_rules
 from zoo.interop.vocabulary import ImportedVocabulary, TokenList, convert_vocabulary
 from zoo.models.shortlist import MAX_BYTES, Shortlist, invalid_reason
 from zoo.text.tokenizer import damaged_vocabulary
@@ -33,37 +35,43 @@ _MASK = (1 << 64) - 1
 _END, _UNKNOWN = "</s>", "<unk>"
 
 
-def read_vocabulary(files: tuple[Path, Path], rows: tuple[int, int]) -> ImportedVocabulary:
+def read_vocabulary(files: tuple[Path, Path], rows: tuple[int, int], request: ImportRequest) -> ImportedVocabulary:
     """Read the vocabularies of the source and the target.
 
     Args:
         files: The vocabulary files of the source and the target.
         rows: The number of rows of the source embedding and of the target embedding.
+        request: The options of the user.
 
     Raises:
-        ZooError: A file is damaged or belongs to another model, or there is no SentencePiece model that splits text
-            into the tokens of a list.
+        ZooError: A file is damaged or belongs to another model, or there are neither SentencePiece models nor text
+            rules that split text into the tokens of a list.
     """
     source, target = files
     shared = source == target or read_bytes(source) == read_bytes(target)
-    if any(file.suffix in _LISTS for file in files):
+    has_lists = any(file.suffix in _LISTS for file in files)
+    if has_lists:
         models = _models_of_list(source)
-        lists = [_read_list(file, count) for file, count in zip(files, rows, strict=True)]
     else:
         models = [SentencePieceModel(file) for file in (files[:1] if shared else files)]
+    rules = find_rules(models, source.parent, request.text, ModelText(request.languages))
+    if not models and not rules and not request.text.tokenizer:
+        raise ZooError(
+            f"`{source.name}` is a list of tokens, but `{source.parent}` lacks `source.spm` or `target.spm`, which "
+            "split text into these tokens",
+            hint="add the SentencePiece models of the source and the target, or say how texts are split: "
+            "`--tokenizer moses --bpe FILE`",
+        )
+    if has_lists:
+        lists = [_read_list(file, count) for file, count in zip(files, rows, strict=True)]
+    else:
         lists = [_tokens_of_model(model, count) for model, count in zip(models, rows, strict=False)]
-    return convert_vocabulary(models, lists[0], lists[-1], shared=shared, where=source.parent)
+    return convert_vocabulary(models, lists[0], lists[-1], shared=shared, where=source.parent, rules=rules)
 
 
 def _models_of_list(file: Path) -> list[SentencePieceModel]:
     models = [file.with_name(f"{side}.spm") for side in ("source", "target")]
-    if not all(map(is_present, models)):
-        raise ZooError(
-            f"`{file.name}` is a list of tokens, but `{file.parent}` lacks `source.spm` or `target.spm`, which split "
-            "text into these tokens",
-            hint="add the SentencePiece models of the source and the target; other tokenizers are not supported",
-        )
-    return [SentencePieceModel(model) for model in models]
+    return [SentencePieceModel(model) for model in models] if all(map(is_present, models)) else []
 
 
 def _tokens_of_model(model: SentencePieceModel, rows: int) -> TokenList:

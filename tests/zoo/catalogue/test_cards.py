@@ -1,0 +1,60 @@
+"""The cards of the package are valid, name existing formats, and can be found by their names."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from zoo.catalogue.card import ModelCard
+from zoo.catalogue.catalogue import find, packaged
+from zoo.interop.importer import IMPORT_FORMATS
+
+CARDS = packaged()
+FORMATS = {format.name: format for format in IMPORT_FORMATS}
+
+
+def test_names_and_aliases_are_unique() -> None:
+    names = [name for card in CARDS for name in (card.name, *card.aliases)]
+    assert len(names) == len(set(names))
+
+
+@pytest.mark.parametrize("card", CARDS, ids=lambda card: card.name)
+def test_card(card: ModelCard) -> None:
+    assert card.format in FORMATS
+    assert card.source.startswith("hf:") == card.format.startswith("hf-")
+    assert (card.tokenizer == "moses") == (card.format == "fairseq")
+    assert card.licence
+    assert card.trained_by
+    assert card.reference
+    assert re.fullmatch(r"20\d\d-\d\d-\d\d", card.facts.date)
+    listed = (card.languages.pairs or card.languages.codes or "").split()
+    assert len(listed) == len(set(listed))
+    for each in card.check:
+        assert card.translates(*(each.pair or listed[0]).split("-"))
+        assert each.pair or len(listed) == 1
+    if not card.is_pattern:
+        assert find(card.name) == card
+
+
+def test_patterns_give_the_cards_of_pairs() -> None:
+    card = find("opus-mt-de-fr")
+    assert card is not None
+    assert card.source == "hf:Helsinki-NLP/opus-mt-de-fr"
+    assert find("opus-mt-xx-yy") is None
+
+
+def test_multilingual_models_are_found_by_two_letter_codes() -> None:
+    pairs = {"nllb-200-3.3B": ("deu_Latn", "fra_Latn"), "mbart-50-many-to-one": None, "m2m100-418M": ("de", "fr")}
+    for name, pair in pairs.items():
+        card = find(name)
+        assert card is not None
+        assert card.direction("de", "fr") == pair
+
+
+def test_the_models_like_big_say_how_they_differ_from_it() -> None:
+    for name in ("transformer-big-ende", "transformer-big-enfr"):
+        card = find(name)
+        assert card is not None
+        assert len(card.differences) > 3
+        assert "Facebook" in (card.trained_by or "")

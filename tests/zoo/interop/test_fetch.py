@@ -1,0 +1,249 @@
+"""A name of the catalogue is enough: its model is downloaded once, verified, imported and stored."""
+
+from __future__ import annotations
+
+import gzip
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+import zoo
+from specs import ZooError
+from tests.public_models import FOLDER, WORDS, add_card, checkpoint, pack
+from zoo.catalogue import catalogue
+from zoo.files import download, storage
+from zoo.interop import fetch as fetch_module
+from zoo.models import find, local_store
+from zoo.models.folder import ModelFolder
+from zoo.publishing.publish import publish
+from zoo.report import Report
+
+
+@pytest.fixture
+def archive(web):
+    """Serve an archive, and add the card `wmt99` for it."""
+    file = web.folder / "blobs" / f"{FOLDER}.tar.bz2"
+    pack(file, {"model.pt": checkpoint(1)})
+    web.url = f"{web.address}/blobs/{file.name}"
+    add_card("wmt99", web.url, licence="MIT", bytes=file.stat().st_size, aliases=["newest"])
+    return file
+
+
+def test_a_model_is_downloaded_once_and_stored_under_its_name(archive, web, report):
+    folder = find.model("wmt99", report)
+    assert folder == local_store.model_path("wmt99")
+    facts = ModelFolder(folder).imported
+    assert (facts["catalogue"], facts["source"]) == ("wmt99", web.url)
+    assert facts["sha256"] == download.recorded_sha256(web.url)
+    assert (ModelFolder(folder).spec.licence, ModelFolder(folder).spec.description) == ("MIT", "A small model.")
+    assert any("licence: MIT" in text for text in report.said)
+    assert any("was recorded" in text for text in report.warnings)
+    assert not download.path_of(web.url).exists(), "the archive takes no space beside the model"
+    assert not list(storage.pulls().glob("[!.]*"))
+    requests = len(web.asked)
+    assert find.model("wmt99", report) == find.model("newest", report) == folder
+    assert find.pull_model("wmt99", report) == [folder]
+    assert len(web.asked) == requests
+
+
+def test_zoo_load_needs_a_name_only(archive, capsys):
+    with pytest.warns(UserWarning, match="could not be verified"):
+        translator = zoo.load("wmt99", backend="eager")
+    assert translator.translate("a b cc")
+    assert "licence: MIT" in capsys.readouterr().err
+
+
+def test_an_interrupted_download_is_resumed(archive, web, report):
+    web.breaks = [500]
+    find.model("wmt99", report)
+    assert [range for _, range in web.asked] == [None, "bytes=500-"]
+
+
+def test_a_replaced_archive_is_refused(archive, web, report):
+    find.model("wmt99", report)
+    fetch_module.remove_path(local_store.model_path("wmt99"))
+    pack(archive, {"model.pt": checkpoint(2)})
+    with pytest.raises(ZooError, match=r"had .* at its first download"):
+        find.model("wmt99", report)
+    assert local_store.names() == []
+
+
+def test_an_archive_needs_the_sha256_of_its_card(archive, web, report):
+    add_card("wmt99", web.url, sha256="0" * 64)
+    with pytest.raises(ZooError, match=f"but {'0' * 64} is specified"):
+        find.model("wmt99", report)
+
+
+def test_a_damaged_archive_is_refused(archive, web, report):
+    archive.write_bytes(archive.read_bytes()[:-300])
+    with pytest.raises(ZooError, match="or it is damaged"):
+        find.model("wmt99", report)
+    assert local_store.names() == []
+
+
+def test_a_full_disk_loses_nothing(archive, web, report, monkeypatch):
+    import_model = fetch_module.import_model
+
+    def full(*_):
+        raise OSError(28, "No space left on device", str(storage.models()))
+
+    monkeypatch.setattr(fetch_module, "import_model", full)
+    with pytest.raises(ZooError, match=r"No space left|full"):
+        find.model("wmt99", report)
+    monkeypatch.setattr(fetch_module, "import_model", import_model)
+    find.model("wmt99", report)
+    assert len(web.asked) == 1, "the archive is kept for the next attempt"
+
+
+def test_offline_the_error_says_where_to_put_the_file(archive, web, report, monkeypatch):
+    monkeypatch.setenv("ZOO_OFFLINE", "1")
+    path = download.path_of(web.url)
+    with pytest.raises(ZooError, match=f"`{web.url}` has not been downloaded") as raised:
+        find.model("wmt99", report)
+    assert f"save the file as `{path}`; then run `zoo pull wmt99` again" in raised.value.hint
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(archive.read_bytes())
+    assert find.model("wmt99", report) == local_store.model_path("wmt99")
+    assert not web.asked
+
+
+def test_without_a_network_the_error_says_where_to_put_the_file(archive, report, web, monkeypatch):
+    add_card("wmt99", "http://127.0.0.1:9/a.tar.bz2")
+    with pytest.raises(ZooError, match="could not be downloaded") as raised:
+        find.model("wmt99", report)
+    assert f"{download.path_of('http://127.0.0.1:9/a.tar.bz2')}" in raised.value.hint
+    assert "`zoo pull wmt99`" in raised.value.hint
+
+
+def test_documented_translations_are_checked_before_the_model_is_stored(archive, web, report):
+    texts = ["a b cc", "dd e f"]
+    translations = zoo.load(find.model("wmt99", report), backend="eager").translate(texts)
+    fetch_module.remove_path(local_store.model_path("wmt99"))
+    check = [{"source": text, "target": target} for text, target in zip(texts, translations, strict=True)]
+    add_card("wmt99", web.url, check=check)
+    find.model("wmt99", report)
+    assert "all 2 documented translations are reproduced" in report.said
+    fetch_module.remove_path(local_store.model_path("wmt99"))
+    add_card("wmt99", web.url, check=[{"source": "a b", "target": "something completely different"}])
+    with pytest.raises(ZooError, match="does not translate as documented"):
+        find.model("wmt99", report)
+    assert local_store.names() == []
+
+
+def test_an_ensemble_is_several_models(web, report):
+    file = web.folder / "blobs/ensemble.tar.bz2"
+    pack(file, {f"model{number}.pt": checkpoint(number) for number in (1, 2)})
+    add_card("winner", f"{web.address}/blobs/{file.name}", files=["model1.pt", "model2.pt"])
+    folders = find.models("winner", report)
+    assert [folder.name for folder in folders] == ["winner.1", "winner.2"]
+    assert zoo.load("winner", backend="eager").translate("a b")
+    assert find.model("winner.2", report) == folders[1]
+    assert len(web.asked) == 1
+    with pytest.raises(ZooError, match="is an ensemble of 2 models, but one model is needed"):
+        find.model("winner", report)
+    with pytest.raises(ZooError, match="is an ensemble of 2 models"):
+        find.published_model("winner", report)
+
+
+def test_a_file_that_the_card_names_must_be_in_the_archive(archive, web, report):
+    add_card("wmt99", web.url, files=["other.pt"])
+    with pytest.raises(ZooError, match=r"has no file `other\.pt`"):
+        find.model("wmt99", report)
+
+
+def test_a_model_can_be_single_files_for_each_language_pair(web, report):
+    words = "".join(f"{word} 1\n" for word in WORDS).encode()
+    folder = web.folder / "ende"
+    folder.mkdir(parents=True)
+    (folder / "model.pt.gz").write_bytes(gzip.compress(checkpoint(1)))
+    (folder / "dict.en.txt").write_bytes(words)
+    (folder / "dict.de.txt").write_bytes(words)
+    add_card(
+        "small-{source}-{target}",
+        f"{web.address}/{{source}}{{target}}/",
+        files=["model.pt.gz", "dict.{source}.txt", "dict.{target}.txt"],
+        languages={"pairs": "en-de de-en"},
+    )
+    stored = find.model("small-en-de", report)
+    assert ModelFolder(stored).spec.corpus.source == "en"
+    assert not list(storage.archives().glob("[!.]*.txt"))
+
+
+def test_a_model_of_ones_own_comes_first(archive, web, report, trained):
+    folder = publish(trained().folder, name="wmt99")
+    assert find.model("wmt99", report) == folder
+    assert not web.asked
+    with pytest.raises(ZooError, match="is a model of your own"):
+        find.pull_model("wmt99", report)
+
+
+def test_two_calls_at_the_same_time_download_a_model_once(archive, web):
+    with ThreadPoolExecutor(2) as threads:  # a lock belongs to an open file, so threads exclude each other, too
+        found = list(threads.map(lambda name: find.model(name, Report()), ["wmt99", "newest"]))
+    assert found == 2 * [local_store.model_path("wmt99")]
+    assert len(web.asked) == 1
+
+
+def test_a_function_that_downloads_nothing_names_the_command(archive, web):
+    with pytest.raises(ZooError, match="the public model `wmt99` is not on this machine") as raised:
+        zoo.describe("wmt99")
+    assert raised.value.hint == "`zoo pull wmt99` downloads it"
+    assert not web.asked
+
+
+def test_a_similar_name_is_suggested(archive, report):
+    with pytest.raises(ZooError) as raised:
+        find.model("wmt98", report)
+    assert "did you mean `wmt99`?" in raised.value.hint
+
+
+def test_a_spec_never_stands_for_a_model_of_others(archive, web, report):
+    with pytest.raises(ZooError, match="there is no trained model of `tiny`") as raised:
+        find.of_spec("tiny", report)
+    assert "--model" in raised.value.hint
+    assert not web.asked
+
+
+@pytest.fixture
+def hub(monkeypatch, web, tmp_path):
+    """Replace `huggingface_hub`, which is not what these tests are about, by a folder."""
+    folder = tmp_path / "snapshot"
+    folder.mkdir()
+    words = "".join(f"{word} 1\n" for word in WORDS)
+    for language in ("en", "de"):
+        (folder / f"dict.{language}.txt").write_text(words)
+    (folder / "model.pt").write_bytes(checkpoint(1))
+    monkeypatch.setattr(fetch_module.hub, "download", lambda source, report: folder)
+    return folder
+
+
+def test_the_files_of_a_repository_are_held(hub, report):
+    add_card("marian-{source}-{target}", "hf:org/{source}-{target}")
+    find.model("marian-en-de", report)
+    fetch_module.remove_path(local_store.model_path("marian-en-de"))
+    (hub / "README.md").write_text("new words")
+    find.model("marian-en-de", report)
+    fetch_module.remove_path(local_store.model_path("marian-en-de"))
+    (hub / "model.pt").write_bytes(checkpoint(2))
+    with pytest.raises(ZooError, match=r"had .* at its first download"):
+        find.model("marian-en-de", report)
+
+
+def test_offline_a_repository_can_be_put_by_hand(hub, report, monkeypatch):
+    monkeypatch.undo()
+    monkeypatch.setenv("ZOO_HOME", str(hub.parent / "home"))
+    monkeypatch.setenv("ZOO_OFFLINE", "1")
+    add_card("marian", "hf:org/en-de")
+    with pytest.raises(ZooError, match="ZOO_OFFLINE is set") as raised:
+        find.model("marian", report)
+    by_hand = storage.archives() / "org--en-de"
+    assert f"`{by_hand}` and run `zoo pull marian` again" in raised.value.hint
+    by_hand.parent.mkdir(parents=True, exist_ok=True)
+    hub.rename(by_hand)
+    assert find.model("marian", report).name == "marian"
+
+
+def test_names_of_the_catalogue_are_valid():
+    names = catalogue.names()
+    assert len(set(names)) == len(names)
+    assert all(catalogue.find(name).name == name for name in names[:: max(1, len(names) // 50)])

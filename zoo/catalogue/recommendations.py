@@ -1,0 +1,35 @@
+"""Recommend models of the catalogue where the models on this machine do not fit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from statistics import median
+
+from specs import ZooError
+from zoo.catalogue import catalogue
+from zoo.catalogue.card import ModelCard
+from zoo.report import size
+
+EVERYDAY = "everyday"
+"""Name of the included model. It was trained on short sentences."""
+_EVERYDAY_WORDS = 15
+"""Median number of words in a sentence up to which a text is one that the included model is made for."""
+
+
+def recommended(source: str, target: str) -> ModelCard | None:
+    """Return the card of the most recommended model for a language pair. None if the catalogue has none."""
+    with suppress(ZooError):  # an invalid card of the user must not hide what the recommendation is about
+        return next(iter(catalogue.for_pair(source, target)), None)
+    return None
+
+
+def describe(card: ModelCard) -> str:
+    """Return the name, size and licence of a model in a few words."""
+    bytes = f"{size(card.bytes)}, " if card.bytes else ""
+    return f"the public model `{card.name}` ({bytes}licence: {card.short_licence or 'not documented'})"
+
+
+def has_long_sentences(sentences: Sequence[str]) -> bool:
+    """Return whether a text is one that the included model is not made for: most of its sentences are long."""
+    return bool(sentences) and median(len(sentence.split()) for sentence in sentences) > _EVERYDAY_WORDS

@@ -1,0 +1,212 @@
+"""Fetch models of the catalogue: download, verify, import and check them, and store them under their names."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+from specs import ZooError
+from zoo.catalogue.card import ModelCard
+from zoo.evaluation.text_metrics import text_metric
+from zoo.files import archive, download, storage
+from zoo.files.atomic import convert_disk_errors, remove_path
+from zoo.files.locks import exclusive
+from zoo.files.manifest import sha256
+from zoo.generation.config import LanguageOptions
+from zoo.generation.loading import open_model
+from zoo.interop import hub
+from zoo.interop.importer import ImportOptions, import_model
+from zoo.interop.text_rules import TextOptions
+from zoo.models import local_store
+from zoo.models.registries.revision import Reference
+from zoo.publishing.publish import EXACT
+from zoo.report import Report, size
+
+_MIN_SIMILARITY = 50.0
+"""Smallest chrF between the translations of an imported model and the documented ones."""
+_LISTED_DIFFERENCES = 3
+
+
+def fetch(card: ModelCard, report: Report) -> list[Path]:
+    """Return the folder of a model of the catalogue. Download, import and store the model unless it is stored.
+
+    If the user does not agree to the download, nothing is downloaded. If another process fetches the same model, wait
+    for it. The next call resumes an interrupted download.
+
+    Args:
+        card: The card of a single model, not a pattern.
+        report: Receives progress and warnings, and the question about size and licence.
+
+    Returns:
+        The folders in the local model store: one, or several for an ensemble.
+
+    Raises:
+        ZooError: The user does not agree, the model cannot be downloaded or imported, it differs from the SHA-256 that
+            is known, or its translations are far from the documented ones.
+    """
+    if not _missing(card):
+        return [local_store.model_path(name) for name in card.members]
+    _ask(card, report)
+    work = storage.pulls() / f"{card.name}@catalogue"
+    with convert_disk_errors(work), exclusive(work, report):
+        if missing := _missing(card):
+            remove_path(work)  # left by a call that was killed
+            try:
+                source = _obtain(card, work, report)
+                for number, name in enumerate(card.members):
+                    if name in missing:
+                        _import(card, number, source, report)
+            finally:
+                remove_path(work)
+            _discard_downloads(card, report)  # not after an error, so that the next call need not download again
+    return [local_store.model_path(name) for name in card.members]
+
+
+def _missing(card: ModelCard) -> list[str]:
+    return [name for name in card.members if local_store.find_revision(Reference(name)) is None]
+
+
+def _ask(card: ModelCard, report: Report) -> None:
+    """Report the size and the licence of a model. Raise ZooError unless the user agrees to download it."""
+    command = f"zoo pull {card.name} --yes"
+    bytes = size(card.bytes) if card.bytes else "unknown size"
+    report.info(f"`{card.name}` is in the catalogue: {card.description}")
+    about = f"{bytes}, licence: {card.licence or 'not documented'}"
+    refused, hint = f"`{card.name}` was not downloaded", f"`{command}` downloads it ({about})"
+    if not report.confirm(f"download it from {card.source} ({about})?", refused, hint):
+        raise ZooError(refused, hint=hint)
+    report.info(f"downloading {card.source} ({about})")
+
+
+def _obtain(card: ModelCard, work: Path, report: Report) -> Path:
+    """Return the folder with the files of a model. Archives are unpacked into the folder `work`."""
+    again = f"`zoo pull {card.name}`"
+    if hub.is_on_hub(card.source):
+        return _obtain_from_hub(card, again, report)
+    if card.is_folder:
+        work.mkdir(parents=True)
+        for url in card.addresses:
+            _unpack_file(download.fetch(url, None, report, again).path, work / url.rpartition("/")[2])
+        return work
+    fetched = download.fetch(card.source, card.sha256, report, again)
+    report.info(f"unpacking {fetched.path.name}")
+    archive.extract_all(fetched.path, work)
+    return work
+
+
+def _obtain_from_hub(card: ModelCard, again: str, report: Report) -> Path:
+    by_hand = storage.archives() / hub.repository(card.source).replace("/", "--")
+    if by_hand.is_dir():
+        folder = by_hand
+    else:
+        try:
+            folder = hub.download(card.source, report)
+        except ZooError as error:
+            hint = f"{error.hint}; or save the files of {hub.page(card.source)} in `{by_hand}` and run {again} again"
+            raise ZooError(error.problem, hint=hint, exit_code=error.exit_code) from None
+    if "@" not in card.source:
+        _hold(card, folder, report)
+    return folder
+
+
+def _hold(card: ModelCard, folder: Path, report: Report) -> None:
+    """Record the digest of a repository that the card does not pin, or compare it with the recorded one."""
+    files = sorted(file for file in folder.iterdir() if file.is_file() and file.suffix not in (".md", ".lock"))
+    digest = hashlib.sha256("".join(f"{sha256(file)} {file.name}\n" for file in files).encode()).hexdigest()
+    if download.hold(card.source, digest, sum(file.stat().st_size for file in files)):
+        report.warn(
+            f"no revision is specified for `{card.source}`, so this first download could not be verified; the SHA-256 "
+            f"of its files was recorded in `{download.lock_file()}`, and later downloads are checked against it"
+        )
+
+
+def _unpack_file(path: Path, target: Path) -> None:
+    """Copy a downloaded file. Unpack it if its name ends with `.gz`."""
+    if target.suffix != ".gz":
+        shutil.copyfile(path, target)
+        return
+    try:
+        with archive.open_gzip(path) as packed, target.with_suffix("").open("wb") as file:
+            shutil.copyfileobj(packed, file)
+    except (EOFError, gzip.BadGzipFile) as error:
+        hint = "remove it, and run the command again"
+        raise ZooError(f"`{path}` is not a .gz file, or it is damaged: {error}", hint=hint, exit_code=1) from None
+
+
+def _import(card: ModelCard, number: int, source: Path, report: Report) -> None:
+    """Import one member of an ensemble, or the whole model, from the folder with its files."""
+    name = card.members[number]
+    is_single_pair = len(card.directions()) == 1
+    earlier = [local_store.model_path(member) for member in card.members[:number]]
+    recorded = None if hub.is_on_hub(card.source) else download.recorded_sha256(card.source)
+    facts = {"source": card.source, "sha256": recorded, "catalogue": card.name, "trained_by": card.trained_by}
+
+    def require(folder: Path) -> None:
+        if card.check and number == len(card.members) - 1:
+            _require_translations(card, [*earlier, folder], report)
+
+    options = ImportOptions(
+        name=name,
+        format=card.format,
+        languages=card.directions()[0] if is_single_pair else None,
+        facts={key: value for key, value in facts.items() if value},
+        description=card.description,
+        licence=card.licence,
+        text=TextOptions(card.tokenizer, source / card.bpe if card.bpe else None),
+        require=require,
+    )
+    report.info(f"importing `{name}`")
+    import_model(str(_model_path(card, number, source)), options, report)
+
+
+def _model_path(card: ModelCard, number: int, source: Path) -> Path:
+    """Return the file or folder to import: a checkpoint that the card names, or the folder that has the files."""
+    inside = list(source.iterdir())
+    folder = inside[0] if len(inside) == 1 and inside[0].is_dir() else source
+    if not card.files or card.is_folder:
+        return folder
+    path = folder / card.files[number]
+    if not path.is_file():
+        problem = f"`{card.source}` has no file `{card.files[number]}`, which the card of `{card.name}` names"
+        raise ZooError(problem, hint=f"correct `files` in a copy of the card in `{storage.home() / 'catalogue'}`")
+    return path
+
+
+def _require_translations(card: ModelCard, folders: Sequence[Path], report: Report) -> None:
+    """Translate the sentences whose translations are documented.
+
+    Warn about differences. Raise ZooError if the translations have little in common with the documented ones.
+    """
+    models = [open_model(folder, **EXACT, report=Report()) for folder in folders]
+    translator = models[0] if len(models) == 1 else type(models[0]).ensemble(models)
+    outputs = []
+    for each in card.check:
+        languages: LanguageOptions = {}
+        if each.pair is not None:
+            source, _, target = each.pair.partition("-")
+            languages = {"source": source, "target": target}
+        outputs.append(translator.translate(each.source, **languages))
+    expected = [each.target for each in card.check]
+    different = [pair for pair in zip(outputs, expected, strict=True) if pair[0] != pair[1]]
+    similarity = text_metric("chrf").score(outputs, expected)
+    described = "; ".join(f"`{ours}` instead of `{theirs}`" for ours, theirs in different[:_LISTED_DIFFERENCES])
+    if similarity < _MIN_SIMILARITY:
+        problem = f"`{card.name}` was not stored, because it does not translate as documented: {described}"
+        hint = "the files or the card's import options may be wrong; please report this"
+        raise ZooError(problem, hint=hint, exit_code=1)
+    if different:
+        report.warn(f"`{card.name}` translates {len(different)} sentences differently from its authors: {described}")
+    else:
+        report.info(f"all {len(outputs)} documented translations are reproduced")
+
+
+def _discard_downloads(card: ModelCard, report: Report) -> None:
+    """Remove the downloaded archive, because the imported model replaces it. Its SHA-256 remains recorded."""
+    for url in card.addresses:
+        path = download.path_of(url)
+        if path.is_file():
+            report.info(f"removing the download `{path}` ({size(path.stat().st_size)}), because the model is stored")
+            path.unlink()

@@ -1,0 +1,197 @@
+"""Text rules of a model to import: the files and options that say how its texts were tokenised and split."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from specs import ZooError
+from zoo.files.reading import MAX_VOCABULARY_BYTES, is_present, read_bytes
+from zoo.interop.sentencepiece_model import SentencePieceModel
+from zoo.text.codes import BPECodes
+from zoo.text.language_codes import base_language
+from zoo.text.rules import TextRules
+from zoo.text.vocabulary import SIDES
+
+TOKENIZERS = ("moses", "space")
+_CODES = ("bpecodes", "code", "bpe.codes")
+"""Usual names of a file with BPE codes for both languages. The first two are those of fairseq."""
+_CODES_OF_SIDE, _CASES = "{}.bpe", ("{side}.tcmodel", "truecase-model.{language}")
+_JOINER = "￭"
+
+
+@dataclass(frozen=True)
+class TextOptions:
+    """Options of the user about the text that a model was trained on."""
+
+    tokenizer: str | None = None
+    """Tokeniser, one of `TOKENIZERS`. If None, the files of the model determine it."""
+    bpe: Path | None = None
+    """File with BPE codes. If None, look for it in the model's folder."""
+    bpe_vocabulary: tuple[Path, Path] | None = None
+    """Subwords of the source and the target with their counts, for codes with a vocabulary threshold."""
+    bpe_threshold: int = 1
+    """Count from which on a subword in `bpe_vocabulary` is known."""
+
+
+@dataclass(frozen=True)
+class ModelText:
+    """Facts about the text of a model, from its own files."""
+
+    languages: tuple[str, str] | None
+    """Codes of the source and target language."""
+    tokenizer: str | None = None
+    """Tokeniser that the model names."""
+    default_tokenizer: str | None = None
+    """Tokeniser of models of this toolkit that have BPE codes and name no tokeniser."""
+    needs_codes: bool = False
+    """Whether the model names BPE codes."""
+    codes: str | None = None
+    """Name of the file with the codes."""
+    dash_splits: bool = True
+    escape: bool = True
+
+
+@dataclass(frozen=True)
+class FoundRules:
+    """Text rules of the source and the target."""
+
+    sides: tuple[TextRules, TextRules]
+    note: str
+    """Note for the user that describes the rules."""
+
+
+def find_rules(
+    models: Sequence[SentencePieceModel], folder: Path, options: TextOptions, text: ModelText
+) -> FoundRules | None:
+    """Return the text rules of a model. None if it has SentencePiece models, or if the user must tokenise its text.
+
+    Args:
+        models: The SentencePiece models, which need no other rules.
+        folder: The folder of the model.
+        options: The options of the user, which take precedence.
+        text: Facts from the files of the model.
+
+    Raises:
+        ZooError: A file is missing or damaged, or nothing says how the text is tokenised.
+    """
+    if models:
+        refuse_options(options, "its SentencePiece model splits raw text")
+        return None
+    codes = [options.bpe] * 2 if options.bpe else _find_codes(folder, text.codes)
+    if not codes and options.tokenizer == "space":
+        return None
+    if not codes and text.needs_codes:
+        hint = "give them with `--bpe FILE`, or import with `--tokenizer space` and pass texts that are already split"
+        raise ZooError(f"`{folder}` lacks the BPE codes with which texts of this model are split", hint=hint)
+    tokenizer = options.tokenizer or text.tokenizer or (text.default_tokenizer if codes else None)
+    if tokenizer is None and not codes:
+        return None
+    if tokenizer not in TOKENIZERS:
+        named = f"with `{tokenizer}`, which zoo does not have" if tokenizer else "before BPE, but not how"
+        raise ZooError(
+            f"the texts of the model in `{folder}` are tokenised {named}",
+            hint="add `--tokenizer moses`, or `--tokenizer space` if you pass texts that are already tokenised",
+        )
+    if tokenizer == "moses" and text.languages is None:
+        problem = "Moses tokenises each language differently, but the languages of the model are unknown"
+        raise ZooError(problem, hint="add `--languages SOURCE TARGET`, such as `--languages en de`")
+    rules = []
+    for number, side in enumerate(SIDES):
+        language = base_language(text.languages[number]) if text.languages else "en"
+        names = [name.format(side=side, language=language) for name in _CASES]
+        cases = next((folder / name for name in names if is_present(folder / name)), None)
+        vocabulary = options.bpe_vocabulary[number] if options.bpe_vocabulary else None
+        rules.append(
+            TextRules(
+                tokenizer="moses" if tokenizer == "moses" else "space",
+                language=language,
+                dash_splits=text.dash_splits,
+                escape=text.escape,
+                codes=_read_codes(codes[number]) if codes else None,
+                vocabulary=_read_vocabulary(vocabulary, options.bpe_threshold) if vocabulary else None,
+                cases=_read_cases(cases) if cases else None,
+            )
+        )
+    return FoundRules((rules[0], rules[1]), _note(rules, codes))
+
+
+def refuse_options(options: TextOptions, reason: str) -> None:
+    """Raise ZooError if the user gives options about the text of a model that has no use for them."""
+    if options != TextOptions():
+        problem = f"`--tokenizer`, `--bpe` and `--bpe-vocabulary` do not apply to this model: {reason}"
+        raise ZooError(problem, hint="leave these options out")
+
+
+def has_joiners(names: Sequence[str]) -> bool:
+    """Return whether tokens have the joiners of OpenNMT's tokenizer."""
+    return sum(_JOINER in name for name in names) >= len(names) / 100
+
+
+def require_no_joiners(names: Sequence[str], where: Path) -> None:
+    """Raise ZooError if tokens come from OpenNMT's tokenizer, whose joiners are not applied."""
+    if has_joiners(names):
+        raise ZooError(
+            f"`{where}` lists tokens with joiners (`{_JOINER}`) of OpenNMT's tokenizer (pyonmttok), which zoo does not "
+            "apply",
+            hint="leave `--tokenizer` and `--bpe` out, and pass texts that pyonmttok has tokenised",
+        )
+
+
+def _find_codes(folder: Path, named: str | None) -> list[Path]:
+    """Return the files with the codes of the source and the target: the same file, two files, or none."""
+    names = [*([Path(named).name] if named else []), *_CODES]
+    pairs = [(name, name) for name in names] + [(_CODES_OF_SIDE.format(SIDES[0]), _CODES_OF_SIDE.format(SIDES[1]))]
+    for pair in pairs:
+        files = [folder / name for name in pair]
+        if all(map(is_present, files)):
+            return files
+    return []
+
+
+def _read_text(file: Path) -> str:
+    try:
+        return read_bytes(file, MAX_VOCABULARY_BYTES).decode("utf-8")
+    except UnicodeDecodeError:
+        raise ZooError(f"`{file}` is not UTF-8", hint="restore it from its source") from None
+
+
+def _read_codes(file: Path) -> str:
+    content = _read_text(file)
+    try:
+        BPECodes(content)
+    except ValueError as error:
+        problem = f"`{file}` does not contain BPE codes of subword-nmt or fastBPE: {error}"
+        raise ZooError(problem, hint="restore the file from its source, or give another one with `--bpe`") from None
+    return content
+
+
+def _read_vocabulary(file: Path, threshold: int) -> str:
+    """Read subwords and their counts, one per line. Return the subwords that are frequent enough."""
+    known = []
+    for number, line in enumerate(_read_text(file).removesuffix("\n").split("\n"), start=1):
+        name, _, count = line.strip("\r ").partition(" ")
+        if not count.isdecimal():
+            problem = f"`{line[:50]}` is not a subword and its count"
+            raise ZooError(problem, where=f"{file}:{number}", hint="give the output of `subword-nmt get-vocab`")
+        if int(count) >= threshold:
+            known.append(name)
+    return " ".join(known)
+
+
+def _read_cases(file: Path) -> str:
+    """Read the words of a truecase model of Moses, whose lines are such as `The (9/14) the (5)`."""
+    return "\n".join(" ".join(line.split()[::2]) for line in _read_text(file).split("\n"))
+
+
+def _note(rules: Sequence[TextRules], codes: Sequence[Path]) -> str:
+    source, target = rules
+    steps = []
+    if source.tokenizer == "moses":
+        more = [*(["hyphens split"] if source.dash_splits else []), *(["XML escaped"] if source.escape else [])]
+        steps.append(f"Moses ({', '.join([source.language, *more])})")
+    steps += ["truecasing"] if source.cases is not None else []
+    steps += [f"BPE codes of {' and '.join(f'`{file.name}`' for file in dict.fromkeys(codes))}"] if codes else []
+    joined = f", joined and detokenised by Moses ({target.language})" if target.tokenizer == "moses" else " and joined"
+    return f"Texts are split as in training: {', '.join(steps)}. Translations are plain text{joined}."

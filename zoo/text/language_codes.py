@@ -1,0 +1,36 @@
+"""Language codes of two and three letters, with and without scripts and regions."""
+
+from __future__ import annotations
+
+UNKNOWN = "und"
+"""ISO 639 code of an undetermined language."""
+_PAIRS = (
+    "afr:af als:sq amh:am arb:ar asm:as azj:az bel:be ben:bn bod:bo bos:bs bul:bg cat:ca ces:cs cym:cy dan:da deu:de "
+    "ell:el eng:en epo:eo est:et eus:eu fin:fi fra:fr gle:ga glg:gl guj:gu heb:he hin:hi hrv:hr hun:hu hye:hy ind:id "
+    "isl:is ita:it jpn:ja kan:kn kat:ka kaz:kk khk:mn khm:km kir:ky kor:ko lao:lo lit:lt ltz:lb lvs:lv mal:ml mar:mr "
+    "mkd:mk mlt:mt mya:my nld:nl nno:nn nob:no npi:ne ory:or pan:pa pbt:ps pes:fa pol:pl por:pt ron:ro rus:ru san:sa "
+    "sin:si slk:sk slv:sl snd:sd som:so spa:es srp:sr swe:sv swh:sw tam:ta tat:tt tel:te tgk:tg tgl:tl tha:th tur:tr "
+    "uig:ug ukr:uk urd:ur uzn:uz vie:vi xho:xh yor:yo yue:zh zho:zh zsm:ms zul:zu"
+)
+_THREE_LETTERS = dict(pair.split(":") for pair in _PAIRS.split())
+"""Languages that have a code of two letters, by their code of three letters (ISO 639)."""
+
+
+def base_language(code: str) -> str:
+    """Return the language in a code, as two letters if possible: `zh` for `zh_CN`, `zh-Hant` and `zho_Hans`.
+
+    Rules for splitting sentences and for spaces are looked up by these codes.
+    """
+    base = code.replace("_", "-").partition("-")[0].lower()
+    return _THREE_LETTERS.get(base, base)
+
+
+def language_tag(code: str) -> str:
+    """Return a language code as documents spell it: `zh-Hans` for `zho_Hans`."""
+    return "-".join((base_language(code), *code.replace("_", "-").split("-")[1:]))
+
+
+def are_languages(source: str, target: str) -> bool:
+    """Return whether these are codes of two different natural languages. The source may be undetermined."""
+    known = {UNKNOWN, *_THREE_LETTERS.values()}
+    return base_language(source) != base_language(target) and {base_language(source), base_language(target)} <= known

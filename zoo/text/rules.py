@@ -1,0 +1,172 @@
+"""Text rules: the preprocessing that an imported model was trained with, such as Moses tokenisation and BPE codes.
+
+They split raw text into the tokens of a word list, and join tokens into raw text. The rules are stored at the beginning
+of the model file, as a field whose number SentencePiece reserves for extensions.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property, lru_cache
+from importlib import import_module
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, Field
+
+from zoo.text.codes import SEPARATOR, BPECodes
+from zoo.text.protobuf import encode_bytes, parse_fields
+from zoo.text.sentences import language_tokens
+
+_KEY = b"\xca\x0c"  # field 201, as bytes
+FIELD = 201
+"""Number of the field of a SentencePiece model that contains the text rules."""
+_SENTENCE_ENDS = frozenset(".:?!")
+_NO_WORDS = frozenset(["(", "[", '"', "'", "&apos;", "&quot;", "&#91;", "&#93;"])
+"""Tokens after which the next word is still the first of a sentence."""
+_DASH = "@-@"
+_CHARACTER = re.compile(r"&(?:amp|quot|apos|lt|gt|#124|#91|#93);|.", re.DOTALL)
+
+Span = tuple[int, int]
+FileContent = Annotated[str, Field(max_length=32_000_000)]
+"""Content of a file. The limit is some ten times the size of large files."""
+
+
+class TextRules(BaseModel, frozen=True, strict=True, extra="forbid"):
+    """Rules that split raw text into tokens, and join tokens into raw text."""
+
+    tokenizer: Literal["moses", "space"]
+    """Tokeniser: Moses, or split at white space."""
+    language: str = Field("en", pattern=r"^[a-z]{2,3}$")
+    """Language of the text, for Moses."""
+    dash_splits: bool = True
+    """Whether Moses splits words at hyphens."""
+    escape: bool = True
+    """Whether Moses escapes characters with a meaning in XML."""
+    codes: FileContent | None = None
+    """Content of a file with BPE codes. If None, tokens are not split."""
+    vocabulary: FileContent | None = None
+    """Known subwords, separated by spaces. Other subwords are split again. If None, all subwords are known."""
+    cases: FileContent | None = None
+    """Words in their correct case: a line for each lower-cased word, with the most frequent form first. If None, the
+    text is not truecased."""
+
+    @classmethod
+    def read(cls, model: bytes) -> Self | None:
+        """Return the rules at the beginning of a model file, or None if there are none.
+
+        Raises:
+            ValueError: The field is damaged.
+        """
+        if not model.startswith(_KEY):
+            return None
+        content = next(parse_fields(model)).value
+        assert isinstance(content, bytes)
+        rules = cls.model_validate_json(content)
+        _ = rules._codes, rules._cases
+        return rules
+
+    def prepended_to(self, model: bytes) -> bytes:
+        """Return the content of a model file with these rules added at the beginning."""
+        return encode_bytes(FIELD, self.model_dump_json(exclude_defaults=True).encode()) + model
+
+    def split(self, text: str) -> list[str]:
+        """Return the tokens of a line, in the notation of the original toolkit. Language tokens stay whole."""
+        start = language_tokens(text)
+        words = self._true_cases(self._words(text[len(start) :]))
+        return [*start.split(), *(token for word in words for token in _marked(self._subwords(word)))]
+
+    def join(self, tokens: Iterable[str]) -> str:
+        """Return the text that the tokens encode."""
+        words = f"{' '.join(tokens)} ".replace(f"{SEPARATOR} ", "").split()
+        if self._cases:
+            words = [word[:1].upper() + word[1:] if first else word for word, first in _sentence_starts(words)]
+        if self.tokenizer == "space":
+            return " ".join(words)
+        try:
+            return str(_moses(self.language)[1].detokenize(words))
+        except TypeError:  # an error of sacremoses in its rules for Czech words with an apostrophe and a dash
+            return str(_moses("en")[1].detokenize(words))
+
+    def spans(self, text: str) -> Iterator[Span]:
+        """Yield the start and the end in the text of each token of `split`."""
+        position = len(languages := language_tokens(text))
+        yield from (match.span() for match in re.finditer(r"\S+", languages))
+        words = self._words(text[position:])
+        for word, cased in zip(words, self._true_cases(words), strict=True):
+            positions = list[int]()  # in the text, of each character of the word
+            for unit in self._written_characters(word):
+                while position < len(text) - 1 and text[position].isspace():
+                    position += 1
+                positions += [position] * len(unit)
+                position = min(position + 1, len(text) - 1)
+            start = 0
+            for subword, token in zip(subwords := self._subwords(cased), _marked(subwords), strict=False):
+                if len(cased) == len(word) and subword:
+                    yield positions[start], positions[start + len(subword) - 1] + 1
+                elif token:
+                    yield positions[0], positions[-1] + 1
+                start += len(subword)
+
+    def _written_characters(self, word: str) -> Sequence[str]:
+        """Return the strings that Moses writes for the characters of a word."""
+        if self.tokenizer == "space":
+            return word
+        return [word] if word == _DASH else _CHARACTER.findall(word) if self.escape else word
+
+    def _words(self, text: str) -> list[str]:
+        if self.tokenizer == "space":
+            return text.split()
+        options = {"aggressive_dash_splits": self.dash_splits, "escape": self.escape}
+        return str(_moses(self.language)[0].tokenize(text, return_str=True, **options)).split()
+
+    def _subwords(self, word: str) -> Sequence[str]:
+        return self._codes.split(word) if self._codes else (word,)
+
+    def _true_cases(self, words: Sequence[str]) -> Iterator[str]:
+        """Yield words in their true case, as the script truecase.perl of Moses does."""
+        if self._cases is None:
+            yield from words
+            return
+        best, known = self._cases
+        for word, first in _sentence_starts(words):
+            case = best.get(word.lower(), word)
+            yield case if first or word not in known else word
+
+    @cached_property
+    def _codes(self) -> BPECodes | None:
+        return None if self.codes is None else BPECodes(self.codes, (self.vocabulary or "").split())
+
+    @cached_property
+    def _cases(self) -> tuple[dict[str, str], frozenset[str]] | None:
+        """The most frequent form of each lower-cased word, and all forms."""
+        if self.cases is None:
+            return None
+        lines = [line.split() for line in self.cases.split("\n")]
+        return {line[0].lower(): line[0] for line in lines if line}, frozenset(self.cases.split())
+
+
+def _marked(subwords: Sequence[str]) -> list[str]:
+    """Return the subwords of a word as tokens: all but the last one end with the separator."""
+    *inner, last = subwords
+    return [*(subword + SEPARATOR for subword in inner), *([last] if last else [])]
+
+
+def _sentence_starts(words: Iterable[str]) -> Iterator[tuple[str, bool]]:
+    """Yield each word, and whether it may be the first word of a sentence."""
+    first = True
+    for word in words:
+        yield word, first
+        first = word in _SENTENCE_ENDS or (first and word in _NO_WORDS)
+
+
+@lru_cache
+def _moses(language: str) -> tuple[Any, Any]:
+    """Return the tokeniser and the detokeniser of Moses for a language."""
+    sacremoses = import_module("sacremoses")  # imported late: it takes half a second
+    tokenizer = sacremoses.MosesTokenizer(language)
+    # The same functions in sacremoses need milliseconds for each word that ends with a full stop.
+    letters, lower_case = frozenset(tokenizer.IsAlpha), frozenset(tokenizer.IsLower)
+    tokenizer.isanyalpha = lambda text: not letters.isdisjoint(text)
+    tokenizer.islower = lower_case.issuperset
+    return tokenizer, sacremoses.MosesDetokenizer(language)
