@@ -5,9 +5,9 @@ from __future__ import annotations
 import fcntl
 import os
 import socket
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +61,7 @@ class RunIdentity:
     """Whether the spec has its own name, and not the name of the spec that it extends."""
     machine: str = ""
     """Names of all devices that the run was trained on, separated by "; "."""
-    synthetic: Sequence[Mapping[str, Any]] = ()
+    synthetic: list[Mapping[str, Any]] = field(default_factory=list)
     """Records of the parts of the corpus that models wrote: the part, its folder, the models and their digests."""
 
 
@@ -126,9 +126,9 @@ class Run(ModelFolder):
         if not self.exists:
             return self.require_own_files()
         changed = difference(spec, self.spec)
-        for field in CHANGEABLE_FIELDS:
-            if field != "training.steps" or self.spec.training.cooldown_steps is None:
-                changed.pop(field, None)
+        for name in CHANGEABLE_FIELDS:
+            if name != "training.steps" or self.spec.training.cooldown_steps is None:
+                changed.pop(name, None)
         if changed:
             problem = f"`{self.folder}` was started with another spec:"
             for key, (old, new) in changed.items():

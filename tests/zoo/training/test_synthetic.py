@@ -155,7 +155,7 @@ write_missing(specs.parse(open("student.yaml").read(), "student.yaml"), Report()
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_killed_process_leaves_text_that_the_next_one_completes(back: Run, request: pytest.FixtureRequest) -> None:
-    lines = [f"{source} {number}" for number in range(1000) for source, _ in PAIRS]
+    lines = [f"{source} {number}" for number in range(400) for source, _ in PAIRS]
     part = {"models": ["runs/back"], "target": write("text.de", lines), "search": "sample"}
     write("student.yaml", [student(part).yaml()])
     environment = {**os.environ, "PYTHONPATH": str(request.config.rootpath)}
