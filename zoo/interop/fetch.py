@@ -80,7 +80,7 @@ def _ask(card: ModelCard, report: Report) -> None:
     refused, hint = f"`{card.name}` was not downloaded", f"`{command}` downloads it ({about})"
     if not report.confirm(f"download it from {card.source} ({about})?", refused, hint):
         raise ZooError(refused, hint=hint)
-    report.info(f"downloading {card.source} ({about})")
+    report.info(f"fetching {card.source} ({about})")
 
 
 def _obtain(card: ModelCard, work: Path, report: Report) -> Path:

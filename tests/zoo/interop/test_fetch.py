@@ -118,6 +118,13 @@ def test_without_a_network_the_error_says_where_to_put_the_file(archive, report,
     assert "`zoo pull wmt99`" in raised.value.hint
 
 
+def test_an_archive_that_was_moved_can_be_put_by_hand(archive, web, report):
+    archive.unlink()
+    with pytest.raises(ZooError, match="404") as raised:
+        find.model("wmt99", report)
+    assert f"if you save the file as `{download.path_of(web.url)}`, `zoo pull wmt99` uses it" in raised.value.hint
+
+
 def test_documented_translations_are_checked_before_the_model_is_stored(archive, web, report):
     texts = ["a b cc", "dd e f"]
     translations = zoo.load(find.model("wmt99", report), backend="eager").translate(texts)
