@@ -118,7 +118,7 @@ def _page(card: ModelCard) -> Iterator[str]:
 
 
 def _description(card: ModelCard) -> str:
-    return card.description.replace("{source} to {target}", "many language pairs")
+    return card.description.replace("{source} to {target}", "several language pairs")
 
 
 def _commands(card: ModelCard) -> Iterator[str]:
