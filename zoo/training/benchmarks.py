@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from compiler import Purpose, build, find_device, graphs, interpret, lower, trainable
+from compiler import Purpose, build, build_module, find_device, graphs, interpret, lower
 from compiler.host import fast_float32
 from compiler.initialization import initial_weights
 from compiler.padded_batch import PaddedBatch
@@ -282,7 +282,7 @@ def benchmark_training(
     spec.require_source("the benchmark")
     require_memory_to_train(spec, device)
     report, device = report or Report(), find_device(device)
-    program = trainable(spec, device=device)
+    program = build_module(spec, device=device)
     estimator = TrainingEstimator.measure(spec, program, report)
     with TemporaryDirectory() as folder, fast_float32(estimator.matrix_library or None):
         store, run = random_pairs(spec, steps, Path(folder)), Run(Path(folder, "run"))
