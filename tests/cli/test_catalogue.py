@@ -119,13 +119,13 @@ def test_texts_with_long_sentences_get_a_recommendation(capsys: pytest.CaptureFi
 @pytest.mark.parametrize(
     ("field", "value", "problem"),
     [
-        ("sourc", "https://example.org/a.zip", "`sourc` is not a field of a model card"),
+        ("sourc", "https://example.org/a.zip", "`sourc` is not a field of this file"),
         ("languages", {"pairs": "english"}, "`languages.pairs` cannot be `english`"),
         ("languages", {}, "either `pairs` or `codes`"),
         ("name", "../evil", "`../evil` is not a valid name for a model"),
-        ("files", ["../../evil.pt", "b.pt"], "`files.0` cannot be `../../evil.pt`"),
+        ("files", ["../../evil.pt", "b.pt"], "`files[0]` cannot be `../../evil.pt`"),
         ("source", "ftp://example.org/a", "`source` cannot be `ftp://example.org/a`"),
-        ("facts", None, "`facts` cannot be"),
+        ("facts", None, "`facts` must be a mapping"),
     ],
 )
 def test_an_invalid_card_is_an_error_with_file_and_line(zoo: Zoo, field: str, value: object, problem: str) -> None:

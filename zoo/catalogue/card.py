@@ -7,15 +7,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Annotated, Any, Self
+from typing import Annotated, Self
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, model_validator
 
-from specs import ZooError, nearest
 from specs.corpus import Direction
-from specs.notation import quote
 from specs.reader import read
 from specs.section import Section, Size, reject
+from specs.validation import validate
 from zoo.text.language_codes import base_language
 
 _SHORT, _LONG = 200, 2_000
@@ -237,46 +236,7 @@ def parse(text: str, file: str) -> ModelCard:
     Raises:
         ZooError: The card is invalid. The error has the file and line.
     """
-    located = read(text, file)
-    try:
-        return ModelCard.model_validate(located.plain())
-    except ValidationError as invalid:
-        # An unknown field may be the misspelt name of a missing one.
-        error = min(invalid.errors(include_url=False), key=lambda each: each["type"] != "extra_forbidden")
-    path = error["loc"]
-    problem, hint = _explain(error, ".".join(map(str, path)), _section_of(path))
-    if error["type"] == "rule":
-        path = (*path, error["ctx"]["fields"][0])
-    raise ZooError(problem, where=located.at(path).where, hint=hint)
-
-
-def _explain(error: Any, key: str, section: type[Section]) -> tuple[str, str | None]:
-    """Return the problem and the hint for one of pydantic's errors."""
-    name = str(error["loc"][-1]) if error["loc"] else ""
-    if error["type"] == "rule":
-        return error["ctx"]["problem"], error["ctx"]["hint"]
-    if error["type"] == "extra_forbidden":
-        similar = nearest(name, section.model_fields)
-        hint = f"did you mean `{similar}`?" if similar else f"the fields are {', '.join(section.model_fields)}"
-        return f"`{key}` is not a field of a model card", hint
-    if error["type"] == "missing":
-        return f"`{key}` is missing", f"add `{name}` to the card"
-    description = section.describe(name).rstrip(".") if name in section.model_fields else ""
-    # pydantic's message about a pattern contains the regular expression
-    reason = "" if error["type"] == "string_pattern_mismatch" else f": {error['msg'][:1].lower()}{error['msg'][1:]}"
-    return f"`{key}` cannot be {quote(error['input'])}{reason}", f"`{key}`: {description}" if description else None
-
-
-def _section_of(path: Sequence[str | int]) -> type[Section]:
-    """Return the section that contains the field at a path."""
-    inner: dict[str, type[Section]] = {
-        "languages": Languages,
-        "reference": Reference,
-        "scores": Score,
-        "check": Translation,
-        "facts": Facts,
-    }
-    return inner.get(str(path[0]), ModelCard) if len(path) > 1 else ModelCard
+    return validate(ModelCard, read(text, file, "name: NAME"))
 
 
 def _same_language(code: str, codes: Sequence[str]) -> str | None:
