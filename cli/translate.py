@@ -17,8 +17,11 @@ if TYPE_CHECKING:
     from specs.corpus import Direction
     from zoo.generation.translator import Translator
 
+_EVERYDAY = "everyday"
+"""Name of the included model. It was trained on short sentences."""
+_EVERYDAY_WORDS = 15
+"""If the median number of words in a sentence is larger, another model is recommended."""
 _DEFAULT_LANGUAGES = {None, "en", "de"}
-
 
 _DOCUMENTS = argument(
     "FILE|FOLDER",
@@ -68,7 +71,6 @@ def translate(
     """
     from cli.console import confirm, report
     from cli.errors import to_zoo_error
-    from zoo.catalogue.recommendations import EVERYDAY
     from zoo.generation.loading import open_model
     from zoo.models.find import from_options
     from zoo.models.folder import ModelFolder
@@ -79,7 +81,7 @@ def translate(
     if model is None and spec is None:
         if not {from_, to} <= _DEFAULT_LANGUAGES:
             raise _no_model_error(documents, output, from_, to)
-        model = EVERYDAY
+        model = _EVERYDAY
     folder = from_options(spec, model, messages)
     known = ModelFolder(folder).spec
     direction = choose_direction(known, from_, to, messages)
@@ -102,24 +104,24 @@ def translate(
     if errors:
         errors[0].additional = (*errors[0].additional, *errors[1:])
         raise errors[0]
-    if known.name == EVERYDAY:
+    if known.name == _EVERYDAY:
         _recommend(documents, output, direction, sentences, messages)
     return None
 
 
 def _no_model_error(documents: Sequence[Path], output: Path | None, source: str | None, target: str | None) -> ZooError:
     """Return the error that the included model does not translate a language pair. Its hint names a public model."""
-    from zoo.catalogue.recommendations import EVERYDAY, describe, recommended
+    from zoo.catalogue.catalogue import recommended
 
     card = recommended(source, target) if source and target else None
     if card is not None and source and target:
-        command = _command(documents, output, card.direction(source, target) or (source, target), card.name)
-        hint = f"{describe(card)} translates it: `{command}`; `zoo list --available {source}-{target}` lists all"
+        command = _command(documents, output, card.languages.direction(source, target) or (source, target), card.name)
+        hint = f"{card.summary} translates it: `{command}`; `zoo list --available {source}-{target}` lists all"
     elif source and target:
         hint = "name a model for other languages with `--model`; `zoo list` and `zoo list --available` list models"
     else:
         hint = "give both languages, with `--from CODE` and `--to CODE`, or name a model with `--model`"
-    return ZooError(f"the included model `{EVERYDAY}` only translates between English and German", hint=hint)
+    return ZooError(f"the included model `{_EVERYDAY}` only translates between English and German", hint=hint)
 
 
 def _command(documents: Sequence[Path], output: Path | None, direction: Direction, model: str) -> str:
@@ -134,13 +136,15 @@ def _recommend(
     documents: Sequence[Path], output: Path | None, direction: Direction, sentences: Sequence[str], messages: Report
 ) -> None:
     """If the included model is not made for a text, name a public model."""
-    from zoo.catalogue.recommendations import EVERYDAY, describe, has_long_sentences, recommended
+    from statistics import median
+
+    from zoo.catalogue.catalogue import recommended
 
     card = recommended(*direction)
-    if card is not None and has_long_sentences(sentences):
-        command = _command(documents, output, card.direction(*direction) or direction, card.name)
+    if card is not None and sentences and median(len(each.split()) for each in sentences) > _EVERYDAY_WORDS:
+        command = _command(documents, output, card.languages.direction(*direction) or direction, card.name)
         messages.info(
-            f"`{EVERYDAY}` is made for short everyday sentences, and most of these are longer; {describe(card)} may "
+            f"`{_EVERYDAY}` is made for short everyday sentences, and most of these are longer; {card.summary} may "
             f"translate them better: `{command}`"
         )
 

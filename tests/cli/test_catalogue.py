@@ -149,8 +149,8 @@ def test_a_card_of_the_user_replaces_that_of_the_package() -> None:
 def test_languages_match_whatever_their_code() -> None:
     add_card("many", "https://example.org/m.zip", languages={"codes": "eng_Latn deu_Latn fra_Latn"})
     card = catalogue.find("many")
-    assert card.direction("de", "fr") == ("deu_Latn", "fra_Latn")
-    assert not card.translates("de", "deu_Latn")
-    assert not card.translates("de", "nl")
+    assert card.languages.direction("de", "fr") == ("deu_Latn", "fra_Latn")
+    assert not card.languages.direction("de", "deu_Latn")
+    assert not card.languages.direction("de", "nl")
     assert catalogue.find("opus-mt-de-fr").source.startswith("hf:Helsinki-NLP/opus-mt-de-fr")
     assert catalogue.find("opus-mt-de-tlh-xx") is None

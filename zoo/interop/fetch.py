@@ -139,7 +139,7 @@ def _unpack_file(path: Path, target: Path) -> None:
 def _import(card: ModelCard, number: int, source: Path, report: Report) -> None:
     """Import one member of an ensemble, or the whole model, from the folder with its files."""
     name = card.members[number]
-    is_single_pair = len(card.directions()) == 1
+    is_single_pair = len(card.languages.directions) == 1
     earlier = [local_store.model_path(member) for member in card.members[:number]]
     recorded = None if hub.is_on_hub(card.source) else download.recorded_sha256(card.source)
     facts = {"source": card.source, "sha256": recorded, "catalogue": card.name, "trained_by": card.trained_by}
@@ -151,11 +151,11 @@ def _import(card: ModelCard, number: int, source: Path, report: Report) -> None:
     options = ImportOptions(
         name=name,
         format=card.format,
-        languages=card.directions()[0] if is_single_pair else None,
+        languages=card.languages.directions[0] if is_single_pair else None,
         facts={key: value for key, value in facts.items() if value},
         description=card.description,
         licence=card.licence,
-        text=TextOptions(card.tokenizer, source / card.bpe if card.bpe else None),
+        text=TextOptions(card.tokenizer),
         require=require,
     )
     report.info(f"importing `{name}`")

@@ -108,7 +108,8 @@ def _describe_alternative(spec: Spec) -> str:
         return ""
     pair = spec.corpus.source, spec.corpus.target
     named = catalogue.find(spec.name)
-    card = named if named and named.translates(*pair) else next(iter(catalogue.for_pair(*pair)), None)
+    fits = named is not None and named.languages.direction(*pair) is not None
+    card = named if fits else catalogue.recommended(*pair)
     if card is None:
         return ""
     return f". Others trained `{card.name}`, which has another spec: use it with `--model {card.name}`"
