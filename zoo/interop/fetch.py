@@ -30,8 +30,8 @@ _MIN_SIMILARITY = 50.0
 _LISTED_DIFFERENCES = 3
 
 
-def fetch(card: ModelCard, report: Report) -> list[Path]:
-    """Return the folder of a model of the catalogue. Download, import and store the model unless it is stored.
+def fetch(card: ModelCard, report: Report) -> None:
+    """Download, import and store a model of the catalogue, unless it is stored.
 
     If the user does not agree to the download, nothing is downloaded. If another process fetches the same model, wait
     for it. The next call resumes an interrupted download.
@@ -40,15 +40,12 @@ def fetch(card: ModelCard, report: Report) -> list[Path]:
         card: The card of a single model, not a pattern.
         report: Receives progress and warnings, and the question about size and licence.
 
-    Returns:
-        The folders in the local model store: one, or several for an ensemble.
-
     Raises:
         ZooError: The user does not agree, the model cannot be downloaded or imported, it differs from the SHA-256 that
             is known, or its translations are far from the documented ones.
     """
     if not _missing(card):
-        return [local_store.model_path(name) for name in card.members]
+        return
     _ask(card, report)
     work = storage.pulls() / f"{card.name}@catalogue"
     with convert_disk_errors(work), exclusive(work, report):
@@ -62,10 +59,10 @@ def fetch(card: ModelCard, report: Report) -> list[Path]:
             finally:
                 remove_path(work)
             _discard_downloads(card, report)  # not after an error, so that the next call need not download again
-    return [local_store.model_path(name) for name in card.members]
 
 
 def _missing(card: ModelCard) -> list[str]:
+    """Return the members of an ensemble that are not stored. For other models, the name unless it is stored."""
     return [name for name in card.members if local_store.find_revision(Reference(name)) is None]
 
 
@@ -145,7 +142,8 @@ def _import(card: ModelCard, number: int, source: Path, report: Report) -> None:
     facts = {"source": card.source, "sha256": recorded, "catalogue": card.name, "trained_by": card.trained_by}
 
     def require(folder: Path) -> None:
-        if card.check and number == len(card.members) - 1:
+        """Check the translations of the whole ensemble before its last member is stored."""
+        if card.check and name == card.members[-1]:
             _require_translations(card, [*earlier, folder], report)
 
     options = ImportOptions(
