@@ -17,10 +17,6 @@ if TYPE_CHECKING:
     from specs.corpus import Direction
     from zoo.generation.translator import Translator
 
-_EVERYDAY = "everyday"
-"""Name of the included model. It was trained on short sentences."""
-_EVERYDAY_WORDS = 15
-"""If the median number of words in a sentence is larger, another model is recommended."""
 _DEFAULT_LANGUAGES = {None, "en", "de"}
 
 _DOCUMENTS = argument(
@@ -71,6 +67,7 @@ def translate(
     """
     from cli.console import confirm, report
     from cli.errors import to_zoo_error
+    from zoo.catalogue.catalogue import EVERYDAY
     from zoo.generation.loading import open_model
     from zoo.models.find import from_options
     from zoo.models.folder import ModelFolder
@@ -81,7 +78,7 @@ def translate(
     if model is None and spec is None:
         if not {from_, to} <= _DEFAULT_LANGUAGES:
             raise _no_model_error(documents, output, from_, to)
-        model = _EVERYDAY
+        model = EVERYDAY
     folder = from_options(spec, model, messages)
     known = ModelFolder(folder).spec
     direction = choose_direction(known, from_, to, messages)
@@ -104,14 +101,14 @@ def translate(
     if errors:
         errors[0].additional = (*errors[0].additional, *errors[1:])
         raise errors[0]
-    if known.name == _EVERYDAY:
+    if known.name == EVERYDAY:
         _recommend(documents, output, direction, sentences, messages)
     return None
 
 
 def _no_model_error(documents: Sequence[Path], output: Path | None, source: str | None, target: str | None) -> ZooError:
     """Return the error that the included model does not translate a language pair. Its hint names a public model."""
-    from zoo.catalogue.catalogue import recommended
+    from zoo.catalogue.catalogue import EVERYDAY, recommended
 
     card = recommended(source, target) if source and target else None
     if card is not None and source and target:
@@ -121,7 +118,7 @@ def _no_model_error(documents: Sequence[Path], output: Path | None, source: str 
         hint = "name a model for other languages with `--model`; `zoo list` and `zoo list --available` list models"
     else:
         hint = "give both languages, with `--from CODE` and `--to CODE`, or name a model with `--model`"
-    return ZooError(f"the included model `{_EVERYDAY}` only translates between English and German", hint=hint)
+    return ZooError(f"the included model `{EVERYDAY}` only translates between English and German", hint=hint)
 
 
 def _command(documents: Sequence[Path], output: Path | None, direction: Direction, model: str) -> str:
@@ -136,17 +133,12 @@ def _recommend(
     documents: Sequence[Path], output: Path | None, direction: Direction, sentences: Sequence[str], messages: Report
 ) -> None:
     """If the included model is not made for a text, name a public model."""
-    from statistics import median
+    from zoo.catalogue.catalogue import better_for
 
-    from zoo.catalogue.catalogue import recommended
-
-    card = recommended(*direction)
-    if card is not None and sentences and median(len(each.split()) for each in sentences) > _EVERYDAY_WORDS:
+    if found := better_for(sentences, *direction):
+        card, message = found
         command = _command(documents, output, card.languages.direction(*direction) or direction, card.name)
-        messages.info(
-            f"`{_EVERYDAY}` is made for short everyday sentences, and most of these are longer; {card.summary} may "
-            f"translate them better: `{command}`"
-        )
+        messages.info(f"{message}: `{command}`")
 
 
 def _find(given: Sequence[Path], output: Path | None) -> Iterator[tuple[Path, Path]]:

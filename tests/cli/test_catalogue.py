@@ -62,7 +62,6 @@ def test_without_a_terminal_the_error_has_the_command(zoo: Zoo, archive: Path) -
     (listed,) = json.loads(zoo("list", "--json").out)["models"]
     assert (listed["name"], listed["origin"]) == ("wmt99", "catalogue")
     assert "catalogue" in zoo("list", "--available", "wmt99").out
-    assert zoo("translate", "--help").status == 0
 
 
 def test_decode_uses_all_members_of_an_ensemble(zoo: Zoo, archive: Path) -> None:

@@ -6,15 +6,21 @@ The catalogue consists of the cards in this package and those of the user, `cata
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
+from statistics import median
 
 from specs import ZooError
 from zoo.catalogue.card import CODE, ModelCard, parse
 from zoo.files import storage
 from zoo.files.reading import read_bytes
 
+EVERYDAY = "everyday"
+"""Name of the included model. It was trained on short sentences."""
+_EVERYDAY_WORDS = 15
+"""If the median number of words in a sentence is larger, another model is recommended."""
 _CARDS = Path(__file__).with_name("cards")
 _MAX_CARD_BYTES = 1_000_000
 _UNKNOWN_BYTES = 1 << 60  # models of unknown size come last
@@ -81,6 +87,21 @@ def recommended(source: str, target: str) -> ModelCard | None:
     with suppress(ZooError):  # an invalid card of the user must not hide the message that contains the recommendation
         return next(iter(for_pair(source, target)), None)
     return None
+
+
+def better_for(sentences: Sequence[str], source: str, target: str) -> tuple[ModelCard, str] | None:
+    """Recommend a public model for a text with long sentences, for which the included model was not trained.
+
+    Returns:
+        The card of the public model, and a message that names it. None if most sentences are short, or if the catalogue
+        has no model for the language pair.
+    """
+    if not sentences or median(len(sentence.split()) for sentence in sentences) <= _EVERYDAY_WORDS:
+        return None
+    if (card := recommended(source, target)) is None:
+        return None
+    problem = f"`{EVERYDAY}` is made for short everyday sentences, and most of these are longer"
+    return card, f"{problem}; {card.summary} may translate them better"
 
 
 def _rank(card: ModelCard) -> tuple[bool, int, str]:

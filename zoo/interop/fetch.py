@@ -73,7 +73,7 @@ def _ask(card: ModelCard, report: Report) -> None:
     report.info(f"`{card.name}` is in the catalogue: {card.description}")
     about = f"{bytes}, licence: {card.licence or 'not documented'}"
     refused, hint = f"`{card.name}` was not downloaded", f"`{command}` downloads it ({about})"
-    if not report.confirm(f"download it from {card.source} ({about})?", refused, hint):
+    if report.ask and not report.ask(f"download it from {card.source} ({about})?", refused, hint):
         raise ZooError(refused, hint=hint)
     report.info(f"downloading {card.source} ({about})")
 
