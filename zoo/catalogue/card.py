@@ -1,4 +1,4 @@
-"""Cards of the catalogue. A card describes a public model: what it translates, where its files are, and who trained it.
+"""Cards of the catalogue. A card describes a public model: its languages, its files and its authors.
 
 A card is a YAML file. A card whose name contains `{source}` and `{target}` describes a model for each language pair.
 """
@@ -95,7 +95,7 @@ class Score(Section):
 
 
 class KnownTranslation(Section):
-    """Documented translation of a sentence, with which an import is checked."""
+    """Documented translation of a sentence. The translation of the imported model is compared with it."""
 
     source: _Text
     target: _Text
@@ -104,14 +104,14 @@ class KnownTranslation(Section):
 
 
 class FactSource(Section):
-    """Page on which the facts of a card were read, and when."""
+    """Page that documents the facts in a card, and the date on which it was read."""
 
     url: _Url
     date: Annotated[str, Field(pattern=r"^\d{4}-\d{2}-\d{2}$")]
 
 
 class ModelCard(Section):
-    """Public model, or a pattern for the models of many language pairs. An undocumented property is None or empty."""
+    """Public model, or a pattern for models of many language pairs. An undocumented property is None or empty."""
 
     name: _NamePattern
     """Name of the model. A name with `{source}` and `{target}` stands for one model for each language pair."""
@@ -144,7 +144,7 @@ class ModelCard(Section):
     trained_by: _ShortText | None = None
     training_data: _Text | None = None
     differences: _Texts = ()
-    """For a model of the paper: how it differs from the paper's."""
+    """Differences from the paper's model, if this model has its architecture."""
     reference: Publication | None = None
     scores: Annotated[tuple[Score, ...], Field(strict=False, max_length=100)] = ()
     check: Annotated[tuple[KnownTranslation, ...], Field(strict=False, max_length=20)] = ()

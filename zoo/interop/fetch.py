@@ -110,7 +110,7 @@ def _obtain_from_hub(card: ModelCard, again: str, report: Report) -> Path:
 
 
 def _hold(card: ModelCard, folder: Path, report: Report) -> None:
-    """Record the digest of a repository that the card does not pin, or compare it with the recorded one."""
+    """Record the SHA-256 of a repository's files, or compare it with the recorded one. Only without a revision."""
     files = sorted(file for file in folder.iterdir() if file.is_file() and file.suffix not in (".md", ".lock"))
     digest = hashlib.sha256("".join(f"{sha256(file)} {file.name}\n" for file in files).encode()).hexdigest()
     if download.hold(card.source, digest, sum(file.stat().st_size for file in files)):
@@ -121,7 +121,7 @@ def _hold(card: ModelCard, folder: Path, report: Report) -> None:
 
 
 def _unpack_file(path: Path, target: Path) -> None:
-    """Copy a downloaded file. Unpack it if its name ends with `.gz`."""
+    """Copy a downloaded file, and unpack it if its name ends with `.gz`."""
     if target.suffix != ".gz":
         shutil.copyfile(path, target)
         return

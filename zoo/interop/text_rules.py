@@ -1,4 +1,4 @@
-"""Text rules of a model to import: the files and options that say how its texts were tokenised and split."""
+"""Find the text rules of a model to import, from its files and the user's options."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class TextOptions:
     bpe_vocabulary: tuple[Path, Path] | None = None
     """Subwords of the source and the target with their counts, for codes with a vocabulary threshold."""
     bpe_threshold: int = 1
-    """Count from which on a subword in `bpe_vocabulary` is known."""
+    """Minimum count of a known subword in `bpe_vocabulary`."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ def find_rules(
         text: Facts from the files of the model.
 
     Raises:
-        ZooError: A file is missing or damaged, or nothing says how the text is tokenised.
+        ZooError: A file is missing or damaged, or the tokeniser is unknown.
     """
     if models:
         refuse_options(options, "its SentencePiece model splits raw text")
@@ -83,17 +83,17 @@ def find_rules(
     if not codes and options.tokenizer == "space":
         return None
     if not codes and text.needs_codes:
-        hint = "give them with `--bpe FILE`, or import with `--tokenizer space` and pass texts that are already split"
+        hint = "add `--bpe FILE`, or `--tokenizer space` if you pass texts that are already split"
         raise ZooError(f"`{folder}` lacks the BPE codes with which texts of this model are split", hint=hint)
     tokenizer = options.tokenizer or text.tokenizer or (text.default_tokenizer if codes else None)
     if tokenizer is None and not codes:
         return None
     if tokenizer not in TOKENIZERS:
-        named = f"with `{tokenizer}`, which zoo does not have" if tokenizer else "before BPE, but not how"
-        raise ZooError(
-            f"the texts of the model in `{folder}` are tokenised {named}",
-            hint="add `--tokenizer moses`, or `--tokenizer space` if you pass texts that are already tokenised",
-        )
+        problem = f"the model in `{folder}` has BPE codes, but its files do not name a tokenizer"
+        if tokenizer:
+            problem = f"the model in `{folder}` was trained with the tokenizer `{tokenizer}`, which is not supported"
+        hint = "add `--tokenizer moses`, or `--tokenizer space` if you pass texts that are already tokenised"
+        raise ZooError(problem, hint=hint)
     if tokenizer == "moses" and text.languages is None:
         problem = "Moses tokenises each language differently, but the languages of the model are unknown"
         raise ZooError(problem, hint="add `--languages SOURCE TARGET`, such as `--languages en de`")
@@ -118,7 +118,7 @@ def find_rules(
 
 
 def refuse_options(options: TextOptions, reason: str) -> None:
-    """Raise ZooError if the user gives options about the text of a model that has no use for them."""
+    """Raise ZooError if the user gives text options for a model that does not need them."""
     if options != TextOptions():
         problem = f"`--tokenizer`, `--bpe` and `--bpe-vocabulary` do not apply to this model: {reason}"
         raise ZooError(problem, hint="leave these options out")

@@ -76,7 +76,7 @@ def write_missing(
 
 @contextmanager
 def _located_in(name: str) -> Iterator[None]:
-    """Add the name of a part to errors. Errors about missing files remain, because they have a location already."""
+    """Add the name of a part to errors. Errors about missing files already contain it, and are not changed."""
     try:
         yield
     except MissingFileError:
