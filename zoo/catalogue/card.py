@@ -60,8 +60,8 @@ class CardLanguages(Section):
         """Return a language pair as the model spells it, such as `deu_Latn` for `de`. None if it has no such pair."""
         if self.codes is not None:
             codes = self.codes.split()
-            found = _same_language(source, codes), _same_language(target, codes)
-            return (found[0], found[1]) if found[0] and found[1] and found[0] != found[1] else None
+            own_source, own_target = _same_language(source, codes), _same_language(target, codes)
+            return (own_source, own_target) if own_source and own_target and own_source != own_target else None
         pairs, bases = self.directions, (base_language(source), base_language(target))
         if (source, target) in pairs:
             return source, target

@@ -17,7 +17,8 @@ from zoo.text.vocabulary import SIDES
 TOKENIZERS = ("moses", "space")
 _CODES = ("bpecodes", "code", "bpe.codes")
 """Usual names of a file with BPE codes for both languages. The first two are those of fairseq."""
-_CODES_OF_SIDE, _CASES = "{}.bpe", ("{side}.tcmodel", "truecase-model.{language}")
+_CODES_OF_SIDES = ("source.bpe", "target.bpe")
+_CASES = ("{side}.tcmodel", "truecase-model.{language}")
 _JOINER = "￭"
 
 
@@ -141,9 +142,8 @@ def require_no_joiners(names: Sequence[str], where: Path) -> None:
 
 def _find_codes(folder: Path, named: str | None) -> list[Path]:
     """Return the files with the codes of the source and the target: the same file, two files, or none."""
-    names = [*([Path(named).name] if named else []), *_CODES]
-    pairs = [(name, name) for name in names] + [(_CODES_OF_SIDE.format(SIDES[0]), _CODES_OF_SIDE.format(SIDES[1]))]
-    for pair in pairs:
+    names = [Path(named).name, *_CODES] if named else _CODES
+    for pair in [*((name, name) for name in names), _CODES_OF_SIDES]:
         files = [folder / name for name in pair]
         if all(map(is_present, files)):
             return files
@@ -186,12 +186,19 @@ def _read_cases(file: Path) -> str:
 
 
 def _note(rules: Sequence[TextRules], codes: Sequence[Path]) -> str:
+    """Return a note for the user that describes the rules of the source and the target."""
     source, target = rules
     steps = []
     if source.tokenizer == "moses":
-        more = [*(["hyphens split"] if source.dash_splits else []), *(["XML escaped"] if source.escape else [])]
-        steps.append(f"Moses ({', '.join([source.language, *more])})")
-    steps += ["truecasing"] if source.cases is not None else []
-    steps += [f"BPE codes of {' and '.join(f'`{file.name}`' for file in dict.fromkeys(codes))}"] if codes else []
+        details = [source.language]
+        if source.dash_splits:
+            details.append("hyphens split")
+        if source.escape:
+            details.append("XML escaped")
+        steps.append(f"Moses ({', '.join(details)})")
+    if source.cases is not None:
+        steps.append("truecasing")
+    if codes:
+        steps.append(f"BPE codes of {' and '.join(f'`{file.name}`' for file in dict.fromkeys(codes))}")
     joined = f", joined and detokenised by Moses ({target.language})" if target.tokenizer == "moses" else " and joined"
     return f"Texts are split as in training: {', '.join(steps)}. Translations are plain text{joined}."
