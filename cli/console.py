@@ -28,8 +28,7 @@ def report(*, yes: bool = False) -> Report:
         yes: Whether the answer to all questions is yes, without asking.
     """
     chosen = _report()
-    if not yes:
-        chosen.confirm = confirm  # type: ignore[method-assign]
+    chosen.ask = None if yes else confirm
     return chosen
 
 

@@ -38,9 +38,9 @@ def list_models(
 ) -> None:
     """List runs, published models and shipped specs, with their scores.
 
-    With --available, list the public models that a name is enough for: commands and `zoo.load` download, import and
-    store them. If you give a language pair, the most recommended model is first: models of this pair before
-    multilingual ones, and then smaller ones before larger ones.
+    With --available, list the catalogue of public models. A command or `zoo.load` downloads, imports and stores a
+    public model if you give its name. If you filter by a language pair, the most recommended model comes first: models
+    for this pair only before multilingual models, and then smaller models before larger ones.
 
     Examples:
         zoo list

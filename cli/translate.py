@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 _DEFAULT_LANGUAGES = {None, "en", "de"}
 
-
 _DOCUMENTS = argument(
     "FILE|FOLDER",
     "Document to translate, or folder. In a folder and its subfolders, all documents are translated. Hidden files and "
@@ -68,7 +67,7 @@ def translate(
     """
     from cli.console import confirm, report
     from cli.errors import to_zoo_error
-    from zoo.catalogue.recommendations import EVERYDAY
+    from zoo.catalogue.catalogue import EVERYDAY
     from zoo.generation.loading import open_model
     from zoo.models.find import from_options
     from zoo.models.folder import ModelFolder
@@ -109,12 +108,12 @@ def translate(
 
 def _no_model_error(documents: Sequence[Path], output: Path | None, source: str | None, target: str | None) -> ZooError:
     """Return the error that the included model does not translate a language pair. Its hint names a public model."""
-    from zoo.catalogue.recommendations import EVERYDAY, describe, recommended
+    from zoo.catalogue.catalogue import EVERYDAY, recommended
 
     card = recommended(source, target) if source and target else None
     if card is not None and source and target:
-        command = _command(documents, output, card.direction(source, target) or (source, target), card.name)
-        hint = f"{describe(card)} translates it: `{command}`; `zoo list --available {source}-{target}` lists all"
+        command = _command(documents, output, card.languages.direction(source, target) or (source, target), card.name)
+        hint = f"{card.summary} translates it: `{command}`; `zoo list --available {source}-{target}` lists all"
     elif source and target:
         hint = (
             f"no public model translates from `{source}` to `{target}`: write the codes of languages, such as `de`, or "
@@ -137,11 +136,11 @@ def _recommend(
     documents: Sequence[Path], output: Path | None, direction: Direction, sentences: Sequence[str], messages: Report
 ) -> None:
     """If the included model is not made for a text, name a public model."""
-    from zoo.catalogue.recommendations import better_for
+    from zoo.catalogue.catalogue import better_for
 
     if found := better_for(sentences, *direction):
         card, message = found
-        command = _command(documents, output, card.direction(*direction) or direction, card.name)
+        command = _command(documents, output, card.languages.direction(*direction) or direction, card.name)
         messages.info(f"{message}: `{command}`")
 
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from compiler.assemble import build as build
+    from compiler.assemble import build_module as build_module
     from compiler.assemble import find_device as find_device
-    from compiler.assemble import trainable as trainable
     from compiler.assemble import update_refusal as update_refusal
     from compiler.costs import Cost as Cost
     from compiler.costs import cost as cost
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from specs import Spec
 
 _NAMES = {
-    "assemble": ("build", "find_device", "trainable", "update_refusal"),
+    "assemble": ("build", "build_module", "find_device", "update_refusal"),
     "costs": ("Cost", "cost"),
     "emission": ("EmittedCode", "emit"),
     "emitted": ("EmittedProgram", "Loss"),

@@ -63,14 +63,14 @@ def build(spec: Spec, purposes: Iterable[Purpose] = TRANSLATE, **options: Unpack
         return eager.build(request)
 
 
-def trainable(
+def build_module(
     spec: Spec,
     purposes: Iterable[Purpose] = (Purpose.TRAIN,),
     *,
     weights: Mapping[str, Tensor] | None = None,
     device: str = "cpu",
 ) -> EmittedProgram:
-    """Return a program that can be trained: a torch module with a float32 copy of the weights.
+    """Build a program that can be trained, a torch module with a float32 copy of the weights.
 
     The arguments have the same meaning as those of `build`. On a GPU, the program also has the graph of an update,
     unless there is a reason against it (see `update_refusal`).

@@ -48,7 +48,7 @@ class _ParameterTree(nn.Module):
 
 
 class EmittedProgram(DecoderStates, nn.Module):
-    """Program that runs emitted PyTorch code. `compiler.trainable` and `compiler.build` create one."""
+    """Program that runs emitted PyTorch code. `compiler.build_module` and `compiler.build` create one."""
 
     concurrent = False
 

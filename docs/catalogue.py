@@ -10,6 +10,7 @@ from zoo.report import size
 
 _EXAMPLE = ("en", "de")
 """Language pair in examples, if the model translates it."""
+_LISTED_PAIRS = 6
 _INTRO = """\
 # Catalogue
 
@@ -56,31 +57,24 @@ def _index(cards: list[ModelCard]) -> Iterator[str]:
     yield _INTRO
     yield "## Models\n\n| Model | Languages | Texts | Licence | Download |\n|---|---|---|---|---|"
     for card in sorted(cards, key=lambda card: not card.differences):  # models like those of the paper come first
-        download = size(card.bytes) if card.bytes else ""
-        yield f"| {_link(card)} | {_languages(card)} | {card.texts or ''} | {card.short_licence} | {download} |"
+        languages, download = card.languages.summary(_LISTED_PAIRS), size(card.bytes) if card.bytes else ""
+        yield f"| {_link(card)} | {languages} | {card.texts or ''} | {card.short_licence} | {download} |"
     yield "\n## By language pair\n\n| From | To | Models |\n|---|---|---|"
     models: dict[tuple[str, str], list[ModelCard]] = {}
     for card in cards:
-        if not card.is_pattern and card.languages.codes is None and "_" not in card.directions()[0][0]:
-            for pair in card.directions():
+        if not card.is_pattern and card.languages.codes is None and "_" not in card.languages.directions[0][0]:
+            for pair in card.languages.directions:
                 models.setdefault(pair, []).append(card)
     for (source, target), own in sorted(models.items()):
-        patterns = [card for card in cards if card.is_pattern and (source, target) in card.directions()]
+        patterns = [card for card in cards if card.is_pattern and (source, target) in card.languages.directions]
         links = ", ".join(_link(card, source, target) for card in [*own, *patterns])
         yield f"| {source} | {target} | {links} |"
     yield f"\n{_ENDING}"
 
 
 def _link(card: ModelCard, *pair: str) -> str:
-    name = card.of_pair(*pair).name if pair and card.is_pattern else title_of(card)
+    name = card.for_pair(*pair).name if pair and card.is_pattern else title_of(card)
     return f"[`{name}`]({path_of(card).removeprefix('catalogue/')})"
-
-
-def _languages(card: ModelCard) -> str:
-    directions = card.directions()
-    if card.languages.codes is not None:
-        return f"{len(card.languages.codes.split())} languages"
-    return f"{len(directions):,} pairs" if len(directions) > 6 else ", ".join("-".join(pair) for pair in directions)
 
 
 def _page(card: ModelCard) -> Iterator[str]:
@@ -88,7 +82,7 @@ def _page(card: ModelCard) -> Iterator[str]:
     yield from _commands(card)
     yield "| Property | Value |\n|---|---|"
     rows = {
-        "Languages": _languages(card),
+        "Languages": card.languages.summary(_LISTED_PAIRS),
         "Texts": card.texts,
         "Licence": card.licence,
         "Download": f"about {size(card.bytes)}" if card.bytes else None,
@@ -113,7 +107,7 @@ def _page(card: ModelCard) -> Iterator[str]:
         yield "\n## Documented translations\n\nAfter the download, `zoo` translates these sentences and compares.\n"
         yield "| Source | Translation |\n|---|---|"
         yield from (f"| {each.source} | {each.target} |" for each in card.check)
-    if card.is_pattern or len(card.directions()) > 6:
+    if card.is_pattern or len(card.languages.directions) > _LISTED_PAIRS:
         yield from _language_pairs(card)
 
 
@@ -122,8 +116,8 @@ def _description(card: ModelCard) -> str:
 
 
 def _commands(card: ModelCard) -> Iterator[str]:
-    pair = card.direction(*_EXAMPLE) or card.directions()[0]
-    name = card.of_pair(*pair).name if card.is_pattern else card.name
+    pair = card.languages.direction(*_EXAMPLE) or card.languages.directions[0]
+    name = card.for_pair(*pair).name if card.is_pattern else card.name
     has_languages = card.languages.codes is not None or "_" in pair[0]
     options = f" --from {pair[0]} --to {pair[1]}" if has_languages else ""
     yield f"```sh\nzoo pull {name}\nzoo decode --model {name}{options} < input.txt\n```\n"
@@ -142,7 +136,7 @@ def _language_pairs(card: ModelCard) -> Iterator[str]:
     if card.format == "hf-marian":
         yield _GROUPS
     targets: dict[str, list[str]] = {}
-    for source, target in card.directions():
+    for source, target in card.languages.directions:
         targets.setdefault(source, []).append(target)
     yield "| From | To |\n|---|---|"
     yield from (f"| {source} | {', '.join(own)} |" for source, own in targets.items())

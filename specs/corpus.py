@@ -42,16 +42,21 @@ def _check_url(url: str) -> str:
     return url
 
 
-class Weighted(Section):
+class Sparse(Section):
+    """Base class of sections that are written without the fields that have their default values."""
+
+    @model_serializer(mode="wrap")
+    def _omit_defaults(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        fields = type(self).model_fields
+        return {name: value for name, value in serialize(self).items() if getattr(self, name) != fields[name].default}
+
+
+class Weighted(Sparse):
     """Base class of corpus parts, such as `Files`, with a weight: how often an epoch contains each of their pairs."""
 
     weight: Positive = Field(default=1.0, le=1_000)
     """How often an epoch contains each sentence pair of this part of `corpus.train` (not in the paper). With 2, it
     contains each pair twice. With 0.25, each epoch contains a different quarter of the pairs."""
-
-    @model_serializer(mode="wrap")
-    def _omit_defaults(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return {key: value for key, value in serialize(self).items() if (key, value) not in _DEFAULTS}
 
 
 class Directed(Weighted):
@@ -64,13 +69,6 @@ class Directed(Weighted):
     tag: Annotated[str, Field(pattern=r"^<[A-Z][A-Z0-9_]*>$", max_length=40)] | None = None
     """Token that precedes each source sentence of this part of `corpus.train`, such as `<BT>` for back-translations
     (not in the paper; Caswell et al. 2019). It is a token of the vocabulary. Default: null."""
-
-
-_OPTIONAL = ("source", "target", "reference", "search", "beam", "alpha", "temperature", "top_k", "top_p", "seed")
-_DEFAULTS = (
-    *(("weight", 1.0), ("source_language", None), ("target_language", None), ("tag", None), ("n_best", 1)),
-    *((name, None) for name in _OPTIONAL),
-)
 
 
 class Grammar(Directed):
@@ -120,12 +118,31 @@ class Archive(Directed):
     """Path of the file with the target sentences inside the archive. It may be a .gz or .sgm file."""
 
 
+class SearchOptions(Sparse):
+    """Options of the search that replace those of a trained model."""
+
+    search: Literal["beam", "sample"] | None = None
+    """Decoding method, as in the section `decoding`. Default: that of the model."""
+    beam: Annotated[int, Field(ge=1, le=1_024)] | None = None
+    """Beam size. Default: that of the model. Unit: hypotheses."""
+    alpha: Annotated[float, Field(ge=0, le=10)] | None = None
+    """Exponent of the length penalty. Default: that of the model."""
+    temperature: Annotated[float, Field(gt=0, le=1e6)] | None = None
+    """Divisor of the logits for sampling. Default: that of the model."""
+    top_k: Annotated[int, Field(ge=0, le=1_048_576)] | None = None
+    """Sample only from the k most probable tokens. Default: that of the model. Unit: tokens."""
+    top_p: Annotated[float, Field(gt=0, le=1)] | None = None
+    """Sample only from the most probable tokens whose total probability reaches this value. Default: that of the
+    model. Unit: probability."""
+    seed: Annotated[int, Field(ge=0, lt=2**63)] | None = None
+    """Random seed of sampling. Default: `training.seed` of the model."""
+
+
 class Synthetic(Directed):
     """Sentence pairs with one side that trained models write before training: back-translation or distillation.
 
     If `target` is given, the models translate it back into the source (Sennrich et al. 2016). If `source` is given,
-    they translate it into the target (Kim and Rush 2016). Several models translate as an ensemble. Options of the
-    search that are not given come from the spec of the first model.
+    they translate it into the target (Kim and Rush 2016). Several models translate as an ensemble.
     """
 
     models: Annotated[tuple[Annotated[str, Field(min_length=1, max_length=4_096)], ...], Field(strict=False)] = Field(
@@ -145,22 +162,9 @@ class Synthetic(Directed):
     n_best: Size = Field(default=1, le=1_024)
     """Number of translations of each sentence. Each of them gives a pair, and equal ones give one pair. Default: 1.
     Unit: translations."""
-    search: Literal["beam", "sample"] | None = None
-    """Decoding method, as in `decoding.search`. Default: that of the first model."""
-    beam: Annotated[int, Field(ge=1, le=1_024)] | None = None
-    """Beam size, as in `decoding.beam`. Default: that of the first model. Unit: hypotheses."""
-    alpha: Annotated[float, Field(ge=0, le=10)] | None = None
-    """Exponent of the length penalty, as in `decoding.alpha`. Default: that of the first model."""
-    temperature: Annotated[float, Field(gt=0, le=1e6)] | None = None
-    """Divisor of the logits for sampling, as in `decoding.temperature`. Default: that of the first model."""
-    top_k: Annotated[int, Field(ge=0, le=1_048_576)] | None = None
-    """Sample only from the k most probable tokens, as in `decoding.top_k`. Default: that of the first model. Unit:
-    tokens."""
-    top_p: Annotated[float, Field(gt=0, le=1)] | None = None
-    """Sample only from the most probable tokens, as in `decoding.top_p`. Default: that of the first model. Unit:
-    probability."""
-    seed: Annotated[int, Field(ge=0, lt=2**63)] | None = None
-    """Random seed of sampling. Default: `training.seed` of the first model."""
+    decoding: SearchOptions = SearchOptions()
+    """Options of the search, such as `{beam: 8}` or `{search: sample, top_k: 10}`. Other options come from the spec of
+    the first model."""
 
     @model_validator(mode="after")
     def _check_sides(self) -> Self:

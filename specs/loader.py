@@ -100,7 +100,7 @@ def parse(text: str, where: str) -> Spec:
     """
     version = writer_version(text)
     try:
-        return validate(upgrade(read(text, where), version), [where])
+        return validate(Spec, upgrade(read(text, where), version), [where])
     except NewerFormatError:
         raise
     except ZooError as error:
@@ -161,7 +161,7 @@ def _merged(chain: Sequence[tuple[SpecFile, LocatedValue]], overrides: Overrides
     override_values = _located_overrides(overrides)
     merged, has_own_name = _merge(chain, override_values)
     origins = [values.file for values in override_values]
-    spec = validate(merged, [file.file for file, _ in reversed(chain)], origins)
+    spec = validate(Spec, merged, [file.file for file, _ in reversed(chain)], origins)
     all_overrides = reduce(LocatedValue.overlaid, override_values, LocatedValue({}, "override"))
     require_languages([*(values for _, values in reversed(chain)), all_overrides], spec.corpus)
     return spec.with_short_name(chain[0][0].short_name, has_own_name=has_own_name)

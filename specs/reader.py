@@ -87,22 +87,23 @@ def locate(value: object, file: str, line: int | None = None) -> LocatedValue:
 
 
 @lru_cache(maxsize=64)
-def read(text: str, file: str) -> LocatedValue:
-    """Return the mapping that the YAML `text` of a spec contains. Callers must not change the result.
+def read(text: str, file: str, start: str = "extends: base") -> LocatedValue:
+    """Return the mapping that the YAML `text` of a spec or another file contains. Callers must not change the result.
 
     Args:
         text: The whole text of the file.
         file: The name of the file, for error messages.
+        start: An example of the first line of such a file, for error messages.
 
     Raises:
         ZooError: The text is not YAML, is empty, is not a mapping, or has a key twice.
     """
     located = _values(text, file)
     if located is None or located.value is None:
-        raise ZooError("the spec is empty", where=file, hint="begin with `extends: base`")
+        raise ZooError("the file is empty", where=file, hint=f"begin with `{start}`")
     if not isinstance(located.value, dict):
-        problem = f"a spec must be a mapping of keys to values, not {quote(located.plain())}"
-        raise ZooError(problem, where=located.where, hint="begin with `extends: base`")
+        problem = f"the file must be a mapping of keys to values, not {quote(located.plain())}"
+        raise ZooError(problem, where=located.where, hint=f"begin with `{start}`")
     return located
 
 

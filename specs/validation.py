@@ -1,8 +1,8 @@
-"""Validate the values of a spec, and report pydantic's errors with the file and line of each value."""
+"""Validate the values of a spec or another file, and report pydantic's errors with the file and line of each value."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated, Any, NamedTuple, get_args, get_origin
+from typing import Annotated, Any, NamedTuple, TypeVar, get_args, get_origin
 
 from pydantic import Tag, ValidationError
 
@@ -32,15 +32,19 @@ _LIMITS = {
 }
 _PARTS = (
     "a part of a corpus has `grammar`; or `source` and `target`; or `tsv`; or `trees`; or `archive`, `sha256`, "
-    "`source` and `target`; or `held_out`"
+    "`source` and `target`; or `models`, and `source` or `target`; or `held_out`"
 )
 _MAX_ERRORS = 20
 
 
-def validate(values: LocatedValue, files: Sequence[str], overrides: Sequence[str] = ()) -> Spec:
-    """Validate the values of a spec, and return the spec.
+_S = TypeVar("_S", bound=Section)
+
+
+def validate(section: type[_S], values: LocatedValue, files: Sequence[str] = (), overrides: Sequence[str] = ()) -> _S:
+    """Validate values, and return the spec or other section that contains them.
 
     Args:
+        section: The class of the result, such as `Spec`.
         values: The merged values of all files and overrides.
         files: Names of the files that the values come from. An extended spec precedes the spec that extends it.
         overrides: Names of the overrides in error messages, in the order in which they are applied.
@@ -50,19 +54,21 @@ def validate(values: LocatedValue, files: Sequence[str], overrides: Sequence[str
             `overrides`; its `additional` errors are the others, at most 20.
     """
     try:
-        return Spec.model_validate(values.plain())
+        return section.model_validate(values.plain())
     except ValidationError as invalid:
-        raise _combined_error(invalid, values, files, [*files, *overrides]) from None
+        raise _combined_error(section, invalid, values, files, [*files, *overrides]) from None
 
 
 def accepts_fractions(path: Sequence[str | int]) -> bool:
     """Return whether the field at a path of keys and indices accepts a float."""
-    return _contains_float(_resolve(path).annotation)
+    return _contains_float(_resolve(Spec, path).annotation)
 
 
 class _Field(NamedTuple):
-    """Field of a spec that one of pydantic's errors refers to."""
+    """Field that one of pydantic's errors refers to."""
 
+    root: type[Section]
+    """Class of the whole file: `Spec`, or another section."""
     path: Path
     """Keys and indices as a person writes them. Pydantic's locations also contain tags of unions."""
     annotation: Any
@@ -77,7 +83,11 @@ class _Field(NamedTuple):
 
 
 def _combined_error(
-    invalid: ValidationError, values: LocatedValue, files: Sequence[str], origins: Sequence[str]
+    root: type[Section],
+    invalid: ValidationError,
+    values: LocatedValue,
+    files: Sequence[str],
+    origins: Sequence[str],
 ) -> ZooError:
     def rank(located: LocatedValue) -> int:
         return origins.index(located.file) if located.file in origins else len(origins)
@@ -89,7 +99,7 @@ def _combined_error(
         length = len(error["loc"])
         if error["type"] == "too_short" and any(e["loc"][:length] == error["loc"] for e in errors if e is not error):
             continue
-        field = _resolve(error["loc"])
+        field = _resolve(root, error["loc"])
         located = values.at(field.path)  # for a missing field, the innermost mapping that exists
         if error["type"] == "rule":
             problem, hint = error["ctx"]["problem"], error["ctx"]["hint"]
@@ -135,7 +145,9 @@ def _message(error: Any, field: _Field, files: Sequence[str]) -> tuple[str, str 
     if kind == "missing":
         return _missing(field, error.get("others", ()), files)
     if kind == "extra_forbidden":
-        return f"`{key}` is not a field of this spec", _suggest_field(field.path, _resolve(error["loc"][:-1]).subfields)
+        noun = "spec" if field.root is Spec else "file"
+        known = _resolve(field.root, error["loc"][:-1]).subfields
+        return f"`{key}` is not a field of this {noun}", _suggest_field(field, known)
     if kind == "union_tag_not_found":
         return f"`{key}` has no valid kind", explanation
     if kind in ("union_tag_invalid", "literal_error"):
@@ -181,7 +193,8 @@ def _missing(field: _Field, others: Sequence[str], files: Sequence[str]) -> tupl
     if len(missing) > 3:
         missing[3:] = [f"{len(missing) - 3} more"]
     problem = f"{_enumerate(missing, 'and')} {'is' if len(missing) == 1 else 'are'} missing"
-    if len(field.path) > 2 or field.path[0] == "languages":  # base.yaml has no languages that a spec could inherit
+    # base.yaml has no languages that a spec could inherit
+    if field.root is not Spec or len(field.path) > 2 or field.path[0] == "languages":
         return problem, f"write `{name}` here: {field.description.rstrip('.')}"
     root = f" to {files[0]}" if len(files) > 1 else ""
     return problem, f"add `extends: base`{root}, or write `{name}` here"
@@ -197,19 +210,20 @@ def _explain(field: _Field, key: str) -> str | None:
     return f"`{key}`: {field.description.rstrip('.')}" if field.description else None
 
 
-def _suggest_field(path: Path, known: Sequence[str]) -> str:
+def _suggest_field(field: _Field, known: Sequence[str]) -> str:
     """Return the hint for an unknown field: a similar name, the same name in another section, or all names."""
-    *parents, last = path
+    *parents, last = field.path
     name = str(last)
     ending = next((each for each in known if name.endswith(f"_{each}")), None)  # `steps`, written as `max_steps`
     near, inner = ending or nearest(name, known), name.rpartition(".")[2]
     if near is not None and "." not in name:
         return f"did you mean `{near}`?"
-    sections = [section for section in Spec.model_fields if inner in _resolve([section]).subfields]
+    root = field.root
+    sections = [section for section in root.model_fields if inner in _resolve(root, [section]).subfields]
     if sections and len(parents) < 2:
         written = f"{sections[0]}: {{{inner}: ...}}" if "." in name else f"{sections[0]}.{inner}"
         return f"did you mean `{written}`?"
-    return f"the fields of {f'`{_dotted(parents)}`' if parents else 'a spec'} are {', '.join(known)}"
+    return f"the fields{f' of `{_dotted(parents)}`' if parents else ''} are {', '.join(known)}"
 
 
 def _dotted(path: Sequence[str | int]) -> str:
@@ -233,10 +247,10 @@ def _enumerate(words: Sequence[str], conjunction: str) -> str:
     return f"{', '.join(others)} {conjunction} {last}" if others else last
 
 
-def _resolve(location: Sequence[str | int]) -> _Field:
+def _resolve(root: type[Section], location: Sequence[str | int]) -> _Field:
     """Return the field that a location in one of pydantic's errors refers to."""
     path: list[str | int] = []
-    annotation: Any = Spec
+    annotation: Any = root
     description = ""
     for step in location:
         section, members = _unannotated(annotation), _members(annotation)
@@ -250,7 +264,7 @@ def _resolve(location: Sequence[str | int]) -> _Field:
         elif isinstance(step, str) and _is_section(section) and step in section.model_fields:
             annotation = section.model_fields[step].annotation
             description = section.describe(step)
-    return _Field(tuple(path), annotation, description)
+    return _Field(root, tuple(path), annotation, description)
 
 
 def _members(annotation: Any) -> dict[str, Any]:

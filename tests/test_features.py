@@ -14,7 +14,7 @@ from torch import Tensor
 
 import specs
 import zoo
-from compiler import TRANSLATE, EmittedProgram, PaddedBatch, Purpose, build, trainable
+from compiler import TRANSLATE, EmittedProgram, PaddedBatch, Purpose, build, build_module
 from specs import BOS, EOS, Spec, ZooError
 from zoo.data.batches import Batch
 from zoo.data.prepare import prepare
@@ -71,7 +71,7 @@ def batch_of(pairs: Sequence[Example]) -> Batch:
 def learned() -> EmittedProgram:
     torch.manual_seed(0)
     spec = spec_of_features()
-    program = trainable(spec, [Purpose.TRAIN, *TRANSLATE])
+    program = build_module(spec, [Purpose.TRAIN, *TRANSLATE])
     train_step = TrainStep(spec, program, Processes("cpu"), Report())
     for number in range(1, 201):
         batch = batch_of(examples(32, seed=number))

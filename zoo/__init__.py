@@ -194,7 +194,7 @@ def model(spec: Spec | str | PathLike[str], *, device: str = "cpu") -> EmittedPr
     loaded = _load_spec(spec)
     _import("zoo.planning.memory_estimate").require_memory_to_train(loaded, device)
     purposes = [compiler.Purpose.TRAIN, *compiler.TRANSLATE]
-    program: EmittedProgram = compiler.trainable(loaded, purposes, device=device)
+    program: EmittedProgram = compiler.build_module(loaded, purposes, device=device)
     return program
 
 

@@ -6,6 +6,7 @@ import re
 import sys
 import time
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Self, TextIO
@@ -43,6 +44,9 @@ class Progress:
 class Report:
     """Receiver of messages. This base class discards them. Subclasses override its methods."""
 
+    ask: Callable[[str, str, str], bool] | None = None
+    """Function that asks the user a yes-no question, as `cli.console.confirm`. None: the answer is always yes."""
+
     def info(self, text: str) -> None:
         """Report a message that needs no action."""
 
@@ -58,16 +62,6 @@ class Report:
             unit: Name of the units, in the plural: "steps", "bytes".
         """
         return Progress()
-
-    def confirm(self, question: str, otherwise: str, hint: str) -> bool:
-        """Ask the user a question that can be answered with yes or no. Only the reports of the command line ask.
-
-        Args:
-            question: The question, without its choices.
-            otherwise: Beginning of the error message if nobody can answer, such as "nothing was removed".
-            hint: How to do it without a question, for this error message.
-        """
-        return True
 
 
 class PlainReport(Report):

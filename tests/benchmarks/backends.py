@@ -12,7 +12,7 @@ import time
 
 import torch
 
-from compiler import trainable
+from compiler import build_module
 from compiler.backends import BACKENDS
 from compiler.padded_batch import PaddedBatch
 from specs import Spec
@@ -48,7 +48,7 @@ class _Step:
     """Training step on a full batch of random tokens."""
 
     def __init__(self, spec: Spec) -> None:
-        self.program, self.training = trainable(spec).train(), spec.training
+        self.program, self.training = build_module(spec).train(), spec.training
         self.optimiser = torch.optim.Adam(self.program.parameters(), lr=1e-4, fused=True)
 
     def __call__(self, length: int) -> float:

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from compiler import trainable
+from compiler import build_module
 from compiler.host import fast_float32, tune_process
 from compiler.padded_batch import PaddedBatch
 from compiler.runtime import sinusoids
@@ -36,7 +36,7 @@ class Zoo:
 
     def __init__(self, spec: Spec, precision: str) -> None:
         tune_process()
-        spec, program = self.spec(spec, precision), trainable(spec)
+        spec, program = self.spec(spec, precision), build_module(spec)
         self.switched = fast_float32(TrainingEstimator.measure(spec, program, Report()).matrix_library or None)
         self.switched.__enter__()  # for the life of this process, which trains nothing else
         self.update = TrainStep(spec, program, Processes("cpu"), Report())

@@ -62,7 +62,6 @@ def test_without_a_terminal_the_error_has_the_command(zoo: Zoo, archive: Path) -
     (listed,) = json.loads(zoo("list", "--json").out)["models"]
     assert (listed["name"], listed["origin"]) == ("wmt99", "catalogue")
     assert "catalogue" in zoo("list", "--available", "wmt99").out
-    assert zoo("translate", "--help").status == 0
 
 
 def test_decode_uses_all_members_of_an_ensemble(zoo: Zoo, archive: Path) -> None:
@@ -126,13 +125,13 @@ def test_texts_with_long_sentences_get_a_recommendation(capsys: pytest.CaptureFi
 @pytest.mark.parametrize(
     ("field", "value", "problem"),
     [
-        ("sourc", "https://example.org/a.zip", "`sourc` is not a field of a model card"),
+        ("sourc", "https://example.org/a.zip", "`sourc` is not a field of this file"),
         ("languages", {"pairs": "english"}, "`languages.pairs` cannot be `english`"),
         ("languages", {}, "either `pairs` or `codes`"),
         ("name", "../evil", "`../evil` is not a valid name for a model"),
-        ("files", ["../../evil.pt", "b.pt"], "`files.0` cannot be `../../evil.pt`"),
+        ("files", ["../../evil.pt", "b.pt"], "`files[0]` cannot be `../../evil.pt`"),
         ("source", "ftp://example.org/a", "`source` cannot be `ftp://example.org/a`"),
-        ("facts", None, "`facts` cannot be"),
+        ("facts", None, "`facts` must be a mapping"),
     ],
 )
 def test_an_invalid_card_is_an_error_with_file_and_line(zoo: Zoo, field: str, value: object, problem: str) -> None:
@@ -156,8 +155,8 @@ def test_a_card_of_the_user_replaces_that_of_the_package() -> None:
 def test_languages_match_whatever_their_code() -> None:
     add_card("many", "https://example.org/m.zip", languages={"codes": "eng_Latn deu_Latn fra_Latn"})
     card = catalogue.find("many")
-    assert card.direction("de", "fr") == ("deu_Latn", "fra_Latn")
-    assert not card.translates("de", "deu_Latn")
-    assert not card.translates("de", "nl")
+    assert card.languages.direction("de", "fr") == ("deu_Latn", "fra_Latn")
+    assert not card.languages.direction("de", "deu_Latn")
+    assert not card.languages.direction("de", "nl")
     assert catalogue.find("opus-mt-de-fr").source.startswith("hf:Helsinki-NLP/opus-mt-de-fr")
     assert catalogue.find("opus-mt-de-tlh-xx") is None

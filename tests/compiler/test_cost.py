@@ -12,7 +12,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 import compiler
 import specs
-from compiler import PASSES, TRANSLATE, EmittedProgram, Purpose, build, cost, emit, graphs, lower, trainable
+from compiler import PASSES, TRANSLATE, EmittedProgram, Purpose, build, build_module, cost, emit, graphs, lower
 from compiler.backends.eager import functions
 from compiler.costs import layers, memory_traffic
 from compiler.decoder import CACHE_BLOCK
@@ -74,7 +74,7 @@ class TestSize:
 
 @pytest.mark.parametrize("passes", [(), NO_PASSES], ids=["all passes", "no passes"])
 def test_flops_are_those_that_torch_counts(small: Callable[..., Spec], passes: tuple[str, ...]) -> None:
-    program = trainable(without(small(dropout=0.0), *passes), [Purpose.TRAIN, *TRANSLATE])
+    program = build_module(without(small(dropout=0.0), *passes), [Purpose.TRAIN, *TRANSLATE])
     source, target = PaddedBatch.full(torch.randint(4, 101, (3, 7))), torch.randint(4, 101, (3, 6))
     at = {"batch": 3, "source": 7, "target": 5}
     costs = {purpose: cost(graph).flops for purpose, graph in program.graphs.items()}

@@ -11,7 +11,7 @@ from torch.nn import functional
 
 import compiler
 import specs
-from compiler import Purpose, emit, graphs, interpret, lower, trainable
+from compiler import Purpose, build_module, emit, graphs, interpret, lower
 from compiler.graph import stored_tensors, verify
 from compiler.operations.elementwise import Dropout
 from compiler.padded_batch import PaddedBatch
@@ -162,7 +162,7 @@ def test_every_attention_has_the_score_of_the_spec(
     attentions = [node for node in lower(spec, Purpose.TRAIN).nodes if node.operation.is_attention]
     assert len(attentions) == 6
     assert {(node.operation.scale, len(node.parameters)) for node in attentions} == {(scale, vectors)}  # type: ignore[attr-defined]
-    program = trainable(spec)
+    program = build_module(spec)
     source, target = PaddedBatch.pad([[5, 6, 3], [7, 3]]), torch.tensor([[2, 8, 9, 3], [2, 10, 3, 0]])
     both = program(source, target).smoothed
     alone = sum(program(source.rows(i, i + 1), target[[i]][:, : 4 - i]).smoothed for i in range(2))
@@ -187,6 +187,6 @@ def test_dropout_of_the_inner_feed_forward_layer(small: Callable[..., Spec]) -> 
     graph = lower(spec, Purpose.TRAIN)
     inner = [node for node in graph.nodes if node.operation == Dropout(0.25)]
     assert [node.type.shape[-1].constant for node in inner] == [spec.architecture.d_ff] * 4
-    program, batch = trainable(spec), (PaddedBatch.pad([[5, 6, 3]]), torch.tensor([[2, 8, 3]]))
+    program, batch = build_module(spec), (PaddedBatch.pad([[5, 6, 3]]), torch.tensor([[2, 8, 3]]))
     assert program(*batch).plain != program(*batch).plain
     assert "dropout" not in str(emit(graphs(spec, [Purpose.SCORE]).values()))

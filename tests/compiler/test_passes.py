@@ -11,7 +11,7 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from compiler import PASSES, TRANSLATE, Purpose, build, graphs, interpret, lower, passes, trainable
+from compiler import PASSES, TRANSLATE, Purpose, build, build_module, graphs, interpret, lower, passes
 from compiler.backends import BuildRequest
 from compiler.backends.conformance import disagreement
 from compiler.backends.eager import eager
@@ -141,7 +141,7 @@ def test_fused_attention_agrees_with_the_interpreter(small: Callable[..., Spec])
 @settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(architectures)
 def test_weights_are_loaded_and_returned_unchanged(small: Callable[..., Spec], architecture: dict[str, object]) -> None:
-    program = trainable(small(**architecture))
+    program = build_module(small(**architecture))
     file = {name: torch.randn(tensor.shape) for name, tensor in program.weights().items()}
     program.load(file)
     back = program.weights()

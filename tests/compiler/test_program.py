@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from compiler import TRANSLATE, Purpose, build, graphs, trainable
+from compiler import TRANSLATE, Purpose, build, build_module, graphs
 from compiler.assemble import find_device
 from compiler.backends.conformance import disagreement
 from compiler.decoder import CACHE_BLOCK, top_k
@@ -210,7 +210,7 @@ def test_a_program_refuses_a_purpose_that_it_was_not_built_for(small: Callable[.
     with pytest.raises(ValueError, match="not built for the purpose `score`"):
         build(spec, [Purpose.ENCODE, Purpose.DECODE_STEP]).score(source, target)
     with pytest.raises(ValueError, match="do not include `train`"):
-        trainable(spec, [Purpose.SCORE])
+        build_module(spec, [Purpose.SCORE])
 
 
 @pytest.mark.parametrize("backend", ["eager", "native"])
@@ -244,7 +244,7 @@ def test_weights_are_trained_in_float32_whatever_precision_the_spec_translates_i
 ) -> None:
     compilation = small().compilation.model_copy(update={"precision": precision})
     spec = small().model_copy(update={"compilation": compilation})
-    program = trainable(spec)
+    program = build_module(spec)
     assert (program.precision, program.backend) == ("float32", "eager")
     assert {parameter.dtype for parameter in program.parameters()} == {torch.float32}
     assert graphs(spec, [Purpose.TRAIN]) == graphs(small(), [Purpose.TRAIN])

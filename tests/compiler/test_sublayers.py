@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils.flop_counter import FlopCounterMode
 
-from compiler import TRANSLATE, Purpose, build, cost, graphs, trainable
+from compiler import TRANSLATE, Purpose, build, build_module, cost, graphs
 from compiler.backends import BACKENDS
 from compiler.costs import sublayer_stack
 from compiler.decoder import CACHE_BLOCK
@@ -176,7 +176,7 @@ def test_padding_does_not_change_results(layers: Callable[..., Spec], of: dict[s
 @every_kind
 @pytest.mark.parametrize("norm", ["post", "pre"])
 def test_every_parameter_gets_a_gradient(layers: Callable[..., Spec], of: dict[str, object], norm: str) -> None:
-    program = trainable(layers(of, norm={"placement": norm}))
+    program = build_module(layers(of, norm={"placement": norm}))
     program(PaddedBatch.pad([[5, 6, 7, 8, 3]]), torch.tensor([[2, 9, 10, 11, 3]])).smoothed.backward()
     idle = [name for name, each in program.named_parameters() if each.grad is None or not each.grad.any()]
     assert idle == []
@@ -184,7 +184,7 @@ def test_every_parameter_gets_a_gradient(layers: Callable[..., Spec], of: dict[s
 
 @every_kind
 def test_attention_dropout_is_active_in_training_only(layers: Callable[..., Spec], of: dict[str, object]) -> None:
-    program = trainable(layers(of, attention_dropout=0.5))
+    program = build_module(layers(of, attention_dropout=0.5))
     batch = PaddedBatch.pad([[5, 6, 7, 8, 3]]), torch.tensor([[2, 9, 10, 11, 3]])
     assert program(*batch).plain != program(*batch).plain
     program.eval()
@@ -225,7 +225,7 @@ def test_size_of_the_state(layers: Callable[..., Spec], of: dict[str, object]) -
 @every_kind
 def test_flops_are_those_that_torch_counts(layers: Callable[..., Spec], of: dict[str, object]) -> None:
     """Keys and values of these specs differ in width, unlike those of the specs that zoo contains."""
-    program = trainable(layers(of), [Purpose.TRAIN, *TRANSLATE]).eval()
+    program = build_module(layers(of), [Purpose.TRAIN, *TRANSLATE]).eval()
     source, target = PaddedBatch.full(torch.randint(4, 101, (3, 19))), torch.randint(4, 101, (3, 6))
     at = {"batch": 3, "source": 19, "target": 5, "new": 1, "beams": 1, "past": 0, "capacity": CACHE_BLOCK}
     state = program.encode(source)

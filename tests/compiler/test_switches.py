@@ -12,7 +12,7 @@ from threading import Barrier, Thread
 import pytest
 import torch
 
-from compiler import PaddedBatch, Purpose, build, trainable
+from compiler import PaddedBatch, Purpose, build, build_module
 from compiler.backends import BACKENDS
 from compiler.host import (
     DEFAULT,
@@ -134,7 +134,7 @@ def test_programs_leave_torchs_settings_unchanged(small: Callable[..., Spec]) ->
     torch.backends.mkldnn.matmul.fp32_precision = "ieee"
     try:
         threads, environment = torch.get_num_threads(), dict(os.environ)
-        program = trainable(small())
+        program = build_module(small())
         source, target = PaddedBatch.full(torch.randint(4, 101, (3, 7))), torch.randint(4, 101, (3, 6))
         program(source, target).smoothed.backward()
         for name in ("eager", "native"):

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from compiler import EmittedProgram, Purpose, fused, graphs, trainable, update_refusal
+from compiler import EmittedProgram, Purpose, build_module, fused, graphs, update_refusal
 from compiler.backends.backend import BuildRequest
 from compiler.backends.eager import functions, program
 from compiler.emission import emit
@@ -59,7 +59,7 @@ def fill(rows: PackedRows, given: Batch, seed: int = 5) -> None:
 
 
 def updating(spec: Spec) -> EmittedProgram:
-    return trainable(spec, (Purpose.TRAIN, Purpose.UPDATE)).train()
+    return build_module(spec, (Purpose.TRAIN, Purpose.UPDATE)).train()
 
 
 @pytest.mark.parametrize("name", PACKABLE)

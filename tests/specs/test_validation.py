@@ -140,9 +140,9 @@ def test_mistakes_have_a_line_and_a_hint(write: Write, text: str, problem: str, 
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"", "the spec is empty (mine.yaml)"),
-        (b"# a comment", "the spec is empty (mine.yaml)"),
-        (b"- a", "a spec must be a mapping of keys to values, not a list (mine.yaml:1)"),
+        (b"", "the file is empty (mine.yaml)"),
+        (b"# a comment", "the file is empty (mine.yaml)"),
+        (b"- a", "the file must be a mapping of keys to values, not a list (mine.yaml:1)"),
         (b"extends: base\nname: \xff\n", "byte 0xff is not valid UTF-8 (mine.yaml:2)"),
         ("extends: base".encode("utf-16-le"), "the text contains a control character (mine.yaml:1)"),
         (b"extends: [a]", "`extends` must be the name or path of a spec, not a list (mine.yaml:1)"),

@@ -1,4 +1,4 @@
-"""Cards of the catalogue. A card describes a public model: what it translates, where its files are, and who trained it.
+"""Cards of the catalogue. A card describes a public model: its languages, its files and its authors.
 
 A card is a YAML file. A card whose name contains `{source}` and `{target}` describes a model for each language pair.
 """
@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Annotated, Any, Self
+from typing import Annotated, Self
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, model_validator
 
-from specs import ZooError, nearest
 from specs.corpus import Direction
-from specs.notation import quote
 from specs.reader import read
 from specs.section import Section, Size, reject
+from specs.validation import validate
+from zoo.report import size
 from zoo.text.language_codes import base_language
 
 _SHORT, _LONG = 200, 2_000
@@ -33,7 +33,7 @@ CODE = r"[A-Za-z]{2,8}(?:_[A-Za-z0-9]+)*"
 _MANY = 100_000  # characters
 
 
-class Languages(Section):
+class CardLanguages(Section):
     """Languages of a model: either language pairs, or languages that are all translated into each other."""
 
     pairs: Annotated[str, Field(pattern=rf"^\s*({CODE}-{CODE}\s*)+$", max_length=_MANY)] | None = None
@@ -45,12 +45,12 @@ class Languages(Section):
     def _check_kind(self) -> Self:
         if (self.pairs is None) == (self.codes is None):
             hint = "write `languages: {pairs: en-de}` for language pairs, or `languages: {codes: en de fr}`"
-            reject(("pairs", "codes"), problem="`languages` must have either `pairs` or `codes`", hint=hint)
+            reject(("pairs", "codes"), "`languages` must have either `pairs` or `codes`", hint)
         return self
 
     @property
     def directions(self) -> list[Direction]:
-        """The language pairs as source and target codes."""
+        """The language pairs as source and target codes, spelled as the model spells them."""
         if self.pairs is not None:
             return [(source, target) for source, _, target in (pair.partition("-") for pair in self.pairs.split())]
         codes = (self.codes or "").split()
@@ -60,15 +60,22 @@ class Languages(Section):
         """Return a language pair as the model spells it, such as `deu_Latn` for `de`. None if it has no such pair."""
         if self.codes is not None:
             codes = self.codes.split()
-            found = _same_language(source, codes), _same_language(target, codes)
-            return (found[0], found[1]) if found[0] and found[1] and found[0] != found[1] else None
+            own_source, own_target = _same_language(source, codes), _same_language(target, codes)
+            return (own_source, own_target) if own_source and own_target and own_source != own_target else None
         pairs, bases = self.directions, (base_language(source), base_language(target))
         if (source, target) in pairs:
             return source, target
         return next((pair for pair in pairs if (base_language(pair[0]), base_language(pair[1])) == bases), None)
 
+    def summary(self, max_pairs: int) -> str:
+        """Return the language pairs, or the number of pairs or languages if there are more than `max_pairs`."""
+        if self.codes is not None:
+            return f"{len(self.codes.split())} languages"
+        pairs = ["-".join(pair) for pair in self.directions]
+        return f"{len(pairs):,} pairs" if len(pairs) > max_pairs else ", ".join(pairs)
 
-class Reference(Section):
+
+class Publication(Section):
     """Publication or page that describes a model."""
 
     title: _ShortText
@@ -87,8 +94,8 @@ class Score(Section):
     """Page that publishes the score."""
 
 
-class Translation(Section):
-    """Documented translation of a sentence, with which an import is checked."""
+class KnownTranslation(Section):
+    """Documented translation of a sentence. The translation of the imported model is compared with it."""
 
     source: _Text
     target: _Text
@@ -96,15 +103,15 @@ class Translation(Section):
     """Language pair of the sentence. Required if the model has several."""
 
 
-class Facts(Section):
-    """Page on which the facts of a card were read, and when."""
+class FactSource(Section):
+    """Page that documents the facts in a card, and the date on which it was read."""
 
     url: _Url
     date: Annotated[str, Field(pattern=r"^\d{4}-\d{2}-\d{2}$")]
 
 
 class ModelCard(Section):
-    """Public model, or a pattern for the models of many language pairs. An undocumented property is None or empty."""
+    """Public model, or a pattern for models of many language pairs. An undocumented property is None or empty."""
 
     name: _NamePattern
     """Name of the model. A name with `{source}` and `{target}` stands for one model for each language pair."""
@@ -129,9 +136,7 @@ class ModelCard(Section):
     """Format for the import, if it is not detected."""
     tokenizer: _ShortText | None = None
     """Option `--tokenizer` of `zoo import`, if the model's files do not specify the tokenizer."""
-    bpe: _File | None = None
-    """File with the BPE codes in the archive, if the import does not find it."""
-    languages: Languages
+    languages: CardLanguages
     texts: _ShortText | None = None
     """Kind of texts that the model was trained on, such as `news`."""
     licence: _ShortText | None = None
@@ -139,32 +144,36 @@ class ModelCard(Section):
     trained_by: _ShortText | None = None
     training_data: _Text | None = None
     differences: _Texts = ()
-    """For a model of the paper: how it differs from the paper's."""
-    reference: Reference | None = None
+    """Differences from the paper's model, if this model has its architecture."""
+    reference: Publication | None = None
     scores: Annotated[tuple[Score, ...], Field(strict=False, max_length=100)] = ()
-    check: Annotated[tuple[Translation, ...], Field(strict=False, max_length=20)] = ()
-    facts: Facts
+    check: Annotated[tuple[KnownTranslation, ...], Field(strict=False, max_length=20)] = ()
+    facts: FactSource
 
     @model_validator(mode="after")
-    def _check_placeholders(self) -> Self:
+    def _check_names(self) -> Self:
         for field, text in (("name", self.name), *(("aliases", alias) for alias in self.aliases)):
             if not _NAME.fullmatch(text.replace("{source}", "xx").replace("{target}", "xx")):
                 hint = "use letters, digits and `-_.,`, and `{source}` and `{target}` in a pattern"
-                reject(field, problem=f"`{text}` is not a valid name for a model", hint=hint)
+                reject(field, f"`{text}` is not a valid name for a model", hint)
         for field, text in (("name", self.name), ("source", self.source)):
             if set(_PLACEHOLDER.findall(text)) not in (set(), {"{source}", "{target}"}):
                 hint = "write both `{source}` and `{target}`, or neither"
-                reject(field, problem=f"`{text}` does not contain both languages", hint=hint)
+                reject(field, f"`{text}` does not contain both languages", hint)
         if any(self.is_pattern != ("{" in text) for text in (self.source, *self.aliases)):
             hint = "write the languages into the name, its aliases and the source, or into none of them"
-            reject(("name", "source"), problem="only some of the names and the source contain languages", hint=hint)
+            reject(("name", "source"), "only some of the names and the source contain languages", hint)
         if self.is_pattern and self.languages.pairs is None:
             hint = "write `languages: {pairs: en-de de-en}`"
-            reject("languages", problem=f"`{self.name}` is a pattern, but the card lists no language pairs", hint=hint)
+            reject("languages", f"`{self.name}` is a pattern, but the card lists no language pairs", hint)
+        return self
+
+    @model_validator(mode="after")
+    def _check_files(self) -> Self:
         if self.is_folder and not self.files:
-            reject("source", problem="the source is a folder, but the card lists no files", hint="add `files: [...]`")
+            reject("source", "the source is a folder, but the card lists no files", "add `files: [...]`")
         if self.source.startswith("hf:") and self.files:
-            reject("files", problem="the files of a repository are found", hint="leave `files` out")
+            reject("files", "the files of a repository are found", "leave `files` out")
         return self
 
     @property
@@ -201,20 +210,14 @@ class ModelCard(Section):
         """Whether one model translates more than one language pair."""
         return self.languages.codes is not None or (not self.is_pattern and len(self.languages.directions) > 1)
 
-    def directions(self) -> list[Direction]:
-        """Return the language pairs as source and target codes, spelled as the model spells them."""
-        return self.languages.directions
+    @property
+    def summary(self) -> str:
+        """The name, size and licence in a few words."""
+        bytes = f"{size(self.bytes)}, " if self.bytes else ""
+        return f"the public model `{self.name}` ({bytes}licence: {self.short_licence or 'not documented'})"
 
-    def direction(self, source: str, target: str) -> Direction | None:
-        """Return a language pair as the model spells it, such as `deu_Latn` for `de`. None if it has no such pair."""
-        return self.languages.direction(source, target)
-
-    def translates(self, source: str, target: str) -> bool:
-        """Return whether the model translates from one language to another."""
-        return self.direction(source, target) is not None
-
-    def of_pair(self, source: str, target: str) -> ModelCard:
-        """Return the card of the model for one language pair. Only for patterns."""
+    def for_pair(self, source: str, target: str) -> ModelCard:
+        """Return the card for one language pair. This card must be a pattern."""
         return self.model_copy(
             update={
                 "name": _fill(self.name, source, target),
@@ -222,7 +225,7 @@ class ModelCard(Section):
                 "description": _fill(self.description, source, target),
                 "source": _fill(self.source, source, target),
                 "files": tuple(_fill(file, source, target) for file in self.files),
-                "languages": Languages(pairs=f"{source}-{target}"),
+                "languages": CardLanguages(pairs=f"{source}-{target}"),
             }
         )
 
@@ -237,46 +240,7 @@ def parse(text: str, file: str) -> ModelCard:
     Raises:
         ZooError: The card is invalid. The error has the file and line.
     """
-    located = read(text, file)
-    try:
-        return ModelCard.model_validate(located.plain())
-    except ValidationError as invalid:
-        # An unknown field may be the misspelt name of a missing one.
-        error = min(invalid.errors(include_url=False), key=lambda each: each["type"] != "extra_forbidden")
-    path = error["loc"]
-    problem, hint = _explain(error, ".".join(map(str, path)), _section_of(path))
-    if error["type"] == "rule":
-        path = (*path, error["ctx"]["fields"][0])
-    raise ZooError(problem, where=located.at(path).where, hint=hint)
-
-
-def _explain(error: Any, key: str, section: type[Section]) -> tuple[str, str | None]:
-    """Return the problem and the hint for one of pydantic's errors."""
-    name = str(error["loc"][-1]) if error["loc"] else ""
-    if error["type"] == "rule":
-        return error["ctx"]["problem"], error["ctx"]["hint"]
-    if error["type"] == "extra_forbidden":
-        similar = nearest(name, section.model_fields)
-        hint = f"did you mean `{similar}`?" if similar else f"the fields are {', '.join(section.model_fields)}"
-        return f"`{key}` is not a field of a model card", hint
-    if error["type"] == "missing":
-        return f"`{key}` is missing", f"add `{name}` to the card"
-    description = section.describe(name).rstrip(".") if name in section.model_fields else ""
-    # pydantic's message about a pattern contains the regular expression
-    reason = "" if error["type"] == "string_pattern_mismatch" else f": {error['msg'][:1].lower()}{error['msg'][1:]}"
-    return f"`{key}` cannot be {quote(error['input'])}{reason}", f"`{key}`: {description}" if description else None
-
-
-def _section_of(path: Sequence[str | int]) -> type[Section]:
-    """Return the section that contains the field at a path."""
-    inner: dict[str, type[Section]] = {
-        "languages": Languages,
-        "reference": Reference,
-        "scores": Score,
-        "check": Translation,
-        "facts": Facts,
-    }
-    return inner.get(str(path[0]), ModelCard) if len(path) > 1 else ModelCard
+    return validate(ModelCard, read(text, file, "name: NAME"))
 
 
 def _same_language(code: str, codes: Sequence[str]) -> str | None:

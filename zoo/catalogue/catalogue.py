@@ -6,21 +6,24 @@ The catalogue consists of the cards in this package and those of the user, `cata
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from fnmatch import fnmatchcase
+from collections.abc import Sequence
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
+from statistics import median
 
 from specs import ZooError
-from specs.corpus import Direction
 from zoo.catalogue.card import CODE, ModelCard, parse
 from zoo.files import storage
 from zoo.files.reading import read_bytes
 
+EVERYDAY = "everyday"
+"""Name of the included model. It was trained on short sentences."""
+_EVERYDAY_WORDS = 15
+"""If the median number of words in a sentence is larger, another model is recommended."""
 _CARDS = Path(__file__).with_name("cards")
 _MAX_CARD_BYTES = 1_000_000
 _UNKNOWN_BYTES = 1 << 60  # models of unknown size come last
-_PAIR = re.compile(f"({CODE})-({CODE})")
 
 
 def cards() -> list[ModelCard]:
@@ -29,26 +32,41 @@ def cards() -> list[ModelCard]:
     Raises:
         ZooError: A card of the user is invalid.
     """
-    own = storage.home() / "catalogue"
-    return [card for _, card in sorted({**_read(_CARDS), **_read_current(own)}.items())]
+    own = _read(storage.home() / "catalogue")
+    return [card for _, card in sorted({**_packaged(), **own}.items())]
 
 
 def packaged() -> list[ModelCard]:
     """Return the cards in this package, sorted by name."""
-    return [card for _, card in sorted(_read(_CARDS).items())]
+    return [card for _, card in sorted(_packaged().items())]
+
+
+def models() -> list[ModelCard]:
+    """Return the cards of all models. A pattern is replaced by the cards for its language pairs."""
+    found = []
+    for card in cards():
+        pairs = card.languages.directions
+        found += [card.for_pair(*pair) for pair in pairs] if card.is_pattern else [card]
+    return found
+
+
+def names() -> list[str]:
+    """Return the names of all models."""
+    return [card.name for card in models()]
 
 
 def find(name: str) -> ModelCard | None:
     """Return the card of a model, given the model's name or an alias. None if the catalogue does not have the model.
 
-    The name of a member, such as `NAME.1`, gives the card of its ensemble. A
-    pattern gives the card of one language pair.
+    The name of a member, such as `NAME.1`, gives the card of its ensemble. A name that matches a pattern gives the card
+    for one language pair.
     """
-    all_cards = cards()
-    for card in all_cards:
-        if not card.is_pattern and name in (card.name, *card.aliases, *card.members):
+    patterns = []
+    for card in cards():
+        if card.is_pattern:
+            patterns.append(card)
+        elif name in (card.name, *card.aliases, *card.members):
             return card
-    patterns = (card for card in all_cards if card.is_pattern)
     return next((found for card in patterns if (found := _match(card, name)) is not None), None)
 
 
@@ -57,40 +75,33 @@ def for_pair(source: str, target: str) -> list[ModelCard]:
 
     Models of a single pair precede multilingual models, and smaller models precede larger ones.
     """
-    return sorted(_for_pair(source, target), key=_rank)
-
-
-def matching(pattern: str | None) -> list[ModelCard]:
-    """Return the cards that a filter selects.
-
-    Args:
-        pattern: A language pair such as `de-fr`; a pattern with `*`, `?` or `[` for names, or a part of a name. None
-            selects all cards, and leaves patterns as they are.
-    """
-    if pattern is None:
-        return cards()
-    if pair := parse_pair(pattern):
-        return for_pair(*pair)
-    glob = pattern if any(sign in pattern for sign in "*?[") else f"*{pattern}*"
-    found = (card for each in cards() for card in _expanded(each))
-    return [card for card in found if any(fnmatchcase(name, glob) for name in (card.name, *card.aliases))]
-
-
-def parse_pair(text: str) -> Direction | None:
-    """Return the languages of a pair such as `de-fr`. None if no model of the catalogue translates this pair."""
-    match = _PAIR.fullmatch(text)
-    return (match[1], match[2]) if match and for_pair(match[1], match[2]) else None
-
-
-def names() -> list[str]:
-    """Return the names of all models. Patterns are listed for each language pair."""
-    return [card.name for each in cards() for card in _expanded(each)]
-
-
-def _for_pair(source: str, target: str) -> Iterator[ModelCard]:
+    found = []
     for card in cards():
-        if (pair := card.direction(source, target)) is not None:
-            yield card.of_pair(*pair) if card.is_pattern else card
+        if (pair := card.languages.direction(source, target)) is not None:
+            found.append(card.for_pair(*pair) if card.is_pattern else card)
+    return sorted(found, key=_rank)
+
+
+def recommended(source: str, target: str) -> ModelCard | None:
+    """Return the card of the most recommended model for a language pair. None if the catalogue has none."""
+    with suppress(ZooError):  # an invalid card of the user must not hide the message that contains the recommendation
+        return next(iter(for_pair(source, target)), None)
+    return None
+
+
+def better_for(sentences: Sequence[str], source: str, target: str) -> tuple[ModelCard, str] | None:
+    """Recommend a public model for a text with long sentences, for which the included model was not trained.
+
+    Returns:
+        The card of the public model, and a message that names it. None if most sentences are short, or if the catalogue
+        has no model for the language pair.
+    """
+    if not sentences or median(len(sentence.split()) for sentence in sentences) <= _EVERYDAY_WORDS:
+        return None
+    if (card := recommended(source, target)) is None:
+        return None
+    problem = f"`{EVERYDAY}` is made for short everyday sentences, and most of these are longer"
+    return card, f"{problem}; {card.summary} may translate them better"
 
 
 def _rank(card: ModelCard) -> tuple[bool, int, str]:
@@ -98,31 +109,22 @@ def _rank(card: ModelCard) -> tuple[bool, int, str]:
     return card.is_multilingual, size, card.name
 
 
-def _expanded(card: ModelCard) -> Iterator[ModelCard]:
-    """Yield the card or, if it is a pattern, the card of each language pair."""
-    if not card.is_pattern:
-        yield card
-        return
-    for source, target in card.directions():
-        yield card.of_pair(source, target)
-
-
 def _match(card: ModelCard, name: str) -> ModelCard | None:
     """Return the card of the model that has this name according to a pattern. None if there is no such model."""
     for pattern in (card.name, *card.aliases):
         expression = re.escape(pattern).replace(r"\{source\}", f"(?P<source>{CODE})")
         match = re.fullmatch(expression.replace(r"\{target\}", f"(?P<target>{CODE})"), name)
-        if match and (match["source"], match["target"]) in card.directions():
-            return card.of_pair(match["source"], match["target"])
+        if match and (match["source"], match["target"]) in card.languages.directions:
+            return card.for_pair(match["source"], match["target"])
     return None
 
 
 @cache
+def _packaged() -> dict[str, ModelCard]:
+    return _read(_CARDS)
+
+
 def _read(folder: Path) -> dict[str, ModelCard]:
-    return _read_current(folder)
-
-
-def _read_current(folder: Path) -> dict[str, ModelCard]:
     """Return the cards in a folder by their names. Empty if there is no such folder."""
     found: dict[str, ModelCard] = {}
     for file in sorted(folder.glob("*.yaml")):

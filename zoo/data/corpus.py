@@ -198,10 +198,8 @@ class CorpusReader:
         Raises:
             ZooError: The first line or a line of dev or test is too short, or a line has more columns than the first.
         """
-        path, columns = (
-            existing_file(self.corpus, part.tsv),
-            {name: getattr(part, f"{name}_column") for name in self._streams},
-        )
+        path = existing_file(self.corpus, part.tsv)
+        columns = {name: getattr(part, f"{name}_column") for name in self._streams}
         last, width = max(columns.values()), 0
         for number, line in enumerate(read_sentences(path), start=1):
             cells = line.split("\t")

@@ -30,8 +30,8 @@ _MIN_SIMILARITY = 50.0
 _LISTED_DIFFERENCES = 3
 
 
-def fetch(card: ModelCard, report: Report) -> list[Path]:
-    """Return the folder of a model of the catalogue. Download, import and store the model unless it is stored.
+def fetch(card: ModelCard, report: Report) -> None:
+    """Download, import and store a model of the catalogue, unless it is stored.
 
     If the user does not agree to the download, nothing is downloaded. If another process fetches the same model, wait
     for it. The next call resumes an interrupted download.
@@ -40,15 +40,12 @@ def fetch(card: ModelCard, report: Report) -> list[Path]:
         card: The card of a single model, not a pattern.
         report: Receives progress and warnings, and the question about size and licence.
 
-    Returns:
-        The folders in the local model store: one, or several for an ensemble.
-
     Raises:
         ZooError: The user does not agree, the model cannot be downloaded or imported, it differs from the SHA-256 that
             is known, or its translations are far from the documented ones.
     """
     if not _missing(card):
-        return [local_store.model_path(name) for name in card.members]
+        return
     _ask(card, report)
     work = storage.pulls() / f"{card.name}@catalogue"
     with convert_disk_errors(work), exclusive(work, report):
@@ -62,10 +59,10 @@ def fetch(card: ModelCard, report: Report) -> list[Path]:
             finally:
                 remove_path(work)
             _discard_downloads(card, report)  # not after an error, so that the next call need not download again
-    return [local_store.model_path(name) for name in card.members]
 
 
 def _missing(card: ModelCard) -> list[str]:
+    """Return the members of an ensemble that are not stored. For other models, the name unless it is stored."""
     return [name for name in card.members if local_store.find_revision(Reference(name)) is None]
 
 
@@ -78,7 +75,7 @@ def _ask(card: ModelCard, report: Report) -> None:
         report.info(f"licence: {card.licence}")
     about = f"{bytes}, licence: {card.short_licence or 'not documented'}"
     refused, hint = f"`{card.name}` was not downloaded", f"`{command}` downloads it ({about})"
-    if not report.confirm(f"download it from {card.source} ({about})?", refused, hint):
+    if report.ask and not report.ask(f"download it from {card.source} ({about})?", refused, hint):
         raise ZooError(refused, hint=hint)
     report.info(f"fetching {card.source} ({about})")
 
@@ -109,7 +106,7 @@ def _obtain_from_hub(card: ModelCard, again: str, report: Report) -> Path:
 
 
 def _hold(card: ModelCard, folder: Path, report: Report) -> None:
-    """Record the digest of a repository that the card does not pin, or compare it with the recorded one."""
+    """Record the SHA-256 of a repository's files, or compare it with the recorded one. Only without a revision."""
     files = sorted(file for file in folder.iterdir() if file.is_file() and file.suffix not in (".md", ".lock"))
     digest = hashlib.sha256("".join(f"{sha256(file)} {file.name}\n" for file in files).encode()).hexdigest()
     if download.hold(card.source, digest, sum(file.stat().st_size for file in files)):
@@ -120,7 +117,7 @@ def _hold(card: ModelCard, folder: Path, report: Report) -> None:
 
 
 def _unpack_file(path: Path, target: Path) -> None:
-    """Copy a downloaded file. Unpack it if its name ends with `.gz`."""
+    """Copy a downloaded file, and unpack it if its name ends with `.gz`."""
     if target.suffix != ".gz":
         shutil.copyfile(path, target)
         return
@@ -135,13 +132,14 @@ def _unpack_file(path: Path, target: Path) -> None:
 def _import(card: ModelCard, number: int, source: Path, report: Report) -> None:
     """Import one member of an ensemble, or the whole model, from the folder with its files."""
     name = card.members[number]
-    is_single_pair = len(card.directions()) == 1
+    is_single_pair = len(card.languages.directions) == 1
     earlier = [local_store.model_path(member) for member in card.members[:number]]
     recorded = None if hub.is_on_hub(card.source) else download.recorded_sha256(card.source)
     facts = {"source": card.source, "sha256": recorded, "catalogue": card.name, "trained_by": card.trained_by}
 
     def require(folder: Path) -> None:
-        if card.check and number == len(card.members) - 1:
+        """Check the translations of the whole ensemble before its last member is stored. Remove all if they fail."""
+        if card.check and name == card.members[-1]:
             try:
                 _require_translations(card, [*earlier, folder], report)
             except ZooError:
@@ -152,11 +150,11 @@ def _import(card: ModelCard, number: int, source: Path, report: Report) -> None:
     options = ImportOptions(
         name=name,
         format=card.format,
-        languages=card.directions()[0] if is_single_pair else None,
+        languages=card.languages.directions[0] if is_single_pair else None,
         facts={key: value for key, value in facts.items() if value},
         description=card.description,
         licence=card.licence,
-        text=TextOptions(card.tokenizer, source / card.bpe if card.bpe else None),
+        text=TextOptions(card.tokenizer),
         require=require,
     )
     report.info(f"importing `{name}`")

@@ -1,4 +1,4 @@
-"""Text rules of a model to import: the files and options that say how its texts were tokenised and split."""
+"""Find the text rules of a model to import, from its files and the user's options."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from zoo.text.vocabulary import SIDES
 TOKENIZERS = ("moses", "space")
 _CODES = ("bpecodes", "code", "bpe.codes")
 """Usual names of a file with BPE codes for both languages. The first two are those of fairseq."""
-_CODES_OF_SIDE, _CASES = "{}.bpe", ("{side}.tcmodel", "truecase-model.{language}")
+_CODES_OF_SIDES = ("source.bpe", "target.bpe")
+_CASES = ("{side}.tcmodel", "truecase-model.{language}")
 _JOINER = "￭"
 
 
@@ -32,7 +33,7 @@ class TextOptions:
     bpe_vocabulary: tuple[Path, Path] | None = None
     """Subwords of the source and the target with their counts, for codes with a vocabulary threshold."""
     bpe_threshold: int = 1
-    """Count from which on a subword in `bpe_vocabulary` is known."""
+    """Minimum count of a known subword in `bpe_vocabulary`."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,7 @@ def find_rules(
         text: Facts from the files of the model.
 
     Raises:
-        ZooError: A file is missing or damaged, or nothing says how the text is tokenised.
+        ZooError: A file is missing or damaged, or the tokeniser is unknown.
     """
     if models:
         refuse_options(options, "its SentencePiece model splits raw text")
@@ -83,17 +84,17 @@ def find_rules(
     if not codes and options.tokenizer == "space":
         return None
     if not codes and text.needs_codes:
-        hint = "give them with `--bpe FILE`, or import with `--tokenizer space` and pass texts that are already split"
+        hint = "add `--bpe FILE`, or `--tokenizer space` if you pass texts that are already split"
         raise ZooError(f"`{folder}` lacks the BPE codes with which texts of this model are split", hint=hint)
     tokenizer = options.tokenizer or text.tokenizer or (text.default_tokenizer if codes else None)
     if tokenizer is None and not codes:
         return None
     if tokenizer not in TOKENIZERS:
-        named = f"with `{tokenizer}`, which zoo does not have" if tokenizer else "before BPE, but not how"
-        raise ZooError(
-            f"the texts of the model in `{folder}` are tokenised {named}",
-            hint="add `--tokenizer moses`, or `--tokenizer space` if you pass texts that are already tokenised",
-        )
+        problem = f"the model in `{folder}` has BPE codes, but its files do not name a tokenizer"
+        if tokenizer:
+            problem = f"the model in `{folder}` was trained with the tokenizer `{tokenizer}`, which is not supported"
+        hint = "add `--tokenizer moses`, or `--tokenizer space` if you pass texts that are already tokenised"
+        raise ZooError(problem, hint=hint)
     if tokenizer == "moses" and text.languages is None:
         problem = "Moses tokenises each language differently, but the languages of the model are unknown"
         raise ZooError(problem, hint="add `--languages SOURCE TARGET`, such as `--languages en de`")
@@ -118,7 +119,7 @@ def find_rules(
 
 
 def refuse_options(options: TextOptions, reason: str) -> None:
-    """Raise ZooError if the user gives options about the text of a model that has no use for them."""
+    """Raise ZooError if the user gives text options for a model that does not need them."""
     if options != TextOptions():
         problem = f"`--tokenizer`, `--bpe` and `--bpe-vocabulary` do not apply to this model: {reason}"
         raise ZooError(problem, hint="leave these options out")
@@ -141,9 +142,8 @@ def require_no_joiners(names: Sequence[str], where: Path) -> None:
 
 def _find_codes(folder: Path, named: str | None) -> list[Path]:
     """Return the files with the codes of the source and the target: the same file, two files, or none."""
-    names = [*([Path(named).name] if named else []), *_CODES]
-    pairs = [(name, name) for name in names] + [(_CODES_OF_SIDE.format(SIDES[0]), _CODES_OF_SIDE.format(SIDES[1]))]
-    for pair in pairs:
+    names = [Path(named).name, *_CODES] if named else _CODES
+    for pair in [*((name, name) for name in names), _CODES_OF_SIDES]:
         files = [folder / name for name in pair]
         if all(map(is_present, files)):
             return files
@@ -186,12 +186,19 @@ def _read_cases(file: Path) -> str:
 
 
 def _note(rules: Sequence[TextRules], codes: Sequence[Path]) -> str:
+    """Return a note for the user that describes the rules of the source and the target."""
     source, target = rules
     steps = []
     if source.tokenizer == "moses":
-        more = [*(["hyphens split"] if source.dash_splits else []), *(["XML escaped"] if source.escape else [])]
-        steps.append(f"Moses ({', '.join([source.language, *more])})")
-    steps += ["truecasing"] if source.cases is not None else []
-    steps += [f"BPE codes of {' and '.join(f'`{file.name}`' for file in dict.fromkeys(codes))}"] if codes else []
+        details = [source.language]
+        if source.dash_splits:
+            details.append("hyphens split")
+        if source.escape:
+            details.append("XML escaped")
+        steps.append(f"Moses ({', '.join(details)})")
+    if source.cases is not None:
+        steps.append("truecasing")
+    if codes:
+        steps.append(f"BPE codes of {' and '.join(f'`{file.name}`' for file in dict.fromkeys(codes))}")
     joined = f", joined and detokenised by Moses ({target.language})" if target.tokenizer == "moses" else " and joined"
     return f"Texts are split as in training: {', '.join(steps)}. Translations are plain text{joined}."

@@ -35,6 +35,11 @@ from zoo.models.registries.revision import Reference, parse_reference
 from zoo.report import Report, WarningsReport
 
 _YAML = (".yaml", ".yml")
+_CREATE_HINTS = {
+    "model": "`zoo train SPEC` trains a model",
+    "run": "`zoo train SPEC` starts a run",
+    "published model": "`zoo publish RUN` publishes a model",
+}
 
 
 def from_options(spec: str | None, model_name: str | None, report: Report | None = None) -> Path:
@@ -102,15 +107,39 @@ def of_spec(reference: str, report: Report | None = None) -> Path:
     )
 
 
+def _is_model_here(name: str) -> bool:
+    """Return whether there is a run or a published model with this name on this machine."""
+    if name.endswith(_YAML):
+        return False
+    run = _run_of_name(name)
+    return local_model(name) is not None or ModelFolder(Path(name)).exists or (run is not None and run.exists)
+
+
+def _has_spec(model: ModelFolder, spec: Spec) -> bool:
+    """Return whether a model was trained with this spec. False if the model's spec cannot be read."""
+    try:
+        return not differing_fields(model.spec, spec)
+    except ZooError:
+        return False
+
+
+def _other_spec_error(model: ModelFolder, reference: str, differences: Differences) -> ZooError:
+    return ZooError(
+        f"the spec in `{model.folder}` differs from `{reference}`:"
+        f"{format_differences(differences, f'in `{reference}`', 'in the folder')}",
+        hint=f"to use the folder anyway, write `{model.folder}` instead of `{reference}` (with `--model` if the "
+        f"command has that option); to train this spec, run `zoo train {reference} --run DIR`",
+    )
+
+
 def _describe_alternative(spec: Spec) -> str:
-    """Return the end of a hint: a model of the catalogue for the same languages. It has another spec."""
+    """Return the end of a hint: the public model with the name of a spec, or how to list models for its languages."""
     if spec.task.kind != "translation":
         return ""
-    pair = spec.corpus.source, spec.corpus.target
-    named = catalogue.find(spec.name)
-    card = named if named and named.translates(*pair) else next(iter(catalogue.for_pair(*pair)), None)
-    if card is None:
-        return ""
+    source, target = spec.corpus.source, spec.corpus.target
+    card = catalogue.find(spec.name)
+    if card is None or card.languages.direction(source, target) is None:
+        return f". `zoo list --available {source}-{target}` lists public models for these languages"
     return f". Others trained `{card.name}`, which has another spec: use it with `--model {card.name}`"
 
 
@@ -151,6 +180,42 @@ def models(reference: str | os.PathLike[str], report: Report | None = None) -> l
         return folders
     known = [*local_store.names(), *run_names(), *([] if parsed is None else registry_names()), *catalogue.names()]
     raise _not_found_error("model", name, searched, known, "" if parsed is None else describe_search(parsed))
+
+
+def _find_local(reference: Reference, report: Report) -> Path | None:
+    """Return the folder of a model in the local model store. If the model was renamed, warn and use the new name."""
+    folder = local_store.find_revision(reference)
+    if folder is None and not reference.pinned and (new := local_store.alias_target(reference.name)) is not None:
+        folder = local_store.find_revision(Reference(new))
+        if folder is not None:
+            report.warn(f"`{reference.name}` was renamed to `{new}`: use the new name")
+    return folder
+
+
+def _run_of_name(name: str) -> ModelFolder | None:
+    """Return the default folder for runs of a spec, given the spec's name or file. None if the text is neither.
+
+    Raises:
+        ZooError: The text is the file of a spec, and the run in the default folder has another spec.
+    """
+    spec = specs.load(name) if name.endswith(_YAML) else None
+    path = Path((spec.short_name if spec else name).removeprefix("specs/"))
+    if path.is_absolute() or ".." in path.parts or path == Path():
+        return None
+    run = ModelFolder(RUNS / path)
+    if spec and run.exists and (differences := differing_fields(run.spec, spec)):
+        raise _other_spec_error(run, name, differences)
+    return run
+
+
+def _require_trained(run: ModelFolder, report: Report) -> Path:
+    if file_exists(run.newest_weights):
+        if not run.trained:
+            step = int(run.newest_weights.parent.name)
+            report.warn(f"`{run.folder}` has no averaged weights yet: its newest checkpoint is used (step {step:,})")
+        return run.folder
+    hint = f"continue the training run with `zoo train {run.spec_file}`"
+    raise ZooError(f"`{run.folder}` has no weights yet", hint=hint)
 
 
 def _obtain(reference: Reference, report: Report) -> list[Path]:
@@ -280,13 +345,6 @@ def not_published_error(reference: str | os.PathLike[str], *, in_registries: boo
     return _not_found_error("published model", name, searched, known, further)
 
 
-def run_of_spec_file(reference: str | os.PathLike[str]) -> Path | None:
-    """Return the folder of a run, given the path of its `spec.yaml`. None if the reference is another spec or file."""
-    file = Path(reference)
-    is_run = file.name == SPEC and file.with_name(RUN_IDENTITY).is_file() and not ModelFolder(file.parent).published
-    return file.parent if is_run else None
-
-
 def run(reference: str | os.PathLike[str]) -> Path:
     """Return the folder of a run, given this folder or the name of the spec that was trained.
 
@@ -303,75 +361,17 @@ def run(reference: str | os.PathLike[str]) -> Path:
     raise _not_found_error("run", name, [candidate.folder for candidate in candidates], run_names())
 
 
+def run_of_spec_file(reference: str | os.PathLike[str]) -> Path | None:
+    """Return the folder of a run, given the path of its `spec.yaml`. None if the reference is another spec or file."""
+    file = Path(reference)
+    is_run = file.name == SPEC and file.with_name(RUN_IDENTITY).is_file() and not ModelFolder(file.parent).published
+    return file.parent if is_run else None
+
+
 def all_runs(root: Path = RUNS) -> list[Path]:
     """Return the folders of all runs below a folder, sorted. Runs whose removal was interrupted are left out."""
     folders = (file.parent for file in root.rglob(SPEC)) if root.is_dir() else ()
     return sorted(folder for folder in folders if not any(map(partial_target, folder.parts)))
-
-
-def _is_model_here(name: str) -> bool:
-    """Return whether there is a run or a published model with this name on this machine."""
-    if name.endswith(_YAML):
-        return False
-    run = _run_of_name(name)
-    return local_model(name) is not None or ModelFolder(Path(name)).exists or (run is not None and run.exists)
-
-
-def _find_local(reference: Reference, report: Report) -> Path | None:
-    """Return the folder of a model in the local model store. If the model was renamed, warn and use the new name."""
-    folder = local_store.find_revision(reference)
-    if folder is None and not reference.pinned and (new := local_store.alias_target(reference.name)) is not None:
-        folder = local_store.find_revision(Reference(new))
-        if folder is not None:
-            report.warn(f"`{reference.name}` was renamed to `{new}`: use the new name")
-    return folder
-
-
-def _store_path(reference: Reference) -> Path:
-    return local_store.model_path(reference.name).with_name(str(reference))
-
-
-def _has_spec(model: ModelFolder, spec: Spec) -> bool:
-    """Return whether a model was trained with this spec. False if the model's spec cannot be read."""
-    try:
-        return not differing_fields(model.spec, spec)
-    except ZooError:
-        return False
-
-
-def _other_spec_error(model: ModelFolder, reference: str, differences: Differences) -> ZooError:
-    return ZooError(
-        f"the spec in `{model.folder}` differs from `{reference}`:"
-        f"{format_differences(differences, f'in `{reference}`', 'in the folder')}",
-        hint=f"to use the folder anyway, write `{model.folder}` instead of `{reference}` (with `--model` if the "
-        f"command has that option); to train this spec, run `zoo train {reference} --run DIR`",
-    )
-
-
-def _run_of_name(name: str) -> ModelFolder | None:
-    """Return the default folder for runs of a spec, given the spec's name or file. None if the text is neither.
-
-    Raises:
-        ZooError: The text is the file of a spec, and the run in the default folder has another spec.
-    """
-    spec = specs.load(name) if name.endswith(_YAML) else None
-    path = Path((spec.short_name if spec else name).removeprefix("specs/"))
-    if path.is_absolute() or ".." in path.parts or path == Path():
-        return None
-    run = ModelFolder(RUNS / path)
-    if spec and run.exists and (differences := differing_fields(run.spec, spec)):
-        raise _other_spec_error(run, name, differences)
-    return run
-
-
-def _require_trained(run: ModelFolder, report: Report) -> Path:
-    if file_exists(run.newest_weights):
-        if not run.trained:
-            step = int(run.newest_weights.parent.name)
-            report.warn(f"`{run.folder}` has no averaged weights yet: its newest checkpoint is used (step {step:,})")
-        return run.folder
-    hint = f"continue the training run with `zoo train {run.spec_file}`"
-    raise ZooError(f"`{run.folder}` has no weights yet", hint=hint)
 
 
 def run_names() -> list[str]:
@@ -379,11 +379,8 @@ def run_names() -> list[str]:
     return [folder.relative_to(RUNS).as_posix() for folder in all_runs()]
 
 
-_CREATE_HINTS = {
-    "model": "`zoo train SPEC` trains a model",
-    "run": "`zoo train SPEC` starts a run",
-    "published model": "`zoo publish RUN` publishes a model",
-}
+def _store_path(reference: Reference) -> Path:
+    return local_store.model_path(reference.name).with_name(str(reference))
 
 
 def _not_found_error(

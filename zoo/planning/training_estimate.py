@@ -15,7 +15,7 @@ from typing import NamedTuple, Self
 
 import torch
 
-from compiler import Cost, EmittedProgram, Purpose, cost, find_device, graphs, trainable
+from compiler import Cost, EmittedProgram, Purpose, build_module, cost, find_device, graphs
 from compiler.backends import BuildRequest, choose_backend
 from compiler.host import cores, fast_float32, keeps_memory, matrix_libraries, matrix_library
 from compiler.padded_batch import PaddedBatch
@@ -266,7 +266,7 @@ def time_passes(spec: Spec, report: Report, program: EmittedProgram | None = Non
     try:
         if program is None:
             eager = spec.compilation.model_copy(update={"backend": "eager"})
-            program = trainable(spec.model_copy(update={"compilation": eager}))
+            program = build_module(spec.model_copy(update={"compilation": eager}))
         timing = _measure(_Passes(spec, program))
     except MEMORY_ERRORS as error:
         if not is_out_of_memory(error):

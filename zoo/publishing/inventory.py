@@ -187,11 +187,15 @@ def public_models(pattern: str | None) -> tuple[PublicModel, ...]:
     For a language pair, the most recommended model comes first. Otherwise, they are sorted by languages.
 
     Args:
-        pattern: See `catalogue.matching`.
+        pattern: A language pair such as `de-fr`, or a pattern for names or a part of a name as for `inventory`. None
+            selects all cards, and does not replace patterns by their language pairs.
     """
-    found = [_public_model(card) for card in catalogue.matching(pattern)]
-    is_pair = pattern is not None and catalogue.parse_pair(pattern) is not None
-    return tuple(found if is_pair else sorted(found, key=lambda each: (each.languages[0].isdigit(), each.languages)))
+    source, _, target = (pattern or "").partition("-")
+    if cards := catalogue.for_pair(source, target):
+        return tuple(map(_public_model, cards))
+    cards = catalogue.cards() if pattern is None else catalogue.models()
+    found = [_public_model(card) for card in cards if _matches(pattern, card.name, *card.aliases)]
+    return tuple(sorted(found, key=lambda each: (each.languages[0].isdigit(), each.languages)))
 
 
 def _public_model(card: ModelCard) -> PublicModel:
@@ -199,7 +203,7 @@ def _public_model(card: ModelCard) -> PublicModel:
     is_stored = folders and all(folder.is_dir() for folder in folders)
     return PublicModel(
         name=card.name,
-        languages=_describe_languages(card),
+        languages=card.languages.summary(_LISTED_PAIRS),
         bytes=card.bytes,
         parameters=card.parameters,
         licence=card.short_licence,
@@ -207,13 +211,6 @@ def _public_model(card: ModelCard) -> PublicModel:
         stored=_origin(folders[0], read_origin(folders[0])) if is_stored else "",
         description=card.description,
     )
-
-
-def _describe_languages(card: ModelCard) -> str:
-    if card.languages.codes is not None:
-        return f"{len(card.languages.codes.split())} languages"
-    pairs = ["-".join(pair) for pair in card.directions()]
-    return f"{len(pairs):,} pairs" if len(pairs) > _LISTED_PAIRS else " ".join(pairs)
 
 
 def _matches(pattern: str | None, *names: str) -> bool:

@@ -12,7 +12,7 @@ from py3langid.langid import MODEL_FILE, LanguageIdentifier
 
 from specs import ZooError
 from specs.notation import quote
-from zoo.catalogue.recommendations import describe, recommended
+from zoo.catalogue.catalogue import recommended
 from zoo.serving.answer import ServingError
 from zoo.text.language_codes import base_language
 
@@ -111,7 +111,7 @@ def no_model_error(source: str, target: str) -> ServingError:
 def _describe_public_model(source: str, target: str) -> str:
     """Return the end of an error message: how to serve a public model for a language pair. Empty if there is none."""
     card = recommended(base_code(source), base_code(target))
-    return "" if card is None else f"; `zoo serve --model {card.name}` serves {describe(card)}"
+    return "" if card is None else f"; `zoo serve --model {card.name}` serves {card.summary}"
 
 
 @cache

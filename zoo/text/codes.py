@@ -19,7 +19,8 @@ class BPECodes:
     """BPE codes, which split words into subwords.
 
     Attributes:
-        vocabulary: Known subwords, with the separator. Other subwords are split again. If empty, no subword is.
+        vocabulary: Known subwords, with the separator. Other subwords are split again. If it is empty, all subwords are
+            known.
     """
 
     def __init__(self, content: str, vocabulary: Collection[str] = ()) -> None:

@@ -90,26 +90,23 @@ class TextRules(BaseModel, frozen=True, strict=True, extra="forbid"):
 
     def spans(self, text: str) -> Iterator[Span]:
         """Yield the start and the end in the text of each token of `split`."""
-        position = len(languages := language_tokens(text))
-        yield from (match.span() for match in re.finditer(r"\S+", languages))
-        words = self._words(text[position:])
+        begin = len(language_tokens(text))
+        yield from (match.span() for match in re.finditer(r"\S+", text[:begin]))
+        visible = [position for position in range(begin, len(text)) if not text[position].isspace()]
+        words, used = self._words(text[begin:]), 0
         for word, cased in zip(words, self._true_cases(words), strict=True):
-            positions = list[int]()  # in the text, of each character of the word
-            for unit in self._written_characters(word):
-                while position < len(text) - 1 and text[position].isspace():
-                    position += 1
-                positions += [position] * len(unit)
-                position = min(position + 1, len(text) - 1)
-            start = 0
-            for subword, token in zip(subwords := self._subwords(cased), _marked(subwords), strict=False):
-                if len(cased) == len(word) and subword:
-                    yield positions[start], positions[start + len(subword) - 1] + 1
-                elif token:
-                    yield positions[0], positions[-1] + 1
-                start += len(subword)
+            written = self._written_characters(word)
+            indices = [min(used + index, len(visible) - 1) for index, unit in enumerate(written) for _ in unit]
+            positions = [visible[index] for index in indices]
+            used += len(written)
+            end = 0
+            for subword in filter(None, self._subwords(cased)):
+                start, end = end, end + len(subword)
+                first, last = (start, end - 1) if len(cased) == len(word) else (0, -1)
+                yield positions[first], positions[last] + 1
 
     def _written_characters(self, word: str) -> Sequence[str]:
-        """Return the strings that Moses writes for the characters of a word."""
+        """Return the strings that the tokeniser writes for the visible characters of a text, for one of its words."""
         if self.tokenizer == "space":
             return word
         return [word] if word == _DASH else _CHARACTER.findall(word) if self.escape else word

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from compiler import Purpose, build, find_device, graphs, interpret, lower, trainable
+from compiler import Purpose, build, build_module, find_device, graphs, interpret, lower
 from compiler.host import fast_float32
 from compiler.initialization import initial_weights
 from compiler.padded_batch import PaddedBatch
@@ -159,12 +159,10 @@ def benchmark_decoding(
     )
 
 
-def weights_avoiding(
-    spec: Spec, initial: Mapping[str, Tensor], tokens: Iterable[int] = (PAD, UNK, BOS, EOS)
-) -> dict[str, Tensor]:
-    """Return weights that are changed so that beam search never selects certain tokens.
+def weights_avoiding(spec: Spec, initial: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return weights that are changed so that beam search never selects a special token.
 
-    By default, EOS is among these tokens, so that all translations have the maximum length.
+    EOS is among these tokens, so that all translations have the maximum length.
 
     The last norm of the decoder removes the mean. If a token's row in the output embedding is constant, the logit of
     the token therefore depends only on the bias of the norm. Row and bias are set so that this logit is -20. Other
@@ -173,7 +171,6 @@ def weights_avoiding(
     Args:
         spec: The model's spec.
         initial: The initial weights. This mapping and its tensors are not changed.
-        tokens: The IDs of the tokens to avoid.
 
     Returns:
         The changed weights.
@@ -184,7 +181,7 @@ def weights_avoiding(
     *_, last = (node for node in lower(spec, Purpose.SCORE).nodes if node.operation.is_norm)
     weights[last.parameters[-1]] = torch.full((architecture.d_model,), 4 * architecture.d_model**-0.5)
     weights[table] = weights[table].clone()
-    weights[table][list(tokens)] = -5 * architecture.d_model**-0.5
+    weights[table][[PAD, UNK, BOS, EOS]] = -5 * architecture.d_model**-0.5
     return weights
 
 
@@ -282,7 +279,7 @@ def benchmark_training(
     spec.require_source("the benchmark")
     require_memory_to_train(spec, device)
     report, device = report or Report(), find_device(device)
-    program = trainable(spec, device=device)
+    program = build_module(spec, device=device)
     estimator = TrainingEstimator.measure(spec, program, report)
     with TemporaryDirectory() as folder, fast_float32(estimator.matrix_library or None):
         store, run = random_pairs(spec, steps, Path(folder)), Run(Path(folder, "run"))

@@ -36,8 +36,6 @@ from zoo.text.language_codes import base_language
 from zoo.text.lines import clean
 
 _FORMAT = 1  # increase it whenever the same models write other pairs
-_SEARCH_OPTIONS = ("search", "beam", "alpha", "temperature", "top_k", "top_p", "seed")
-_OPTIONS = ("n_best", *_SEARCH_OPTIONS)
 _DESCRIPTION = "description.json"
 
 Record = Mapping[str, Any]
@@ -78,7 +76,7 @@ def write_missing(
 
 @contextmanager
 def _located_in(name: str) -> Iterator[None]:
-    """Add the name of a part to errors. Errors about missing files remain, because they have a location already."""
+    """Add the name of a part to errors. Errors about missing files already contain it, and are not changed."""
     try:
         yield
     except MissingFileError:
@@ -117,7 +115,7 @@ class _SyntheticText:
         return record
 
     def _record(self, models: Mapping[str, str]) -> Record:
-        options = {name: value for name in _OPTIONS if (value := getattr(self.part, name)) is not None}
+        options = {"n_best": self.part.n_best, **self.part.decoding.model_dump()}
         identity = {
             "format": _FORMAT,
             "text": [[is_sgml(path), digest(path)] for path in self.paths],
@@ -169,27 +167,30 @@ class _SyntheticText:
 
     def _translate(self, translator: Translator, languages: Direction, journal: Path, done: int, total: int) -> None:
         """Append a JSON list with the translations of each line to the journal, from line `done` on."""
-        options: dict[str, Any] = {name: getattr(self.part, name) for name in _SEARCH_OPTIONS}
-        options.update(zip(("source", "target"), languages, strict=True))
-        max_length = translator.preprocessor(*languages).max_source_length
-        texts, lines = tee(islice(self._lines(), done, None))
+        source, target = languages
+        options = self.part.decoding.model_dump()
+        max_length = translator.preprocessor(source, target).max_source_length
+        sources, lines = tee(islice(self._lines(), done, None))
 
         def accepted(text: str) -> str:
             """Return the text, or an empty one if it is too long, because one long line must not end the work."""
             text = clean(text)
             return text if len(translator.vocabulary.encode(text)) <= max_length else ""
 
-        sources = (accepted(text) for text, *_ in texts)
-        results = translate_lines(translator, sources, n_best=self.part.n_best, first=done, **options)
+        accepted_texts = (accepted(text) for text, *_ in sources)
+        found = translate_lines(
+            translator, accepted_texts, n_best=self.part.n_best, first=done, source=source, target=target, **options
+        )
         with (
             journal.open("a", encoding="utf-8", newline="\n", buffering=1) as file,
             self.report.progress(translator.verb, total, "sentences") as progress,
         ):
             progress.advance(done)
-            for translations, (_, *references) in zip(results, lines, strict=True):
-                found = list(dict.fromkeys(each.text for each in translations if each.text))
-                chosen = [_best_by_chrf(found, clean(*references))] if found and references else found
-                file.write(json.dumps(chosen, ensure_ascii=False) + "\n")
+            for translations, (_, *references) in zip(found, lines, strict=True):
+                texts = list(dict.fromkeys(each.text for each in translations if each.text))
+                if texts and references:
+                    texts = [_best_by_chrf(texts, clean(*references))]
+                file.write(json.dumps(texts, ensure_ascii=False) + "\n")
                 progress.advance()
 
     def _combine(self, folder: Path, journal: Path, record: Record) -> int:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import torch
 
 import specs
-from compiler import Purpose, trainable
+from compiler import Purpose, build_module
 from compiler.host import fast_float32, matrix_libraries, matrix_library
 from specs import Spec, ZooError
 from zoo.data.prefetch import run_in_thread
@@ -160,7 +160,7 @@ def _train(spec: Spec, run: Run, processes: Processes, *, fresh: bool, report: R
     report.info(f"train: {prepared.counts}")
     resumes = not fresh and bool(list_checkpoints(run)) and run.data.is_file()
     chosen = _with_backend_of(run, spec) if resumes and spec.compilation.backend == "auto" else spec
-    program = trainable(chosen, weights=model.weights.tensors if model else None, device=device)
+    program = build_module(chosen, weights=model.weights.tensors if model else None, device=device)
     data = TrainingSet.from_prepared(
         spec, prepared, run_in_thread(prepared.verify) if processes.first_on_machine else None
     )

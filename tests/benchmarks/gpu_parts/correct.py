@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from compiler import TRANSLATE, Purpose, build, graphs, trainable
+from compiler import TRANSLATE, Purpose, build, build_module, graphs
 from compiler.backends import BACKENDS, BuildRequest
 from compiler.backends.conformance import disagreement
 from compiler.initialization import initial_weights
@@ -75,7 +75,7 @@ def _updates(setting: Setting, dropout: float) -> Figures:
     spec = setting.spec("tiny", **_small(architecture={"dropout": dropout}, training=training))
     trained = []
     for device in ("cpu", str(setting.device)):
-        program = trainable(spec, (Purpose.TRAIN, Purpose.UPDATE), device=device)
+        program = build_module(spec, (Purpose.TRAIN, Purpose.UPDATE), device=device)
         train_step, generator = TrainStep(spec, program, Processes(device), Report()), np.random.default_rng(1)
         for number in range(1, 6):
             lengths = generator.integers(1, 20, (2, 12))

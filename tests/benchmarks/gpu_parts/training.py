@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 
 import torch
 
-from compiler import Purpose, trainable
+from compiler import Purpose, build_module
 from specs import Spec
 from tests.benchmarks.gpu_parts.profile import profiled
 from tests.benchmarks.gpu_parts.setting import Figures, Setting
@@ -70,7 +70,7 @@ def _kernels(setting: Setting, spec: Spec) -> Figures:
     """Profile three steps of one batch, after a step that records the CUDA graph."""
     if not setting.cuda:
         return {"absent": "kernels are those of a GPU"}
-    program = trainable(spec, device=str(setting.device))
+    program = build_module(spec, device=str(setting.device))
     train_step = TrainStep(spec, program, Processes(str(setting.device)), Report())
     with TemporaryDirectory() as folder:
         store = random_pairs(spec, 1, Path(folder))

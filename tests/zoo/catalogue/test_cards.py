@@ -31,7 +31,7 @@ def test_card(card: ModelCard) -> None:
     listed = (card.languages.pairs or card.languages.codes or "").split()
     assert len(listed) == len(set(listed))
     for each in card.check:
-        assert card.translates(*(each.pair or listed[0]).split("-"))
+        assert card.languages.direction(*(each.pair or listed[0]).split("-"))
         assert each.pair or len(listed) == 1
     if not card.is_pattern:
         assert find(card.name) == card
@@ -49,7 +49,7 @@ def test_multilingual_models_are_found_by_two_letter_codes() -> None:
     for name, pair in pairs.items():
         card = find(name)
         assert card is not None
-        assert card.direction("de", "fr") == pair
+        assert card.languages.direction("de", "fr") == pair
 
 
 def test_the_models_like_big_say_how_they_differ_from_it() -> None:

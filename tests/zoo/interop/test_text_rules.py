@@ -95,7 +95,7 @@ def test_files_beside_a_model(tmp_path: Path) -> None:
     (tmp_path / "vocab").write_text("ab@@ 9\na 3\nb@@ 2\n")
     limited = TextOptions("space", tmp_path / "source.bpe", (tmp_path / "vocab",) * 2, 3)
     assert find(tmp_path, limited).sides[1].vocabulary == "ab@@ a"
-    with pytest.raises(ZooError, match="but not how"):
+    with pytest.raises(ZooError, match="do not name a tokenizer"):
         find(tmp_path, TextOptions())
     with pytest.raises(ZooError, match="languages of the model are unknown"):
         find(tmp_path, MOSES, ModelText(None))

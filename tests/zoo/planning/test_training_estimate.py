@@ -16,7 +16,7 @@ from unittest.mock import Mock
 import pytest
 import torch
 
-from compiler import Purpose, cost, graphs, trainable
+from compiler import Purpose, build_module, cost, graphs
 from compiler.host import DEFAULT, keeps_memory, matrix_libraries, matrix_library
 from specs import Spec
 from zoo.planning import training_estimate
@@ -117,7 +117,7 @@ def test_timed_passes_do_not_change_the_program(world: World) -> None:
     """Also with bfloat16, and with fewer learned positions than a pass usually has."""
     learned = ["architecture.positions={kind: learned, rows: 20}", "corpus.max_length=10"]
     spec = world(*learned, "decoding.extra_length=2", "training.precision=bfloat16")
-    program = trainable(spec)
+    program = build_module(spec)
     before = {name: tensor.clone() for name, tensor in program.state_dict().items()}
     library = torch.backends.mkldnn.matmul.fp32_precision
     measured = time_passes(spec, Report(), program)
@@ -150,7 +150,7 @@ def test_emulated_bfloat16_is_warned_about(world: World, words: Any) -> None:
     timing.save_timing(spec, EMULATED)
     assert EMULATED.slowdown == pytest.approx(2.6)
     assert replace(EMULATED, bfloat16=0.4).slowdown is None
-    TrainingEstimator.measure(spec, trainable(spec), words)
+    TrainingEstimator.measure(spec, build_module(spec), words)
     assert words.said == [f"bfloat16 {emulation_warning(2.6)}"]
     assert "2.6 times as long as float32" in words.said[0]
     assert estimate_training(spec, 27, "cpu").slowdown == EMULATED.slowdown

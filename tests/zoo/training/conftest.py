@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from filelock import FileLock
 
-from compiler import trainable
+from compiler import build_module
 from specs import Spec
 from zoo.data.prepare import prepare
 from zoo.data.training_set import TrainingSet
@@ -63,6 +63,6 @@ def trainer(world: Callable[..., Spec], words: Report) -> Callable[..., Trainer]
     def make(*overrides: str, run: Path | str = "nowhere") -> Trainer:
         spec = world(*overrides)
         data = TrainingSet(spec, prepare(spec, Report()).store("train"))
-        return Trainer(spec, trainable(spec), data, Run(Path(run)), processes=Processes("cpu"), report=words)
+        return Trainer(spec, build_module(spec), data, Run(Path(run)), processes=Processes("cpu"), report=words)
 
     return make

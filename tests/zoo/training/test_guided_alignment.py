@@ -55,7 +55,7 @@ def guided(small: Callable[..., Spec]) -> Spec:
 def test_the_loss_is_the_cross_entropy_of_the_first_head(small, store: PairStore) -> None:
     batch, spec = store.batch(3), guided(small)
     torch.manual_seed(1)
-    program = compiler.trainable(spec)
+    program = compiler.build_module(spec)
     program.eval()
     alignment = torch.zeros(3, batch.target.values.shape[1] - 1, batch.source.values.shape[1])
     alignment[0, 0, 1], alignment[2, 1, 0] = 1.0, 0.25
@@ -85,7 +85,7 @@ def test_batches_are_aligned_word_by_word(store: PairStore, tokens: Vocabulary) 
 def test_a_head_learns_to_align(small, store: PairStore, tokens: Vocabulary) -> None:
     spec = guided(small)
     torch.manual_seed(1)
-    program = compiler.trainable(spec)
+    program = compiler.build_module(spec)
     batch, aligner = store.batch(40), BatchAligner(store, tokens)
     train_step = TrainStep(spec, program, Processes("cpu"), Report(), aligner=aligner)
 

@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from compiler import EmittedProgram, Purpose, trainable
+from compiler import EmittedProgram, Purpose, build_module
 from specs import Spec
 from tests.examples import rows
 from zoo.data.batches import Batch, Examples
@@ -48,7 +48,7 @@ def spec_for(small: Callable[..., Spec], parts: int = 1, **training: Any) -> Spe
 def weights_after(
     spec: Spec, purposes: Any, steps: int, processes: Processes | None = None
 ) -> tuple[Tensor, TrainStep]:
-    program = trainable(spec, purposes)
+    program = build_module(spec, purposes)
     train_step = TrainStep(spec, program, processes or Processes("cpu"), Report())
     for number in range(1, steps + 1):
         train_step(number, batch(number))
@@ -67,7 +67,7 @@ def test_packed_steps_train_like_padded_steps(small: Callable[..., Spec], parts:
     assert train_step._recorded is not None
     assert train_step._recorded.rows.source == (200 if parts == 1 else -(-200 // parts) + 31)
     torch.testing.assert_close(packed, padded, rtol=1e-2, atol=2e-3)
-    assert float((padded - weights(trainable(spec))).abs().max()) > 0.01, "the steps changed the weights"
+    assert float((padded - weights(build_module(spec))).abs().max()) > 0.01, "the steps changed the weights"
 
 
 def test_a_step_that_is_not_finite_changes_nothing(small: Callable[..., Spec]) -> None:
@@ -131,7 +131,7 @@ def test_a_change_of_packing_orders_the_epoch_again(world: Callable[..., Spec]) 
 def test_processes_sum_gradients_and_losses(small: Callable[..., Spec]) -> None:
     spec = spec_for(small)
     one, _ = weights_after(spec, PACKED, 5)
-    program = trainable(spec, PACKED)
+    program = build_module(spec, PACKED)
     train_step = TrainStep(spec, program, TwinProcesses(), Report())
     for number in range(1, 6):
         given = batch(number)
@@ -149,7 +149,7 @@ def test_a_resumed_run_on_packed_rows_is_bitwise_the_unbroken_one(world: Callabl
         data = TrainingSet(spec, prepared.store("train"))
         data.packed = True
         trainer = Trainer(
-            spec, trainable(spec, PACKED), data, Run(Path(folder)), processes=Processes("cpu"), report=Report()
+            spec, build_module(spec, PACKED), data, Run(Path(folder)), processes=Processes("cpu"), report=Report()
         )
         trainer.run.folder.mkdir(exist_ok=True)
         trainer.train(lambda: trainer.progress.step >= steps)

@@ -71,7 +71,7 @@ def back(trained: Trained) -> Run:
 def test_an_ensemble_of_teachers_translates_the_text(trained: Trained, words: Any) -> None:
     teachers = [trained(f"runs/teacher-{seed}", training={"seed": seed}).folder for seed in (1, 2)]
     text = write("text.en", TEXT)
-    part = {"models": [str(each) for each in teachers], "source": text, "n_best": 2, "beam": 3}
+    part = {"models": [str(each) for each in teachers], "source": text, "n_best": 2, "decoding": {"beam": 3}}
     (folder,) = written(part, report=words)
     opened = [open_model(each) for each in teachers]
     expected = []
@@ -98,14 +98,16 @@ def test_long_lines_give_no_pair(trained: Trained) -> None:
 def test_text_is_written_again_only_if_its_text_models_or_options_change(
     back: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    part = {"models": ["runs/back"], "target": write("text.de", TEXT), "search": "sample", "seed": 3}
+    part = {"models": ["runs/back"], "target": write("text.de", TEXT), "decoding": {"search": "sample", "seed": 3}}
     (first,) = written(part)
     with monkeypatch.context() as patch:
         patch.setattr(synthetic, "open_model", lambda *_, **__: pytest.fail("the text exists already"))
         shutil.copytree("runs/back", "moved")
         same = written({**part, "models": ["moved"], "weight": 0.5, "tag": "<BT>"}, training={"steps": 7})
         assert same == [first]
-    (samples, other_text) = written({**part, "seed": 4}, {**part, "target": write("other.de", TEXT[:3])})
+    (samples, other_text) = written(
+        {**part, "decoding": {"search": "sample", "seed": 4}}, {**part, "target": write("other.de", TEXT[:3])}
+    )
     back.weights.write_bytes(back.newest_weights.read_bytes())
     spec = back.spec_file.read_text("utf-8")
     back.spec_file.write_text(spec.replace("extra_length: 3", "extra_length: 4"), "utf-8")
@@ -116,11 +118,12 @@ def test_text_is_written_again_only_if_its_text_models_or_options_change(
     assert {item.path for item in plan_cleanup(["synthetic"]).removable} == {first, samples, other_text, other_model}
 
 
-@pytest.mark.parametrize("options", [{"search": "sample", "n_best": 2}, {"beam": 3, "n_best": 2}])
+@pytest.mark.parametrize("options", [{"search": "sample"}, {"beam": 3}])
 def test_interrupted_work_continues_without_a_lost_or_doubled_line(
     back: Run, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch, words: Any
 ) -> None:
     part = {"models": ["runs/back"], "target": write("text.de", [f"{line} {n}" for n in range(3) for line in TEXT])}
+    part |= {"n_best": 2, "decoding": options}
     journals: list[bytes] = []
     combine = synthetic._SyntheticText._combine
 
@@ -129,7 +132,7 @@ def test_interrupted_work_continues_without_a_lost_or_doubled_line(
         return combine(self, folder, journal, record)
 
     monkeypatch.setattr(synthetic._SyntheticText, "_combine", watched)
-    (folder,) = written({**part, **options})
+    (folder,) = written(part)
     expected = {file.name: file.read_bytes() for file in folder.iterdir()}
     assert [path for path in storage.synthetic().iterdir() if not path.name.startswith(".")] == [folder]
     whole = journals[0]
@@ -137,7 +140,7 @@ def test_interrupted_work_continues_without_a_lost_or_doubled_line(
     for length in (0, 1, len(whole) - 1, len(whole), *(moments.randrange(len(whole)) for _ in range(3))):
         shutil.rmtree(folder)
         folder.with_suffix(".partial").write_bytes(whole[:length] + b"\0" * moments.randrange(2))
-        assert written({**part, **options}, report=words) == [folder]
+        assert written(part, report=words) == [folder]
         assert {file.name: file.read_bytes() for file in folder.iterdir()} == expected
         assert journals[-1] == whole
     assert "(18 are already translated)" in str(words.said)
@@ -156,7 +159,7 @@ write_missing(specs.parse(open("student.yaml").read(), "student.yaml"), Report()
 @pytest.mark.timeout(600)
 def test_killed_process_leaves_text_that_the_next_one_completes(back: Run, request: pytest.FixtureRequest) -> None:
     lines = [f"{source} {number}" for number in range(400) for source, _ in PAIRS]
-    part = {"models": ["runs/back"], "target": write("text.de", lines), "search": "sample"}
+    part = {"models": ["runs/back"], "target": write("text.de", lines), "decoding": {"search": "sample"}}
     write("student.yaml", [student(part).yaml()])
     environment = {**os.environ, "PYTHONPATH": str(request.config.rootpath)}
     sizes, moments = [0], random.Random(5)
@@ -189,7 +192,11 @@ def test_mistakes_name_the_part(back: Run, trained: Trained, monkeypatch: pytest
         ),
         ({"models": ["runs/back"], "target": "none.de"}, "`none.de` does not exist", "correct the path"),
         ({"models": ["runs/back"], "target": write("empty.de", [])}, "`empty.de` contains no line", "another file"),
-        ({"models": ["runs/back"], "target": text, "top_k": 5}, "`top_k` has no effect when `search`", "`sample`"),
+        (
+            {"models": ["runs/back"], "target": text, "decoding": {"top_k": 5}},
+            "`top_k` has no effect when `search`",
+            "`sample`",
+        ),
         ({"models": ["runs/back"], "target": text, "n_best": 9}, "a beam of 4 cannot find more than 4", "beam to 9"),
     ]
     for part, problem, hint in mistakes:
@@ -240,7 +247,7 @@ def test_tagged_sources_begin_with_a_token_of_the_vocabulary(back: Run) -> None:
 
 @pytest.mark.integration
 def test_run_names_the_models_and_resumes_without_them(back: Run, words: Any) -> None:
-    part = {"models": ["runs/back"], "target": write("text.de", TEXT), "search": "sample", "weight": 2.0}
+    part = {"models": ["runs/back"], "target": write("text.de", TEXT), "decoding": {"search": "sample"}, "weight": 2.0}
     training = {"source_tokens": 400, "target_tokens": 400, "dev_score": None}
 
     def spec(steps: int) -> Spec:
