@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 def prepare(spec: options.Reference, overrides: options.Overrides = None) -> None:
     """Download the corpus, learn the vocabulary and write the tokenised training data.
 
-    Archives are verified by their hashes, and finished work is not repeated. The environment variable ZOO_HOME sets
-    where the data is stored. ZOO_MIRROR sets a folder or URL from which archives are fetched instead of their original
-    URLs, and ZOO_OFFLINE=1 prevents downloads.
+    Parts of the corpus that name `models` are translated first. Archives are verified by their hashes, and finished
+    work is not repeated. The environment variable ZOO_HOME sets where the data is stored. ZOO_MIRROR sets a folder or
+    URL from which archives are fetched instead of their original URLs, and ZOO_OFFLINE=1 prevents downloads.
 
     Examples:
         zoo prepare tiny

@@ -134,15 +134,12 @@ def _recommend(
     documents: Sequence[Path], output: Path | None, direction: Direction, sentences: Sequence[str], messages: Report
 ) -> None:
     """If the included model is not made for a text, name a public model."""
-    from zoo.catalogue.recommendations import EVERYDAY, describe, has_long_sentences, recommended
+    from zoo.catalogue.recommendations import better_for
 
-    card = recommended(*direction)
-    if card is not None and has_long_sentences(sentences):
+    if found := better_for(sentences, *direction):
+        card, message = found
         command = _command(documents, output, card.direction(*direction) or direction, card.name)
-        messages.info(
-            f"`{EVERYDAY}` is made for short everyday sentences, and most of these are longer; {describe(card)} may "
-            f"translate them better: `{command}`"
-        )
+        messages.info(f"{message}: `{command}`")
 
 
 def _find(given: Sequence[Path], output: Path | None) -> Iterator[tuple[Path, Path]]:

@@ -29,7 +29,7 @@ ROOT = Path(__file__).parents[2]
 OPTIONS = {
     name: (words or "").split()
     for name, words in yaml.safe_load("""
-list: PATTERN --published --json
+list: PATTERN --published --available --json
 show: SPEC KEY=VALUE --difference --json
 plan: SPEC KEY=VALUE --passes --code --graph --length --json --device
 schema:
@@ -60,11 +60,12 @@ search: SENTENCE --spec --model --from --to --output --beam --alpha --shortlist 
 compare: A B --set --references --language --json --device --precision --backend --max-batch-tokens
 serve: --model --host --port --keys --new-key --cors --allow-host --max-memory --idle-minutes --max-texts
   --max-characters --max-body-bytes --max-queue --max-wait --timeout --device --precision --backend --max-batch-tokens
-import: SOURCE --name --format --languages --positions --check --replace
+import: SOURCE --name --format --languages --positions --tokenizer --bpe --bpe-vocabulary --bpe-threshold --check
+  --replace
 publish: RUN|NAME --name --replace --to --alias --text --notes
 export: NAME --to --output
 verify: NAME|DIR --backend
-pull: NAME
+pull: NAME --yes
 remove: NAME --yes
 paper: TABLE --runs --html --measure --json
 doctor: --json

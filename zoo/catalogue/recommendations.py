@@ -30,6 +30,17 @@ def describe(card: ModelCard) -> str:
     return f"the public model `{card.name}` ({bytes}licence: {card.short_licence or 'not documented'})"
 
 
-def has_long_sentences(sentences: Sequence[str]) -> bool:
-    """Return whether a text is one that the included model is not made for: most of its sentences are long."""
-    return bool(sentences) and median(len(sentence.split()) for sentence in sentences) > _EVERYDAY_WORDS
+def better_for(sentences: Sequence[str], source: str, target: str) -> tuple[ModelCard, str] | None:
+    """Return a public model for a text that the included model is not made for, and a message that names this model.
+
+    The included model is not made for a text if most of its sentences are long.
+
+    Returns:
+        None if the included model fits, or the catalogue has no model for the language pair.
+    """
+    if not sentences or median(len(sentence.split()) for sentence in sentences) <= _EVERYDAY_WORDS:
+        return None
+    if (card := recommended(source, target)) is None:
+        return None
+    problem = f"`{EVERYDAY}` is made for short everyday sentences, and most of these are longer"
+    return card, f"{problem}; {describe(card)} may translate them better"

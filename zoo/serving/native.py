@@ -12,6 +12,7 @@ from fastapi.responses import JSONResponse, Response, StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from specs.notation import quote
+from zoo.catalogue.recommendations import EVERYDAY, better_for
 from zoo.generation.translation import MARKS
 from zoo.serving.answer import Answer, Call, Options, ServingError
 from zoo.serving.languages import AUTO, public_codes
@@ -108,13 +109,17 @@ class Translated(BaseModel):
 
 
 class TextResult(BaseModel):
-    """The translations of a text. `model` is null if the text was in the target language already."""
+    """The translations of a text. `model` is null if the text was in the target language already.
+
+    `hint` names a public model if the included model is not made for the text. It is left out otherwise.
+    """
 
     source: str
     detected_confidence: float | None
     model: str | None
     revision: str | None
     translations: list[Translated]
+    hint: str | None = None
 
 
 class TranslateResult(BaseModel):
@@ -177,10 +182,10 @@ def router(service: Service) -> APIRouter:
         call = Call(request, key, body.source, body.target, options, body.model)
         if not body.stream:
             answers = await service.translate(call, texts)
-            return TranslateResult(results=[_result(answer, body.sentences) for answer in answers])
+            return TranslateResult(results=[_translated(answer, body) for answer in answers])
         results = await service.translate_each(call, texts)
         return StreamingResponse(
-            _events(results, body.sentences), media_type="text/event-stream", headers={"Cache-Control": "no-store"}
+            _events(results, body), media_type="text/event-stream", headers={"Cache-Control": "no-store"}
         )
 
     @routes.post("/v1/score")
@@ -281,7 +286,7 @@ def _list(texts: str | list[str]) -> list[str]:
     return [texts] if isinstance(texts, str) else texts
 
 
-def _result(answer: Answer, sentences: bool = False) -> TextResult:
+def _result(answer: Answer, *, sentences: bool = False, target: str | None = None) -> TextResult:
     translations = []
     for each in answer.translations:
         translated = Translated(text=each.text, score=each.score, log_probability=each.log_probability)
@@ -291,16 +296,25 @@ def _result(answer: Answer, sentences: bool = False) -> TextResult:
             if marked := getattr(each, name):
                 setattr(translated, name, list(marked))
         translations.append(translated)
-    return TextResult(
+    result = TextResult(
         source=answer.source,
         detected_confidence=answer.confidence,
         model=answer.model,
         revision=answer.revision,
         translations=translations,
     )
+    if target is not None and answer.model == EVERYDAY:
+        texts = [source for source, _ in answer.translations[0].parts]
+        if found := better_for(texts, answer.source, target):
+            result.hint = f"{found[1]}: `zoo serve --model {found[0].name}`"
+    return result
 
 
-async def _events(results: AsyncIterator[tuple[int, Answer | ServingError]], sentences: bool) -> AsyncIterator[str]:
+def _translated(answer: Answer, body: TranslateBody) -> TextResult:
+    return _result(answer, sentences=body.sentences, target=body.target)
+
+
+async def _events(results: AsyncIterator[tuple[int, Answer | ServingError]], body: TranslateBody) -> AsyncIterator[str]:
     """Yield one server-sent event per text, and one at the end."""
     async with aclosing(results):  # type: ignore[type-var]
         async for index, answer in results:
@@ -308,7 +322,7 @@ async def _events(results: AsyncIterator[tuple[int, Answer | ServingError]], sen
                 yield _event("error", {"index": index, "error": answer.message, "status": answer.status})
             else:
                 yield _event(
-                    "translation", {"index": index, **_result(answer, sentences).model_dump(exclude_unset=True)}
+                    "translation", {"index": index, **_translated(answer, body).model_dump(exclude_unset=True)}
                 )
     yield _event("done", {})
 

@@ -70,6 +70,17 @@ def test_sentences_are_returned_with_their_translations(client, translator):
     assert json.loads(streamed.split("data: ")[1].split("\n")[0])["translations"][0]["sentences"] == expected
 
 
+def test_a_hint_names_a_public_model_for_texts_with_long_sentences(client, monkeypatch):
+    body = {"source": "en", "target": "de"}
+    (result,) = client.post("/v1/translate", json={**body, "text": "we read"}).json()["results"]
+    monkeypatch.setattr("zoo.serving.native.EVERYDAY", result["model"])
+    texts = ["we read", "the old dog sees a small house and " * 3 + "we read"]
+    short, long = client.post("/v1/translate", json={**body, "text": texts}).json()["results"]
+    assert "hint" not in short
+    assert "`zoo serve --model " in long["hint"]
+    assert "hint" in client.post("/v1/translate", json={**body, "text": texts[1], "stream": True}).text
+
+
 def test_texts_without_a_letter_and_lost_numbers(client, translator):
     texts = ["-", "$5\n1.", "we read 1,250 books"]
     body = {"text": texts, "source": "en", "target": "de", "n_best": 2}

@@ -87,9 +87,9 @@ async function translate() {
       if (name === "error" && data.status === 400) Object.assign(part, { segments: [part.text], failure: data.error });
       else if (name === "error") throw new Error(data.error);
       else if (name === "translation") {
-        const { source, model, revision, translations } = data;
+        const { source, model, revision, translations, hint } = data;
         const segments = splitTranslation(translations[0]);
-        Object.assign(part, { languages: { source, target: languages.target }, model, revision, segments });
+        Object.assign(part, { languages: { source, target: languages.target }, model, revision, segments, hint });
       } else continue;
       if (state.parts === parts) drawPart(part);
       else showParts(parts);
@@ -143,6 +143,7 @@ function showFacts(parts, seconds) {
   const facts = answered ? `${answered.model}, ${seconds.toFixed(2)} s, ${speed} words/s` : "Already in this language";
   byId("facts").textContent = facts;
   byId("facts").title = answered ? `Revision ${answered.revision}` : "";
+  byId("hint").textContent = parts.find((part) => part.hint)?.hint.replaceAll("`", "") || "";
 }
 
 function showParts(parts) {
@@ -153,7 +154,7 @@ function showParts(parts) {
   }
   byId("result").replaceChildren(...parts.map((part) => part.row));
   byId("result").ariaBusy = "false";
-  byId("facts").textContent = "";
+  byId("facts").textContent = byId("hint").textContent = "";
   byId("copy").hidden = !parts.length;
   takeFocus(byId("result").querySelector("button"));
 }
