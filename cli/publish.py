@@ -144,7 +144,7 @@ def pull(names: Annotated[list[str], _NAMES], yes: Annotated[bool, _PULL_YES] = 
             for folder in pull_model(name, messages):
                 print(folder)
         except KeyboardInterrupt:
-            messages.info("\nthe downloaded part is kept: run the same command again to resume")
+            messages.info("\nrun the same command again: it resumes a download that has begun")
             raise
 
 

@@ -87,22 +87,24 @@ def locate(value: object, file: str, line: int | None = None) -> LocatedValue:
 
 
 @lru_cache(maxsize=64)
-def read(text: str, file: str) -> LocatedValue:
+def read(text: str, file: str, kind: str = "spec", hint: str = "begin with `extends: base`") -> LocatedValue:
     """Return the mapping that the YAML `text` of a spec contains. Callers must not change the result.
 
     Args:
         text: The whole text of the file.
         file: The name of the file, for error messages.
+        kind: What the text is, for error messages.
+        hint: How the text begins, for error messages.
 
     Raises:
         ZooError: The text is not YAML, is empty, is not a mapping, or has a key twice.
     """
     located = _values(text, file)
     if located is None or located.value is None:
-        raise ZooError("the spec is empty", where=file, hint="begin with `extends: base`")
+        raise ZooError(f"the {kind} is empty", where=file, hint=hint)
     if not isinstance(located.value, dict):
-        problem = f"a spec must be a mapping of keys to values, not {quote(located.plain())}"
-        raise ZooError(problem, where=located.where, hint="begin with `extends: base`")
+        problem = f"a {kind} must be a mapping of keys to values, not {quote(located.plain())}"
+        raise ZooError(problem, where=located.where, hint=hint)
     return located
 
 

@@ -139,11 +139,14 @@ def test_an_invalid_card_is_an_error_with_file_and_line(zoo: Zoo, field: str, va
     assert re.search(rf"\({re.escape(str(storage.home()))}/catalogue/mine\.yaml:\d+\)", result.err)
 
 
-def test_a_card_must_be_utf_8() -> None:
+def test_a_card_is_a_mapping_in_utf_8() -> None:
     add_card("mine", "https://example.org/a.zip")
     file = storage.home() / "catalogue/mine.yaml"
     file.write_bytes(file.read_bytes() + "# schön".encode("latin-1"))
     with pytest.raises(ZooError, match="the card is not UTF-8"):
+        catalogue.find("mine")
+    file.write_text("")
+    with pytest.raises(ZooError, match="the card is empty"):
         catalogue.find("mine")
 
 

@@ -246,7 +246,7 @@ def parse(text: str, file: str) -> ModelCard:
     Raises:
         ZooError: The card is invalid. The error has the file and line.
     """
-    located = read(text, file)
+    located = read(text, file, "card", "begin with `name: NAME`")
     try:
         return ModelCard.model_validate(located.plain())
     except ValidationError as invalid:

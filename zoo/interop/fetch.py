@@ -178,7 +178,7 @@ def _import(card: ModelCard, number: int, source: Path, report: Report) -> None:
 
 def _model_path(card: ModelCard, number: int, source: Path) -> Path:
     """Return the file or folder to import: a checkpoint that the card names, or the folder that has the files."""
-    inside = list(source.iterdir())
+    inside = [path for path in source.iterdir() if not path.name.startswith(".")]  # macOS adds `._NAME` for each file
     folder = inside[0] if len(inside) == 1 and inside[0].is_dir() else source
     if not card.files or card.is_folder:
         return folder
