@@ -220,7 +220,7 @@ def clean(what: Annotated[list[str] | None, _WHAT] = None, yes: Annotated[bool, 
 
 _REMOVED_NAMES = argument(
     "NAME",
-    "Model in the local model store: all its revisions, or one of them (NAME@2).",
+    "Model in the local model store: all its revisions, one of them (NAME@2), or all members of an ensemble.",
     complete=options.complete_model,
 )
 

@@ -135,7 +135,7 @@ def _list_available(pattern: str | None, json: bool) -> None:
     if json:
         return show_json([asdict(model) for model in models])
     if not models:
-        return report().info(f"nothing in the catalogue matches `{pattern}`")
+        return report().info(f"nothing in the catalogue matches `{pattern}`: {_how_to_find(pattern or '')}")
     rows = [
         (
             model.languages,
@@ -152,7 +152,19 @@ def _list_available(pattern: str | None, json: bool) -> None:
     show_table(
         ("languages", "model", "download>", "parameters>", "licence", "stored from", "texts", "description…"), rows
     )
-    return report().info("`zoo pull MODEL` downloads one; in a name, write languages for {source} and {target}")
+    has_patterns = any("{source}" in model.name for model in models)
+    languages = "; in a name, write languages for {source} and {target}" if has_patterns else ""
+    return report().info(f"`zoo pull MODEL` downloads one{languages}")
+
+
+def _how_to_find(pattern: str) -> str:
+    """Return what to write instead of a pattern that nothing in the catalogue matches."""
+    from specs import nearest
+    from zoo.catalogue import catalogue
+
+    similar = nearest(pattern, catalogue.names())
+    guess = f"did you mean `{similar}`? " if similar else ""
+    return f"{guess}write a language pair as two codes, such as `de-fr`, or a part of a name, such as `opus-mt`"
 
 
 def _score_cells(models: Sequence[RunSummary | PublishedModel]) -> tuple[list[str], list[list[str]]]:

@@ -116,7 +116,10 @@ def _no_model_error(documents: Sequence[Path], output: Path | None, source: str 
         command = _command(documents, output, card.direction(source, target) or (source, target), card.name)
         hint = f"{describe(card)} translates it: `{command}`; `zoo list --available {source}-{target}` lists all"
     elif source and target:
-        hint = "name a model for other languages with `--model`; `zoo list` and `zoo list --available` list models"
+        hint = (
+            f"no public model translates from `{source}` to `{target}`: write the codes of languages, such as `de`, or "
+            "name a model with `--model`; `zoo list --available` lists the public models"
+        )
     else:
         hint = "give both languages, with `--from CODE` and `--to CODE`, or name a model with `--model`"
     return ZooError(f"the included model `{EVERYDAY}` only translates between English and German", hint=hint)

@@ -118,7 +118,7 @@ def _page(card: ModelCard) -> Iterator[str]:
 
 
 def _description(card: ModelCard) -> str:
-    return card.description.replace("{source}", "one language").replace("{target}", "another")
+    return card.description.replace("{source} to {target}", "several language pairs")
 
 
 def _commands(card: ModelCard) -> Iterator[str]:
@@ -127,6 +127,10 @@ def _commands(card: ModelCard) -> Iterator[str]:
     has_languages = card.languages.codes is not None or "_" in pair[0]
     options = f" --from {pair[0]} --to {pair[1]}" if has_languages else ""
     yield f"```sh\nzoo pull {name}\nzoo decode --model {name}{options} < input.txt\n```\n"
+    if card.is_pattern:
+        yield "For another language pair, replace the codes in the name.\n"
+    if card.source.startswith("hf:"):
+        yield "The download needs the extra `hf`: `pip install -e '.[hf]'`.\n"
 
 
 def _language_pairs(card: ModelCard) -> Iterator[str]:

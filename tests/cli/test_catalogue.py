@@ -78,6 +78,8 @@ def test_decode_uses_all_members_of_an_ensemble(zoo: Zoo, archive: Path) -> None
     )
     one = zoo("export", "winner", "--to", "onnx", "-o", "exported")
     assert (one.status, "`winner` is an ensemble of 2 models" in one.err) == (2, True)
+    assert zoo("remove", "winner", "--yes").status == 0
+    assert local_store.names() == []
 
 
 def test_the_catalogue_is_listed_by_language_pair(zoo: Zoo) -> None:
@@ -89,8 +91,11 @@ def test_the_catalogue_is_listed_by_language_pair(zoo: Zoo) -> None:
     own = [name for name in listed if name in ("everything", "own-de-fr", "larger-de-fr")]
     assert own == ["own-de-fr", "larger-de-fr", "everything"]
     assert re.search(r"de-fr +own-de-fr", zoo("list", "--available", "own*").out)
-    assert "own-{source}-{target}" in zoo("list", "--available").out
-    assert "nothing in the catalogue matches `klingon`" in zoo("list", "--available", "klingon").err
+    everything, pair = zoo("list", "--available"), zoo("list", "--available", "de-fr")
+    assert "own-{source}-{target}" in everything.out
+    assert ("{source}" in everything.err, "{source}" in pair.err) == (True, False)
+    nothing = zoo("list", "--available", "own-de-rf").err
+    assert "nothing in the catalogue matches `own-de-rf`: did you mean `own-de-fr`? write a language pair" in nothing
 
 
 def test_an_unsupported_pair_names_the_model_and_the_command(zoo: Zoo) -> None:
@@ -101,6 +106,8 @@ def test_an_unsupported_pair_names_the_model_and_the_command(zoo: Zoo) -> None:
     assert "only translates between English and German" in result.err
     assert "`zoo translate 'a letter.txt' --from de --to xx --model own-de-xx`" in result.err
     assert "licence: MIT" in result.err
+    result = zoo("translate", "a letter.txt", "--from", "german", "--to", "french")
+    assert "no public model translates from `german` to `french`: write the codes of languages" in result.err
 
 
 def test_texts_with_long_sentences_get_a_recommendation(capsys: pytest.CaptureFixture[str]) -> None:

@@ -179,6 +179,9 @@ class TestCompare:
             assert (
                 "the test set of `runs/gone` is not on this machine: the corpus file `gone.en` does not" in result.err
             )
+        trained("runs/none", **{"corpus.test": []})
+        result = zoo("compare", "none", "one", "--device", "cpu")
+        assert (result.status, "4 sentences of the test set" in result.err) == (0, True), result.err
         result = zoo("compare", "gone", "gone", "--device", "cpu")
         assert (result.status, "error: the corpus file `gone.en` does not exist" in result.err) == (2, True)
 

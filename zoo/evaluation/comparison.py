@@ -19,7 +19,7 @@ from specs import METADATA_FIELDS, Translation, ZooError, difference
 from specs.corpus_paths import language_suffix
 from specs.notation import quote_in_full
 from zoo.data.corpus import MissingFileError
-from zoo.evaluation.evaluate import check_split, read_split
+from zoo.evaluation.evaluate import MissingSetError, check_split, read_split
 from zoo.evaluation.metrics import Scores, get_metric
 from zoo.evaluation.outputs import EvaluationSet, ModelOutputs
 from zoo.evaluation.text_metrics import TEXT_METRICS, FloatArray, TextMetric, moses_languages, read_aligned, text_metric
@@ -122,8 +122,8 @@ def compare_models(
 ) -> ComparedModels:
     """Compare the models in two folders by their translations of the same dev or test set.
 
-    Each model uses the beam size and the length penalty of its spec. If the set of one model is not on this machine,
-    both models translate the set of the other.
+    Each model uses the beam size and the length penalty of its spec. If one model has no such set, or the set is not on
+    this machine, both models translate the set of the other.
 
     Raises:
         ZooError: The models have different dev or test sets, a model is a parser, or a folder has no valid model.
@@ -140,6 +140,8 @@ def compare_models(
     for folder, each in zip((first, second), translators, strict=True):
         try:
             found = read_split(each.spec, known_split, report, each.vocabulary)
+        except MissingSetError as error:  # such as an imported model
+            missing: ZooError = error
         except MissingFileError as error:
             report.info(f"the {split} set of `{folder}` is not on this machine: {error.problem}")
             missing = error

@@ -28,6 +28,10 @@ ENSEMBLES = "ensembles.json"
 """File in the folder of an ensemble's first run that contains the scores of the ensemble."""
 
 
+class MissingSetError(ZooError):
+    """Error because the corpus of a spec has no dev or test set."""
+
+
 @dataclass(frozen=True)
 class SavedEnsemble:
     """Saved scores of an ensemble. The folder of its first training run contains them.
@@ -123,15 +127,16 @@ def read_split(spec: Spec, split: Split, report: Report, vocabulary: Vocabulary 
     Otherwise, only the files of the set are read.
 
     Raises:
-        ZooError: The corpus has no such set, or the set cannot be read or downloaded.
+        MissingSetError: The corpus has no such set.
+        ZooError: The set cannot be read or downloaded.
     """
     parts = getattr(spec.corpus, split)
     if not parts:
         hint = (
             f"for a training run, set `corpus.{split}` in its spec; to score existing translations, use "
-            "`zoo evaluate --hypotheses ENSEMBLES --references ENSEMBLES`"
+            "`zoo evaluate --hypotheses FILE --references FILE`"
         )
-        raise ZooError(f"the corpus of `{spec.name}` has no {split} set", hint=hint)
+        raise MissingSetError(f"the corpus of `{spec.name}` has no {split} set", hint=hint)
     if any(isinstance(part, HeldOut) for part in parts):
         prepared = prepare(spec, report, vocabulary)
         return EvaluationSet(prepared.texts(split), prepared.directions(split) if spec.languages else None)

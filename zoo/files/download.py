@@ -27,7 +27,7 @@ from zoo.files.atomic import convert_disk_errors, flush_to_disk, write_json
 from zoo.files.locks import exclusive
 from zoo.files.manifest import sha256
 from zoo.files.reading import read_json
-from zoo.files.transfer import UnreachableError, discard, is_offline, transfer
+from zoo.files.transfer import NotFoundError, UnreachableError, discard, is_offline, transfer
 from zoo.report import Report
 
 
@@ -174,7 +174,7 @@ def _download(path: Path, source: str, url: str, expected: str | None, report: R
     partial = path.with_name(f"{path.name}.partial")
     try:
         transfer(source, partial, report)
-    except UnreachableError as error:
+    except (UnreachableError, NotFoundError) as error:
         hint = f"{error.hint}; if you save the file as `{path}`, {command} uses it"
         raise ZooError(error.problem, hint=hint, exit_code=1) from None
     flush_to_disk(partial)  # before it is recorded, because later only its size is checked

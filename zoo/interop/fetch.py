@@ -76,11 +76,13 @@ def _ask(card: ModelCard, report: Report) -> None:
     command = f"zoo pull {card.name} --yes"
     bytes = size(card.bytes) if card.bytes else "unknown size"
     report.info(f"`{card.name}` is in the catalogue: {card.description}")
-    about = f"{bytes}, licence: {card.licence or 'not documented'}"
+    if card.licence and card.licence != card.short_licence:
+        report.info(f"licence: {card.licence}")
+    about = f"{bytes}, licence: {card.short_licence or 'not documented'}"
     refused, hint = f"`{card.name}` was not downloaded", f"`{command}` downloads it ({about})"
     if not report.confirm(f"download it from {card.source} ({about})?", refused, hint):
         raise ZooError(refused, hint=hint)
-    report.info(f"downloading {card.source} ({about})")
+    report.info(f"fetching {card.source} ({about})")
 
 
 def _obtain(card: ModelCard, work: Path, report: Report) -> Path:
@@ -114,14 +116,8 @@ def _discarding_damaged(url: str, fetched: download.Fetched, again: str) -> Iter
 
 def _obtain_from_hub(card: ModelCard, again: str, report: Report) -> Path:
     by_hand = storage.archives() / hub.repository(card.source).replace("/", "--")
-    if by_hand.is_dir():
-        folder = by_hand
-    else:
-        try:
-            folder = hub.download(card.source, report)
-        except ZooError as error:
-            hint = f"{error.hint}; or save the files of {hub.page(card.source)} in `{by_hand}` and run {again} again"
-            raise ZooError(error.problem, hint=hint, exit_code=error.exit_code) from None
+    otherwise = f"save the files of {hub.page(card.source)} in `{by_hand}` and run {again} again"
+    folder = by_hand if by_hand.is_dir() else hub.download(card.source, report, otherwise)
     if "@" not in card.source:
         _hold(card, folder, report)
     return folder
@@ -160,7 +156,12 @@ def _import(card: ModelCard, number: int, source: Path, report: Report) -> None:
 
     def require(folder: Path) -> None:
         if card.check and number == len(card.members) - 1:
-            _require_translations(card, [*earlier, folder], report)
+            try:
+                _require_translations(card, [*earlier, folder], report)
+            except ZooError:
+                for member in earlier:
+                    remove_path(member)
+                raise
 
     options = ImportOptions(
         name=name,

@@ -40,12 +40,13 @@ def page(source: str) -> str:
     return f"{os.environ.get('HF_ENDPOINT', 'https://huggingface.co').rstrip('/')}/{repository(source)}"
 
 
-def download(source: str, report: Report) -> Path:
+def download(source: str, report: Report, otherwise: str = "give a folder on this computer") -> Path:
     """Download the files that an import needs into the cache of `huggingface_hub`.
 
     Args:
         source: `hf:ORG/NAME` or `hf:ORG/NAME@REVISION`.
         report: Receives the progress.
+        otherwise: What to do if the download is not possible, for the hints of errors.
 
     Returns:
         The folder with the files.
@@ -58,12 +59,12 @@ def download(source: str, report: Report) -> Path:
         hint = "write `hf:ORG/NAME`, or `hf:ORG/NAME@REVISION`"
         raise ZooError(f"`{source}` is not a valid name of a model on the Hub", hint=hint)
     if is_offline():
-        hint = "unset ZOO_OFFLINE, or give a folder on this computer"
+        hint = f"unset ZOO_OFFLINE, or {otherwise}"
         raise ZooError(f"cannot download `{source}`: ZOO_OFFLINE is set", hint=hint)
     try:
         hub = import_module("huggingface_hub")
     except ImportError:
-        hint = "run `pip install -e '.[hf]'` in zoo's source folder"
+        hint = f"run `pip install -e '.[hf]'` in zoo's source folder, or {otherwise}"
         raise ZooError(f"cannot download `{source}`: `huggingface_hub` is not installed", hint=hint) from None
     try:
         files = hub.HfApi().model_info(name, revision=revision or None).siblings or []
@@ -72,7 +73,7 @@ def download(source: str, report: Report) -> Path:
         return Path(hub.snapshot_download(name, revision=revision or None, allow_patterns=patterns))
     except Exception as error:  # without a network, the HTTP client of huggingface_hub raises its own errors
         reason = str(error).strip().partition("\n")[0] or type(error).__name__
-        hint = "check the name of the model and the network connection, or give a folder on this computer"
+        hint = f"check the name of the model and the network connection, or {otherwise}"
         raise ZooError(f"cannot download `{source}`: {reason}", hint=hint, exit_code=1) from None
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import specs
 from specs import ZooError
+from zoo.catalogue import catalogue
 from zoo.files.storage import require_space
 from zoo.interop import hub
 from zoo.interop.comparison import Comparison, compare_with_engine, require_engine
@@ -146,7 +147,10 @@ def find_format(path: Path, name: str | None = None) -> ImportFormat:
         ZooError: The path does not exist, there is no format with this name, or the files have no known format.
     """
     if not path.exists():
-        raise ZooError(f"`{path}` does not exist", hint="give a file or a folder, or `hf:ORG/NAME`")
+        hint = "give a file or a folder, or `hf:ORG/NAME`"
+        if catalogue.find(str(path)) is not None:
+            hint = f"`zoo pull {path}` downloads and imports the public model with this name"
+        raise ZooError(f"`{path}` does not exist", hint=hint)
     if name is not None:
         return format_named(name, IMPORT_FORMATS, "import")
     for format in IMPORT_FORMATS:

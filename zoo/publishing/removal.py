@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from zoo.catalogue import catalogue
 from zoo.files import manifest, storage
 from zoo.files.atomic import leftovers, partial_target, remove_folder, restore_replaced
 from zoo.files.download import lock_file
@@ -108,8 +109,8 @@ def plan_model_removal(names: Sequence[str]) -> RemovalPlan:
     """Plan the removal of models from the local model store. Registries keep their revisions.
 
     Args:
-        names: A name selects all revisions and aliases of the model. `NAME@2` and `NAME@sha256:...` select one
-            revision.
+        names: A name selects all revisions and aliases of the model, or all members of an ensemble. `NAME@2` and
+            `NAME@sha256:...` select one revision.
 
     Raises:
         ZooError: A model is not in the local model store.
@@ -128,6 +129,8 @@ def _model_folders(name: str) -> list[Path]:
     else:
         alias = local_store.alias_file(reference.name)
         folders = [*local_store.revisions_of(reference.name), *([alias.parent] if file_exists(alias) else ())]
+    if not folders and (card := catalogue.find(reference.name)) is not None and card.name == reference.name:
+        folders = [folder for member in card.members for folder in local_store.revisions_of(member)]
     if not folders:
         raise not_published_error(name)
     return folders

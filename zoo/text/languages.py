@@ -102,12 +102,14 @@ def choose_direction(spec: Spec, source: str | None, target: str | None, report:
     """
     languages = spec.languages
     if languages is None:
+        wanted = f"{source or spec.corpus.source}-{target or spec.corpus.target}"
         for name, given, own in (("from", source, spec.corpus.source), ("to", target, spec.corpus.target)):
             if given not in (None, own):
                 raise ZooError(
                     f"`{spec.name}` translates from `{spec.corpus.source}` to `{spec.corpus.target}` only, not {name} "
                     f"`{given}`",
-                    hint="leave the languages out, or use a model for these languages",
+                    hint="leave the languages out, or use a model for these languages: "
+                    f"`zoo list --available {wanted}` lists public models",
                 )
         return spec.corpus.source, spec.corpus.target
     for code in (source, target):

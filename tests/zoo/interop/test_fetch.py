@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+import specs
 import zoo
 from specs import ZooError
 from tests.public_models import FOLDER, WORDS, add_card, checkpoint, pack
@@ -17,6 +18,8 @@ from zoo.models import find, local_store
 from zoo.models.folder import ModelFolder
 from zoo.publishing.publish import publish
 from zoo.report import Report
+from zoo.text.vocabulary import Vocabulary
+from zoo.training.train import train
 
 
 @pytest.fixture
@@ -134,6 +137,13 @@ def test_without_a_network_the_error_says_where_to_put_the_file(archive, report,
     assert "`zoo pull wmt99`" in raised.value.hint
 
 
+def test_an_archive_that_was_moved_can_be_put_by_hand(archive, web, report):
+    archive.unlink()
+    with pytest.raises(ZooError, match="404") as raised:
+        find.model("wmt99", report)
+    assert f"if you save the file as `{download.path_of(web.url)}`, `zoo pull wmt99` uses it" in raised.value.hint
+
+
 def test_documented_translations_are_checked_before_the_model_is_stored(archive, web, report):
     texts = ["a b cc", "dd e f"]
     translations = zoo.load(find.model("wmt99", report), backend="eager").translate(texts)
@@ -162,6 +172,33 @@ def test_an_ensemble_is_several_models(web, report):
         find.model("winner", report)
     with pytest.raises(ZooError, match="is an ensemble of 2 models"):
         find.published_model("winner", report)
+
+
+def test_no_member_of_an_ensemble_is_stored_if_it_does_not_translate_as_documented(web, report):
+    file = web.folder / "blobs/ensemble.tar.bz2"
+    pack(file, {f"model{number}.pt": checkpoint(number) for number in (1, 2)})
+    check = [{"source": "a b", "target": "something completely different"}]
+    add_card("winner", f"{web.address}/blobs/{file.name}", files=["model1.pt", "model2.pt"], check=check)
+    with pytest.raises(ZooError, match="does not translate as documented"):
+        find.models("winner", report)
+    assert local_store.names() == []
+
+
+def test_training_starts_from_a_model_of_the_catalogue(archive, web, report, tmp_path):
+    for language, lines in {"en": ["a b cc", "dd e f"], "de": ["cc b a", "f e dd"]}.items():
+        (tmp_path / f"own.{language}").write_text("\n".join(lines * 4) + "\n")
+    files = {"source": str(tmp_path / "own.en"), "target": str(tmp_path / "own.de")}
+    fetched = find.model("wmt99", report)
+    overrides = {
+        "name": "mine",
+        "corpus": {"train": [files], "dev": [files], "max_length": 20},
+        "compilation.backend": "eager",
+        "training": {"start_from": "newest", "steps": 1, "source_tokens": 40, "target_tokens": 40},
+    }
+    spec = specs.load(str(fetched / "spec.yaml"), overrides)
+    run = train(spec, run=tmp_path / "run")
+    assert Vocabulary.load(run.folder).has_same_tokens_as(Vocabulary.load(fetched))
+    assert run.trained
 
 
 def test_a_file_that_the_card_names_must_be_in_the_archive(archive, web, report):
@@ -232,7 +269,7 @@ def hub(monkeypatch, web, tmp_path):
     for language in ("en", "de"):
         (folder / f"dict.{language}.txt").write_text(words)
     (folder / "model.pt").write_bytes(checkpoint(1))
-    monkeypatch.setattr(fetch_module.hub, "download", lambda source, report: folder)
+    monkeypatch.setattr(fetch_module.hub, "download", lambda *_: folder)
     return folder
 
 

@@ -95,6 +95,7 @@ def test_user_errors_have_hints(zoo: Zoo, model: Path) -> None:
     Path("other/text").write_text("x")
     for arguments, message in (
         (["nothing"], "error: `nothing` does not exist\n\nhint: "),
+        (["opus-mt-de-fr"], "error: `opus-mt-de-fr` does not exist\n\nhint: `zoo pull opus-mt-de-fr` downloads"),
         (["other/text"], "error: `other/text` has no known model format\n\nhint: the formats are "),
         (["vocab.spm"], "error: `vocab.spm` is a part of a model\n\nhint: give the model's folder, `.`"),
         (["model.npz", "--format", "maria"], "error: `maria` is not an import format\n\nhint: did you mean `marian`? "),

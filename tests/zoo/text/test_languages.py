@@ -90,8 +90,9 @@ def test_a_model_of_one_direction_takes_its_own_languages_only(report):
     spec = specs.load("tiny")
     for given in ((None, None), ("en", None), (None, "de"), ("en", "de")):
         assert choose_direction(spec, *given, report) == ("en", "de")
-    with pytest.raises(ZooError, match="from `en` to `de` only, not to `fr`"):
+    with pytest.raises(ZooError, match="from `en` to `de` only, not to `fr`") as raised:
         choose_direction(spec, "en", "fr", report)
+    assert "`zoo list --available en-fr` lists public models" in raised.value.hint
 
 
 def test_a_direction_without_training_text_gives_a_warning(report):
