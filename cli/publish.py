@@ -144,7 +144,7 @@ def pull(names: Annotated[list[str], _NAMES], yes: Annotated[bool, _PULL_YES] = 
             for folder in pull_model(name, messages):
                 print(folder)
         except KeyboardInterrupt:
-            messages.info("\nthe downloaded part is kept: run the same command again to resume")
+            messages.info("\nrun the same command again: it resumes a download that has begun")
             raise
 
 
@@ -201,9 +201,9 @@ def clean(what: Annotated[list[str] | None, _WHAT] = None, yes: Annotated[bool, 
     """Remove caches and runs: show what would be removed, and ask for confirmation.
 
     `compiled` means compiled programs, `prepared` prepared corpora, `archives` downloaded archives, and `pulls`
-    incomplete downloads of models. All of these are created again when they are needed. `synthetic` means text that
-    models wrote for training, which can take hours to write again. `runs` means all runs under runs/, whose results are
-    lost.
+    incomplete downloads and imports of models. All of these are created again when they are needed. `synthetic` means
+    text that models wrote for training, which can take hours to write again. `runs` means all runs under runs/, whose
+    results are lost.
 
     The command never removes published models (use `zoo remove`), runs in training, prepared corpora in use, downloads
     in progress, or the targets of links.

@@ -53,6 +53,7 @@ def pack(file: Path, checkpoints: dict[str, bytes]) -> None:
     words = "".join(f"{word} {9 - index}\n" for index, word in enumerate(WORDS)).encode()
     file.parent.mkdir(parents=True, exist_ok=True)
     with tarfile.open(file, "w:bz2") as archive:
+        archive.addfile(tarfile.TarInfo(f"._{FOLDER}"))  # as macOS writes it
         for name, content in {"dict.en.txt": words, "dict.de.txt": words, **checkpoints}.items():
             member = tarfile.TarInfo(f"{FOLDER}/{name}")
             member.size = len(content)

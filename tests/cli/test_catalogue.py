@@ -128,6 +128,9 @@ def test_texts_with_long_sentences_get_a_recommendation(capsys: pytest.CaptureFi
         ("sourc", "https://example.org/a.zip", "`sourc` is not a field of this file"),
         ("languages", {"pairs": "english"}, "`languages.pairs` cannot be `english`"),
         ("languages", {}, "either `pairs` or `codes`"),
+        ("languages", {"pairs": "en-deen-de"}, "`languages.pairs` cannot be `en-deen-de`"),
+        ("languages", {"codes": "aa " * 1_001}, "lists more than 1,000 languages"),
+        ("name", "a-{source}-{target}-{source}", "does not contain both languages once"),
         ("name", "../evil", "`../evil` is not a valid name for a model"),
         ("files", ["../../evil.pt", "b.pt"], "`files[0]` cannot be `../../evil.pt`"),
         ("source", "ftp://example.org/a", "`source` cannot be `ftp://example.org/a`"),
@@ -140,6 +143,17 @@ def test_an_invalid_card_is_an_error_with_file_and_line(zoo: Zoo, field: str, va
     assert result.status == 2
     assert problem in result.err
     assert re.search(rf"\({re.escape(str(storage.home()))}/catalogue/mine\.yaml:\d+\)", result.err)
+
+
+def test_a_card_is_a_mapping_in_utf_8() -> None:
+    add_card("mine", "https://example.org/a.zip")
+    file = storage.home() / "catalogue/mine.yaml"
+    file.write_bytes(file.read_bytes() + "# schön".encode("latin-1"))
+    with pytest.raises(ZooError, match="the card is not UTF-8"):
+        catalogue.find("mine")
+    file.write_text("")
+    with pytest.raises(ZooError, match="the file is empty"):
+        catalogue.find("mine")
 
 
 def test_a_card_of_the_user_replaces_that_of_the_package() -> None:

@@ -28,24 +28,31 @@ _File = Annotated[str, Field(pattern=r"^[A-Za-z0-9_{][\w{}.-]*(/[A-Za-z0-9_{][\w
 _NamePattern = Annotated[str, Field(max_length=100)]
 _NAME = re.compile(r"[A-Za-z0-9]([-_,A-Za-z0-9]|\.[-_,A-Za-z0-9])*")  # as in `specs.spec.Name`
 _PLACEHOLDER = re.compile(r"\{[^{}]*\}|[{}]")
+_LANGUAGES = ["{source}", "{target}"]
 CODE = r"[A-Za-z]{2,8}(?:_[A-Za-z0-9]+)*"
 """Regular expression for a language code."""
+_PAIR = f"{CODE}-{CODE}"
 _MANY = 100_000  # characters
+_MAX_CODES = 1_000
+"""Maximum number of languages that a model translates into each other, which gives almost a million language pairs."""
 
 
 class CardLanguages(Section):
     """Languages of a model: either language pairs, or languages that are all translated into each other."""
 
-    pairs: Annotated[str, Field(pattern=rf"^\s*({CODE}-{CODE}\s*)+$", max_length=_MANY)] | None = None
+    pairs: Annotated[str, Field(pattern=rf"^\s*{_PAIR}(\s+{_PAIR})*\s*$", max_length=_MANY)] | None = None
     """Language pairs, separated by spaces, such as `en-de de-en`. Codes contain `_` instead of `-`."""
-    codes: Annotated[str, Field(pattern=rf"^\s*({CODE}\s*)+$", max_length=_MANY)] | None = None
+    codes: Annotated[str, Field(pattern=rf"^\s*{CODE}(\s+{CODE})*\s*$", max_length=_MANY)] | None = None
     """Codes of languages that the model translates in every direction, separated by spaces, such as `en de fr`."""
 
     @model_validator(mode="after")
     def _check_kind(self) -> Self:
         if (self.pairs is None) == (self.codes is None):
             hint = "write `languages: {pairs: en-de}` for language pairs, or `languages: {codes: en de fr}`"
-            reject(("pairs", "codes"), "`languages` must have either `pairs` or `codes`", hint)
+            reject(("pairs", "codes"), "`languages` must have either `pairs` or `codes`", hint=hint)
+        if self.codes is not None and len(self.codes.split()) > _MAX_CODES:
+            hint = "write the language pairs as `pairs`"
+            reject("codes", f"`languages.codes` lists more than {_MAX_CODES:,} languages", hint)
         return self
 
     @property
@@ -156,10 +163,12 @@ class ModelCard(Section):
             if not _NAME.fullmatch(text.replace("{source}", "xx").replace("{target}", "xx")):
                 hint = "use letters, digits and `-_.,`, and `{source}` and `{target}` in a pattern"
                 reject(field, f"`{text}` is not a valid name for a model", hint)
-        for field, text in (("name", self.name), ("source", self.source)):
-            if set(_PLACEHOLDER.findall(text)) not in (set(), {"{source}", "{target}"}):
-                hint = "write both `{source}` and `{target}`, or neither"
-                reject(field, f"`{text}` does not contain both languages", hint)
+            if sorted(_PLACEHOLDER.findall(text)) not in ([], _LANGUAGES):
+                hint = "write both `{source}` and `{target}` once, or neither"
+                reject(field, f"`{text}` does not contain both languages once", hint)
+        if set(_PLACEHOLDER.findall(self.source)) not in (set(), set(_LANGUAGES)):
+            hint = "write both `{source}` and `{target}`, or neither"
+            reject("source", f"`{self.source}` does not contain both languages", hint)
         if any(self.is_pattern != ("{" in text) for text in (self.source, *self.aliases)):
             hint = "write the languages into the name, its aliases and the source, or into none of them"
             reject(("name", "source"), "only some of the names and the source contain languages", hint)

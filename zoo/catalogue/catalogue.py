@@ -128,7 +128,11 @@ def _read(folder: Path) -> dict[str, ModelCard]:
     """Return the cards in a folder by their names. Empty if there is no such folder."""
     found: dict[str, ModelCard] = {}
     for file in sorted(folder.glob("*.yaml")):
-        card = parse(read_bytes(file, _MAX_CARD_BYTES).decode("utf-8", "replace"), str(file))
+        try:
+            text = read_bytes(file, _MAX_CARD_BYTES).decode("utf-8")
+        except UnicodeDecodeError:
+            raise ZooError("the card is not UTF-8", where=str(file), hint="save the file as UTF-8") from None
+        card = parse(text, str(file))
         if card.name in found:
             hint = "rename or remove one of them"
             raise ZooError(f"two cards have the name `{card.name}`", where=str(file), hint=hint)

@@ -38,6 +38,10 @@ _Target = Callable[[str], tuple[Path, Path] | None]
 """Function that returns the final and the temporary path of a member, given its name. None: do not extract it."""
 
 
+class DamagedArchiveError(ZooError):
+    """A file is not an archive, or the archive is damaged."""
+
+
 class _Member(tarfile.TarInfo):
     """Member of a tar archive. An oversized extended header is an error, because tarfile would read it into memory."""
 
@@ -94,13 +98,14 @@ def extract_all(archive: Path, folder: Path) -> None:
     Links and other special members are left out.
 
     Raises:
-        ZooError: A path leads out of the folder, or the archive is damaged, has too many members or unpacks to an
-            implausible size. Some files may have been written already.
+        DamagedArchiveError: The archive is damaged, or has too many members. Some files may have been written already.
+        ZooError: A path leads out of the folder, or the archive unpacks to an implausible size.
     """
 
     def target(name: str) -> tuple[Path, Path]:
         path = folder / _relative_path(name)
-        path.parent.mkdir(parents=True, exist_ok=True)
+        with convert_disk_errors(path):  # a full disk is not a damaged archive
+            path.parent.mkdir(parents=True, exist_ok=True)
         return path, path
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -114,7 +119,7 @@ def _extract(path: Path, target: _Target) -> set[str]:
     except _UNREADABLE as error:
         hint = f"remove the file and its entry in `{lock_file()}`, then run the command again to download the file"
         problem = f"`{path}` is not a .tar, .tar.gz, .tar.bz2 or .zip file, or it is damaged: {error}"
-        raise ZooError(problem, hint=hint, exit_code=1) from error
+        raise DamagedArchiveError(problem, hint=hint, exit_code=1) from error
 
 
 def open_gzip(path: Path) -> IO[bytes]:
@@ -173,8 +178,7 @@ def _extract_tar(path: Path, target: _Target) -> set[str]:
                     _require_plausible(path, total := total + member.size)
                     _copy(archive.extractfile(member), target(name), member.size)
                 archive.members = []  # type: ignore[attr-defined]  # otherwise tarfile keeps all members in memory
-                if (count := count + 1) > _MAX_MEMBERS:
-                    raise tarfile.ReadError(f"it has more than {_MAX_MEMBERS:,} members")
+                _require_few_members(count := count + 1)
         while stream.read(_CHUNK):  # the checksum follows the last member
             pass
     return names
@@ -190,7 +194,9 @@ def _open_packed(path: Path, magic: bytes) -> IO[bytes]:
 
 def _extract_zip(path: Path, target: _Target) -> set[str]:
     with zipfile.ZipFile(path) as archive:
-        members = {member.filename.removeprefix("./"): member for member in archive.infolist() if not member.is_dir()}
+        found = archive.infolist()
+        _require_few_members(len(found))
+        members = {member.filename.removeprefix("./"): member for member in found if not member.is_dir()}
         total = 0
         for name, member in members.items():
             if (paths := target(name)) is not None:
@@ -198,6 +204,11 @@ def _extract_zip(path: Path, target: _Target) -> set[str]:
                 with archive.open(member) as stream:
                     _copy(stream, paths, member.file_size)
     return set(members)
+
+
+def _require_few_members(count: int) -> None:
+    if count > _MAX_MEMBERS:
+        raise tarfile.ReadError(f"it has more than {_MAX_MEMBERS:,} members")
 
 
 def _copy(stream: IO[bytes] | None, target: tuple[Path, Path] | None, size: int) -> None:

@@ -226,14 +226,18 @@ def remove_path(path: Path) -> None:
 def _remove_leftovers(folder: Path) -> None:
     """Call `restore_replaced`, and remove temporary paths that killed processes of this machine left in a folder."""
     restore_replaced(folder)
-    if not folder.is_dir():
-        return
-    for path in folder.iterdir():
+    for path in leftovers(folder):
+        with suppress(OSError):  # it belongs to another user
+            remove_path(path)
+
+
+def leftovers(folder: Path) -> Iterator[Path]:
+    """Yield the temporary paths that killed processes of this machine left in a folder."""
+    for path in folder.iterdir() if folder.is_dir() else ():
         _, mark, writer = path.name.partition(_host_mark())
         process = writer.partition(".")[0]
         if mark and process.isdigit() and not _is_running(int(process)):
-            with suppress(OSError):  # it belongs to another user
-                remove_path(path)
+            yield path
 
 
 def _partial_path(path: Path) -> Path:

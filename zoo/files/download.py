@@ -15,6 +15,7 @@ from __future__ import annotations
 import hashlib
 import os
 import posixpath
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -99,6 +100,20 @@ def hold(address: str, sha256: str, bytes: int) -> bool:
     return recorded is None
 
 
+def discard_damaged(url: str, fetched: Fetched) -> None:
+    """Remove a download that turned out to be damaged, so that the next call downloads it again.
+
+    If the server sent the damaged content, its SHA-256 is forgotten, too. If the file changed later on this disk, the
+    recorded SHA-256 is kept.
+    """
+    with exclusive(lock_file()):
+        records, actual = _records(), sha256(fetched.path)
+        if (record := records.get(url)) is not None and record.sha256 == actual:
+            _write_records({each: records[each] for each in records if each != url})
+    if fetched.path == path_of(url):
+        fetched.path.unlink()
+
+
 def recorded_sha256(url: str) -> str | None:
     """Return the SHA-256 of the first download of an address. None if it was never downloaded."""
     record = _records().get(url)
@@ -126,8 +141,11 @@ def _record(url: str, record: _Record) -> None:
     if _records().get(url) == record:
         return
     with exclusive(lock_file()):
-        records = {**_records(), url: record}
-        write_json(lock_file(), {url: asdict(records[url]) for url in sorted(records)})
+        _write_records({**_records(), url: record})
+
+
+def _write_records(records: Mapping[str, _Record]) -> None:
+    write_json(lock_file(), {url: asdict(records[url]) for url in sorted(records)})
 
 
 def _downloaded_before(path: Path, url: str, expected: str | None, report: Report) -> Fetched | None:
@@ -197,7 +215,11 @@ def _require_recorded(url: str, actual: str, recorded: _Record | None) -> None:
 
 def _source(url: str) -> str | Path:
     """Return the address to download from, or the local file to use."""
-    mirror, parts = os.environ.get("ZOO_MIRROR"), urlsplit(url)
+    try:
+        mirror, parts = os.environ.get("ZOO_MIRROR"), urlsplit(url)
+    except ValueError as error:
+        problem = f"`{url}` is not a valid address: {error}"
+        raise ZooError(problem, hint="check the address", exit_code=1) from None
     if parts.scheme == "file":
         return Path(url2pathname(parts.path))
     if not mirror:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import gzip
 import hashlib
 import shutil
-from collections.abc import Sequence
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from specs import ZooError
@@ -88,12 +90,25 @@ def _obtain(card: ModelCard, work: Path, report: Report) -> Path:
     if card.is_folder:
         work.mkdir(parents=True)
         for url in card.addresses:
-            _unpack_file(download.fetch(url, None, report, again).path, work / url.rpartition("/")[2])
+            fetched = download.fetch(url, None, report, again)
+            with _discarding_damaged(url, fetched, again):
+                _unpack_file(fetched.path, work / url.rpartition("/")[2])
         return work
     fetched = download.fetch(card.source, card.sha256, report, again)
     report.info(f"unpacking {fetched.path.name}")
-    archive.extract_all(fetched.path, work)
+    with _discarding_damaged(card.source, fetched, again):
+        archive.extract_all(fetched.path, work)
     return work
+
+
+@contextmanager
+def _discarding_damaged(url: str, fetched: download.Fetched, again: str) -> Iterator[None]:
+    """Remove a download that is damaged, for example because the server sent a page with an error message."""
+    try:
+        yield
+    except archive.DamagedArchiveError as error:
+        download.discard_damaged(url, fetched)
+        raise ZooError(error.problem, hint=f"{again} downloads it again from {url}", exit_code=1) from None
 
 
 def _obtain_from_hub(card: ModelCard, again: str, report: Report) -> Path:
@@ -124,9 +139,8 @@ def _unpack_file(path: Path, target: Path) -> None:
     try:
         with archive.open_gzip(path) as packed, target.with_suffix("").open("wb") as file:
             shutil.copyfileobj(packed, file)
-    except (EOFError, gzip.BadGzipFile) as error:
-        hint = "remove it, and run the command again"
-        raise ZooError(f"`{path}` is not a .gz file, or it is damaged: {error}", hint=hint, exit_code=1) from None
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise archive.DamagedArchiveError(f"`{path}` is not a .gz file, or it is damaged: {error}") from None
 
 
 def _import(card: ModelCard, number: int, source: Path, report: Report) -> None:
@@ -163,7 +177,7 @@ def _import(card: ModelCard, number: int, source: Path, report: Report) -> None:
 
 def _model_path(card: ModelCard, number: int, source: Path) -> Path:
     """Return the file or folder to import: a checkpoint that the card names, or the folder that has the files."""
-    inside = list(source.iterdir())
+    inside = [path for path in source.iterdir() if not path.name.startswith(".")]  # macOS adds `._NAME` for each file
     folder = inside[0] if len(inside) == 1 and inside[0].is_dir() else source
     if not card.files or card.is_folder:
         return folder

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from specs import ZooError
-from zoo.files.reading import MAX_VOCABULARY_BYTES, is_present, read_bytes
+from zoo.files.reading import MAX_VOCABULARY_BYTES, damaged, is_present, read_bytes
 from zoo.interop.sentencepiece_model import SentencePieceModel
 from zoo.text.codes import BPECodes
 from zoo.text.language_codes import base_language
-from zoo.text.rules import TextRules
+from zoo.text.rules import LANGUAGE, MAX_CONTENT, TextRules
 from zoo.text.vocabulary import SIDES
 
 TOKENIZERS = ("moses", "space")
@@ -20,6 +21,7 @@ _CODES = ("bpecodes", "code", "bpe.codes")
 _CODES_OF_SIDES = ("source.bpe", "target.bpe")
 _CASES = ("{side}.tcmodel", "truecase-model.{language}")
 _JOINER = "￭"
+_MAX_DIGITS = 18
 
 
 @dataclass(frozen=True)
@@ -107,7 +109,7 @@ def find_rules(
         rules.append(
             TextRules(
                 tokenizer="moses" if tokenizer == "moses" else "space",
-                language=language,
+                language=language if re.fullmatch(LANGUAGE, language) else "en",
                 dash_splits=text.dash_splits,
                 escape=text.escape,
                 codes=_read_codes(codes[number]) if codes else None,
@@ -164,6 +166,13 @@ def _read_codes(file: Path) -> str:
     except ValueError as error:
         problem = f"`{file}` does not contain BPE codes of subword-nmt or fastBPE: {error}"
         raise ZooError(problem, hint="restore the file from its source, or give another one with `--bpe`") from None
+    return _require_short(content, file)
+
+
+def _require_short(content: str, file: Path) -> str:
+    """Return a part of text rules that was read from a file. Raise ZooError if the rules cannot store it."""
+    if len(content) > MAX_CONTENT:
+        raise damaged(file, f"text rules have at most {MAX_CONTENT:,} characters, but these have {len(content):,}")
     return content
 
 
@@ -172,17 +181,18 @@ def _read_vocabulary(file: Path, threshold: int) -> str:
     known = []
     for number, line in enumerate(_read_text(file).removesuffix("\n").split("\n"), start=1):
         name, _, count = line.strip("\r ").partition(" ")
-        if not count.isdecimal():
+        if not count.isdecimal() or len(count) > _MAX_DIGITS:
             problem = f"`{line[:50]}` is not a subword and its count"
             raise ZooError(problem, where=f"{file}:{number}", hint="give the output of `subword-nmt get-vocab`")
         if int(count) >= threshold:
             known.append(name)
-    return " ".join(known)
+    return _require_short(" ".join(known), file)
 
 
 def _read_cases(file: Path) -> str:
     """Read the words of a truecase model of Moses, whose lines are such as `The (9/14) the (5)`."""
-    return "\n".join(" ".join(line.split()[::2]) for line in _read_text(file).split("\n"))
+    words = "\n".join(" ".join(line.split()[::2]) for line in _read_text(file).split("\n"))
+    return _require_short(words, file)
 
 
 def _note(rules: Sequence[TextRules], codes: Sequence[Path]) -> str:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from zoo.catalogue import catalogue
 from zoo.files import manifest, storage
-from zoo.files.atomic import partial_target, remove_folder
+from zoo.files.atomic import leftovers, partial_target, remove_folder, restore_replaced
 from zoo.files.download import lock_file
 from zoo.files.locks import existing_lock_file, try_exclusive
 from zoo.files.reading import file_exists
@@ -49,7 +49,7 @@ class RemovableItem:
     """File or folder to remove.
 
     Attributes:
-        kind: "run", "model", or the name of a cache.
+        kind: "run", "model", "leftover" of a killed process, or the name of a cache.
         path: Its path.
         bytes: The disk space in bytes that becomes free.
         inode: Inode of a published model's folder. If it has changed before the removal, another model was published
@@ -157,6 +157,9 @@ def _candidates(word: str) -> Iterator[tuple[str, Path]]:
         for path in paths:
             if not path.name.startswith(".") and path != lock_file():  # hidden paths are being written
                 yield word, path
+        for parent in (folder, storage.models()) if word == "pulls" else (folder,):  # an import writes into `models`
+            restore_replaced(parent)
+            yield from (("leftover", path) for path in leftovers(parent))
     elif word == "runs":
         yield from (("run", folder) for folder in ([RUNS] if RUNS.is_symlink() else find.all_runs()))
     else:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from zoo.text import added_tokens, rules
 from zoo.text.protobuf import parse_fields
 
 _TOKENS, _NORMALIZERS = 1, (3, 5)  # fields of the model; a denormaliser is a normaliser, too
@@ -17,8 +18,15 @@ _VALUE = _LEAF - 1
 
 
 def check_model(model: bytes) -> None:
-    """Raise ValueError if a token contains NUL, or if a character map refers to positions outside of itself."""
-    for field in parse_fields(model):
+    """Check a model.
+
+    Raises:
+        ValueError: A token contains NUL, a character map refers to positions outside of itself, or a field of zoo is
+            not the first one. It would be ignored, because it is only read at the beginning.
+    """
+    for index, field in enumerate(parse_fields(model)):
+        if index and field.number in (added_tokens.FIELD, rules.FIELD):
+            raise ValueError("added tokens or text rules are not at the beginning")
         is_token = field.number == _TOKENS
         checked = _TEXT if is_token else _CHARACTER_MAP if field.number in _NORMALIZERS else None
         if checked is None or not isinstance(field.value, bytes):

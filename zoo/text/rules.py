@@ -28,8 +28,12 @@ _DASH = "@-@"
 _CHARACTER = re.compile(r"&(?:amp|quot|apos|lt|gt|#124|#91|#93);|.", re.DOTALL)
 
 Span = tuple[int, int]
-FileContent = Annotated[str, Field(max_length=32_000_000)]
-"""Content of a file. The limit is some ten times the size of large files."""
+LANGUAGE = "[a-z]{2,3}"
+"""Regular expression for the languages that Moses distinguishes. It treats unknown ones as English."""
+MAX_CONTENT = 32_000_000
+"""Maximum size of a file, some ten times the size of large files. Unit: characters."""
+FileContent = Annotated[str, Field(max_length=MAX_CONTENT)]
+"""Content of a file."""
 
 
 class TextRules(BaseModel, frozen=True, strict=True, extra="forbid"):
@@ -37,7 +41,7 @@ class TextRules(BaseModel, frozen=True, strict=True, extra="forbid"):
 
     tokenizer: Literal["moses", "space"]
     """Tokeniser: Moses, or split at white space."""
-    language: str = Field("en", pattern=r"^[a-z]{2,3}$")
+    language: str = Field("en", pattern=f"^{LANGUAGE}$")
     """Language of the text, for Moses."""
     dash_splits: bool = True
     """Whether Moses splits words at hyphens."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import islice, tee
 from pathlib import Path
 from typing import Any
@@ -127,6 +127,17 @@ class _SyntheticText:
         key = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:16]
         return {"part": self.name, "folder": str(storage.synthetic() / key), "models": dict(models), "options": options}
 
+    def _require_unchanged(
+        self, record: Record, models: Sequence[str] | None = None, journal: Path | None = None
+    ) -> None:
+        """Raise ZooError if the text or a model differs from its record. Remove the journal of the other text."""
+        digests = record["models"] if models is None else dict(zip(self.part.models, models, strict=True))
+        if self._record(digests)["folder"] != record["folder"]:
+            if journal is not None:
+                journal.unlink(missing_ok=True)
+            problem = "the text or a model was changed while it was read"
+            raise ZooError(problem, hint="run the command again when nothing writes these files", exit_code=1)
+
     def _lines(self) -> Iterator[tuple[str, ...]]:
         """Yield the lines of the text, each with its reference translation if there is one."""
         return zip(*map(read_sentences, self.paths), strict=True)
@@ -141,9 +152,15 @@ class _SyntheticText:
             self.report.info(f"`corpus.{self.name}`: {self.part.summary}: {total:,} lines{resumed}")
             if done < total:
                 opened = [open_model(path, device=device, report=self.report) for path in models]
+                self._require_unchanged(record, list(map(_model_digest, models)))
                 translator = type(opened[0]).ensemble(opened) if len(opened) > 1 else opened[0]
-                with convert_disk_errors(journal):
-                    self._translate(translator, languages, journal, done, total)
+                try:
+                    with convert_disk_errors(journal):
+                        self._translate(translator, languages, journal, done, total)
+                except ZooError:
+                    self._require_unchanged(record, journal=journal)
+                    raise
+            self._require_unchanged(record, journal=journal)
             pairs = self._combine(folder, journal, record)
             self.report.info(f"`corpus.{self.name}`: {pairs:,} pairs are in {folder}")
         journal.unlink(missing_ok=True)
@@ -173,9 +190,11 @@ class _SyntheticText:
         sources, lines = tee(islice(self._lines(), done, None))
 
         def accepted(text: str) -> str:
-            """Return the text, or an empty one if it is too long, because one long line must not end the work."""
+            """Return the text, or an empty one if the model refuses it, because one line must not end the work."""
             text = clean(text)
-            return text if len(translator.vocabulary.encode(text)) <= max_length else ""
+            with suppress(ZooError):  # it has too many characters, or a special token
+                return text if len(translator.vocabulary.encode(text)) <= max_length else ""
+            return ""
 
         accepted_texts = (accepted(text) for text, *_ in sources)
         found = translate_lines(

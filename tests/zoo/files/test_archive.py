@@ -211,6 +211,11 @@ def test_the_number_of_members_is_limited(tmp_path, monkeypatch):
     monkeypatch.setattr(archive_module, "_MAX_MEMBERS", 3)
     with pytest.raises(ZooError, match="more than 3 members"):
         extract(tar(tmp_path / "a.tgz"), ["README"])
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as file:
+        for number in range(4):
+            file.writestr(str(number), b"")
+    with pytest.raises(ZooError, match="more than 3 members"):
+        extract_all(tmp_path / "a.zip", tmp_path / "a")
 
 
 def test_another_kind_of_file_is_an_error(tmp_path):

@@ -139,6 +139,8 @@ def test_an_invalid_mirror_is_an_error(monkeypatch):
         with pytest.raises(ZooError, match=r"is not a valid address") as raised:
             fetch("http://host/a.tgz", None, Report())
         assert "set ZOO_MIRROR" in raised.value.hint
+    with pytest.raises(ZooError, match=r"is not a valid address"):
+        fetch("http://[::1/a.tgz", None, Report())
     monkeypatch.setenv("ZOO_MIRROR", "~nosuchuser/mirror")
     with pytest.raises(ZooError, match=r"there is no file `~nosuchuser/mirror/a\.tgz`"):
         fetch("http://host/a.tgz", None, Report())

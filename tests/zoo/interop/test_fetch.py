@@ -84,6 +84,25 @@ def test_a_damaged_archive_is_refused(archive, web, report):
     assert local_store.names() == []
 
 
+def test_a_page_in_place_of_an_archive_is_not_kept(archive, web, report):
+    content = archive.read_bytes()
+    archive.write_bytes(b"<html>log in first</html>")
+    with pytest.raises(ZooError, match="or it is damaged") as raised:
+        find.model("wmt99", report)
+    assert raised.value.hint == f"`zoo pull wmt99` downloads it again from {web.url}"
+    archive.write_bytes(content)
+    assert find.model("wmt99", report) == local_store.model_path("wmt99")
+
+
+def test_a_download_that_changed_on_the_disk_keeps_its_sha256(archive, web, report):
+    fetched = download.fetch(web.url, None, report)
+    fetched.path.write_bytes(b"x" * archive.stat().st_size)
+    with pytest.raises(ZooError, match="or it is damaged"):
+        find.model("wmt99", report)
+    assert download.recorded_sha256(web.url) == fetched.sha256
+    assert not fetched.path.exists()
+
+
 def test_a_full_disk_loses_nothing(archive, web, report, monkeypatch):
     import_model = fetch_module.import_model
 

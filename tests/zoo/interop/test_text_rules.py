@@ -13,6 +13,7 @@ import yaml
 
 from specs import ZooError
 from tests.zoo.interop.test_fairseq import Model
+from zoo.interop import text_rules
 from zoo.interop.fairseq.importer import FairseqImport
 from zoo.interop.formats import ImportedModel, ImportRequest
 from zoo.interop.importer import ImportOptions, find_format, import_model, read_foreign
@@ -107,13 +108,23 @@ def test_files_beside_a_model(tmp_path: Path) -> None:
         ("bpecodes", b"a", "line 1 is not a pair of symbols: `a`"),
         ("bpecodes", b"\xff", "not UTF-8"),
         ("vocab", b"a 1\nb\n", "`b` is not a subword and its count"),
+        ("vocab", b"a " + b"9" * 5_000, "is not a subword and its count"),
+        ("source.tcmodel", b"words (1) " * 7, "at most 30 characters, but these have 41"),
     ],
 )
-def test_damaged_files_are_reported(file: str, content: bytes, message: str, tmp_path: Path) -> None:
+def test_damaged_files_are_reported(
+    file: str, content: bytes, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(text_rules, "MAX_CONTENT", 30)
     (tmp_path / "bpecodes").write_text(CODES)
+    (tmp_path / "vocab").write_text("a 1\n")
     (tmp_path / file).write_bytes(content)
     with pytest.raises(ZooError, match=message):
         find(tmp_path, TextOptions("space", bpe_vocabulary=(tmp_path / "vocab",) * 2))
+
+
+def test_moses_treats_unknown_languages_as_english(tmp_path: Path) -> None:
+    assert [rules.language for rules in find(tmp_path, MOSES, ModelText(("x", "abcdefgh"))).sides] == ["en", "en"]
 
 
 def test_other_tokenizers_and_missing_codes_are_refused(tmp_path: Path) -> None:

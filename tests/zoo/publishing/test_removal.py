@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import shutil
 import socket
 import subprocess
@@ -124,6 +125,18 @@ def test_a_half_removed_run_is_not_a_run_and_the_next_removal_removes_it(trained
     assert find.all_runs() == [run.folder]
     plan_cleanup(("runs",)).remove()
     assert not left.exists()
+
+
+def test_files_that_a_killed_process_left_are_removed(caches: list[Path]) -> None:
+    process = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, text=True)
+    mark = f".partial-{socket.gethostname()}-"
+    folders = (storage.models(), storage.prepared())
+    left = [fill(folder, f".a{mark}{process.stdout.strip()}.1") for folder in folders]
+    used = [fill(folder, f".b{mark}{os.getpid()}.1") for folder in folders]
+    plan = plan_cleanup()
+    assert {item.path for item in plan.removable} == {*caches, *left}
+    assert plan.remove() == []
+    assert [path.exists() for path in (*left, *used)] == [False, False, True, True]
 
 
 @pytest.mark.parametrize(("inside", "name"), [("", "."), ("checkpoints", "..")])

@@ -14,6 +14,7 @@ import specs
 from specs import UNK, ZooError
 from zoo.interop.numbering import Numbering
 from zoo.interop.sentencepiece_model import word_list_tokenizer
+from zoo.text.added_tokens import AddedTokens
 from zoo.text.lines import clean
 from zoo.text.protobuf import encode_bytes
 from zoo.text.rules import FIELD, TextRules
@@ -120,6 +121,14 @@ def test_damaged_rules_are_reported(content: bytes, tokenizer: Tokenizer) -> Non
     assert Tokenizer(plain).rules is None
     with pytest.raises(ZooError, match=r"is damaged.*text rules"):
         Tokenizer(encode_bytes(FIELD, content) + plain)
+
+
+def test_fields_that_would_be_ignored_are_refused(tokenizer: Tokenizer) -> None:
+    plain = tokenizer.content.removeprefix(rules := MOSES.prepended_to(b""))
+    added = AddedTokens({"the": 5}).prepended_to(b"")
+    for content in (rules + rules + plain, rules + added + plain, added + rules + plain, plain + rules, plain + added):
+        with pytest.raises(ZooError, match="is damaged"):
+            Tokenizer(content)
 
 
 def test_only_lists_of_words_have_rules() -> None:

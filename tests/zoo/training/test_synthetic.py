@@ -90,8 +90,9 @@ def test_an_ensemble_of_teachers_translates_the_text(trained: Trained, words: An
 
 
 def test_long_lines_give_no_pair(trained: Trained) -> None:
+    lines = [LONG, "a cat sleeps", LONG, "x" * 100_001]
     teacher = trained("runs/teacher", decoding={"extra_length": 3, "max_source_length": 40})
-    (folder,) = written({"models": [str(teacher.folder)], "source": write("text.en", [LONG, "a cat sleeps", LONG])})
+    (folder,) = written({"models": [str(teacher.folder)], "source": write("text.en", lines)})
     assert [source for source, _ in pairs_in(folder)] == ["a cat sleeps"]
 
 
@@ -144,6 +145,37 @@ def test_interrupted_work_continues_without_a_lost_or_doubled_line(
         assert {file.name: file.read_bytes() for file in folder.iterdir()} == expected
         assert journals[-1] == whole
     assert "(18 are already translated)" in str(words.said)
+
+
+@pytest.mark.parametrize("content", ["the same number of other lines\n", "", "more\n" * 2])
+def test_a_text_that_changes_meanwhile_gives_no_pairs(back: Run, content: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    part = {"models": ["runs/back"], "target": write("text.de", ["eine Katze"])}
+    translate_lines = synthetic.translate_lines
+
+    def changing(*arguments: Any, **options: Any) -> Any:
+        yield from translate_lines(*arguments, **options)
+        Path("text.de").write_text(content)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(synthetic, "translate_lines", changing)
+        with pytest.raises(ZooError, match="the text or a model was changed"):
+            written(part)
+    assert not [path for path in storage.synthetic().iterdir() if not path.name.startswith(".")]
+    write("text.de", ["eine Katze"])
+    assert len(pairs_in(written(part)[0])) == 1
+
+
+def test_a_model_that_is_replaced_meanwhile_writes_nothing(back: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    part = {"models": ["runs/back"], "target": write("text.de", TEXT)}
+
+    def replaced(path: Path, **options: Any) -> Any:
+        spec = back.spec_file.read_text("utf-8")
+        back.spec_file.write_text(spec.replace("extra_length: 3", "extra_length: 4"), "utf-8")
+        return open_model(path, **options)
+
+    monkeypatch.setattr(synthetic, "open_model", replaced)
+    with pytest.raises(ZooError, match="the text or a model was changed"):
+        written(part)
 
 
 KILLED = """
