@@ -11,9 +11,7 @@ import socket
 import subprocess
 import sys
 import time
-import traceback
 from collections.abc import Callable
-from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -21,6 +19,7 @@ import torch
 from safetensors.torch import load_file
 
 from specs import Spec, ZooError
+from tests.forks import Fork
 from zoo.planning.training_estimate import full_batch, training_bytes
 from zoo.system import memory
 from zoo.training import distributed
@@ -53,23 +52,16 @@ def train_by_torchrun(run: str, spec: Spec, code: str = PROGRAM) -> Run:
     return Run(Path(run))
 
 
-def train_by_two_forks(run: str, spec: Spec) -> Run:
-    """Train in two processes that are forked from this one, which saves importing torch."""
-    children, port = [], free_port()
-    for rank in range(2):
-        child = os.fork()
-        if child == 0:
-            try:
-                os.environ.update(TORCHELASTIC_RUN_ID="test", WORLD_SIZE="2", RANK=f"{rank}", LOCAL_RANK=f"{rank}")
-                os.environ.update(MASTER_ADDR="localhost", MASTER_PORT=f"{port}")
-                train(spec, run=run, device="cpu")
-            except BaseException:
-                traceback.print_exc()
-                os._exit(1)
-            os._exit(0)
-        children.append(child)
-    statuses = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
-    assert statuses == [0, 0]
+def train_by_two_forks(run: str, spec: Spec, code: str = PROGRAM) -> Run:
+    """Train in two processes without torchrun, which would import torch in each of them."""
+    Path(f"{run}.yaml").write_text(spec.yaml(), encoding="utf-8")
+    common = {"TORCHELASTIC_RUN_ID": "test", "WORLD_SIZE": "2", "MASTER_ADDR": "localhost"}
+    environment = {**os.environ, **common, "MASTER_PORT": f"{free_port()}"}
+    processes = [
+        Fork(code, "train", f"{run}.yaml", "--run", run, environment={**environment, "RANK": rank, "LOCAL_RANK": rank})
+        for rank in "01"
+    ]
+    assert [process.wait() for process in processes] == [0, 0], [process.stderr for process in processes]
     return Run(Path(run))
 
 
@@ -102,17 +94,13 @@ SHORT = ("training.steps=8", "training.log_steps=1", "training.average=1")
 
 
 @pytest.mark.integration
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs a system with fork")
 @pytest.mark.parametrize("sharded", [False, True])
-def test_two_processes_equal_one(world: World, sharded: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_processes_equal_one(world: World, sharded: bool) -> None:
     """With more accumulation steps than some shares of a batch have rows."""
     keys = ["training.clip_norm=1.0", "training.accumulation_steps=12"] * sharded
     spec = world(*PLAIN, *SHORT, "training.steps=3", *keys)
     one = train(spec, run="one")
-    if sharded:
-        import_module("torch.distributed.fsdp")  # once for all processes
-        monkeypatch.setattr(memory, "available_memory", lambda device: 150_000)
-    two = train_by_two_forks("two", spec)
+    two = train_by_two_forks("two", spec, SMALL_DEVICES if sharded else PROGRAM)
     assert (two.identity.processes, two.identity.sharded) == (2, sharded)
     assert_similar(one, two)
 
