@@ -18,7 +18,7 @@ _SYMBOLS = {
     "£": "£ gbp",
     "¥": "¥ jpy",
     "%": "%",
-    "°": "° °c °f",
+    "°": "° °c °f ºc ºf",
     "km/h": "km/h",
     "mph": "mph",
     "km": "km",
@@ -54,6 +54,7 @@ class Notation:
         phone: Pattern of phone numbers that are not like those of other countries.
         months: Names and abbreviations of each month, separated by `|`. The best spelling is the first one.
         day_endings: Strings between the day and the space before the month.
+        minus: Pattern of the word before a negative number.
         ordinal: Pattern of the endings of ordinals.
         ordinals: The ending of an ordinal, by a pattern of the number.
         days: The ending of the day of a date, by a pattern of the number. Empty if it has the ending of an ordinal.
@@ -71,7 +72,7 @@ class Notation:
         unclear_times: The same for times that may be in either half of the day. Empty if they are the same.
         small: Patterns of the words for the numbers from 0.
         compounds: Pattern that may not follow such a word.
-        large: Pattern of words for larger numbers, and of words that may stand for numbers.
+        large: Patterns of words for larger numbers, and of words that may stand for numbers.
         parts_of_hours: Pattern of quarters and halves of an hour.
         quarters: Pattern of words for quarters and halves.
         ranges: Pattern of the words between the ends of a range.
@@ -89,6 +90,7 @@ class Notation:
     phone: str = "(?!)"
     months: list[str] = field(default_factory=list)
     day_endings: list[str] = field(default_factory=list)
+    minus: str = "minus"
     ordinal: str = "(?!)"
     ordinals: dict[str, str] = field(default_factory=dict)
     days: dict[str, str] = field(default_factory=dict)
@@ -106,7 +108,7 @@ class Notation:
     unclear_times: list[str] = field(default_factory=list)
     small: list[str] = field(default_factory=list)
     compounds: str = ""
-    large: str
+    large: list[str]
     parts_of_hours: str
     quarters: str
     ranges: str
@@ -170,5 +172,6 @@ def _common(decimal_marks: str) -> Notation:
         decade=english.decade,
         units={unit: [*words, *german.units[unit]] for unit, words in english.units.items()},
         clock=english.clock | german.clock | {"either": f"{english.clock['either']}|{german.clock['either']}"},
-        **{name: join(name) for name in ("large", "parts_of_hours", "quarters", "ranges", "named")},
+        large=[*english.large, *german.large],
+        **{name: join(name) for name in ("parts_of_hours", "quarters", "ranges", "named")},
     )

@@ -15,7 +15,7 @@ _SUFFIXES = (
     "7z avi bat bmp conf cpp css csv dll docx? epub exe gif gz html? ini ipynb java jpe?g js json jsx log md mov "
     "mp[34] odt ods pdf php png ppt pptx py rar rtf sh sql srt svg tar tiff? toml tsx? txt wav webp xlsx? xml ya?ml zip"
 ).replace(" ", "|")
-_DOMAINS = "com|org|net|edu|gov|info|io|de|at|ch|eu|uk|fr"
+_DOMAINS = "com|org|net|edu|gov|info|io|de|at|ch|eu|uk|fr|es|mx"
 _EMOJI = (
     "[\u2190-\u21ff\u231a\u231b\u23e9-\u23fa\u2600-\u27bf\u2934\u2935\u2b05-\u2b07\u2b1b\u2b1c\u2b50\u2b55"
     "\U0001f000-\U0001f1e5\U0001f200-\U0001faff][\ufe0e\ufe0f]?[\U0001f3fb-\U0001f3ff]?[\U000e0020-\U000e007f]*"
@@ -31,14 +31,14 @@ _LITERAL = rf"""(?x:
   | (?<![\w.+-])[\w.+-]+@[\w-]+(?:\.[\w-]+)+                            # e-mail addresses
   | \{{\{{[^{{}}]*\}}\}} | \$\{{[^{{}}]*\}} | \{{[\w.:!-]*\}}           # placeholders
   | %\(\w+\)[a-z] | %\d+\$[a-z@] | (?<![\w%])%(?:\.\d+)?l?[sdifuxg@](?!\w)
-  | (?:(?<!\w)[A-Za-z]:\\|(?<![\w/.~<])(?:~|\.\.?)?/)\w[\w.~+\\/-]*\w   # paths and file names
+  | (?:(?<!\w)[A-Za-z]:\\|(?<![\w/.~<-])(?:~|\.\.?)?/)\w[\w.~+\\/-]*\w   # paths and file names
   | (?<![\w./\\-])(?:[\w-]+[/\\])*[\w-]+(?:\.[\w-]+)*\.(?:{_SUFFIXES})(?!\w)
   | (?<!\w)(?:[@#][^\W\d]\w*|\#\d\w{{2,}})                               # mentions, hashtags, numbers of orders
   | (?<![\w-])-[a-zA-Z](?![\w-])                                        # options of commands
   | (?:{_EMOJI}(?:\u200d{_EMOJI})*|[\U0001f1e6-\U0001f1ff]{{2}}|[0-9#*]\ufe0f?\u20e3)+
   | (?<![\w.,])\d{{1,3}}(?:\.\d{{1,3}}){{3}}(?![\w.]*\d)                # IP addresses and versions
   | (?<!\w)v\d+(?:\.\d+)+ | (?<![\w.,])(?!\d{{1,3}}(?:\.\d{{3}})+(?!\d))\d+\.\d+\.\d+(?!\.?\d)
-  | (?<![\w.-])[\w-]+(?:\.[\w-]+)*\.(?:{_DOMAINS})(?:/[\w./-]*\w)?(?![\w-]) # links without www
+  | (?<![\w.-])[\w-]+(?:\.[\w-]+)*\.(?-i:{_DOMAINS})(?:/[\w./-]*\w)?(?![\w-]) # links without www
   | (?<![\w.-])(?-i:[A-Z][A-Z\d]*-(?=[A-Z]*\d)[A-Z\d]+|\d+[A-Z])(?!\w)  # such as COVID-19, 3D
   | (?<![^\W_])[A-Za-z]{{1,4}}\d+[A-Za-z]*(?![\w.]*\.\d)(?!\w)          # codes such as A4 or H2O
   | (?<![\w-])[a-z][a-z\d]*(?:_[a-z\d]+)+(?!\w) | [¼-¾⅐-⅞]                  # names of variables, fractions
@@ -47,7 +47,6 @@ _PHONE = (
     r"(?<![\w.,)+/-])(?:\+\d[\d ()/-]{{6,30}}\d|\(\d{{2,5}}\)[ \d/-]{{5,20}}\d|0\d{{2,4}}[ /-]\d[\d /-]{{3,20}}\d"
     r"|(?:\d{{3}}-)?\d{{3}}-\d{{4}}|\d{{3}}\.\d{{3}}\.\d{{4}}|{phone})(?![\w-])"
 )
-_SIGN = r"(?P<sign>(?<![\w.,)])[-−]|\b(?:minus|moins|menos) )?"
 _GROUPED = r"(?<!\d)\d{1,3}(?:[ \u00a0\u2009\u202f'’]\d{3})+(?!\d)(?:[.,]\d+)?"
 _CURRENCIES = ("€", "$", "£", "¥")
 _LARGEST_WORD, _LONGEST_NUMBER = 12, 40
@@ -67,6 +66,7 @@ class _Patterns(NamedTuple):
     days: tuple[re.Pattern[str], re.Pattern[str]]
     clock: dict[str, re.Pattern[str]]
     small: list[re.Pattern[str]]
+    large: re.Pattern[str]
     named: re.Pattern[str]
 
 
@@ -94,6 +94,7 @@ def _patterns(code: str) -> _Patterns:
         (re.compile(rf"\.?(?:\s(?:of|de))?\s{any_month}"), re.compile(rf"(?<!\w){any_month}\.?\s$")),
         {kind: re.compile(pattern, re.IGNORECASE) for kind, pattern in notation.clock.items()},
         [re.compile(rf"\b(?:{stems})(?!{notation.compounds})", re.IGNORECASE) for stems in notation.small],
+        re.compile("|".join([*notation.large, rf"\b[ivx]{{2,}}(?:{notation.roman_ending or ''})\b"]), re.IGNORECASE),
         re.compile(rf"\b(?:{notation.named})\s$", re.IGNORECASE),
     )
 
@@ -115,7 +116,8 @@ def _number_pattern(notation: Notation) -> str:
     units, currencies = _any_of(forms), _any_of(form for form, unit in forms.items() if unit in _CURRENCIES)
     clock = "|".join(notation.clock.values())
     return (
-        rf"(?P<before>[€$£¥]\s?)?{_SIGN}(?P<value>(?<![\w.,:/–-])\d+[-–/:]\d+(?![\w:/–-]|[.,]\d|\s?(?:{clock}))"
+        rf"(?P<before>[€$£¥]\s?)?(?P<sign>(?<![\w.,)])[-−]|\b{notation.minus} )?"
+        rf"(?P<value>(?<![\w.,:/–-])\d+[-–/:]\d+(?![\w:/–-]|[.,]\d|\s?(?:{clock}))"
         rf"|{_GROUPED}|\d+(?:[.,]\d+)*)"
         rf"(?:(?P<ordinal>{notation.ordinal})(?!\w)|(?P<decade>{notation.decade or '(?!)'})(?!\w))?"
         rf"(?P<scale>\s(?:{_any_of(notation.scale_forms)})(?![^\W\d])"
@@ -214,6 +216,7 @@ def compare(source: str, target: str, source_language: str, target_language: str
     missing, as_words, unmatched = list[Span](), list[Span](), list(found)
     ranges = [span for span in found if _has_ends(span, source, from_notation)]
     in_ranges = {number for span in ranges for number in re.findall(r"\d+", span.text)}
+    in_ranges |= {number for span in found if not span.numeric for number in re.findall(r"(?<=[^\W\d])\d+$", span.text)}
     for span in wanted:
         other = next((other for other in unmatched if span.readings & other.readings), None)
         if other is not None:
@@ -229,7 +232,7 @@ def compare(source: str, target: str, source_language: str, target_language: str
     if (not notation.small and not added) or re.search(from_notation.parts_of_hours, source, re.IGNORECASE):
         as_words += [span for span in missing if span.small >= 0]
         missing = [span for span in missing if span.small < 0]
-    if (not from_notation.small and not missing) or re.search(from_notation.large, source, re.IGNORECASE):
+    if (not from_notation.small and not missing) or _patterns(from_notation.code).large.search(source):
         added = []
     return Differences(missing, [each for each in added if not _has_word(each, source, from_notation)], as_words)
 
