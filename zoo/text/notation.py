@@ -131,6 +131,11 @@ class Notation:
         """The English name of each scale, such as "million", in lower case."""
         return {word.casefold(): scale for scale, words in self.scales.items() for word in words}
 
+    @property
+    def hours(self) -> str:
+        """Pattern of the words after full hours that do not name the half of the day."""
+        return "|".join(pattern for kind, pattern in self.clock.items() if kind in ("either", "day"))
+
     def in_number(self, forms: list[str], reading: str) -> str:
         """Return the singular or the plural of a word, as a value needs it."""
         try:

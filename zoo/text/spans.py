@@ -65,6 +65,7 @@ class _Patterns(NamedTuple):
     months: list[re.Pattern[str]]
     days: tuple[re.Pattern[str], re.Pattern[str]]
     clock: dict[str, re.Pattern[str]]
+    hours: re.Pattern[str]
     small: list[re.Pattern[str]]
     large: re.Pattern[str]
     named: re.Pattern[str]
@@ -93,6 +94,7 @@ def _patterns(code: str) -> _Patterns:
         [re.compile(rf"\b(?:{each})(?!\w)") for each in names],
         (re.compile(rf"\.?(?:\s(?:of|de))?\s{any_month}"), re.compile(rf"(?<!\w){any_month}\.?\s$")),
         {kind: re.compile(pattern, re.IGNORECASE) for kind, pattern in notation.clock.items()},
+        re.compile(rf"\s?(?:{notation.hours})" if notation.before_hours else "(?!)", re.IGNORECASE),
         [re.compile(rf"\b(?:{stems})(?!{notation.compounds})", re.IGNORECASE) for stems in notation.small],
         re.compile("|".join([*notation.large, rf"\b[ivx]{{2,}}(?:{notation.roman_ending or ''})\b"]), re.IGNORECASE),
         re.compile(rf"\b(?:{notation.named})\s$", re.IGNORECASE),
@@ -101,7 +103,7 @@ def _patterns(code: str) -> _Patterns:
 
 def _time_pattern(notation: Notation) -> str:
     clock = notation.clock
-    halves, hours = f"{clock['am']}|{clock['pm']}", "|".join(clock[kind] for kind in ("either", "day") if kind in clock)
+    halves, hours = f"{clock['am']}|{clock['pm']}", notation.hours
     before = "|".join(rf"(?<={_escape(each)}\d)|(?<={_escape(each)}\d\d)" for each in notation.before_hours)
     return (
         rf"(?<![\d:.,])(?P<hour>[01]?\d|2[0-4])(?:(?:(?P<colon>:)|{notation.hour_mark})(?P<minute>[0-5]\d)"
@@ -116,7 +118,7 @@ def _number_pattern(notation: Notation) -> str:
     units, currencies = _any_of(forms), _any_of(form for form, unit in forms.items() if unit in _CURRENCIES)
     clock = "|".join(notation.clock.values())
     return (
-        rf"(?P<before>[€$£¥]\s?)?(?P<sign>(?<![\w.,)])[-−]|\b{notation.minus} )?"
+        rf"(?P<debt>(?<![\w.,)])[-−](?=[€$£¥]))?(?P<before>[€$£¥]\s?)?(?P<sign>(?<![\w.,)])[-−]|\b{notation.minus} )?"
         rf"(?P<value>(?<![\w.,:/–-])\d+[-–/:]\d+(?![\w:/–-]|[.,]\d|\s?(?:{clock}))"
         rf"|{_GROUPED}|\d+(?:[.,]\d+)*)"
         rf"(?:(?P<ordinal>{notation.ordinal})(?!\w)|(?P<decade>{notation.decade or '(?!)'})(?!\w))?"
@@ -305,7 +307,7 @@ def _find(text: str, source: Notation, target: Notation) -> Iterator[Span]:
 def _time(match: re.Match[str], source: Notation, target: Notation) -> Span:
     hour, minute = int(match["hour"]), int(match["minute"] or (match["dotted"] or match["point"] or ".0")[1:])
     marker = next((group for group in ("clock", "half", "marked") if match[group]), None)
-    kind = "" if match["colon"] or match["point"] else "day" if "day" in source.clock else "either"
+    kind = "" if match["colon"] else "day" if source.reads_24_hours else "either"
     if marker:
         clock = _patterns(source.code).clock
         kind = next(kind for kind, each in clock.items() if each.fullmatch(match.string, *match.span(marker)))
@@ -333,7 +335,8 @@ def _time(match: re.Match[str], source: Notation, target: Notation) -> Span:
 
 
 def _number(match: re.Match[str], source: Notation, target: Notation) -> Span:
-    value, sign = "".join(map(_ascii, match["value"])), "-" if match["sign"] else ""
+    value, sign = "".join(map(_ascii, match["value"])), match["debt"] or match["sign"] or ""
+    sign = "-" if sign.strip().isalpha() else sign
     readings = _readings(value, source.decimal_marks)
     spellings = [_spell(match, value, sign, reading, source, target) for reading in readings]
     if target.group == "\u202f":
@@ -342,10 +345,13 @@ def _number(match: re.Match[str], source: Notation, target: Notation) -> Span:
         spellings = [match[0]]
     small = int(value) if value.isdecimal() and len(value) <= 2 and not sign else -1
     symbol = (match["before"] or match["form"] or "").strip()
+    if len(value) <= len("21") and _patterns(source.code).hours.match(match.string, match.end()):
+        # Without a preposition, "21 h" may be a time or a duration.
+        readings += [f"time {int(value) % (_HALF_DAY // 60) * 60 + half:04}" for half in (0, _HALF_DAY)]
     return Span(
         match.start(),
         match[0],
-        frozenset(sign + each for each in readings),
+        frozenset(f"-{each}" if sign else each for each in readings),
         source.unit_forms.get(symbol.casefold(), ""),
         small=small if small <= _LARGEST_WORD else -1,
         spellings=tuple(spellings),
