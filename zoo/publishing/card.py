@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import compiler
 import specs
-from specs import Archive, Corpus, Files, Grammar, Parsing, Spec, Synthetic, Table, Task, Treebank
+from specs import Archive, Corpus, Digits, Files, Grammar, Parsing, Spec, Synthetic, Table, Task, Treebank
 from zoo.evaluation.metrics import metrics_for
 from zoo.publishing.provenance import Provenance, TrainingProvenance
 from zoo.publishing.reference_results import NAME as REFERENCES
@@ -251,6 +251,8 @@ def _corpus(corpus: Corpus, examples: str) -> str:
         match part:
             case Grammar():
                 lines.append(f"- {part.grammar:,} {examples} from zoo's built-in grammar (no licence applies)")
+            case Digits():
+                lines.append(f"- {part.digits:,} strings of digits that espeak-ng spoke (no licence applies)")
             case Archive():
                 lines.append(f"- <{part.archive}>: {_names(part.source, part.target)}")
             case Files():
