@@ -30,6 +30,7 @@ from zoo.generation.translation import MIN_ROW_TOKENS, SearchInput, Translation
 from zoo.models.shortlist import Shortlist
 from zoo.planning.memory_estimate import max_sentences
 from zoo.report import Report
+from zoo.text.copying import restore
 from zoo.text.languages import LanguagePair, choose_direction
 from zoo.text.lines import available_chunks, never_paused
 from zoo.text.sentences import checked_texts, zip_prefixes
@@ -110,9 +111,11 @@ class TextSearch:
         """
         pairs, config, preprocessor = self._prepare(texts, n_best, prefixes, options)
         results = [[Translation("")]] * len(pairs)
+        size = preprocessor.max_chunk
+        chunks = (pairs[start : start + size] for start in range(0, len(pairs), size))
         progress_bar = (report or Report()).progress(self.verb, len(pairs), "sentences")
         with preprocessor.warnings, progress_bar as progress:
-            for index, translations in self.translate_chunks([pairs], config, preprocessor):
+            for index, translations in self.translate_chunks(chunks, config, preprocessor):
                 results[index] = translations
                 progress.advance()
         return results
@@ -308,7 +311,8 @@ class TextSearch:
     ) -> list[Translation]:
         """Return the hypotheses of a sentence with their text. `preprocessor` has read the sentence."""
         start = len(preprocessor.languages.target_tokens)
-        return [each.with_text(self.vocabulary.decode(each.tokens[start:]), source.text) for each in hypotheses]
+        texts = [restore(self.vocabulary.decode(each.tokens[start:]), source.copied) for each in hypotheses]
+        return [each.with_text(text, source.text) for each, text in zip(hypotheses, texts, strict=True)]
 
 
 MAX_CHUNK_LINES = 1024
@@ -348,7 +352,8 @@ def translate_lines(
     """
     preprocessor = translator.preprocessor_of(options)
     config = translator.config(n_best, options)
-    chunks = available_chunks(zip_prefixes(lines, prefixes), max_chunk_lines, paused, FIRST_CHUNK_LINES)
+    max_lines = min(max_chunk_lines, preprocessor.max_chunk)
+    chunks = available_chunks(zip_prefixes(lines, prefixes), max_lines, paused, FIRST_CHUNK_LINES)
     done: dict[int, list[Translation]] = {}
     answered = first
     with preprocessor.warnings, (report or Report()).progress(translator.verb, None, "sentences") as progress:
