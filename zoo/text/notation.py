@@ -107,7 +107,7 @@ class Notation:
     times: list[str] = field(default_factory=list)
     unclear_times: list[str] = field(default_factory=list)
     small: list[str] = field(default_factory=list)
-    compounds: str = ""
+    compounds: str = "(?!)"
     large: list[str]
     parts_of_hours: str
     quarters: str
@@ -165,11 +165,7 @@ def _table(code: str) -> Notation:
 
 @cache
 def _common(decimal_marks: str) -> Notation:
-    tables = english, german = _table("en"), _table("de")
-
-    def join(name: str) -> str:
-        return "|".join(getattr(table, name) for table in tables)
-
+    english, german = _table("en"), _table("de")
     return Notation(
         decimal_marks=decimal_marks,
         group="," if decimal_marks == "." else ".",
@@ -178,5 +174,8 @@ def _common(decimal_marks: str) -> Notation:
         units={unit: [*words, *german.units[unit]] for unit, words in english.units.items()},
         clock=english.clock | german.clock | {"either": f"{english.clock['either']}|{german.clock['either']}"},
         large=[*english.large, *german.large],
-        **{name: join(name) for name in ("parts_of_hours", "quarters", "ranges", "named")},
+        parts_of_hours=f"{english.parts_of_hours}|{german.parts_of_hours}",
+        quarters=f"{english.quarters}|{german.quarters}",
+        ranges=f"{english.ranges}|{german.ranges}",
+        named=f"{english.named}|{german.named}",
     )
