@@ -20,7 +20,6 @@ from tests.benchmarks import (
     everyday_data,
     everyday_scores,
     gpu,
-    markup_positions,
     remote,
     shortlist,
     sublayers,
@@ -141,12 +140,6 @@ def test_shortlists(run: Script, trained: Callable[..., Run], texts: list[str]) 
     result = json.loads(run(shortlist, "runs/tiny", "--toy", "--pairs", *texts, "--test", *texts))
     assert len(result["bleu"]) == 2
     assert json.loads(run(shortlist, "base", "vocabulary.size=32000", "--toy", "--batch", "1"))["ratio"] > 0
-
-
-@pytest.mark.filterwarnings("ignore:.* of 60 texts (are longer|have characters)")
-def test_positions_of_tags(run: Script, trained: Callable[..., Run]) -> None:
-    trained()
-    assert "tags are right" in run(markup_positions, "runs/tiny", "--toy")
 
 
 def test_scores_of_everyday(run: Script, texts: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
