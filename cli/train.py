@@ -15,7 +15,6 @@ from cli.options import argument, flag, option
 from specs import ZooError
 
 if TYPE_CHECKING:
-    from specs import Spec
     from zoo.report import Report
     from zoo.training.averaging import AverageSearch
     from zoo.training.run import Run
@@ -47,11 +46,6 @@ def prepare(spec: options.Reference, overrides: options.Overrides = None) -> Non
 
 
 _FRESH = flag("Remove an existing run first, after confirmation, and start again.", "--fresh")
-_VERIFY_RESUME = flag(
-    "Test whether interrupted runs of this spec resume exactly: train a few steps twice, once with two interruptions, "
-    "and compare the weights. The model itself is not trained.",
-    "--verify-resume",
-)
 
 
 def train(
@@ -63,7 +57,6 @@ def train(
     fresh: Annotated[bool, _FRESH] = False,
     yes: Annotated[bool, flag("Remove the run without asking for confirmation.", "--yes")] = False,
     device: options.Device = "auto",
-    verify_resume: Annotated[bool, _VERIFY_RESUME] = False,
 ) -> int | None:
     """Train a model, or resume its training.
 
@@ -93,8 +86,6 @@ def train(
     chosen = specs.load(spec, overrides or ())
     if warning := specs.describe_head_sizes(chosen, spec):
         messages.warn(warning)
-    if verify_resume:
-        return _verify_resume(chosen, device, run, fresh)
     run = run or run_of_spec_file(spec)
     if fresh and not yes and not _may_remove(Run(run) if run else Run.default(chosen)):
         messages.info("nothing was removed or trained")
@@ -139,26 +130,6 @@ def _may_remove(run: Run) -> bool:
     step = f"trained to step {checkpoints[-1].step:,}, " if checkpoints else ""
     question = f"remove the run `{run.folder}` ({step}{size(folder_bytes(run.folder))}) and start again?"
     return confirm(question, f"`{run.folder}` was not removed")
-
-
-def _verify_resume(spec: Spec, device: str, run: Path | None, fresh: bool) -> int | None:
-    from cli.console import report
-    from zoo.training.resume_check import verify_resume
-
-    if run or fresh:
-        hint = "leave `--run` and `--fresh` out"
-        raise ZooError("`--verify-resume` trains in a temporary folder", hint=hint)
-    verdict = verify_resume(spec, device=device, report=report())
-    interruptions = ", ".join(str(step) for step in verdict.kills)
-    if verdict.differing:
-        raise ZooError(
-            f"after interruptions at steps {interruptions}, the {' and '.join(verdict.differing)} of step "
-            f"{verdict.steps} differ from those of an uninterrupted training run",
-            hint="this machine or device does not compute reproducibly: `zoo doctor` describes it",
-            exit_code=1,
-        )
-    print(f"interrupted after steps {interruptions}: weights and moments of step {verdict.steps} are bitwise identical")
-    return None
 
 
 _LAST = option(
@@ -296,9 +267,6 @@ def sweep(
 
     Each training run is one `zoo train` in the folder SPEC.seedN. The same command resumes interrupted runs and skips
     finished ones.
-
-    KEY=VALUE changes the base spec. Specs that extend the base spec and set the same field keep the ratio of the two
-    numbers: with `architecture.N=3`, a spec that has 2 layers instead of the base spec's 6 gets 1 layer.
 
     All models are scored on the dev set with the beam size and length penalty of their specs. The table shows each
     score ± half its 95 % confidence interval, by bootstrap over sentences. A difference is significant if its 95 %

@@ -22,7 +22,6 @@ from zoo.generation.beam_search import BeamSearch
 from zoo.generation.engine import Engine
 from zoo.generation.translation import SearchInput, Translation
 from zoo.planning import plan as plans
-from zoo.planning.training_estimate import estimate_training
 from zoo.report import Report
 from zoo.training.benchmarks import benchmark_decoding, benchmark_training
 from zoo.training.distributed import Processes
@@ -124,7 +123,6 @@ def test_what_needs_text_refuses_features_by_name(trained: Callable[..., Run]) -
         lambda: zoo.load(run.folder),
         lambda: benchmark_decoding(spec),
         lambda: benchmark_training(spec),
-        lambda: estimate_training(spec, 9, "cpu"),
     ):
         with pytest.raises(ZooError, match="reads features, not text") as error:
             command()

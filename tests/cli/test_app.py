@@ -31,10 +31,10 @@ OPTIONS = {
     for name, words in yaml.safe_load("""
 list: PATTERN --published --available --json
 show: SPEC KEY=VALUE --difference --json
-plan: SPEC KEY=VALUE --passes --code --graph --length --json --device
+plan: SPEC KEY=VALUE --passes --code --graph --length --json
 schema:
 prepare: SPEC KEY=VALUE
-train: SPEC KEY=VALUE --run --fresh --yes --device --verify-resume
+train: SPEC KEY=VALUE --run --fresh --yes --device
 average: RUN --last --search --int8 --json --device
 shortlist: RUN
 sweep: SPEC|KEY=VALUE --seeds --jobs --folder --list --table --json --device

@@ -17,7 +17,6 @@ from zoo.data.prepare import prepare
 from zoo.evaluation.metrics import get_metric
 from zoo.report import Report
 from zoo.training.averaging import AverageSearch, ScoredAverage
-from zoo.training.resume_check import ResumeResult
 from zoo.training.run import Run
 from zoo.training.train import TrainingResult
 
@@ -156,19 +155,6 @@ class TestTrain:
         assert (interrupted.status, "next" in interrupted.err) == (130, False)
         secondary = zoo("train", "tiny", "training.steps=30", "--run", "tiny2")
         assert (secondary.status, secondary.err) == (0, "")
-
-    def test_verify_resume_prints_the_result(self, zoo: Zoo, monkeypatch: pytest.MonkeyPatch) -> None:
-        verdicts = iter(
-            [ResumeResult(7, (2, 4), ()), ResumeResult(7, (2, 4), ("weights.safetensors", "optimiser.safetensors"))]
-        )
-        monkeypatch.setattr("zoo.training.resume_check.verify_resume", lambda spec, **options: next(verdicts))
-        result = zoo("train", "tiny", "--verify-resume")
-        assert result.status == 0
-        assert "after steps 2, 4: weights and moments of step 7 are bitwise identical" in result.out
-        result = zoo("train", "tiny", "--verify-resume")
-        assert result.status == 1
-        assert "the weights.safetensors and optimiser.safetensors of step 7 differ" in result.err
-        assert "hint: " in result.err
 
 
 def test_a_shortlist_is_used_by_decode_and_search(zoo: Zoo, trained: Callable[..., Run]) -> None:
