@@ -96,7 +96,7 @@ def test_training_speed_of_the_systems(
     run: Script, in_process: Callable[[Any], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tests.benchmarks.learners.tune_process", lambda: None)
-    monkeypatch.setattr("tests.benchmarks.learners.fast_float32", lambda library: nullcontext())
+    monkeypatch.setattr("tests.benchmarks.learners.fast_float32", nullcontext)
     in_process(train)
     result = json.loads(run(train, "--toy", "--json", "--systems", "zoo-float32,nn.Transformer,marian"))
     assert result["best_peer"] in ("nn.Transformer", "marian")

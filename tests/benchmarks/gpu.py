@@ -110,17 +110,19 @@ def _setting(given: argparse.Namespace) -> Setting:
     """Measure the peak rates of the device, and write them to limits.json."""
     toy = given.toy
     device = torch.device("cpu" if toy else "cuda")
+    flops = matrix_peak(device, "bfloat16")
+    copied = _copy_bandwidth(device, elements=2**20 if toy else 2**25)
     limits: Figures = {
         **asdict(host()),
         "device": "cpu" if toy else torch.cuda.get_device_name(device),
         "size": "toy" if toy else "full",
         "date": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
-        "bfloat16, TFLOP/s": matrix_peak(device, "bfloat16") / 1e12,
+        "bfloat16, TFLOP/s": flops / 1e12,
         "float32, TFLOP/s": matrix_peak(device, "float32") / 1e12,
-        "copy, TB/s": _copy_bandwidth(device, elements=2**20 if toy else 2**25) / 1e12,
+        "copy, TB/s": copied / 1e12,
     }
     _write(given.out / "limits.json", {"limits": limits})
-    return Setting(device, toy, given.out.resolve(), best.flops, best.bytes)
+    return Setting(device, toy, given.out.resolve(), flops, copied)
 
 
 def _run(name: str, setting: Setting, seconds: int) -> None:
