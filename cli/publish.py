@@ -31,11 +31,6 @@ _TO = option(
     "Also publish to this registry: a folder, s3://BUCKET/..., or hf://ORG/NAME.",
     shown="only the local model store",
 )
-_ALIAS = option(
-    "NAME",
-    "Old name of a renamed model. In the registry it becomes an alias: pulling it gives this model and a warning. "
-    "Requires --to.",
-)
 _TEXT = flag(
     "Whether to include sentences of the dev and test sets in the bundle. Check their licence first.",
     "--text/--no-text",
@@ -46,7 +41,7 @@ _NOTES = option(
     "Markdown file whose text the model card contains, such as the limits of the model and further scores. Headings "
     "start with ##.",
 )
-_REPLACE = flag("Replace a published model of the same name that comes from another run.", "--replace")
+_REPLACE = flag("Replace a published model of the same name.", "--replace")
 
 
 def publish(
@@ -54,7 +49,6 @@ def publish(
     name: Annotated[str | None, _NAME] = None,
     replace: Annotated[bool, _REPLACE] = False,
     to: Annotated[str | None, _TO] = None,
-    alias: Annotated[str | None, _ALIAS] = None,
     text: Annotated[bool | None, _TEXT] = None,
     notes: Annotated[Path | None, _NOTES] = None,
 ) -> None:
@@ -65,8 +59,7 @@ def publish(
     log-probabilities of a few sentences, which the model must reproduce. With --text, these sentences are from the dev
     set, and the bundle contains reference outputs for a sample of the test set, whose score `zoo verify` reproduces.
 
-    The bundle is verified before it is published. It replaces a bundle of the same training run that was published
-    earlier. To replace another model of the same name, use --replace.
+    The bundle is verified before it is published. It replaces a published model of the same name only with --replace.
 
     With --to, the bundle becomes the next revision of its name in the registry. The upload is atomic and safe with
     concurrent uploads, and a revision never changes. Others pull the newest revision, or one that they name.
@@ -84,10 +77,8 @@ def publish(
     from zoo.publishing.publish import is_published_model, publish, require_registry, upload
 
     messages = report()
-    if alias is not None and to is None:
-        raise ZooError("`--alias` needs `--to`", hint="add `--to REGISTRY`, the registry that stores the alias")
     if to is not None:
-        require_registry(to, alias)
+        require_registry(to)
     if to is not None and name is None and is_published_model(run):
         given = {"--replace": replace, "--text": text, "--no-text": text is False, "--notes": notes}
         if unused := next((name for name, value in given.items() if value), None):
@@ -101,7 +92,7 @@ def publish(
     if to is None:
         messages.info(f"next: zoo {ModelFolder(folder).spec.task.command} --model {folder.name}")
     else:
-        uploaded = upload(folder, to, alias=alias, report=messages)
+        uploaded = upload(folder, to, report=messages)
         print(f"{uploaded.pin} sha256:{uploaded.digest}")
 
 

@@ -62,7 +62,7 @@ serve: --model --host --port --keys --new-key --cors --allow-host --max-memory -
   --max-characters --max-body-bytes --max-queue --max-wait --timeout --device --precision --backend --max-batch-tokens
 import: SOURCE --name --format --languages --positions --tokenizer --bpe --bpe-vocabulary --bpe-threshold --check
   --replace
-publish: RUN|NAME --name --replace --to --alias --text --notes
+publish: RUN|NAME --name --replace --to --text --notes
 export: NAME --to --output
 verify: NAME|DIR --backend
 pull: NAME --yes

@@ -76,7 +76,6 @@ ERRORS = [
     ("average tiny --search --last 2", "`--search` cannot be combined with `--last`", "leave"),
     ("average tiny --json", "`--json` applies to `--search` only", "leave `--json` out"),
     ("average tiny --device cpu", "`--device` applies to `--search` only", "leave `--device` out"),
-    ("publish tiny --alias old", "`--alias` needs `--to`", "registry"),
     ("import model.npz --positions x", "`--positions` must be `marian` or `transformers`", "leave `--positions` out"),
     ("parse --spec tiny --pretty --json", "`--pretty` cannot be combined with `--json`", "leave one of them out"),
     ("parse --spec tiny --pretty --n-best 2", "`--pretty` cannot be combined with `--n-best`", "leave one of them out"),

@@ -30,7 +30,7 @@ def test_from_a_run_to_a_registry_and_to_another_home(
 ) -> None:
     trained()
     registry = str(tmp_path / "registry")
-    result = zoo("publish", "tiny", "--to", registry, "--alias", "old")
+    result = zoo("publish", "tiny", "--to", registry)
     assert result.status == 0, result.err
     folder, pin = result.out.splitlines()
     assert Path(folder).is_relative_to(tmp_path / "home")
@@ -43,11 +43,10 @@ def test_from_a_run_to_a_registry_and_to_another_home(
     monkeypatch.setenv("ZOO_REGISTRIES", registry)
     (listed,) = json.loads(zoo("list", "--published", "--json").out)
     assert (listed["name"], listed["location"], listed["revision"]) == (NAME, registry, 1)
-    pulled = zoo("pull", "old")
+    pulled = zoo("pull", NAME)
     stored = Path(pulled.out.strip())
     assert stored.is_relative_to(tmp_path / "another")
     assert stored.name == NAME
-    assert "warning: `old`" in pulled.err
     decoded = zoo("decode", "--model", f"{NAME}@1", "--device", "cpu", stdin="we read\n")
     assert (decoded.status, decoded.out.count("\n")) == (0, 1)
     assert zoo("list", "--published").out.count(NAME) == 2

@@ -70,7 +70,7 @@ def describe(name: str | os.PathLike[str], report: Report | None = None) -> Desc
         ZooError: There is no such model, or one of its files is damaged.
     """
     report = report or WarningsReport()
-    folder, reference = find.local_model(name, report), parse_reference(os.fspath(name))
+    folder, reference = find.local_model(name), parse_reference(os.fspath(name))
     if folder is not None:
         return _describe_folder(folder)
     found = None if reference is None else find_in_registries(reference, report)

@@ -16,11 +16,10 @@ from specs.spec import Name
 from zoo.files import manifest, storage
 from zoo.files.atomic import restore_replaced, write_json
 from zoo.files.reading import file_exists, read_bytes
-from zoo.models.registries.revision import Alias, Digest, Number, Record, Reference, Revision, is_name, parse_record
+from zoo.models.registries.revision import Digest, Number, Record, Reference, Revision, is_name, parse_record
 
 ORIGIN_FILE = "revision.json"
 """File with the `Origin` of a published model, in the model's folder. The manifest does not list it."""
-_ALIAS = "alias.json"
 _PIN_LENGTH = 16
 
 
@@ -129,20 +128,3 @@ def _matches(folder: Path, reference: Reference) -> bool:
         return folder.name == reference.name
     origin = read_origin(folder)
     return origin is not None and (origin.name, origin.revision) == (reference.name, reference.revision)
-
-
-def alias_target(name: str) -> str | None:
-    """Return the new name of a renamed model, according to the last pull. None if the model was not renamed."""
-    file = alias_file(name)
-    return parse_record(Alias, read_bytes(file), str(file)).to if file_exists(file) else None
-
-
-def alias_file(name: str) -> Path:
-    """Return the path of the file that stores the new name of a renamed model."""
-    return model_path(name) / _ALIAS
-
-
-def remember_alias(old: str, new: str) -> None:
-    """Store that a model was renamed, so that the old name works without access to a registry."""
-    if bundle_digest(model_path(old)) is None and alias_target(old) != new:
-        write_json(alias_file(old), Alias(to=new).model_dump())

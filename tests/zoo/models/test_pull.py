@@ -232,27 +232,6 @@ def test_files_of_other_revisions_are_reused_unless_they_are_damaged(publish, we
         assert len([path for path, _ in web.asked if "blobs" in path]) == 3 + damaged
 
 
-def test_an_alias_is_followed_with_a_warning_also_without_the_registry(publish, report, monkeypatch, home):
-    registry = publish(2, name="old")
-    publish(1)
-    registry.create_alias("old", "model")
-    assert find.published_model("old", report) == home / "models" / "model"
-    assert report.warnings == ["`old` was renamed to `model`: use the new name"]
-    assert seed_of(pull_by("old@1")) == 2
-    monkeypatch.delenv("ZOO_REGISTRIES")
-    assert find.published_model("old", report) == home / "models" / "model"
-    assert len(report.warnings) == 2
-    assert local_store.names() == ["model"]
-
-
-def test_aliases_in_a_circle_are_an_error(publish, report):
-    registry = publish(1)
-    registry.create_alias("one", "two")
-    registry.create_alias("two", "one")
-    with pytest.raises(ZooError, match="is an alias of an alias"):
-        pull_by("one", report)
-
-
 def test_registries_are_searched_in_order_and_unreachable_ones_are_warned_of(
     publish, tmp_path, bundle, summary, web, monkeypatch, report
 ):

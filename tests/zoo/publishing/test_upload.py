@@ -102,59 +102,11 @@ def test_a_pulled_model_keeps_its_number_when_it_is_published_elsewhere(
     assert find.local_model(f"{NAME}@2") == pinned
 
 
-def test_an_alias_is_followed_with_a_warning_at_the_callers_line(
-    published: Path, address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    publish.upload(NAME, address, alias="tiny-of-before")
-    switch_home(tmp_path, monkeypatch)
-    for look_up in (zoo.describe, find.published_model):
-        with pytest.warns(UserWarning, match=f"`tiny-of-before` was renamed to `{NAME}`") as warned:
-            assert look_up("tiny-of-before")
-        assert [warning.filename for warning in warned] == [__file__]
-    for alias in (NAME, "../x"):
-        with pytest.raises(ZooError, match=r"is not a valid model name|an alias of itself"):
-            publish.upload(NAME, address, alias=alias)
-
-
-def test_an_alias_is_reported_and_removed_with_its_name(
-    published: Path,
-    address: str,
-    stored: Callable[..., Path],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    report: Any,
-) -> None:
-    publish.upload(stored("new"), address, alias=NAME, report=report)
-    assert report.said == [f"`{NAME}` is now an alias of `new`; `{NAME}@NUMBER` still loads its own revisions"]
-    page = (Path(address) / "index.html").read_text(encoding="utf-8")
-    assert ('id="new"' in page, f'id="{NAME}"' in page) == (True, False)
-    store = switch_home(tmp_path, monkeypatch)
-    assert [model.name for model in inventory.published_models(None, Report())] == ["new"]
-    find.pull_model(NAME, Report())
-    assert sorted(folder.name for folder in store.iterdir()) == sorted(["new", NAME])
-    assert plan_model_removal([NAME]).remove() == []
-    assert [folder.name for folder in store.iterdir()] == ["new"]
-    with pytest.raises(ZooError, match="there is no published model"):
-        plan_model_removal([NAME])
-
-
-def test_a_name_that_is_an_alias_in_the_registry_cannot_be_published(published: Path, address: str) -> None:
-    registry = open_registry(address)
-    registry.create_alias(NAME, "another")
-    with pytest.raises(ZooError, match=f"`{NAME}` is an alias of `another`") as raised:
-        publish.upload(NAME, address, alias="another")
-    assert registry.revision(NAME, 2) is None
-    assert f"remove `models/{NAME}/alias.json`" in str(raised.value.hint)
-    (Path(address) / "models" / NAME / "alias.json").unlink()
-    assert publish.upload(NAME, address).revision == 1
-
-
 def test_a_store_that_cannot_record_the_revision_is_warned_of(bundle: Path, address: str, report: Any) -> None:
     (bundle / "revision.json").mkdir()
-    assert publish.upload(bundle, address, alias="old", report=report).pin == f"{NAME}@1"
+    assert publish.upload(bundle, address, report=report).pin == f"{NAME}@1"
     assert len(report.warnings) == 1
     assert f"the local model store does not record that the model is `{NAME}@1`" in report.warnings[0]
-    assert open_registry(address).alias("old") == NAME
     assert NAME in (Path(address) / "index.html").read_text(encoding="utf-8")
 
 

@@ -1,10 +1,9 @@
-"""Registries of published models, with revisions, and aliases for renamed models.
+"""Registries of published models, with revisions.
 
 A registry has these files:
 
     blobs/sha256/HEX        content of the models' files (blobs), named by their SHA-256
     models/NAME/N.json      revision N of a model; numbers start at 1 without gaps, and a revision never changes
-    models/OLD/alias.json   the current name of a renamed model
     registry.json           marks a registry, and gives its format
     index.json, index.html  list of the newest revisions, written after each publication; only a cache
 
@@ -31,7 +30,6 @@ from zoo.files.transfer import is_offline
 from zoo.models.registries.file_stores import MARKER, FileStore, FolderStore, WritableFileStore
 from zoo.models.registries.revision import (
     MAX_BYTES,
-    Alias,
     IndexEntry,
     PublishedFile,
     Record,
@@ -132,12 +130,6 @@ class Registry:
             raise ZooError(error.problem, hint=hint, exit_code=1) from None
         return revision
 
-    def alias(self, name: str) -> str | None:
-        """Return the current name of a renamed model. None if it was not renamed."""
-        path = alias_path(name)
-        content = self.store.read(path, MAX_BYTES)
-        return None if content is None else parse_record(Alias, content, f"{self.address}/{path}").to
-
     def entries(self, on_error: Callable[[ZooError], None] | None = None) -> tuple[IndexEntry, ...]:
         """Return the newest revision of each model, sorted by name.
 
@@ -190,10 +182,6 @@ class Registry:
             f"`{name}` could not be published to `{self.address}`: other processes created the same revisions first"
         )
         raise ZooError(problem, hint="run the command again later", exit_code=1)
-
-    def create_alias(self, old: Name, new: Name) -> None:
-        """Make an old name an alias of a new one. Revisions with the old name can still be loaded as `OLD@NUMBER`."""
-        self.require_writable().replace(alias_path(old), _to_json(Alias(to=new)))
 
     def write_index(self, render: Callable[[Sequence[IndexEntry]], str], report: Report) -> None:
         """Write `index.json` and `index.html`. Write them again if another process published meanwhile.
@@ -336,10 +324,5 @@ def revision_path(name: str, number: int) -> str:
     return f"models/{name}/{number}.json"
 
 
-def _to_json(value: Revision | Index | Alias) -> bytes:
+def _to_json(value: Revision | Index) -> bytes:
     return f"{value.model_dump_json(indent=2)}\n".encode()
-
-
-def alias_path(name: str) -> str:
-    """Return the path of the alias file of a renamed model in a registry."""
-    return f"models/{name}/alias.json"

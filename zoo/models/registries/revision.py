@@ -101,12 +101,6 @@ class Revision(Record):
         )
 
 
-class Alias(Record):
-    """The current name of a model that was renamed."""
-
-    to: Name
-
-
 _Record = TypeVar("_Record", bound=BaseModel)
 
 

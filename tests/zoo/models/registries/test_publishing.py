@@ -78,17 +78,6 @@ def test_concurrent_publishers_lose_nothing(registry, bundle, summary):
     assert len(set(digests.values())) == 4
 
 
-def test_an_alias_hides_the_old_name_but_keeps_its_revisions(registry, bundle, summary):
-    for seed, name in ((1, "new"), (2, "before")):
-        registry.publish(name, bundle(seed, 100), summary, Report())
-    registry.create_alias("old", "new")
-    assert (registry.alias("old"), registry.alias("new")) == ("new", None)
-    assert [entry.name for entry in registry.entries()] == ["before", "new"]
-    registry.create_alias("before", "new")
-    assert [entry.name for entry in registry.entries()] == ["new"]
-    assert registry.revision("before", 1) is not None
-
-
 def test_the_index_and_its_page_are_written_again(registry, bundle, summary):
     for seed, name in ((1, "model"), (2, "another")):
         registry.publish(name, bundle(seed, 100), summary, Report())
