@@ -228,6 +228,12 @@ class Spec(Section):
                 f"the task `{self.task.kind}` has {listed}, but `vocabulary.shared` is {str(shared).lower()}",
                 f"write `vocabulary: {{shared: {'false, target_size: 256' if shared else 'true'}}}`",
             )
+        if self.vocabulary.copy_symbols and not (isinstance(self.task, Translation) and self.reads_text):
+            reject(
+                ("vocabulary.copy_symbols", "task.kind"),
+                "`vocabulary.copy_symbols` is for models that translate text",
+                "write `vocabulary: {copy_symbols: 0}`",
+            )
         if self.task.writes_trees and not self.reads_text:
             reject(
                 ("architecture.source.kind", "task.kind"),

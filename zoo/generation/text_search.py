@@ -30,6 +30,7 @@ from zoo.generation.translation import MIN_ROW_TOKENS, SearchInput, Translation
 from zoo.models.shortlist import Shortlist
 from zoo.planning.memory_estimate import max_sentences
 from zoo.report import Report
+from zoo.text.copying import restore
 from zoo.text.languages import LanguagePair, choose_direction
 from zoo.text.lines import available_chunks, never_paused
 from zoo.text.sentences import checked_texts, zip_prefixes
@@ -308,7 +309,8 @@ class TextSearch:
     ) -> list[Translation]:
         """Return the hypotheses of a sentence with their text. `preprocessor` has read the sentence."""
         start = len(preprocessor.languages.target_tokens)
-        return [each.with_text(self.vocabulary.decode(each.tokens[start:]), source.text) for each in hypotheses]
+        texts = [restore(self.vocabulary.decode(each.tokens[start:]), source.copied) for each in hypotheses]
+        return [each.with_text(text, source.text) for each, text in zip(hypotheses, texts, strict=True)]
 
 
 MAX_CHUNK_LINES = 1024
