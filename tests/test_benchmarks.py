@@ -127,7 +127,7 @@ def test_speculative_decoding(beam: str, run: Script, trained: Callable[..., Run
     trained()
     result = json.loads(run(drafts, "runs/tiny", "--toy", "--texts", texts[0], "--beam", beam))
     assert result["milliseconds"].keys() == set(drafts.SYSTEMS)
-    assert ("tokens_per_step" in result, "all_best" in result) == (beam == "1", beam == "2")
+    assert ("tokens_per_step" in result) == (beam == "1")
 
 
 def test_cost_of_steps_with_several_tokens(run: Script) -> None:

@@ -155,10 +155,10 @@ def model(reference: str | os.PathLike[str], report: Report | None = None) -> Pa
 def models(reference: str | os.PathLike[str], report: Report | None = None) -> list[Path]:
     """Return the folder of a model, or the folders of all members of an ensemble of the catalogue.
 
-    The reference can be the folder of a run or of a published model, the name of a published model (also `NAME@2` and
-    `NAME@sha256:...`), the name of a spec that has a run, or the name of a model in the catalogue. They are tried in
-    this order. A published model that is not in the local model store is pulled from the registries, or else fetched as
-    the catalogue describes.
+    The reference can be the folder of a run or of a published model, the name of a published model (also `NAME@2`), the
+    name of a spec that has a run, or the name of a model in the catalogue. They are tried in this order. A published
+    model that is not in the local model store is pulled from the registries, or else fetched as the catalogue
+    describes.
 
     Raises:
         ZooError: There is no such model, the run has no weights yet, or the model cannot be pulled or fetched.

@@ -1,7 +1,7 @@
 """The local model store: the published models on this machine. This module does not load torch.
 
 The folder NAME has the current version of a model. The folder `NAME@DIGEST` has a revision that was pulled by its
-number or digest.
+number.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def model_path(name: str) -> Path:
 
 
 def pinned_path(name: str, digest: str) -> Path:
-    """Return the folder for a revision that is pulled by its number or digest. It may not exist yet."""
+    """Return the folder for a revision that is pulled by its number. It may not exist yet."""
     return model_path(name).with_name(f"{name}@{digest[:_PIN_LENGTH]}")
 
 
@@ -112,18 +112,16 @@ def find_revision(reference: Reference) -> Path | None:
     matches = [folder for folder in revisions_of(reference.name) if _matches(folder, reference)]
     digests = {bundle_digest(folder): folder for folder in matches}
     if len(digests) > 1:
-        choices = " or ".join(f"`{reference.name}@sha256:{digest}`" for digest in digests)
+        choices = " or ".join(f"`{folder}`" for folder in digests.values())
         problem = (
             f"`{reference}` is ambiguous: two registries have different models with this number, and both are in the "
             "local model store"
         )
-        raise ZooError(problem, hint=f"write {choices}")
+        raise ZooError(problem, hint=f"name one of the folders: {choices}")
     return matches[0] if matches else None
 
 
 def _matches(folder: Path, reference: Reference) -> bool:
-    if reference.digest is not None:
-        return bundle_digest(folder) == reference.digest
     if reference.revision is None:
         return folder.name == reference.name
     origin = read_origin(folder)

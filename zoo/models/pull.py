@@ -33,7 +33,7 @@ class RegistryModel(NamedTuple):
 def pull(reference: Reference, report: Report) -> Path | None:
     """Pull a model into the local model store: the newest revision, or the one that the reference specifies.
 
-    A revision that is specified by number or digest gets a separate folder. If the model is already in the store, its
+    A revision that is specified by number gets a separate folder. If the model is already in the store, its
     hashes are checked, and damaged files are downloaded again. The next pull resumes an interrupted one. If another
     process pulls the same model, wait for it.
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from specs import ZooError
-from zoo.evaluation.evaluate import read_split
 from zoo.files import manifest, storage
 from zoo.files.atomic import atomic_folder, link_or_copy, temporary_path, write_json
 from zoo.files.reading import file_exists, read_json
@@ -28,7 +27,6 @@ from zoo.publishing import reference_results
 from zoo.publishing.card import card
 from zoo.publishing.inventory import summarize
 from zoo.publishing.provenance import Provenance, provenance_of_run
-from zoo.publishing.reference_results import ReferenceOutputs, ReproducedOutputs
 from zoo.report import Report
 from zoo.training.run import Run
 from zoo.version import __version__
@@ -45,7 +43,6 @@ def publish(
     *,
     name: str | None = None,
     replace: bool = False,
-    with_text: bool | None = None,
     notes: str = "",
     report: Report | None = None,
 ) -> Path:
@@ -58,8 +55,6 @@ def publish(
         run: The folder of a run, or the name of its spec.
         name: Name of the published model. The default is the name in the spec.
         replace: Whether to replace any model that has the name.
-        with_text: Whether to include sentences of the dev and test sets. By default, they are included if all of them
-            are from the built-in grammar, to which no licence applies.
         notes: Markdown text that the card contains, such as the limits of the model and further scores.
         report: Receives progress and warnings.
 
@@ -67,8 +62,7 @@ def publish(
         The folder of the bundle.
 
     Raises:
-        ZooError: The run does not exist or has no weights, the name is invalid or in use, the requested
-            text is not on this machine, or the disk is full.
+        ZooError: The run does not exist or has no weights, the name is invalid or in use, or the disk is full.
     """
     report = report or Report()
     source = Run(_find_run(run))
@@ -85,8 +79,6 @@ def publish(
     if not replace:
         _require_unused_name(spec.name, folder)
     translator = open_model(source.folder, **EXACT, report=report)
-    if with_text is None:
-        with_text = reference_results.is_redistributable(spec)
     require_space(folder, 2 * source.weights.stat().st_size, "the bundle")
     with atomic_folder(folder) as partial:
         bundle = ModelFolder(partial)
@@ -95,15 +87,10 @@ def publish(
         source_weights.write(bundle.weights)
         if translator.shortlist:
             translator.shortlist.write(partial / shortlist.NAME)
-        outputs = reference_results.decode_reference_outputs(translator, report) if with_text else None
-        dev = (
-            read_split(spec, "dev", report, translator.vocabulary).examples(spec.default_direction) if with_text else ()
-        )
-        examples = reference_results.choose_examples(dev, translator)
         if spec.corpus.test and "test" not in source.known_scores:
             report.info(f"the card has no test scores: `zoo evaluate --model {source.folder}` computes them")
         provenance = provenance_of_run(spec, source, source_weights)
-        _complete(bundle, provenance, source_weights, translator, examples, source.known_scores, outputs, notes)
+        _complete(bundle, provenance, source_weights, translator, source.known_scores, notes)
         del translator  # `verify_folder` loads the model again
         verify_folder(partial, report)
         if not replace:  # another process may have published meanwhile
@@ -140,7 +127,7 @@ def publish_imported(
         provenance = fill(bundle)
         # Discard warnings about zoo's own sample sentences, which may contain characters that the model does not know.
         translator = open_model(partial, **EXACT, report=Report())
-        _complete(bundle, provenance, Weights({}), translator, reference_results.translated_examples(translator), {})
+        _complete(bundle, provenance, Weights({}), translator, {})
         del translator  # `verify_folder` loads the model again
         verify_folder(partial, report)
         if not replace:  # another process may have published meanwhile
@@ -170,22 +157,16 @@ def _complete(
     provenance: Provenance,
     source_weights: Weights,
     translator: Translator,
-    examples: Sequence[tuple[str, ...]],
     scores: dict[str, Any],
-    outputs: ReferenceOutputs | None = None,
     notes: str = "",
 ) -> None:
     """Complete a bundle that contains spec, vocabulary and weights: write all other files, the manifest last."""
-    references = reference_results.compute(translator, examples)
+    references = reference_results.compute(translator, reference_results.translated_examples(translator))
     references.write(bundle.folder / reference_results.NAME)
     write_json(bundle.scores, scores)
     provenance.write(bundle.folder)
-    if outputs:
-        outputs.write(bundle.folder)
     try:
-        text = card(
-            bundle.spec, translator.vocabulary, scores, provenance, source_weights.longest_source, outputs, notes
-        )
+        text = card(bundle.spec, translator.vocabulary, scores, provenance, source_weights.longest_source, notes)
     except (KeyError, TypeError, ValueError):
         hint = "remove the file; `zoo evaluate --model RUN` writes it again"
         raise ZooError(f"the run's `{SCORES}` is damaged: some values are missing", hint=hint, exit_code=1) from None
@@ -210,14 +191,12 @@ class Verified:
         files: Number of files that were checked.
         sentences: Number of sentences with reference log-probabilities.
         max_difference: Largest difference between a reference log-probability and the one computed now.
-        reference_outputs: Result of decoding the reference sentences again. None if the bundle has none.
         backend: Name of the backend that ran the model.
     """
 
     files: int
     sentences: int
     max_difference: float
-    reference_outputs: ReproducedOutputs | None
     backend: str
 
 
@@ -234,8 +213,8 @@ def verify(name: str | os.PathLike[str], *, backend: str | None = None, report: 
         The numbers of checked files and sentences, and the differences from the reference results.
 
     Raises:
-        ZooError: There is no such model, a file has changed, or a log-probability or the score of the reference outputs
-            differs by more than the tolerances in `zoo.publishing.reference_results`.
+        ZooError: There is no such model, a file has changed, or a log-probability differs by more than
+            `reference_results.TOLERANCE`.
     """
     how: BackendOptions = EXACT if backend is None else {"device": "auto", "precision": "float32", "backend": backend}
     report = report or Report()
@@ -250,12 +229,10 @@ def verify_folder(folder: Path, report: Report, how: BackendOptions = EXACT) -> 
         manifest.check(folder, sorted(names))
     except ZooError as error:
         raise ZooError(error.problem, where=error.where, hint=error.hint or RESTORE_HINT, exit_code=1) from None
-    outputs = reference_results.read_outputs(listed)
     translator = open_model(folder, **how, report=report)
     references = reference_results.read(folder / reference_results.NAME, translator.spec)
     difference = references.check(translator.program, translator.device)
-    reproduced = reference_results.reproduce(outputs, translator) if outputs else None
-    return Verified(len(names), len(references.target), difference, reproduced, translator.backend)
+    return Verified(len(names), len(references.target), difference, translator.backend)
 
 
 def is_published_model(reference: str) -> bool:

@@ -109,8 +109,8 @@ def plan_model_removal(names: Sequence[str]) -> RemovalPlan:
     """Plan the removal of models from the local model store. Registries keep their revisions.
 
     Args:
-        names: A name selects all revisions of the model, or all members of an ensemble. `NAME@2` and
-            `NAME@sha256:...` select one revision.
+        names: A name selects all revisions of the model, or all members of an ensemble. `NAME@2`
+            selects one revision.
 
     Raises:
         ZooError: A model is not in the local model store.

@@ -79,9 +79,9 @@ def test_pinned_revisions_are_kept_beside_the_current_one(publish, home):
     assert local_store.names() == []
     assert seed_of(find.published_model("model")) == 3
     digest = registry.revision("model", 2).digest
-    assert seed_of(find.published_model(f"model@sha256:{digest}")) == 2
+    assert seed_of(find.published_model("model@2")) == 2
     assert (home / "models" / f"model@{digest[:16]}").is_dir()
-    for text, seed in (("model@1", 1), ("model@2", 2), ("model", 3), ("model@3", 3), (f"model@sha256:{digest}", 2)):
+    for text, seed in (("model@1", 1), ("model@2", 2), ("model", 3), ("model@3", 3)):
         assert seed_of(find.local_model(text)) == seed
     assert pull_by("model@3") == home / "models" / "model"
     assert len(list((home / "models").iterdir())) == 3
@@ -89,14 +89,13 @@ def test_pinned_revisions_are_kept_beside_the_current_one(publish, home):
 
 def test_a_missing_model_is_an_error_that_lists_what_registries_have(publish):
     registry = publish(1)
-    assert pull_by("another") is pull_by("model@2") is pull_by(f"model@sha256:{'0' * 64}") is None
+    assert pull_by("another") is pull_by("model@2") is None
     with pytest.raises(ZooError, match="there is no published model `model@2`: searched") as raised:
         find.published_model("model@2")
     assert f"`{registry.address}` (which has revision 1 of `model`)" in raised.value.problem
     publish(2)
-    for pin in ("3", f"sha256:{'0' * 64}"):
-        with pytest.raises(ZooError, match="which has revisions 1 to 2 of `model`"):
-            find.published_model(f"model@{pin}")
+    with pytest.raises(ZooError, match="which has revisions 1 to 2 of `model`"):
+        find.published_model("model@3")
     for look_up in (find.model, find.published_model, lambda name: find.pull_model(name, Report())):
         with pytest.raises(ZooError) as raised:
             look_up("modle")
@@ -320,10 +319,9 @@ def test_a_number_of_two_different_models_is_ambiguous(publish, tmp_path, bundle
     other = open_registry(str(tmp_path / "other"))
     for seed in (5, 6):
         other.publish("model", bundle(seed, 100), summary, Report())
-    digest = other.newest("model").digest
-    second = local_store.pinned_path("model", digest)
+    second = local_store.pinned_path("model", other.newest("model").digest)
     shutil.copytree(bundle(6, 100), second)
     Origin.of(other.newest("model"), other.address).write(second)
-    assert local_store.find_revision(parse_reference(f"model@sha256:{digest}")) == second != first
-    with pytest.raises(ZooError, match="both are in the local model store"):
+    with pytest.raises(ZooError, match="both are in the local model store") as raised:
         local_store.find_revision(parse_reference("model@2"))
+    assert f"`{first}`" in str(raised.value.hint)

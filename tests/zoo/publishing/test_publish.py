@@ -14,7 +14,6 @@ import pytest
 import specs
 import zoo
 from specs import ZooError
-from zoo.data.prepare import prepare
 from zoo.files import storage
 from zoo.models.folder import ModelFolder
 from zoo.publishing import publish, reference_results
@@ -123,15 +122,6 @@ def test_a_model_that_fails_its_verification_is_not_published(
     assert list((home / "models").iterdir()) == []
 
 
-def test_the_references_are_of_the_dev_set_if_text_is_included(trained: Trained) -> None:
-    run = trained()
-    prepared = prepare(run.spec, Report())
-    references = reference_results.read(publish.publish(run.folder, with_text=True) / reference_results.NAME, run.spec)
-    vocabulary = prepared.vocabulary
-    assert [vocabulary.decode(row, "source") for row in references.source.tolist()] == prepared.texts("dev")["source"]
-    assert [vocabulary.decode(row, "target") for row in references.target.tolist()] == prepared.texts("dev")["target"]
-
-
 def test_a_run_is_published_without_its_corpus_and_without_scores(trained: Trained) -> None:
     """With learned positions, the references have no more tokens than there are positions."""
     architecture = {"N": 1, "d_model": 16, "d_ff": 24, "h": 2, "d_k": 6, "d_v": 4}
@@ -139,7 +129,7 @@ def test_a_run_is_published_without_its_corpus_and_without_scores(trained: Train
     run = trained(architecture=learned, corpus={"max_length": 12, "train": [{"grammar": 9}]})
     for file in (*Path().glob("pairs.*"), run.scores):
         file.unlink()
-    folder = publish.publish(run.folder, with_text=False)
+    folder = publish.publish(run.folder)
     assert 0 < reference_results.read(folder / reference_results.NAME, run.spec).source.shape[1] <= 14
     assert "was not evaluated" in (folder / "README.md").read_text(encoding="utf-8")
     assert not storage.prepared().exists()

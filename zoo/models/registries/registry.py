@@ -51,8 +51,6 @@ VARIABLE = "ZOO_REGISTRIES"
 INCLUDED = Path(__file__).parents[2] / "included"
 """Folder of the registry that is part of the package: its models are available without network access."""
 INDEX, PAGE = "index.json", "index.html"
-_MAX_SEARCHED = 200
-"""Maximum number of revisions to search for a digest, because a malicious server could claim to have any number."""
 _MAX_INDEX_BYTES = 100_000_000
 _MAX_NUMBERS = 1000
 _MAX_INDEX_WRITES = 5
@@ -94,12 +92,7 @@ class Registry:
         """Return the revision that a reference selects. None if there is none."""
         if reference.revision is not None:
             return self.revision(reference.name, reference.revision)
-        newest = self.newest(reference.name)
-        if reference.digest is None or newest is None:
-            return newest
-        numbers = range(newest.revision, max(0, newest.revision - _MAX_SEARCHED), -1)
-        revisions = (self.revision(newest.name, number) for number in numbers)
-        return next((each for each in revisions if each is not None and each.digest == reference.digest), None)
+        return self.newest(reference.name)
 
     def newest(self, name: str) -> Revision | None:
         """Return the newest revision of a model, found by bisection. None if the registry does not have the model."""
@@ -262,7 +255,7 @@ def open_registry(address: str) -> Registry:
     """Return the registry at an address. This does not access the network.
 
     Args:
-        address: A folder, or an address of http(s)://, s3://, hf:// or another scheme of fsspec.
+        address: A folder, or an address of http(s)://, s3:// or hf://.
 
     Raises:
         ZooError: The address is not valid.
@@ -278,9 +271,9 @@ def open_registry(address: str) -> Registry:
     if is_local and not host and not _INCOMPLETE_SCHEME.match(address):
         folder = url2pathname(urlsplit(address).path) if remainder else address
         return Registry(FolderStore(Path(os.path.expanduser(folder)).absolute()))
-    if is_local or not host:
+    if is_local or not host or scheme not in _STORES:
         raise ZooError(f"`{address}` is not the address of a registry", hint=_ADDRESS_HINT)
-    store: FileStore = getattr(remote_stores, _STORES.get(scheme, "FsspecStore"))(address.rstrip("/"))
+    store: FileStore = getattr(remote_stores, _STORES[scheme])(address.rstrip("/"))
     return Registry(store)
 
 
