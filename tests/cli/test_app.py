@@ -57,8 +57,7 @@ attend: SENTENCE --spec --model --from --to --target --figure --output --svg --a
 compare: A B --set --references --language --json --device --precision --backend --max-batch-tokens
 serve: --model --host --port --keys --new-key --cors --allow-host --max-memory --idle-minutes --max-texts
   --max-characters --max-body-bytes --max-queue --max-wait --timeout --device --precision --backend --max-batch-tokens
-import: SOURCE --name --format --languages --positions --tokenizer --bpe --bpe-vocabulary --bpe-threshold --check
-  --replace
+import: SOURCE --name --format --languages --positions --tokenizer --bpe --bpe-vocabulary --bpe-threshold --replace
 publish: RUN|NAME --name --replace --to --notes
 export: NAME --to --output
 verify: NAME|DIR --backend

@@ -84,7 +84,7 @@ def card(
         f"## Training data and licence\n\n{_data(spec, words.examples, provenance)}",
         f"## Limitations\n\n{_limitations(spec, vocabulary, provenance, longest_source)}",
         *([notes.strip()] if notes.strip() else []),
-        _use(spec, words),
+        _use(spec, words, has_scores=bool(scores)),
         *_publication(provenance),
     ]
     return "\n\n".join(sections) + "\n"
@@ -287,7 +287,8 @@ def _unknown_characters(vocabulary: Vocabulary, task: Task) -> str:
     )
 
 
-def _use(spec: Spec, words: _TaskWords) -> str:
+def _use(spec: Spec, words: _TaskWords, *, has_scores: bool) -> str:
+    note = " The scores above cannot be reproduced from the published files." if has_scores else ""
     target = next((target for _, target in _directions(spec)), None)
     argument, option = ("", "") if target is None else (f', target="{target}"', f" --to {target}")
     return f"""## How to use
@@ -305,7 +306,7 @@ zoo verify {spec.name}
 ```
 
 `zoo verify` checks that all files have the SHA-256 in `manifest.json`, and that the model computes the reference
-log-probabilities in `{REFERENCES}`."""
+log-probabilities in `{REFERENCES}`.{note}"""
 
 
 def _publication(provenance: Provenance) -> Iterator[str]:

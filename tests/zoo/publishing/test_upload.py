@@ -81,7 +81,6 @@ def test_the_store_records_the_revision(published: Path, address: str, stored: C
     assert publish.upload(NAME, address).revision == 1, "the same bundle is no new revision"
     page = (Path(address) / "index.html").read_text(encoding="utf-8")
     assert NAME in page
-    assert origin.digest[:12] in page
     replace_bundle(published, stored)
     assert read_origin(published) is None
     assert publish.upload(NAME, address).revision == 2
