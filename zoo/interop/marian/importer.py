@@ -11,9 +11,7 @@ from zoo.interop.marian.files import is_binary_model, network_options, read_arra
 from zoo.interop.marian.network import architecture_fields, read_embeddings, read_layers
 from zoo.interop.marian.vocabulary import read_shortlist, read_vocabulary, shortlist_files
 
-_SEPARATOR = " ||| "
 _SCRIPTS = ("preprocess.sh", "postprocess.sh")
-_MAX_SCORED_LENGTH = 100_000  # tokens: Marian omits longer sentences from scoring
 _SEARCH_NOTE = (
     "translations differ from those of Marian, whose search does not compute pre-norm models as they were trained. "
     "From the second token on, Marian's decoder does not normalise keys and values; zoo normalises them, as in training"
