@@ -75,9 +75,8 @@ def training_bytes(spec: Spec, size: BatchSize, shards: int = 1) -> int:
     train = compiler.cost(compiler.graphs(spec, [compiler.Purpose.TRAIN])[compiler.Purpose.TRAIN])
     rows = -(-size.rows // spec.training.accumulation_steps)
     padding = size.padded_tokens / (size.source_tokens + size.target_tokens)
-    source, target = (
-        max(1, round(padding * tokens / size.rows)) for tokens in (size.source_tokens, size.target_tokens)
-    )
+    tokens = size.source_tokens // spec.architecture.source_stride, size.target_tokens
+    source, target = (max(1, round(padding * count / size.rows)) for count in tokens)
     activations = train.activation_bytes(batch=rows, source=source, target=target)
     gathered = train.weight_bytes if shards > 1 else 0
     return int(_PROCESS_BYTES + STATE_COPIES * train.weight_bytes // shards + gathered + activations)
