@@ -22,7 +22,6 @@ from zoo.generation.config import (
 from zoo.generation.constraints import Constraint
 from zoo.generation.engine import Engine, resolve_workers
 from zoo.generation.ensemble import Ensemble
-from zoo.generation.hypotheses import SearchObserver
 from zoo.generation.preprocessing import Preprocessor, TextWithPrefix
 from zoo.generation.protection import Protection, Repair, Steps, protect_all, protected, run_steps
 from zoo.generation.span_constraint import SpanConstraint
@@ -239,7 +238,6 @@ class TextSearch:
         preprocessor: Preprocessor,
         *,
         first: int = 0,
-        observer: SearchObserver | None = None,
     ) -> Iterator[tuple[int, list[Translation]]]:
         """Yield the index and the translations of each text, as soon as they are known.
 
@@ -251,10 +249,9 @@ class TextSearch:
             config: Options of the search.
             preprocessor: The preprocessor that encodes the texts.
             first: Index of the first text.
-            observer: Receives each step of a beam search.
         """
         sources = preprocessor.read_chunks(chunks, first)
-        strategy = config.strategy(self.constraint, observer, self.shortlist)
+        strategy = config.strategy(self.constraint, self.shortlist)
         engine = self._engine_for(config)
         with closing(engine.search(sources, strategy)) as results:
             for source, translations in protected(results, self._protection(config, preprocessor), engine):

@@ -108,7 +108,7 @@ def invented(text):
 @pytest.mark.parametrize(
     ("damage", "text", "first", "translation"),
     [
-        (nines, "we pay 12.50€ for 48 books", "we pay 12,50€ for 48 books", None),
+        (nines, "we pay 12.50€ for 48 books", "we pay 12,50 € for 48 books", None),
         (nines, "at 21:15 read {0}, not 1,234", "at 21:15 read {0}, not 9,999", "at 21:15 read {0}, not 1.234"),
         (without_second, "we read {0} in 48 books", "we read {0} in zz books", "we read {0} in 48 books"),
         (invented, "we read 48 books", "we read 48 books", None),
