@@ -68,12 +68,12 @@ class Protection:
             make_repair: Function that returns the constraint and the search for repairs. None: only check.
         """
         self._preprocessor, self._convert, self._make_repair = preprocessor, convert, make_repair
-        self._languages = preprocessor.languages.source, preprocessor.languages.target
+        self._target = preprocessor.languages.target
 
     def check(self, source: SearchInput, hypotheses: Sequence[Translation]) -> list[Translation]:
         """Return the translations of a sentence, with their field `unkept`."""
         translations = self._convert(source, hypotheses)
-        if not (self._preprocessor.protects and find_spans(_text(source), self._languages[0])):
+        if not (self._preprocessor.protects and find_spans(_text(source), source.language)):
             return translations
         return [replace(each, unkept=self._unkept(source, each.text)) for each in translations]
 
@@ -114,13 +114,13 @@ class Protection:
         return results
 
     def _unkept(self, source: SearchInput, translation: str) -> tuple[str, ...]:
-        differences = compare(_text(source), translation, *self._languages)
+        differences = compare(_text(source), translation, source.language, self._target)
         return tuple(span.text for span in (*differences.missing, *differences.added))
 
     def _plan(self, source: SearchInput, first: Translation, constraint: SpanConstraint, stage: int) -> _Plan:
         """Return how to translate a sentence again: which spans to cut out and to copy, and which to replace."""
-        text, differences = _text(source), compare(_text(source), first.text, *self._languages)
-        spans = [span for span in find_spans(text, *self._languages) if span not in differences.as_words]
+        text, differences = _text(source), compare(_text(source), first.text, source.language, self._target)
+        spans = [span for span in find_spans(text, source.language, self._target) if span not in differences.as_words]
         if stage != _FRAGMENTS and len(spans) > _MAX_SPANS:
             return _Plan([])
         cuts = spans if stage == _FRAGMENTS else [span for span in differences.missing if _is_apart(span, text)]
@@ -163,9 +163,10 @@ class Protection:
         text = fragment[start:].rstrip()
         if not needs_translation(text):
             return [fragment]
-        encoded = self._preprocessor.encode_sentence(language_tokens(source.text) + text, source.index)
+        encoded = self._preprocessor.encode_sentence(language_tokens(source.text) + text, source.index, source.language)
         copied = encoded.copied.values()
-        spans = [span for span in find_spans(text, *self._languages) if span.text not in words and span not in copied]
+        found = find_spans(text, source.language, self._target)
+        spans = [span for span in found if span.text not in words and span not in copied]
         spans += [symbol_span(symbol) for symbol in encoded.copied]
         lengths = [len(next(constraint.spell(span), (0, []))[1]) for span in spans]
         if not all(lengths):
