@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
@@ -171,12 +172,10 @@ def _damage(name: str) -> Iterator[None]:
 def _packages() -> tuple[Any, Any]:
     """Return the packages soundfile and soxr."""
     try:
-        import soundfile
-        import soxr
+        return import_module("soundfile"), import_module("soxr")
     except (ImportError, OSError) as error:  # OSError: the library libsndfile is missing
         hint = "run `pip install -e '.[speech]'` in zoo's source folder"
         raise ZooError(f"reading sounds needs the packages soundfile and soxr: {error}", hint=hint) from None
-    return soundfile, soxr
 
 
 def _name(file: str | Path | BinaryIO) -> str:

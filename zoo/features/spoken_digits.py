@@ -11,6 +11,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -98,8 +99,7 @@ class _Speaker:
     """The library espeak-ng."""
 
     def __init__(self) -> None:
-        import espeakng_loader
-
+        espeakng_loader = import_module("espeakng_loader")
         self._library: Any = ctypes.CDLL(espeakng_loader.get_library_path())
         self._blocks: list[npt.NDArray[np.int16]] = []
         kind = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(ctypes.c_short), ctypes.c_int, ctypes.c_void_p)
@@ -133,8 +133,7 @@ class _Speaker:
 
 def _record(speaker: _Speaker, split: str, number: int) -> tuple[npt.NDArray[np.float32], int]:
     """Return a string of digits as samples, and their sampling rate."""
-    import soxr
-
+    soxr = import_module("soxr")
     random = _random(split, number)
     digits = _digits(random)
     voice = f"{random.choice(_ACCENTS)}+{random.choice(VOICES[split])}"
@@ -194,8 +193,7 @@ def _in_a_room(samples: Samples, rate: int, random: np.random.Generator) -> Samp
 
 def main(split: str, start: str, end: str, folder: str) -> None:
     """Write the strings with the numbers from `start` to `end` - 1. Print a line after each of them."""
-    import soundfile
-
+    soundfile = import_module("soundfile")
     speaker = _Speaker()
     for number in range(int(start), int(end)):
         samples, rate = _record(speaker, split, number)
