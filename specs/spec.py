@@ -256,12 +256,12 @@ class Spec(Section):
             )
         task, source = self.task, self.architecture.source
         if isinstance(task, Recognition) is self.reads_text:
-            needed = f"features, width: {task.source.width}" if isinstance(task, Recognition) else "tokens"
+            kind = f"features, width: {task.source.width}" if isinstance(task, Recognition) else "tokens"
             reject(
                 ("architecture.source.kind", "task.kind"),
                 f"the task `{task.kind}` reads {modalities.get('source', 'nothing')}, but `architecture.source` has "
                 f"the kind `{source.kind}`",
-                f"write `architecture: {{source: {{kind: {needed}}}}}`, or set another `task`",
+                f"write `architecture: {{source: {{kind: {kind}}}}}`, or set another `task`",
             )
         if isinstance(task, Recognition) and isinstance(source, Features) and source.width != task.source.width:
             reject(

@@ -88,11 +88,12 @@ def _mask(frames: Frames, masks: Masks, limit: int, random: np.random.Generator)
 @cache
 def mel_filters(bins: int) -> npt.NDArray[np.float64]:
     """Return the weight of each frequency of the Fourier transform in each mel filter, `[frequencies, bins]`."""
-    frequencies = np.fft.rfftfreq(FFT, 1 / SAMPLE_RATE)
+    frequencies = np.arange(FFT // 2 + 1) * (SAMPLE_RATE / FFT)
     low, high = _mel(np.array([_LOWEST_HZ, SAMPLE_RATE / 2]))
     points = np.linspace(low, high, bins + 2)
     distance = (_mel(frequencies)[:, None] - points[1:-1]) / (points[1] - points[0])
-    return np.maximum(0, 1 - np.abs(distance))
+    weights: npt.NDArray[np.float64] = np.maximum(0, 1 - np.abs(distance))
+    return weights
 
 
 def _mel(frequency: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:

@@ -19,11 +19,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from compiler.host import cores
 from specs import ZooError
 from zoo.files.atomic import FolderExistsError, atomic_folder
 from zoo.files.storage import speech
 from zoo.report import Report
-from zoo.system.processors import cores
 
 VERSION = 1
 """Version of the strings. Increase it whenever a string changes, because prepared corpora depend on it."""
@@ -92,7 +92,7 @@ def _random(split: str, number: int) -> np.random.Generator:
 
 
 def _digits(random: np.random.Generator) -> list[int]:
-    return random.integers(10, size=random.integers(1, MAX_DIGITS + 1)).tolist()
+    return [int(digit) for digit in random.integers(10, size=random.integers(1, MAX_DIGITS + 1))]
 
 
 class _Speaker:
@@ -188,7 +188,8 @@ def _in_a_room(samples: Samples, rate: int, random: np.random.Generator) -> Samp
     colour = np.maximum(frequencies, 50) ** -random.uniform(0, 1.2)
     noise = np.fft.irfft(np.fft.rfft(random.standard_normal(size)) * colour, size)[: len(samples)]
     level = np.sqrt(np.square(filtered).mean() / np.square(noise).mean())
-    return filtered + noise * level * 10 ** (-random.uniform(5, 50) / 20)
+    mixed: Samples = filtered + noise * level * 10 ** (-random.uniform(5, 50) / 20)
+    return mixed
 
 
 def main(split: str, start: str, end: str, folder: str) -> None:
