@@ -91,7 +91,7 @@ class Audio(FeatureSource):
     """Read sound files, mixed to one channel and resampled to 16 kHz. A frame has the logarithms of a bank of mel
     filters over a window of 25 ms, and windows start every 10 ms. In each file, every feature is shifted and scaled to
     mean 0 and variance 1."""
-    bins: Annotated[int, Field(ge=8, le=256)] = 80
+    bins: Annotated[int, Field(ge=8, le=512)] = 80
     """Number of mel filters. Default: 80. Unit: features."""
     time_masks: Masks = Masks()
     """Masks that hide successive frames in training. Default: none."""

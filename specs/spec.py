@@ -262,12 +262,12 @@ class Spec(Section):
             )
         task, source = self.task, self.architecture.source
         if isinstance(task, Recognition) is self.reads_text:
-            needed = f"features, width: {task.source.width}" if isinstance(task, Recognition) else "tokens"
+            kind = f"features, width: {task.source.width}" if isinstance(task, Recognition) else "tokens"
             reject(
                 ("architecture.source.kind", "task.kind"),
                 f"the task `{task.kind}` reads {modalities.get('source', 'nothing')}, but `architecture.source` has "
                 f"the kind `{source.kind}`",
-                f"write `architecture: {{source: {{kind: {needed}}}}}`, or set another `task`",
+                f"write `architecture: {{source: {{kind: {kind}}}}}`, or set another `task`",
             )
         if isinstance(task, Recognition) and isinstance(source, Features) and source.width != task.source.width:
             reject(
@@ -336,7 +336,8 @@ class Spec(Section):
                 f"raise `architecture.positions.rows`, or lower `corpus.max_length` below {rows}",
             )
         longest += self.languages is not None  # the language token
-        for field in ("source_tokens", "target_tokens"):
+        # Targets of features are much shorter than `corpus.max_length`, a number of frames.
+        for field in ("source_tokens", "target_tokens") if self.reads_text else ("source_tokens",):
             limit = getattr(self.training, field)
             if limit <= longest:
                 reject(

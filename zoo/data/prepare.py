@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import asdict
 from functools import cached_property, partial
 from itertools import islice, starmap
 from pathlib import Path
+from typing import Any, TypeVar
 from zlib import crc32
 
 import numpy as np
@@ -57,6 +58,7 @@ _EXAMPLES, _EXAMPLE_CHARACTERS = 3, 80
 # Opening a larger corpus checks only the sizes of its files. Training verifies their hashes in the background.
 _HASHED_BYTES = 1 << 30
 
+Value = TypeVar("Value")
 Scored = list[tuple[Example, Direction]]
 """Examples of dev or test, with their languages."""
 
@@ -318,7 +320,7 @@ class _Preparation:
                         first.append(self._text_of(example))
                 yield example
 
-    def _text_of(self, example: Example) -> Example:
+    def _text_of(self, example: Mapping[str, Value]) -> dict[str, Value]:
         """Return the streams of an example that are text."""
         return {name: example[name] for name in self.spec.task.token_streams}
 
@@ -385,7 +387,7 @@ class _Preparation:
                 kept, counts = filter_by_length(values, self.spec.corpus, counts)
                 count = len(next(iter(values.values())))
                 for index in set(range(count)).difference(kept):
-                    row = {name: rows[index] for name, rows in values.items()}
+                    row: dict[str, Any] = {name: rows[index] for name, rows in values.items()}
                     reason = "long" if max(map(len, row.values())) > limit else "ratio"
                     if len(so_far := self._dropped.setdefault(reason, [])) < _EXAMPLES:
                         so_far.append(
@@ -465,7 +467,7 @@ def encode_examples(
     def encode() -> Iterator[Rows]:
         with closing(prefetch(_chunks(examples, max_examples))) as chunks:
             for chunk in chunks:
-                encoders = {name: vocabulary.stream(name).encode_all for name in chunk[0]}
+                encoders: dict[str, Any] = {name: vocabulary.stream(name).encode_all for name in chunk[0]}
                 if modality is not None:
                     encoders["source"] = modality.encode_all
                 yield {name: encode([each[name] for each in chunk]) for name, encode in encoders.items()}
