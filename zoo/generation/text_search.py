@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Unpack, cast
 
 from compiler.program import ShortlistDecoder, TranslationModel
 from specs import Spec, ZooError
+from zoo.generation.confidence import Calibration
 from zoo.generation.config import (
     LARGE_BEAM,
     GenerationConfig,
@@ -19,7 +20,6 @@ from zoo.generation.config import (
     TranslationOptions,
     check_max_batch_tokens,
 )
-from zoo.generation.confidence import Calibration
 from zoo.generation.constraints import Constraint
 from zoo.generation.engine import Engine, resolve_workers
 from zoo.generation.ensemble import Ensemble

@@ -76,9 +76,9 @@ class Translation:
         unkept: Amounts, links and the like of the text that the translation lacks, and numbers that it has added.
         uncertain: Sentences of the text whose translations have a low confidence or, if the model has no calibration, a
             low probability.
-        confidence: Probability that the translation is good (see `zoo.generation.confidence`), or, for a text of several
-            sentences, the lowest confidence of a sentence. None if the model has no calibration, or for a text that
-            stays as it is.
+        confidence: Probability that the translation is good (see `zoo.generation.confidence`). For a text of several
+            sentences, the lowest of their confidences. None if the model has no calibration, or if the text stays as it
+            is.
         confidences: If the text was translated in parts, the confidence of each part. Otherwise empty.
     """
 
