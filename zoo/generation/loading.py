@@ -15,6 +15,7 @@ from zoo.generation.compilation import BackendOptions, build_with_message, packe
 from zoo.generation.confidence import Calibration
 from zoo.generation.language_model import LanguageModel
 from zoo.generation.parser import Parser
+from zoo.generation.recognizer import Recognizer
 from zoo.generation.translator import Translator
 from zoo.models.folder import ModelFolder
 from zoo.models.loading import Model, read_model, read_weights
@@ -35,8 +36,9 @@ Compiling a program for one text would take too long.
 
 
 def translator_class(task: Task) -> type[Translator]:
-    """Return the class of the translator, parser or language model for a task."""
-    return {"parsing": Parser, "language_modelling": LanguageModel}.get(task.kind, Translator)
+    """Return the class of the translator, parser, language model or recognizer for a task."""
+    classes = {"parsing": Parser, "language_modelling": LanguageModel, "recognition": Recognizer}
+    return classes.get(task.kind, Translator)
 
 
 def open_model(

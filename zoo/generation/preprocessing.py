@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import repeat
 
 from specs import BOS, EOS, UNK, Spec, ZooError
 from zoo.generation.translation import SearchInput, Translation, join_parts, unchanged
 from zoo.report import Report
+from zoo.text.copying import Replaced, replace_in_pair, replace_spans
 from zoo.text.language_codes import are_languages, base_language
 from zoo.text.languages import LanguagePair
 from zoo.text.lines import without_control
@@ -78,6 +80,8 @@ class InputWarnings:
         self._longest: dict[bool, EncodedText] = {}  # by whether the text was split
         self._first_unknown: EncodedText | None = None
         self._unkept = 0
+        self.unit = "tokens"
+        """The unit of lengths."""
         self._examples: list[str] = []
 
     def count(self, text: EncodedText) -> None:
@@ -87,7 +91,7 @@ class InputWarnings:
             return
         is_split, known = text.too_long, self._longest_in_training
         self._split += is_split
-        if any(UNK in part.tokens for part in text.parts):
+        if self._unknown_effect and any(UNK in part.tokens for part in text.parts):
             self._unknown += 1
             self._first_unknown = self._first_unknown or text
         longest_part = max(map(len, text.parts)) - len(self._vocabulary.source_suffix)
@@ -110,8 +114,8 @@ class InputWarnings:
         if self._long:
             self._report.warn(
                 f"{self._long:,} of {self._texts:,} texts are longer than any source in training "
-                f"({self._longest_in_training:,} tokens), {self._describe_longest(False)}; they are translated whole, "
-                "but quality may be lower"
+                f"({self._longest_in_training:,} {self.unit}), {self._describe_longest(False)}; they are translated "
+                "whole, but quality may be lower"
             )
         if self._split:
             self._report.warn(
@@ -136,7 +140,9 @@ class InputWarnings:
 
     def _describe_longest(self, is_split: bool) -> str:
         longest = self._longest[is_split]
-        return f"the longest is text {longest.index + 1:,} ({excerpt(longest.text)}) with {longest.length:,} tokens"
+        return (
+            f"the longest is text {longest.index + 1:,} ({excerpt(longest.text)}) with {longest.length:,} {self.unit}"
+        )
 
 
 class Preprocessor:
@@ -159,6 +165,8 @@ class Preprocessor:
 
     unknown_effect: str | None = "left out, or translated as something else"
     """The effect on characters or words that the model does not know, for the warning."""
+    max_chunk = sys.maxsize
+    """Maximum number of texts to encode at a time."""
 
     def __init__(
         self,
@@ -172,12 +180,14 @@ class Preprocessor:
         split: bool = False,
         protect: bool = False,
     ) -> None:
-        self.vocabulary, self.decoding, self.positions, self.languages = vocabulary, spec.decoding, positions, languages
+        self.vocabulary, self.spec, self.positions, self.languages = vocabulary, spec, positions, languages
+        self.decoding = spec.decoding
         self.splits_sentences = split and (longest_in_training or spec.corpus.max_length) <= MAX_SENTENCE_TOKENS
         self.protects = protect and are_languages(languages.source, languages.target)
         # Between sentences without a space, as in Chinese, the target language determines whether to add one.
         self._default_gap = "" if base_language(languages.target) in _LANGUAGES_WITHOUT_SPACES else " "
         self.empty_source = vocabulary.source_suffix
+        self.symbols = vocabulary.copy_symbols
         self.max_source_length = self.decoding.max_source_length
         if positions is not None:
             own = 1 + len(languages.source_tokens)  # EOS and the language token
@@ -268,7 +278,9 @@ class Preprocessor:
             ZooError: A sentence is too long for the model, the prefix is longer than a translation may be, or the
                 prefix has characters or tokens that the model cannot generate.
         """
-        tokens = tuple(self._encode(text, "source"))
+        # A prefix may contain spans already.
+        replaced = Replaced(text) if prefix.strip() else self.replaced(text)
+        tokens = tuple(self._encode(replaced.text, "source"))
         forced = self._encode_prefix(prefix, index)
         if tokens == self.empty_source:
             if prefix.strip():
@@ -284,17 +296,12 @@ class Preprocessor:
         if too_long or by_sentence:
             parts = list(self._split(text, index, 0 if by_sentence else self.max_source_length))
         if len(parts) < 2:
-            inputs = [self._input(index, text, tokens, forced)]
+            inputs = [self._input(index, text, replaced, tokens, forced)]
         else:
+            first_tokens = [forced, *[self.languages.target_tokens] * (len(parts) - 1)]
             inputs = [
-                self._input(
-                    index,
-                    part,
-                    self._encode(part, "source"),
-                    self.languages.target_tokens if number else forced,
-                    number,
-                )
-                for number, part in enumerate(parts)
+                replace(self.encode_sentence(part, index), prefix=first, part=number)
+                for number, (part, first) in enumerate(zip(parts, first_tokens, strict=True))
             ]
         if len(forced) > (limit := inputs[0].max_length):
             raise ZooError(
@@ -307,14 +314,20 @@ class Preprocessor:
 
     def encode_sentence(self, text: str, index: int) -> SearchInput:
         """Encode a sentence or a part of one for the search."""
-        return self._input(index, text, self._encode(text, "source"), self.languages.target_tokens)
+        replaced = self.replaced(text)
+        return self._input(index, text, replaced, self._encode(replaced.text, "source"), self.languages.target_tokens)
+
+    def replaced(self, text: str) -> Replaced:
+        """Return a sentence with the copy symbols that the model reads, if it has any."""
+        return replace_spans(text, self.symbols, self.languages.source, self.languages.target)
 
     def _input(
-        self, index: int, text: str, tokens: Sequence[int], forced: tuple[int, ...], part: int = 0
+        self, index: int, text: str, replaced: Replaced, tokens: Sequence[int], forced: tuple[int, ...]
     ) -> SearchInput:
         max_length = self._max_target_length(self.source_length(tokens))
         language = self.languages.source_tokens if tuple(tokens) != self.empty_source else ()
-        return SearchInput(index, {"source": (*language, *tokens)}, max_length, forced, text.strip(), part=part)
+        streams = {"source": (*language, *tokens)}
+        return SearchInput(index, streams, max_length, forced, text.strip(), copied=replaced.spans)
 
     def _encode_prefix(self, prefix: str, index: int) -> tuple[int, ...]:
         """Return the tokens that the translation must start with: its language token, if any, and the prefix."""
@@ -359,6 +372,10 @@ class Preprocessor:
         if length:
             yield start + part
 
+    def replaced_pair(self, source: str, target: str) -> tuple[Replaced, Replaced]:
+        """Return a source and its translation with the copy symbols that the model reads, if it has any."""
+        return replace_in_pair(source, target, self.symbols, (self.languages.source, self.languages.target))
+
     def encode_pairs_side(self, texts: Sequence[str], side: Side, *, first: int = 1) -> list[list[int]]:
         """Encode one side of sentence pairs for scoring.
 
@@ -399,9 +416,10 @@ class Preprocessor:
         """Return the number of tokens in a source, without EOS."""
         return len(tokens) - len(self.vocabulary.source_suffix)
 
-    def source_tokens(self, text: str) -> list[str]:
-        """Return the tokens of a source as strings, without EOS."""
-        return self.vocabulary.source.tokenize(text)
+    def source_tokens(self, source: Replaced) -> list[str]:
+        """Return the tokens of a source as strings, without EOS. Spans are shown in place of their copy symbols."""
+        tokens = self.vocabulary.source.tokenize(source.text)
+        return [source.spans[token].text if token in source.spans else token for token in tokens]
 
     def _encode(self, text: str, side: Side) -> list[int]:
         if side == "target":

@@ -23,7 +23,6 @@ from zoo.generation.config import (
 from zoo.generation.constraints import Constraint
 from zoo.generation.engine import Engine, resolve_workers
 from zoo.generation.ensemble import Ensemble
-from zoo.generation.hypotheses import SearchObserver
 from zoo.generation.preprocessing import Preprocessor, TextWithPrefix
 from zoo.generation.protection import Protection, Repair, Steps, protect_all, protected, run_steps
 from zoo.generation.span_constraint import SpanConstraint
@@ -31,6 +30,7 @@ from zoo.generation.translation import MIN_ROW_TOKENS, SearchInput, Translation
 from zoo.models.shortlist import Shortlist
 from zoo.planning.memory_estimate import max_sentences
 from zoo.report import Report
+from zoo.text.copying import restore
 from zoo.text.languages import LanguagePair, choose_direction
 from zoo.text.lines import available_chunks, never_paused
 from zoo.text.sentences import checked_texts, zip_prefixes
@@ -113,9 +113,11 @@ class TextSearch:
         """
         pairs, config, preprocessor = self._prepare(texts, n_best, prefixes, options)
         results = [[Translation("")]] * len(pairs)
+        size = preprocessor.max_chunk
+        chunks = (pairs[start : start + size] for start in range(0, len(pairs), size))
         progress_bar = (report or Report()).progress(self.verb, len(pairs), "sentences")
         with preprocessor.warnings, progress_bar as progress:
-            for index, translations in self.translate_chunks([pairs], config, preprocessor):
+            for index, translations in self.translate_chunks(chunks, config, preprocessor):
                 results[index] = translations
                 progress.advance()
         return results
@@ -239,7 +241,6 @@ class TextSearch:
         preprocessor: Preprocessor,
         *,
         first: int = 0,
-        observer: SearchObserver | None = None,
     ) -> Iterator[tuple[int, list[Translation]]]:
         """Yield the index and the translations of each text, as soon as they are known.
 
@@ -251,10 +252,9 @@ class TextSearch:
             config: Options of the search.
             preprocessor: The preprocessor that encodes the texts.
             first: Index of the first text.
-            observer: Receives each step of a beam search.
         """
         sources = preprocessor.read_chunks(chunks, first)
-        strategy = config.strategy(self.constraint, observer, self.shortlist)
+        strategy = config.strategy(self.constraint, self.shortlist)
         engine = self._engine_for(config)
         with closing(engine.search(sources, strategy)) as results:
             for source, translations in protected(results, self._protection(config, preprocessor), engine):
@@ -311,9 +311,9 @@ class TextSearch:
     ) -> list[Translation]:
         """Return the hypotheses of a sentence with their text. `preprocessor` has read the sentence."""
         start = len(preprocessor.languages.target_tokens)
+        texts = [restore(self.vocabulary.decode(each.tokens[start:]), source.copied) for each in hypotheses]
         return [
-            each.with_text(self.vocabulary.decode(each.tokens[start:]), source.text, self.calibration)
-            for each in hypotheses
+            each.with_text(text, source.text, self.calibration) for each, text in zip(hypotheses, texts, strict=True)
         ]
 
 
@@ -354,7 +354,8 @@ def translate_lines(
     """
     preprocessor = translator.preprocessor_of(options)
     config = translator.config(n_best, options)
-    chunks = available_chunks(zip_prefixes(lines, prefixes), max_chunk_lines, paused, FIRST_CHUNK_LINES)
+    max_lines = min(max_chunk_lines, preprocessor.max_chunk)
+    chunks = available_chunks(zip_prefixes(lines, prefixes), max_lines, paused, FIRST_CHUNK_LINES)
     done: dict[int, list[Translation]] = {}
     answered = first
     with preprocessor.warnings, (report or Report()).progress(translator.verb, None, "sentences") as progress:
