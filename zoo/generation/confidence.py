@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass
-from itertools import pairwise
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
@@ -21,6 +20,7 @@ from zoo.models.folder import ModelFolder
 
 if TYPE_CHECKING:
     from jaxtyping import Bool, Float64
+    from numpy.typing import ArrayLike
 
 CALIBRATION_KEY, ERROR_KEY = "confidence", "calibration_error"
 """Keys in `scores.json`: of the calibration, in the scores of the dev set, and of the calibration error on each set."""
@@ -31,6 +31,7 @@ UNCERTAIN = 0.3
 _MIN_SENTENCES = 100
 _MAX_NUMBER = 1e6
 _ITERATIONS = 2000
+_BINS = 10
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ class Calibration:
     usual_ratio: float
 
     @classmethod
-    def fit(cls, translations: Sequence[tuple[str, str, float]], good: Sequence[bool]) -> Self | None:
+    def fit(cls, translations: Sequence[tuple[str, str, float]], good: ArrayLike) -> Self | None:
         """Fit the coefficients.
 
         Args:
@@ -65,13 +66,13 @@ class Calibration:
         per_character, ratios = np.array([_features(*each) for each in translations]).T
         usual = float(np.median(ratios))
         columns = np.stack([np.ones(len(ratios)), per_character, (ratios - usual) ** 2], axis=1)
-        coefficients = np.zeros(3)
         for count in (3, 2, 1):  # leave out features whose effect on this set is the opposite of what it should be
             coefficients = np.zeros(3)
             coefficients[:count] = _logistic_regression(columns[:, :count], np.array(good))
             if coefficients[1] >= 0 >= coefficients[2]:
                 break
-        return cls(*coefficients.tolist(), usual)
+        intercept, log_probability, length = coefficients.tolist()
+        return cls(intercept, log_probability, length, usual)
 
     @classmethod
     def read(cls, folder: ModelFolder) -> Self | None:
@@ -90,13 +91,14 @@ class Calibration:
         return round(0.5 + 0.5 * math.tanh(logit / 2), 4)
 
 
-def calibration_error(confidences: Sequence[float], good: Sequence[bool], bins: int = 10) -> float:
-    """Return the expected calibration error: the mean distance of confidence and share of good translations in bins."""
-    table = np.array([confidences, good], dtype=float)
-    edges = np.linspace(0, 1, bins + 1)
-    edges[-1] = np.inf
-    sums = [table[:, (low <= table[0]) & (table[0] < high)].sum(1) for low, high in pairwise(edges)]
-    return sum(abs(float(confident - right)) for confident, right in sums) / table.shape[1]
+def calibration_error(confidences: Sequence[float], good: ArrayLike) -> float:
+    """Return the expected calibration error.
+
+    It is the mean distance between the confidence and the share of good translations in `_BINS` ranges of confidence.
+    """
+    surplus = np.array(confidences) - np.array(good)
+    bins = np.minimum((np.array(confidences) * _BINS).astype(int), _BINS - 1)
+    return float(np.abs(np.bincount(bins, weights=surplus)).sum()) / len(surplus)
 
 
 def _features(source: str, translation: str, log_probability: float) -> tuple[float, float]:
