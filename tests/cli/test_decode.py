@@ -69,8 +69,9 @@ def test_json_lines(zoo: Zoo, translator: Translator) -> None:
     first, second = (json.loads(line) for line in result.out.splitlines())
     assert first["source"] == "we read"
     assert [each["text"] for each in first["translations"]] == translator.translate("we read", n_best=2)
-    assert {"text", "score", "log_probability"} <= first["translations"][0].keys()
-    assert second == {"source": "", "translations": [{"text": "", "score": 0.0, "log_probability": 0.0}]}
+    assert {"text", "score", "log_probability", "confidence"} <= first["translations"][0].keys()
+    empty = {"text": "", "score": 0.0, "log_probability": 0.0, "confidence": None}
+    assert second == {"source": "", "translations": [empty]}
 
 
 def test_texts_without_a_letter_stay_as_they_are(zoo: Zoo, translator: Translator) -> None:

@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import NamedTuple, TypeVar
 
+from zoo.generation.confidence import Calibration
 from zoo.generation.engine import Engine, SearchResult
 from zoo.generation.hypotheses import SearchStrategy
 from zoo.generation.preprocessing import Preprocessor
@@ -59,6 +60,7 @@ class Protection:
         preprocessor: Preprocessor,
         convert: Callable[[SearchInput, Sequence[Translation]], list[Translation]],
         make_repair: Callable[[], Repair] | None,
+        calibration: Calibration | None = None,
     ) -> None:
         """Create a protection.
 
@@ -66,9 +68,10 @@ class Protection:
             preprocessor: Preprocessor of the sentences.
             convert: Function that makes translations from the hypotheses of a sentence.
             make_repair: Function that returns the constraint and the search for repairs. None: only check.
+            calibration: Calibration of the confidence in repaired translations, if the model has one.
         """
         self._preprocessor, self._convert, self._make_repair = preprocessor, convert, make_repair
-        self._target = preprocessor.languages.target
+        self._calibration, self._target = calibration, preprocessor.languages.target
 
     def check(self, source: SearchInput, hypotheses: Sequence[Translation]) -> list[Translation]:
         """Return the translations of a sentence, with their field `unkept`."""
@@ -108,7 +111,7 @@ class Protection:
                     (part, self._convert(part, next(found))[0]) if isinstance(part, SearchInput) else part
                     for part in plan.parts
                 ]
-                joined = _join(pairs[number][0], parts, plan.proxies)
+                joined = _join(pairs[number][0], parts, plan.proxies, self._calibration)
                 if parts and not self._unkept(pairs[number][0], joined.text):
                     results[number] = joined
         return results
@@ -262,7 +265,10 @@ def _is_apart(span: Span, text: str) -> bool:
 
 
 def _join(
-    source: SearchInput, parts: Sequence[tuple[SearchInput, Translation] | str], proxies: Mapping[str, str]
+    source: SearchInput,
+    parts: Sequence[tuple[SearchInput, Translation] | str],
+    proxies: Mapping[str, str],
+    calibration: Calibration | None,
 ) -> Translation:
     """Return the translation of a sentence, joined from its parts: copied strings, and fragments with translations."""
     text = ""
@@ -281,4 +287,4 @@ def _join(
     if proxies:
         text = re.sub(rf"(?<!\d)({'|'.join(proxies)})(?!\d)(?:st|[nr]d|th)?( Uhr|\.)?", spell, text)
     translations = [part[1] for part in parts if not isinstance(part, str)]
-    return Translation.joined(text, translations).with_text(text, source.text)
+    return Translation.joined(text, translations).with_text(text, source.text, calibration)
