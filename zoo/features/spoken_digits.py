@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from compiler.host import cores
 from specs import ZooError
 from zoo.files.atomic import FolderExistsError, atomic_folder
 from zoo.files.storage import speech
 from zoo.report import Report
-from zoo.system.processors import cores
 
 VERSION = 1
 """Version of the strings. Increase it whenever a string changes, because prepared corpora depend on it."""
