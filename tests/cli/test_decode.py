@@ -138,25 +138,6 @@ class TestFiles:
         assert Path("in.txt").read_text(encoding="utf-8") == TEXT
         assert Path("prefixes").read_text(encoding="utf-8") == "\n" * 5
 
-    def test_pipes_and_links_remain(self, zoo: Zoo, translator: Translator) -> None:
-        os.mkfifo("pipe")
-        Path("link").symlink_to("file")
-        received: list[str] = []
-        reader = threading.Thread(target=lambda: received.append(Path("pipe").read_text("utf-8")), daemon=True)
-        reader.start()
-        assert zoo("decode", "--model", "tiny", "--output", "pipe", stdin=TEXT).status == 0
-        reader.join(100)
-        assert zoo("decode", "--model", "tiny", "--output", "link", stdin=TEXT).status == 0
-        assert Path("pipe").is_fifo()
-        assert Path("link").readlink() == Path("file")
-        assert received == [Path("file").read_text(encoding="utf-8")]
-        assert received[0].splitlines() == translator.translate(TEXT.splitlines())
-
-    def test_no_folder_is_created_for_an_output(self, zoo: Zoo, translator: Translator) -> None:
-        result = zoo("decode", "--model", "tiny", "--output", "new/out.txt", stdin=TEXT)
-        assert (result.status, "`new/out.txt`" in result.err, "hint: " in result.err) == (2, True, True)
-        assert not Path("new").exists()
-
     def test_a_hyphen_is_a_standard_stream(self, zoo: Zoo, translator: Translator) -> None:
         result = zoo("decode", "--model", "tiny", "-i", "-", "-o", "-", stdin=TEXT)
         assert result.out == "".join(f"{line}\n" for line in translator.translate(TEXT.splitlines()))
