@@ -40,7 +40,7 @@ TEST_PAIRS = 1000
 MAX_RATIO = 3.0
 MAX_TRANSLATIONS = 2
 """Maximum number of pairs with the same sentence on one side, if pairs are joined through shared English sentences."""
-BARE, LOWER, TYPESET, NAMES = 0.25, 0.25, 0.15, 0.5
+BARE, LOWER, UPPER, TYPESET, NAMES = 0.25, 0.25, 0.02, 0.15, 0.5
 """Shares of the pairs from which variants are written."""
 FRAMED = 5000
 FILLED = 60
@@ -89,7 +89,7 @@ def is_clean(pair: Pair) -> bool:
     shorter, longer = sorted(map(len, pair))
     return (
         all(map(normalized, pair))
-        and all(unicodedata.name(letter, "").startswith("LATIN") for word in words for letter in word)
+        and all(unicodedata.name(letter, "").startswith("LATIN") for letter in {*"".join(words)})
         and longer <= MAX_RATIO * (shorter + 8)
         and numbers[0] == numbers[1]
     )
@@ -265,6 +265,8 @@ def _variants(pairs: Sequence[Pair], languages: Sequence[str], generator: random
             yield bare(pair[0]), bare(pair[1])
         if generator.random() < LOWER:
             yield lower(*pair)
+        if generator.random() < UPPER:
+            yield pair[0].upper(), pair[1].upper()
         if generator.random() < TYPESET and (changed := typeset(*pair, languages[0])) != pair:
             yield changed
         if generator.random() < NAMES and (changed := renamed(pair, languages, generator)) != pair:
@@ -296,7 +298,10 @@ def _phrases(own: Texts, languages: Sequence[str]) -> Iterator[Pair]:
         if max(len(side.split()) for side in pair) <= MAX_LABEL_WORDS and re.fullmatch("[^\\W\\d_][^\\W\\d_ ]?[^\\d_(=]*", pair[0]):
             if not any(side.isupper() for side in pair):
                 yield pair[0].upper(), pair[1].upper()
-    yield from dictionary([pair for pairs in own.values() for pair in pairs if pair[0].endswith((".", "?", "!"))])
+    for pair in dictionary([pair for pairs in own.values() for pair in pairs if pair[0].endswith((".", "?", "!"))]):
+        yield pair
+        yield pair[0][0].upper() + pair[0][1:], pair[1][0].upper() + pair[1][1:]
+
 
 
 def main() -> None:

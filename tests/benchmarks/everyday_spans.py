@@ -253,7 +253,7 @@ def filled(template: Sequence[str], languages: Sequence[str], generator: random.
         for slot, value in values.items():
             if re.match("<(?:person|surname|place|company)", slot):
                 sentence = adapted(sentence, language, slot, value[language])
-            sentence = sentence.replace(slot, value[language])
+            sentence = sentence.replace(slot, value[language]).replace(".m..", ".m.")
         sentences.append(sentence)
     return sentences
 
@@ -267,7 +267,7 @@ def framed(pair: Pair, languages: Sequence[str], generator: random.Random) -> Pa
 
 def with_other_numbers(pair: Pair, languages: Sequence[str], generator: random.Random) -> Pair:
     """Return a pair with other numbers and times. Unchanged if those of the two sides differ, or if it is a formula."""
-    if re.search(r"[=<>{}|\\^\[\]]", pair[0] + pair[1]):
+    if not re.search(r"\d", pair[0]) or re.search(r"[=<>{}|\\^\[\]]", pair[0] + pair[1]):
         return pair
     changed = pair
     for pattern, value, other in ((_CLOCK, _clock_value, _other_clock), (_NUMBER, _number_value, _other_number)):

@@ -120,6 +120,8 @@ def renamed(pair: Pair, languages: Sequence[str], generator: random.Random) -> P
     changed = pair
     for names, others in ((_MEN, _OTHER_MEN), (_WOMEN, _OTHER_WOMEN), (_PLACES, _OTHER_PLACES)):
         for name in names:
+            if form(name, languages[0]) not in pair[0]:
+                continue
             other = generator.choice(others)
             if generator.random() < INVENTED:
                 other = invented_name(generator)
@@ -134,6 +136,8 @@ def renamed(pair: Pair, languages: Sequence[str], generator: random.Random) -> P
 def replaced(pair: Pair, languages: Sequence[str], name: str, other: str) -> Pair:
     """Return a pair with a name replaced on both sides, also in the genitive. Unchanged if the counts differ."""
     old, new = ([form(each, language) for language in languages] for each in (name, other))
+    if old[0] not in pair[0] or old[1] not in pair[1]:
+        return pair
     patterns = [
         re.compile(rf"\b{re.escape(each)}{'(s?)' if language == 'de' else '()'}\b")
         for each, language in zip(old, languages, strict=True)
