@@ -154,7 +154,9 @@ def read_folder(folder: Path, name: str, language: str) -> list[Pair]:
     own = folder / f"en-{language}"
     place = own if (own / f"{name}.en").exists() else folder
     removed = own / "removed.txt"
-    lines = {int(line) for line in removed.read_text("utf-8").split()} if removed.exists() and name == "train" else set()
+    lines = (
+        {int(line) for line in removed.read_text("utf-8").split()} if removed.exists() and name == "train" else set()
+    )
     pairs = read_pairs(place / f"{name}.en", place / f"{name}.{language}")
     return [pair for line, pair in enumerate(pairs, 1) if line not in lines]
 
@@ -241,13 +243,18 @@ def _lines(path: Path) -> list[str]:
 
 
 def _dev_sets(
-    everyday: dict[str, list[Pair]], office: dict[str, list[Pair]], test: Iterable[Sequence[str]], generator: random.Random
+    everyday: dict[str, list[Pair]],
+    office: dict[str, list[Pair]],
+    test: Iterable[Sequence[str]],
+    generator: random.Random,
 ) -> dict[tuple[str, str], list[Sequence[str]]]:
     """Return a dev set for each pair of languages: pairs of Tatoeba, and LibreOffice's sentences in four languages."""
     dev: dict[tuple[str, str], list[Sequence[str]]] = {languages: [] for languages in PAIRS}
     counts = Counter(normalized(side) for data in everyday.values() for pair in data for side in pair)
     for code, pairs in everyday.items():
-        single = [pair for pair in without_sentences_of(pairs, test) if all(counts[normalized(side)] == 1 for side in pair)]
+        single = [
+            pair for pair in without_sentences_of(pairs, test) if all(counts[normalized(side)] == 1 for side in pair)
+        ]
         dev["en", code] += generator.sample(single, DEV_PAIRS)
     translations = [dict(without_sentences_of(pairs, test)) for pairs in office.values()]
     shared = sorted(set.intersection(*map(set, translations)))
@@ -295,13 +302,14 @@ def _phrases(own: Texts, languages: Sequence[str]) -> Iterator[Pair]:
             yield pair[0] + colon[0], pair[1] + colon[1]
             yield pair[0].upper(), pair[1].upper()
     for pair in own["office"]:
-        if max(len(side.split()) for side in pair) <= MAX_LABEL_WORDS and re.fullmatch("[^\\W\\d_][^\\W\\d_ ]?[^\\d_(=]*", pair[0]):
+        if max(len(side.split()) for side in pair) <= MAX_LABEL_WORDS and re.fullmatch(
+            "[^\\W\\d_][^\\W\\d_ ]?[^\\d_(=]*", pair[0]
+        ):
             if not any(side.isupper() for side in pair):
                 yield pair[0].upper(), pair[1].upper()
     for pair in dictionary([pair for pairs in own.values() for pair in pairs if pair[0].endswith((".", "?", "!"))]):
         yield pair
         yield pair[0][0].upper() + pair[0][1:], pair[1][0].upper() + pair[1][1:]
-
 
 
 def main() -> None:

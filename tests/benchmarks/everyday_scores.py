@@ -57,7 +57,9 @@ def copied_names(texts: Sequence[Pair], languages: Sequence[str], translate: Tra
     changed = [(pair, renamed(pair, languages, generator)) for pair in texts]
     names = [(pair[0], new) for before, pair in changed if (new := new_words(before, pair))]
     outputs = translate([source for source, _ in names])
-    found = [word in re.findall(r"\w+", output) for output, (_, new) in zip(outputs, names, strict=True) for word in new]
+    found = [
+        word in re.findall(r"\w+", output) for output, (_, new) in zip(outputs, names, strict=True) for word in new
+    ]
     return f"{sum(found)}/{len(found)}"
 
 

@@ -62,7 +62,9 @@ def _number(generator: random.Random) -> Values:
 
 
 def _small(generator: random.Random) -> Values:
-    return _same(str(generator.choice((generator.randint(2, 12), generator.randint(13, 99), generator.randint(100, 999)))))
+    return _same(
+        str(generator.choice((generator.randint(2, 12), generator.randint(13, 99), generator.randint(100, 999))))
+    )
 
 
 def _percent(generator: random.Random) -> Values:
@@ -162,7 +164,9 @@ def _url(generator: random.Random) -> Values:
 
 
 def _email(generator: random.Random) -> Values:
-    first = generator.choice(("info", "office", "support", "kontakt", "contact", "hr", invented_name(generator).lower()))
+    first = generator.choice(
+        ("info", "office", "support", "kontakt", "contact", "hr", invented_name(generator).lower())
+    )
     last = generator.choice(("", "", f".{invented_name(generator).lower()}", f"{generator.randint(1, 99)}"))
     return _same(f"{first}{last}@{_domain(generator)}")
 
@@ -173,7 +177,9 @@ def _file(generator: random.Random) -> Values:
         stem += generator.choice("_-") + generator.choice(
             (_word(generator), str(generator.randint(1, 2030)), f"v{generator.randint(1, 9)}")
         )
-    folder = generator.choice(("", "", "", "", f"/home/{_word(generator)}/", f"C:\\{_word(generator).title()}\\", "src/"))
+    folder = generator.choice(
+        ("", "", "", "", f"/home/{_word(generator)}/", f"C:\\{_word(generator).title()}\\", "src/")
+    )
     return _same(folder + (stem.title() if generator.random() < 0.3 else stem) + "." + generator.choice(_SUFFIXES))
 
 
@@ -338,7 +344,9 @@ def pairs_with_spans(
         if (changed := with_other_numbers(pair, languages, generator)) != pair:
             yield changed
             yield with_other_numbers(pair, languages, generator)
-    placed = (with_placeholder(pair, languages, generator) for pair in shuffled if any(name in pair[0] for name in _NAMES))
+    placed = (
+        with_placeholder(pair, languages, generator) for pair in shuffled if any(name in pair[0] for name in _NAMES)
+    )
     changed_pairs = (changed for changed, _ in zip(placed, range(count)))
     yield from changed_pairs
     for pair in shuffled[-count:]:
