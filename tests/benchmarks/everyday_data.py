@@ -46,6 +46,8 @@ FRAMED = 5000
 FILLED = 60
 """Number of pairs with spans that are written for each template."""
 MAX_LABEL_WORDS = 4
+PART = 25
+"""Minimum number of letters and digits of a test sentence that no training sentence may contain."""
 
 Texts = dict[str, list[Pair]]
 """Pairs from each source of data, such as `tatoeba`."""
@@ -110,9 +112,21 @@ def held_out(pairs: list[Pair], count: int, generator: random.Random) -> tuple[l
 
 
 def without_sentences_of(pairs: Iterable[Pair], test: Iterable[Sequence[str]]) -> list[Pair]:
-    """Return the pairs, without repetitions, of which neither side is a sentence of the test set."""
+    """Return the pairs, without repetitions, of which neither side is a sentence of the test set.
+
+    A side may not contain a test sentence either, if this sentence has at least PART letters and digits.
+    """
     tested = {normalized(side) for row in test for side in row}
-    return [pair for pair in dict.fromkeys(pairs) if not any(normalized(side) in tested for side in pair)]
+    beginnings = {sentence[:PART] for sentence in tested if len(sentence) >= PART}
+
+    def is_new(side: str) -> bool:
+        text = normalized(side)
+        starts = (start for start in range(len(text) - PART + 1) if text[start : start + PART] in beginnings)
+        return text not in tested and not any(
+            text[start:end] in tested for start in starts for end in range(start + PART, len(text) + 1)
+        )
+
+    return [pair for pair in dict.fromkeys(pairs) if all(map(is_new, pair))]
 
 
 def joined(first: Iterable[Pair], second: Iterable[Pair]) -> list[Pair]:
@@ -196,7 +210,7 @@ def prepare(pairs: list[Pair], test: list[Pair] | None, folder: Path) -> None:
 
 
 def prepare_four(tatoeba: Path, libreoffice: Path, folder: Path) -> None:
-    """Clean the pairs of four languages, and write all files of the spec, the test sets, and the lines far from training.
+    """Clean the pairs of four languages, and write all files of the spec, the test sets, and the numbers of far lines.
 
     No sentence of a dev or test set is in any other file, whatever its language.
     """
@@ -302,12 +316,11 @@ def _phrases(own: Texts, languages: Sequence[str]) -> Iterator[Pair]:
             yield pair[0] + colon[0], pair[1] + colon[1]
             yield pair[0].upper(), pair[1].upper()
     for pair in own["office"]:
-        if max(len(side.split()) for side in pair) <= MAX_LABEL_WORDS and re.fullmatch(
-            "[^\\W\\d_][^\\W\\d_ ]?[^\\d_(=]*", pair[0]
-        ):
-            if not any(side.isupper() for side in pair):
-                yield pair[0].upper(), pair[1].upper()
-    for pair in dictionary([pair for pairs in own.values() for pair in pairs if pair[0].endswith((".", "?", "!"))]):
+        is_short = max(len(side.split()) for side in pair) <= MAX_LABEL_WORDS and not re.search(r"[\d_(=]", pair[0])
+        if is_short and not any(side.isupper() for side in pair):
+            yield pair[0].upper(), pair[1].upper()
+    sentences = [pair for pair in own["tatoeba"] + own["office"] if pair[0].endswith((".", "?", "!"))]
+    for pair in dictionary(sentences):
         yield pair
         yield pair[0][0].upper() + pair[0][1:], pair[1][0].upper() + pair[1][1:]
 

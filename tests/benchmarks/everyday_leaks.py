@@ -11,6 +11,8 @@ PART characters.
 from __future__ import annotations
 
 import sys
+from collections import defaultdict
+from collections.abc import Iterable
 from pathlib import Path
 
 import specs
@@ -29,16 +31,30 @@ def main() -> None:
     spec, folder = specs.load(sys.argv[1]), Path(sys.argv[2])
     names = {name for part in spec.corpus.train for name in (part.source, part.target)}
     training = {line for name in names for line in (folder / name).read_text("utf-8").split("\n")}
-    equal = {squeezed(line) for line in training} - {""}
-    text = "\n".join(sorted(equal))
+    short = {squeezed(line) for line in training} - {""}
     tests = {folder / name for part in (*spec.corpus.dev, *spec.corpus.test) for name in (part.source, part.target)}
+    paths = [*map(Path, sys.argv[3:]), *sorted(tests)]
+    texts = {path: set(path.read_text("utf-8").split("\n")) - {""} for path in paths}
+    found = contained(short, {squeezed(line) for lines in texts.values() for line in lines})
     print(f"{len(names)} training files, {len(training):,} different lines\n")
     print("file | sentences | equal | equal letters and digits | part of a line")
-    for path in [*map(Path, sys.argv[3:]), *sorted(tests)]:
-        lines = set(path.read_text("utf-8").split("\n")) - {""}
-        short = {squeezed(line) for line in lines}
-        parts = sum(each in text for each in short if len(each) >= PART)
-        print(f"{path} | {len(lines):,} | {len(lines & training)} | {len(short & equal)} | {parts}", flush=True)
+    for path, lines in texts.items():
+        own = {squeezed(line) for line in lines}
+        print(f"{path} | {len(lines):,} | {len(lines & training)} | {len(own & short)} | {len(own & found)}")
+
+
+def contained(lines: Iterable[str], sentences: Iterable[str]) -> set[str]:
+    """Return the sentences of at least PART characters that are a part of a line."""
+    by_start: dict[str, set[str]] = defaultdict(set)
+    for sentence in sentences:
+        if len(sentence) >= PART:
+            by_start[sentence[:PART]].add(sentence)
+    found: set[str] = set()
+    for line in lines:
+        for start in range(len(line) - PART + 1):
+            if (beginning := line[start : start + PART]) in by_start:
+                found.update(each for each in by_start[beginning] if line.startswith(each, start))
+    return found
 
 
 if __name__ == "__main__":

@@ -1,12 +1,22 @@
-"""Sentence pairs with random numbers, dates, amounts, links, file names and placeholders, in each language's notation."""
+"""Sentence pairs with random numbers, dates, links, file names and placeholders, in the notation of each language."""
 
 from __future__ import annotations
 
 import random
 import re
 from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 
-from tests.benchmarks.everyday_variants import Pair, adapted, form, invented_name, random_person, random_place, replaced
+from tests.benchmarks.everyday_variants import (
+    Pair,
+    adapted,
+    form,
+    invented_name,
+    random_person,
+    random_place,
+    replaced,
+    words,
+)
 
 _MONTHS = {
     "en": "January February March April May June July August September October November December",
@@ -17,21 +27,21 @@ _MONTHS = {
 _GROUP = {"en": ",", "de": ".", "fr": " ", "es": "."}
 _DAY_PATTERNS = {"en": "{day} {month} {year}", "de": "{day}. {month} {year}", "fr": "{day} {month} {year}",
                  "es": "{day} de {month} de {year}"}  # fmt: skip
-_WORDS = (
-    "report invoice offer contract notes minutes budget plan photo scan letter backup index readme summary agenda "
-    "customers orders prices stock team project draft final rechnung angebot bericht vertrag facture devis rapport "
-    "contrat factura oferta informe contrato img doc data log config setup main test page list form annex"
-).split()
-_SUFFIXES = "pdf docx xlsx odt ods png jpg zip csv txt html pptx xml json py mp4 log yaml md svg".split()
-_DOMAINS = "com org net de fr es eu io at ch info co.uk".split()
+_WORDS = words("""
+    report invoice offer contract notes minutes budget plan photo scan letter backup index readme summary agenda
+    customers orders prices stock team project draft final rechnung angebot bericht vertrag facture devis rapport
+    contrat factura oferta informe contrato img doc data log config setup main test page list form annex
+""")
+_SUFFIXES = words("pdf docx xlsx odt ods png jpg zip csv txt html pptx xml json py mp4 log yaml md svg")
+_DOMAINS = words("com org net de fr es eu io at ch info co.uk")
 _CURRENCIES = ["€", "€", "€", "$", "$", "£", "CHF", "EUR", "USD"]
 _UNITS = ["kg", "km", "cm", "mm", "m", "l", "g", "GB", "MB", "°C", "km/h", "m²", "kWh", "ml"]
-_PREFIXES = "INV RE AB PO ORD SKU REF KD TK LH AF IB BA EN ISO A B X Q ID DE FR ES".split()
+_PREFIXES = words("INV RE AB PO ORD SKU REF KD TK LH AF IB BA EN ISO A B X Q ID DE FR ES")
 _COMPANIES = ["GmbH", "AG", "Ltd", "Inc.", "S.A.", "SARL", "S.L.", "GmbH & Co. KG", "SAS", "Group"]
-_FIELDS = (
-    "name user count first_name lastName amount total date file title url email city product order_id days price "
-    "0 1 2 company item status"
-).split()
+_FIELDS = words("""
+    name user count first_name lastName amount total date file title url email city product order_id days price 0 1 2
+    company item status
+""")
 _DEVICES = ["%s", "%d", "%1$s", "%2$s", "%(name)s", "%(count)d", "${user}", "${total}", "{{name}}", "{{ date }}"]
 
 Values = dict[str, str]
@@ -240,8 +250,8 @@ _SLOT = re.compile(r"<([a-z]+)\d?>")
 _FRAMES = [
     "<number>. {}", "<small>) {}", "<code>: {}", "<time> – {}", "<date>: {}", "{} (<url>)", "{} <url>", "{} (<amount>)",
     "<file>: {}", "[<placeholder>] {}", "<email>: {}", "{} (<code>, <date>)", "<person>: {}", "{} (<small>/<small2>)",
-    "{} [<code>]", "<placeholder>: {}", "- {} (<percent>)", "<code> | {} | <date>", "{} – <company>", "<small>. {} (<file>)",
-    "<url> – {}", "{} (<phone>)", "<version>: {}", "{} → <file>", "* {} <email>",
+    "{} [<code>]", "<placeholder>: {}", "- {} (<percent>)", "<code> | {} | <date>", "{} – <company>",
+    "<small>. {} (<file>)", "<url> – {}", "{} (<phone>)", "<version>: {}", "{} → <file>", "* {} <email>",
 ]  # fmt: skip
 """Frames for a sentence that are the same in all languages."""
 _NAMES = ("Tom", "John", "Bill", "Ken", "Jim", "Mike")
@@ -272,25 +282,32 @@ def framed(pair: Pair, languages: Sequence[str], generator: random.Random) -> Pa
 
 
 def with_other_numbers(pair: Pair, languages: Sequence[str], generator: random.Random) -> Pair:
-    """Return a pair with other numbers and times. Unchanged if those of the two sides differ, or if it is a formula."""
-    if not re.search(r"\d", pair[0]) or re.search(r"[=<>{}|\\^\[\]]", pair[0] + pair[1]):
+    """Return a pair with other numbers and times. Unchanged if those of the two sides differ, and for formulas and versions."""
+    if not re.search(r"\d", pair[0]) or re.search(r"[=<>{}|\\^\[\]]|LibreOffice|[Vv]ersi", pair[0] + pair[1]):
         return pair
     changed = pair
-    for pattern, value, other in ((_CLOCK, _clock_value, _other_clock), (_NUMBER, _number_value, _other_number)):
-        values = [[value(match[0]) for match in pattern.finditer(side)] for side in changed]
-        if sorted(values[0]) != sorted(values[1]) or len({*values[0]}) < len(values[0]):
-            continue
-        others = {each: other(each, generator) for each in sorted(values[0])}
-        first, second = (
-            pattern.sub(lambda match, code=code: others[value(match[0])][code], side)
-            for side, code in zip(changed, languages, strict=True)
-        )
-        changed = first, second
+    for pattern, value_of, other in ((_CLOCK, str, _other_clock), (_NUMBER, _number_value, _other_number)):
+        changed = _with_others(changed, languages, pattern, value_of, lambda value, new=other: new(value, generator))
     return changed
 
 
-def _clock_value(text: str) -> str:
-    return text
+def _with_others(
+    pair: Pair,
+    languages: Sequence[str],
+    pattern: re.Pattern[str],
+    value_of: Callable[[str], str],
+    other: Callable[[str], Values],
+) -> Pair:
+    """Return a pair with other spans for all matches of a pattern, if both sides have the same different values."""
+    values = [[value_of(match[0]) for match in pattern.finditer(side)] for side in pair]
+    if sorted(values[0]) != sorted(values[1]) or len({*values[0]}) < len(values[0]):
+        return pair
+    others = {each: other(each) for each in sorted(values[0])}
+    first, second = (
+        pattern.sub(lambda match, code=code: others[value_of(match[0])][code], side)
+        for side, code in zip(pair, languages, strict=True)
+    )
+    return first, second
 
 
 def _other_clock(value: str, generator: random.Random) -> Values:
@@ -344,10 +361,8 @@ def pairs_with_spans(
         if (changed := with_other_numbers(pair, languages, generator)) != pair:
             yield changed
             yield with_other_numbers(pair, languages, generator)
-    placed = (
-        with_placeholder(pair, languages, generator) for pair in shuffled if any(name in pair[0] for name in _NAMES)
-    )
-    changed_pairs = (changed for changed, _ in zip(placed, range(count)))
-    yield from changed_pairs
+    named = (pair for pair in shuffled if any(name in pair[0] for name in _NAMES))
+    placed = ((with_placeholder(pair, languages, generator), pair) for pair in named)
+    yield from islice((changed for changed, pair in placed if changed != pair), count)
     for pair in shuffled[-count:]:
         yield framed(pair, languages, generator)

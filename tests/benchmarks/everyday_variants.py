@@ -21,16 +21,17 @@ _ELISION = r"\b([Dd]|[Qq]u|[Ll]orsqu|[Pp]uisqu)(?:e |')"
 _VOWELS_IN_FRENCH = "AEIOUÉÈÎÔaeiouéèîô"
 
 
-def _words(text: str) -> list[str]:
+def words(text: str) -> list[str]:
+    """Return the words of a text that are separated by white space."""
     return text.split()
 
 
 # The most frequent names and places of Tatoeba, in English|German|French|Spanish if they differ. Each is replaced by
 # another one of its kind.
-_MEN = _words("Tom John Bill Ken Jim Mike")
-_WOMEN = _words("Mary|Maria|Marie|María Mary Jane Alice Nancy Emily")
-_PLACES = _words("Tokyo|Tokio|Tokyo|Tokio Boston London|London|Londres|Londres Paris|Paris|Paris|París Berlin|||Berlín")
-_OTHER_MEN = _words("""
+_MEN = words("Tom John Bill Ken Jim Mike")
+_WOMEN = words("Mary|Maria|Marie|María Mary Jane Alice Nancy Emily")
+_PLACES = words("Tokyo|Tokio|Tokyo|Tokio Boston London|London|Londres|Londres Paris|Paris|Paris|París Berlin|||Berlín")
+_OTHER_MEN = words("""
     Ahmed Alejandro Alexander Andrew Anton Ben Carlo Chen Daniel David Deniz Diego Eduard Emil Erik Felix Finn Florian
     Frank Fred Georg George Giovanni Günther Hakan Harry Henry Hiroshi Hugo Igor Ivan Jack Jakob James Jan Jörg Juan
     Karl Kevin Lee Leon Liam Luca Luke Martin Max Michael Miguel Mohammed Noah Oleg Oliver Omar Oscar Otto Paul Pedro
@@ -38,7 +39,7 @@ _OTHER_MEN = _words("""
     William Wolfgang Yusuf Antoine Benoît François Guillaume Jérôme Laurent Mathieu Olivier Thierry Yves Álvaro Andrés
     Antonio Fernando Gonzalo Ignacio Javier Joaquín José Luis Manuel Ramón Sergio
 """)
-_OTHER_WOMEN = _words("""
+_OTHER_WOMEN = words("""
     Aisha Alina Amelie Amy Andrea Angela Anna Anne Anja Ayşe Barbara Beatrice Carmen Caroline Charlotte Chiara Clara
     Claudia Diana Elena Elif Elisabeth Ella Emma Erika Eva Fatima Hanna Heidi Helen Ingrid Irina Isabel Jasmin Jennifer
     Jessica Johanna Julia Karin Kate Katrin Laura Lea Lena Leyla Linda Lisa Lucy Magda Marta Mei Mia Mina Monika Nadia
@@ -46,7 +47,7 @@ _OTHER_WOMEN = _words("""
     Wanda Yoko Zoe Amélie Brigitte Camille Chloé Élodie Françoise Hélène Manon Nathalie Sylvie Ana Belén Beatriz
     Consuelo Dolores Inés Lucía Mercedes Pilar Rocío Teresa Ximena
 """)
-_OTHER_PLACES = _words("""
+_OTHER_PLACES = words("""
     Aachen|||Aquisgrán Amsterdam|||Ámsterdam Athens|Athen|Athènes|Atenas Barcelona||Barcelone Basel||Bâle|Basilea
     Berlin|||Berlín Bern||Berne|Berna Birmingham Bonn Bremen||Brême Budapest Cambridge Chicago Dallas Dortmund
     Dresden||Dresde|Dresde Dublin|||Dublín Düsseldorf Edinburgh||Édimbourg|Edimburgo Essen
@@ -60,11 +61,11 @@ _OTHER_PLACES = _words("""
     Seville|Sevilla|Séville|Sevilla Singapore|Singapur|Singapour|Singapur Stockholm|||Estocolmo
     Stuttgart Sydney|||Sídney Tokyo|Tokio|Tokyo|Tokio Toronto Turin||Turin|Turín Venice|Venedig|Venise|Venecia
     Warsaw|Warschau|Varsovie|Varsovia Weimar Vienna|Wien|Vienne|Viena Zurich|Zürich|Zurich|Zúrich Valencia||Valence
-    Bilbao Granada||Grenade Marseille|||Marsella Toulouse Bordeaux|||Burdeos Nice|Nizza|Nice|Niza Lille Nantes Montreal||Montréal
-    Málaga Lima Bogotá Santiago
+    Bilbao Granada||Grenade Marseille|||Marsella Toulouse Bordeaux|||Burdeos Nice|Nizza|Nice|Niza Lille Nantes
+    Montreal||Montréal Málaga Lima Bogotá Santiago
 """)
-_ONSETS = _words("b bl br d dr f fr g gr h j k kl kr l m n p pr r s sch sh st t tr v w z")
-_VOWELS = _words("a e i o u ai ei ia o a e")
+_ONSETS = words("b bl br d dr f fr g gr h j k kl kr l m n p pr r s sch sh st t tr v w z")
+_VOWELS = words("a e i o u ai ei ia o a e")
 _CODAS = ["", "", "", "n", "r", "l", "ck", "m", "rt", "nd", "tt"]
 _LANGUAGES = ("en", "de", "fr", "es")
 _NUMBER = re.compile(r"\d+")

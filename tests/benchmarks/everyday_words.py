@@ -11,10 +11,10 @@ import numpy as np
 from tests.benchmarks.everyday_variants import Pair
 from zoo.training.alignment import LexicalModel
 
-FAR = 0.5
+FAR = 0.6
 """A sentence is far from the training text if its similarity to each training sentence is lower."""
 _GRAM = 4
-MIN_COUNT, MIN_PROBABILITY, MIN_LETTERS = 4, 0.4, 3
+MIN_COUNT, MIN_PROBABILITY, MIN_LETTERS = 4, 0.5, 3
 """Limits for entries of the dictionary: expected number of links, probability in each direction, and length."""
 MAX_WORDS = 15
 """Maximum length of the sentences that the dictionary is estimated from."""
