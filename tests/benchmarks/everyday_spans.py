@@ -282,7 +282,10 @@ def framed(pair: Pair, languages: Sequence[str], generator: random.Random) -> Pa
 
 
 def with_other_numbers(pair: Pair, languages: Sequence[str], generator: random.Random) -> Pair:
-    """Return a pair with other numbers and times. Unchanged if those of the two sides differ, and for formulas and versions."""
+    """Return a pair with other numbers and times. Unchanged if those of the two sides differ.
+
+    Formulas, and sentences with versions of a program, are also unchanged.
+    """
     if not re.search(r"\d", pair[0]) or re.search(r"[=<>{}|\\^\[\]]|LibreOffice|[Vv]ersi", pair[0] + pair[1]):
         return pair
     changed = pair
