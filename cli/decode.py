@@ -22,7 +22,12 @@ if TYPE_CHECKING:
     from zoo.generation.translator import Translator
 
 _SAMPLING_PANEL = "Sampling"
-_VERBS = {"translation": "translates", "parsing": "parses", "language_modelling": "continues"}
+_VERBS = {
+    "translation": "translates",
+    "parsing": "parses",
+    "language_modelling": "continues",
+    "recognition": "reads the file that is named in",
+}
 _EXAMPLE_SPECS = {"translation": "tiny", "parsing": "parsing/tiny"}
 
 _PREFIX = option(
@@ -58,7 +63,6 @@ _SEED = option(
     max=2**63 - 1,
     panel=_SAMPLING_PANEL,
 )
-_SVG = option("FILE.svg", "Also draw the best tree of each line, and write all drawings to this file.")
 
 
 def decode(
@@ -98,12 +102,15 @@ def decode(
     trained on longer texts, if the line has a prefix, or with --no-split. But a line of more than
     decoding.max_source_length tokens is always split.
 
-    A language model continues each line instead, and also empty lines. It never splits them.
+    A language model continues each line instead, and also empty lines. It never splits them. If a model reads sounds,
+    each line is the name of a file. --input is then a sound, a folder of sounds, or a list of files with names relative
+    to the list.
 
     With --json, each line becomes an object with `source` and `translations`. Each translation has `text`, `score`
-    (length-penalised) and `log_probability` (natural logarithm, of the whole translation). If a translation lacks
-    numbers, links or the like, or has added numbers, `unkept` lists them. `uncertain` lists the sentences of the line
-    whose translations have a low probability.
+    (length-penalised), `log_probability` (natural logarithm, of the whole translation) and `confidence` (probability
+    that the translation is good, or the lowest of its sentences; null if the model was published without scores of
+    its dev set). If a translation lacks numbers, links or the like, or has added numbers, `unkept` lists them.
+    `uncertain` lists the sentences of the line whose translations have a low confidence.
 
     Examples:
         echo "the old dog sees a small house" | zoo decode --spec tiny
@@ -145,7 +152,6 @@ def parse(
     input: options.Input = None,
     output: options.Output = None,
     pretty: Annotated[bool, _PRETTY] = False,
-    svg: Annotated[Path | None, _SVG] = None,
     beam: options.Beam = None,
     alpha: options.Alpha = None,
     n_best: Annotated[int | None, _N_BEST] = None,
@@ -170,7 +176,7 @@ def parse(
 
     Examples:
         echo "The old dog sees a house, and it can not sleep." | zoo parse --spec parsing/tiny --pretty
-        zoo parse --spec parsing/tiny --tokenized --input words.txt --output words.trees --svg trees.svg
+        zoo parse --spec parsing/tiny --tokenized --input words.txt --output words.trees
         zoo parse --model parser-tiny --n-best 3 --json < words.txt
     """
     from cli.console import report
@@ -182,20 +188,18 @@ def parse(
     folders = all_from_options(spec, options.model_names(name, model), report())
     how: BackendOptions = {"device": device, "precision": precision, "backend": backend}
     choice: TranslationOptions = {"beam": beam, "alpha": alpha, "max_batch_tokens": max_batch_tokens}
-    with _tree_drawing(svg, input, output) as draw:
-        parser = _open_model(folders, "parsing", how, input)
-        assert isinstance(parser, Parser)
-        if unconstrained:
-            parser.constraint = None
+    parser = _open_model(folders, "parsing", how, input)
+    assert isinstance(parser, Parser)
+    if unconstrained:
+        parser.constraint = None
 
-        def format_lines(number: int, source: str, parses: list[Translation]) -> list[str]:
-            draw(parses[0].text)
-            if pretty:
-                return [_format_pretty(number, parses[0].text)]
-            return _format_results(number, source, parses, json, n_best, is_tree=True)
+    def format_lines(number: int, source: str, parses: list[Translation]) -> list[str]:
+        if pretty:
+            return [_format_pretty(number, parses[0].text)]
+        return _format_results(number, source, parses, json, n_best, is_tree=True)
 
-        prepare = None if tokenized else parser.tokenize
-        _answer_lines(parser, _Files(input, output), choice, n_best, format_lines, prepare=prepare)
+    prepare = None if tokenized else parser.tokenize
+    _answer_lines(parser, _Files(input, output), choice, n_best, format_lines, prepare=prepare)
 
 
 class _Files(NamedTuple):
@@ -287,7 +291,7 @@ def _answer_lines(
     shows_progress = files.output or not (is_typed(files.input) or sys.stdout.isatty())
     inputs = [files.input, *([files.prefix] if files.prefix else [])]
     with (
-        open_lines(files.input) as lines,
+        _open_input(translator, files.input) as (lines, paused),
         open_lines(files.prefix) if files.prefix else nullcontext() as prefixes,
         open_output(files.output, inputs, flush=True) as write,
     ):
@@ -298,7 +302,7 @@ def _answer_lines(
             map(prepare, texts) if prepare else texts,
             prefixes=None if prefixes is None else islice(prefixes, first, end),
             n_best=n_best,
-            paused=lines.paused,
+            paused=paused,
             first=first,
             report=report() if shows_progress else Report(),
             **choice,
@@ -306,6 +310,22 @@ def _answer_lines(
         for number, (answers, source) in enumerate(zip(results, sources, strict=False), start=first + 1):
             for line in format_lines(number, source, answers):
                 write(line)
+
+
+@contextmanager
+def _open_input(translator: Translator, path: Path | None) -> Iterator[tuple[Iterable[str], Callable[[], bool]]]:
+    """Yield the input lines of a model, and whether they pause. If it reads files, the lines are names of files."""
+    from cli.streams import open_lines
+    from zoo.features.modality import input_files, listed_files
+    from zoo.generation.recognizer import Recognizer
+    from zoo.text.lines import never_paused
+
+    if path is not None and isinstance(translator, Recognizer):
+        found = input_files(path, translator.modality.suffixes)
+        yield listed_files(path) if found is None else found, never_paused
+        return
+    with open_lines(path) as lines:
+        yield lines, lines.paused
 
 
 def _format_results(
@@ -325,31 +345,12 @@ def _result_fields(result: Translation, key: str) -> dict[str, object]:
     from zoo.generation.translation import MARKS
 
     marks = {mark: getattr(result, mark) for mark in MARKS if getattr(result, mark)}
-    return {key: result.text, "score": result.score, "log_probability": result.log_probability, **marks}
+    confidence = {} if key == "tree" else {"confidence": result.confidence}
+    scores = {"score": result.score, "log_probability": result.log_probability}
+    return {key: result.text, **scores, **confidence, **marks}
 
 
 def _format_pretty(number: int, tree: str) -> str:
     from zoo.text.trees.bracketed import format_tree, read_tree
 
     return ("\n" if number > 1 else "") + (format_tree(read_tree(tree)) if tree else "")
-
-
-@contextmanager
-def _tree_drawing(svg: Path | None, input: Path | None, output: Path | None) -> Iterator[Callable[[str], None]]:
-    """Yield a function that collects bracketed trees. When the context ends, draw them to the file `svg`, if any."""
-    from cli.streams import open_output
-    from specs import ZooError
-    from zoo.files.output import require_svg
-    from zoo.text.trees.bracketed import read_tree
-    from zoo.visualization.tree_drawing import draw_svg
-
-    if svg is None:
-        yield lambda tree: None
-        return
-    require_svg(svg)
-    if output is not None and output.resolve() == svg.resolve():
-        raise ZooError(f"`--output` and `--svg` are the same file, `{svg}`", hint="give two different files")
-    trees: list[str] = []
-    with open_output(svg, [input]) as write:
-        yield trees.append
-        write(draw_svg(*(read_tree(tree) for tree in trees if tree)).removesuffix("\n"))

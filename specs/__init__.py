@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from specs.catalogue import names as names
     from specs.corpus import Archive as Archive
     from specs.corpus import Corpus as Corpus
+    from specs.corpus import Digits as Digits
     from specs.corpus import Files as Files
     from specs.corpus import Grammar as Grammar
     from specs.corpus import HeldOut as HeldOut
@@ -31,7 +32,9 @@ if TYPE_CHECKING:
     from specs.loader import parent as parent
     from specs.loader import parse as parse
     from specs.loader import where_written as where_written
+    from specs.parts import Audio as Audio
     from specs.parts import Features as Features
+    from specs.parts import FeatureSource as FeatureSource
     from specs.parts import Learned as Learned
     from specs.parts import Norm as Norm
     from specs.parts import Relative as Relative
@@ -44,6 +47,7 @@ if TYPE_CHECKING:
     from specs.sections import Decoding as Decoding
     from specs.sections import Languages as Languages
     from specs.sections import Parsing as Parsing
+    from specs.sections import Recognition as Recognition
     from specs.sections import Task as Task
     from specs.sections import Training as Training
     from specs.sections import Translation as Translation
@@ -68,11 +72,11 @@ if TYPE_CHECKING:
 _NAMES = {
     "architecture": ("Architecture", "Depths"),
     "catalogue": ("names",),
-    "corpus": ("Archive", "Corpus", "Files", "Grammar", "HeldOut", "Part", "Synthetic", "Table", "Treebank"),
+    "corpus": ("Archive", "Corpus", "Digits", "Files", "Grammar", "HeldOut", "Part", "Synthetic", "Table", "Treebank"),
     "errors": ("ZooError", "nearest"),
     "inspection": ("comments", "describe_head_sizes", "difference", "field_names", "schema"),
     "loader": ("load", "parent", "parse", "where_written"),
-    "parts": ("Features", "Learned", "Norm", "Relative", "Rotary", "Sinusoidal"),
+    "parts": ("Audio", "Features", "FeatureSource", "Learned", "Norm", "Relative", "Rotary", "Sinusoidal"),
     "sections": (
         "BOS",
         "EOS",
@@ -81,6 +85,7 @@ _NAMES = {
         "Decoding",
         "Languages",
         "Parsing",
+        "Recognition",
         "Task",
         "Training",
         "Translation",

@@ -8,6 +8,9 @@ are near to and far from the training text (`far.PREFIX.LANGUAGE.txt` in the sam
 lines), by the length of the source in words, without final full stops, and with sources in lower case. The last columns
 count names that are copied, if others replace those of the test set, and sentences whose numbers, dates and links are
 all kept.
+
+Random and bad translations are printed to the standard error stream, as are the calibration error of the confidence, and
+how well the confidence and simpler numbers find the worst translations.
 """
 
 from __future__ import annotations
@@ -19,10 +22,14 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import permutations
 from pathlib import Path
 
+import numpy as np
+
 import zoo
 from tests.benchmarks.everyday_spans import with_other_numbers
 from tests.benchmarks.everyday_variants import Pair, bare, renamed
 from zoo.evaluation.text_metrics import text_metric
+from zoo.generation.confidence import GOOD_CHRF, UNCERTAIN, calibration_error
+from zoo.generation.translation import Translation
 from zoo.generation.translator import Translator
 from zoo.text.spans import compare, find_spans
 
@@ -102,6 +109,33 @@ def cells(texts: Sequence[Pair], outputs: Sequence[str], far: set[int] | None, l
     return [str(len(texts)), score("bleu", scored, language), score("chrf", scored, language), *scores]
 
 
+def print_confidence(outputs: Sequence[Translation], references: Sequence[str]) -> None:
+    """Print how well the confidence and simpler numbers find the tenth of the translations with the lowest chrF.
+
+    Each line has the area under the ROC curve, and the share of the worst tenth that is among the tenth and the fifth
+    with the lowest values.
+    """
+    metric, count = text_metric("chrf"), max(1, len(outputs) // 10)
+    chrf = metric.scores(metric.statistics([each.text for each in outputs], references))
+    is_worst = np.argsort(np.argsort(chrf, kind="stable")) < count
+    rankings = {
+        "mean log-probability": [each.log_probability / (len(each.tokens) + 1) for each in outputs],
+        "length": [-len(each.tokens) for each in outputs],
+    }
+    confidences = [each.confidence for each in outputs if each.confidence is not None]
+    if len(confidences) == len(outputs):
+        rankings["confidence"] = confidences
+        error, marked = calibration_error(confidences, chrf >= GOOD_CHRF), np.array(confidences) < UNCERTAIN
+        print(f"calibration error | {error:.3f} | uncertain | {marked.mean():.1%}", file=sys.stderr)
+    for title, ranking in rankings.items():
+        values = np.array(ranking)
+        lowest = np.argsort(values, kind="stable")
+        differences = values[is_worst][:, None] - values[~is_worst]
+        area = ((differences < 0) + 0.5 * (differences == 0)).mean()
+        found = " | ".join(f"{is_worst[lowest[: count * tenths]].sum() / count:.0%}" for tenths in (1, 2))
+        print(f"worst tenth by {title} | {area:.3f} | {found}", file=sys.stderr)
+
+
 def print_direction(model: Translator, name: str, files: Sequence[Path], languages: Pair) -> None:
     """Print a row of the table for one direction of a test set, and then some translations."""
     texts = list(zip(*(file.read_text("utf-8").split("\n")[:-1] for file in files), strict=True))
@@ -111,14 +145,18 @@ def print_direction(model: Translator, name: str, files: Sequence[Path], languag
 
     far_file = files[0].with_name(f"far.{files[0].name}.txt")
     far = {int(line) for line in far_file.read_text("utf-8").split()} if far_file.exists() else None
-    outputs = translate([source for source, _ in texts])
+    sources, references = map(list, zip(*texts, strict=True))
+    hypotheses = model.hypotheses(sources, source=languages[0], target=languages[1], protect=False)
+    outputs = [best.text for best, *_ in hypotheses]
     row = [name, "-".join(languages), *cells(texts, outputs, far, languages[1])]
-    references = [bare(reference) for _, reference in texts]
+    unpunctuated = [bare(reference) for reference in references]
     for change in (bare, lambda source: bare(source).lower()):
         changed = translate([change(source) for source, _ in texts])
-        row.append(score("bleu", zip(changed, references, strict=True), languages[1]))
+        row.append(score("bleu", zip(changed, unpunctuated, strict=True), languages[1]))
     row += [copied_names(texts, languages, translate), kept_numbers(texts, languages, translate)]
     print(" | ".join(row), flush=True)
+    print(f"\n{name} {'-'.join(languages)}", file=sys.stderr)
+    print_confidence([best for best, *_ in hypotheses], references)
     metric = text_metric("chrf", languages[1])
     by_score = sorted(range(len(outputs)), key=lambda row: metric.score([outputs[row]], [texts[row][1]]))
     drawn = random.Random(1).sample(range(len(outputs)), min(RANDOM_OUTPUTS, len(outputs)))

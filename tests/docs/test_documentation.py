@@ -24,7 +24,6 @@ from cli.app import build_app
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 PACKAGES = ("cli", "compiler", "specs", "zoo")
-OVERVIEW = {"README.md", "index.md"}
 QUICK = {
     "architecture": {"N": 1, "d_model": 32, "h": 4, "d_k": 8, "d_v": 8},
     "training": {
@@ -176,7 +175,7 @@ def test_zoo_is_installed_from_its_source_folder() -> None:
         assert not re.search(r"pip install [^`\n]{0,60}transformer-zoo", text), file
     extras = set(re.findall(r"pip install (?:-\w+ )*-e '?\.\[(\w+)", " ".join(file.read_text() for file in files)))
     defined = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
-    assert {"serve", "ray", "ctranslate2", "hf"} <= extras <= defined.keys()
+    assert {"serve", "ctranslate2", "hf"} <= extras <= defined.keys()
 
 
 def _packages(folder: Path, *others: str) -> Path:

@@ -8,9 +8,11 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Literal
 
-from specs import Archive, Corpus, Files, Grammar, HeldOut, Part, Spec, Synthetic, Table, Treebank, ZooError
+from specs import Archive, Corpus, Digits, Files, Grammar, HeldOut, Part, Spec, Synthetic, Table, Treebank, ZooError
 from specs.corpus import Direction
 from zoo.data import builtin
+from zoo.features import spoken_digits
+from zoo.features.modality import absolute_path, identify, listed_files
 from zoo.files.archive import extract, extracted
 from zoo.files.download import fetch, recorded_sha256
 from zoo.report import Report, size
@@ -25,6 +27,7 @@ Example = Mapping[str, str]
 SPLITS: tuple[Split, Split, Split] = ("train", "dev", "test")
 
 _BUILTIN_PAIR_BYTES = 150  # average size of a pair of the built-in corpus
+_SPOKEN_STRING_BYTES = 50_000
 _EXAMPLE_OVERHEAD = 200  # bytes of memory per example, in addition to its text
 _MAX_SCORED_TEXT = 256_000_000
 _GZIP_RATIO = 4  # assumed size of a text relative to its compressed file
@@ -52,7 +55,7 @@ class CorpusReader:
             ZooError: A part has one file or column for both sides, or more pairs than the built-in corpus.
         """
         self.corpus = spec.corpus
-        self._streams = spec.task.streams
+        self._streams, self._token_streams = spec.task.streams, spec.task.token_streams
         self._report = report
         self._members: dict[Archive, Sequence[Path]] = {}
         for name, part in self.corpus.named_parts:
@@ -96,6 +99,9 @@ class CorpusReader:
         part = getattr(self.corpus, split)[number]
         if isinstance(part, Grammar):
             yield from builtin.examples(split, part.grammar, self._streams, languages_of(self.corpus, part))
+        elif isinstance(part, Digits):
+            found = spoken_digits.strings(split, part.digits, self._report)
+            yield from (dict(zip(self._streams, example, strict=True)) for example in found)
         elif isinstance(part, Treebank):
             for path in self._paths(part):
                 yield from map(tree_example, MODALITIES["trees"].read(path))
@@ -126,8 +132,10 @@ class CorpusReader:
         for part in self.corpus.parts:
             if isinstance(part, Grammar):
                 total += _BUILTIN_PAIR_BYTES * part.grammar
+            elif isinstance(part, Digits):
+                total += _SPOKEN_STRING_BYTES * part.digits
             elif not isinstance(part, HeldOut | Synthetic):
-                for path in self._paths(part):
+                for path in (*self._paths(part), *map(Path, self._listed(part))):
                     with file_errors(path):
                         total += path.stat().st_size * (_GZIP_RATIO if path.suffix == ".gz" else 1)
         return total
@@ -144,9 +152,11 @@ class CorpusReader:
         assert not isinstance(part, Synthetic), "`zoo.training.synthetic` replaces these parts by their files"
         if isinstance(part, Table):
             columns = [getattr(part, f"{stream}_column") for stream in self._streams]
-            return ["table", *columns, *map(digest, self._paths(part))]
+            return ["table", *columns, *map(digest, self._paths(part)), *self._identity_of_listed(part)]
         if isinstance(part, Grammar):
             return ["grammar", builtin.VERSION, part.grammar, languages_of(self.corpus, part)]
+        if isinstance(part, Digits):
+            return ["digits", spoken_digits.VERSION, part.digits]
         if isinstance(part, Treebank):
             return ["trees", *map(digest, self._paths(part))]
         if isinstance(part, HeldOut):
@@ -154,7 +164,22 @@ class CorpusReader:
         if isinstance(part, Archive):
             known = part.sha256 or recorded_sha256(part.archive) or fetch(part.archive, None, self._report).sha256
             return ["archive", known, *(getattr(part, stream) for stream in self._streams)]
-        return ["files", *(["sgm" if is_sgml(path) else "lines", digest(path)] for path in self._paths(part))]
+        files = (["sgm" if is_sgml(path) else "lines", digest(path)] for path in self._paths(part))
+        return ["files", *files, *self._identity_of_listed(part)]
+
+    def _listed(self, part: Part) -> Iterator[str]:
+        """Yield the paths of the files that a part lists. There are none if all its streams are text."""
+        for name in self._streams:
+            if name in self._token_streams:
+                continue
+            if isinstance(part, Files):
+                yield from listed_files(existing_file(self.corpus, getattr(part, name)))
+            elif isinstance(part, Table):
+                yield from (example[name] for example in self._table_examples(part, "dev"))
+
+    def _identity_of_listed(self, part: Part) -> list[str]:
+        """Return a hash of the files that a part lists, or nothing if all its streams are text."""
+        return [] if len(self._token_streams) == len(self._streams) else [identify(self._listed(part))]
 
     def _paths(self, part: Files | Archive | Table | Treebank) -> Sequence[Path]:
         """Return the files of a part: one for each stream, a table, or the files of a treebank."""
@@ -172,7 +197,8 @@ class CorpusReader:
     def _file_examples(self, paths: Sequence[Path]) -> Iterator[Example]:
         """Yield the examples of files that have one stream each."""
         streams = [
-            MODALITIES[modality].read(path) for modality, path in zip(self._streams.values(), paths, strict=True)
+            MODALITIES[modality].read(path) if name in self._token_streams else listed_files(path)
+            for (name, modality), path in zip(self._streams.items(), paths, strict=True)
         ]
         count = 0
         for values in zip_longest(*streams):
@@ -213,7 +239,10 @@ class CorpusReader:
                 hint = "separate the columns with tabs, or correct `source_column` and `target_column`"
                 raise ZooError(f"the line has no column {last}", where=f"{path}:{number}", hint=hint)
             cells += [""] * (last - len(cells))
-            yield {name: cells[column - 1] for name, column in columns.items()}
+            yield {
+                name: cell if name in self._token_streams else absolute_path(path, number, cell)
+                for name, cell in ((name, cells[column - 1]) for name, column in columns.items())
+            }
 
     def _treebank_files(self, part: Treebank) -> list[Path]:
         """Return the files of a treebank, sorted by name."""
@@ -256,7 +285,7 @@ def missing_part(spec: Spec) -> str | None:
                 return f"its corpus is missing: {os.path.basename(part.archive)} has not been downloaded"
         elif isinstance(part, Synthetic):
             return f"its corpus has a part that models write: {part.summary}"
-        elif not isinstance(part, Grammar | HeldOut):
+        elif not isinstance(part, Grammar | Digits | HeldOut):
             names = filter(None, (getattr(part, field, None) for field in (*spec.task.streams, "tsv", "trees")))
             for path in (corpus_path(spec.corpus, name) for name in names):
                 if not path.exists():
@@ -271,6 +300,8 @@ def corpus_name(corpus: Corpus) -> str:
     first, *rest = corpus.train
     if isinstance(first, Grammar):
         return f"the built-in corpus ({sum(part.grammar for part in corpus.train if isinstance(part, Grammar)):,})"
+    if isinstance(first, Digits):
+        return f"spoken digits ({first.digits:,} strings)"
     folder = Path(corpus.folder).name
     if not isinstance(first, Archive) and folder:
         return folder

@@ -63,11 +63,6 @@ def compiled() -> Path:
     return home() / "compiled"
 
 
-def timings() -> Path:
-    """Return the folder that caches how fast specs ran on this processor."""
-    return home() / "timings"
-
-
 def verified() -> Path:
     """Return the folder that caches digests of large files."""
     return home() / "verified"

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import sys
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import repeat
 
 from specs import BOS, EOS, UNK, Spec, ZooError
 from zoo.generation.translation import SearchInput, Translation, join_parts, unchanged
 from zoo.report import Report
-from zoo.text.language_codes import are_languages, base_language
+from zoo.text.copying import Replaced, replace_in_pair, replace_spans
+from zoo.text.detection import guess_language
+from zoo.text.language_codes import UNKNOWN, are_languages, base_language
 from zoo.text.languages import LanguagePair
 from zoo.text.lines import without_control
 from zoo.text.sentences import check_text, excerpt, language_tokens, split_sentences
@@ -78,6 +81,8 @@ class InputWarnings:
         self._longest: dict[bool, EncodedText] = {}  # by whether the text was split
         self._first_unknown: EncodedText | None = None
         self._unkept = 0
+        self.unit = "tokens"
+        """The unit of lengths."""
         self._examples: list[str] = []
 
     def count(self, text: EncodedText) -> None:
@@ -87,7 +92,7 @@ class InputWarnings:
             return
         is_split, known = text.too_long, self._longest_in_training
         self._split += is_split
-        if any(UNK in part.tokens for part in text.parts):
+        if self._unknown_effect and any(UNK in part.tokens for part in text.parts):
             self._unknown += 1
             self._first_unknown = self._first_unknown or text
         longest_part = max(map(len, text.parts)) - len(self._vocabulary.source_suffix)
@@ -110,8 +115,8 @@ class InputWarnings:
         if self._long:
             self._report.warn(
                 f"{self._long:,} of {self._texts:,} texts are longer than any source in training "
-                f"({self._longest_in_training:,} tokens), {self._describe_longest(False)}; they are translated whole, "
-                "but quality may be lower"
+                f"({self._longest_in_training:,} {self.unit}), {self._describe_longest(False)}; they are translated "
+                "whole, but quality may be lower"
             )
         if self._split:
             self._report.warn(
@@ -136,7 +141,9 @@ class InputWarnings:
 
     def _describe_longest(self, is_split: bool) -> str:
         longest = self._longest[is_split]
-        return f"the longest is text {longest.index + 1:,} ({excerpt(longest.text)}) with {longest.length:,} tokens"
+        return (
+            f"the longest is text {longest.index + 1:,} ({excerpt(longest.text)}) with {longest.length:,} {self.unit}"
+        )
 
 
 class Preprocessor:
@@ -159,6 +166,8 @@ class Preprocessor:
 
     unknown_effect: str | None = "left out, or translated as something else"
     """The effect on characters or words that the model does not know, for the warning."""
+    max_chunk = sys.maxsize
+    """Maximum number of texts to encode at a time."""
 
     def __init__(
         self,
@@ -172,12 +181,14 @@ class Preprocessor:
         split: bool = False,
         protect: bool = False,
     ) -> None:
-        self.vocabulary, self.decoding, self.positions, self.languages = vocabulary, spec.decoding, positions, languages
+        self.vocabulary, self.spec, self.positions, self.languages = vocabulary, spec, positions, languages
+        self.decoding = spec.decoding
         self.splits_sentences = split and (longest_in_training or spec.corpus.max_length) <= MAX_SENTENCE_TOKENS
         self.protects = protect and are_languages(languages.source, languages.target)
         # Between sentences without a space, as in Chinese, the target language determines whether to add one.
         self._default_gap = "" if base_language(languages.target) in _LANGUAGES_WITHOUT_SPACES else " "
         self.empty_source = vocabulary.source_suffix
+        self.symbols = vocabulary.copy_symbols
         self.max_source_length = self.decoding.max_source_length
         if positions is not None:
             own = 1 + len(languages.source_tokens)  # EOS and the language token
@@ -268,7 +279,10 @@ class Preprocessor:
             ZooError: A sentence is too long for the model, the prefix is longer than a translation may be, or the
                 prefix has characters or tokens that the model cannot generate.
         """
-        tokens = tuple(self._encode(text, "source"))
+        # A prefix may contain spans already.
+        language = self.source_language(text)
+        replaced = Replaced(text) if prefix.strip() else self.replaced(text, language)
+        tokens = tuple(self._encode(replaced.text, "source"))
         forced = self._encode_prefix(prefix, index)
         if tokens == self.empty_source:
             if prefix.strip():
@@ -282,19 +296,14 @@ class Preprocessor:
         by_sentence = self.splits_sentences and not prefix.strip()
         parts = []
         if too_long or by_sentence:
-            parts = list(self._split(text, index, 0 if by_sentence else self.max_source_length))
+            parts = list(self._split(text, index, 0 if by_sentence else self.max_source_length, language))
         if len(parts) < 2:
-            inputs = [self._input(index, text, tokens, forced)]
+            inputs = [self._input(index, text, language, replaced, tokens, forced)]
         else:
+            first_tokens = [forced, *[self.languages.target_tokens] * (len(parts) - 1)]
             inputs = [
-                self._input(
-                    index,
-                    part,
-                    self._encode(part, "source"),
-                    self.languages.target_tokens if number else forced,
-                    number,
-                )
-                for number, part in enumerate(parts)
+                replace(self.encode_sentence(part, index, language), prefix=first, part=number)
+                for number, (part, first) in enumerate(zip(parts, first_tokens, strict=True))
             ]
         if len(forced) > (limit := inputs[0].max_length):
             raise ZooError(
@@ -305,16 +314,36 @@ class Preprocessor:
         gaps = tuple(_gap_after(part) or self._default_gap for part in parts[:-1])
         return EncodedText(index, text, tuple(inputs), length, gaps, too_long and not by_sentence)
 
-    def encode_sentence(self, text: str, index: int) -> SearchInput:
+    def encode_sentence(self, text: str, index: int, language: str) -> SearchInput:
         """Encode a sentence or a part of one for the search."""
-        return self._input(index, text, self._encode(text, "source"), self.languages.target_tokens)
+        replaced = self.replaced(text, language)
+        tokens = self._encode(replaced.text, "source")
+        return self._input(index, text, language, replaced, tokens, self.languages.target_tokens)
+
+    def source_language(self, text: str) -> str:
+        """Return the language of a text: as the caller gave it, or else guessed among the languages of the model."""
+        own = self.languages
+        if own.source != UNKNOWN or self.spec.languages is None:
+            return own.source
+        return guess_language(text, [code for code in self.spec.languages.codes if code != own.target], UNKNOWN)
+
+    def replaced(self, text: str, language: str) -> Replaced:
+        """Return a sentence with the copy symbols that the model reads, if it has any."""
+        return replace_spans(text, self.symbols, language, self.languages.target)
 
     def _input(
-        self, index: int, text: str, tokens: Sequence[int], forced: tuple[int, ...], part: int = 0
+        self,
+        index: int,
+        text: str,
+        language: str,
+        replaced: Replaced,
+        tokens: Sequence[int],
+        forced: tuple[int, ...],
     ) -> SearchInput:
         max_length = self._max_target_length(self.source_length(tokens))
-        language = self.languages.source_tokens if tuple(tokens) != self.empty_source else ()
-        return SearchInput(index, {"source": (*language, *tokens)}, max_length, forced, text.strip(), part=part)
+        own = self.languages.source_tokens if tuple(tokens) != self.empty_source else ()
+        streams = {"source": (*own, *tokens)}
+        return SearchInput(index, streams, max_length, forced, text.strip(), language=language, copied=replaced.spans)
 
     def _encode_prefix(self, prefix: str, index: int) -> tuple[int, ...]:
         """Return the tokens that the translation must start with: its language token, if any, and the prefix."""
@@ -335,7 +364,7 @@ class Preprocessor:
             )
         return (*self.languages.target_tokens, *forced)
 
-    def _split(self, text: str, index: int, max_tokens: int) -> Iterator[str]:
+    def _split(self, text: str, index: int, max_tokens: int, language: str) -> Iterator[str]:
         """Split a text, and yield each part with the white space that follows it.
 
         Each part has as many whole sentences as fit `max_tokens`, and at least one. If the text starts with language
@@ -343,7 +372,7 @@ class Preprocessor:
         """
         start = language_tokens(text)
         part, length = "", 0
-        for sentence in split_sentences(text[len(start) :], base_language(self.languages.source)):
+        for sentence in split_sentences(text[len(start) :], base_language(language)):
             sentence_length = len(self.vocabulary.encode(sentence, "source"))
             if sentence_length > self.max_source_length:
                 self._require_positions(sentence_length + 1, sentence, "source")
@@ -358,6 +387,12 @@ class Preprocessor:
             part, length = part + sentence, length + sentence_length
         if length:
             yield start + part
+
+    def replaced_pair(self, source: str, target: str) -> tuple[Replaced, Replaced]:
+        """Return a source and its translation with the copy symbols that the model reads, if it has any."""
+        if not self.symbols:
+            return Replaced(source), Replaced(target)
+        return replace_in_pair(source, target, self.symbols, (self.source_language(source), self.languages.target))
 
     def encode_pairs_side(self, texts: Sequence[str], side: Side, *, first: int = 1) -> list[list[int]]:
         """Encode one side of sentence pairs for scoring.
@@ -399,9 +434,10 @@ class Preprocessor:
         """Return the number of tokens in a source, without EOS."""
         return len(tokens) - len(self.vocabulary.source_suffix)
 
-    def source_tokens(self, text: str) -> list[str]:
-        """Return the tokens of a source as strings, without EOS."""
-        return self.vocabulary.source.tokenize(text)
+    def source_tokens(self, source: Replaced) -> list[str]:
+        """Return the tokens of a source as strings, without EOS. Spans are shown in place of their copy symbols."""
+        tokens = self.vocabulary.source.tokenize(source.text)
+        return [source.spans[token].text if token in source.spans else token for token in tokens]
 
     def _encode(self, text: str, side: Side) -> list[int]:
         if side == "target":

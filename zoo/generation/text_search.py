@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Unpack, cast
 
 from compiler.program import ShortlistDecoder, TranslationModel
 from specs import Spec, ZooError
+from zoo.generation.confidence import Calibration
 from zoo.generation.config import (
     LARGE_BEAM,
     GenerationConfig,
@@ -22,7 +23,6 @@ from zoo.generation.config import (
 from zoo.generation.constraints import Constraint
 from zoo.generation.engine import Engine, resolve_workers
 from zoo.generation.ensemble import Ensemble
-from zoo.generation.hypotheses import SearchObserver
 from zoo.generation.preprocessing import Preprocessor, TextWithPrefix
 from zoo.generation.protection import Protection, Repair, Steps, protect_all, protected, run_steps
 from zoo.generation.span_constraint import SpanConstraint
@@ -30,6 +30,7 @@ from zoo.generation.translation import MIN_ROW_TOKENS, SearchInput, Translation
 from zoo.models.shortlist import Shortlist
 from zoo.planning.memory_estimate import max_sentences
 from zoo.report import Report
+from zoo.text.copying import restore
 from zoo.text.languages import LanguagePair, choose_direction
 from zoo.text.lines import available_chunks, never_paused
 from zoo.text.sentences import checked_texts, zip_prefixes
@@ -52,6 +53,7 @@ class TextSearch:
         backend: Name of the backend that built the program. Empty if the translator was created from a program.
         constraint: Constraint on all outputs, if any.
         shortlist: Shortlist of the tokens that a translation may contain, if the model has one.
+        calibration: Calibration of the confidence in translations, if the model has one.
     """
 
     verb = "translate"
@@ -91,6 +93,7 @@ class TextSearch:
         self._span_constraints: dict[tuple[int, ...], SpanConstraint] = {}
         """Constraints for repairs by their language tokens. Sentences with the same constraint share batches."""
         self.shortlist: Shortlist | None = None
+        self.calibration: Calibration | None = None
 
     def hypotheses(
         self,
@@ -110,9 +113,11 @@ class TextSearch:
         """
         pairs, config, preprocessor = self._prepare(texts, n_best, prefixes, options)
         results = [[Translation("")]] * len(pairs)
+        size = preprocessor.max_chunk
+        chunks = (pairs[start : start + size] for start in range(0, len(pairs), size))
         progress_bar = (report or Report()).progress(self.verb, len(pairs), "sentences")
         with preprocessor.warnings, progress_bar as progress:
-            for index, translations in self.translate_chunks([pairs], config, preprocessor):
+            for index, translations in self.translate_chunks(chunks, config, preprocessor):
                 results[index] = translations
                 progress.advance()
         return results
@@ -236,7 +241,6 @@ class TextSearch:
         preprocessor: Preprocessor,
         *,
         first: int = 0,
-        observer: SearchObserver | None = None,
     ) -> Iterator[tuple[int, list[Translation]]]:
         """Yield the index and the translations of each text, as soon as they are known.
 
@@ -248,10 +252,9 @@ class TextSearch:
             config: Options of the search.
             preprocessor: The preprocessor that encodes the texts.
             first: Index of the first text.
-            observer: Receives each step of a beam search.
         """
         sources = preprocessor.read_chunks(chunks, first)
-        strategy = config.strategy(self.constraint, observer, self.shortlist)
+        strategy = config.strategy(self.constraint, self.shortlist)
         engine = self._engine_for(config)
         with closing(engine.search(sources, strategy)) as results:
             for source, translations in protected(results, self._protection(config, preprocessor), engine):
@@ -301,14 +304,17 @@ class TextSearch:
 
         can_repair = config.search == "beam" and config.n_best == 1 and self.constraint is None
         convert = partial(self._to_translations, preprocessor)
-        return Protection(preprocessor, convert, make_repair if can_repair else None)
+        return Protection(preprocessor, convert, make_repair if can_repair else None, self.calibration)
 
     def _to_translations(
         self, preprocessor: Preprocessor, source: SearchInput, hypotheses: Sequence[Translation]
     ) -> list[Translation]:
         """Return the hypotheses of a sentence with their text. `preprocessor` has read the sentence."""
         start = len(preprocessor.languages.target_tokens)
-        return [each.with_text(self.vocabulary.decode(each.tokens[start:]), source.text) for each in hypotheses]
+        texts = [restore(self.vocabulary.decode(each.tokens[start:]), source.copied) for each in hypotheses]
+        return [
+            each.with_text(text, source.text, self.calibration) for each, text in zip(hypotheses, texts, strict=True)
+        ]
 
 
 MAX_CHUNK_LINES = 1024
@@ -348,7 +354,8 @@ def translate_lines(
     """
     preprocessor = translator.preprocessor_of(options)
     config = translator.config(n_best, options)
-    chunks = available_chunks(zip_prefixes(lines, prefixes), max_chunk_lines, paused, FIRST_CHUNK_LINES)
+    max_lines = min(max_chunk_lines, preprocessor.max_chunk)
+    chunks = available_chunks(zip_prefixes(lines, prefixes), max_lines, paused, FIRST_CHUNK_LINES)
     done: dict[int, list[Translation]] = {}
     answered = first
     with preprocessor.warnings, (report or Report()).progress(translator.verb, None, "sentences") as progress:

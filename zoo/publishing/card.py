@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 
 import compiler
 import specs
-from specs import Archive, Corpus, Files, Grammar, Parsing, Spec, Synthetic, Table, Task, Treebank
+from specs import Archive, Corpus, Digits, Files, Grammar, Parsing, Spec, Synthetic, Table, Task, Treebank
 from zoo.evaluation.metrics import metrics_for
+from zoo.generation.confidence import CALIBRATION_KEY, ERROR_KEY, GOOD_CHRF
 from zoo.publishing.provenance import Provenance, TrainingProvenance
 from zoo.publishing.reference_results import NAME as REFERENCES
-from zoo.publishing.reference_results import OUTPUTS_NAME, ReferenceOutputs
 from zoo.report import duration
 from zoo.text.vocabulary import Vocabulary
 
@@ -44,6 +44,13 @@ _TASKS = {
         files="sentences.txt > trees.txt",
         examples="trees",
     ),
+    "recognition": _TaskWords(
+        "It writes what is said in `{0.source}`, as text in `{0.target}`.",
+        noun="recognizer",
+        verb="transcribe",
+        files="names-of-files.txt > texts.txt",
+        examples="files",
+    ),
     "language_modelling": _TaskWords(
         "It is a language model of `{0.target}` text.",
         noun="model",
@@ -60,7 +67,6 @@ def card(
     scores: Mapping[str, Any],
     provenance: Provenance,
     longest_source: int | None = None,
-    outputs: ReferenceOutputs | None = None,
     notes: str = "",
 ) -> str:
     """Return the model card in Markdown.
@@ -71,7 +77,6 @@ def card(
         scores: Content of the model's `scores.json`.
         provenance: The model's origin and training.
         longest_source: Length of the longest training source, in tokens. None if it is unknown.
-        outputs: The model's reference outputs, if it has any.
         notes: Markdown text of the publisher.
     """
     words = _TASKS[spec.task.kind]
@@ -85,9 +90,9 @@ def card(
         f"## Evaluation\n\n{_scores(scores, spec)}",
         f"## Training\n\n{_training(spec, provenance)}",
         f"## Training data and licence\n\n{_data(spec, words.examples, provenance)}",
-        f"## Limitations\n\n{_limitations(spec, vocabulary, provenance, longest_source)}",
+        f"## Limitations\n\n{_limitations(spec, vocabulary, provenance, longest_source, scores)}",
         *([notes.strip()] if notes.strip() else []),
-        _use(spec, words, outputs, scores),
+        _use(spec, words, has_scores=bool(scores)),
         *_publication(provenance),
     ]
     return "\n\n".join(sections) + "\n"
@@ -244,6 +249,8 @@ def _corpus(corpus: Corpus, examples: str) -> str:
         match part:
             case Grammar():
                 lines.append(f"- {part.grammar:,} {examples} from zoo's built-in grammar (no licence applies)")
+            case Digits():
+                lines.append(f"- {part.digits:,} strings of digits that espeak-ng spoke (no licence applies)")
             case Archive():
                 lines.append(f"- <{part.archive}>: {_names(part.source, part.target)}")
             case Files():
@@ -265,17 +272,35 @@ def _names(*names: str | None) -> str:
     return ", ".join(f"`{name}`" for name in names if name)
 
 
-def _limitations(spec: Spec, vocabulary: Vocabulary, provenance: Provenance, longest_source: int | None) -> str:
-    longest = "" if longest_source is None else f" Its longest training sentence had {longest_source:,} tokens."
+def _limitations(
+    spec: Spec,
+    vocabulary: Vocabulary,
+    provenance: Provenance,
+    longest_source: int | None,
+    scores: Mapping[str, Any],
+) -> str:
+    noun, unit = ("sentence", "tokens") if spec.reads_text else ("file", "frames")
+    longest = "" if longest_source is None else f" Its longest training {noun} had {longest_source:,} {unit}."
     items = [
-        f"It accepts sentences of up to {spec.decoding.max_source_length:,} tokens.{longest}",
+        f"It accepts {noun}s of up to {spec.decoding.max_source_length:,} {unit}.{longest}",
         "Text is normalised as in training: control characters become spaces, and other characters follow Unicode "
         f"NFKC. {_unknown_characters(vocabulary, spec.task)}",
-        "Text that is unlike the training data gives worse results. The output does not show when it is wrong.",
+        f"Text that is unlike the training data gives worse results. {_confidence(scores)}",
     ]
     if spec.corpus.train and all(isinstance(part, Grammar) for part in spec.corpus.train):
         items.append("It only knows the words and sentences of zoo's small built-in grammar. It is a demonstration.")
     return "\n".join(f"- {item}" for item in [*items, *map(escape, provenance.notes)])
+
+
+def _confidence(scores: Mapping[str, Any]) -> str:
+    if CALIBRATION_KEY not in scores.get("dev", {}):
+        return "The output does not show when it is wrong."
+    error = scores.get("test", {}).get(ERROR_KEY)
+    on_test = "" if error is None else f" On the test set, the calibration error is {error:.3f}."
+    return (
+        "Each translation has a `confidence`: the probability that its chrF against a reference translation is at "
+        f"least {GOOD_CHRF:g}, calibrated on the dev set.{on_test}"
+    )
 
 
 def _unknown_characters(vocabulary: Vocabulary, task: Task) -> str:
@@ -290,19 +315,8 @@ def _unknown_characters(vocabulary: Vocabulary, task: Task) -> str:
     )
 
 
-def _use(spec: Spec, words: _TaskWords, outputs: ReferenceOutputs | None, scores: Mapping[str, Any]) -> str:
-    check = ""
-    if outputs is not None:
-        check = (
-            f" It also decodes {len(outputs.sources):,} of the {outputs.sentences:,} sentences of the {outputs.set} "
-            f"set, which are in `{OUTPUTS_NAME}`. When the model was published, these outputs had the score "
-            f"{outputs.score:.2f}. The new score may differ by at most one point."
-        )
-    elif scores:
-        check = (
-            " The text of the test set may not be redistributed, so the scores above cannot be reproduced from the "
-            "published files."
-        )
+def _use(spec: Spec, words: _TaskWords, *, has_scores: bool) -> str:
+    note = " The scores above cannot be reproduced from the published files." if has_scores else ""
     target = next((target for _, target in _directions(spec)), None)
     argument, option = ("", "") if target is None else (f', target="{target}"', f" --to {target}")
     return f"""## How to use
@@ -320,7 +334,7 @@ zoo verify {spec.name}
 ```
 
 `zoo verify` checks that all files have the SHA-256 in `manifest.json`, and that the model computes the reference
-log-probabilities in `{REFERENCES}`.{check}"""
+log-probabilities in `{REFERENCES}`.{note}"""
 
 
 def _publication(provenance: Provenance) -> Iterator[str]:

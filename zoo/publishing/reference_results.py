@@ -1,55 +1,42 @@
-"""Reference results that a bundle carries, so that anybody can check that the model computes the same.
+"""Reference log-probabilities that a bundle carries, so that anybody can check that the model computes the same.
 
-`proof.safetensors` has reference log-probabilities: those that the model assigned to a few sentence pairs when it was
-published. The check fails if the weights have changed, or if a machine or backend computes other values.
-
-`reference_outputs.json` has reference outputs: sentences of the test set, their references, the model's outputs and
-their score. Only models whose test set may be redistributed have this file.
+`proof.safetensors` has the log-probabilities that the model assigned to a few sentence pairs when it was published. The
+check fails if the weights have changed, or if a machine or backend computes other values.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
 
 import safetensors.torch
 import torch
 from jaxtyping import Float32, Int64
-from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from safetensors import SafetensorError
 from torch import Tensor
 
 from compiler.padded_batch import PaddedBatch
 from compiler.program import Scorer
-from specs import PAD, Grammar, HeldOut, Spec, ZooError
-from zoo.evaluation.evaluate import read_split
-from zoo.evaluation.metrics import Metric, metrics_for
-from zoo.evaluation.outputs import EvaluationSet, ModelOutputs
-from zoo.files.atomic import atomic_file, write_json
-from zoo.files.manifest import Manifest
-from zoo.files.reading import damaged, open_file
+from specs import PAD, Features, Spec, ZooError
+from zoo.files.atomic import atomic_file
+from zoo.files.reading import open_file
 from zoo.generation.config import GenerationOptions
 from zoo.generation.translation import pad_sequences
 from zoo.generation.translator import Translator
 from zoo.models.weights import check_header
-from zoo.report import Report, size
+from zoo.report import size
 from zoo.text.vocabulary import Side
 
 NAME = "proof.safetensors"
-OUTPUTS_NAME = "reference_outputs.json"
 TOLERANCE = 1e-4
 """Largest accepted difference of a token's log-probability between machines, in float32."""
-SCORE_TOLERANCE = 1.0
-"""Largest accepted difference of the reference outputs' score, in points. Beam search may break ties differently."""
-SENTENCES = 32
-"""Number of reference outputs."""
 _MAX_TOKENS = 100
 """Maximum length of a reference sentence in tokens."""
 _MAX_CHARACTERS = 10_000
-_EXAMPLES = 4
+_POSITIONS = 16
+"""Length of random features that the encoder reads in place of text. Unit: positions."""
 _SAMPLE_SENTENCES = ("The old dog sees a small house.", "Today we read two books.", "1984, 2017!", "x y z")
 _RESTORE_HINT = "restore the file from the source of the model"
 _MAX_FILE_BYTES = 64_000_000  # the file is read into memory
@@ -62,13 +49,15 @@ class ReferenceLogProbabilities:
 
     target: Int64[Tensor, "rows 1+target"]
     log_probabilities: Float32[Tensor, "rows target"]
-    source: Int64[Tensor, "rows source"] | None = None
-    """None if the model has no encoder."""
+    source: Int64[Tensor, "rows source"] | Float32[Tensor, "rows frames width"] | None = None
+    """None if the model has no encoder. Features have no padding."""
 
     @property
     def stream(self) -> PaddedBatch:
-        """Source token IDs and their lengths. The lengths follow from the padding, because no source contains PAD."""
+        """The sources and their lengths. The lengths follow from the padding, because no source contains PAD."""
         assert self.source is not None
+        if self.source.is_floating_point():
+            return PaddedBatch.full(self.source)
         return PaddedBatch(self.source, (self.source != PAD).sum(1))
 
     def write(self, file: Path) -> None:
@@ -115,26 +104,25 @@ def compute(translator: Translator, examples: Sequence[tuple[str, ...]]) -> Refe
 
     Args:
         translator: The model in float32 on the CPU.
-        examples: Texts of each stream, in the default direction of the spec.
+        examples: Texts of each stream that is text, in the default direction of the spec.
     """
     preprocessor = translator.preprocessor(*translator.spec.default_direction)
     *sources, targets = zip(*examples, strict=True)
     target = pad_sequences(preprocessor.encode_pairs_side(targets, "target"), "cpu")
     source = PaddedBatch.pad(preprocessor.encode_pairs_side(sources[0], "source")) if sources else None
+    if isinstance(features := translator.spec.architecture.source, Features):
+        shape = (len(targets), _POSITIONS * features.total_stride, features.width)
+        source = PaddedBatch.full(torch.randn(shape, generator=torch.Generator().manual_seed(0)))
     log_probabilities = translator.program.score(source, target)
     return ReferenceLogProbabilities(target, log_probabilities, None if source is None else source.values)
 
 
-def choose_examples(dev: Sequence[tuple[str, ...]], translator: Translator) -> list[tuple[str, ...]]:
-    """Return short examples of the dev set. If there are none, return translations by the model itself."""
-    sides: list[Side] = ["source", "target"] if translator.spec.task.reads else ["target"]
-    short = [each for each in dev if all(_is_short(*text, translator) for text in zip(each, sides, strict=True))]
-    return short[:_EXAMPLES] or translated_examples(translator)
-
-
 def translated_examples(translator: Translator) -> list[tuple[str, ...]]:
-    """Return a few fixed sentences and the model's own translations of them. A language model gets the sentences."""
-    if not translator.spec.task.reads:
+    """Return a few fixed sentences and the model's own translations of them.
+
+    If the source is not text, only the sentences are returned.
+    """
+    if "source" not in translator.spec.task.token_streams:
         return [(sentence,) for sentence in _SAMPLE_SENTENCES]
     sources = [sentence for sentence in _SAMPLE_SENTENCES if _is_short(sentence, "source", translator)] or ["a"]
     source, target = translator.spec.default_direction
@@ -184,6 +172,13 @@ def _invalid_reason(references: ReferenceLogProbabilities, spec: Spec) -> str | 
     if (references.source is not None) is not spec.task.reads:
         return "it has the wrong tensors"
     source = target[:, :0] if references.source is None else references.source
+    features = spec.architecture.source
+    if isinstance(features, Features):
+        if source.dtype != torch.float32 or source.dim() != 3 or source.shape[2] != features.width:
+            return "its features have the wrong type or shape"
+        if not source.isfinite().all():
+            return "some of its features are not finite"
+        source = torch.ones(source.shape[:2], dtype=torch.int64)
     types = (source.dtype, target.dtype, expected.dtype)
     if types != (torch.int64, torch.int64, torch.float32) or any(
         each.dim() != 2 for each in (source, target, expected)
@@ -196,7 +191,7 @@ def _invalid_reason(references: ReferenceLogProbabilities, spec: Spec) -> str | 
         return "the shapes of its tensors do not match"
     positions = spec.architecture.max_positions or _MAX_LENGTH
     width = max(length, source.shape[1])
-    if width > positions or rows > _MAX_ROWS or rows * width > _MAX_CELLS:
+    if width > positions * spec.architecture.source_stride or rows > _MAX_ROWS or rows * width > _MAX_CELLS:
         return "its tensors are too large"
     for tokens, count in zip((source, target), spec.vocabulary.sizes, strict=True):
         if tokens.numel() and (int(tokens.min()) < 0 or int(tokens.max()) >= count):
@@ -205,159 +200,3 @@ def _invalid_reason(references: ReferenceLogProbabilities, spec: Spec) -> str | 
     if not all(bool((side != PAD).any(1).all()) for side in sides):
         return "one of its sentences consists of padding only"
     return None if bool(expected.isfinite().all()) else "some of its log-probabilities are not finite"
-
-
-_Lines = Annotated[tuple[Annotated[str, Field(max_length=_MAX_CHARACTERS)], ...], Field(min_length=1, max_length=200)]
-_Word = Annotated[str, Field(max_length=1_000)]
-
-
-@dataclass(frozen=True)
-class ReferenceOutputs:
-    """Sentences of a dev or test set, their references, and the model's outputs with their score.
-
-    Attributes:
-        set: Set from which the sentences are taken.
-        sentences: Number of sentences in the whole set.
-        sources: Source sentences.
-        references: Their references.
-        outputs: The model's outputs when it was published.
-        metric: Name of the metric.
-        score: Score of the outputs, in points.
-        signature: Signature of the score.
-    """
-
-    __pydantic_config__ = ConfigDict(strict=True, allow_inf_nan=False)
-
-    set: Literal["dev", "test"]
-    sentences: Annotated[int, Field(ge=1, lt=2**31)]
-    sources: _Lines
-    references: _Lines
-    outputs: _Lines
-    metric: _Word
-    score: float
-    signature: _Word
-
-    def write(self, folder: Path) -> None:
-        """Write the reference outputs into a bundle's folder."""
-        write_json(folder / OUTPUTS_NAME, asdict(self))
-
-
-@dataclass(frozen=True)
-class ReproducedOutputs:
-    """Result of decoding the reference sentences again.
-
-    Attributes:
-        set: The set that the sentences are from.
-        sentences: Number of decoded sentences.
-        identical: Number of outputs that are the same as when the model was published.
-        metric: Title of the metric, such as "BLEU".
-        published_score: Score when the model was published, in points.
-        new_score: Score now, in points.
-    """
-
-    set: str
-    sentences: int
-    identical: int
-    metric: str
-    published_score: float
-    new_score: float
-
-
-_OUTPUTS = TypeAdapter(ReferenceOutputs)
-
-
-def is_redistributable(spec: Spec) -> bool:
-    """Return whether the dev and test sets may be redistributed: all of their text is from the built-in grammar."""
-    scored = [*spec.corpus.dev, *spec.corpus.test]
-    is_held_out = any(isinstance(part, HeldOut) for part in scored)
-    parts = [part for part in scored if not isinstance(part, HeldOut)] + [*(spec.corpus.train if is_held_out else ())]
-    return all(isinstance(part, Grammar) for part in parts)
-
-
-def decode_reference_outputs(translator: Translator, report: Report) -> ReferenceOutputs | None:
-    """Decode and score sentences of the test set, or of the dev set if there is no test set.
-
-    Returns:
-        The reference outputs. None if the set has no short sentences, or the model reads no source.
-
-    Raises:
-        ZooError: The text of the set is not on this machine.
-    """
-    spec = translator.spec
-    if not spec.task.reads:
-        return None
-    split: Literal["dev", "test"] = "test" if spec.corpus.test else "dev"
-    pairs = read_split(spec, split, report, translator.vocabulary).examples(spec.default_direction)
-    short = [
-        (source, reference)
-        for source, reference in pairs
-        if _is_short(source, "source", translator) and len(reference) <= _MAX_CHARACTERS
-    ]
-    chosen = list(dict.fromkeys(short[number * len(short) // SENTENCES] for number in range(SENTENCES) if short))
-    if not chosen:
-        return None
-    sources, references = zip(*chosen, strict=True)
-    answers, metric = _decode(translator, sources, references)
-    computed = metric.compute(answers)
-    return ReferenceOutputs(
-        split,
-        len(pairs),
-        sources,
-        references,
-        outputs=tuple(answers.texts),
-        metric=metric.name,
-        score=float(computed[metric.name]),
-        signature=str(computed[metric.signature]),
-    )
-
-
-def read_outputs(listed: Manifest) -> ReferenceOutputs | None:
-    """Read the reference outputs of a bundle. Return None if the bundle contains none.
-
-    Args:
-        listed: The manifest of the bundle.
-
-    Raises:
-        ZooError: The file is damaged.
-    """
-    if OUTPUTS_NAME not in listed.entries:
-        return None
-    content, path = listed.read_file(OUTPUTS_NAME), listed.folder / OUTPUTS_NAME
-    try:
-        parsed = _OUTPUTS.validate_json(content)
-    except ValidationError as error:
-        raise damaged(path, f"{error.error_count()} of its values are invalid", _RESTORE_HINT) from None
-    if not len(parsed.sources) == len(parsed.references) == len(parsed.outputs):
-        raise damaged(path, "its lists have different lengths", _RESTORE_HINT)
-    return parsed
-
-
-def reproduce(reference: ReferenceOutputs, translator: Translator) -> ReproducedOutputs:
-    """Decode the reference sentences again and compare the score.
-
-    Raises:
-        ZooError: The score differs by more than `SCORE_TOLERANCE`, or its metric does not belong to the model's task.
-    """
-    answers, metric = _decode(translator, reference.sources, reference.references)
-    if metric.name != reference.metric:
-        problem = f"the reference outputs have the metric `{reference.metric}`, but the task uses `{metric.name}`"
-        raise ZooError(problem, hint="restore the model from its source", exit_code=1)
-    score = float(metric.compute(answers)[metric.name])
-    identical = sum(one == other for one, other in zip(answers.texts, reference.outputs, strict=True))
-    if not abs(score - reference.score) <= SCORE_TOLERANCE:
-        raise ZooError(
-            f"the model's reference outputs score {metric.format_score(score)} {metric.title} here, but scored "
-            f"{metric.format_score(reference.score)} when it was published; {identical} of {len(reference.sources)} "
-            "outputs are the same",
-            hint="restore the model from its source, or use another machine or backend: the weights, the spec or "
-            f"`{OUTPUTS_NAME}` were changed, or this machine or backend computes wrong results",
-            exit_code=1,
-        )
-    return ReproducedOutputs(reference.set, len(reference.sources), identical, metric.title, reference.score, score)
-
-
-def _decode(translator: Translator, sources: Sequence[str], references: Sequence[str]) -> tuple[ModelOutputs, Metric]:
-    metric, *_ = metrics_for(translator.spec.task)
-    direction = translator.spec.default_direction
-    texts = EvaluationSet({"source": sources, "target": references}, [direction] * len(sources))
-    return ModelOutputs(translator, texts, search="beam", shortlist=False), metric

@@ -12,14 +12,19 @@ import specs
 from specs import EOS
 from zoo.generation.beam_search import BeamSearch
 from zoo.generation.engine import Engine
+from zoo.generation.preprocessing import Preprocessor
 from zoo.generation.protection import run_steps
 from zoo.generation.span_constraint import SpanConstraint
 from zoo.generation.text_search import translate_lines
 from zoo.generation.translation import SearchInput
 from zoo.generation.translator import Translator
+from zoo.report import Report
+from zoo.text.copying import copy_symbols
+from zoo.text.language_codes import UNKNOWN
+from zoo.text.languages import LanguagePair
 from zoo.text.spans import find_spans
 
-ALPHABET = "▁abcdefghijklmnopqrstuvwxyz0123456789.,:%${}€😊/"
+ALPHABET = "▁abcdefghijklmnopqrstuvwxyz0123456789.,:%${}€😊/" + "".join(copy_symbols(2))
 
 
 class Characters:
@@ -27,6 +32,9 @@ class Characters:
 
     source_suffix = (EOS,)
     sizes = (4 + len(ALPHABET),) * 2
+
+    def __init__(self, copy_symbols=()):
+        self.copy_symbols = copy_symbols
 
     def encode(self, text, side="source"):
         return [4 + ALPHABET.index(each) if each in ALPHABET else 1 for each in text.strip().replace(" ", "▁")]
@@ -54,7 +62,7 @@ CHARACTERS = Characters()
 def copyist(toy):
     """Return a function that makes a translator. `damage` returns its translations, the most probable first."""
 
-    def make(damage, **options):
+    def make(damage, symbols=(), **options):
         class Program(toy):
             def row(self, source, prefix):
                 text = CHARACTERS.decode(source[:-1])
@@ -65,7 +73,7 @@ def copyist(toy):
                 return values
 
         spec = specs.load("tiny", ["decoding.extra_length=9", "decoding.beam=3"])
-        return Translator(Program(CHARACTERS.sizes[1]), CHARACTERS, spec, **options)
+        return Translator(Program(CHARACTERS.sizes[1]), Characters(symbols), spec, **options)
 
     return make
 
@@ -88,6 +96,34 @@ def only_letters(text):
 
 def garble(text):
     return ("zzz",)
+
+
+ONE, TWO = copy_symbols(2)
+
+
+def without_second(text):
+    return (text.replace(TWO, "zz"),)
+
+
+def invented(text):
+    return (text if TWO in text else f"{text} {TWO}",)
+
+
+@pytest.mark.parametrize(
+    ("damage", "text", "first", "translation"),
+    [
+        (nines, "we pay 12.50€ for 48 books", "we pay 12,50 € for 48 books", None),
+        (nines, "at 21:15 read {0}, not 1,234", "at 21:15 read {0}, not 9,999", "at 21:15 read {0}, not 1.234"),
+        (without_second, "we read {0} in 48 books", "we read {0} in zz books", "we read {0} in 48 books"),
+        (invented, "we read 48 books", "we read 48 books", None),
+    ],
+)  # fmt: skip
+def test_copy_symbols_stand_for_spans_and_are_repaired_as_they_are(copyist, damage, text, first, translation):
+    translator = copyist(damage, (ONE, TWO))
+    ((unprotected,),) = translator.hypotheses([text], protect=False, split=False)
+    ((repaired,),) = translator.hypotheses([text], split=False)
+    assert unprotected.text == first
+    assert (repaired.text, repaired.unkept) == (translation or first, ())
 
 
 @pytest.mark.parametrize(
@@ -274,3 +310,16 @@ def test_allowed_tokens_are_known_without_waiting_for_the_device():
     state, tokens = rule.start(sources, device), torch.empty(2, dtype=torch.long, device=device)
     state = state.advance(tokens, tokens).advance(None, tokens).join(rule.start(sources[:1], device))
     assert state.allowed().shape == (3, CHARACTERS.sizes[1])
+
+
+@pytest.mark.parametrize(
+    ("text", "symbol_for"),
+    [("It cost 1.250 pounds and 500 grams.", "1,250"), ("Das kostete 1.250 Pfund und 500 Gramm.", "1 250")],
+)
+def test_the_notation_of_numbers_follows_the_guessed_language(text, symbol_for):
+    spec = specs.load("tiny", {"languages": {"codes": ["en", "de", "fr"]}})
+    languages = LanguagePair(UNKNOWN, "fr")
+    preprocessor = Preprocessor(Characters((ONE, TWO)), spec, None, None, Report(), languages, protect=True)
+    (part,) = preprocessor.encode(text, "", 0).parts
+    spelling = part.copied[ONE].spellings[0].replace("\u202f", " ")
+    assert spelling.startswith(symbol_for)
