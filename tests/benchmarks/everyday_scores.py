@@ -9,8 +9,8 @@ lines), by the length of the source in words, without final full stops, and with
 count names that are copied, if others replace those of the test set, and sentences whose numbers, dates and links are
 all kept.
 
-Random and bad translations are printed to the standard error stream, as are the calibration error of the confidence, and
-how well the confidence and simpler numbers find the worst translations.
+The standard error stream gets random and bad translations, the calibration error of the confidence, and how well the
+confidence and simpler numbers find the worst translations.
 """
 
 from __future__ import annotations
@@ -151,19 +151,21 @@ def print_direction(model: Translator, name: str, files: Sequence[Path], languag
     row = [name, "-".join(languages), *cells(texts, outputs, far, languages[1])]
     unpunctuated = [bare(reference) for reference in references]
     for change in (bare, lambda source: bare(source).lower()):
-        changed = translate([change(source) for source, _ in texts])
+        changed = translate([change(source) for source in sources])
         row.append(score("bleu", zip(changed, unpunctuated, strict=True), languages[1]))
     row += [copied_names(texts, languages, translate), kept_numbers(texts, languages, translate)]
     print(" | ".join(row), flush=True)
     print(f"\n{name} {'-'.join(languages)}", file=sys.stderr)
     print_confidence([best for best, *_ in hypotheses], references)
     metric = text_metric("chrf", languages[1])
-    by_score = sorted(range(len(outputs)), key=lambda row: metric.score([outputs[row]], [texts[row][1]]))
+    by_score = sorted(range(len(outputs)), key=lambda line: metric.score([outputs[line]], [references[line]]))
     drawn = random.Random(1).sample(range(len(outputs)), min(RANDOM_OUTPUTS, len(outputs)))
-    for title, rows in (("random", drawn), ("worst chrF", by_score[:BAD_OUTPUTS])):
+    for title, lines in (("random", drawn), ("worst chrF", by_score[:BAD_OUTPUTS])):
         print(f"\n{name} {'-'.join(languages)}, {title}:", file=sys.stderr)
-        for row in rows:
-            print(f"  {texts[row][0]}\n    output     {outputs[row]}\n    reference  {texts[row][1]}", file=sys.stderr)
+        for line in lines:
+            print(
+                f"  {sources[line]}\n    output     {outputs[line]}\n    reference  {references[line]}", file=sys.stderr
+            )
 
 
 def main() -> None:
