@@ -221,16 +221,16 @@ def prepare_four(tatoeba: Path, libreoffice: Path, folder: Path) -> None:
     test: list[Sequence[str]] = list(zip(*(_lines(libreoffice / f"dev.{code}") for code in LANGUAGES), strict=True))
     write(folder, "office-test", test, LANGUAGES)
     for code in LANGUAGES[1:]:
-        own = read_folder(tatoeba, "dev", code)
-        write(folder, f"tatoeba-test.en-{code}", own, ("en", code))
-        test += own
+        pairs = read_folder(tatoeba, "dev", code)
+        write(folder, f"tatoeba-test.en-{code}", pairs, ("en", code))
+        test += pairs
     dev = _dev_sets(everyday, office, test, generator)
     for languages, rows in dev.items():
         write(folder, f"dev.{'-'.join(languages)}", rows, languages)
     forbidden = [*test, *(row for rows in dev.values() for row in rows)]
     sentences: dict[str, set[str]] = defaultdict(set)
     for languages in PAIRS:
-        own = {}
+        own: Texts = {}
         for name, data in (("tatoeba", everyday), ("office", office)):
             first, second = languages
             pairs = data[second] if first == "en" else joined(data[first], data[second])
