@@ -204,9 +204,14 @@ def prepare(pairs: list[Pair], test: list[Pair] | None, folder: Path) -> None:
     write(folder, "bare", ((bare(english), bare(german)) for english, german in train if english.endswith(".")))
     write(folder, "names", (new for pair in train if (new := renamed(pair, languages, generator)) != pair))
     for side, language in enumerate(languages):
-        for name, variant in (("lower", lower), ("typeset", lambda *both, code=language: typeset(*both, code))):
-            changed = [(variant(*pair[:: 1 - 2 * side])[:: 1 - 2 * side], pair) for pair in train]
-            write(folder, f"{name}-{language}", (new for new, pair in changed if new[side] != pair[side]))
+        for name in ("lower", "typeset"):
+            changed = []
+            for pair in train:
+                source, target = pair[side], pair[1 - side]
+                new = lower(source, target) if name == "lower" else typeset(source, target, language)
+                if new[0] != source:
+                    changed.append(new if side == 0 else (new[1], new[0]))
+            write(folder, f"{name}-{language}", changed)
 
 
 def prepare_four(tatoeba: Path, libreoffice: Path, folder: Path) -> None:
@@ -242,10 +247,10 @@ def prepare_four(tatoeba: Path, libreoffice: Path, folder: Path) -> None:
         for name, pairs in own.items():
             write(folder, f"{name}.{'-'.join(languages)}", without_sentences_of(pairs, forbidden), languages)
         both = [*own["tatoeba"], *own["office"]]
-        for step in (1, -1):
-            variants = _variants([pair[::step] for pair in both], languages[::step], generator)
-            kept = without_sentences_of(variants, forbidden)
-            write(folder, f"variants.{'-'.join(languages[::step])}", kept, languages[::step])
+        for source, target in ((0, 1), (1, 0)):
+            direction = languages[source], languages[target]
+            variants = _variants([(pair[source], pair[target]) for pair in both], direction, generator)
+            write(folder, f"variants.{'-'.join(direction)}", without_sentences_of(variants, forbidden), direction)
     for file in sorted(folder.glob("*-test*.*")):
         lines = far_lines(_lines(file), sorted(sentences[file.suffix[1:]]))
         (folder / f"far.{file.name}.txt").write_text("".join(f"{line}\n" for line in lines), "utf-8")

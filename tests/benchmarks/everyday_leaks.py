@@ -16,6 +16,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import specs
+from specs import Files
+from specs.corpus import Part
 
 PART = 25
 
@@ -25,14 +27,20 @@ def squeezed(line: str) -> str:
     return "".join(character for character in line.casefold() if character.isalnum())
 
 
+def files_of(parts: Iterable[Part]) -> set[str]:
+    """Return the names of the text files of corpus parts."""
+    files = [part for part in parts if isinstance(part, Files)]
+    return {name for part in files for name in (part.source, part.target) if name is not None}
+
+
 def main() -> None:
     if len(sys.argv) < 3:
         sys.exit(__doc__)
     spec, folder = specs.load(sys.argv[1]), Path(sys.argv[2])
-    names = {name for part in spec.corpus.train for name in (part.source, part.target)}
+    names = files_of(spec.corpus.train)
     training = {line for name in names for line in (folder / name).read_text("utf-8").split("\n")}
     short = {squeezed(line) for line in training} - {""}
-    tests = {folder / name for part in (*spec.corpus.dev, *spec.corpus.test) for name in (part.source, part.target)}
+    tests = {folder / name for name in files_of([*spec.corpus.dev, *spec.corpus.test])}
     paths = [*map(Path, sys.argv[3:]), *sorted(tests)]
     texts = {path: set(path.read_text("utf-8").split("\n")) - {""} for path in paths}
     found = contained(short, {squeezed(line) for lines in texts.values() for line in lines})
