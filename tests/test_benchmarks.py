@@ -139,10 +139,15 @@ def test_shortlists(run: Script, trained: Callable[..., Run], texts: list[str]) 
 
 def test_scores_of_everyday(run: Script, texts: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registry, "INCLUDED", ROOT / "zoo" / "included")
-    table = run(everyday_scores, "everyday", f"tatoeba={','.join(texts)}", f"other={','.join(texts)}")
-    for name in ("tatoeba", "other"):
-        assert all(f"\n{name} {languages} |" in table for languages in ("en-de", "de-en"))
-    assert table.count("in lower case") == 2
+    Path("far.pairs.de.txt").write_text("1\n3\n", encoding="utf-8")
+    table = run(everyday_scores, "everyday", "one=pairs", "other=pairs").splitlines()
+    assert [line.split(" | ")[:3] for line in table[2:]] == [
+        [name, direction, "12"] for name in ("one", "other") for direction in ("en-de", "de-en")
+    ]
+    assert {line.count(" | ") for line in table} == {len(everyday_scores.COLUMNS) - 1}
+    near, far = (table[3].split(" | ")[everyday_scores.COLUMNS.index(name)] for name in ("near", "far"))
+    assert float(near) >= 0
+    assert float(far) >= 0
 
 
 def test_parts_for_gpus_that_start_no_process(run: Script) -> None:
