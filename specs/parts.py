@@ -28,8 +28,8 @@ class Features(Section):
     """Encoder input that consists of float32 vectors, such as spectrogram frames or image patches (section 7)."""
 
     kind: Literal["features"]
-    """The encoder reads float32 vectors, such as spectrogram frames or image patches (section 7). They are not
-    multiplied by sqrt(d_model)."""
+    """The encoder reads float32 vectors, such as spectrogram frames or image patches (section 7). After the
+    convolutions, they are multiplied by sqrt(d_model) if `scale_embeddings` is true, as embeddings are."""
     width: Annotated[int, Field(ge=1, le=65_536)]
     """Dimension of each input vector. Unit: features."""
     subsampling: Annotated[tuple[Subsampling, ...], Field(strict=False)] = Field(default=(), max_length=8)
