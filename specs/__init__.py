@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from specs.parts import Relative as Relative
     from specs.parts import Rotary as Rotary
     from specs.parts import Sinusoidal as Sinusoidal
+    from specs.parts import Sinusoidal2d as Sinusoidal2d
     from specs.sections import BOS as BOS
     from specs.sections import EOS as EOS
     from specs.sections import PAD as PAD
@@ -72,7 +73,7 @@ _NAMES = {
     "errors": ("ZooError", "nearest"),
     "inspection": ("comments", "describe_head_sizes", "difference", "field_names", "schema"),
     "loader": ("load", "parent", "parse", "where_written"),
-    "parts": ("Features", "Learned", "Norm", "Relative", "Rotary", "Sinusoidal"),
+    "parts": ("Features", "Learned", "Norm", "Relative", "Rotary", "Sinusoidal", "Sinusoidal2d"),
     "sections": (
         "BOS",
         "EOS",

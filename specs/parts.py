@@ -95,6 +95,17 @@ class Sinusoidal(PositionKind):
     """Position number of a sentence's first token (section 3.5: 0; OpenNMT-tf: 1; fairseq: 2)."""
 
 
+class Sinusoidal2d(PositionKind):
+    """Sinusoids in two dimensions, which are added to patches of a picture. The decoder has those of section 3.5."""
+
+    kind: Literal["sinusoidal_2d"]
+    """The first half of the features encodes the column of a patch, and the second half its row, each with the
+    sinusoids of section 3.5 for d_model / 2 features (section 7). The decoder has the sinusoids of section 3.5."""
+    rows: Size = Field(le=1_024)
+    """Number of patches in each column of a picture. The patches of a column follow each other from top to bottom.
+    Unit: patches."""
+
+
 class Learned(PositionKind):
     """Learned positional encodings: a table with one vector per position (section 3.5; Table 3, row E)."""
 
@@ -158,4 +169,6 @@ class NoPositions(PositionKind):
     attention."""
 
 
-Positions = Annotated[Sinusoidal | Learned | Rotary | Relative | Alibi | NoPositions, Field(discriminator="kind")]
+Positions = Annotated[
+    Sinusoidal | Sinusoidal2d | Learned | Rotary | Relative | Alibi | NoPositions, Field(discriminator="kind")
+]
