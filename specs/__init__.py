@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from specs.parts import Features as Features
     from specs.parts import Learned as Learned
     from specs.parts import Norm as Norm
+    from specs.parts import Pictures as Pictures
     from specs.parts import Relative as Relative
     from specs.parts import Rotary as Rotary
     from specs.parts import Sinusoidal as Sinusoidal
@@ -73,7 +74,7 @@ _NAMES = {
     "errors": ("ZooError", "nearest"),
     "inspection": ("comments", "describe_head_sizes", "difference", "field_names", "schema"),
     "loader": ("load", "parent", "parse", "where_written"),
-    "parts": ("Features", "Learned", "Norm", "Relative", "Rotary", "Sinusoidal", "Sinusoidal2d"),
+    "parts": ("Features", "Learned", "Norm", "Pictures", "Relative", "Rotary", "Sinusoidal", "Sinusoidal2d"),
     "sections": (
         "BOS",
         "EOS",

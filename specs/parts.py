@@ -15,6 +15,34 @@ class Tokens(Section):
     """The encoder reads token IDs and embeds them (section 3.4)."""
 
 
+PatchSize = tuple[Annotated[int, Field(ge=1, le=1_024)], Annotated[int, Field(ge=1, le=1_024)]]
+
+
+class Pictures(Section):
+    """How a picture becomes a sequence of patches."""
+
+    height: Annotated[int, Field(ge=1, le=1_024)] = 32
+    """Height to which pictures are scaled. Their width changes in proportion. Unit: pixels."""
+    patch: Annotated[PatchSize, Field(strict=False)] = (32, 1)
+    """Height and width of a patch. Each patch is one position of the encoder input. With the height of the picture,
+    patches are columns of pixels. Unit: pixels."""
+
+    @property
+    def rows(self) -> int:
+        """Number of patches in each column of a picture."""
+        return self.height // self.patch[0]
+
+    @model_validator(mode="after")
+    def _check_patch(self) -> Self:
+        if self.height % self.patch[0]:
+            reject(
+                ("patch", "height"),
+                f"patches of {self.patch[0]} pixels do not fill the height of {self.height} pixels evenly",
+                f"write a height of patches that divides {self.height}",
+            )
+        return self
+
+
 class Subsampling(Section):
     """Options of a convolution over source features, which usually shortens the sequence."""
 
