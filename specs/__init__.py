@@ -31,10 +31,12 @@ if TYPE_CHECKING:
     from specs.loader import parent as parent
     from specs.loader import parse as parse
     from specs.loader import where_written as where_written
+    from specs.parts import Audio as Audio
     from specs.parts import Features as Features
+    from specs.parts import FeatureSource as FeatureSource
+    from specs.parts import Image as Image
     from specs.parts import Learned as Learned
     from specs.parts import Norm as Norm
-    from specs.parts import Pictures as Pictures
     from specs.parts import Relative as Relative
     from specs.parts import Rotary as Rotary
     from specs.parts import Sinusoidal as Sinusoidal
@@ -46,6 +48,7 @@ if TYPE_CHECKING:
     from specs.sections import Decoding as Decoding
     from specs.sections import Languages as Languages
     from specs.sections import Parsing as Parsing
+    from specs.sections import Recognition as Recognition
     from specs.sections import Task as Task
     from specs.sections import Training as Training
     from specs.sections import Translation as Translation
@@ -74,7 +77,18 @@ _NAMES = {
     "errors": ("ZooError", "nearest"),
     "inspection": ("comments", "describe_head_sizes", "difference", "field_names", "schema"),
     "loader": ("load", "parent", "parse", "where_written"),
-    "parts": ("Features", "Learned", "Norm", "Pictures", "Relative", "Rotary", "Sinusoidal", "Sinusoidal2d"),
+    "parts": (
+        "Audio",
+        "Features",
+        "FeatureSource",
+        "Image",
+        "Learned",
+        "Norm",
+        "Relative",
+        "Rotary",
+        "Sinusoidal",
+        "Sinusoidal2d",
+    ),
     "sections": (
         "BOS",
         "EOS",
@@ -83,6 +97,7 @@ _NAMES = {
         "Decoding",
         "Languages",
         "Parsing",
+        "Recognition",
         "Task",
         "Training",
         "Translation",

@@ -15,34 +15,6 @@ class Tokens(Section):
     """The encoder reads token IDs and embeds them (section 3.4)."""
 
 
-PatchSize = tuple[Annotated[int, Field(ge=1, le=1_024)], Annotated[int, Field(ge=1, le=1_024)]]
-
-
-class Pictures(Section):
-    """How a picture becomes a sequence of patches."""
-
-    height: Annotated[int, Field(ge=1, le=1_024)] = 32
-    """Height to which pictures are scaled. Their width changes in proportion. Unit: pixels."""
-    patch: Annotated[PatchSize, Field(strict=False)] = (32, 1)
-    """Height and width of a patch. Each patch is one position of the encoder input. With the height of the picture,
-    patches are columns of pixels. Unit: pixels."""
-
-    @property
-    def rows(self) -> int:
-        """Number of patches in each column of a picture."""
-        return self.height // self.patch[0]
-
-    @model_validator(mode="after")
-    def _check_patch(self) -> Self:
-        if self.height % self.patch[0]:
-            reject(
-                ("patch", "height"),
-                f"patches of {self.patch[0]} pixels do not fill the height of {self.height} pixels evenly",
-                f"write a height of patches that divides {self.height}",
-            )
-        return self
-
-
 class Subsampling(Section):
     """Options of a convolution over source features, which usually shortens the sequence."""
 
@@ -87,6 +59,98 @@ class Features(Section):
 
 
 Source = Annotated[Tokens | Features, Field(discriminator="kind")]
+
+
+PictureSize = Annotated[int, Field(ge=1, le=1_024)]
+
+
+class Masks(Section):
+    """Options of masks that hide ranges of features in training (SpecAugment; Park et al. 2019)."""
+
+    number: Count = Field(default=0, le=1_000)
+    """Number of masks in each example (Park et al. 2019: 1 or 2). Each mask has a new random width and place in every
+    epoch. Default: 0."""
+    width: Count = Field(default=0, le=100_000)
+    """Largest width of a mask. Unit: frames for masks in time, and features for masks in frequency. Default: 0."""
+
+
+class FeatureSource(Section):
+    """Base class of the kinds of files that a model reads as features."""
+
+    augmentation: ClassVar[tuple[str, ...]] = ()
+    """Names of the fields that only change training examples, at random."""
+
+    @property
+    def width(self) -> int:
+        """Number of features per frame, which is `architecture.source.width`."""
+        raise NotImplementedError
+
+    @property
+    def rows(self) -> int:
+        """Number of successive frames that form a column, if the frames are patches of a picture."""
+        return 1
+
+
+class Audio(FeatureSource):
+    """Sound files: WAV, FLAC or OGG. A frame is the logarithm of a mel filter bank, every 10 ms."""
+
+    augmentation = ("time_masks", "frequency_masks")
+    kind: Literal["audio"]
+    """Read sound files, mixed to one channel and resampled to 16 kHz. A frame has the logarithms of a bank of mel
+    filters over a window of 25 ms, and windows start every 10 ms. In each file, every feature is shifted and scaled to
+    mean 0 and variance 1."""
+    bins: Annotated[int, Field(ge=8, le=256)] = 80
+    """Number of mel filters. Default: 80. Unit: features."""
+    time_masks: Masks = Masks()
+    """Masks that hide successive frames in training. Default: none."""
+    frequency_masks: Masks = Masks()
+    """Masks that hide successive features of all frames in training. Default: none."""
+
+    @property
+    def width(self) -> int:
+        """Number of features per frame."""
+        return self.bins
+
+
+class PatchSize(Section):
+    """Size of the patches of a picture."""
+
+    height: PictureSize
+    """Height of a patch. Patches of the picture's height are columns. Unit: pixels."""
+    width: PictureSize
+    """Width of a patch. Unit: pixels."""
+
+
+class Image(FeatureSource):
+    """Picture files: PNG or JPEG. A frame is a patch of grey pixels."""
+
+    kind: Literal["image"]
+    """Read pictures, which are converted to grey and scaled to a fixed height. Their pixels have mean 0 and variance
+    1. A frame is a patch. Patches follow each other column by column, from top to bottom."""
+    height: PictureSize = 32
+    """Height to which pictures are scaled. Their aspect ratio does not change. Default: 32. Unit: pixels."""
+    patch: PatchSize = PatchSize(height=32, width=1)
+    """Size of the patches. Default: columns, `{height: 32, width: 1}`."""
+
+    @property
+    def width(self) -> int:
+        """Number of pixels in each patch."""
+        return self.patch.height * self.patch.width
+
+    @property
+    def rows(self) -> int:
+        """Number of patches in each column of the picture."""
+        return self.height // self.patch.height
+
+    @model_validator(mode="after")
+    def _check_patch(self) -> Self:
+        if self.height % self.patch.height:
+            reject(
+                ("patch.height", "height"),
+                f"patches of {self.patch.height} pixels do not fill the height of {self.height} pixels",
+                f"write a `patch.height` that divides {self.height}",
+            )
+        return self
 
 
 class Norm(Section):

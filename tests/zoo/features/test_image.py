@@ -13,11 +13,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from specs import Pictures, ZooError
-from zoo.text.image import MAX_PIXELS, read_picture
+import specs
+from specs import ZooError
+from zoo.features import image
+from zoo.features.image import MAX_PIXELS
 
 Image = pytest.importorskip("PIL.Image")
-COLUMNS = Pictures(height=32, patch=(32, 1))
+PATCHES = image.Image(specs.Image(kind="image", patch={"height": 8, "width": 4}))
+COLUMNS = image.Image(specs.Image(kind="image"))
 
 
 @pytest.fixture
@@ -43,14 +46,14 @@ def normalised(pixels: np.ndarray) -> np.ndarray:
 
 
 def test_columns_are_those_of_the_normalised_picture(pixels: np.ndarray, write: Callable[..., Path]) -> None:
-    columns = read_picture(write(Image.fromarray(pixels)), COLUMNS)
+    columns = COLUMNS.encode(write(Image.fromarray(pixels)))
     assert (columns.dtype, columns.shape) == (np.float32, (48, 32))
     np.testing.assert_allclose(columns.T, normalised(pixels), atol=1e-5)
 
 
 def test_patches_follow_each_other_column_by_column(pixels: np.ndarray, write: Callable[..., Path]) -> None:
     """The last patch of a row continues with the last column of pixels if the width is not divisible."""
-    patches = read_picture(write(Image.fromarray(pixels[:, :46])), Pictures(height=32, patch=(8, 4)))
+    patches = PATCHES.encode(write(Image.fromarray(pixels[:, :46])))
     assert patches.shape == (12 * 4, 32)
     expected = np.pad(normalised(pixels[:, :46]), ((0, 0), (0, 2)), mode="edge")
     for index, patch in enumerate(patches):
@@ -60,7 +63,7 @@ def test_patches_follow_each_other_column_by_column(pixels: np.ndarray, write: C
 
 def test_all_kinds_of_pixels_give_the_same_patches(pixels: np.ndarray, write: Callable[..., Path]) -> None:
     grey = Image.fromarray(pixels)
-    expected = read_picture(write(grey), COLUMNS)
+    expected = COLUMNS.encode(write(grey))
     palette = Image.fromarray(255 - pixels, "P")
     palette.putpalette([255 - value for value in range(256) for _ in range(3)])
     transparent = Image.merge("LA", [Image.new("L", grey.size, 0), Image.fromarray(255 - pixels)])
@@ -81,13 +84,13 @@ def test_all_kinds_of_pixels_give_the_same_patches(pixels: np.ndarray, write: Ca
         (turned.convert("RGB"), ".jpg", {"quality": 100, "exif": exif}),
         (grey.resize((96, 64), Image.Resampling.NEAREST), ".png", {}),
     ]:
-        actual = read_picture(write(picture, suffix, **options), COLUMNS)
+        actual = COLUMNS.encode(write(picture, suffix, **options))
         assert actual.shape == expected.shape, (picture.mode, suffix)
         assert np.abs(actual - expected).mean() < 0.2, (picture.mode, suffix)
 
 
 def test_a_blank_picture_is_zero(write: Callable[..., Path]) -> None:
-    assert not read_picture(write(Image.new("L", (64, 64), 240)), COLUMNS).any()
+    assert not COLUMNS.encode(write(Image.new("L", (64, 64), 240))).any()
 
 
 def chunk(kind: bytes, data: bytes) -> bytes:
@@ -118,7 +121,7 @@ INVALID = "is not a valid PNG or JPEG file"
 def test_damaged_and_huge_pictures_are_refused(tmp_path: Path, content: bytes, problem: str) -> None:
     (path := tmp_path / "picture.png").write_bytes(content)
     with pytest.raises(ZooError, match=problem) as error:
-        read_picture(path, COLUMNS)
+        COLUMNS.encode(path)
     assert str(path) in str(error.value)
     assert error.value.hint
 
@@ -162,7 +165,7 @@ def read_mutants(tmp_path: Path, pixels: np.ndarray, seeds: range) -> None:
         draw = random.Random(seed)
         path.write_bytes(mutated(draw.choice(originals), draw))
         try:
-            patches = read_picture(path, COLUMNS)
+            patches = COLUMNS.encode(path)
         except ZooError:
             refused += 1
         else:
