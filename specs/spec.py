@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal, Self, Union, get_args
 from pydantic import Field, PrivateAttr, model_validator
 
 from specs.architecture import Architecture
-from specs.corpus import Archive, Corpus, Directed, Direction, Files, Grammar, HeldOut, Synthetic, Treebank
+from specs.corpus import Archive, Corpus, Digits, Directed, Direction, Files, Grammar, HeldOut, Synthetic, Treebank
 from specs.errors import ZooError
 from specs.history import FORMAT, WRITTEN_BY
 from specs.notation import dump
@@ -166,7 +166,7 @@ class Spec(Section):
         if not reads:
             directions = [(corpus.source, "en"), (corpus.source, "de")]
         for name, part in corpus.named_parts:
-            if not isinstance(part, (Grammar, HeldOut)) and isinstance(part, Treebank) is not parsing:
+            if not isinstance(part, (Grammar, Digits, HeldOut)) and isinstance(part, Treebank) is not parsing:
                 needed, fields = ("trees", "`trees`") if parsing else ("sentence pairs", "`source` and `target`")
                 reject(
                     (f"corpus.{name}", "task.kind"),
@@ -178,6 +178,12 @@ class Spec(Section):
                     (f"corpus.{name}", "task.kind"),
                     f"the task `recognition` reads files of {self.task.source.kind}, but `corpus.{name}` has text",
                     "write `source`, a list of file names, and `target` in this part, or set another `task`",
+                )
+            if isinstance(part, Digits) and self.task.streams.get("source") != "audio":
+                reject(
+                    (f"corpus.{name}", "task.kind"),
+                    f"`corpus.{name}` has spoken digits, but the task `{self.task.kind}` reads no sounds",
+                    "write other parts, or `task: {kind: recognition, source: {kind: audio}}`",
                 )
             if isinstance(part, (Files, Archive)) and (part.source is not None) is not reads:
                 reject(

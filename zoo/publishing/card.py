@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import compiler
 import specs
-from specs import Archive, Corpus, Files, Grammar, Parsing, Spec, Synthetic, Table, Task, Treebank
+from specs import Archive, Corpus, Digits, Files, Grammar, Parsing, Spec, Synthetic, Table, Task, Treebank
 from zoo.evaluation.metrics import metrics_for
 from zoo.publishing.provenance import Provenance, TrainingProvenance
 from zoo.publishing.reference_results import NAME as REFERENCES
@@ -43,6 +43,13 @@ _TASKS = {
         verb="parse",
         files="sentences.txt > trees.txt",
         examples="trees",
+    ),
+    "recognition": _TaskWords(
+        "It writes what is said in `{0.source}`, as text in `{0.target}`.",
+        noun="recognizer",
+        verb="transcribe",
+        files="names-of-files.txt > texts.txt",
+        examples="files",
     ),
     "language_modelling": _TaskWords(
         "It is a language model of `{0.target}` text.",
@@ -244,6 +251,8 @@ def _corpus(corpus: Corpus, examples: str) -> str:
         match part:
             case Grammar():
                 lines.append(f"- {part.grammar:,} {examples} from zoo's built-in grammar (no licence applies)")
+            case Digits():
+                lines.append(f"- {part.digits:,} strings of digits that espeak-ng spoke (no licence applies)")
             case Archive():
                 lines.append(f"- <{part.archive}>: {_names(part.source, part.target)}")
             case Files():
@@ -266,9 +275,10 @@ def _names(*names: str | None) -> str:
 
 
 def _limitations(spec: Spec, vocabulary: Vocabulary, provenance: Provenance, longest_source: int | None) -> str:
-    longest = "" if longest_source is None else f" Its longest training sentence had {longest_source:,} tokens."
+    noun, unit = ("sentence", "tokens") if spec.reads_text else ("file", "frames")
+    longest = "" if longest_source is None else f" Its longest training {noun} had {longest_source:,} {unit}."
     items = [
-        f"It accepts sentences of up to {spec.decoding.max_source_length:,} tokens.{longest}",
+        f"It accepts {noun}s of up to {spec.decoding.max_source_length:,} {unit}.{longest}",
         "Text is normalised as in training: control characters become spaces, and other characters follow Unicode "
         f"NFKC. {_unknown_characters(vocabulary, spec.task)}",
         "Text that is unlike the training data gives worse results. The output does not show when it is wrong.",
