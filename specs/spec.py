@@ -179,10 +179,10 @@ class Spec(Section):
                     f"the task `recognition` reads files of {self.task.source.kind}, but `corpus.{name}` has text",
                     "write `source`, a list of file names, and `target` in this part, or set another `task`",
                 )
-            if isinstance(part, Digits) and self.task.streams.get("source") != "audio":
+            if isinstance(part, Digits) and not isinstance(self.task, Recognition):
                 reject(
                     (f"corpus.{name}", "task.kind"),
-                    f"`corpus.{name}` has spoken digits, but the task `{self.task.kind}` reads no sounds",
+                    f"`corpus.{name}` has sounds or pictures of digits, but the task `{self.task.kind}` reads neither",
                     "write other parts, or `task: {kind: recognition, source: {kind: audio}}`",
                 )
             if isinstance(part, (Files, Archive)) and (part.source is not None) is not reads:

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from specs import ZooError
 from zoo.files.atomic import FolderExistsError, atomic_folder
-from zoo.files.storage import synthetic
+from zoo.files.storage import pictures
 from zoo.report import Report
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def strings(split: str, count: int, report: Report) -> Iterator[tuple[str, str]]
     Raises:
         ZooError: pillow or scikit-learn is not installed.
     """
-    folder = synthetic() / f"written-digits-{VERSION}-{split}-{count}"
+    folder = pictures() / f"digits-{VERSION}-{split}-{count}"
     if not folder.is_dir():
         try:
             progress = report.progress(f"drawing {split}", count, "strings")

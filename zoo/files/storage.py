@@ -63,6 +63,11 @@ def speech() -> Path:
     return home() / "speech"
 
 
+def pictures() -> Path:
+    """Return the folder for pictures that are drawn before training: one folder per set."""
+    return home() / "pictures"
+
+
 def compiled() -> Path:
     """Return the folder that caches compiled artefacts. It may be removed at any time."""
     return home() / "compiled"
