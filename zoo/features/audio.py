@@ -137,10 +137,10 @@ def read_blocks(file: str | Path | BinaryIO) -> Iterator[Samples]:
         while not last:
             block = sound.read(size, dtype="float32", always_2d=True)
             last = len(block) < size
-            mono = block.mean(1, dtype=np.float64).astype(np.float32)
-            if not np.isfinite(mono).all():
+            if not np.isfinite(block).all():
                 hint = "convert the file again: its samples must be finite numbers"
                 raise ZooError(f"`{name}` has samples that are infinite or not a number", hint=hint)
+            mono = block.mean(1, dtype=np.float64).astype(np.float32)
             yield resample.resample_chunk(mono, last=last)
 
 

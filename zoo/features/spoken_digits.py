@@ -7,6 +7,7 @@ its own, and writes one FLAC file for each string. Each string only depends on i
 from __future__ import annotations
 
 import ctypes
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -68,15 +69,15 @@ def _speak(split: str, count: int, folder: Path, report: Report) -> None:
     """Write the first strings of a split, in one process for each core."""
     parts = np.linspace(0, count, cores() + 1).astype(int).tolist()
     command = [sys.executable, "-m", __name__, split]
+    read, write = os.pipe()
     processes = [
-        subprocess.Popen([*command, str(start), str(end), str(folder)], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        subprocess.Popen([*command, str(start), str(end), str(folder)], stdout=write, stderr=subprocess.PIPE)
         for start, end in pairwise(parts)
     ]
-    with report.progress(f"speaking {split}", count, "strings") as progress:
-        for process in processes:
-            assert process.stdout is not None
-            for _ in process.stdout:
-                progress.advance()
+    os.close(write)
+    with open(read) as lines, report.progress(f"speaking {split}", count, "strings") as progress:
+        for _ in lines:
+            progress.advance()
     for process in processes:
         _, errors = process.communicate()
         if process.returncode:
