@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from specs.parts import Audio as Audio
     from specs.parts import Features as Features
     from specs.parts import FeatureSource as FeatureSource
-    from specs.parts import Image as Image
     from specs.parts import Learned as Learned
     from specs.parts import Norm as Norm
     from specs.parts import Relative as Relative
@@ -82,7 +81,6 @@ _NAMES = {
         "Audio",
         "Features",
         "FeatureSource",
-        "Image",
         "Learned",
         "Norm",
         "Relative",

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
 
-import specs
-from specs import ZooError
+from specs import ZooError, parts
 from zoo.features.modality import FeatureModality, Frames
 from zoo.files.reading import MAX_BYTES, read_bytes
 from zoo.report import size
@@ -36,7 +35,7 @@ class Image(FeatureModality):
     """
 
     suffixes = (".png", ".jpg", ".jpeg")
-    options: specs.Image
+    options: parts.Image
 
     def encode(self, file: str | Path | BinaryIO) -> Frames:
         """Return the patches of a picture, [columns * rows, pixels], column by column from top to bottom.
@@ -84,8 +83,9 @@ def _read_grey(file: str | Path | BinaryIO, height: int) -> PillowImage.Image:
         hint = "cut out the line of text, or scale the picture"
         raise ZooError(f"`{name}` has more than {MAX_PIXELS:,} pixels", hint=hint) from None
     except Exception as error:  # pillow raises errors of many classes for damaged files
+        reason = "" if isinstance(error, pillow.UnidentifiedImageError) else f": {error}"
         hint = "if an image viewer can open the file, save it there as PNG"
-        raise ZooError(f"`{name}` is not a valid PNG or JPEG file: {error}", hint=hint) from None
+        raise ZooError(f"`{name}` is not a valid PNG or JPEG file{reason}", hint=hint) from None
 
 
 def _convert_to_grey(picture: PillowImage.Image) -> PillowImage.Image:

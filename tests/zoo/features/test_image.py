@@ -13,14 +13,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import specs
-from specs import ZooError
+from specs import ZooError, parts
 from zoo.features import image
 from zoo.features.image import MAX_PIXELS
 
 Image = pytest.importorskip("PIL.Image")
-PATCHES = image.Image(specs.Image(kind="image", patch={"height": 8, "width": 4}))
-COLUMNS = image.Image(specs.Image(kind="image"))
+PATCHES = image.Image(parts.Image(kind="image", patch={"height": 8, "width": 4}))
+COLUMNS = image.Image(parts.Image(kind="image"))
 
 
 @pytest.fixture

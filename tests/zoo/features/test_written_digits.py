@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import specs
+from specs import parts
 from zoo.features.image import Image
 from zoo.report import Report
 
@@ -29,7 +29,7 @@ def test_strings_do_not_depend_on_their_number(monkeypatch: pytest.MonkeyPatch, 
     many, few = (list(written_digits.strings("test", count, Report())) for count in (12, 5))
     assert [text for _, text in few] == [text for _, text in many[:5]]
     assert {len(text) for _, text in many} <= {*range(1, 9)}
-    modality = Image(specs.Image(kind="image"))
+    modality = Image(parts.Image(kind="image"))
     for (path, text), (other, _) in zip(few, many, strict=False):
         frames = modality.encode(path)
         assert 18 * len(text) < len(frames) < 34 * len(text) + 14
