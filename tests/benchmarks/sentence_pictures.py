@@ -5,7 +5,7 @@
 Line n of SENTENCES.en translates line n of SENTENCES.de. FONTS are folders with .ttf and .otf files. The default is the
 fonts of the system, `/usr/share/fonts`. `docs/how-to/pictures.md` says where sentences and fonts come from.
 
-For train, dev and test, OUT gets a list of pictures (`train.files`), their texts (`train.de`) and translations
+For train, dev and test, OUT gets a list of pictures (`train.pictures.de`), their texts (`train.de`) and translations
 (`train.en`). No sentence and no font family of dev and test is in the training set.
 """
 
@@ -92,7 +92,11 @@ def write(pairs: Sequence[tuple[str, str]], fonts: Fonts, out: Path, name: str) 
         picture = draw(source, font, draws)
         picture.save(out / name / f"{index}.jpg", quality=draws.randint(25, 90))
     files = [f"{name}/{index}.jpg" for index in range(len(pairs))]
-    for suffix, lines in (("files", files), ("de", [each for each, _ in pairs]), ("en", [each for _, each in pairs])):
+    for suffix, lines in (
+        ("pictures.de", files),
+        ("de", [each for each, _ in pairs]),
+        ("en", [each for _, each in pairs]),
+    ):
         (out / f"{name}.{suffix}").write_text("".join(f"{line}\n" for line in lines), "utf-8")
 
 
