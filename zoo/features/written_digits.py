@@ -29,10 +29,10 @@ SPLITS = ("train", "dev", "test")
 _STRIDE, _HELD_OUT = 10, {4: "dev", 9: "test"}
 """Of ten successive digits of the same class, the digits at two places are held out."""
 _MAX_VALUE, _WHITE = 16, 255
-_HEIGHT, _SIZES, _DRAWN = 32, (22, 29), 32
-"""Height of a picture, range of sizes of a digit, and size at which it is turned. Unit: pixels."""
+_HEIGHT, _SIZES, _DRAWN = 32, (26, 31), 32
+"""Height of a picture, sizes of the digits in a string, and size at which they are turned. Unit: pixels."""
 _GAPS = (-4, 4)
-"""Range of gaps between the frames of two digits, which have margins of their own. Unit: pixels."""
+"""Gaps between the squares of two digits, which have margins of their own. Unit: pixels."""
 Pixels = npt.NDArray[np.float32]
 
 
@@ -64,11 +64,12 @@ def draw_string(split: str, number: int) -> Image.Image:
 
     random = _random(split, number)
     chosen = _choose(split, random)
-    page = np.zeros((_HEIGHT, (len(chosen) + 1) * (_SIZES[1] + _GAPS[1])), np.float32)
-    left = random.integers(7)
+    page = np.zeros((_HEIGHT, (len(chosen) + 1) * (_HEIGHT + _GAPS[1])), np.float32)
+    left, usual = random.integers(7), random.integers(*_SIZES)
     for index in chosen:
-        digit = np.asarray(_draw_digit(int(index), split == "train", random), np.float32)
-        size, top = len(digit), random.integers(_HEIGHT - len(digit) + 1)
+        size = int(usual + random.integers(-1, 2))
+        digit = np.asarray(_draw_digit(int(index), size, split == "train", random), np.float32)
+        top = random.integers(_HEIGHT - size + 1)
         place = page[top : top + size, left : left + size]
         np.maximum(place, digit, out=place)
         left = max(0, left + size + random.integers(*_GAPS))
@@ -77,7 +78,7 @@ def draw_string(split: str, number: int) -> Image.Image:
     return Image.fromarray(grey.clip(0, _WHITE).astype(np.uint8))
 
 
-def _draw_digit(index: int, distorted: bool, random: np.random.Generator) -> Image.Image:
+def _draw_digit(index: int, size: int, distorted: bool, random: np.random.Generator) -> Image.Image:
     """Return a square picture of a digit, white on black."""
     from PIL import Image
 
@@ -85,15 +86,14 @@ def _draw_digit(index: int, distorted: bool, random: np.random.Generator) -> Ima
     digit = Image.fromarray((images[index] * (_WHITE / _MAX_VALUE)).astype(np.uint8))
     digit = digit.resize((_DRAWN, _DRAWN), Image.Resampling.BICUBIC)
     if distorted:
-        angle, slant = random.normal(0, (0.12, 0.15))
-        across, down = 1 + random.normal(0, 0.1, 2)
+        angle, slant = random.normal(0, (0.08, 0.12))
+        across, down = 1 + random.normal(0, 0.08, 2)
         matrix = np.array([[across * cos(angle), slant - across * sin(angle)], [down * sin(angle), down * cos(angle)]])
         centre = np.full(2, _DRAWN / 2)
         affine = np.column_stack([matrix, centre - matrix @ centre])
-        size = (_DRAWN, _DRAWN)
-        digit = digit.transform(size, Image.Transform.AFFINE, affine.ravel().tolist(), Image.Resampling.BICUBIC)
-    side = int(random.integers(*_SIZES))
-    return digit.resize((side, side), Image.Resampling.BILINEAR)
+        values = affine.ravel().tolist()
+        digit = digit.transform(digit.size, Image.Transform.AFFINE, values, Image.Resampling.BICUBIC)
+    return digit.resize((size, size), Image.Resampling.BILINEAR)
 
 
 def _random(split: str, number: int) -> np.random.Generator:
