@@ -254,14 +254,20 @@ class Spec(Section):
                 f"the task `{self.task.kind}` has {listed}, but `vocabulary.shared` is {str(shared).lower()}",
                 f"write `vocabulary: {{shared: {'false, target_size: 256' if shared else 'true'}}}`",
             )
+        if self.vocabulary.copy_symbols and not (isinstance(self.task, Translation) and self.reads_text):
+            reject(
+                ("vocabulary.copy_symbols", "task.kind"),
+                "`vocabulary.copy_symbols` is for models that translate text",
+                "write `vocabulary: {copy_symbols: 0}`",
+            )
         task, source = self.task, self.architecture.source
         if isinstance(task, Recognition) is self.reads_text:
-            needed = f"features, width: {task.source.width}" if isinstance(task, Recognition) else "tokens"
+            kind = f"features, width: {task.source.width}" if isinstance(task, Recognition) else "tokens"
             reject(
                 ("architecture.source.kind", "task.kind"),
                 f"the task `{task.kind}` reads {modalities.get('source', 'nothing')}, but `architecture.source` has "
                 f"the kind `{source.kind}`",
-                f"write `architecture: {{source: {{kind: {needed}}}}}`, or set another `task`",
+                f"write `architecture: {{source: {{kind: {kind}}}}}`, or set another `task`",
             )
         if isinstance(task, Recognition) and isinstance(source, Features) and source.width != task.source.width:
             reject(

@@ -21,6 +21,7 @@ from zoo.generation.recognizer import Recognizer
 from zoo.models import weights
 from zoo.publishing.publish import publish
 from zoo.report import Report
+from zoo.serving.pool import ModelPool
 from zoo.training.run import Run
 
 soundfile = pytest.importorskip("soundfile", reason="needs the extra `speech`")
@@ -128,6 +129,10 @@ def test_files_folders_and_lists_are_recognised(run: Run, zoo: Callable[..., Any
     for needs_text in (lambda: model.align(["a"], ["b"]), lambda: model.attention("a")):
         with pytest.raises(ZooError, match="needs a model that reads text"):
             needs_text()
+    with pytest.raises(ZooError, match="the server needs a model that reads text"):
+        ModelPool([str(run.folder)], memory_bytes=1 << 40, idle_seconds=1, open_translator=library.load)
+    Path("dev.txt").write_text("text")
+    assert "`zoo translate` needs a model that reads text" in zoo("translate", "dev.txt", "--model", "run").err
 
 
 @pytest.mark.integration

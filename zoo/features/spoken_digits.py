@@ -8,21 +8,23 @@ from __future__ import annotations
 
 import ctypes
 import os
-import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import ExitStack, suppress
+from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
+from subprocess import PIPE, Popen
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from compiler.host import cores
 from specs import ZooError
+from zoo.files import storage
 from zoo.files.atomic import FolderExistsError, atomic_folder
-from zoo.files.storage import speech
 from zoo.report import Report
-from zoo.system.processors import cores
 
 VERSION = 1
 """Version of the strings. Increase it whenever a string changes, because prepared corpora depend on it."""
@@ -54,13 +56,10 @@ def strings(split: str, count: int, report: Report) -> Iterator[tuple[str, str]]
     Raises:
         ZooError: espeak-ng is not installed, or fails.
     """
-    folder = speech() / f"digits-{VERSION}-{split}-{count}"
+    folder = storage.prepared() / f"digits-{VERSION}-{split}-{count}"
     if not folder.is_dir():
-        try:
-            with atomic_folder(folder, replace=False) as partial:
-                _speak(split, count, partial, report)
-        except FolderExistsError:  # another process was faster
-            pass
+        with suppress(FolderExistsError), atomic_folder(folder, replace=False) as partial:
+            _speak(split, count, partial, report)
     for number in range(count):
         yield str(folder / f"{number:06d}.flac"), " ".join(map(str, _digits(_random(split, number))))
 
@@ -70,20 +69,20 @@ def _speak(split: str, count: int, folder: Path, report: Report) -> None:
     parts = np.linspace(0, count, cores() + 1).astype(int).tolist()
     command = [sys.executable, "-m", __name__, split]
     read, write = os.pipe()
-    processes = [
-        subprocess.Popen([*command, str(start), str(end), str(folder)], stdout=write, stderr=subprocess.PIPE)
-        for start, end in pairwise(parts)
-    ]
-    os.close(write)
-    with open(read) as lines, report.progress(f"speaking {split}", count, "strings") as progress:
-        for _ in lines:
-            progress.advance()
-    for process in processes:
-        _, errors = process.communicate()
-        if process.returncode:
-            *_, last = errors.decode(errors="replace").strip().splitlines() or ["unknown error"]
-            hint = "run `pip install -e '.[speech]'` in zoo's source folder, which installs espeakng-loader"
-            raise ZooError(f"the spoken digits could not be made: {last}", hint=hint, exit_code=1)
+    with ExitStack() as stack:
+        processes = [
+            stack.enter_context(Popen([*command, str(start), str(end), str(folder)], stdout=write, stderr=PIPE))
+            for start, end in pairwise(parts)
+        ]
+        os.close(write)
+        with open(read) as lines, report.progress(f"speaking {split}", count, "strings") as progress:
+            for _ in lines:
+                progress.advance()
+        errors = [process.communicate()[1].decode(errors="replace").strip() for process in processes]
+    if any(process.returncode for process in processes):
+        *_, last = "\n".join(errors).splitlines() or ["unknown error"]
+        hint = "run `pip install -e '.[speech]'` in zoo's source folder, which installs espeakng-loader"
+        raise ZooError(f"the spoken digits could not be made: {last}", hint=hint, exit_code=1)
 
 
 def _random(split: str, number: int) -> np.random.Generator:
@@ -91,15 +90,14 @@ def _random(split: str, number: int) -> np.random.Generator:
 
 
 def _digits(random: np.random.Generator) -> list[int]:
-    return random.integers(10, size=random.integers(1, MAX_DIGITS + 1)).tolist()
+    return [int(digit) for digit in random.integers(10, size=random.integers(1, MAX_DIGITS + 1))]
 
 
 class _Speaker:
     """The library espeak-ng."""
 
     def __init__(self) -> None:
-        import espeakng_loader
-
+        espeakng_loader = import_module("espeakng_loader")
         self._library: Any = ctypes.CDLL(espeakng_loader.get_library_path())
         self._blocks: list[npt.NDArray[np.int16]] = []
         kind = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(ctypes.c_short), ctypes.c_int, ctypes.c_void_p)
@@ -133,8 +131,7 @@ class _Speaker:
 
 def _record(speaker: _Speaker, split: str, number: int) -> tuple[npt.NDArray[np.float32], int]:
     """Return a string of digits as samples, and their sampling rate."""
-    import soxr
-
+    soxr = import_module("soxr")
     random = _random(split, number)
     digits = _digits(random)
     voice = f"{random.choice(_ACCENTS)}+{random.choice(VOICES[split])}"
@@ -189,13 +186,13 @@ def _in_a_room(samples: Samples, rate: int, random: np.random.Generator) -> Samp
     colour = np.maximum(frequencies, 50) ** -random.uniform(0, 1.2)
     noise = np.fft.irfft(np.fft.rfft(random.standard_normal(size)) * colour, size)[: len(samples)]
     level = np.sqrt(np.square(filtered).mean() / np.square(noise).mean())
-    return filtered + noise * level * 10 ** (-random.uniform(5, 50) / 20)
+    mixed: Samples = filtered + noise * level * 10 ** (-random.uniform(5, 50) / 20)
+    return mixed
 
 
 def main(split: str, start: str, end: str, folder: str) -> None:
     """Write the strings with the numbers from `start` to `end` - 1. Print a line after each of them."""
-    import soundfile
-
+    soundfile = import_module("soundfile")
     speaker = _Speaker()
     for number in range(int(start), int(end)):
         samples, rate = _record(speaker, split, number)

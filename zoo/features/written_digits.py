@@ -7,6 +7,7 @@ also turned, slanted and stretched at random. Each string only depends on its sp
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import cache
 from math import cos, sin
 from typing import TYPE_CHECKING
@@ -15,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from specs import ZooError
+from zoo.files import storage
 from zoo.files.atomic import FolderExistsError, atomic_folder
-from zoo.files.storage import pictures
 from zoo.report import Report
 
 if TYPE_CHECKING:
@@ -42,16 +43,13 @@ def strings(split: str, count: int, report: Report) -> Iterator[tuple[str, str]]
     Raises:
         ZooError: pillow or scikit-learn is not installed.
     """
-    folder = pictures() / f"digits-{VERSION}-{split}-{count}"
+    folder = storage.prepared() / f"digits-written-{VERSION}-{split}-{count}"
     if not folder.is_dir():
-        try:
-            progress = report.progress(f"drawing {split}", count, "strings")
-            with atomic_folder(folder, replace=False) as partial, progress as drawn:
-                for number in range(count):
-                    draw_string(split, number).save(partial / f"{number:06d}.png")
-                    drawn.advance()
-        except FolderExistsError:  # another process was faster
-            pass
+        progress = report.progress(f"drawing {split}", count, "strings")
+        with suppress(FolderExistsError), atomic_folder(folder, replace=False) as partial, progress as drawn:
+            for number in range(count):
+                draw_string(split, number).save(partial / f"{number:06d}.png")
+                drawn.advance()
     _, classes = _data()
     for number in range(count):
         digits = classes[_choose(split, _random(split, number))]

@@ -42,7 +42,9 @@ class Recognizer(Translator):
         self.modality = cast(FeatureModality, modality_of(self.spec.task))
 
     @overload
-    def transcribe(self, files: str | PathLike[str], **options: Unpack[GenerationOptions]) -> str: ...
+    def transcribe(  # type: ignore[overload-overlap]
+        self, files: str | PathLike[str], **options: Unpack[GenerationOptions]
+    ) -> str: ...
     @overload
     def transcribe(self, files: Iterable[str | PathLike[str]], **options: Unpack[GenerationOptions]) -> list[str]: ...
     def transcribe(

@@ -36,7 +36,7 @@ _DEFAULT_CACHES = [name for name in _CACHES if name != "synthetic"]
 """Caches that are removed if no target is named. Synthetic text takes models hours or days to write again."""
 _NAME_PATTERNS = {
     "compiled": re.compile(r"(\w+|packed-.+)-[0-9a-f]{24}"),
-    "prepared": re.compile(r"[0-9a-f]{16}|(dev|test)-[0-9]+-.+"),
+    "prepared": re.compile(r"[0-9a-f]{16}|(dev|test)-[0-9]+-.+|digits-.+"),
     "archives": re.compile(r"[0-9a-f]{8}-.+|members"),
     "pulls": re.compile(r".+@([0-9a-f]{64}|catalogue)"),
     "synthetic": re.compile(r"[0-9a-f]{16}(\.partial)?"),
@@ -109,8 +109,8 @@ def plan_model_removal(names: Sequence[str]) -> RemovalPlan:
     """Plan the removal of models from the local model store. Registries keep their revisions.
 
     Args:
-        names: A name selects all revisions and aliases of the model, or all members of an ensemble. `NAME@2` and
-            `NAME@sha256:...` select one revision.
+        names: A name selects all revisions of the model, or all members of an ensemble. `NAME@2`
+            selects one revision.
 
     Raises:
         ZooError: A model is not in the local model store.
@@ -124,11 +124,7 @@ def _model_folders(name: str) -> list[Path]:
     reference = parse_reference(name)
     if reference is None:
         raise not_published_error(name)
-    if reference.pinned:
-        folders = _pinned_folder(reference)
-    else:
-        alias = local_store.alias_file(reference.name)
-        folders = [*local_store.revisions_of(reference.name), *([alias.parent] if file_exists(alias) else ())]
+    folders = _pinned_folder(reference) if reference.pinned else local_store.revisions_of(reference.name)
     if not folders and (card := catalogue.find(reference.name)) is not None and card.name == reference.name:
         folders = [folder for member in card.members for folder in local_store.revisions_of(member)]
     if not folders:

@@ -169,6 +169,7 @@ class ModelPool:
         }
         for model in self.models.values():
             model.spec.require_source("the server")
+            model.spec.require_text("the server")  # a client must not name files of this machine
             require_memory(model.memory_bytes(), memory_bytes, f"to load `{model.name}`", _MEMORY_HINT, "the server")
 
     def directions(self) -> dict[str, list[str]]:
