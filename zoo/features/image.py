@@ -57,7 +57,7 @@ def _read_grey(file: str | Path | BinaryIO, height: int) -> PillowImage.Image:
     """Return a picture with 8-bit grey pixels and a given height."""
     try:
         from PIL import Image as pillow
-        from PIL import ImageOps
+        from PIL import ImageOps, UnidentifiedImageError
     except ImportError:
         hint = "run `pip install -e '.[pictures]'` in zoo's source folder"
         raise ZooError("reading pictures needs the package pillow, which is not installed", hint=hint) from None
@@ -83,7 +83,7 @@ def _read_grey(file: str | Path | BinaryIO, height: int) -> PillowImage.Image:
         hint = "cut out the line of text, or scale the picture"
         raise ZooError(f"`{name}` has more than {MAX_PIXELS:,} pixels", hint=hint) from None
     except Exception as error:  # pillow raises errors of many classes for damaged files
-        reason = "" if isinstance(error, pillow.UnidentifiedImageError) else f": {error}"
+        reason = "" if isinstance(error, UnidentifiedImageError) else f": {error}"
         hint = "if an image viewer can open the file, save it there as PNG"
         raise ZooError(f"`{name}` is not a valid PNG or JPEG file{reason}", hint=hint) from None
 

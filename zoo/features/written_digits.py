@@ -28,7 +28,7 @@ VERSION = 1
 MAX_DIGITS = 8
 SPLITS = ("train", "dev", "test")
 _STRIDE, _HELD_OUT = 10, {4: "dev", 9: "test"}
-"""Of ten successive digits of the same class, the digits at two places are held out."""
+"""Places of the held-out digits among ten successive digits of the same class."""
 _MAX_VALUE, _WHITE = 16, 255
 _HEIGHT, _SIZES, _DRAWN = 32, (26, 31), 32
 """Height of a picture, sizes of the digits in a string, and size at which they are turned. Unit: pixels."""
@@ -63,14 +63,14 @@ def draw_string(split: str, number: int) -> Image.Image:
     random = _random(split, number)
     chosen = _choose(split, random)
     page = np.zeros((_HEIGHT, (len(chosen) + 1) * (_HEIGHT + _GAPS[1])), np.float32)
-    left, usual = random.integers(7), random.integers(*_SIZES)
+    left, usual = int(random.integers(7)), int(random.integers(*_SIZES))
     for index in chosen:
-        size = int(usual + random.integers(-1, 2))
+        size = usual + int(random.integers(-1, 2))
         digit = np.asarray(_draw_digit(int(index), size, split == "train", random), np.float32)
         top = random.integers(_HEIGHT - size + 1)
         place = page[top : top + size, left : left + size]
         np.maximum(place, digit, out=place)
-        left = max(0, left + size + random.integers(*_GAPS))
+        left += size + int(random.integers(*_GAPS))
     page = page[:, : left + random.integers(2, 7)]
     grey = _WHITE - page * random.uniform(0.6, 1) + random.normal(0, random.uniform(0, 12), page.shape)
     return Image.fromarray(grey.clip(0, _WHITE).astype(np.uint8))
