@@ -1,7 +1,7 @@
 """Strings of handwritten digits as pictures, from scikit-learn's 1,797 digits of 8 x 8 pixels.
 
 The digits of a string are written side by side, with different sizes, gaps, ink and noise. For training, each digit is
-also turned, slanted and stretched at random. Each string only depends on its split and its number.
+also turned, slanted, stretched and thickened at random. Each string only depends on its split and its number.
 """
 
 from __future__ import annotations
@@ -81,11 +81,14 @@ def _draw_digit(index: int, size: int, distorted: bool, random: np.random.Genera
     from PIL import Image
 
     images, _ = _data()
-    digit = Image.fromarray((images[index] * (_WHITE / _MAX_VALUE)).astype(np.uint8))
+    ink = images[index] / _MAX_VALUE
+    if distorted:  # thicker or thinner strokes
+        ink = (ink + random.normal(0, 0.06, ink.shape)).clip(0, 1) ** np.exp(random.normal(0, 0.3))
+    digit = Image.fromarray((ink * _WHITE).astype(np.uint8))
     digit = digit.resize((_DRAWN, _DRAWN), Image.Resampling.BICUBIC)
     if distorted:
-        angle, slant = random.normal(0, (0.08, 0.12))
-        across, down = 1 + random.normal(0, 0.08, 2)
+        angle, slant = random.normal(0, (0.1, 0.15))
+        across, down = 1 + random.normal(0, 0.1, 2)
         matrix = np.array([[across * cos(angle), slant - across * sin(angle)], [down * sin(angle), down * cos(angle)]])
         centre = np.full(2, _DRAWN / 2)
         affine = np.column_stack([matrix, centre - matrix @ centre])
