@@ -60,6 +60,9 @@ def evaluate(
     come from its spec. The scores are BLEU (sacreBLEU, with its signature), the paper's BLEU (Moses tokens, German
     compounds split), chrF, TER, and perplexity per token. A parser is scored by the F1 of its brackets instead.
 
+    On the dev set of a translation model, the confidence in its translations is calibrated, too. The set must have at
+    least 100 sentences. The calibration error is printed with the scores.
+
     Scores computed in float32 are stored in the run's scores.json and published with the run. Scores of an ensemble are
     stored in the folder of its first run, and `zoo paper table2` prints them.
 
