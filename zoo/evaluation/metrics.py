@@ -138,6 +138,8 @@ METRICS = (
     _of_text("paper_bleu", "paper's BLEU", in_summary=False),
     _of_text("chrf", "chrF", in_summary=False),
     _of_text("ter", "TER", higher_is_better=False, max_value=math.inf, in_summary=False),
+    _of_text("wer", "WER", higher_is_better=False, max_value=math.inf),
+    _of_text("cer", "CER", higher_is_better=False, max_value=math.inf),
     Metric("f1", "F1", compute_f1, details=_F1_DETAILS),
     Metric(
         "perplexity",
