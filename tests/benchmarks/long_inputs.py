@@ -1,8 +1,8 @@
 """Restricted attention over long inputs (section 4): `python -m tests.benchmarks.long_inputs [--backward]`.
 
 An encoder for speech reads random frames of sound, with full attention and with restricted attention of three radii.
-Each measurement runs in its own process and prints the time of one run and the process's peak memory. With
-`--backward`, a run is a forward and a backward pass. Beside them are the FLOPs and the bytes of all results, as the
+Each measurement runs in its own process and prints the processor time of one run, over all threads, and the process's
+peak memory. With `--backward`, a run is a forward and a backward pass. Beside them are the FLOPs and the bytes of all results, as the
 cost model predicts them, and the longest path between two positions: 1 for full attention, n / r for restricted
 attention (Table 1). The last column says how far apart two frames of sound may be so that the layers connect them.
 """
@@ -42,7 +42,7 @@ def main() -> None:
         print(json.dumps(_measure(speech_spec(radius, toy=False), seconds, backward=given.backward)))
         return
     print(host())
-    print("radius  sound    positions  time       memory     GFLOPs    results    path   connected")
+    print("radius  sound    positions  CPU time    memory       GFLOPs  results      path  connected")
     for radius in (None, 1) if given.toy else RADII:
         for seconds in (1, 2) if given.toy else SECONDS:
             spec = speech_spec(radius, toy=given.toy)
@@ -92,7 +92,7 @@ def _predict(spec: Spec, radius: int | None, seconds: int, purpose: Purpose) -> 
 
 
 def _measure(spec: Spec, seconds: int, *, backward: bool) -> dict[str, float]:
-    """Run the encoder, or a training pass, on random frames. Return the shortest time and the peak memory."""
+    """Run the encoder, or a training pass, on random frames. Return the shortest processor time and the peak memory."""
     tune_process()
     torch.manual_seed(0)
     program = build_module(spec, [Purpose.TRAIN, Purpose.ENCODE]).train(backward)
@@ -100,14 +100,14 @@ def _measure(spec: Spec, seconds: int, *, backward: bool) -> dict[str, float]:
     target = torch.full((1, TARGET + 1), 5)
     times = []
     for _ in range(ROUNDS):
-        start = time.perf_counter()
+        start = time.process_time()
         if backward:
             program.zero_grad()
             program(source, target).smoothed.backward()
         else:
             with torch.inference_mode():
                 program.run(Purpose.ENCODE, **source.inputs)
-        times.append(time.perf_counter() - start)
+        times.append(time.process_time() - start)
     return {"seconds": min(times), "memory": peak_memory("cpu")}
 
 
