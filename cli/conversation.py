@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from cli import options
@@ -101,10 +102,20 @@ class Conversation:
             ZooError: The line is an unknown command or has a wrong argument, or its text cannot be translated.
         """
         text = line.strip()
-        if text.startswith("/"):
+        if text and (files := self._files(Path(text))):
+            yield from (answer for file in files for answer in self._translate(file))
+        elif text.startswith("/"):
             yield from self._obey(*text.split())
         elif text:
             yield from self._translate(text)
+
+    def _files(self, path: Path) -> list[str]:
+        """Return the files that a typed line names, if the model reads files: one file, or those in a folder."""
+        from zoo.features.modality import input_files
+        from zoo.generation.recognizer import Recognizer
+
+        model = self._translator
+        return (input_files(path, model.modality.suffixes) or []) if isinstance(model, Recognizer) else []
 
     def _translate(self, text: str) -> Iterator[str]:
         from zoo.generation.parser import Parser

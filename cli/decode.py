@@ -22,7 +22,12 @@ if TYPE_CHECKING:
     from zoo.generation.translator import Translator
 
 _SAMPLING_PANEL = "Sampling"
-_VERBS = {"translation": "translates", "parsing": "parses", "language_modelling": "continues"}
+_VERBS = {
+    "translation": "translates",
+    "parsing": "parses",
+    "language_modelling": "continues",
+    "recognition": "reads the file that is named in",
+}
 _EXAMPLE_SPECS = {"translation": "tiny", "parsing": "parsing/tiny"}
 
 _PREFIX = option(
@@ -98,7 +103,9 @@ def decode(
     trained on longer texts, if the line has a prefix, or with --no-split. But a line of more than
     decoding.max_source_length tokens is always split.
 
-    A language model continues each line instead, and also empty lines. It never splits them.
+    A language model continues each line instead, and also empty lines. It never splits them. If a model reads sounds,
+    each line is the name of a file. --input is then a sound, a folder of sounds, or a list of files with names relative
+    to the list.
 
     With --json, each line becomes an object with `source` and `translations`. Each translation has `text`, `score`
     (length-penalised) and `log_probability` (natural logarithm, of the whole translation). If a translation lacks
@@ -287,7 +294,7 @@ def _answer_lines(
     shows_progress = files.output or not (is_typed(files.input) or sys.stdout.isatty())
     inputs = [files.input, *([files.prefix] if files.prefix else [])]
     with (
-        open_lines(files.input) as lines,
+        _open_input(translator, files.input) as (lines, paused),
         open_lines(files.prefix) if files.prefix else nullcontext() as prefixes,
         open_output(files.output, inputs, flush=True) as write,
     ):
@@ -298,7 +305,7 @@ def _answer_lines(
             map(prepare, texts) if prepare else texts,
             prefixes=None if prefixes is None else islice(prefixes, first, end),
             n_best=n_best,
-            paused=lines.paused,
+            paused=paused,
             first=first,
             report=report() if shows_progress else Report(),
             **choice,
@@ -306,6 +313,22 @@ def _answer_lines(
         for number, (answers, source) in enumerate(zip(results, sources, strict=False), start=first + 1):
             for line in format_lines(number, source, answers):
                 write(line)
+
+
+@contextmanager
+def _open_input(translator: Translator, path: Path | None) -> Iterator[tuple[Iterable[str], Callable[[], bool]]]:
+    """Yield the input lines of a model, and whether they pause. If it reads files, the lines are names of files."""
+    from cli.streams import open_lines
+    from zoo.features.modality import input_files, listed_files
+    from zoo.generation.recognizer import Recognizer
+    from zoo.text.lines import never_paused
+
+    if path is not None and isinstance(translator, Recognizer):
+        found = input_files(path, translator.modality.suffixes)
+        yield listed_files(path) if found is None else found, never_paused
+        return
+    with open_lines(path) as lines:
+        yield lines, lines.paused
 
 
 def _format_results(

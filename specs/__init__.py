@@ -31,7 +31,9 @@ if TYPE_CHECKING:
     from specs.loader import parent as parent
     from specs.loader import parse as parse
     from specs.loader import where_written as where_written
+    from specs.parts import Audio as Audio
     from specs.parts import Features as Features
+    from specs.parts import FeatureSource as FeatureSource
     from specs.parts import Learned as Learned
     from specs.parts import Norm as Norm
     from specs.parts import Relative as Relative
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
     from specs.sections import Decoding as Decoding
     from specs.sections import Languages as Languages
     from specs.sections import Parsing as Parsing
+    from specs.sections import Recognition as Recognition
     from specs.sections import Task as Task
     from specs.sections import Training as Training
     from specs.sections import Translation as Translation
@@ -72,7 +75,7 @@ _NAMES = {
     "errors": ("ZooError", "nearest"),
     "inspection": ("comments", "describe_head_sizes", "difference", "field_names", "schema"),
     "loader": ("load", "parent", "parse", "where_written"),
-    "parts": ("Features", "Learned", "Norm", "Relative", "Rotary", "Sinusoidal"),
+    "parts": ("Audio", "Features", "FeatureSource", "Learned", "Norm", "Relative", "Rotary", "Sinusoidal"),
     "sections": (
         "BOS",
         "EOS",
@@ -81,6 +84,7 @@ _NAMES = {
         "Decoding",
         "Languages",
         "Parsing",
+        "Recognition",
         "Task",
         "Training",
         "Translation",

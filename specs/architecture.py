@@ -102,6 +102,11 @@ class Architecture(Section):
         return self.N if isinstance(self.N, Depths) else Depths(encoder=self.N, decoder=self.N)
 
     @property
+    def source_stride(self) -> int:
+        """Number of values of the source per position of the encoder: 1 for tokens."""
+        return 1 if isinstance(self.source, Tokens) else self.source.total_stride
+
+    @property
     def max_positions(self) -> int | None:
         """Number of positions in the table of learned positional encodings. None if there is no such table."""
         return self.positions.rows if isinstance(self.positions, Learned) else None

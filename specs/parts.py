@@ -61,6 +61,49 @@ class Features(Section):
 Source = Annotated[Tokens | Features, Field(discriminator="kind")]
 
 
+class Masks(Section):
+    """Options of masks that hide ranges of features in training (SpecAugment; Park et al. 2019)."""
+
+    number: Count = Field(default=0, le=1_000)
+    """Number of masks in each example (Park et al. 2019: 1 or 2). Each mask has a new random width and place in every
+    epoch. Default: 0."""
+    width: Count = Field(default=0, le=100_000)
+    """Largest width of a mask. Unit: frames for masks in time, and features for masks in frequency. Default: 0."""
+
+
+class FeatureSource(Section):
+    """Base class of the kinds of files that a model reads as features."""
+
+    augmentation: ClassVar[tuple[str, ...]] = ()
+    """Names of the fields that only change training examples, at random."""
+
+    @property
+    def width(self) -> int:
+        """Number of features per frame, which is `architecture.source.width`."""
+        raise NotImplementedError
+
+
+class Audio(FeatureSource):
+    """Sound files: WAV, FLAC or OGG. A frame is the logarithm of a mel filter bank, every 10 ms."""
+
+    augmentation = ("time_masks", "frequency_masks")
+    kind: Literal["audio"]
+    """Read sound files, mixed to one channel and resampled to 16 kHz. A frame has the logarithms of a bank of mel
+    filters over a window of 25 ms, and windows start every 10 ms. In each file, every feature is shifted and scaled to
+    mean 0 and variance 1."""
+    bins: Annotated[int, Field(ge=8, le=256)] = 80
+    """Number of mel filters. Default: 80. Unit: features."""
+    time_masks: Masks = Masks()
+    """Masks that hide successive frames in training. Default: none."""
+    frequency_masks: Masks = Masks()
+    """Masks that hide successive features of all frames in training. Default: none."""
+
+    @property
+    def width(self) -> int:
+        """Number of features per frame."""
+        return self.bins
+
+
 class Norm(Section):
     """Normalisation of the sub-layers (section 3.1)."""
 

@@ -6,6 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
+from specs.parts import Audio
 from specs.section import Count, Epsilon, Positive, Probability, Section, Size, Steps, reject
 
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
@@ -122,8 +123,6 @@ OUTPUT = "target"
 class BaseTask(Section):
     """Base class of tasks."""
 
-    streams: ClassVar[Mapping[str, str]]
-    """The streams of an example, with their modalities. The encoder reads all of them except OUTPUT, which is last."""
     loss: ClassVar[str] = "cross_entropy"
     """The loss that training minimises, a key of `LOSSES` in `compiler/lowering/transformer.py`. The cross entropy of
     tokens needs a decoder, and other losses need none."""
@@ -131,6 +130,16 @@ class BaseTask(Section):
     """Command that runs a model."""
     scores: ClassVar[tuple[str, ...]]
     """Metrics that rate a model, and permitted values of `training.dev_score`. The main metric comes first."""
+
+    @property
+    def streams(self) -> Mapping[str, str]:
+        """The streams of an example, with their modalities. The encoder reads all except OUTPUT, which is last."""
+        return {"source": "text", OUTPUT: "text"}
+
+    @property
+    def token_streams(self) -> tuple[str, ...]:
+        """Names of the streams that consist of tokens. All others consist of features."""
+        return tuple(self.streams)
 
     @property
     def reads(self) -> bool:
@@ -146,7 +155,6 @@ class BaseTask(Section):
 class Translation(BaseTask):
     """Task of translating a sentence into another language (sections 5 and 6.1)."""
 
-    streams: ClassVar[Mapping[str, str]] = {"source": "text", OUTPUT: "text"}
     command = "decode"
     scores = ("bleu", "paper_bleu", "chrf", "ter", "perplexity")
     kind: Literal["translation"]
@@ -156,7 +164,6 @@ class Translation(BaseTask):
 class Parsing(BaseTask):
     """Task of writing the constituency tree of a sentence as a sequence (section 6.3)."""
 
-    streams: ClassVar[Mapping[str, str]] = {"source": "text", OUTPUT: "trees"}
     command = "parse"
     scores = ("f1", "perplexity")
     kind: Literal["parsing"]
@@ -169,22 +176,53 @@ class Parsing(BaseTask):
     """Whether decoding is restricted to valid trees over the words of the sentence (not in the paper). If false,
     invalid output is repaired afterwards."""
 
+    @property
+    def streams(self) -> Mapping[str, str]:
+        """A source of text and a target of trees."""
+        return {"source": "text", OUTPUT: "trees"}
+
 
 class LanguageModelling(BaseTask):
     """Task of predicting the next token of a text. The model has a decoder only (not in the paper)."""
 
-    streams: ClassVar[Mapping[str, str]] = {OUTPUT: "text"}
     command = "decode"
     scores = ("perplexity",)
     kind: Literal["language_modelling"]
     """Predict the next token of a text, without reading a source (not in the paper)."""
 
+    @property
+    def streams(self) -> Mapping[str, str]:
+        """A target of text, and no source."""
+        return {OUTPUT: "text"}
 
-Task = Annotated[Translation | Parsing | LanguageModelling, Field(discriminator="kind")]
+
+class Recognition(BaseTask):
+    """Task of writing the text of a file that is not text, such as speech (section 7)."""
+
+    command = "decode"
+    scores = ("ter", "bleu", "chrf", "perplexity")
+    kind: Literal["recognition"]
+    """Write the text of a sound, in the same language or in another one (section 7)."""
+    source: Audio
+    """Kind of the files that the model reads, and how they become features."""
+
+    @property
+    def streams(self) -> Mapping[str, str]:
+        """A source of features and a target of text."""
+        return {"source": self.source.kind, OUTPUT: "text"}
+
+    @property
+    def token_streams(self) -> tuple[str, ...]:
+        """Only the target."""
+        return (OUTPUT,)
+
+
+Task = Annotated[Translation | Parsing | LanguageModelling | Recognition, Field(discriminator="kind")]
 TASKS: Mapping[str, type[BaseTask]] = {
     "translation": Translation,
     "parsing": Parsing,
     "language_modelling": LanguageModelling,
+    "recognition": Recognition,
 }
 """Classes of tasks, by kind."""
 

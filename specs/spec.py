@@ -9,9 +9,19 @@ from specs.corpus import Archive, Corpus, Directed, Direction, Files, Grammar, H
 from specs.errors import ZooError
 from specs.history import FORMAT, WRITTEN_BY
 from specs.notation import dump
-from specs.parts import Tokens
+from specs.parts import Features, Tokens
 from specs.section import Section, reject
-from specs.sections import EOS, Decoding, Languages, Task, Training, Translation, Vocabulary, suggest_language
+from specs.sections import (
+    EOS,
+    Decoding,
+    Languages,
+    Recognition,
+    Task,
+    Training,
+    Translation,
+    Vocabulary,
+    suggest_language,
+)
 from specs.sublayers import Sublayer
 
 # Two successive dots are excluded, so that a name never leads out of a folder.
@@ -145,6 +155,12 @@ class Spec(Section):
 
     @model_validator(mode="after")
     def _check_corpus(self) -> Self:
+        if self.corpus.max_ratio is not None and not self.reads_text:
+            reject(
+                ("corpus.max_ratio", "task.kind"),
+                "`corpus.max_ratio` compares numbers of tokens, but the source does not consist of tokens",
+                "write `max_ratio: null`",
+            )
         parsing, corpus, reads = self.task.writes_trees, self.corpus, self.task.reads
         directions = [("en", "en")] if parsing else [("en", "de"), *([("de", "en")] if self.languages else [])]
         if not reads:
@@ -156,6 +172,12 @@ class Spec(Section):
                     (f"corpus.{name}", "task.kind"),
                     f"the task `{self.task.kind}` needs {needed}, but `corpus.{name}` has no {needed}",
                     f"write {fields} in this part, or set another `task`",
+                )
+            if isinstance(self.task, Recognition) and isinstance(part, (Grammar, Archive)):
+                reject(
+                    (f"corpus.{name}", "task.kind"),
+                    f"the task `recognition` reads files of {self.task.source.kind}, but `corpus.{name}` has text",
+                    "write `source`, a list of file names, and `target` in this part, or set another `task`",
                 )
             if isinstance(part, (Files, Archive)) and (part.source is not None) is not reads:
                 reject(
@@ -191,14 +213,11 @@ class Spec(Section):
         """Whether the model reads text. False if it reads features, such as frames of a spectrogram."""
         return isinstance(self.architecture.source, Tokens)
 
-    def require_text(self) -> None:
-        """Raise ZooError if the model reads features, although the source of its task is text."""
-        if not self.reads_text and self.task.streams.get("source") == "text":
-            raise ZooError(
-                f"`{self.name}` reads features, not text",
-                hint="in Python, train it with `zoo.model` and decode with `zoo.generation.engine`; or use a model "
-                "whose `architecture.source` has the kind `tokens`",
-            )
+    def require_text(self, purpose: str) -> None:
+        """Raise ZooError if the model reads features. `purpose` says what needs text, such as "this benchmark"."""
+        if not self.reads_text:
+            problem = f"{purpose} needs a model that reads text, but `{self.name}` reads {self.task.streams['source']}"
+            raise ZooError(problem, hint="use a model whose `architecture.source` has the kind `tokens`")
 
     def require_source(self, purpose: str) -> None:
         """Raise ZooError if the model has no encoder. `purpose` says what needs one, such as "this benchmark"."""
@@ -220,7 +239,8 @@ class Spec(Section):
                     if needed
                     else f"write `architecture: {{{stack}: []}}`, and no `cross_attention` in the other stack",
                 )
-        streams, shared = self.task.streams, self.vocabulary.shared
+        shared, modalities = self.vocabulary.shared, self.task.streams
+        streams = {name: modalities[name] for name in self.task.token_streams}
         if len({*streams.values()}) > 1 if shared else len(streams) == 1:
             listed = " and ".join(f"a {name} of {modality}" for name, modality in streams.items())
             reject(
@@ -228,11 +248,21 @@ class Spec(Section):
                 f"the task `{self.task.kind}` has {listed}, but `vocabulary.shared` is {str(shared).lower()}",
                 f"write `vocabulary: {{shared: {'false, target_size: 256' if shared else 'true'}}}`",
             )
-        if self.task.writes_trees and not self.reads_text:
+        task, source = self.task, self.architecture.source
+        if isinstance(task, Recognition) is self.reads_text:
+            needed = f"features, width: {task.source.width}" if isinstance(task, Recognition) else "tokens"
             reject(
                 ("architecture.source.kind", "task.kind"),
-                "the task `parsing` reads words, but `architecture.source` has the kind `features`",
-                "write `architecture: {source: {kind: tokens}}`",
+                f"the task `{task.kind}` reads {modalities.get('source', 'nothing')}, but `architecture.source` has "
+                f"the kind `{source.kind}`",
+                f"write `architecture: {{source: {{kind: {needed}}}}}`, or set another `task`",
+            )
+        if isinstance(task, Recognition) and isinstance(source, Features) and source.width != task.source.width:
+            reject(
+                ("architecture.source.width", "task.source"),
+                f"`architecture.source.width` is {source.width}, but `task.source` gives {task.source.width} features "
+                "per frame",
+                f"write `architecture: {{source: {{width: {task.source.width}}}}}`",
             )
         score, permitted = self.training.dev_score, self.task.scores
         if score is not None and score not in permitted:

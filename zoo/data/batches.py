@@ -76,10 +76,14 @@ class Batch:
         return cls(streams, BatchSize.of(_lengths(streams)))
 
     @classmethod
-    def empty(cls, streams: Iterable[str]) -> Self:
-        """Return a batch of one example without tokens to predict, so that its loss and its gradients are zero."""
+    def empty(cls, streams: Iterable[str], width: int | None = None) -> Self:
+        """Return a batch of one example without tokens to predict, so that its loss and its gradients are zero.
+
+        `width` is the number of features per frame of the inputs. None if they consist of tokens.
+        """
         nothing = PaddedBatch(torch.tensor([[BOS, PAD]]), torch.tensor([1]))
-        return cls.of({name: nothing if name == OUTPUT else PaddedBatch.pad([[EOS]]) for name in streams})
+        source = PaddedBatch.pad([[EOS] if width is None else torch.zeros(1, width)])
+        return cls.of({name: nothing if name == OUTPUT else source for name in streams})
 
     @property
     def source(self) -> PaddedBatch:
@@ -157,7 +161,7 @@ class EpochBatches:
 
 
 class Examples(dict[str, Sequence[Values]]):
-    """Values of each stream of some examples, without BOS and EOS: `{name: [array of shape [length], ...]}`."""
+    """Values of each stream of some examples, without BOS and EOS: `{name: [values of an example, ...]}`."""
 
     @classmethod
     def from_store(cls, store: Store, indices: npt.ArrayLike) -> Self:
@@ -167,7 +171,7 @@ class Examples(dict[str, Sequence[Values]]):
 
     @property
     def lengths(self) -> dict[str, Lengths]:
-        """Length of each row, with EOS, by stream. Numbers have no EOS."""
+        """Length of each row, with EOS, by stream. Features have no EOS."""
         return {
             name: np.array([len(row) + (row.dtype.kind != "f") for row in rows], np.int32)
             for name, rows in self.items()
@@ -191,7 +195,8 @@ class Examples(dict[str, Sequence[Values]]):
         """
         own = self.rows(range(rank, self.size.rows, count))
         if not own[OUTPUT]:
-            return replace(Batch.empty(self), size=self.size)
+            width = next((rows[0].shape[1] for rows in self.values() if rows[0].ndim > 1), None)
+            return replace(Batch.empty(self, width), size=self.size)
         return Batch({name: _pad(rows, (BOS,) if name == OUTPUT else ()) for name, rows in own.items()}, self.size)
 
 
@@ -362,14 +367,14 @@ def _check_longest(lengths: Lengths, budget: int, side: str) -> None:
 
 
 def _lengths(streams: Mapping[str, PaddedBatch]) -> dict[str, Lengths]:
-    """Return the length of each row, with EOS and without BOS. Numbers have neither."""
+    """Return the length of each row, with EOS and without BOS. Features have neither."""
     return {name: each.lengths.numpy() - (name == OUTPUT and each.values.ndim == 2) for name, each in streams.items()}
 
 
 def _pad(rows: Sequence[Values], prefix: tuple[int, ...]) -> PaddedBatch:
-    """Return sequences of token IDs as a padded stream. Each row has the IDs in `prefix`, the tokens and EOS."""
-    if rows[0].dtype.kind == "f":  # numbers have no EOS, and one feature per position
-        return PaddedBatch.pad([torch.from_numpy(row).unsqueeze(1) for row in rows])
+    """Return sequences as a padded stream. Each row of tokens has the IDs in `prefix`, the tokens and EOS."""
+    if rows[0].ndim > 1:
+        return PaddedBatch.pad([torch.from_numpy(row) for row in rows])
     width = max(map(len, rows), default=0) + len(prefix) + 1
     array = np.full((len(rows), width), PAD, np.int64)
     array[:, : len(prefix)] = prefix

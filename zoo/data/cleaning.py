@@ -18,6 +18,7 @@ from py3langid import rank
 from specs import Corpus, ZooError
 from specs.corpus import Filter
 from zoo.data.corpus import Example, cleaned_example
+from zoo.data.store import Rows
 from zoo.system.memory import machine_memory, require_memory
 from zoo.text.lines import clean
 
@@ -173,9 +174,7 @@ def examples_with_status(examples: Iterable[Example], statuses: Statuses, status
             yield cleaned_example(example)
 
 
-def filter_by_length(
-    values: Mapping[str, Sequence[Sequence[int]]], section: Corpus, counts: CleaningCounts
-) -> tuple[list[int], CleaningCounts]:
+def filter_by_length(values: Rows, section: Corpus, counts: CleaningCounts) -> tuple[list[int], CleaningCounts]:
     """Select the examples that satisfy `corpus.max_length` and `corpus.max_ratio`.
 
     Args:

@@ -11,6 +11,7 @@ from typing import Any, Literal
 from specs import Archive, Corpus, Files, Grammar, HeldOut, Part, Spec, Synthetic, Table, Treebank, ZooError
 from specs.corpus import Direction
 from zoo.data import builtin
+from zoo.features.modality import absolute_path, identify, listed_files
 from zoo.files.archive import extract, extracted
 from zoo.files.download import fetch, recorded_sha256
 from zoo.report import Report, size
@@ -52,7 +53,7 @@ class CorpusReader:
             ZooError: A part has one file or column for both sides, or more pairs than the built-in corpus.
         """
         self.corpus = spec.corpus
-        self._streams = spec.task.streams
+        self._streams, self._token_streams = spec.task.streams, spec.task.token_streams
         self._report = report
         self._members: dict[Archive, Sequence[Path]] = {}
         for name, part in self.corpus.named_parts:
@@ -127,7 +128,7 @@ class CorpusReader:
             if isinstance(part, Grammar):
                 total += _BUILTIN_PAIR_BYTES * part.grammar
             elif not isinstance(part, HeldOut | Synthetic):
-                for path in self._paths(part):
+                for path in (*self._paths(part), *map(Path, self._listed(part))):
                     with file_errors(path):
                         total += path.stat().st_size * (_GZIP_RATIO if path.suffix == ".gz" else 1)
         return total
@@ -144,7 +145,7 @@ class CorpusReader:
         assert not isinstance(part, Synthetic), "`zoo.training.synthetic` replaces these parts by their files"
         if isinstance(part, Table):
             columns = [getattr(part, f"{stream}_column") for stream in self._streams]
-            return ["table", *columns, *map(digest, self._paths(part))]
+            return ["table", *columns, *map(digest, self._paths(part)), *self._identity_of_listed(part)]
         if isinstance(part, Grammar):
             return ["grammar", builtin.VERSION, part.grammar, languages_of(self.corpus, part)]
         if isinstance(part, Treebank):
@@ -154,7 +155,22 @@ class CorpusReader:
         if isinstance(part, Archive):
             known = part.sha256 or recorded_sha256(part.archive) or fetch(part.archive, None, self._report).sha256
             return ["archive", known, *(getattr(part, stream) for stream in self._streams)]
-        return ["files", *(["sgm" if is_sgml(path) else "lines", digest(path)] for path in self._paths(part))]
+        files = (["sgm" if is_sgml(path) else "lines", digest(path)] for path in self._paths(part))
+        return ["files", *files, *self._identity_of_listed(part)]
+
+    def _listed(self, part: Part) -> Iterator[str]:
+        """Yield the paths of the files that a part lists. There are none if all its streams are text."""
+        for name in self._streams:
+            if name in self._token_streams:
+                continue
+            if isinstance(part, Files):
+                yield from listed_files(existing_file(self.corpus, getattr(part, name)))
+            elif isinstance(part, Table):
+                yield from (example[name] for example in self._table_examples(part, "dev"))
+
+    def _identity_of_listed(self, part: Part) -> list[str]:
+        """Return a hash of the files that a part lists, or nothing if all its streams are text."""
+        return [] if len(self._token_streams) == len(self._streams) else [identify(self._listed(part))]
 
     def _paths(self, part: Files | Archive | Table | Treebank) -> Sequence[Path]:
         """Return the files of a part: one for each stream, a table, or the files of a treebank."""
@@ -172,7 +188,8 @@ class CorpusReader:
     def _file_examples(self, paths: Sequence[Path]) -> Iterator[Example]:
         """Yield the examples of files that have one stream each."""
         streams = [
-            MODALITIES[modality].read(path) for modality, path in zip(self._streams.values(), paths, strict=True)
+            MODALITIES[modality].read(path) if name in self._token_streams else listed_files(path)
+            for (name, modality), path in zip(self._streams.items(), paths, strict=True)
         ]
         count = 0
         for values in zip_longest(*streams):
@@ -213,7 +230,10 @@ class CorpusReader:
                 hint = "separate the columns with tabs, or correct `source_column` and `target_column`"
                 raise ZooError(f"the line has no column {last}", where=f"{path}:{number}", hint=hint)
             cells += [""] * (last - len(cells))
-            yield {name: cells[column - 1] for name, column in columns.items()}
+            yield {
+                name: cell if name in self._token_streams else absolute_path(path, number, cell)
+                for name, cell in ((name, cells[column - 1]) for name, column in columns.items())
+            }
 
     def _treebank_files(self, part: Treebank) -> list[Path]:
         """Return the files of a treebank, sorted by name."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import asdict
 from functools import cached_property, partial
@@ -31,7 +31,8 @@ from zoo.data.cleaning import (
 )
 from zoo.data.corpus import CorpusReader, Example, Split, languages_of
 from zoo.data.prefetch import prefetch
-from zoo.data.store import Store, StoreWriter
+from zoo.data.store import Rows, Store, StoreWriter
+from zoo.features.modality import FeatureModality, modality_of
 from zoo.files import manifest, storage
 from zoo.files.atomic import FolderExistsError, atomic_folder, remove_folder, write_json
 from zoo.files.locks import hold_while_alive
@@ -44,6 +45,7 @@ from zoo.text.vocabulary import SIDES, Vocabulary, check_learnable, learning_exa
 
 _FORMAT = 3  # increase it whenever the same corpus gives other prepared files
 _CHUNK_EXAMPLES = 8192
+_CHUNK_FILES = 32  # an hour of sound takes 115 MB
 _LANGUAGE_EXAMPLES = 500  # number of examples from which the languages are detected
 _CHUNK_CHARACTERS = 4_000_000  # encoding takes fifty bytes per character
 _MAX_OVERLAP = 0.01  # warn if a larger fraction of dev or test is also in the training text
@@ -53,8 +55,6 @@ _EXAMPLES, _EXAMPLE_CHARACTERS = 3, 80
 # Opening a larger corpus checks only the sizes of its files. Training verifies their hashes in the background.
 _HASHED_BYTES = 1 << 30
 
-Chunk = Mapping[str, list[list[int]]]
-"""Values of each stream of some examples."""
 Scored = list[tuple[Example, Direction]]
 """Examples of dev or test, with their languages."""
 
@@ -137,10 +137,8 @@ def prepare(spec: Spec, report: Report, vocabulary: Vocabulary | None = None) ->
         vocabulary: Vocabulary of the model that training starts from, if any. None: learn a vocabulary.
 
     Raises:
-        ZooError: The corpus or the vocabulary size cannot be used, a download fails, the disk is full, or the model
-            does not read text.
+        ZooError: The corpus or the vocabulary size cannot be used, a download fails, or the disk is full.
     """
-    spec.require_text()
     if not spec.corpus.train:
         raise ZooError(
             "there is nothing to train on: `corpus.train` is empty",
@@ -161,7 +159,8 @@ def prepare(spec: Spec, report: Report, vocabulary: Vocabulary | None = None) ->
     folder = storage.prepared() / fingerprint(spec, corpus, vocabulary)
     if prepared := _open_existing(folder, report):
         return prepared
-    # Most words are one token of two bytes, and each line has 16 bytes of offsets.
+    # Most words are one token of two bytes, and each line has 16 bytes of offsets. Features take half as many bytes as
+    # uncompressed sound.
     require_space(folder, 2 * corpus.bytes() + (1 << 24), "the prepared corpus")
     # Another process may create the folder first.
     with suppress(FolderExistsError), atomic_folder(folder, replace=False) as partial:
@@ -226,6 +225,8 @@ def fingerprint(spec: Spec, corpus: CorpusReader, vocabulary: Vocabulary | None 
         parts["languages"] = [languages, *map(section.direction, section.parts)]
     if tags := _tags(section):
         parts["tags"] = tags
+    if modality := modality_of(spec.task):
+        parts["features"] = modality.identity
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
 
 
@@ -242,6 +243,7 @@ class _Preparation:
         self, spec: Spec, corpus: CorpusReader, vocabulary: Vocabulary | None, folder: Path, report: Report
     ) -> None:
         self.spec, self.corpus, self.vocabulary, self.folder, self.report = spec, corpus, vocabulary, folder, report
+        self.modality = modality_of(spec.task)
         self.part_counts: list[int] = []
         """Number of training pairs that were read from each part of the corpus."""
         self._first_examples: dict[Direction, list[Example]] = {}
@@ -303,12 +305,17 @@ class _Preparation:
                     if (values := tuple(example.values())) in known:
                         self._overlap[split].add(values)
                 if filters := self.spec.corpus.filters:
-                    self._filtered.append(apply_filters(example, filters, languages_of(self.spec.corpus, part)))
+                    languages = languages_of(self.spec.corpus, part)
+                    self._filtered.append(apply_filters(self._text_of(example), filters, languages))
                 if isinstance(part, (Files, Archive, Table)):
                     first = self._first_examples.setdefault(self.spec.corpus.direction(part), [])
                     if len(first) < _LANGUAGE_EXAMPLES:
-                        first.append(example)
+                        first.append(self._text_of(example))
                 yield example
+
+    def _text_of(self, example: Example) -> Example:
+        """Return the streams of an example that are text."""
+        return {name: example[name] for name in self.spec.task.token_streams}
 
     def _check_overlap(self) -> None:
         """Warn if many examples of dev or test are also in the training text."""
@@ -354,14 +361,16 @@ class _Preparation:
         parts = all_parts[statuses == Status.KEPT]
         with self._store_writer("train", vocabulary, len(self.part_counts)) as writer:
             examples = self._with_progress("encoding", self._kept_examples(statuses), counts.kept)
-            for values in encode_examples(examples, vocabulary):
+            for values in encode_examples(examples, vocabulary, self.modality):
                 kept, counts = filter_by_length(values, self.spec.corpus, counts)
                 count = len(next(iter(values.values())))
                 for index in set(range(count)).difference(kept):
                     row = {name: rows[index] for name, rows in values.items()}
                     reason = "long" if max(map(len, row.values())) > limit else "ratio"
                     if len(so_far := self._dropped.setdefault(reason, [])) < _EXAMPLES:
-                        so_far.append({name: vocabulary.stream(name).decode(ids) for name, ids in row.items()})
+                        so_far.append(
+                            {name: vocabulary.stream(name).decode(ids) for name, ids in self._text_of(row).items()}
+                        )
                 kept_parts = parts[done : done + count][kept]
                 writer.add(_with_language_tokens(values, kept, [languages[part] for part in kept_parts]), kept_parts)
                 done += count
@@ -372,7 +381,7 @@ class _Preparation:
         """Write values, raw data and languages of all examples of dev or test."""
         languages = (LanguagePair.of(self.spec, vocabulary, direction) for _, direction in scored)
         with self._store_writer(split, vocabulary) as writer:
-            for values in encode_examples((example for example, _ in scored), vocabulary):
+            for values in encode_examples((example for example, _ in scored), vocabulary, self.modality):
                 rows = range(len(next(iter(values.values()))))
                 writer.add(_with_language_tokens(values, rows, list(islice(languages, len(rows)))))
         lines = {name: [example[name] for example, _ in scored] for name in self.spec.task.streams}
@@ -384,8 +393,14 @@ class _Preparation:
 
     def _store_writer(self, split: Split, vocabulary: Vocabulary, parts: int = 1) -> StoreWriter:
         (self.folder / split).mkdir()
-        dtypes = {name: vocabulary.stream(name).dtype for name in self.spec.task.streams}
-        return StoreWriter(self.folder / split, dtypes, parts)
+        task = self.spec.task
+        dtypes = {
+            name: vocabulary.stream(name).dtype if name in task.token_streams else "float16" for name in task.streams
+        }
+        widths = {
+            name: self.modality.width for name in task.streams if self.modality and name not in task.token_streams
+        }
+        return StoreWriter(self.folder / split, dtypes, parts, widths=widths)
 
     def _write_description(self, counts: CleaningCounts) -> None:
         sections = {key: getattr(self.spec, key).model_dump(mode="json") for key in ("corpus", "vocabulary")}
@@ -412,36 +427,50 @@ def _require_examples(counts: CleaningCounts) -> None:
         raise ZooError(f"there is nothing to train on: {counts}", hint=hint)
 
 
-def encode_examples(examples: Iterable[Example], vocabulary: Vocabulary) -> Generator[Chunk, None, None]:
+def encode_examples(
+    examples: Iterable[Example], vocabulary: Vocabulary, modality: FeatureModality | None = None
+) -> Generator[Rows, None, None]:
     """Yield the values of examples, chunk by chunk.
 
     While the caller uses a chunk, background threads encode the next chunk and read the one after it.
-    """
 
-    def encode() -> Iterator[Chunk]:
-        with closing(prefetch(_chunks(examples))) as chunks:
+    Args:
+        examples: The examples.
+        vocabulary: Vocabulary of the streams that are text.
+        modality: Modality of the source, if the source is not text.
+    """
+    max_examples = _CHUNK_EXAMPLES if modality is None else _CHUNK_FILES
+
+    def encode() -> Iterator[Rows]:
+        with closing(prefetch(_chunks(examples, max_examples))) as chunks:
             for chunk in chunks:
-                yield {name: vocabulary.stream(name).encode_all([each[name] for each in chunk]) for name in chunk[0]}
+                encoders = {name: vocabulary.stream(name).encode_all for name in chunk[0]}
+                if modality is not None:
+                    encoders["source"] = modality.encode_all
+                yield {name: encode([each[name] for each in chunk]) for name, encode in encoders.items()}
 
     return prefetch(encode())
 
 
-def _with_language_tokens(values: Chunk, rows: Sequence[int], languages: Sequence[LanguagePair]) -> Chunk:
+def _with_language_tokens(values: Rows, rows: Sequence[int], languages: Sequence[LanguagePair]) -> Rows:
     """Return some rows of each stream, with the language tokens that precede them."""
     return {
-        name: [[*own.tokens_of(name), *ids[row]] for own, row in zip(languages, rows, strict=True)]
-        for name, ids in values.items()
+        name: [
+            ids if isinstance(ids := all_ids[row], np.ndarray) else [*own.tokens_of(name), *ids]
+            for own, row in zip(languages, rows, strict=True)
+        ]
+        for name, all_ids in values.items()
     }
 
 
-def _chunks(examples: Iterable[Example]) -> Iterator[list[Example]]:
+def _chunks(examples: Iterable[Example], max_examples: int = _CHUNK_EXAMPLES) -> Iterator[list[Example]]:
     """Yield the examples in chunks with limited numbers of examples and characters."""
     chunk: list[Example] = []
     characters = 0
     for example in examples:
         chunk.append(example)
         characters += sum(map(len, example.values()))
-        if len(chunk) == _CHUNK_EXAMPLES or characters >= _CHUNK_CHARACTERS:
+        if len(chunk) == max_examples or characters >= _CHUNK_CHARACTERS:
             yield chunk
             chunk, characters = [], 0
     if chunk:

@@ -18,7 +18,8 @@ _FORMAT = 3
 _HEADER_FILE = "header.json"
 _SHARD_EXAMPLES = 1 << 22  # a few hundred megabytes; each shard takes four file descriptors
 Values = npt.NDArray[np.int32 | np.float32]
-Rows = Mapping[str, Sequence[Sequence[float]]]
+"""Token IDs `[length]`, or frames of features `[length, width]`."""
+Rows = Mapping[str, Sequence[Sequence[int] | Values]]
 """Values of some examples, by the name of the stream."""
 
 
@@ -29,11 +30,17 @@ class StoreWriter:
     little-endian files for each stream:
 
     - `NNNNN.STREAM.values`: all values, one example after another.
-    - `NNNNN.STREAM.offsets`: the index of the first value of each example, and the total number of values, as int64.
+    - `NNNNN.STREAM.offsets`: the index of the first value of each example, and the total number of values, as int64. In
+      a stream of features, a value is a frame.
     """
 
     def __init__(
-        self, folder: Path, dtypes: Mapping[str, str], parts: int = 1, shard_examples: int = _SHARD_EXAMPLES
+        self,
+        folder: Path,
+        dtypes: Mapping[str, str],
+        parts: int = 1,
+        shard_examples: int = _SHARD_EXAMPLES,
+        widths: Mapping[str, int] | None = None,
     ) -> None:
         """Prepare to write.
 
@@ -42,8 +49,10 @@ class StoreWriter:
             dtypes: Data type of the values of each stream.
             parts: Number of parts of the corpus.
             shard_examples: Examples per shard.
+            widths: Number of features per frame in each stream of features.
         """
         self._folder, self._dtypes, self._shard_examples = folder, dtypes, shard_examples
+        self._widths = dict(widths or {})
         self._part_counts = np.zeros(parts, np.int64)
         self._files: dict[str, BinaryIO] = {}
         self._shards: list[dict[str, int]] = []
@@ -83,7 +92,10 @@ class StoreWriter:
         for name, dtype in self._dtypes.items():
             lengths = np.fromiter(map(len, rows[name]), np.int64, len(rows[name]))
             offsets = shard[name] + np.cumsum(lengths)
-            values = np.fromiter(chain.from_iterable(rows[name]), dtype, int(lengths.sum()))
+            if name in self._widths:
+                values = np.concatenate([*rows[name], np.zeros((0, self._widths[name]))], dtype=dtype)
+            else:
+                values = np.fromiter(chain.from_iterable(rows[name]), dtype, int(lengths.sum()))
             self._files[f"{name}.values"].write(values.astype(f"<{values.dtype.str[1:]}").tobytes())
             self._files[f"{name}.offsets"].write(offsets.astype("<i8").tobytes())
             shard[name] += len(values)
@@ -99,6 +111,7 @@ class StoreWriter:
         self._close()
         if kind is None:
             header = {"format": _FORMAT, "streams": dict(self._dtypes), "parts": self._part_counts.tolist()}
+            header |= {"widths": self._widths} if self._widths else {}
             shards = {"shard_examples": self._shard_examples, "shards": self._shards}
             write_json(self._folder / _HEADER_FILE, header | shards)
 
@@ -121,8 +134,11 @@ class Store:
         header = read_json(folder / _HEADER_FILE)
         self.parts, self._shard_examples = header["parts"], header["shard_examples"]
         self._dtypes: Mapping[str, str] = header["streams"]
+        widths: Mapping[str, int] = header.get("widths", {})
         self._shards = {
-            name: [_Column.open(folder, number, name, dtype) for number in range(len(header["shards"]))]
+            name: [
+                _Column.open(folder, number, name, dtype, widths.get(name)) for number in range(len(header["shards"]))
+            ]
             for name, dtype in self._dtypes.items()
         }
         self.lengths = {name: _lengths(shards) for name, shards in self._shards.items()}
@@ -132,11 +148,11 @@ class Store:
         return sum(self.parts)
 
     def has_eos(self, stream: str) -> bool:
-        """Return whether EOS follows the values of an example in a batch: after token IDs, but not after numbers."""
-        return self._dtypes[stream] != "float32"
+        """Return whether EOS follows the values of an example in a batch: after token IDs, but not after features."""
+        return not self._dtypes[stream].startswith("float")
 
     def row(self, stream: str, index: int) -> Values:
-        """Return the values of a stream of an example, `[length]`: int32 token IDs or float32 numbers."""
+        """Return the values of a stream of an example: int32 token IDs `[length]`, or float32 `[length, width]`."""
         if not 0 <= index < len(self):
             raise IndexError(f"there is no example {index}: the store has {len(self)} examples, counted from 0")
         number, row = divmod(index, self._shard_examples)
@@ -159,9 +175,10 @@ class _Column(NamedTuple):
     offsets: npt.NDArray[np.int64]
 
     @classmethod
-    def open(cls, folder: Path, number: int, stream: str, dtype: str) -> Self:
-        values, offsets = (_shard_path(folder, number, f"{stream}.{content}") for content in ("values", "offsets"))
-        return cls(_map_file(values, dtype), _map_file(offsets, "int64"))
+    def open(cls, folder: Path, number: int, stream: str, dtype: str, width: int | None) -> Self:
+        files = (_shard_path(folder, number, f"{stream}.{content}") for content in ("values", "offsets"))
+        values, offsets = map(_map_file, files, (dtype, "int64"))
+        return cls(values if width is None else values.reshape(-1, width), offsets)
 
 
 def _lengths(shards: Sequence[_Column]) -> npt.NDArray[np.int32]:

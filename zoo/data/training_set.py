@@ -17,6 +17,7 @@ from zoo.data.batches import BatchSize, EpochBatches, Examples, batch_examples, 
 from zoo.data.prefetch import prefetch
 from zoo.data.prepare import PreparedCorpus
 from zoo.data.store import Store, Values
+from zoo.features.modality import FeatureModality, modality_of
 from zoo.text.vocabulary import Vocabulary
 
 POOL_BATCHES = 64
@@ -55,6 +56,8 @@ class SubwordSampler:
         return Examples((name, [self._sample(row, name) for row in rows]) for name, rows in examples.items())
 
     def _sample(self, row: Values, stream: str) -> Values:
+        if row.ndim > 1:  # features
+            return row
         sample = self._vocabulary.stream(stream).sample(row.tolist(), self._alpha)
         return np.array(sample, np.int32) if 0 < len(sample) <= max(self._max_length, len(row)) else row
 
@@ -88,6 +91,8 @@ class TrainingSet:
             verified: Future of a background check of the store's files, if any.
         """
         self._spec, self.store, self._sampler, self._verified = spec, store, sampler, verified
+        modality = modality_of(spec.task)
+        self._modality = modality if modality is not None and modality.augments else None
         self.packed = False
         """Whether padding does not count for the size of batches, because they are trained as packed rows."""
         self._budgets = {name: getattr(spec.training, f"{name}_tokens") for name in store.lengths}
@@ -148,10 +153,27 @@ class TrainingSet:
             batch: Number of finished batches of the epoch.
             pool_batch: Number of finished batches of the pool that begins at `batch`.
         """
+        with closing(self._stored_batches(epoch, batch, pool_batch)) as batches:
+            for examples, position in batches:
+                if self._modality is not None:
+                    examples = self._augmented(examples, self._modality, position)
+                yield examples, position
+
+    def _stored_batches(
+        self, epoch: int, batch: int, pool_batch: int
+    ) -> Generator[tuple[Examples, Position], None, None]:
         if self._sampler is not None:
             yield from self._sampled_batches(epoch, batch, pool_batch)
         for at, number in self._positions(epoch, batch, 1):
             yield Examples.from_store(self.store, self.epoch_batches(at)[number]), Position(at, number + 1, 0)
+
+    def _augmented(self, examples: Examples, modality: FeatureModality, position: Position) -> Examples:
+        """Return the examples of a batch with random changes of their features, which depend on its position only."""
+        random = np.random.default_rng(stream(self._spec.training.seed, "augmentation", *position))
+        return Examples(
+            (name, [modality.augment(row, random) if row.ndim > 1 else row for row in rows])
+            for name, rows in examples.items()
+        )
 
     def _sampled_batches(self, epoch: int, batch: int, pool_batch: int) -> Iterator[tuple[Examples, Position]]:
         pools = ((*position, self._sample_pool(*position)) for position in self._positions(epoch, batch, POOL_BATCHES))

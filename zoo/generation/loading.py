@@ -14,6 +14,7 @@ from zoo.generation.alignment import AlignmentHead
 from zoo.generation.compilation import BackendOptions, build_with_message, packed_artefact, read_or_build
 from zoo.generation.language_model import LanguageModel
 from zoo.generation.parser import Parser
+from zoo.generation.recognizer import Recognizer
 from zoo.generation.translator import Translator
 from zoo.models.loading import Model, read_model, read_weights
 from zoo.report import Report, WarningsReport
@@ -33,8 +34,9 @@ Compiling a program for one text would take too long.
 
 
 def translator_class(task: Task) -> type[Translator]:
-    """Return the class of the translator, parser or language model for a task."""
-    return {"parsing": Parser, "language_modelling": LanguageModel}.get(task.kind, Translator)
+    """Return the class of the translator, parser, language model or recognizer for a task."""
+    classes = {"parsing": Parser, "language_modelling": LanguageModel, "recognition": Recognizer}
+    return classes.get(task.kind, Translator)
 
 
 def open_model(

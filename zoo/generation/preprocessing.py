@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -78,6 +79,8 @@ class InputWarnings:
         self._longest: dict[bool, EncodedText] = {}  # by whether the text was split
         self._first_unknown: EncodedText | None = None
         self._unkept = 0
+        self.unit = "tokens"
+        """The unit of lengths."""
         self._examples: list[str] = []
 
     def count(self, text: EncodedText) -> None:
@@ -87,7 +90,7 @@ class InputWarnings:
             return
         is_split, known = text.too_long, self._longest_in_training
         self._split += is_split
-        if any(UNK in part.tokens for part in text.parts):
+        if self._unknown_effect and any(UNK in part.tokens for part in text.parts):
             self._unknown += 1
             self._first_unknown = self._first_unknown or text
         longest_part = max(map(len, text.parts)) - len(self._vocabulary.source_suffix)
@@ -110,8 +113,8 @@ class InputWarnings:
         if self._long:
             self._report.warn(
                 f"{self._long:,} of {self._texts:,} texts are longer than any source in training "
-                f"({self._longest_in_training:,} tokens), {self._describe_longest(False)}; they are translated whole, "
-                "but quality may be lower"
+                f"({self._longest_in_training:,} {self.unit}), {self._describe_longest(False)}; they are translated "
+                "whole, but quality may be lower"
             )
         if self._split:
             self._report.warn(
@@ -136,7 +139,9 @@ class InputWarnings:
 
     def _describe_longest(self, is_split: bool) -> str:
         longest = self._longest[is_split]
-        return f"the longest is text {longest.index + 1:,} ({excerpt(longest.text)}) with {longest.length:,} tokens"
+        return (
+            f"the longest is text {longest.index + 1:,} ({excerpt(longest.text)}) with {longest.length:,} {self.unit}"
+        )
 
 
 class Preprocessor:
@@ -159,6 +164,8 @@ class Preprocessor:
 
     unknown_effect: str | None = "left out, or translated as something else"
     """The effect on characters or words that the model does not know, for the warning."""
+    max_chunk = sys.maxsize
+    """Maximum number of texts to encode at a time."""
 
     def __init__(
         self,
@@ -172,7 +179,8 @@ class Preprocessor:
         split: bool = False,
         protect: bool = False,
     ) -> None:
-        self.vocabulary, self.decoding, self.positions, self.languages = vocabulary, spec.decoding, positions, languages
+        self.vocabulary, self.spec, self.positions, self.languages = vocabulary, spec, positions, languages
+        self.decoding = spec.decoding
         self.splits_sentences = split and (longest_in_training or spec.corpus.max_length) <= MAX_SENTENCE_TOKENS
         self.protects = protect and are_languages(languages.source, languages.target)
         # Between sentences without a space, as in Chinese, the target language determines whether to add one.

@@ -16,6 +16,7 @@ from zoo.system.memory import MEMORY_ERRORS, is_out_of_memory
 
 if TYPE_CHECKING:
     import torch
+    from torch import Tensor
 else:
     from compiler.lazy import torch
 
@@ -40,7 +41,7 @@ class TokenScores:
 @no_grad
 def score_targets(
     program: Scorer,
-    sources: Sequence[Sequence[int]] | None,
+    sources: Sequence[Sequence[int] | Tensor] | None,
     targets: Sequence[Sequence[int]],
     *,
     max_batch_tokens: int,
@@ -52,7 +53,7 @@ def score_targets(
 
     Args:
         program: The program that computes the log-probabilities.
-        sources: Token IDs of each source. None if the model has no encoder.
+        sources: Token IDs or frames of each source. None if the model has no encoder.
         targets: Token IDs of each target, from BOS to EOS.
         max_batch_tokens: Maximum number of tokens in a batch, on each side, counting padding.
         device: Device of the program.
@@ -76,7 +77,7 @@ def score_targets(
 
 def _score_group(
     program: Scorer,
-    sources: Sequence[Sequence[int]] | None,
+    sources: Sequence[Sequence[int] | Tensor] | None,
     targets: Sequence[Sequence[int]],
     group: Sequence[int],
     device: torch.device | str,

@@ -110,9 +110,11 @@ class TextSearch:
         """
         pairs, config, preprocessor = self._prepare(texts, n_best, prefixes, options)
         results = [[Translation("")]] * len(pairs)
+        size = preprocessor.max_chunk
+        chunks = (pairs[start : start + size] for start in range(0, len(pairs), size))
         progress_bar = (report or Report()).progress(self.verb, len(pairs), "sentences")
         with preprocessor.warnings, progress_bar as progress:
-            for index, translations in self.translate_chunks([pairs], config, preprocessor):
+            for index, translations in self.translate_chunks(chunks, config, preprocessor):
                 results[index] = translations
                 progress.advance()
         return results
@@ -348,7 +350,8 @@ def translate_lines(
     """
     preprocessor = translator.preprocessor_of(options)
     config = translator.config(n_best, options)
-    chunks = available_chunks(zip_prefixes(lines, prefixes), max_chunk_lines, paused, FIRST_CHUNK_LINES)
+    max_lines = min(max_chunk_lines, preprocessor.max_chunk)
+    chunks = available_chunks(zip_prefixes(lines, prefixes), max_lines, paused, FIRST_CHUNK_LINES)
     done: dict[int, list[Translation]] = {}
     answered = first
     with preprocessor.warnings, (report or Report()).progress(translator.verb, None, "sentences") as progress:

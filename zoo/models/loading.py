@@ -53,8 +53,8 @@ def read_model(folder: Path, *, tensors: bool = True) -> Model:
         tensors: Whether to read the tensors of the weights. Without the tensors, reading a model does not need torch.
 
     Raises:
-        ZooError: A file is missing, unreadable or damaged, the files do not fit together, or the model's input is
-            not text. Without `tensors`, errors in the tensors of a training run are not found.
+        ZooError: A file is missing, unreadable or damaged, or the files do not fit together. Without `tensors`, errors
+            in the tensors of a training run are not found.
     """
 
     def read(model: ModelFolder, listed: Manifest | None) -> Model:
@@ -111,7 +111,6 @@ def _read_light_files(model: ModelFolder, listed: Manifest | None) -> tuple[Spec
         return read_bytes(path, max_bytes) if listed is None else listed.read_file(path.name, max_bytes)
 
     spec = model.spec if listed is None else model.parse_spec(listed.read_file(SPEC, MAX_SPEC_BYTES))
-    spec.require_text()
     vocabulary = Vocabulary.load(model.folder, read)
     _require_matching_vocabulary(model.folder, spec, vocabulary)
     file, lists = model.folder / shortlist.NAME, None

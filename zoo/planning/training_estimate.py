@@ -117,7 +117,7 @@ class TrainingEstimator:
         """
         training, size = self.spec.training, batch.divided_by(processes)
         parts = training.accumulation_steps
-        seconds = pass_seconds(self.spec, -(-size.rows // parts), _padded_lengths(size), self.speed)
+        seconds = pass_seconds(self.spec, -(-size.rows // parts), _padded_lengths(self.spec, size), self.speed)
         if self.timing:
             seconds = self.timing.level * seconds + self.timing.new_shape
         seconds = parts * seconds + _WEIGHTS * _train_cost(self.spec).weight_bytes / self.speed.bytes
@@ -176,7 +176,6 @@ def estimate_training(spec: Spec, length: int, device: str, report: Report | Non
     Raises:
         ZooError: The device does not exist.
     """
-    spec.require_text()
     name, precision = find_device(device), spec.training.precision
     found, cpu = torch.device(name), name == "cpu"
     used = memory.peak_memory(found)  # before the measurement, which uses memory itself
@@ -224,7 +223,7 @@ def training_bytes(spec: Spec, size: BatchSize, shards: int = 1) -> int:
     """
     train = _train_cost(spec)
     rows = -(-size.rows // spec.training.accumulation_steps)
-    activations = train.activation_bytes(batch=rows, **_padded_lengths(size))
+    activations = train.activation_bytes(batch=rows, **_padded_lengths(spec, size))
     gathered = train.weight_bytes if shards > 1 else 0
     return int(_PROCESS_BYTES + STATE_COPIES * train.weight_bytes // shards + gathered + activations)
 
@@ -240,10 +239,10 @@ def _train_cost(spec: Spec) -> Cost:
     return cost(graphs(spec, [Purpose.TRAIN])[Purpose.TRAIN])
 
 
-def _padded_lengths(size: BatchSize) -> dict[str, int]:
-    """Return the mean length of the source and of the target side, including padding."""
+def _padded_lengths(spec: Spec, size: BatchSize) -> dict[str, int]:
+    """Return the mean length of the source and of the target side in positions of the model, including padding."""
     padding = size.padded_tokens / (size.source_tokens + size.target_tokens)
-    tokens = {"source": size.source_tokens, "target": size.target_tokens}
+    tokens = {"source": size.source_tokens // spec.architecture.source_stride, "target": size.target_tokens}
     return {side: max(1, round(padding * count / size.rows)) for side, count in tokens.items()}
 
 
@@ -299,7 +298,7 @@ class _Passes:
         source, target = (EOS + numbers % (size - EOS) for size in self.spec.vocabulary.sizes)
         values = source[:, 1:]
         if isinstance(kind := self.spec.architecture.source, Features):
-            values = torch.ones(*values.shape, kind.width)
+            values = torch.ones(rows, self.length * kind.total_stride, kind.width)
         stream = PaddedBatch.full(values) if self.spec.task.reads else None
 
         def run() -> None:

@@ -199,7 +199,8 @@ class Vocabulary:
         check_learnable(section, task)
         step = _sampling_step(count)
         if section.shared:
-            lines = (line for example in islice(examples(), 0, None, step) for line in example.values())
+            names = (task or Translation(kind="translation")).token_streams
+            lines = (example[name] for example in islice(examples(), 0, None, step) for name in names)
             return cls(Tokenizer.learn(lines, section, section.size, language_tokens=language_tokens))
         fields = {"source": "size", "target": "size" if section.target_size is None else "target_size"}
         sizes = dict(zip(fields, section.sizes, strict=True))
@@ -209,7 +210,7 @@ class Vocabulary:
             lines = (example[stream] for example in chosen)
             return modality.learn(lines, section, sizes[stream], fields[stream], language_tokens, task)
 
-        streams = Translation.streams if task is None else task.streams
+        streams = (task or Translation(kind="translation")).streams
         source, target = (learned(side, MODALITIES[streams[side]]) for side in SIDES)
         return cls(cast(Tokenizer, source), target)
 

@@ -110,7 +110,7 @@ def benchmark_decoding(
     Raises:
         ZooError: The device, backend or precision is not available, or the vocabulary is too small for the search.
     """
-    spec.require_text()
+    spec.require_text("the benchmark")
     spec.require_source("the benchmark")
     positions = spec.architecture.max_positions
     if positions is not None and positions <= LENGTH:
@@ -275,7 +275,7 @@ def benchmark_training(
         ZooError: The device or the backend is not available, or the longest sentence (80 tokens, or `corpus.max_length`
             if that is less) exceeds the token budget of a batch.
     """
-    spec.require_text()
+    spec.require_text("the benchmark")
     spec.require_source("the benchmark")
     require_memory_to_train(spec, device)
     report, device = report or Report(), find_device(device)

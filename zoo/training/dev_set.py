@@ -83,7 +83,7 @@ def require_scorable_dev_set(spec: Spec, vocabulary: Vocabulary) -> None:
     languages = LanguagePair.of(spec, vocabulary, spec.default_direction)
     preprocessor = Preprocessor(vocabulary, spec, positions, None, Report(), languages)
     try:
-        for side in spec.task.streams:
+        for side in spec.task.token_streams:
             preprocessor.encode_pairs_side(texts.streams[side], "source" if side == "source" else "target")
     except ZooError as error:
         hint = "raise `architecture.positions.rows`, remove such sentences from `corpus.dev`, or train with "

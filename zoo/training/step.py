@@ -170,6 +170,7 @@ class TrainStep:
         self.spec, self.program, self.processes, self.report = spec, program, processes, report
         self._aligner = aligner
         self._sharded = sharded
+        self._width = getattr(spec.architecture.source, "width", None)
         training = spec.training
         if sharded:
             shard(program, processes)
@@ -269,7 +270,7 @@ class TrainStep:
         With sharding, return exactly `parts` parts, because all processes must compute the same number of passes.
         """
         split = batch.split(parts)
-        return split + [Batch.empty(batch.streams)] * (parts - len(split)) if self._sharded else split
+        return split + [Batch.empty(batch.streams, self._width)] * (parts - len(split)) if self._sharded else split
 
     def _part(self, part: Batch, tokens: int) -> torch.Tensor:
         """Add the gradients of a part of the batch. Return its smoothed and plain loss as a tensor of shape [2]."""
@@ -308,7 +309,7 @@ class TrainStep:
         passes a resumed run sums in the same order as one that was never stopped.
         """
         module = DistributedDataParallel(self.program, gradient_as_bucket_view=True)
-        empty = Batch.empty(self.spec.task.streams).to(self.processes.device)
+        empty = Batch.empty(self.spec.task.streams, self._width).to(self.processes.device)
         for _ in range(2):
             module(empty.streams.get("source"), empty.target.values).smoothed.backward()
         self.optimiser.zero_grad(set_to_none=True)

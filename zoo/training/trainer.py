@@ -270,7 +270,8 @@ class Trainer:
 
         All examples are assumed to have the mean length, and padding is left out.
         """
-        source, target = (round(tokens / size.rows) for tokens in (size.source_tokens, size.target_tokens))
+        stride = self.spec.architecture.source_stride
+        source, target = (round(tokens / size.rows) for tokens in (size.source_tokens / stride, size.target_tokens))
         return 3 * self._flops(batch=size.rows, source=source, target=target)
 
     def inputs(self) -> Iterator[tuple[Batch, Position]]:

@@ -1,0 +1,183 @@
+"""Modality `audio`: sound files as logarithms of mel filter banks, with masks in training (SpecAugment)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
+
+import numpy as np
+import numpy.typing as npt
+
+import specs
+from specs import ZooError
+from specs.parts import Masks
+from zoo.features.modality import FeatureModality, Frames
+from zoo.files.reading import open_file
+
+if TYPE_CHECKING:
+    from soundfile import SoundFile
+
+SAMPLE_RATE = 16_000
+"""Sampling rate to which all sounds are converted. Unit: Hz."""
+WINDOW, HOP, FFT = 400, 160, 512
+"""Length of a window (25 ms), distance between windows (10 ms), and length of the Fourier transform, in samples."""
+MAX_SECONDS = 3_600
+"""Maximum length of a sound that is encoded as a whole. Its frames take 115 MB."""
+_LOWEST_HZ, _FLOOR, _MIN_VARIANCE = 20.0, 1e-10, 1e-5
+_FORMATS = ("WAV", "WAVEX", "RF64", "FLAC", "OGG", "MP3")
+_SAMPLE_RATES, _MAX_CHANNELS = range(1_000, 768_001), 256
+_BLOCK_VALUES = 1 << 20  # samples of all channels that are read at a time
+_BLOCK_FRAMES = 1 << 12  # frames that are computed at a time
+
+Samples = npt.NDArray[np.float32]
+"""Samples of one channel at SAMPLE_RATE, `[samples]`. Full scale is from -1 to 1."""
+
+
+class Audio(FeatureModality):
+    """Modality `audio`. Each feature of a file has mean 0 and variance 1.
+
+    The spectrum of a window x is P_k = |Σ_t h_t x_t e^(-2πikt/512)|² with the Hann window h_t = ½ - ½ cos(2πt/400).
+    Filter i is a triangle over mel(f) = 2595 log₁₀(1 + f/700): 0, 1 and 0 at the points i, i + 1 and i + 2 of
+    `bins` + 2 equally spaced points from mel(20 Hz) to mel(8 kHz). A feature is
+    ln max(Σ_k filter_ik P_k, 10⁻¹⁰), normalised.
+    """
+
+    suffixes = (".wav", ".flac", ".ogg", ".oga", ".opus", ".mp3")
+    options: specs.Audio
+
+    def encode(self, file: str | Path | BinaryIO) -> Frames:
+        """Return the frames of a sound file. See `read_samples` for errors."""
+        return self.features(read_samples(file))
+
+    def features(self, samples: Samples) -> Frames:
+        """Return the frames of samples. If there are fewer samples than a window has, silence follows them."""
+        padded = np.pad(samples, (0, max(0, WINDOW - len(samples))))
+        windows = np.lib.stride_tricks.sliding_window_view(padded, WINDOW)[::HOP]
+        bank, frames = mel_filters(self.options.bins), np.empty((len(windows), self.options.bins), np.float32)
+        for start in range(0, len(windows), _BLOCK_FRAMES):
+            block = windows[start : start + _BLOCK_FRAMES] * _hann_window()
+            power = np.abs(np.fft.rfft(block, FFT)) ** 2
+            frames[start : start + _BLOCK_FRAMES] = np.log(np.maximum(power @ bank, _FLOOR))
+        frames -= frames.mean(0, np.float64)
+        frames /= np.sqrt(np.square(frames, dtype=np.float64).mean(0) + _MIN_VARIANCE)
+        return frames
+
+    def augment(self, frames: Frames, random: np.random.Generator) -> Frames:
+        """Return frames in which masks hide random ranges of frames and of features (SpecAugment).
+
+        A mask hides at most a fifth of the frames. Hidden values are 0, the mean of each feature.
+        """
+        masked = frames.copy()
+        _mask(masked, self.options.time_masks, len(frames) // 5, random)
+        _mask(masked.T, self.options.frequency_masks, frames.shape[1], random)
+        return masked
+
+
+def _mask(frames: Frames, masks: Masks, limit: int, random: np.random.Generator) -> None:
+    """Set random ranges of rows to 0, in place."""
+    for _ in range(masks.number):
+        width = int(random.integers(min(masks.width, limit) + 1))
+        start = int(random.integers(len(frames) - width + 1))
+        frames[start : start + width] = 0
+
+
+@cache
+def mel_filters(bins: int) -> npt.NDArray[np.float64]:
+    """Return the weight of each frequency of the Fourier transform in each mel filter, `[frequencies, bins]`."""
+    frequencies = np.fft.rfftfreq(FFT, 1 / SAMPLE_RATE)
+    low, high = _mel(np.array([_LOWEST_HZ, SAMPLE_RATE / 2]))
+    points = np.linspace(low, high, bins + 2)
+    distance = (_mel(frequencies)[:, None] - points[1:-1]) / (points[1] - points[0])
+    return np.maximum(0, 1 - np.abs(distance))
+
+
+def _mel(frequency: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    return 2595 * np.log10(1 + frequency / 700)
+
+
+@cache
+def _hann_window() -> npt.NDArray[np.float64]:
+    return 0.5 - 0.5 * np.cos(2 * np.pi * np.arange(WINDOW) / WINDOW)
+
+
+def read_samples(file: str | Path | BinaryIO, max_seconds: int = MAX_SECONDS) -> Samples:
+    """Return the samples of a sound file: the mean of its channels, resampled to SAMPLE_RATE.
+
+    Raises:
+        ZooError: The file is missing, damaged, empty, longer than `max_seconds`, or not WAV, FLAC, OGG or MP3.
+    """
+    blocks, count = [], 0
+    for block in read_blocks(file):
+        blocks.append(block)
+        count += len(block)
+        if count > max_seconds * SAMPLE_RATE:
+            limit = f"{max_seconds // 60:,} minutes"
+            raise ZooError(f"`{_name(file)}` is longer than {limit}", hint="split the sound into shorter files")
+    if not count:
+        raise ZooError(f"`{_name(file)}` contains no sound", hint="remove the file, or record it again")
+    return np.concatenate(blocks)
+
+
+def read_blocks(file: str | Path | BinaryIO) -> Iterator[Samples]:
+    """Yield the samples of a sound file, as `read_samples` does, in blocks, so that a file may be of any length.
+
+    Raises:
+        ZooError: See `read_samples`.
+    """
+    soundfile, soxr = _packages()
+    name = _name(file)
+    opened = open_file(Path(file)) if isinstance(file, str | Path) else nullcontext(file)
+    with opened as stream, _damage(name), soundfile.SoundFile(stream) as sound:
+        _check(sound, name)
+        resample = soxr.ResampleStream(sound.samplerate, SAMPLE_RATE, 1, dtype="float32")
+        size, last = max(1, _BLOCK_VALUES // sound.channels), False
+        while not last:
+            block = sound.read(size, dtype="float32", always_2d=True)
+            last = len(block) < size
+            mono = block.mean(1, dtype=np.float64).astype(np.float32)
+            if not np.isfinite(mono).all():
+                hint = "convert the file again: its samples must be finite numbers"
+                raise ZooError(f"`{name}` has samples that are infinite or not a number", hint=hint)
+            yield resample.resample_chunk(mono, last=last)
+
+
+def _check(sound: SoundFile, name: str) -> None:
+    """Raise ZooError if a sound cannot be read because of its format, sampling rate or number of channels."""
+    hint = "convert the file, for example with `ffmpeg -i FILE -ac 1 -ar 16000 NEW.wav`"
+    if sound.format not in _FORMATS:
+        raise ZooError(f"`{name}` has the format {sound.format}, which is not read as a sound", hint=hint)
+    if sound.samplerate not in _SAMPLE_RATES:
+        limits = f"{_SAMPLE_RATES[0]:,} to {_SAMPLE_RATES[-1]:,} Hz"
+        raise ZooError(f"`{name}` has a sampling rate of {sound.samplerate:,} Hz, but {limits} are read", hint=hint)
+    if sound.channels > _MAX_CHANNELS:
+        raise ZooError(f"`{name}` has {sound.channels:,} channels, but at most {_MAX_CHANNELS} are read", hint=hint)
+
+
+@contextmanager
+def _damage(name: str) -> Iterator[None]:
+    """Convert the errors of libsndfile to ZooErrors."""
+    soundfile, _ = _packages()
+    try:
+        yield
+    except (soundfile.LibsndfileError, OverflowError, MemoryError) as error:
+        reason = getattr(error, "error_string", None) or str(error)
+        hint = "the file must be an undamaged WAV, FLAC, OGG or MP3 file"
+        raise ZooError(f"`{name}` cannot be read as a sound: {reason}", hint=hint) from None
+
+
+def _packages() -> tuple[Any, Any]:
+    """Return the packages soundfile and soxr."""
+    try:
+        import soundfile
+        import soxr
+    except (ImportError, OSError) as error:  # OSError: the library libsndfile is missing
+        hint = "run `pip install -e '.[speech]'` in zoo's source folder"
+        raise ZooError(f"reading sounds needs the packages soundfile and soxr: {error}", hint=hint) from None
+    return soundfile, soxr
+
+
+def _name(file: str | Path | BinaryIO) -> str:
+    return str(file) if isinstance(file, str | Path) else str(cast(Any, getattr(file, "name", "the sound")))

@@ -1,0 +1,168 @@
+"""Recognizers: models that read files which are not text, such as sounds, and write their text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn, Unpack, cast, overload
+
+from specs import Features, ZooError
+from zoo.features.modality import FeatureModality, Frames, modality_of
+from zoo.generation.config import GenerationOptions
+from zoo.generation.preprocessing import EncodedText, Preprocessor
+from zoo.generation.scoring import TokenScores
+from zoo.generation.translation import SearchInput, Translation
+from zoo.generation.translator import Translator
+from zoo.report import Report
+from zoo.text.languages import LanguagePair
+from zoo.text.vocabulary import Side
+
+if TYPE_CHECKING:
+    import torch
+else:
+    from compiler.lazy import torch
+
+_CHUNK_FILES = 64
+"""Number of files whose frames are in memory before their search begins."""
+
+
+class Recognizer(Translator):
+    """Model that writes the text of files. In place of texts, its methods take the paths of files.
+
+    Attributes:
+        modality: Modality of the files.
+    """
+
+    verb = "recognise"
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        """Create a recognizer from a program, with the arguments of `Translator`."""
+        super().__init__(*args, **kwargs)
+        self.modality = cast(FeatureModality, modality_of(self.spec.task))
+
+    @overload
+    def transcribe(self, files: str | PathLike[str], **options: Unpack[GenerationOptions]) -> str: ...
+    @overload
+    def transcribe(self, files: Iterable[str | PathLike[str]], **options: Unpack[GenerationOptions]) -> list[str]: ...
+    def transcribe(
+        self, files: str | PathLike[str] | Iterable[str | PathLike[str]], **options: Unpack[GenerationOptions]
+    ) -> str | list[str]:
+        """Return the text of one or more files.
+
+        Args:
+            files: The path of a file, or the paths of several.
+            **options: Generation options. Defaults come from the spec.
+
+        Raises:
+            ZooError: A file is missing, damaged or too long, or an option is out of range.
+        """
+        if isinstance(files, str | PathLike):
+            return self.translate(str(Path(files)), **options)
+        return self.translate([str(Path(file)) for file in files], **options)
+
+    def recognize(
+        self, inputs: Sequence[Frames], *, n_best: int | None = None, **options: Unpack[GenerationOptions]
+    ) -> list[list[Translation]]:
+        """Return the texts of frames in memory, such as those of a part of a file, with their scores.
+
+        Args:
+            inputs: The frames of each input, `[frames, width]`.
+            n_best: Number of texts per input. None: one.
+            **options: Generation options. Defaults come from the spec.
+
+        Raises:
+            ZooError: An input is too long, or an option is out of range.
+        """
+        config, preprocessor = self.config(n_best, options), self.preprocessor()
+        sources = [
+            preprocessor.search_input(frames, f"input {index + 1:,}", index) for index, frames in enumerate(inputs)
+        ]
+        found = self._engine_for(config).submit(sources, config.strategy(self.constraint)).result()
+        pairs = zip(sources, found, strict=True)
+        return [self._to_translations(preprocessor, source, hypotheses) for source, hypotheses in pairs]
+
+    def preprocessor(
+        self, source: str | None = None, target: str | None = None, *, split: bool = False, protect: bool = False
+    ) -> FilePreprocessor:
+        """Return a new preprocessor for files. The arguments have no effect."""
+        languages = LanguagePair(self.spec.corpus.source, self.spec.corpus.target)
+        arguments = (self.vocabulary, self.spec, self.positions, self.longest_source, self.report, languages)
+        return FilePreprocessor(self.modality, *arguments)
+
+    def score_tokens(
+        self,
+        *texts: Iterable[str],
+        source: str | None = None,
+        target: str | None = None,
+        max_batch_tokens: int | None = None,
+        report: Report | None = None,
+        first: int = 1,
+    ) -> list[TokenScores]:
+        """Return the log-probability of each token of given texts of files (see `Translator.score_tokens`)."""
+        files, targets = self.check_examples(*texts, first=first)
+        scores: list[TokenScores] = []
+        for start in range(0, len(files), _CHUNK_FILES):
+            scores += super().score_tokens(
+                files[start : start + _CHUNK_FILES],
+                targets[start : start + _CHUNK_FILES],
+                max_batch_tokens=max_batch_tokens,
+                first=first + start,
+            )
+        return scores
+
+    def align(self, *_: Any, **__: Any) -> NoReturn:
+        """Raise ZooError, because words are only aligned to words."""
+        self.spec.require_text("word alignment")
+        raise AssertionError
+
+    def attention(self, *_: Any, **__: Any) -> NoReturn:
+        """Raise ZooError, because attention is only shown over text."""
+        self.spec.require_text("a drawing of attention")
+        raise AssertionError
+
+
+class FilePreprocessor(Preprocessor):
+    """Preprocessor for recognizers. Each text is the path of a file, which is never split."""
+
+    unknown_effect = None
+    max_chunk = _CHUNK_FILES
+
+    def __init__(self, modality: FeatureModality, *args: Any) -> None:
+        """Create a preprocessor. The other arguments are those of `Preprocessor`."""
+        super().__init__(*args)
+        source = self.spec.architecture.source
+        assert isinstance(source, Features)
+        self.modality, self.stride = modality, source.total_stride
+        self.max_source_length = self.decoding.max_source_length
+        if self.positions is not None:
+            self.max_source_length = min(self.max_source_length, self.positions * self.stride)
+        self.warnings.unit = "frames"
+
+    def encode(self, text: str, prefix: str, index: int) -> EncodedText:
+        """Read a file for the search.
+
+        Raises:
+            ZooError: The file is missing, damaged or too long, or the prefix cannot be generated.
+        """
+        if not text.strip():
+            return EncodedText(index, text, (), 0)
+        part = self.search_input(self.modality.encode(text), text, index, self._encode_prefix(prefix, index))
+        return EncodedText(index, text, (part,), len(part))
+
+    def search_input(self, frames: Frames, name: str, index: int, forced: tuple[int, ...] = ()) -> SearchInput:
+        """Return frames as an input of the search. `name` is for error messages."""
+        if len(frames) > self.max_source_length:
+            raise ZooError(
+                f"`{name}` has {len(frames):,} frames, but the model takes at most {self.max_source_length:,} "
+                "(`decoding.max_source_length`)",
+                hint="split the file into shorter ones",
+            )
+        max_length = self._max_target_length(-(-len(frames) // self.stride))
+        return SearchInput(index, {"source": torch.from_numpy(frames)}, max_length, forced, name)
+
+    def encode_pairs_side(self, texts: Sequence[str], side: Side, *, first: int = 1) -> list[Any]:
+        """Encode the files or the texts of pairs for scoring (see `Preprocessor.encode_pairs_side`)."""
+        if side == "target":
+            return super().encode_pairs_side(texts, side, first=first)
+        return [torch.from_numpy(frames) for frames in self.modality.encode_all(texts)]
