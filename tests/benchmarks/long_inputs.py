@@ -73,7 +73,13 @@ def speech_spec(radius: int | None, *, toy: bool) -> Spec:
         "encoder": [attention, {"kind": "feed_forward"}],
         "tied_embeddings": "target",
     }
-    overrides = {"architecture": architecture, "vocabulary.size": 1000, "compilation.backend": "eager"}
+    overrides = {
+        "architecture": architecture,
+        "task": {"kind": "recognition", "source": {"kind": "audio", "bins": WIDTH}},
+        "corpus": {"train": [], "dev": [], "test": []},
+        "vocabulary.size": 1000,
+        "compilation.backend": "eager",
+    }
     return specs.load("base", overrides)
 
 

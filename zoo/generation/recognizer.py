@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, NoReturn, Unpack, cast
 
 from specs import Features, ZooError
 from zoo.features.modality import FeatureModality, Frames, modality_of
 from zoo.generation.config import GenerationOptions
 from zoo.generation.preprocessing import EncodedText, Preprocessor
 from zoo.generation.scoring import TokenScores
+from zoo.generation.transcription import Transcript, transcribe
 from zoo.generation.translation import SearchInput, Translation
 from zoo.generation.translator import Translator
 from zoo.report import Report
@@ -41,25 +42,23 @@ class Recognizer(Translator):
         super().__init__(*args, **kwargs)
         self.modality = cast(FeatureModality, modality_of(self.spec.task))
 
-    @overload
-    def transcribe(self, files: str | PathLike[str], **options: Unpack[GenerationOptions]) -> str: ...
-    @overload
-    def transcribe(self, files: Iterable[str | PathLike[str]], **options: Unpack[GenerationOptions]) -> list[str]: ...
     def transcribe(
-        self, files: str | PathLike[str] | Iterable[str | PathLike[str]], **options: Unpack[GenerationOptions]
-    ) -> str | list[str]:
-        """Return the text of one or more files.
+        self, file: str | PathLike[str], *, report: Report | None = None, **options: Unpack[GenerationOptions]
+    ) -> Transcript:
+        """Return the transcript of a recording of any length, with the times of its parts.
+
+        The recording is cut at pauses into windows, which are at most as long as the longest sound in training, and at
+        most 30 seconds. For sounds that the model reads as a whole, use `translate`.
 
         Args:
-            files: The path of a file, or the paths of several.
+            file: The path of a sound file.
+            report: Receives the progress.
             **options: Generation options. Defaults come from the spec.
 
         Raises:
-            ZooError: A file is missing, damaged or too long, or an option is out of range.
+            ZooError: The file is missing or damaged, an option is out of range, or the model does not read sound.
         """
-        if isinstance(files, str | PathLike):
-            return self.translate(str(Path(files)), **options)
-        return self.translate([str(Path(file)) for file in files], **options)
+        return transcribe(self, Path(file), report, **options)
 
     def recognize(
         self, inputs: Sequence[Frames], *, n_best: int | None = None, **options: Unpack[GenerationOptions]

@@ -4,16 +4,29 @@ from __future__ import annotations
 
 import string
 import textwrap
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
-from typing import NamedTuple
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple, Self, Unpack
 
 import numpy as np
 import numpy.typing as npt
 
+from specs import ZooError
+from zoo.features.audio import HOP, SAMPLE_RATE, Audio, Samples, read_blocks
+from zoo.features.modality import Frames
+from zoo.generation.config import GenerationOptions
+from zoo.generation.translation import Translation
+from zoo.report import Report
+
+if TYPE_CHECKING:
+    from zoo.generation.recognizer import Recognizer
+
 MAX_WINDOW_SECONDS = 30.0
 """Maximum length of a window."""
+_MIN_WINDOW_SECONDS = 1.0
 _PAUSE_SECONDS = 0.6
 """Shortest pause that always ends a window."""
 _GAP_SECONDS = 0.2
@@ -34,17 +47,18 @@ _PAUSE_LEVEL = 0.3
 _JOINED_WORDS = 20
 """Number of words at the end of a window and at the start of the next that are compared if the windows overlap."""
 _LINE_CHARACTERS, _SUBTITLE_LINES = 42, 2
-
-Samples = npt.NDArray[np.float32]
+CHUNK_WINDOWS = 16
+"""Number of windows that are recognised together."""
 
 
 class Window(NamedTuple):
     """Part of a recording that a model reads at once."""
 
-    samples: Samples
+    values: Samples | Frames
+    """The samples, or the frames that the model reads."""
     start: float
-    """Time of the first sample, in seconds."""
     end: float
+    """Times in the recording, in seconds."""
     overlaps: bool
     """Whether the window begins with the end of the previous one."""
 
@@ -66,6 +80,20 @@ class Transcript:
 
     segments: tuple[Segment, ...]
     duration: float
+
+    @classmethod
+    def of(cls, windows: Sequence[Window], results: Iterable[Translation], duration: float) -> Self:
+        """Return the transcript of a recording, given the text of each of its windows."""
+        segments = list[Segment]()
+        for window, result in zip(windows, results, strict=True):
+            start, text = window.start, result.text
+            if window.overlaps and segments:
+                before, text = join_overlap(segments[-1].text, text)
+                start = (window.start + segments[-1].end) / 2
+                segments[-1] = replace(segments[-1], text=before, end=start)
+            mean = result.log_probability / (len(result.tokens) + 1)
+            segments.append(Segment(start, window.end, text, mean))
+        return cls(tuple(segment for segment in segments if segment.text), duration)
 
     @property
     def text(self) -> str:
@@ -98,14 +126,75 @@ class Transcript:
                 yield float(start), float(end), "\n".join(group)
 
 
-FORMATS = {"txt": Transcript.to_txt, "srt": Transcript.to_srt, "vtt": Transcript.to_vtt}
-"""Functions that write a transcript, by the suffix of the file."""
+FORMATS = {".txt": Transcript.to_txt, ".srt": Transcript.to_srt, ".vtt": Transcript.to_vtt}
+"""Functions that write a transcript, by the suffix of the file to write."""
 
 
 def _time(seconds: float, point: str = ".") -> str:
     milliseconds = round(seconds * 1000)
     minutes, rest = divmod(milliseconds, 60_000)
     return f"{minutes // 60:02}:{minutes % 60:02}:{rest // 1000:02}{point}{rest % 1000:03}"
+
+
+def transcribe(
+    recognizer: Recognizer, file: Path, report: Report | None = None, **options: Unpack[GenerationOptions]
+) -> Transcript:
+    """Return the transcript of a recording of any length. See `Recognizer.transcribe`."""
+    seconds = max_window_seconds(recognizer)
+    windows, results = list[Window](), list[Translation]()
+    recording = Recording(file, recognizer.modality, seconds)
+    with (report or Report()).progress("transcribe", None, "seconds") as progress:
+        pending = iter(recording)
+        while chunk := list(islice(pending, CHUNK_WINDOWS)):
+            found = recognizer.recognize([window.values for window in chunk], **options)
+            windows += [window._replace(values=window.values[:0]) for window in chunk]
+            results += [best for best, *_ in found]
+            progress.advance(round(chunk[-1].end - chunk[0].start))
+    return Transcript.of(windows, results, recording.duration)
+
+
+def max_window_seconds(recognizer: Recognizer) -> float:
+    """Return the maximum length of a window: that of the longest recording in training, but at most 30 seconds.
+
+    Raises:
+        ZooError: The model does not read sound.
+    """
+    if not isinstance(recognizer.modality, Audio):
+        problem = f"`{recognizer.spec.name}` reads {recognizer.spec.task.streams['source']}, not sound"
+        raise ZooError(problem, hint="use a model that was trained on sound")
+    longest = recognizer.preprocessor().max_source_length
+    if recognizer.longest_source is not None:
+        longest = min(longest, recognizer.longest_source)
+    return min(MAX_WINDOW_SECONDS, max(_MIN_WINDOW_SECONDS, longest * HOP / SAMPLE_RATE))
+
+
+class Recording:
+    """Sound file as windows of frames, which can be read once.
+
+    Attributes:
+        duration: Length of the part that was read, in seconds.
+    """
+
+    def __init__(self, file: Path | BinaryIO, modality: Audio, max_seconds: float) -> None:
+        """Open a recording.
+
+        Args:
+            file: The sound file.
+            modality: Modality of the model.
+            max_seconds: Maximum length of a window.
+        """
+        self._file, self._modality, self._max_seconds = file, modality, max_seconds
+        self.duration = 0.0
+
+    def __iter__(self) -> Iterator[Window]:
+        """Yield the windows. Raise ZooError if the file cannot be read."""
+        for window in split_windows(self._blocks(), SAMPLE_RATE, self._max_seconds):
+            yield window._replace(values=self._modality.features(window.values))
+
+    def _blocks(self) -> Iterator[Samples]:
+        for block in read_blocks(self._file):
+            self.duration += len(block) / SAMPLE_RATE
+            yield block
 
 
 def split_windows(blocks: Iterable[Samples], rate: int, max_seconds: float = MAX_WINDOW_SECONDS) -> Iterator[Window]:
@@ -120,7 +209,7 @@ def split_windows(blocks: Iterable[Samples], rate: int, max_seconds: float = MAX
         max_seconds: Maximum length of a window.
     """
     hop, limit = round(_HOP_SECONDS * rate), round(max_seconds / _HOP_SECONDS)
-    margin, pending = round(_MARGIN_SECONDS / _HOP_SECONDS), iter(blocks)
+    margin, pending = min(round(_MARGIN_SECONDS / _HOP_SECONDS), limit // 4), iter(blocks)
     rest, start, overlaps = np.empty(0, np.float32), 0, False
     while True:
         rest = _fill(rest, pending, 2 * limit * hop)

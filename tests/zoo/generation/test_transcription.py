@@ -36,7 +36,7 @@ def test_windows_are_cut_at_pauses_whatever_the_blocks(size: int) -> None:
     assert np.array(spans) == pytest.approx(np.array([(2.8, 5.2), (5.8, 8.0), (11.6, 13.0)]), abs=0.03)
     for window in windows:
         start = round(window.start * RATE)
-        assert np.array_equal(window.samples, samples[start : start + len(window.samples)])
+        assert np.array_equal(window.values, samples[start : start + len(window.values)])
         assert not window.overlaps
 
 
@@ -59,9 +59,9 @@ def test_windows_cover_all_speech_and_are_never_too_long(parts: list[tuple[str, 
     windows = list(split_windows(blocks(samples), RATE, limit))
     covered = np.zeros(len(samples), bool)
     for window in windows:
-        assert len(window.samples) <= round(limit * 100) * RATE // 100
+        assert len(window.values) <= round(limit * 100) * RATE // 100
         start = round(window.start * RATE)
-        covered[start : start + len(window.samples)] = True
+        covered[start : start + len(window.values)] = True
     assert [window.start for window in windows] == sorted(window.start for window in windows)
     loud = np.abs(samples) > 0.05
     assert covered[loud].all()
@@ -72,7 +72,7 @@ def test_silence_and_hum_have_no_pauses() -> None:
     assert not [*split_windows([np.zeros(90 * RATE, np.float32)], RATE)]
     hum = np.sin(np.arange(5 * RATE), dtype=np.float32)
     (window,) = split_windows([hum], RATE)
-    assert np.array_equal(window.samples, hum)
+    assert np.array_equal(window.values, hum)
 
 
 def test_texts_of_overlapping_windows_meet_at_their_common_words() -> None:
