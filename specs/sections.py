@@ -200,7 +200,7 @@ class Recognition(BaseTask):
     """Task of writing the text of a file that is not text, such as speech (section 7)."""
 
     command = "decode"
-    scores = ("ter", "bleu", "chrf", "perplexity")
+    scores = ("wer", "cer", "bleu", "chrf", "perplexity")
     kind: Literal["recognition"]
     """Write the text of a sound, in the same language or in another one (section 7)."""
     source: Audio

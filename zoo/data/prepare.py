@@ -439,7 +439,7 @@ def encode_examples(
         vocabulary: Vocabulary of the streams that are text.
         modality: Modality of the source, if the source is not text.
     """
-    max_examples = _CHUNK_EXAMPLES if modality is None else _CHUNK_FILES
+    max_examples = None if modality is None else _CHUNK_FILES
 
     def encode() -> Iterator[Rows]:
         with closing(prefetch(_chunks(examples, max_examples))) as chunks:
@@ -463,14 +463,14 @@ def _with_language_tokens(values: Rows, rows: Sequence[int], languages: Sequence
     }
 
 
-def _chunks(examples: Iterable[Example], max_examples: int = _CHUNK_EXAMPLES) -> Iterator[list[Example]]:
+def _chunks(examples: Iterable[Example], max_examples: int | None = None) -> Iterator[list[Example]]:
     """Yield the examples in chunks with limited numbers of examples and characters."""
     chunk: list[Example] = []
     characters = 0
     for example in examples:
         chunk.append(example)
         characters += sum(map(len, example.values()))
-        if len(chunk) == max_examples or characters >= _CHUNK_CHARACTERS:
+        if len(chunk) == (max_examples or _CHUNK_EXAMPLES) or characters >= _CHUNK_CHARACTERS:
             yield chunk
             chunk, characters = [], 0
     if chunk:

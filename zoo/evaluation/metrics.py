@@ -14,7 +14,6 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from specs import Task, ZooError
-from specs.sections import TASKS
 from zoo.evaluation.evalb import score_brackets
 from zoo.evaluation.text_metrics import text_metric
 
@@ -48,8 +47,8 @@ class Metric:
 
     @property
     def signature(self) -> str:
-        """Key of the metric's signature in `scores.json`: `signature` for a task's main metric, or `NAME_signature`."""
-        return f"{self.name}_signature" if self.name not in _FIRST_METRICS else "signature"
+        """Key of the metric's signature in `scores.json`: `NAME_signature`, but `signature` for BLEU and F1."""
+        return f"{self.name}_signature" if self.name not in ("bleu", "f1") else "signature"
 
     def score(self, outputs: ModelOutputs) -> float:
         """Return the score of a model's outputs."""
@@ -134,12 +133,12 @@ def _of_text(name: str, title: str, **fields: Any) -> Metric:
 
 
 METRICS = (
+    _of_text("wer", "WER", higher_is_better=False, max_value=math.inf),
+    _of_text("cer", "CER", higher_is_better=False, max_value=math.inf),
     _of_text("bleu", "BLEU"),
     _of_text("paper_bleu", "paper's BLEU", in_summary=False),
     _of_text("chrf", "chrF", in_summary=False),
     _of_text("ter", "TER", higher_is_better=False, max_value=math.inf, in_summary=False),
-    _of_text("wer", "WER", higher_is_better=False, max_value=math.inf),
-    _of_text("cer", "CER", higher_is_better=False, max_value=math.inf),
     Metric("f1", "F1", compute_f1, details=_F1_DETAILS),
     Metric(
         "perplexity",
@@ -153,7 +152,6 @@ METRICS = (
     ),
 )
 """All metrics, in the order in which they are shown."""
-_FIRST_METRICS = {task.scores[0] for task in TASKS.values()} - {"perplexity"}  # it has no signature
 DEV_TITLES = {f"dev_{metric.name}": f"dev {metric.title}" for metric in METRICS}
 """Keys of dev scores in the training log, and their titles."""
 

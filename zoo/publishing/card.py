@@ -44,6 +44,13 @@ _TASKS = {
         files="sentences.txt > trees.txt",
         examples="trees",
     ),
+    "recognition": _TaskWords(
+        "It writes what is said in `{0.source}`, as text in `{0.target}`.",
+        noun="recognizer",
+        verb="transcribe",
+        files="names-of-files.txt > texts.txt",
+        examples="files",
+    ),
     "language_modelling": _TaskWords(
         "It is a language model of `{0.target}` text.",
         noun="model",
@@ -266,9 +273,10 @@ def _names(*names: str | None) -> str:
 
 
 def _limitations(spec: Spec, vocabulary: Vocabulary, provenance: Provenance, longest_source: int | None) -> str:
-    longest = "" if longest_source is None else f" Its longest training sentence had {longest_source:,} tokens."
+    noun, unit = ("sentence", "tokens") if spec.reads_text else ("file", "frames")
+    longest = "" if longest_source is None else f" Its longest training {noun} had {longest_source:,} {unit}."
     items = [
-        f"It accepts sentences of up to {spec.decoding.max_source_length:,} tokens.{longest}",
+        f"It accepts {noun}s of up to {spec.decoding.max_source_length:,} {unit}.{longest}",
         "Text is normalised as in training: control characters become spaces, and other characters follow Unicode "
         f"NFKC. {_unknown_characters(vocabulary, spec.task)}",
         "Text that is unlike the training data gives worse results. The output does not show when it is wrong.",

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from compiler.padded_batch import PaddedBatch
 from compiler.program import Scorer
-from specs import PAD, Grammar, HeldOut, Spec, ZooError
+from specs import PAD, Features, Grammar, HeldOut, Spec, ZooError
 from zoo.evaluation.evaluate import read_split
 from zoo.evaluation.metrics import Metric, metrics_for
 from zoo.evaluation.outputs import EvaluationSet, ModelOutputs
@@ -50,6 +50,8 @@ _MAX_TOKENS = 100
 """Maximum length of a reference sentence in tokens."""
 _MAX_CHARACTERS = 10_000
 _EXAMPLES = 4
+_POSITIONS = 16
+"""Length of random features that the encoder reads in place of text. Unit: positions."""
 _SAMPLE_SENTENCES = ("The old dog sees a small house.", "Today we read two books.", "1984, 2017!", "x y z")
 _RESTORE_HINT = "restore the file from the source of the model"
 _MAX_FILE_BYTES = 64_000_000  # the file is read into memory
@@ -62,13 +64,15 @@ class ReferenceLogProbabilities:
 
     target: Int64[Tensor, "rows 1+target"]
     log_probabilities: Float32[Tensor, "rows target"]
-    source: Int64[Tensor, "rows source"] | None = None
-    """None if the model has no encoder."""
+    source: Int64[Tensor, "rows source"] | Float32[Tensor, "rows frames width"] | None = None
+    """None if the model has no encoder. Features have no padding."""
 
     @property
     def stream(self) -> PaddedBatch:
-        """Source token IDs and their lengths. The lengths follow from the padding, because no source contains PAD."""
+        """The sources and their lengths. The lengths follow from the padding, because no source contains PAD."""
         assert self.source is not None
+        if self.source.is_floating_point():
+            return PaddedBatch.full(self.source)
         return PaddedBatch(self.source, (self.source != PAD).sum(1))
 
     def write(self, file: Path) -> None:
@@ -115,12 +119,15 @@ def compute(translator: Translator, examples: Sequence[tuple[str, ...]]) -> Refe
 
     Args:
         translator: The model in float32 on the CPU.
-        examples: Texts of each stream, in the default direction of the spec.
+        examples: Texts of each stream that is text, in the default direction of the spec.
     """
     preprocessor = translator.preprocessor(*translator.spec.default_direction)
     *sources, targets = zip(*examples, strict=True)
     target = pad_sequences(preprocessor.encode_pairs_side(targets, "target"), "cpu")
     source = PaddedBatch.pad(preprocessor.encode_pairs_side(sources[0], "source")) if sources else None
+    if isinstance(features := translator.spec.architecture.source, Features):
+        shape = (len(targets), _POSITIONS * features.total_stride, features.width)
+        source = PaddedBatch.full(torch.randn(shape, generator=torch.Generator().manual_seed(0)))
     log_probabilities = translator.program.score(source, target)
     return ReferenceLogProbabilities(target, log_probabilities, None if source is None else source.values)
 
@@ -133,8 +140,11 @@ def choose_examples(dev: Sequence[tuple[str, ...]], translator: Translator) -> l
 
 
 def translated_examples(translator: Translator) -> list[tuple[str, ...]]:
-    """Return a few fixed sentences and the model's own translations of them. A language model gets the sentences."""
-    if not translator.spec.task.reads:
+    """Return a few fixed sentences and the model's own translations of them.
+
+    If the source is not text, only the sentences are returned.
+    """
+    if "source" not in translator.spec.task.token_streams:
         return [(sentence,) for sentence in _SAMPLE_SENTENCES]
     sources = [sentence for sentence in _SAMPLE_SENTENCES if _is_short(sentence, "source", translator)] or ["a"]
     source, target = translator.spec.default_direction
@@ -184,6 +194,13 @@ def _invalid_reason(references: ReferenceLogProbabilities, spec: Spec) -> str | 
     if (references.source is not None) is not spec.task.reads:
         return "it has the wrong tensors"
     source = target[:, :0] if references.source is None else references.source
+    features = spec.architecture.source
+    if isinstance(features, Features):
+        if source.dtype != torch.float32 or source.dim() != 3 or source.shape[2] != features.width:
+            return "its features have the wrong type or shape"
+        if not source.isfinite().all():
+            return "some of its features are not finite"
+        source = torch.ones(source.shape[:2], dtype=torch.int64)
     types = (source.dtype, target.dtype, expected.dtype)
     if types != (torch.int64, torch.int64, torch.float32) or any(
         each.dim() != 2 for each in (source, target, expected)
@@ -196,7 +213,7 @@ def _invalid_reason(references: ReferenceLogProbabilities, spec: Spec) -> str | 
         return "the shapes of its tensors do not match"
     positions = spec.architecture.max_positions or _MAX_LENGTH
     width = max(length, source.shape[1])
-    if width > positions or rows > _MAX_ROWS or rows * width > _MAX_CELLS:
+    if width > positions * spec.architecture.source_stride or rows > _MAX_ROWS or rows * width > _MAX_CELLS:
         return "its tensors are too large"
     for tokens, count in zip((source, target), spec.vocabulary.sizes, strict=True):
         if tokens.numel() and (int(tokens.min()) < 0 or int(tokens.max()) >= count):

@@ -222,9 +222,10 @@ def test_shares_divide_the_pairs_evenly():
     assert Batch.empty(("source", "target")).size.target_tokens == 0
 
 
-def test_a_stream_of_numbers_is_stored_and_padded_without_eos(tmp_path):
-    with StoreWriter(tmp_path, {"source": "float32", "target": "uint16"}) as writer:
-        writer.add({"source": [[0.5, -1.5, 2.0], [0.25]], "target": [[7], [8, 9]]})
+def test_a_stream_of_features_is_stored_and_padded_without_eos(tmp_path):
+    frames = [np.array([[0.5], [-1.5], [2.0]], np.float32), np.array([[0.25]], np.float32)]
+    with StoreWriter(tmp_path, {"source": "float16", "target": "uint16"}, widths={"source": 1}) as writer:
+        writer.add({"source": frames, "target": [[7], [8, 9]]})
     store = Store(tmp_path)
     batch = Examples.from_store(store, [0, 1]).to_batch()
     assert batch.size == epoch_batches(store, budgets(6), seed=1, epoch=0).total == Batch.of(batch.streams).size
