@@ -253,7 +253,7 @@ def monitoring(service: Service) -> APIRouter:
             listed.append(
                 ModelInfo(
                     name=model.name,
-                    task="parsing" if model.parses else "translation",
+                    task=model.spec.task.kind,
                     directions=[] if model.parses else [(codes[source], codes[target]) for source, target in pairs],
                     loaded=model.loaded is not None,
                     revision=None if model.loaded is None else model.loaded.revision,
