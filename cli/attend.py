@@ -1,22 +1,20 @@
-"""`zoo attend` and `zoo search`: show the attention weights for a sentence, and its beam search as a tree."""
+"""`zoo attend` and `zoo curves`: draw the attention weights for a sentence, and the learning curves of runs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from cli import options
-from cli.options import argument, flag, option
+from cli.options import argument, option
 from specs import ZooError
 
 if TYPE_CHECKING:
     from zoo.generation.attention import Attention
     from zoo.generation.compilation import BackendOptions
-    from zoo.generation.config import GenerationOptions
-    from zoo.generation.search_tree import Expansion, SearchTree
     from zoo.visualization.attention import View
 
 
@@ -156,104 +154,42 @@ def _initial_view(
     return view, figure_caption(FIGURES[figure], weights, view)
 
 
-_STYLES = {"kept": "", "result": "bold green", "worse": "yellow", "pruned": "dim", "stopped": "yellow"}
-
-_SEARCH_OUTPUT = option(
-    "FILE.html",
-    "Write a page with a drawing of the tree to this file. It needs no other files and no network.",
+_RUNS = argument(
+    "RUN",
+    "Runs: their folders, or the names of their specs (`tiny` stands for `runs/tiny`).",
+    complete=options.complete_run,
+)
+_CURVES_OUTPUT = option(
+    "FILE.html|FILE.svg",
+    "Write a page, or a drawing if the name ends in .svg, to this file. It needs no other files and no network.",
     "--output",
     "-o",
-    shown="print the tree",
-)
-_NO_SPLIT = flag(
-    "Translate the text as a whole. By default, a text that `zoo decode` would split into several sentences is "
-    "refused, because each sentence has its own search.",
-    "--no-split",
 )
 
 
-def search(
-    sentence: Annotated[str, _SENTENCE],
-    spec: options.OfSpec = None,
-    model: options.Model = None,
-    from_: options.From = None,
-    to: options.To = None,
-    output: Annotated[Path | None, _SEARCH_OUTPUT] = None,
-    beam: options.Beam = None,
-    alpha: options.Alpha = None,
-    shortlist: options.Shortlist = None,
-    no_split: Annotated[bool, _NO_SPLIT] = False,
-    device: options.Device = "auto",
-    precision: options.Precision = None,
-    backend: options.Backend = None,
-) -> None:
-    """Show the beam search of one sentence as a tree, and why each hypothesis was kept or lost.
+def curves(run: Annotated[list[str], _RUNS], output: Annotated[Path, _CURVES_OUTPUT] = Path("curves.html")) -> None:
+    """Draw the learning curves of one or several runs.
 
-    Select a model with either --spec or --model. The search is the one that `zoo decode` or `zoo parse` runs with the
-    same options, and the result is the same. If the spec's decoding method is sampling, beam search is used instead.
-
-    Each line of the tree is a hypothesis, named by its last token. It shows the token's log-probability, the total
-    log-probability of the hypothesis, the length penalty, and the score, which is the total divided by the penalty.
+    The page shows loss and perplexity on the training set, the scores on the dev set, the learning rate and the speed:
+    by step, and by training time. Several runs share each plot. A run can still be training; its log is read once.
 
     Examples:
-        zoo search --spec tiny "the old dog sees a small house"
-        zoo search --spec tiny "the dog sleeps" --beam 2 -o search.html
-        zoo search --model multilingual --to de "the dog sleeps"
+        zoo curves tiny
+        zoo curves runs/one runs/two -o curves.html
+        zoo curves table3/base table3/big -o curves.svg
     """
-    from contextlib import nullcontext
-
     from cli.console import report
     from zoo.files.output import open_output, require_html
-    from zoo.generation.loading import open_model
-    from zoo.generation.parser import Parser
-    from zoo.generation.search_tree import record_search
-    from zoo.models.find import from_options
-    from zoo.visualization.search_page import search_page
+    from zoo.models import find
+    from zoo.training.run_status import learning_curves
+    from zoo.visualization.curves_page import curves_page, curves_svg
 
-    if output is not None:
+    draws_svg = output.suffix.lower() == ".svg"
+    if not draws_svg:
         require_html(output)
     messages = report()
-    how: BackendOptions = {"device": device, "precision": precision, "backend": backend}
-    with open_output(output) if output else nullcontext() as page:
-        translator = open_model(from_options(spec, model, messages), **how, report=messages)
-        if isinstance(translator, Parser):
-            sentence = translator.tokenize(sentence)
-        choice: GenerationOptions = {"beam": beam, "alpha": alpha, "shortlist": shortlist}
-        tree = record_search(translator, sentence, source=from_, target=to, split=not no_split, **choice)
-        if page is None:
-            _print_tree(tree)
-        else:
-            page.write(search_page(tree, translator.spec.name))
-            messages.info(f"search for `{tree.result.text}`, with {tree.settings}")
-
-
-def _print_tree(tree: SearchTree) -> None:
-    from rich.text import Text
-
-    from cli.console import show_table
-    from zoo.report import escape_control_characters
-
-    print(escape_control_characters(tree.result.text))
-    print(f"score {tree.result.score:.3f}, log-probability {tree.result.log_probability:.3f}; {tree.settings}\n")
-    rows: list[Sequence[str | Text]] = []
-    for guide, each in _lines(tree.root):
-        style = "bold" if each.best and each.fate == "kept" else _STYLES[each.fate]
-        name = Text.assemble((guide, "dim"), (escape_control_characters(each.token), style))
-        if each.parent is None:
-            rows.append((name, "", f"{each.total:.2f}" if each.length else "", "", "", Text()))
-            continue
-        numbers = (f"{number:.2f}" for number in (each.log_probability, each.total, each.penalty, each.score))
-        rows.append((name, *numbers, Text(each.outcome, style)))
-    show_table(("hypothesis", "log p>", "total>", "penalty>", "score>", "outcome…"), rows)
-    print(f"\n{tree.summary}")
-
-
-def _lines(root: Expansion) -> Iterator[tuple[str, Expansion]]:
-    """Yield the hypotheses of a tree from top to bottom, each with the lines that connect it to its parent."""
-    waiting = [("", "", root)]
-    while waiting:
-        guide, indent, each = waiting.pop()
-        yield guide, each
-        for child in reversed(each.children):
-            corner, line = ("└ ", "  ") if child is each.children[-1] else ("├ ", "│ ")
-            waiting.append((indent + corner, indent + line, child))
+    metrics, runs = learning_curves([find.run(each) for each in run], messages)
+    draw = curves_svg if draws_svg else curves_page
+    with open_output(output) as file:
+        file.write(draw(metrics, runs))
+    messages.info(f"{', '.join(metric.title for metric in metrics)}: written to {output}")

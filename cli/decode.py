@@ -63,7 +63,6 @@ _SEED = option(
     max=2**63 - 1,
     panel=_SAMPLING_PANEL,
 )
-_SVG = option("FILE.svg", "Also draw the best tree of each line, and write all drawings to this file.")
 
 
 def decode(
@@ -152,7 +151,6 @@ def parse(
     input: options.Input = None,
     output: options.Output = None,
     pretty: Annotated[bool, _PRETTY] = False,
-    svg: Annotated[Path | None, _SVG] = None,
     beam: options.Beam = None,
     alpha: options.Alpha = None,
     n_best: Annotated[int | None, _N_BEST] = None,
@@ -177,7 +175,7 @@ def parse(
 
     Examples:
         echo "The old dog sees a house, and it can not sleep." | zoo parse --spec parsing/tiny --pretty
-        zoo parse --spec parsing/tiny --tokenized --input words.txt --output words.trees --svg trees.svg
+        zoo parse --spec parsing/tiny --tokenized --input words.txt --output words.trees
         zoo parse --model parser-tiny --n-best 3 --json < words.txt
     """
     from cli.console import report
@@ -189,20 +187,18 @@ def parse(
     folders = all_from_options(spec, options.model_names(name, model), report())
     how: BackendOptions = {"device": device, "precision": precision, "backend": backend}
     choice: TranslationOptions = {"beam": beam, "alpha": alpha, "max_batch_tokens": max_batch_tokens}
-    with _tree_drawing(svg, input, output) as draw:
-        parser = _open_model(folders, "parsing", how, input)
-        assert isinstance(parser, Parser)
-        if unconstrained:
-            parser.constraint = None
+    parser = _open_model(folders, "parsing", how, input)
+    assert isinstance(parser, Parser)
+    if unconstrained:
+        parser.constraint = None
 
-        def format_lines(number: int, source: str, parses: list[Translation]) -> list[str]:
-            draw(parses[0].text)
-            if pretty:
-                return [_format_pretty(number, parses[0].text)]
-            return _format_results(number, source, parses, json, n_best, is_tree=True)
+    def format_lines(number: int, source: str, parses: list[Translation]) -> list[str]:
+        if pretty:
+            return [_format_pretty(number, parses[0].text)]
+        return _format_results(number, source, parses, json, n_best, is_tree=True)
 
-        prepare = None if tokenized else parser.tokenize
-        _answer_lines(parser, _Files(input, output), choice, n_best, format_lines, prepare=prepare)
+    prepare = None if tokenized else parser.tokenize
+    _answer_lines(parser, _Files(input, output), choice, n_best, format_lines, prepare=prepare)
 
 
 class _Files(NamedTuple):
@@ -355,24 +351,3 @@ def _format_pretty(number: int, tree: str) -> str:
     from zoo.text.trees.bracketed import format_tree, read_tree
 
     return ("\n" if number > 1 else "") + (format_tree(read_tree(tree)) if tree else "")
-
-
-@contextmanager
-def _tree_drawing(svg: Path | None, input: Path | None, output: Path | None) -> Iterator[Callable[[str], None]]:
-    """Yield a function that collects bracketed trees. When the context ends, draw them to the file `svg`, if any."""
-    from cli.streams import open_output
-    from specs import ZooError
-    from zoo.files.output import require_svg
-    from zoo.text.trees.bracketed import read_tree
-    from zoo.visualization.tree_drawing import draw_svg
-
-    if svg is None:
-        yield lambda tree: None
-        return
-    require_svg(svg)
-    if output is not None and output.resolve() == svg.resolve():
-        raise ZooError(f"`--output` and `--svg` are the same file, `{svg}`", hint="give two different files")
-    trees: list[str] = []
-    with open_output(svg, [input]) as write:
-        yield trees.append
-        write(draw_svg(*(read_tree(tree) for tree in trees if tree)).removesuffix("\n"))

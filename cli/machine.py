@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
     from zoo.generation.ahead_of_time import Compiled
     from zoo.system.doctor import Diagnosis
-    from zoo.system.timing import PassTiming
     from zoo.training.benchmarks import DecodingSpeed, Measurement, TrainingSpeed
 
 
@@ -68,16 +67,9 @@ def _machine_rows(diagnosis: Diagnosis) -> list[tuple[str, str]]:
         ("processor", f"{processor.model}, {cores}; {instructions}"),
         ("float32 products", f"{processor.matrix_library}; torch's own kernels use {processor.torch}"),
         ("bfloat16 products", bfloat16),
-        *(("timed", _format_timing(timing)) for timing in diagnosis.timings),
         ("C++ compiler", processor.compiler or "none: install g++ or clang++"),
         *(gpus or [("GPU", "none that torch can use")]),
     ]
-
-
-def _format_timing(timing: PassTiming) -> str:
-    times = ", ".join(f"{name} {seconds:.3g} s" for name, seconds in timing.float32.items())
-    bfloat16 = f"; bfloat16 takes {timing.slowdown:.2g} times as long" if timing.slowdown else ""
-    return f"{timing.name}: float32 training uses {timing.matrix_library} ({times} per sample){bfloat16}"
 
 
 def _folder_rows(diagnosis: Diagnosis) -> list[tuple[str, str]]:

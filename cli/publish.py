@@ -31,22 +31,12 @@ _TO = option(
     "Also publish to this registry: a folder, s3://BUCKET/..., or hf://ORG/NAME.",
     shown="only the local model store",
 )
-_ALIAS = option(
-    "NAME",
-    "Old name of a renamed model. In the registry it becomes an alias: pulling it gives this model and a warning. "
-    "Requires --to.",
-)
-_TEXT = flag(
-    "Whether to include sentences of the dev and test sets in the bundle. Check their licence first.",
-    "--text/--no-text",
-    shown="--text if the whole corpus is the built-in grammar",
-)
 _NOTES = option(
     "FILE",
     "Markdown file whose text the model card contains, such as the limits of the model and further scores. Headings "
     "start with ##.",
 )
-_REPLACE = flag("Replace a published model of the same name that comes from another run.", "--replace")
+_REPLACE = flag("Replace a published model of the same name.", "--replace")
 
 
 def publish(
@@ -54,19 +44,15 @@ def publish(
     name: Annotated[str | None, _NAME] = None,
     replace: Annotated[bool, _REPLACE] = False,
     to: Annotated[str | None, _TO] = None,
-    alias: Annotated[str | None, _ALIAS] = None,
-    text: Annotated[bool | None, _TEXT] = None,
     notes: Annotated[Path | None, _NOTES] = None,
 ) -> None:
     """Publish a run as a bundle in the local model store, and optionally in a registry.
 
     The local model store is in your data folder, which ZOO_HOME sets. The bundle contains the spec, weights,
     vocabulary, scores, a record of the training, a model card and the hash of each file. It also contains reference
-    log-probabilities of a few sentences, which the model must reproduce. With --text, these sentences are from the dev
-    set, and the bundle contains reference outputs for a sample of the test set, whose score `zoo verify` reproduces.
+    log-probabilities of a few sentences, which the model must reproduce.
 
-    The bundle is verified before it is published. It replaces a bundle of the same training run that was published
-    earlier. To replace another model of the same name, use --replace.
+    The bundle is verified before it is published. It replaces a published model of the same name only with --replace.
 
     With --to, the bundle becomes the next revision of its name in the registry. The upload is atomic and safe with
     concurrent uploads, and a revision never changes. Others pull the newest revision, or one that they name.
@@ -84,31 +70,28 @@ def publish(
     from zoo.publishing.publish import is_published_model, publish, require_registry, upload
 
     messages = report()
-    if alias is not None and to is None:
-        raise ZooError("`--alias` needs `--to`", hint="add `--to REGISTRY`, the registry that stores the alias")
     if to is not None:
-        require_registry(to, alias)
+        require_registry(to)
     if to is not None and name is None and is_published_model(run):
-        given = {"--replace": replace, "--text": text, "--no-text": text is False, "--notes": notes}
+        given = {"--replace": replace, "--notes": notes}
         if unused := next((name for name, value in given.items() if value), None):
             problem = f"`{unused}` applies to runs only, but `{run}` is a published model"
             raise ZooError(problem, hint=f"leave `{unused}` out, or give the run instead of the published model")
         folder = published_model(run, messages)
     else:
         written = "" if notes is None else read_bytes(notes).decode("utf-8", "replace")
-        folder = publish(run, name=name, replace=replace, with_text=text, notes=written, report=messages)
+        folder = publish(run, name=name, replace=replace, notes=written, report=messages)
     print(folder)
     if to is None:
         messages.info(f"next: zoo {ModelFolder(folder).spec.task.command} --model {folder.name}")
     else:
-        uploaded = upload(folder, to, alias=alias, report=messages)
-        print(f"{uploaded.pin} sha256:{uploaded.digest}")
+        uploaded = upload(folder, to, report=messages)
+        print(uploaded.pin)
 
 
 _NAMES = argument(
     "NAME",
-    "Published model, or public model of the catalogue. NAME@2 or NAME@sha256:... selects a revision. By default, the "
-    "newest is pulled.",
+    "Published model, or public model of the catalogue. NAME@2 selects a revision. By default, the newest is pulled.",
     complete=options.complete_model,
 )
 
@@ -159,11 +142,10 @@ def verify(
         str | None, field_option("compilation.backend", shown="eager on the CPU", callback=options.check_backend)
     ] = None,
 ) -> None:
-    """Verify the files, log-probabilities and score of a published model.
+    """Verify the files and log-probabilities of a published model.
 
     All files must have their published hashes. The log-probabilities of the model's reference sentences must be the
-    published ones, within 1e-4. Models that were published with --text also contain a sample of the test set; its score
-    must be the published one, within one point.
+    published ones, within 1e-4.
 
     With --backend, the model runs on a GPU if there is one.
 
@@ -181,11 +163,6 @@ def verify(
         f"{result.sentences} sentences have the published log-probabilities{by}; largest difference "
         f"{result.max_difference:.1g}"
     )
-    if sample := result.reference_outputs:
-        scores = f"{sample.metric} {sample.new_score:.2f}; published: {sample.published_score:.2f}"
-        print(f"{sample.sentences} sentences of {sample.set} score {scores}; {sample.identical} outputs are identical")
-    else:
-        print("the model contains no sample of its test set, so no score was computed")
 
 
 _YES = flag("Remove without asking for confirmation.", "--yes")
@@ -299,10 +276,6 @@ _BPE_VOCABULARY = option(
     shown="all subwords are kept",
 )
 _BPE_THRESHOLD = option("N", "Count from which on subwords in the files of --bpe-vocabulary are kept.")
-_CHECK = option(
-    "FILE",
-    "Also translate the sentences in this file, one per line, with the original toolkit, and compare the translations.",
-)
 
 
 def import_model(
@@ -315,7 +288,6 @@ def import_model(
     bpe: Annotated[Path | None, _BPE] = None,
     bpe_vocabulary: Annotated[tuple[Path, Path] | None, _BPE_VOCABULARY] = None,
     bpe_threshold: Annotated[int, _BPE_THRESHOLD] = 1,
-    check: Annotated[Path | None, _CHECK] = None,
     replace: Annotated[bool, flag("Replace a stored model of the same name.", "--replace")] = False,
 ) -> None:
     """Convert another toolkit's model to a bundle in the local model store.
@@ -324,15 +296,10 @@ def import_model(
     its training with `training.start_from`. Its spec contains the decoding settings of the original model. A model with
     features that a spec cannot express is refused.
 
-    With --check, the original toolkit (pymarian, transformers or ctranslate2, which must be installed) also translates.
-    The report contains the number of identical translations, the differences of log-probabilities, and both speeds.
-    Translations are not compared for Marian's pre-norm models with self-attention in the decoder, because Marian itself
-    computes such models differently in search and in training.
-
     Examples:
         zoo import model.npz --name my-model
         zoo import model.deen.intgemm.alphas.bin --languages de en
-        zoo import ./opus-mt-en-de --check sentences.en
+        zoo import ./opus-mt-en-de
         zoo import hf:Helsinki-NLP/opus-mt-en-de
         zoo import ./wmt16.en-de.joined-dict.transformer --name transformer-big-ende
         zoo import model.npz --languages en de --tokenizer moses --bpe bpe.codes
@@ -359,14 +326,11 @@ def import_model(
         languages=languages,
         positions=known[positions],
         text=TextOptions(tokenizer, bpe, bpe_vocabulary, bpe_threshold),
-        check=check,
         replace=replace,
     )
-    result = import_model(source, wanted, messages)
-    if result.comparison:
-        messages.info(result.comparison.summary)
-    print(result.folder)
-    messages.info(f"next: zoo decode --model {result.folder.name}")
+    folder = import_model(source, wanted, messages)
+    print(folder)
+    messages.info(f"next: zoo decode --model {folder.name}")
 
 
 def export_model(

@@ -15,7 +15,6 @@ from specs import ZooError
 
 if TYPE_CHECKING:
     from zoo.planning.plan import GraphSizes, Plan
-    from zoo.planning.training_estimate import TrainingEstimate
     from zoo.publishing.inventory import Inventory, PublishedModel, RunSummary
 
 
@@ -260,9 +259,6 @@ _GRAPH = option(
 _LENGTH = option(
     "N", "Length of each source and target sentence, on which FLOPs and memory depend. Unit: tokens.", min=1, max=10_000
 )
-_PLAN_DEVICE = option(
-    "auto|cpu|cuda|cuda:N", "Measure the speed of this device, and estimate the time and memory of training on it."
-)
 
 
 def plan(
@@ -273,7 +269,6 @@ def plan(
     graph: Annotated[Path | None, _GRAPH] = None,
     length: Annotated[int, _LENGTH] = 27,
     json: options.Json = False,
-    device: Annotated[str | None, _PLAN_DEVICE] = None,
 ) -> None:
     """Print the layers, parameters, FLOPs and memory of a model before anything runs.
 
@@ -286,13 +281,12 @@ def plan(
         zoo plan tiny --code > tiny.py
         zoo plan base compilation.precision=int8 --passes
         zoo plan table3/e-learned --graph figure-1.svg
-        zoo plan base training.precision=bfloat16 --device cpu
     """
     import specs
     from cli.console import report, show_json
     from zoo.planning import plan as planning
 
-    _refuse_combinations(passes=passes, code=code, graph=graph is not None, device=device is not None, json=json)
+    _refuse_combinations(passes=passes, code=code, graph=graph is not None, json=json)
     chosen = specs.load(spec, overrides or ())
     if warning := specs.describe_head_sizes(chosen, spec):
         report().warn(warning)
@@ -304,13 +298,8 @@ def plan(
     if code:
         return print(planning.code(chosen), end="")
     costs = planning.plan(chosen, length)
-    estimate = None
-    if device is not None:
-        from zoo.planning.training_estimate import estimate_training  # imports torch
-
-        estimate = estimate_training(chosen, length, device, report())
     if json:
-        return show_json({**asdict(costs), **({"training_estimate": asdict(estimate)} if estimate else {})})
+        return show_json(asdict(costs))
     if passes:
         return _show_passes(costs)
     _show_layers(costs)
@@ -318,13 +307,13 @@ def plan(
     for name, part in chosen.corpus.named_parts:
         if isinstance(part, specs.Synthetic):
             report().info(f"before training, `corpus.{name}` is written: {part.summary}")
-    if warning := chosen.training.describe_short_training((estimate or chosen.training).steps):
+    if warning := chosen.training.describe_short_training(chosen.training.steps):
         report().warn(warning)
-    return _show_estimate(estimate) if estimate else None
+    return None
 
 
 def _refuse_combinations(**options: bool) -> None:
-    """Raise ZooError if options that cannot be combined are given. `--json` allows `--passes` and `--device`."""
+    """Raise ZooError if options that cannot be combined are given. `--json` allows `--passes`."""
     given = [name for name, is_given in options.items() if is_given]
     if len(given) > 1 and (not options["json"] or options["code"] or options["graph"]):
         names = " and ".join(f"`--{name}`" for name in given)
@@ -340,36 +329,6 @@ def _warn_about_memory(plan: Plan) -> None:
     for purpose, needed in (("the weights need", plan.weight_bytes), ("training needs", plan.state_bytes)):
         if needed > available:
             report().warn(f"{purpose} {size(needed)} of memory, but this machine has {size(available)}")
-
-
-def _show_estimate(estimate: TrainingEstimate) -> None:
-    from cli.console import show_table
-    from zoo.report import duration, size
-    from zoo.system.timing import emulation_warning
-
-    until = "" if estimate.limit == "steps" else f", until `training.{estimate.limit}` is reached"
-    rows = [("backend", estimate.backend, f"in {estimate.precision}")]
-    if estimate.slowdown is not None:
-        rows.append(("bfloat16", "emulated", emulation_warning(estimate.slowdown)))
-    if estimate.matrix_library is not None:
-        times = [f"{name} {seconds:.3g} s" for name, seconds in estimate.float32_seconds.items()]
-        reason = f"measured with this spec: {', '.join(times)}" if len(times) > 1 else "library for matrix products"
-        rows.append(("float32 products", estimate.matrix_library, reason))
-    rows += [
-        ("matrix products", f"{estimate.flops / 1e9:,.0f} GFLOP/s", "measured with large matrices"),
-        ("copies", f"{estimate.bytes / 1e9:,.0f} GB/s", "measured, reading and writing"),
-        ("training step", f"{estimate.step_seconds:,.3g} s", "estimated, for a full batch"),
-        ("training", duration(estimate.seconds), f"estimated, for {estimate.steps:,} steps{until}"),
-        ("memory", size(estimate.memory_bytes), f"estimated peak, of {size(estimate.device_bytes)}"),
-    ]
-    if not estimate.fits:
-        advice = "use several processes with torchrun, which share the batches and, if necessary, weights and moments"
-        rows.append(("", "too much", advice))
-    if estimate.matrix_library is not None:
-        kept = "kept by the process" if estimate.keeps_memory else "returned to the system"
-        rows.append(("freed memory", kept, "allocating new memory pages takes time"))
-    print()
-    show_table(("", ">", "…"), rows, title=f"training on {estimate.device}")
 
 
 def _show_passes(plan: Plan) -> None:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
 from pathlib import Path
 from shlex import join, quote
 from typing import TYPE_CHECKING, Annotated
@@ -15,9 +13,7 @@ from cli.options import argument, flag, option
 from specs import ZooError
 
 if TYPE_CHECKING:
-    from specs import Spec
     from zoo.report import Report
-    from zoo.training.averaging import AverageSearch
     from zoo.training.run import Run
     from zoo.training.sweeps.comparison import SweepComparison
     from zoo.training.sweeps.rows import SweepRow
@@ -47,11 +43,6 @@ def prepare(spec: options.Reference, overrides: options.Overrides = None) -> Non
 
 
 _FRESH = flag("Remove an existing run first, after confirmation, and start again.", "--fresh")
-_VERIFY_RESUME = flag(
-    "Test whether interrupted runs of this spec resume exactly: train a few steps twice, once with two interruptions, "
-    "and compare the weights. The model itself is not trained.",
-    "--verify-resume",
-)
 
 
 def train(
@@ -63,7 +54,6 @@ def train(
     fresh: Annotated[bool, _FRESH] = False,
     yes: Annotated[bool, flag("Remove the run without asking for confirmation.", "--yes")] = False,
     device: options.Device = "auto",
-    verify_resume: Annotated[bool, _VERIFY_RESUME] = False,
 ) -> int | None:
     """Train a model, or resume its training.
 
@@ -93,8 +83,6 @@ def train(
     chosen = specs.load(spec, overrides or ())
     if warning := specs.describe_head_sizes(chosen, spec):
         messages.warn(warning)
-    if verify_resume:
-        return _verify_resume(chosen, device, run, fresh)
     run = run or run_of_spec_file(spec)
     if fresh and not yes and not _may_remove(Run(run) if run else Run.default(chosen)):
         messages.info("nothing was removed or trained")
@@ -141,35 +129,12 @@ def _may_remove(run: Run) -> bool:
     return confirm(question, f"`{run.folder}` was not removed")
 
 
-def _verify_resume(spec: Spec, device: str, run: Path | None, fresh: bool) -> int | None:
-    from cli.console import report
-    from zoo.training.resume_check import verify_resume
-
-    if run or fresh:
-        hint = "leave `--run` and `--fresh` out"
-        raise ZooError("`--verify-resume` trains in a temporary folder", hint=hint)
-    verdict = verify_resume(spec, device=device, report=report())
-    interruptions = ", ".join(str(step) for step in verdict.kills)
-    if verdict.differing:
-        raise ZooError(
-            f"after interruptions at steps {interruptions}, the {' and '.join(verdict.differing)} of step "
-            f"{verdict.steps} differ from those of an uninterrupted training run",
-            hint="this machine or device does not compute reproducibly: `zoo doctor` describes it",
-            exit_code=1,
-        )
-    print(f"interrupted after steps {interruptions}: weights and moments of step {verdict.steps} are bitwise identical")
-    return None
-
-
 _LAST = option(
     "N",
     "Average this many checkpoints, counted from the last.",
     shown="the spec's training.average",
     min=1,
     max=1_000,
-)
-_SEARCH = flag(
-    "Score the averages of the last 1, 2, 5, 10 and 20 checkpoints on the dev set. Write nothing.", "--search"
 )
 _INT8 = flag(
     "Round each matrix to int8, so that the weights and a published model take a quarter of the space.", "--int8"
@@ -179,41 +144,22 @@ _INT8 = flag(
 def average(
     run: options.Run,
     last: Annotated[int | None, _LAST] = None,
-    search: Annotated[bool, _SEARCH] = False,
     int8: Annotated[bool, _INT8] = False,
-    json: options.Json = False,
-    device: options.Device = "auto",
 ) -> None:
     """Write the average of a run's last checkpoints as its weights.
 
     The scores of the earlier weights are removed. `zoo evaluate` computes new ones.
 
-    With --search, nothing is written. Averages of the stored checkpoints (of every one, every second, every fourth, and
-    so on) are scored on the dev set by the spec's `training.dev_score`. The table shows each difference from the best
-    ± half its 95 % confidence interval (paired bootstrap).
-
     Examples:
         zoo average tiny
         zoo average runs/big --last 5
-        zoo average tiny --search
         zoo average tiny --int8
     """
-    from cli.console import report, show_json
     from zoo.models import find
     from zoo.training.averaging import average
     from zoo.training.run import Run
 
-    if not search:
-        options.refuse("`--search`", json=json, device=device)
-        return print(average(Run(find.run(run)), last, int8=int8))
-    options.refuse_beside("--search", last=last, int8=int8)
-    from zoo.training.averaging import search_averages
-
-    found = search_averages(Run(find.run(run)), device=device, report=report())
-    if not json:
-        return _show_averages(found, run)
-    values = [{**asdict(mean), "metric": found.metric.name, "worse": mean.worse} for mean in found.averages]
-    return show_json([{key: _finite_or_none(value) for key, value in each.items()} for each in values])
+    print(average(Run(find.run(run)), last, int8=int8))
 
 
 def shortlist(run: options.Run) -> None:
@@ -233,43 +179,6 @@ def shortlist(run: options.Run) -> None:
     from zoo.training.run import Run
 
     print(make_shortlist(Run(find.run(run)), report()))
-
-
-def _finite_or_none(value: object) -> object:
-    """Return `value`, or None for NaN and infinity, which JSON cannot represent."""
-    return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def _show_averages(search: AverageSearch, run: str) -> None:
-    from cli.console import report, show_table
-    from zoo.training.averaging import COUNTS
-
-    metric, best, messages = search.metric, search.best, report()
-    rows = []
-    for mean in search.averages:
-        interval = "" if mean.half_interval is None else f" ± {metric.format_score(mean.half_interval)}"
-        difference = "best" if mean is best else f"{mean.difference:+.{metric.decimals}f}{interval}"
-        steps = f"{mean.steps[0]:,} to {mean.steps[-1]:,}" if len(mean.steps) > 1 else f"{mean.steps[0]:,}"
-        rows.append((f"{mean.last}", f"{mean.every}", steps, metric.format_score(mean.score), difference))
-    show_table(("last>", "every>", "steps>", f"dev {metric.title}>", "difference from best>"), rows)
-    largest = max(mean.last for mean in search.averages)
-    if missing := [f"{count}" for count in COUNTS if count > largest]:
-        advice = f"set `training.average={missing[-1]}` and a smaller `training.checkpoint_steps` to keep more"
-        messages.info(f"not enough checkpoints for averages of {', '.join(missing)}; {advice}")
-    if best.half_interval is None:
-        return messages.info(f"confidence intervals cannot be computed for {metric.title}")
-    similar = [f"{mean.last} of every {mean.every}" for mean in search.averages if not mean.worse and mean is not best]
-    verdict = (
-        f"not significantly worse than the best: {', '.join(similar)}"
-        if similar
-        else "the others are significantly worse"
-    )
-    action = (
-        f"`zoo average {quote(run)} --last {best.last}` writes the best average"
-        if best.every == 1
-        else f"to keep its checkpoints, train with {best.every} times the `training.checkpoint_steps`"
-    )
-    return messages.info(f"{verdict}; {action}")
 
 
 _SPECS = argument(
@@ -296,9 +205,6 @@ def sweep(
 
     Each training run is one `zoo train` in the folder SPEC.seedN. The same command resumes interrupted runs and skips
     finished ones.
-
-    KEY=VALUE changes the base spec. Specs that extend the base spec and set the same field keep the ratio of the two
-    numbers: with `architecture.N=3`, a spec that has 2 layers instead of the base spec's 6 gets 1 layer.
 
     All models are scored on the dev set with the beam size and length penalty of their specs. The table shows each
     score ± half its 95 % confidence interval, by bootstrap over sentences. A difference is significant if its 95 %

@@ -87,6 +87,7 @@ def translate(
         model = EVERYDAY
     folder = from_options(spec, model, messages)
     known = ModelFolder(folder).spec
+    known.require_text("`zoo translate`")
     direction = choose_direction(known, from_, to, messages)
     codes = known.languages.codes if known.languages else direction
     plan = _plan(found, output, direction[1], codes)

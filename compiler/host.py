@@ -53,16 +53,18 @@ ONEDNN, DEFAULT = "oneDNN", "torch's default"
 def matrix_libraries() -> tuple[str, ...]:
     """Return the libraries that compute exact float32 matrix products on this processor, starting with the default.
 
-    oneDNN is included if the processor has AVX-512 but not AMX, because with AMX it rounds to bfloat16. Which library
-    is faster depends on the processor and on the shapes.
+    oneDNN is included if the processor has AVX-512 but not AMX, because with AMX it rounds to bfloat16. It is the
+    default on processors with instructions for bfloat16. On older ones, torch's default library is often faster.
     """
     capability = torch.backends.cpu.get_cpu_capability()
     is_exact = "AVX512" in capability and not torch.cpu._is_amx_tile_supported()
-    return (ONEDNN, DEFAULT) if is_exact else (DEFAULT,)
+    if not is_exact:
+        return (DEFAULT,)
+    return (ONEDNN, DEFAULT) if torch.cpu._is_avx512_bf16_supported() else (DEFAULT, ONEDNN)
 
 
 def matrix_library() -> str:
-    """Return the library to use for float32 matrix products if the speed has not been measured."""
+    """Return the default library for float32 matrix products on this processor."""
     return matrix_libraries()[0]
 
 

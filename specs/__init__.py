@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from specs.catalogue import names as names
     from specs.corpus import Archive as Archive
     from specs.corpus import Corpus as Corpus
+    from specs.corpus import Digits as Digits
     from specs.corpus import Files as Files
     from specs.corpus import Grammar as Grammar
     from specs.corpus import HeldOut as HeldOut
@@ -71,7 +72,7 @@ if TYPE_CHECKING:
 _NAMES = {
     "architecture": ("Architecture", "Depths"),
     "catalogue": ("names",),
-    "corpus": ("Archive", "Corpus", "Files", "Grammar", "HeldOut", "Part", "Synthetic", "Table", "Treebank"),
+    "corpus": ("Archive", "Corpus", "Digits", "Files", "Grammar", "HeldOut", "Part", "Synthetic", "Table", "Treebank"),
     "errors": ("ZooError", "nearest"),
     "inspection": ("comments", "describe_head_sizes", "difference", "field_names", "schema"),
     "loader": ("load", "parent", "parse", "where_written"),

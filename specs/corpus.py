@@ -204,6 +204,17 @@ class Treebank(Weighted):
     file, or a folder whose files are read in alphabetical order."""
 
 
+class Digits(Weighted):
+    """Strings of spoken digits and their texts, such as `3 1 4`, for the task `recognition`.
+
+    The program espeak-ng speaks them with many voices, and noise and echoes are added. No voice is in two of train, dev
+    and test.
+    """
+
+    digits: Size = Field(le=1_000_000)
+    """Number of strings. Each has 1 to 8 digits. They are made before training. Unit: strings."""
+
+
 class HeldOut(Section):
     """Pairs that are moved from the training set to the dev or test set.
 
@@ -221,7 +232,7 @@ def _kind_of_part(part: Any) -> str | None:
     if not isinstance(part, Mapping):
         return None
     keys = {"Table": "tsv", "Grammar": "grammar", "Archive": "archive", "Treebank": "trees", "HeldOut": "held_out"}
-    keys["Synthetic"] = "models"
+    keys |= {"Synthetic": "models", "Digits": "digits"}
     matches = [kind for kind, key in keys.items() if key in part]
     if {"source", "target"} & part.keys() and not {"archive", "models"} & part.keys():
         matches.append("Files")
@@ -235,6 +246,7 @@ Part = Annotated[
     | Annotated[Archive, Tag("Archive")]
     | Annotated[Synthetic, Tag("Synthetic")]
     | Annotated[Treebank, Tag("Treebank")]
+    | Annotated[Digits, Tag("Digits")]
     | Annotated[HeldOut, Tag("HeldOut")],
     Discriminator(_kind_of_part),
 ]

@@ -36,6 +36,9 @@ class Vocabulary(Section):
     separate_models: bool
     """Whether source and target have separate SentencePiece models that contain the same tokens in the same order (not
     in the paper, but in OPUS-MT). Such a vocabulary can be imported, but not learned."""
+    copy_symbols: Annotated[int, Field(ge=0, le=64)] = 0
+    """Number of tokens that stand for numbers, dates, amounts, links and the like, in training and in use (not in the
+    paper). The translation then contains the original, in the notation of its language. Default: 0. Unit: tokens."""
 
     @property
     def sizes(self) -> tuple[int, int]:

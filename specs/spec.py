@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal, Self, Union, get_args
 from pydantic import Field, PrivateAttr, model_validator
 
 from specs.architecture import Architecture
-from specs.corpus import Archive, Corpus, Directed, Direction, Files, Grammar, HeldOut, Synthetic, Treebank
+from specs.corpus import Archive, Corpus, Digits, Directed, Direction, Files, Grammar, HeldOut, Synthetic, Treebank
 from specs.errors import ZooError
 from specs.history import FORMAT, WRITTEN_BY
 from specs.notation import dump
@@ -166,7 +166,7 @@ class Spec(Section):
         if not reads:
             directions = [(corpus.source, "en"), (corpus.source, "de")]
         for name, part in corpus.named_parts:
-            if not isinstance(part, (Grammar, HeldOut)) and isinstance(part, Treebank) is not parsing:
+            if not isinstance(part, (Grammar, Digits, HeldOut)) and isinstance(part, Treebank) is not parsing:
                 needed, fields = ("trees", "`trees`") if parsing else ("sentence pairs", "`source` and `target`")
                 reject(
                     (f"corpus.{name}", "task.kind"),
@@ -178,6 +178,12 @@ class Spec(Section):
                     (f"corpus.{name}", "task.kind"),
                     f"the task `recognition` reads files of {self.task.source.kind}, but `corpus.{name}` has text",
                     "write `source`, a list of file names, and `target` in this part, or set another `task`",
+                )
+            if isinstance(part, Digits) and self.task.streams.get("source") != "audio":
+                reject(
+                    (f"corpus.{name}", "task.kind"),
+                    f"`corpus.{name}` has spoken digits, but the task `{self.task.kind}` reads no sounds",
+                    "write other parts, or `task: {kind: recognition, source: {kind: audio}}`",
                 )
             if isinstance(part, (Files, Archive)) and (part.source is not None) is not reads:
                 reject(
@@ -248,14 +254,20 @@ class Spec(Section):
                 f"the task `{self.task.kind}` has {listed}, but `vocabulary.shared` is {str(shared).lower()}",
                 f"write `vocabulary: {{shared: {'false, target_size: 256' if shared else 'true'}}}`",
             )
+        if self.vocabulary.copy_symbols and not (isinstance(self.task, Translation) and self.reads_text):
+            reject(
+                ("vocabulary.copy_symbols", "task.kind"),
+                "`vocabulary.copy_symbols` is for models that translate text",
+                "write `vocabulary: {copy_symbols: 0}`",
+            )
         task, source = self.task, self.architecture.source
         if isinstance(task, Recognition) is self.reads_text:
-            needed = f"features, width: {task.source.width}" if isinstance(task, Recognition) else "tokens"
+            kind = f"features, width: {task.source.width}" if isinstance(task, Recognition) else "tokens"
             reject(
                 ("architecture.source.kind", "task.kind"),
                 f"the task `{task.kind}` reads {modalities.get('source', 'nothing')}, but `architecture.source` has "
                 f"the kind `{source.kind}`",
-                f"write `architecture: {{source: {{kind: {needed}}}}}`, or set another `task`",
+                f"write `architecture: {{source: {{kind: {kind}}}}}`, or set another `task`",
             )
         if isinstance(task, Recognition) and isinstance(source, Features) and source.width != task.source.width:
             reject(

@@ -40,7 +40,6 @@ from zoo.generation import compilation
 from zoo.models.registries import registry
 from zoo.models.registries.file_stores import MARKER
 from zoo.models.weights import Weights
-from zoo.planning import training_estimate
 from zoo.text.vocabulary import Vocabulary
 from zoo.training.run import Run
 
@@ -254,7 +253,6 @@ def home(tmp_path: Path, nothing_included: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(registry, "INCLUDED", nothing_included)
     monkeypatch.setattr(builtin, "sentences", builtin_pairs)
     monkeypatch.setattr(compilation, "QUIET_SECONDS", 300.0)  # messages must not depend on how busy the machine is
-    monkeypatch.setattr(training_estimate, "_is_busy", lambda: False)
     folder = tmp_path / "home"
     work = tmp_path / "work"
     work.mkdir()

@@ -20,7 +20,6 @@ from zoo.generation.beam_search import BeamSearch
 from zoo.generation.engine import Engine
 from zoo.generation.translation import SearchInput, Translation
 from zoo.planning import plan as plans
-from zoo.planning.training_estimate import estimate_training
 from zoo.report import Report
 from zoo.training.benchmarks import benchmark_decoding, benchmark_training
 from zoo.training.distributed import Processes
@@ -124,10 +123,6 @@ def test_what_needs_text_refuses_features_by_name() -> None:
         with pytest.raises(ZooError, match="the benchmark needs a model that reads text") as error:
             command()
         assert error.value.hint
-
-
-def test_the_training_time_of_a_model_that_reads_features_is_estimated() -> None:
-    assert estimate_training(spec_of_features(), 9, "cpu").seconds > 0
 
 
 @pytest.mark.parametrize(

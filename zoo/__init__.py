@@ -24,19 +24,16 @@ if TYPE_CHECKING:
     from compiler import EmittedProgram, PaddedBatch
     from specs import Spec, Sublayer, ZooError
     from zoo.generation.translator import Translator
-    from zoo.models.describe import Description, describe
     from zoo.models.find import names
     from zoo.training.own_loop import batches, save
     from zoo.training.run import Run
 
 __all__ = [
-    "Description",
     "PaddedBatch",
     "Spec",
     "Translator",
     "ZooError",
     "batches",
-    "describe",
     "load",
     "model",
     "names",
@@ -51,8 +48,6 @@ _LAZY_ATTRIBUTES = {
     "PaddedBatch": "compiler",
     "ZooError": "specs",
     "names": "zoo.models.find",
-    "Description": "zoo.models.describe",
-    "describe": "zoo.models.describe",
     "Translator": "zoo.generation.translator",
     "batches": "zoo.training.own_loop",
     "save": "zoo.training.own_loop",
@@ -98,7 +93,7 @@ def load(
     model while it is loaded.
 
     Args:
-        name: The name of a published model, optionally with a revision (`NAME@2` or `NAME@sha256:...`); the folder of
+        name: The name of a published model, optionally with a revision (`NAME@2`); the folder of
             a training run; the name of a spec that was trained; or the name of a model in the catalogue, such as
             `opus-mt-de-fr`. A list of several models with the same vocabulary gives an ensemble.
         device: "auto" (the GPU if there is one), "cpu", "cuda" or "cuda:N".

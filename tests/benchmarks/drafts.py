@@ -4,8 +4,7 @@ Three systems translate or parse the texts, 50 at a time, with one worker: the s
 draft tokens, and the kernels with them. The table of n-grams is empty at the beginning. The results must be equal, bit
 for bit. The output also has the number of tokens per decoder step of a greedy search.
 
-With a beam above 1, there are no draft tokens. The output then has the share of steps after which each hypothesis
-continues with its most probable token. Only then could draft tokens be accepted for all hypotheses.
+With a beam above 1, there are no draft tokens.
 
 With `--cost`, decoder steps that read several tokens are timed instead. MODEL can then also be a spec, whose weights
 are random. The output has the time of a step, and for each number of tokens k the ratio to a step that reads one token.
@@ -123,16 +122,10 @@ def _compare(given: argparse.Namespace) -> dict[str, Any]:
 
 
 def _steps(given: argparse.Namespace, texts: Sequence[str], options: Any, length: int) -> dict[str, float]:
-    """Return the number of tokens per step of a greedy search.
-
-    For a beam above 1, return the share of steps in which all draft tokens might be accepted.
-    """
-    translator = zoo.load(given.model, backend="native", precision=given.precision)
+    """Return the number of tokens per step of a greedy search. Empty for a beam above 1."""
     if given.beam > 1:
-        observer, preprocessor = _Observer(), translator.preprocessor(options.pop("source"), options.pop("target"))
-        pairs, config = [(text, "") for text in texts], translator.config(None, options)
-        list(translator.translate_chunks([pairs], config, preprocessor, observer=observer))
-        return {"all_best": observer.all_best / observer.steps}
+        return {}
+    translator = zoo.load(given.model, backend="native", precision=given.precision)
     calls, search = [0], translator.program.search  # type: ignore[attr-defined]
 
     def counted(*arguments: Any) -> Any:
@@ -143,21 +136,6 @@ def _steps(given: argparse.Namespace, texts: Sequence[str], options: Any, length
     with patch.object(batch, "MAX_MICROSECONDS", 0):  # each call runs one step
         translator.hypotheses(texts, **{**options, "max_batch_tokens": 1})
     return {"tokens_per_step": length / calls[0]}
-
-
-class _Observer:
-    """Count the steps of a beam search, and those after which each hypothesis continues with its best token."""
-
-    steps = all_best = 0
-
-    def record_step(self, histories: Any, continuations: Any, totals: Any, selection: Any) -> None:
-        best = continuations.tokens[:, 0].view(totals.shape)
-        parents, tokens = (each.gather(1, selection.live) for each in (selection.parents, selection.tokens))
-        is_live = selection.live_totals.isfinite()
-        holds = ((best.gather(1, parents) == tokens) | ~is_live).all(1) & is_live.any(1)
-        running = torch.tensor([not history.done for history in histories])
-        self.steps += int((running & is_live.any(1)).sum())
-        self.all_best += int((running & holds).sum())
 
 
 if __name__ == "__main__":

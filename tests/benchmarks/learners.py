@@ -22,7 +22,6 @@ from compiler.padded_batch import PaddedBatch
 from compiler.runtime import sinusoids
 from specs import BOS, EOS, PAD, Spec
 from zoo.data.batches import Batch
-from zoo.planning.training_estimate import TrainingEstimator
 from zoo.report import Report
 from zoo.system.memory import peak_memory
 from zoo.training.distributed import Processes
@@ -37,7 +36,7 @@ class Zoo:
     def __init__(self, spec: Spec, precision: str) -> None:
         tune_process()
         spec, program = self.spec(spec, precision), build_module(spec)
-        self.switched = fast_float32(TrainingEstimator.measure(spec, program, Report()).matrix_library or None)
+        self.switched = fast_float32()
         self.switched.__enter__()  # for the life of this process, which trains nothing else
         self.update = TrainStep(spec, program, Processes("cpu"), Report())
         self.done = 0

@@ -27,8 +27,6 @@ from tests.benchmarks import learners
 from tests.benchmarks.arguments import create_parser, load_spec
 from tests.benchmarks.remote import opened, serve, turns
 from zoo.data.batches import Examples, epoch_batches
-from zoo.planning.training_estimate import time_passes
-from zoo.report import PlainReport
 from zoo.system.processors import host
 from zoo.system.timing import spread, timed
 from zoo.training.benchmarks import random_pairs
@@ -44,9 +42,6 @@ def main() -> None:
     names = given.systems.split(",") if given.systems else list(learners.SYSTEMS)
     toy = ["--toy"] if given.toy else []
     command = ["-m", "tests.benchmarks.train", given.spec, *given.overrides, *toy, "--child"]
-    for name in (name for name in names if name.startswith("zoo-")):  # before several processes measure at once
-        spec = load_spec(given.spec, given.overrides, toy=given.toy)
-        time_passes(learners.Zoo.spec(spec, name.removeprefix("zoo-")), PlainReport())
     systems = opened({name: [*command, name] for name in names})
     tokens = {name: system.ask("tokens") for name, system in systems.items()}
     for system in systems.values():  # compile and allocate without timing

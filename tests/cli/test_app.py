@@ -31,14 +31,13 @@ OPTIONS = {
     for name, words in yaml.safe_load("""
 list: PATTERN --published --available --json
 show: SPEC KEY=VALUE --difference --json
-plan: SPEC KEY=VALUE --passes --code --graph --length --json --device
+plan: SPEC KEY=VALUE --passes --code --graph --length --json
 schema:
 prepare: SPEC KEY=VALUE
-train: SPEC KEY=VALUE --run --fresh --yes --device --verify-resume
-average: RUN --last --search --int8 --json --device
+train: SPEC KEY=VALUE --run --fresh --yes --device
+average: RUN --last --int8
 shortlist: RUN
 sweep: SPEC|KEY=VALUE --seeds --jobs --folder --list --table --json --device
-watch: RUN
 curves: RUN --output
 decode: MODEL --spec --model --from --to --input --prefix --output --part --search --beam --alpha --shortlist --n-best
   --no-split --no-protect --temperature --top-k --top-p --seed --json --device --precision --backend
@@ -46,7 +45,7 @@ decode: MODEL --spec --model --from --to --input --prefix --output --part --sear
 translate: FILE|FOLDER --output --yes --spec --model --from --to --no-protect --device --precision --backend
   --max-batch-tokens
 run: MODEL --from --to --device --precision --backend
-parse: MODEL --spec --model --input --output --pretty --svg --beam --alpha --n-best --tokenized --unconstrained --json
+parse: MODEL --spec --model --input --output --pretty --beam --alpha --n-best --tokenized --unconstrained --json
   --device --precision --backend --max-batch-tokens
 score: MODEL --spec --model --from --to --source --target --output --json --device --precision --backend
   --max-batch-tokens
@@ -55,14 +54,11 @@ evaluate: MODEL --spec --model --set --hypotheses --references --language --toke
   --parameters --json --device --precision --backend --max-batch-tokens
 attend: SENTENCE --spec --model --from --to --target --figure --output --svg --attention --layer --head --word
   --device --precision --backend
-search: SENTENCE --spec --model --from --to --output --beam --alpha --shortlist --no-split --device --precision
-  --backend
 compare: A B --set --references --language --json --device --precision --backend --max-batch-tokens
 serve: --model --host --port --keys --new-key --cors --allow-host --max-memory --idle-minutes --max-texts
   --max-characters --max-body-bytes --max-queue --max-wait --timeout --device --precision --backend --max-batch-tokens
-import: SOURCE --name --format --languages --positions --tokenizer --bpe --bpe-vocabulary --bpe-threshold --check
-  --replace
-publish: RUN|NAME --name --replace --to --alias --text --notes
+import: SOURCE --name --format --languages --positions --tokenizer --bpe --bpe-vocabulary --bpe-threshold --replace
+publish: RUN|NAME --name --replace --to --notes
 export: NAME --to --output
 verify: NAME|DIR --backend
 pull: NAME --yes
@@ -181,7 +177,7 @@ def test_light_commands_import_no_heavy_package() -> None:
     commands += [["plan", "tiny", "--passes"], ["plan", "tiny", "--graph", "/dev/null/x.svg"]]
     code = (
         f"import sys; from cli.app import run; [run(words) for words in {commands!r}]; "
-        "heavy = {'torch', 'sentencepiece', 'sacrebleu'} & sys.modules.keys(); "
+        "heavy = {'torch', 'sentencepiece', 'sacrebleu', 'soundfile', 'soxr'} & sys.modules.keys(); "
         "print(heavy, file=sys.stderr); sys.exit(bool(heavy))"
     )
     process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=False)

@@ -6,7 +6,6 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree
 
 import pytest
 
@@ -20,7 +19,6 @@ from zoo.models.weights import Weights
 from zoo.text.trees.bracketed import format_tree, read_tree, read_treebank
 from zoo.text.vocabulary import Vocabulary
 from zoo.training.run import Run
-from zoo.visualization.tree_drawing import draw_svg
 
 Zoo = Callable[..., Any]
 SENTENCES = ["The old dog sees a house .", "", "a ( b ) , c", "   ", "they wait"]
@@ -117,41 +115,6 @@ def test_pretty_trees_are_separated_and_can_be_read(zoo: Zoo, parser: Callable[.
     result = zoo("parse", "--model", "runs/parser", "--pretty", stdin=TEXT)
     assert result.out == "\n".join(f"{format_tree(tree) if tree else ''}\n" for tree in expected)
     assert list(read_treebank(result.out.split("\n"), "out")) == [tree for tree in expected if tree]
-
-
-def test_svg_has_the_best_tree_of_each_line(zoo: Zoo, parser: Callable[..., Parser]) -> None:
-    expected = [tree for tree in parser().parse(SENTENCES) if tree]
-    result = zoo("parse", "--model", "runs/parser", "--svg", "trees.svg", "--n-best", "2", stdin=TEXT)
-    assert (result.status, result.out.count("\n")) == (0, 2 * 3 + 2)
-    assert Path("trees.svg").read_text(encoding="utf-8") == draw_svg(*expected)
-    assert zoo("parse", "--model", "runs/parser", "--svg", "none.svg", stdin="\n\n").status == 0
-    assert not ElementTree.parse("none.svg").findall("{http://www.w3.org/2000/svg}text")
-
-
-def test_a_failed_command_keeps_the_old_drawing(zoo: Zoo, parser: Callable[..., Parser]) -> None:
-    parser()
-    Path("old.svg").write_text("from before")
-    result = zoo("parse", "--model", "runs/parser", "--svg", "old.svg", stdin=b"they wait\n" * 9 + b"na\xefve\n")
-    assert (result.status, "(<stdin>:10)" in result.err) == (2, True)
-    assert Path("old.svg").read_text() == "from before"
-    assert sorted(path.name for path in Path().glob("*old*")) == ["old.svg"]
-
-
-def test_invalid_drawing_files(zoo: Zoo, parser: Callable[..., Parser]) -> None:
-    parser()
-    Path("in.svg").write_text("they wait\n")
-    for options, problem in (
-        (("--svg", "x.png"), "`x.png`"),
-        (("--svg", "x.svg", "--output", "./x.svg"), "`--output` and `--svg` are the same file, `x.svg`"),
-        (("--svg", "in.svg", "--input", "in.svg"), "`in.svg`"),
-        (("--svg", "no/x.svg"), "`no/x.svg`"),
-    ):
-        result = zoo("parse", "--model", "runs/parser", *options, stdin="they wait\n")
-        assert (result.status, result.out) == (2, "")
-        assert problem in result.err
-        assert "\n\nhint: " in result.err
-    assert Path("in.svg").read_text() == "they wait\n"
-    assert not Path("x.svg").exists()
 
 
 def test_several_parsers_are_an_ensemble(zoo: Zoo, parser: Callable[..., Parser]) -> None:

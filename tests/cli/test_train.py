@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import math
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,10 +12,7 @@ import pytest
 from cli.app import run
 from compiler.backends import BACKENDS
 from zoo.data.prepare import prepare
-from zoo.evaluation.metrics import get_metric
 from zoo.report import Report
-from zoo.training.averaging import AverageSearch, ScoredAverage
-from zoo.training.resume_check import ResumeResult
 from zoo.training.run import Run
 from zoo.training.train import TrainingResult
 
@@ -157,21 +152,8 @@ class TestTrain:
         secondary = zoo("train", "tiny", "training.steps=30", "--run", "tiny2")
         assert (secondary.status, secondary.err) == (0, "")
 
-    def test_verify_resume_prints_the_result(self, zoo: Zoo, monkeypatch: pytest.MonkeyPatch) -> None:
-        verdicts = iter(
-            [ResumeResult(7, (2, 4), ()), ResumeResult(7, (2, 4), ("weights.safetensors", "optimiser.safetensors"))]
-        )
-        monkeypatch.setattr("zoo.training.resume_check.verify_resume", lambda spec, **options: next(verdicts))
-        result = zoo("train", "tiny", "--verify-resume")
-        assert result.status == 0
-        assert "after steps 2, 4: weights and moments of step 7 are bitwise identical" in result.out
-        result = zoo("train", "tiny", "--verify-resume")
-        assert result.status == 1
-        assert "the weights.safetensors and optimiser.safetensors of step 7 differ" in result.err
-        assert "hint: " in result.err
 
-
-def test_a_shortlist_is_used_by_decode_and_search(zoo: Zoo, trained: Callable[..., Run]) -> None:
+def test_a_shortlist_is_used_by_decode(zoo: Zoo, trained: Callable[..., Run]) -> None:
     if problem := BACKENDS["native"].unavailable_reason():
         pytest.skip(problem)
     run = trained("runs/tiny")
@@ -184,66 +166,3 @@ def test_a_shortlist_is_used_by_decode_and_search(zoo: Zoo, trained: Callable[..
     assert (result.status, result.out) == (0, "runs/tiny/shortlist.safetensors\n")
     decoded = zoo(*decode, stdin="we read\n")
     assert (decoded.status, decoded.out.count("\n")) == (0, 1)
-    found = zoo("search", "we read", "--model", "tiny", "--backend", "native", "--shortlist")
-    assert found.out.startswith(decoded.out)
-
-
-@pytest.fixture
-def curve(trained: Callable[..., Run], monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Return a function that sets the result of the search for the best average of `tiny`."""
-    trained("runs/tiny")
-
-    def set_curve(metric: str, *means: ScoredAverage) -> None:
-        best = next(mean for mean in means if not mean.difference)
-        monkeypatch.setattr(
-            "zoo.training.averaging.search_averages",
-            lambda run, **options: AverageSearch(get_metric(metric), means, best),
-        )
-
-    return set_curve
-
-
-class TestAverageSearch:
-    def test_table_and_json_show_significance(self, zoo: Zoo, curve: Callable[..., None]) -> None:
-        curve(
-            "bleu",
-            ScoredAverage(1, 1, (400,), 20.0, -2.0, 0.5),
-            ScoredAverage(2, 1, (300, 400), 21.75, -0.25, 0.5),
-            ScoredAverage(5, 1, (0, 100, 200, 300, 400), 22.0, 0.0, 0.0),
-        )
-        result = zoo("average", "tiny", "--search")
-        assert [line.split() for line in result.out.splitlines()[1:]] == [
-            ["1", "1", "400", "20.00", "-2.00", "±", "0.50"],
-            ["2", "1", "300", "to", "400", "21.75", "-0.25", "±", "0.50"],
-            ["5", "1", "0", "to", "400", "22.00", "best"],
-        ]
-        assert "not enough checkpoints for averages of 10, 20" in result.err
-        assert (
-            "not significantly worse than the best: 2 of every 1; `zoo average tiny --last 5` writes the best average"
-            in result.err
-        )
-        values = json.loads(zoo("average", "tiny", "--search", "--json").out)
-        assert [(each["last"], each["score"], each["worse"]) for each in values] == [
-            (1, 20, True),
-            (2, 21.75, False),
-            (5, 22, False),
-        ]
-        assert {each["metric"] for each in values} == {"bleu"}
-
-    def test_sparse_averages_and_metrics_without_intervals(self, zoo: Zoo, curve: Callable[..., None]) -> None:
-        many = ScoredAverage(20, 1, tuple(range(20)), 10.0, 2.0, 0.1)
-        curve("perplexity", ScoredAverage(1, 1, (4,), 9.0, 1.0, 0.1), ScoredAverage(2, 2, (2, 4), 8.0, 0.0, 0.0), many)
-        messages = zoo("average", "tiny", "--search").err
-        assert "the others are significantly worse; to keep its checkpoints, train with 2 times the" in messages
-        curve("chrf", ScoredAverage(20, 1, tuple(range(20)), 50.0, 0.0, None))
-        assert zoo("average", "tiny", "--search").err == "confidence intervals cannot be computed for chrF\n"
-
-    def test_nan_is_null_in_json(self, zoo: Zoo, curve: Callable[..., None]) -> None:
-        valid, broken = (
-            ScoredAverage(1, 1, (400,), 3.0, 0.0, 0.0),
-            ScoredAverage(2, 1, (300, 400), math.nan, math.nan, None),
-        )
-        curve("perplexity", valid, broken)
-        values = json.loads(zoo("average", "tiny", "--search", "--json").out, parse_constant=pytest.fail)
-        expected = [(3.0, 0.0, False), (None, None, True)]
-        assert [(each["score"], each["difference"], each["worse"]) for each in values] == expected

@@ -176,7 +176,7 @@ def test_zoo_is_installed_from_its_source_folder() -> None:
         assert not re.search(r"pip install [^`\n]{0,60}transformer-zoo", text), file
     extras = set(re.findall(r"pip install (?:-\w+ )*-e '?\.\[(\w+)", " ".join(file.read_text() for file in files)))
     defined = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
-    assert {"serve", "ray", "ctranslate2", "hf"} <= extras <= defined.keys()
+    assert {"serve", "ctranslate2", "hf"} <= extras <= defined.keys()
 
 
 def _packages(folder: Path, *others: str) -> Path:

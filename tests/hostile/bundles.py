@@ -260,23 +260,6 @@ def _forged_yaml(random: Random, bundle: Path, trial: Trial) -> bool:
     return True
 
 
-def _forged_json(random: Random, bundle: Path, trial: Trial) -> bool:
-    """Write reference outputs that are impossible or too large."""
-    nested = values.nests(random.choice((2_000, 200_000)))[0]
-    line = ["a"] * random.choice((1, 3))
-    sample = {"set": "test", "sentences": 3, "sources": line, "references": line, "outputs": line, "metric": "bleu"}
-    sample |= {"score": 100.0, "signature": "x"}
-    wrong_fields: tuple[dict[str, Any], ...] = (
-        *({"outputs": [*line, "b"]}, {"sources": []}, {"sources": ["a" * 10**6] * 3}, {"sources": ["a"] * 5_000}),
-        *({"sentences": -1}, {"score": 10**400}, {"score": -50.0}, {"metric": "../x"}),
-    )
-    samples = (*({**sample, **fields} for fields in wrong_fields), {}, [1])
-    broken = (nested, "", "\xff", f'{{"a": {nested}}}', '{"score": 1e999}')
-    text = json.dumps(random.choice(samples)) if random.random() < 0.6 else random.choice(broken)
-    (bundle / "reference_outputs.json").write_bytes(text.encode("latin-1"))
-    return True
-
-
 def _forged_manifest(random: Random, bundle: Path, trial: Trial) -> None:
     """Write a manifest with names outside of the bundle, or with invalid entries."""
     entries = json.loads((bundle / MANIFEST).read_text())
@@ -295,7 +278,7 @@ def _forged_manifest(random: Random, bundle: Path, trial: Trial) -> None:
         "nowhere",
     )
     secret = {"bytes": trial.secret.stat().st_size, "sha256": manifest.sha256(trial.secret)}
-    needed = sorted(entries.keys() - {"facts.json", "reference_outputs.json"})
+    needed = sorted(entries.keys() - {"facts.json"})
     file = random.choice(needed)
     sizes = (-1, 0, 10**30, 2**63, 1.5, "18", None, True, [18], entries[file]["bytes"] + 1)
     hashes = ("", "0" * 64, "g" * 64, "A" * 64, 5, None, "0" * 10**6, f"{entries[file]['sha256']}\n")
@@ -350,7 +333,6 @@ def _forged_tensors(random: Random, bundle: Path, trial: Trial) -> bool:
 
 _FORGERIES: dict[Forge, int] = {
     _forged_yaml: 4,
-    _forged_json: 3,
     _forged_manifest: 4,
     _forged_links: 3,
     _swapped_bytes: 1,

@@ -1,4 +1,4 @@
-"""Hostile training data: corpora, archives, treebanks and vocabularies."""
+"""Hostile training data: archives and vocabularies."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import zlib
 from functools import lru_cache
 from pathlib import Path
 from random import Random
-from typing import get_args
 
 from hostile import values
 from hostile.judge import check
@@ -20,120 +19,28 @@ from hostile.world import FIELDS, PAIRS
 from specs import BOS, EOS, PAD, ZooError
 from zoo.data.prepare import PreparedCorpus
 from zoo.text import protobuf
-from zoo.text.trees.bracketed import read_tree
-from zoo.text.trees.tokenizer import Linearisation
 from zoo.text.vocabulary import Vocabulary
 
 _PLAIN = tuple("".join(f"{pair[side]}\n" for pair in PAIRS * 3).encode() for side in (0, 1))
 
-# Corpora
+# Archives
 
 
-def run_corpus(random: Random, trial: Trial) -> None:
-    """Prepare a corpus with odd files; a prepared corpus must be valid, and have all lines."""
+def run_archive(random: Random, trial: Trial) -> None:
+    """Prepare a corpus from an odd archive; a prepared corpus must be valid."""
     trial.world.write_corpus(trial.folder)
-    kinds = {_odd_lines: 6, _odd_gzip: 3, _odd_sgml: 3, _not_a_file: 2, _odd_archive: 5}
-    part = values.weighted(random, kinds)(random, trial)
+    part = _odd_archive(random, trial)
     split = random.choice(("train", "train", "dev", "test"))
-    lines = part.pop("lines", None)
-    size = random.choice((101, 40, 300))
-    spec = {**FIELDS, "corpus": {**FIELDS["corpus"], split: [part]}, "vocabulary": {"size": size}}
+    spec = {**FIELDS, "corpus": {**FIELDS["corpus"], split: [part]}, "vocabulary": {"size": 101}}
     (trial.folder / "own.yaml").write_text(json.dumps({"extends": "tiny", **spec}))
     trial.log(f"{split}: {part}")
     if trial.zoo("prepare", "own.yaml").status == 0:
-        prepared = PreparedCorpus(_prepared_folder(trial))
-        prepared.verify()
-        if split != "test":
-            count = prepared.counts.read if split == "train" else len(prepared.texts(split)["source"])
-            check(lines in (None, count), f"{count} lines are read of {lines}")
+        PreparedCorpus(_prepared_folder(trial)).verify()
 
 
 def _prepared_folder(trial: Trial) -> Path:
     (file,) = (trial.home / "prepared").glob("*/manifest.json")
     return file.parent
-
-
-def _odd_lines(random: Random, trial: Trial) -> dict[str, object]:
-    contents = [_odd_text(random, side) for side in (0, 1)]
-    if random.random() < 0.6:
-        contents[random.randrange(2)] = _PLAIN[random.randrange(2)]
-    return _write_pair(trial, contents, ("odd.en", "odd.de"))
-
-
-def _odd_text(random: Random, side: int) -> bytes:
-    good = _PLAIN[side]
-    at = random.randrange(len(good))
-    invalid = random.choice((b"\x00", b"\xff", b"\xed\xa0\x80", b"\xc0\x80", b"\xf4\x90\x80\x80"))
-    if random.random() < 0.02:
-        return good[:at] + b"x" * (50 << 20) + good[at:]
-    return random.choice(
-        (
-            b"",
-            b"\n" * random.choice((1, 12, 100_000)),
-            b" \t\n" * 12,
-            good.replace(b"\n", random.choice((b"\r\n", b"\r"))),
-            b"\xef\xbb\xbf" + good,
-            good.decode().encode(random.choice(("utf-16", "latin-1", "utf-8-sig", "utf-32"))),
-            good[:at] + invalid + good[at:],
-            good[:at] + values.text(random, 30).encode("utf-8", "surrogatepass") + good[at:],
-            good.rstrip(b"\n"),
-            good[:at],
-            good + b"x" * random.choice((10_000, 1 << 20)) + b"\n",
-            good + b"word " * random.choice((10_000, 200_000)),
-            values.corrupt(random, good),
-            "".join(chr(number) + "\n" for number in range(0x4E00, 0x4E00 + 12)).encode(),
-            b"a\n" * 12,
-            b"\xe2\x80\xa8\x0b\x0c\x1c\xc2\x85\n" * 12,
-        )
-    )
-
-
-def _write_pair(trial: Trial, contents: list[bytes], names: tuple[str, str]) -> dict[str, object]:
-    for name, content in zip(names, contents, strict=True):
-        (trial.folder / name).write_bytes(content)
-        trial.log(f"{name}: {len(content):,} bytes, {content[:60]!r}")
-    lines = {content.count(b"\n") + (not content.endswith(b"\n")) for content in contents}
-    return {"source": names[0], "target": names[1], "lines": lines.pop() if len(lines) == 1 else None}
-
-
-def _odd_gzip(random: Random, trial: Trial) -> dict[str, object]:
-    good = gzip.compress(_PLAIN[0])
-    broken = (b"", _PLAIN[0], good + b"rubbish", good + bytes(1000), gzip.compress(good), good[:-8] + bytes(8))
-    content = random.choice((good, good + good, *broken, *(values.corrupt(random, good) for _ in range(2))))
-    if random.random() < 0.05:
-        content = _gzipped_zeros() * _CHUNKS
-    part = _write_pair(trial, [content, _PLAIN[1]], ("odd.en.gz", "odd.de"))
-    return {**part, "lines": len(PAIRS) * 3 if content == good else None}
-
-
-def _odd_sgml(random: Random, trial: Trial) -> dict[str, object]:
-    """Write the SGML files of WMT, and broken ones."""
-    count = random.choice((12, 12, 12, 30_000, 150_000))
-    good = "".join(f'<seg id="{n}">{PAIRS[n % len(PAIRS)][0]}</seg>\n' for n in range(12))
-    entity = random.choice(("&#0;", "&#xD800;", "&#99999999999;", "&lt;/seg&gt;", "&#10;"))
-    repeated = random.choice(("<seg>", "<seg ", "<seg id=1>a</seg", "</seg>", "<seg>a"))
-    text = random.choice(
-        (
-            good,
-            repeated * count,
-            repeated * count + "</seg>",
-            good.replace("</seg>", ""),
-            good.replace("the", entity),
-            f"<!DOCTYPE x [<!ENTITY a '{'x' * 100}'>]>" + good.replace("the", "&a;" * 100),
-            values.corrupt(random, good.encode()).decode("utf-8", "replace"),
-            good.replace("\n", "\r").upper(),
-            "<seg>" + "\n" * count + "</seg>",
-        )
-    )
-    part = _write_pair(trial, [text.encode(), _PLAIN[1]], (random.choice(("odd.sgm", "odd.SGML")), "odd.de"))
-    return {**part, "lines": 12 if text == good else None}
-
-
-def _not_a_file(random: Random, trial: Trial) -> dict[str, object]:
-    (trial.folder / "odd.en").write_bytes(_PLAIN[0])
-    (trial.folder / "odd.de").write_bytes(_PLAIN[1])
-    trial.log(values.replace_file(random, trial.folder / random.choice(("odd.en", "odd.de"))))
-    return {"source": random.choice(("odd.en",) * 3 + (values.word(random) or "x",)), "target": "odd.de"}
 
 
 def _odd_archive(random: Random, trial: Trial) -> dict[str, object]:
@@ -233,57 +140,6 @@ def _archive_bomb(random: Random, source: bytes, target: bytes) -> bytes:
         content[start] = zipfile.ZIP_DEFLATED
         content[start + 14 : start + 18] = _BOMB.to_bytes(4, "little")
     return bytes(content)
-
-
-# Treebanks
-
-_TREES = (
-    "(TOP (S (NP (DT the) (JJ old) (NN dog)) (VP (VBZ sees) (NP (DT a) (JJ small) (NN house)))))",
-    "( (S (NP-SBJ-1 (PRP we)) (VP (VBP read) (NP (CD two) (NNS books)) (NP-TMP (NN today)))) )",
-    "(ROOT (SQ (VBP do) (NP (PRP you)) (VP (VB see) (NP (DT the) (NN cat)) (-NONE- *T*-1)) (. ?)))",
-    "(TOP (NP (NP (NN pressure)) (-LRB- -LRB-) (NN IOP) (-RRB- -RRB-) (CD 1\\/2)))",
-)
-_ODD = ("(", ")", "()", "(())", "( ", "(NP)", "(NP (NN", "\x00", "\ufeff", "-NONE-", "(-NONE- *)", "⁇", "(((", "\r\n")
-
-
-def run_treebank(random: Random, trial: Trial) -> None:
-    """Prepare a treebank; prepared trees must have the words of their sentences."""
-    content = _odd_trees(random)
-    name = random.choice(("odd.trees", "odd.mrg", "odd.trees.gz"))
-    (trial.folder / name).write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
-    (trial.folder / "good.trees").write_text("\n".join(_TREES) + "\n")
-    corpus = {"train": [{"trees": "good.trees"}], "dev": [{"trees": "good.trees"}], "test": []}
-    corpus[random.choice(("train", "train", "dev"))] = [{"trees": random.choice((name, name, name, "."))}]
-    vocabulary = {"size": random.choice((60, 45)), "target_size": random.choice((64, 20))}
-    task = {"linearisation": random.choice(get_args(Linearisation))}
-    small = {key: FIELDS[key] for key in ("architecture", "compilation")}
-    spec = {"extends": "parsing/tiny", "name": "own", "task": task, "corpus": corpus, "vocabulary": vocabulary, **small}
-    (trial.folder / "own.yaml").write_text(json.dumps(spec))
-    trial.log(f"{len(content)} bytes, {spec}")
-    if trial.zoo("prepare", "own.yaml").status == 0:
-        for source, tree in zip(*PreparedCorpus(_prepared_folder(trial)).texts("dev").values(), strict=True):
-            check(
-                len(source.split()) == len(list(read_tree(tree).leaves())), f"{source!r} has not the words of {tree!r}"
-            )
-
-
-def _odd_trees(random: Random) -> bytes:
-    good = "\n".join(random.choices(_TREES, k=random.choice((1, 4, 30)))) + "\n"
-    at, depth = random.randrange(len(good)), random.choice((200, 260, 5_000, 200_000))
-    texts = (
-        good,
-        good[:at],
-        good[:at] + random.choice(_ODD) + good[at:],
-        good[:at] + good[at + 1 :],
-        "(S " * depth + "(NN deep)" + ")" * random.choice((depth, depth - 1)) + "\n",
-        "(S" + " (NN wide)" * random.choice((2_000, 60_000)) + ")\n",
-        good.replace(" ", random.choice(("\n", "\t\n  ", "\u3000", "\u2028"))),
-        good.replace("NP", values.word(random).replace("(", "")[:200] or "NP"),
-        "".join(random.sample(good, len(good))),
-    )
-    if random.random() < 0.1:
-        return values.corrupt(random, good.encode())
-    return random.choice(texts).encode("utf-8", "surrogatepass")
 
 
 # Vocabularies

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import itertools
 import json
 import os
 import shutil
@@ -75,8 +73,7 @@ def _configured(folder: Path, trick: Trick | None, on_web: bool) -> Iterator[Non
 
 
 def _pull(random: Random, trial: Trial, must_refuse: bool) -> None:
-    digest = hashlib.sha256((trial.world.store / GOOD / "manifest.json").read_bytes()).hexdigest()
-    revision = random.choice(("", "", "", "@1", "@2", "@3", f"@sha256:{digest}"))
+    revision = random.choice(("", "", "", "@1", "@2", "@3"))
     done = trial.zoo("pull", f"{GOOD}{revision}")
     judge.check_printable(done.out)
     check(done.status != 0 or revision or not must_refuse, f"it is pulled: {done.out}")
@@ -147,19 +144,6 @@ def _copied_revision(random: Random, folder: Path, trial: Trial) -> None:
     shutil.copyfile(file, file.with_name(random.choice(("3.json", "999999999.json", "01.json", "-1.json", "٣.json"))))
 
 
-def _aliases(random: Random, folder: Path, trial: Trial) -> bool:
-    """Write aliases of model names in loops and chains, or to invalid names."""
-    targets = (GOOD, "one", "../x", "/etc", "", "x" * 5000, 5, None, ["good"], "\x1b[2J", "unknown", "a\nb")
-    chain = [GOOD, *(f"n{number}" for number in range(random.choice((1, 5, 30))))]
-    for old, new in [*itertools.pairwise(chain), (chain[-1], random.choice(targets))]:
-        (folder / "models" / old).mkdir(exist_ok=True)
-        (folder / "models" / old / "alias.json").write_text(json.dumps({"to": new}))
-    if random.random() < 0.3:
-        text = random.choice((*values.TOO_DEEP, "", "{}", '{"to": NaN}', "x" * 10**6))
-        (folder / "models" / GOOD / "alias.json").write_text(text)
-    return True
-
-
 def _damaged_blob(random: Random, folder: Path, trial: Trial) -> bool:
     files = json.loads(_revision_file(folder).read_text())["files"]
     name = random.choice(sorted(files))
@@ -182,7 +166,7 @@ def _damaged_blob(random: Random, folder: Path, trial: Trial) -> bool:
 
 
 def _not_a_file(random: Random, folder: Path, trial: Trial) -> None:
-    names = ("models/good/1.json", "models/good/2.json", "models/good", "models/good/alias.json", "models")
+    names = ("models/good/1.json", "models/good/2.json", "models/good", "models")
     trial.log(values.replace_file(random, folder / random.choice((*names, "index.json", "registry.json"))))
 
 
@@ -196,7 +180,6 @@ _DAMAGES: dict[Damage, int] = {
     _damaged_json: 3,
     _wrong_revision: 4,
     _copied_revision: 1,
-    _aliases: 1,
     _damaged_blob: 2,
     _not_a_file: 1,
     _linked: 1,
@@ -263,7 +246,7 @@ _LOCATIONS = (
 
 def _trick(random: Random, trial: Trial) -> tuple[Trick, bool]:
     """Return a trick, and whether a pull of GOOD must be refused because of it."""
-    where = random.choice(("models/", f"models/{GOOD}/2.json", "blobs/", "index.json", "alias.json"))
+    where = random.choice(("models/", f"models/{GOOD}/2.json", "blobs/", "index.json"))
     kind = random.choice(("endless", "status", "length", "range", "redirect", "revisions", "page", "chunks", "little"))
     trial.log(f"server: {where}, {kind}")
     if kind == "revisions":

@@ -23,7 +23,7 @@ from unittest import mock
 
 import torch
 
-from hostile import bundles, commands, data, faults, imports, judge, registries, specs
+from hostile import bundles, data, faults, imports, judge, registries
 from hostile.judge import Case, Clock, Escaped, FileGuard, Outcome, TooLong, WrongResult
 from hostile.trial import Trial
 from hostile.world import World
@@ -32,16 +32,12 @@ _TESTS = Path(__file__).resolve().parents[1]
 _PROCESSES = multiprocessing.get_context("forkserver")
 _PROCESSES.set_forkserver_preload(["torch", "zoo.generation.loading"])
 RUN: dict[str, Callable[[Random, Trial], None]] = {
-    "specs": specs.run,
     "bundles": bundles.run,
     "intruders": bundles.run_intruder,
     "imports": imports.run,
     "registries": registries.run,
     "vocabularies": data.run_vocabulary,
-    "corpora": data.run_corpus,
-    "trees": data.run_treebank,
-    "lines": commands.run_lines,
-    "arguments": commands.run_arguments,
+    "archives": data.run_archive,
     "faults": faults.run,
 }
 KINDS = [kind for kind in RUN if kind != "faults"]

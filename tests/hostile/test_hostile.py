@@ -49,9 +49,9 @@ def test_slow_faults(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(7200)
-def test_ten_thousand_hostile_cases(tmp_path: Path) -> None:
+def test_thousands_of_hostile_cases(tmp_path: Path) -> None:
     outcomes = run_cases(_cases(1000, first=1_000_000), tmp_path)
-    assert len(outcomes) == 10_000
+    assert len(outcomes) == 1_000 * len(KINDS)
     _check(outcomes)
     for kind in KINDS:
         of_kind = [outcome for outcome in outcomes if outcome.case.kind == kind]

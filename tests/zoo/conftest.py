@@ -151,6 +151,7 @@ class Letters:
     """Vocabulary with one token per letter, from ID 4. Other characters are dropped."""
 
     source_suffix = (EOS,)
+    copy_symbols = ()
 
     def encode(self, text, side="source"):
         return [4 + ALPHABET.index(letter) for letter in text.strip() if letter in ALPHABET]

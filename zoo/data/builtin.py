@@ -1,7 +1,7 @@
 """Built-in corpus: English-German sentence pairs with English constituency trees, read from the folder `builtin_pairs`.
 
-A grammar in `tests/grammar` generated the pairs. The folder has two compressed files for each of train, dev and test:
-one with the trees, whose words are the English sentences, and one with the German sentences.
+A grammar generated the pairs once. The folder has two compressed files for each of train, dev and test: one with the
+trees, whose words are the English sentences, and one with the German sentences.
 """
 
 import bz2
@@ -14,7 +14,7 @@ from specs import ZooError
 from zoo.text.trees.tree import ROOT, detokenise, words
 
 VERSION = 1
-"""Version of the pairs. Increase it whenever a pair changes, because prepared corpora depend on it."""
+"""Version of the pairs, which never change. Fingerprints of prepared corpora contain it."""
 MAX_PAIRS = {"train": 40_000, "dev": 2_000, "test": 2_000}
 """Number of pairs of each set."""
 FOLDER = Path(__file__).with_name("builtin_pairs")

@@ -8,9 +8,10 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Literal
 
-from specs import Archive, Corpus, Files, Grammar, HeldOut, Part, Spec, Synthetic, Table, Treebank, ZooError
+from specs import Archive, Corpus, Digits, Files, Grammar, HeldOut, Part, Spec, Synthetic, Table, Treebank, ZooError
 from specs.corpus import Direction
 from zoo.data import builtin
+from zoo.features import spoken_digits
 from zoo.features.modality import absolute_path, identify, listed_files
 from zoo.files.archive import extract, extracted
 from zoo.files.download import fetch, recorded_sha256
@@ -26,6 +27,7 @@ Example = Mapping[str, str]
 SPLITS: tuple[Split, Split, Split] = ("train", "dev", "test")
 
 _BUILTIN_PAIR_BYTES = 150  # average size of a pair of the built-in corpus
+_SPOKEN_STRING_BYTES = 50_000
 _EXAMPLE_OVERHEAD = 200  # bytes of memory per example, in addition to its text
 _MAX_SCORED_TEXT = 256_000_000
 _GZIP_RATIO = 4  # assumed size of a text relative to its compressed file
@@ -97,6 +99,9 @@ class CorpusReader:
         part = getattr(self.corpus, split)[number]
         if isinstance(part, Grammar):
             yield from builtin.examples(split, part.grammar, self._streams, languages_of(self.corpus, part))
+        elif isinstance(part, Digits):
+            found = spoken_digits.strings(split, part.digits, self._report)
+            yield from (dict(zip(self._streams, example, strict=True)) for example in found)
         elif isinstance(part, Treebank):
             for path in self._paths(part):
                 yield from map(tree_example, MODALITIES["trees"].read(path))
@@ -127,6 +132,8 @@ class CorpusReader:
         for part in self.corpus.parts:
             if isinstance(part, Grammar):
                 total += _BUILTIN_PAIR_BYTES * part.grammar
+            elif isinstance(part, Digits):
+                total += _SPOKEN_STRING_BYTES * part.digits
             elif not isinstance(part, HeldOut | Synthetic):
                 for path in (*self._paths(part), *map(Path, self._listed(part))):
                     with file_errors(path):
@@ -148,6 +155,8 @@ class CorpusReader:
             return ["table", *columns, *map(digest, self._paths(part)), *self._identity_of_listed(part)]
         if isinstance(part, Grammar):
             return ["grammar", builtin.VERSION, part.grammar, languages_of(self.corpus, part)]
+        if isinstance(part, Digits):
+            return ["digits", spoken_digits.VERSION, part.digits]
         if isinstance(part, Treebank):
             return ["trees", *map(digest, self._paths(part))]
         if isinstance(part, HeldOut):
@@ -276,7 +285,7 @@ def missing_part(spec: Spec) -> str | None:
                 return f"its corpus is missing: {os.path.basename(part.archive)} has not been downloaded"
         elif isinstance(part, Synthetic):
             return f"its corpus has a part that models write: {part.summary}"
-        elif not isinstance(part, Grammar | HeldOut):
+        elif not isinstance(part, Grammar | Digits | HeldOut):
             names = filter(None, (getattr(part, field, None) for field in (*spec.task.streams, "tsv", "trees")))
             for path in (corpus_path(spec.corpus, name) for name in names):
                 if not path.exists():
@@ -291,6 +300,8 @@ def corpus_name(corpus: Corpus) -> str:
     first, *rest = corpus.train
     if isinstance(first, Grammar):
         return f"the built-in corpus ({sum(part.grammar for part in corpus.train if isinstance(part, Grammar)):,})"
+    if isinstance(first, Digits):
+        return f"spoken digits ({first.digits:,} strings)"
     folder = Path(corpus.folder).name
     if not isinstance(first, Archive) and folder:
         return folder

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import asdict
 from functools import cached_property, partial
-from itertools import islice
+from itertools import islice, starmap
 from pathlib import Path
+from typing import Any, TypeVar
+from zlib import crc32
 
 import numpy as np
 import numpy.typing as npt
@@ -39,6 +41,7 @@ from zoo.files.locks import hold_while_alive
 from zoo.files.reading import UnreadableError, read_json
 from zoo.files.storage import require_space
 from zoo.report import Report
+from zoo.text.copying import copy_symbols, replace_in_pair
 from zoo.text.languages import LanguagePair
 from zoo.text.lines import read_lines
 from zoo.text.vocabulary import SIDES, Vocabulary, check_learnable, learning_examples
@@ -55,6 +58,7 @@ _EXAMPLES, _EXAMPLE_CHARACTERS = 3, 80
 # Opening a larger corpus checks only the sizes of its files. Training verifies their hashes in the background.
 _HASHED_BYTES = 1 << 30
 
+Value = TypeVar("Value")
 Scored = list[tuple[Example, Direction]]
 """Examples of dev or test, with their languages."""
 
@@ -213,6 +217,8 @@ def known_counts(spec: Spec) -> CleaningCounts | None:
 def fingerprint(spec: Spec, corpus: CorpusReader, vocabulary: Vocabulary | None = None) -> str:
     """Return a hash of all inputs that determine the content of a prepared corpus, as 16 hexadecimal digits."""
     section, tokens = spec.corpus, spec.vocabulary.model_dump(mode="json", exclude={"separate_models"})
+    if not spec.vocabulary.copy_symbols:
+        del tokens["copy_symbols"]  # older folders have no such setting
     parts = {
         "format": _FORMAT,
         "streams": spec.task.streams,
@@ -243,6 +249,7 @@ class _Preparation:
         self, spec: Spec, corpus: CorpusReader, vocabulary: Vocabulary | None, folder: Path, report: Report
     ) -> None:
         self.spec, self.corpus, self.vocabulary, self.folder, self.report = spec, corpus, vocabulary, folder, report
+        self.symbols = vocabulary.copy_symbols if vocabulary else copy_symbols(spec.vocabulary.copy_symbols)
         self.modality = modality_of(spec.task)
         self.part_counts: list[int] = []
         """Number of training pairs that were read from each part of the corpus."""
@@ -313,7 +320,7 @@ class _Preparation:
                         first.append(self._text_of(example))
                 yield example
 
-    def _text_of(self, example: Example) -> Example:
+    def _text_of(self, example: Mapping[str, Value]) -> dict[str, Value]:
         """Return the streams of an example that are text."""
         return {name: example[name] for name in self.spec.task.token_streams}
 
@@ -347,7 +354,22 @@ class _Preparation:
         return Vocabulary.learn(examples, self.spec.vocabulary, counts.kept, self.spec.task, tokens)
 
     def _kept_examples(self, statuses: Statuses) -> Iterator[Example]:
-        return examples_with_status(self.corpus.examples("train"), statuses, Status.KEPT)
+        """Yield the training examples that cleaning kept, with copy symbols."""
+        start = 0
+        for number, count in enumerate(self.part_counts):
+            examples = self.corpus.part_examples("train", number)
+            direction = self.spec.corpus.direction(self.spec.corpus.train[number])
+            for example in examples_with_status(examples, statuses[start : start + count], Status.KEPT):
+                yield self._with_copy_symbols(example, direction)
+            start += count
+
+    def _with_copy_symbols(self, example: Example, direction: Direction) -> Example:
+        """Return an example with copy symbols, if the vocabulary has them."""
+        if not self.symbols:
+            return example
+        first = crc32(example["source"].encode())
+        texts = replace_in_pair(example["source"], example["target"], self.symbols, direction, first)
+        return dict(zip(SIDES, (each.text for each in texts), strict=True))
 
     def _write_train(
         self,
@@ -365,7 +387,7 @@ class _Preparation:
                 kept, counts = filter_by_length(values, self.spec.corpus, counts)
                 count = len(next(iter(values.values())))
                 for index in set(range(count)).difference(kept):
-                    row = {name: rows[index] for name, rows in values.items()}
+                    row: dict[str, Any] = {name: rows[index] for name, rows in values.items()}
                     reason = "long" if max(map(len, row.values())) > limit else "ratio"
                     if len(so_far := self._dropped.setdefault(reason, [])) < _EXAMPLES:
                         so_far.append(
@@ -381,7 +403,8 @@ class _Preparation:
         """Write values, raw data and languages of all examples of dev or test."""
         languages = (LanguagePair.of(self.spec, vocabulary, direction) for _, direction in scored)
         with self._store_writer(split, vocabulary) as writer:
-            for values in encode_examples((example for example, _ in scored), vocabulary, self.modality):
+            examples = starmap(self._with_copy_symbols, scored)
+            for values in encode_examples(examples, vocabulary, self.modality):
                 rows = range(len(next(iter(values.values()))))
                 writer.add(_with_language_tokens(values, rows, list(islice(languages, len(rows)))))
         lines = {name: [example[name] for example, _ in scored] for name in self.spec.task.streams}
@@ -444,7 +467,7 @@ def encode_examples(
     def encode() -> Iterator[Rows]:
         with closing(prefetch(_chunks(examples, max_examples))) as chunks:
             for chunk in chunks:
-                encoders = {name: vocabulary.stream(name).encode_all for name in chunk[0]}
+                encoders: dict[str, Any] = {name: vocabulary.stream(name).encode_all for name in chunk[0]}
                 if modality is not None:
                     encoders["source"] = modality.encode_all
                 yield {name: encode([each[name] for each in chunk]) for name, encode in encoders.items()}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
-from typing import NamedTuple, Self
+from typing import NamedTuple, Self, cast
 
 import numpy as np
 import sentencepiece
@@ -17,7 +17,7 @@ from zoo.data.batches import BatchSize, EpochBatches, Examples, batch_examples, 
 from zoo.data.prefetch import prefetch
 from zoo.data.prepare import PreparedCorpus
 from zoo.data.store import Store, Values
-from zoo.features.modality import FeatureModality, modality_of
+from zoo.features.modality import FeatureModality, Frames, modality_of
 from zoo.text.vocabulary import Vocabulary
 
 POOL_BATCHES = 64
@@ -171,7 +171,7 @@ class TrainingSet:
         """Return the examples of a batch with random changes of their features, which depend on its position only."""
         random = np.random.default_rng(stream(self._spec.training.seed, "augmentation", *position))
         return Examples(
-            (name, [modality.augment(row, random) if row.ndim > 1 else row for row in rows])
+            (name, [modality.augment(cast(Frames, row), random) if row.ndim > 1 else row for row in rows])
             for name, rows in examples.items()
         )
 

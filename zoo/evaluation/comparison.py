@@ -267,50 +267,6 @@ SAMPLES = 1_000
 SEED = 12_345
 
 
-def bootstrap_scores(metric: str, outputs: ModelOutputs) -> FloatArray | None:
-    """Return the score of each resampled set.
-
-    Args:
-        metric: Name of the metric.
-        outputs: Outputs of the model on the original set.
-
-    Returns:
-        The scores, [SAMPLES]. For perplexity, their natural logarithms. None if the metric is not `bleu`, `paper_bleu`
-        or `perplexity`, or if it is BLEU and the set has several translation directions.
-    """
-    weights = sample_counts(len(outputs.sources))
-    if metric in ("bleu", "paper_bleu") and len(outputs.rows_by_direction) == 1:
-        ((_, language),) = outputs.rows_by_direction
-        return text_scores_by_sample(metric, weights, outputs.texts, outputs.references, language)
-    if metric == "perplexity":
-        scores = outputs.reference_scores
-        log_probabilities, tokens = [each.log_probability for each in scores], [each.tokens for each in scores]
-        return log_perplexity_by_sample(weights, log_probabilities, tokens)
-    return None
-
-
-def difference_half_width(
-    metric: str, score: float, first: FloatArray | None, second: FloatArray | None
-) -> float | None:
-    """Return half the width of the 95 % confidence interval of the difference between two systems' scores.
-
-    The width is estimated from the standard deviation of the differences on the resampled sets.
-
-    Args:
-        metric: Name of the metric.
-        score: Score of the second system on the original set.
-        first: Result of `bootstrap_scores` for the first system.
-        second: Result of `bootstrap_scores` for the second system.
-
-    Returns:
-        Half the width, or None if `first` or `second` is None.
-    """
-    if first is None or second is None:
-        return None
-    half = 1.96 * float(np.std(second - first, ddof=1))
-    return score * half if metric == "perplexity" else half
-
-
 def sample_counts(sentences: int) -> FloatArray:
     """Return how often each resampled set contains each sentence, [SAMPLES, sentences].
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
@@ -87,11 +88,12 @@ def _mask(frames: Frames, masks: Masks, limit: int, random: np.random.Generator)
 @cache
 def mel_filters(bins: int) -> npt.NDArray[np.float64]:
     """Return the weight of each frequency of the Fourier transform in each mel filter, `[frequencies, bins]`."""
-    frequencies = np.fft.rfftfreq(FFT, 1 / SAMPLE_RATE)
+    frequencies = np.arange(FFT // 2 + 1) * (SAMPLE_RATE / FFT)
     low, high = _mel(np.array([_LOWEST_HZ, SAMPLE_RATE / 2]))
     points = np.linspace(low, high, bins + 2)
     distance = (_mel(frequencies)[:, None] - points[1:-1]) / (points[1] - points[0])
-    return np.maximum(0, 1 - np.abs(distance))
+    weights: npt.NDArray[np.float64] = np.maximum(0, 1 - np.abs(distance))
+    return weights
 
 
 def _mel(frequency: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
@@ -137,10 +139,10 @@ def read_blocks(file: str | Path | BinaryIO) -> Iterator[Samples]:
         while not last:
             block = sound.read(size, dtype="float32", always_2d=True)
             last = len(block) < size
-            mono = block.mean(1, dtype=np.float64).astype(np.float32)
-            if not np.isfinite(mono).all():
+            if not np.isfinite(block).all():
                 hint = "convert the file again: its samples must be finite numbers"
                 raise ZooError(f"`{name}` has samples that are infinite or not a number", hint=hint)
+            mono = block.mean(1, dtype=np.float64).astype(np.float32)
             yield resample.resample_chunk(mono, last=last)
 
 
@@ -171,12 +173,10 @@ def _damage(name: str) -> Iterator[None]:
 def _packages() -> tuple[Any, Any]:
     """Return the packages soundfile and soxr."""
     try:
-        import soundfile
-        import soxr
+        return import_module("soundfile"), import_module("soxr")
     except (ImportError, OSError) as error:  # OSError: the library libsndfile is missing
         hint = "run `pip install -e '.[speech]'` in zoo's source folder"
         raise ZooError(f"reading sounds needs the packages soundfile and soxr: {error}", hint=hint) from None
-    return soundfile, soxr
 
 
 def _name(file: str | Path | BinaryIO) -> str:

@@ -6,7 +6,6 @@ flushed to the disk and renamed. The next writer in that folder removes the temp
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import json
 import os
@@ -27,9 +26,6 @@ _OCCUPIED = {errno.ENOTEMPTY, errno.EEXIST}
 _PARTIAL = ".partial-"
 _REPLACED = ".replaced"
 _MAX_ATTEMPTS = 100
-_CURRENT_FOLDER = -100  # AT_FDCWD: relative paths start at the current folder
-_EXCHANGE = 2  # RENAME_EXCHANGE on Linux, RENAME_SWAP on macOS
-_UNSUPPORTED = {errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EPERM}
 
 
 class FolderExistsError(ZooError):
@@ -149,44 +145,14 @@ def _rename_folder(partial: Path, path: Path, replace: bool) -> None:
 
 
 def _replace_folder(partial: Path, path: Path) -> None:
-    """Replace a folder atomically, by one system call.
-
-    If the system has no such call, use two renames. If the process is killed between them, `restore_replaced` repairs
-    the folder.
-    """
-    if exchange(partial, path):
-        return  # the caller removes the replaced files, now at `partial`, after it has flushed the new name
+    """Replace a folder by two renames. If the process is killed between them, `restore_replaced` repairs the folder."""
     replaced = _set_aside(path, _REPLACED)
     try:
         partial.rename(path)
+        flush_to_disk(path.parent)  # before the old files are removed
     finally:
         restore_replaced(path.parent)  # does nothing if the rename succeeded
     remove_folder(replaced)  # renames it first, so that a half-removed folder is never restored
-
-
-def exchange(first: Path, second: Path) -> bool:
-    """Exchange two files or folders of one file system atomically.
-
-    Python has no function for this system call. With two renames, one of the paths would not exist for a moment.
-
-    Returns:
-        Whether the paths were exchanged. False if the operating system or the file system cannot do it.
-
-    Raises:
-        OSError: The exchange failed for another reason.
-    """
-    library = ctypes.CDLL(None, use_errno=True)
-    paths = os.fsencode(first), os.fsencode(second)
-    if hasattr(library, "renameat2"):
-        failed = library.renameat2(_CURRENT_FOLDER, paths[0], _CURRENT_FOLDER, paths[1], _EXCHANGE)
-    elif hasattr(library, "renamex_np"):  # macOS
-        failed = library.renamex_np(*paths, _EXCHANGE)
-    else:
-        return False
-    code = ctypes.get_errno()
-    if failed and code not in _UNSUPPORTED:
-        raise OSError(code, os.strerror(code), str(second))
-    return not failed
 
 
 def restore_replaced(folder: Path) -> None:

@@ -58,14 +58,14 @@ def synthetic() -> Path:
     return home() / "synthetic"
 
 
+def speech() -> Path:
+    """Return the folder for speech that is synthesised before training: one folder per set."""
+    return home() / "speech"
+
+
 def compiled() -> Path:
     """Return the folder that caches compiled artefacts. It may be removed at any time."""
     return home() / "compiled"
-
-
-def timings() -> Path:
-    """Return the folder that caches how fast specs ran on this processor."""
-    return home() / "timings"
 
 
 def verified() -> Path:

@@ -13,6 +13,7 @@ from compiler.padded_batch import PaddedBatch
 from specs import ZooError
 from zoo.generation.translation import group_by_length, pad_sequences
 from zoo.report import Report
+from zoo.text.copying import Replaced
 from zoo.text.language_codes import base_language
 from zoo.text.sentences import split_sentences
 from zoo.text.tokenizer import Tokenizer
@@ -68,11 +69,11 @@ class AlignmentHead(NamedTuple):
 
 
 class SentencePair(NamedTuple):
-    """Sentence and its translation, with their positions in the texts with this number."""
+    """Sentence and its translation, as the model reads them, with their positions in the texts with this number."""
 
     number: int
-    source: str
-    target: str
+    source: Replaced
+    target: Replaced
     source_start: int
     target_start: int
 
@@ -105,7 +106,7 @@ def align(
         for index, texts in enumerate(zip(sources, targets, strict=True))
         for pair in _split_pair(index, *texts, preprocessor)
         if max_tokens is None
-        or max(len(tokenizers[0].encode(pair.source)), len(tokenizers[1].encode(pair.target))) < max_tokens
+        or max(len(tokenizers[0].encode(pair.source.text)), len(tokenizers[1].encode(pair.target.text))) < max_tokens
     ]
     rows, columns = len(preprocessor.languages.target_tokens), len(preprocessor.languages.source_tokens)
     program = translator.attention_program()
@@ -113,7 +114,7 @@ def align(
         for group, layers in attention_batches(program, preprocessor, pairs, translator.max_batch_tokens):
             weights = _weights_of(layers, translator.alignment_head)
             for pair, row in zip(group, weights, strict=True):
-                spans = tokenizers[0].spans(pair.source), tokenizers[1].spans(pair.target)
+                spans = _spans(tokenizers[0], pair.source), _spans(tokenizers[1], pair.target)
                 results[pair.number] += _aligned_tokens(row[rows:, columns:], *spans, pair)
             progress.advance(len(group))
     return [sorted(tokens) for tokens in results]
@@ -143,7 +144,7 @@ def _split_pair(index: int, source: str, target: str, preprocessor: Preprocessor
     starts = [0, 0]
     for one, other in zip(*parts, strict=True):
         if one.strip() and other.strip():
-            yield SentencePair(index, one, other, *starts)
+            yield SentencePair(index, *preprocessor.replaced_pair(one, other), *starts)
         starts = [starts[0] + len(one), starts[1] + len(other)]
 
 
@@ -151,8 +152,8 @@ def attention_batches(
     program: EmittedProgram, preprocessor: Preprocessor, pairs: Sequence[SentencePair], max_batch_tokens: int
 ) -> Iterator[tuple[list[SentencePair], dict[int, Float32[Tensor, "batch h target source"]]]]:
     """Yield batches of pairs with the cross-attention of each layer. The columns of EOS and of padding come last."""
-    sources = preprocessor.encode_pairs_side([pair.source for pair in pairs], "source")
-    targets = preprocessor.encode_pairs_side([pair.target for pair in pairs], "target")
+    sources = preprocessor.encode_pairs_side([pair.source.text for pair in pairs], "source")
+    targets = preprocessor.encode_pairs_side([pair.target.text for pair in pairs], "target")
     lengths = [max(map(len, each)) for each in zip(sources, targets, strict=True)]
     for group in group_by_length(lengths, max_batch_tokens):
         stream = PaddedBatch.pad([sources[index] for index in group], program.device)
@@ -166,6 +167,11 @@ def attention_batches(
         if not layers:
             raise ZooError("the decoder of this model has no attention to the source, so it has no alignment")
         yield [pairs[index] for index in group], layers
+
+
+def _spans(tokenizer: Tokenizer, text: Replaced) -> list[Span]:
+    """Return where the tokens of a text are in the original text."""
+    return [(text.original(start), text.original(end)) for start, end in tokenizer.spans(text.text)]
 
 
 def _weights_of(

@@ -122,21 +122,26 @@ def attend(
             f"{preprocessor.max_source_length:,} (`decoding.max_source_length`) and translates it in parts",
             hint="give one sentence of the text",
         )
+    source_ids: Sequence[int] = encoded.parts[0].tokens
     target_ids: Sequence[int]
     if translation is None:
         ((best, *_),) = translator.hypotheses([text], source=source, target=target, split=False, protect=False)
-        output, target_ids = best.text, best.tokens
+        output, target_ids, replaced = best.text, best.tokens, preprocessor.replaced(text)
+        spellings = {symbol: span.spellings[0] for symbol, span in replaced.spans.items()}
     else:
         _, (output,) = translator.check_examples([text], [translation])
-        ((_, *target_ids, _),) = preprocessor.encode_pairs_side([output], "target")
+        replaced, replaced_output = preprocessor.replaced_pair(text, output)
+        (source_ids,) = preprocessor.encode_pairs_side([replaced.text], "source")
+        ((_, *target_ids, _),) = preprocessor.encode_pairs_side([replaced_output.text], "target")
+        spellings = {symbol: span.text for symbol, span in replaced_output.spans.items()}
         with preprocessor.warnings:
             preprocessor.warnings.count(encoded)
     program, vocabulary = translator.attention_program(), translator.vocabulary
     language_tokens = vocabulary.token_strings(languages.source_tokens, "source")
     return compute_attention(
         program,
-        (clean(text), encoded.parts[0].tokens, [*language_tokens, *preprocessor.source_tokens(text)]),
-        (output, target_ids, vocabulary.token_strings(target_ids)),
+        (clean(text), source_ids, [*language_tokens, *preprocessor.source_tokens(replaced)]),
+        (output, target_ids, [spellings.get(token, token) for token in vocabulary.token_strings(target_ids)]),
         forced=translation is not None,
         language_tokens=(len(languages.source_tokens), len(languages.target_tokens)),
     )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, Self, cast
 from compiler.program import State, StepwiseDecoder, TopK
 from specs import EOS
 from zoo.generation.constraints import BracketConstraint, Constraint, SuppressedTokens
-from zoo.generation.hypotheses import LengthPenalty, SearchHistory, SearchObserver, Selection, length_penalty
+from zoo.generation.hypotheses import LengthPenalty, SearchHistory, Selection, length_penalty
 from zoo.generation.translation import SearchInput
 from zoo.models.shortlist import Shortlist
 
@@ -45,7 +45,7 @@ class BeamSearch:
       continuations as there are live hypotheses. Live hypotheses are cut off one token after the maximum length, in the
       place of EOS.
 
-    An `observer` receives each step. It does not change the search. With a `shortlist`, a sentence chooses from the
+    With a `shortlist`, a sentence chooses from the
     tokens that the shortlist gives for its source.
     """
 
@@ -55,7 +55,6 @@ class BeamSearch:
     constraint: Constraint | None = None
     length_penalty: LengthPenalty = "gnmt"
     stopping_rule: StoppingRule = "admissible"
-    observer: SearchObserver | None = None
     shortlist: Shortlist | None = None
 
     reorders_rows = True
@@ -68,16 +67,16 @@ class BeamSearch:
 
     @property
     def batch_key(self) -> Hashable:
-        """The key of the batch. Sentences with the same key can share a batch. An observed search has its own batch."""
+        """The key of the batch. Sentences with the same key can share a batch."""
         size = max(_SHARED_SIZE, 1 << (self.size - 1).bit_length())
-        return BeamSearch, size, self.constraint, self.observer, self.shortlist
+        return BeamSearch, size, self.constraint, self.shortlist
 
     @property
     def runs_in_program(self) -> bool:
-        """Whether a `SearchingDecoder` can run the search: it has no observer, and at most one simple constraint."""
+        """Whether a `SearchingDecoder` can run the search: it has at most one simple constraint."""
         rule = self.constraint
         is_simple = not isinstance(rule, SuppressedTokens) or rule.inner is None
-        return self.observer is None and is_simple and isinstance(rule, SuppressedTokens | BracketConstraint | None)
+        return is_simple and isinstance(rule, SuppressedTokens | BracketConstraint | None)
 
     @property
     def candidates(self) -> int:
@@ -114,8 +113,6 @@ class BeamSearch:
         count = max(beam.candidates for beam in beams) if limits else self.candidates
         continuations, state = program.top_k(state, token.unsqueeze(1), count, allowed)
         selection = self.select(continuations, totals, [history.must_end for history in histories], limits)
-        if self.observer is not None:
-            self.observer.record_step(histories, continuations, totals, selection)
         return selection, state
 
     def select(

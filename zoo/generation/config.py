@@ -11,7 +11,6 @@ from specs.notation import quote
 from specs.sections import Decoding
 from zoo.generation.beam_search import BeamSearch
 from zoo.generation.constraints import Constraint, SuppressedTokens
-from zoo.generation.hypotheses import SearchObserver
 from zoo.generation.sampling import Sampling
 from zoo.models.shortlist import Shortlist
 
@@ -148,14 +147,12 @@ class GenerationConfig(Decoding):
     def strategy(
         self,
         constraint: Constraint | None = None,
-        observer: SearchObserver | None = None,
         shortlist: Shortlist | None = None,
     ) -> BeamSearch | Sampling:
         """Return the search strategy that these options describe.
 
         Args:
             constraint: Constraint that all outputs satisfy.
-            observer: Receives each step of a beam search.
             shortlist: Shortlist of the model. It is only used if the option `shortlist` is true.
         """
         if self.suppressed_tokens or self.min_length:
@@ -164,7 +161,7 @@ class GenerationConfig(Decoding):
             shortlist = None
         if self.search == "beam":
             penalty, rule = self.length_penalty, self.stopping_rule
-            return BeamSearch(self.beam, self.alpha, self.n_best, constraint, penalty, rule, observer, shortlist)
+            return BeamSearch(self.beam, self.alpha, self.n_best, constraint, penalty, rule, shortlist)
         distribution = (self.temperature, self.top_k, self.top_p)
         return Sampling(self.n_best, self.alpha, *distribution, self.seed, constraint, self.length_penalty, shortlist)
 

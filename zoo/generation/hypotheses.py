@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 import numpy as np
 
-from compiler.program import State, StepwiseDecoder, TopK
+from compiler.program import State, StepwiseDecoder
 from specs import EOS, ZooError
 from zoo.generation.constraints import Constraint
 from zoo.generation.translation import SearchInput, Translation
@@ -115,26 +115,6 @@ class SearchStrategy(Protocol):
 
         Returns:
             The selected candidates, and the new decoder state.
-        """
-
-
-class SearchObserver(Protocol):
-    """Interface of an object that watches a beam search without changing it."""
-
-    def record_step(
-        self,
-        histories: Sequence[SearchHistory],
-        continuations: TopK,
-        totals: Float32[Tensor, "sentences rows"],
-        selection: Selection,
-    ) -> None:
-        """Receive the tensors of a decoding step. They must be copied, because later steps may overwrite them.
-
-        Args:
-            histories: The history of each sentence, before the step.
-            continuations: The most probable next tokens of each row.
-            totals: Log-probability of each row before the step.
-            selection: The candidates that the step has selected.
         """
 
 

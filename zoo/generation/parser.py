@@ -12,6 +12,7 @@ from zoo.generation.constraints import BracketConstraint, min_tree_tokens
 from zoo.generation.preprocessing import EncodedText, Preprocessor
 from zoo.generation.translation import SearchInput, Translation
 from zoo.generation.translator import Translator
+from zoo.text.copying import Replaced
 from zoo.text.languages import LanguagePair, choose_direction
 from zoo.text.lines import clean
 from zoo.text.sentences import checked_texts, excerpt
@@ -183,9 +184,9 @@ class ParserPreprocessor(Preprocessor):
         part = SearchInput(index, {"source": tokens}, max_length, (), text, word_tokens)
         return EncodedText(index, text, (part,) if length else (), length)
 
-    def source_tokens(self, text: str) -> list[str]:
+    def source_tokens(self, source: Replaced) -> list[str]:
         """Return the tokens of a sentence as strings, without EOS."""
-        return super().source_tokens(_unescape_words(text))
+        return super().source_tokens(Replaced(_unescape_words(source.text)))
 
     def _encode(self, text: str, side: Side) -> list[int]:
         return super()._encode(_unescape_words(text) if side == "source" else text, side)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import sys
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import repeat
 
 from specs import BOS, EOS, UNK, Spec, ZooError
 from zoo.generation.translation import SearchInput, Translation, join_parts, unchanged
 from zoo.report import Report
+from zoo.text.copying import Replaced, replace_in_pair, replace_spans
 from zoo.text.language_codes import are_languages, base_language
 from zoo.text.languages import LanguagePair
 from zoo.text.lines import without_control
@@ -186,6 +187,7 @@ class Preprocessor:
         # Between sentences without a space, as in Chinese, the target language determines whether to add one.
         self._default_gap = "" if base_language(languages.target) in _LANGUAGES_WITHOUT_SPACES else " "
         self.empty_source = vocabulary.source_suffix
+        self.symbols = vocabulary.copy_symbols
         self.max_source_length = self.decoding.max_source_length
         if positions is not None:
             own = 1 + len(languages.source_tokens)  # EOS and the language token
@@ -276,7 +278,9 @@ class Preprocessor:
             ZooError: A sentence is too long for the model, the prefix is longer than a translation may be, or the
                 prefix has characters or tokens that the model cannot generate.
         """
-        tokens = tuple(self._encode(text, "source"))
+        # A prefix may contain spans already.
+        replaced = Replaced(text) if prefix.strip() else self.replaced(text)
+        tokens = tuple(self._encode(replaced.text, "source"))
         forced = self._encode_prefix(prefix, index)
         if tokens == self.empty_source:
             if prefix.strip():
@@ -292,17 +296,12 @@ class Preprocessor:
         if too_long or by_sentence:
             parts = list(self._split(text, index, 0 if by_sentence else self.max_source_length))
         if len(parts) < 2:
-            inputs = [self._input(index, text, tokens, forced)]
+            inputs = [self._input(index, text, replaced, tokens, forced)]
         else:
+            first_tokens = [forced, *[self.languages.target_tokens] * (len(parts) - 1)]
             inputs = [
-                self._input(
-                    index,
-                    part,
-                    self._encode(part, "source"),
-                    self.languages.target_tokens if number else forced,
-                    number,
-                )
-                for number, part in enumerate(parts)
+                replace(self.encode_sentence(part, index), prefix=first, part=number)
+                for number, (part, first) in enumerate(zip(parts, first_tokens, strict=True))
             ]
         if len(forced) > (limit := inputs[0].max_length):
             raise ZooError(
@@ -315,14 +314,20 @@ class Preprocessor:
 
     def encode_sentence(self, text: str, index: int) -> SearchInput:
         """Encode a sentence or a part of one for the search."""
-        return self._input(index, text, self._encode(text, "source"), self.languages.target_tokens)
+        replaced = self.replaced(text)
+        return self._input(index, text, replaced, self._encode(replaced.text, "source"), self.languages.target_tokens)
+
+    def replaced(self, text: str) -> Replaced:
+        """Return a sentence with the copy symbols that the model reads, if it has any."""
+        return replace_spans(text, self.symbols, self.languages.source, self.languages.target)
 
     def _input(
-        self, index: int, text: str, tokens: Sequence[int], forced: tuple[int, ...], part: int = 0
+        self, index: int, text: str, replaced: Replaced, tokens: Sequence[int], forced: tuple[int, ...]
     ) -> SearchInput:
         max_length = self._max_target_length(self.source_length(tokens))
         language = self.languages.source_tokens if tuple(tokens) != self.empty_source else ()
-        return SearchInput(index, {"source": (*language, *tokens)}, max_length, forced, text.strip(), part=part)
+        streams = {"source": (*language, *tokens)}
+        return SearchInput(index, streams, max_length, forced, text.strip(), copied=replaced.spans)
 
     def _encode_prefix(self, prefix: str, index: int) -> tuple[int, ...]:
         """Return the tokens that the translation must start with: its language token, if any, and the prefix."""
@@ -367,6 +372,10 @@ class Preprocessor:
         if length:
             yield start + part
 
+    def replaced_pair(self, source: str, target: str) -> tuple[Replaced, Replaced]:
+        """Return a source and its translation with the copy symbols that the model reads, if it has any."""
+        return replace_in_pair(source, target, self.symbols, (self.languages.source, self.languages.target))
+
     def encode_pairs_side(self, texts: Sequence[str], side: Side, *, first: int = 1) -> list[list[int]]:
         """Encode one side of sentence pairs for scoring.
 
@@ -407,9 +416,10 @@ class Preprocessor:
         """Return the number of tokens in a source, without EOS."""
         return len(tokens) - len(self.vocabulary.source_suffix)
 
-    def source_tokens(self, text: str) -> list[str]:
-        """Return the tokens of a source as strings, without EOS."""
-        return self.vocabulary.source.tokenize(text)
+    def source_tokens(self, source: Replaced) -> list[str]:
+        """Return the tokens of a source as strings, without EOS. Spans are shown in place of their copy symbols."""
+        tokens = self.vocabulary.source.tokenize(source.text)
+        return [source.spans[token].text if token in source.spans else token for token in tokens]
 
     def _encode(self, text: str, side: Side) -> list[int]:
         if side == "target":

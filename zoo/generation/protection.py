@@ -15,6 +15,7 @@ from zoo.generation.hypotheses import SearchStrategy
 from zoo.generation.preprocessing import Preprocessor
 from zoo.generation.span_constraint import SpanConstraint
 from zoo.generation.translation import SearchInput, Translation
+from zoo.text.copying import symbol_span
 from zoo.text.lines import clean
 from zoo.text.sentences import language_tokens
 from zoo.text.spans import Span, compare, find_spans, needs_translation
@@ -46,7 +47,8 @@ class Protection:
     """Checks whether translations keep the amounts, links and so on of their sentences, and repairs other translations.
 
     A sentence is decoded again under a `SpanConstraint`. First, ordinary numbers replace the spans that it has lost,
-    because models translate numbers better than links or placeholders. If this fails, the spans themselves are decoded.
+    because models translate numbers better than links or placeholders. If this fails, the spans themselves are decoded,
+    or their copy symbols, if the model has them.
     If this fails, too, the fragments between the spans are translated alone. The first of these translations that has
     all spans is used. If there is no such translation, the first one is kept,
     and its field `unkept` lists the differences.
@@ -123,6 +125,8 @@ class Protection:
             return _Plan([])
         cuts = spans if stage == _FRAGMENTS else [span for span in differences.missing if _is_apart(span, text)]
         replaced = [span for span in differences.missing or spans if span not in cuts and not span.is_month]
+        if stage == _PROXIES and self._preprocessor.symbols:
+            return _Plan([])
         replaced = replaced if stage == _PROXIES else []
         numbers = (number for number in constraint.common_numbers if number not in text)
         proxies = dict(zip(replaced, numbers, strict=False))
@@ -159,11 +163,13 @@ class Protection:
         text = fragment[start:].rstrip()
         if not needs_translation(text):
             return [fragment]
-        spans = [span for span in find_spans(text, *self._languages) if span.text not in words]
+        encoded = self._preprocessor.encode_sentence(language_tokens(source.text) + text, source.index)
+        copied = encoded.copied.values()
+        spans = [span for span in find_spans(text, *self._languages) if span.text not in words and span not in copied]
+        spans += [symbol_span(symbol) for symbol in encoded.copied]
         lengths = [len(next(constraint.spell(span), (0, []))[1]) for span in spans]
         if not all(lengths):
             return []
-        encoded = self._preprocessor.encode_sentence(language_tokens(source.text) + text, source.index)
         max_length = min(encoded.max_length, 2 * len(encoded) + sum(lengths) + _SPARE_TOKENS)
         encoded = replace(encoded, required=tuple(spans), max_length=max_length)
         return [fragment[:start], encoded, fragment[start + len(text) :]]

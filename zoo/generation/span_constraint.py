@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from specs import EOS, PAD, UNK
 from zoo.generation.translation import SearchInput, pad_sequences
 from zoo.text.codes import SEPARATOR
+from zoo.text.copying import has_symbol
 from zoo.text.spans import Span
 from zoo.text.vocabulary import Vocabulary
 
@@ -29,7 +30,7 @@ _AFTER_SPACE, _AFTER_MARK = 0, 1
 
 
 class SpanConstraint:
-    """Constraint that makes every output contain the spans in `SearchInput.required`, and no other digit.
+    """Constraint that makes every output contain the spans in `SearchInput.required`, and no other digit or symbol.
 
     A span may have any of its spellings. If its first tokens are only letters, they may also belong to other words.
     After further tokens, the span must be completed. EOS is allowed after all spans, and at the maximum length.
@@ -46,7 +47,9 @@ class SpanConstraint:
         texts = vocabulary.token_strings(range(vocabulary.sizes[1]))
         always = vocabulary.control_tokens("target") | set(free)
         self.is_word = [text == _SPACE or text.replace(_SPACE, "").removesuffix(SEPARATOR).isalpha() for text in texts]
-        self.free = torch.tensor([id in always or not _DIGIT.search(text) for id, text in enumerate(texts)])
+        self.free = torch.tensor(
+            [id in always or not (_DIGIT.search(text) or has_symbol(text)) for id, text in enumerate(texts)]
+        )
         self.marks = torch.tensor([text.endswith(_MARKS) for text in texts])
         self.extends = torch.tensor([re.match("[A-Za-z0-9/_]", text) is not None for text in texts])
 

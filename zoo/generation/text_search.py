@@ -22,7 +22,6 @@ from zoo.generation.config import (
 from zoo.generation.constraints import Constraint
 from zoo.generation.engine import Engine, resolve_workers
 from zoo.generation.ensemble import Ensemble
-from zoo.generation.hypotheses import SearchObserver
 from zoo.generation.preprocessing import Preprocessor, TextWithPrefix
 from zoo.generation.protection import Protection, Repair, Steps, protect_all, protected, run_steps
 from zoo.generation.span_constraint import SpanConstraint
@@ -30,6 +29,7 @@ from zoo.generation.translation import MIN_ROW_TOKENS, SearchInput, Translation
 from zoo.models.shortlist import Shortlist
 from zoo.planning.memory_estimate import max_sentences
 from zoo.report import Report
+from zoo.text.copying import restore
 from zoo.text.languages import LanguagePair, choose_direction
 from zoo.text.lines import available_chunks, never_paused
 from zoo.text.sentences import checked_texts, zip_prefixes
@@ -238,7 +238,6 @@ class TextSearch:
         preprocessor: Preprocessor,
         *,
         first: int = 0,
-        observer: SearchObserver | None = None,
     ) -> Iterator[tuple[int, list[Translation]]]:
         """Yield the index and the translations of each text, as soon as they are known.
 
@@ -250,10 +249,9 @@ class TextSearch:
             config: Options of the search.
             preprocessor: The preprocessor that encodes the texts.
             first: Index of the first text.
-            observer: Receives each step of a beam search.
         """
         sources = preprocessor.read_chunks(chunks, first)
-        strategy = config.strategy(self.constraint, observer, self.shortlist)
+        strategy = config.strategy(self.constraint, self.shortlist)
         engine = self._engine_for(config)
         with closing(engine.search(sources, strategy)) as results:
             for source, translations in protected(results, self._protection(config, preprocessor), engine):
@@ -310,7 +308,8 @@ class TextSearch:
     ) -> list[Translation]:
         """Return the hypotheses of a sentence with their text. `preprocessor` has read the sentence."""
         start = len(preprocessor.languages.target_tokens)
-        return [each.with_text(self.vocabulary.decode(each.tokens[start:]), source.text) for each in hypotheses]
+        texts = [restore(self.vocabulary.decode(each.tokens[start:]), source.copied) for each in hypotheses]
+        return [each.with_text(text, source.text) for each, text in zip(hypotheses, texts, strict=True)]
 
 
 MAX_CHUNK_LINES = 1024

@@ -65,6 +65,9 @@ class Transcript:
             segments.append(Segment(start, window.end, text, mean))
         return cls(tuple(segment for segment in segments if segment.text), duration)
 
+    def __str__(self) -> str:
+        return self.text
+
     @property
     def text(self) -> str:
         """The whole text."""

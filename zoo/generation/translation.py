@@ -41,6 +41,7 @@ class SearchInput:
         words: For a parser, the target token that each word must have. UNK allows any word token.
         part: Position of the sentence in its text, from 0. 0 if the text was not split.
         required: Spans that the output must contain (see `SpanConstraint`).
+        copied: The span that each copy symbol of the source stands for (see `zoo.text.copying`).
     """
 
     index: int
@@ -51,6 +52,7 @@ class SearchInput:
     words: tuple[int, ...] = ()
     part: int = 0
     required: tuple[Span, ...] = ()
+    copied: Mapping[str, Span] = field(default_factory=dict)
 
     @property
     def tokens(self) -> tuple[int, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from itertools import starmap
 from typing import TYPE_CHECKING, Self, Unpack, overload
 
 from specs import ZooError
@@ -225,6 +226,10 @@ class Translator(TextSearch):
         """
         checked = self.check_examples(*texts, first=first)
         preprocessor, streams = self.preprocessor(source, target), self.spec.task.streams
+        if preprocessor.symbols:
+            pairs = starmap(preprocessor.replaced_pair, zip(*checked, strict=True))
+            sources, targets = zip(*pairs, strict=True)
+            checked = [each.text for each in sources], [each.text for each in targets]
         ids = {
             name: preprocessor.encode_pairs_side(lines, "source" if name == "source" else "target", first=first)
             for name, lines in zip(streams, checked, strict=True)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
+from typing import Any, Literal, Protocol, TypeVar
 
 from torch import Tensor
 
@@ -60,51 +60,6 @@ class ImportedModel:
     """Vocabulary shortlist, if the model comes with one."""
 
 
-@dataclass(frozen=True)
-class EngineTranslation:
-    """Translation by the toolkit that an imported model comes from, such as Marian."""
-
-    text: str
-    log_probability: float
-    """Natural logarithm of the probability of the translation, including EOS, without any length penalty."""
-    tokens: Sequence[str] | None = None
-    """Tokens of the translation without EOS. None if the engine does not return them."""
-
-
-class Engine(Protocol):
-    """Inference engine of another toolkit with an open model. `zoo import --check` compares zoo's results with it."""
-
-    version: str
-    """Name and version of the engine, for messages."""
-
-    def translate(self, texts: Sequence[str], beam: int | None = None) -> Sequence[EngineTranslation]:
-        """Return the best translation of each text, computed on one thread.
-
-        Args:
-            texts: The source sentences.
-            beam: The beam size. By default, the search settings of the model are used.
-        """
-        ...
-
-
-@runtime_checkable
-class ScoringEngine(Engine, Protocol):
-    """Engine whose search has a known error for this model, but whose scorer computes the model as it was trained.
-
-    `zoo import --check` therefore compares only the scores that the engine's scorer and zoo give to the same
-    translations.
-    """
-
-    def score(self, texts: Sequence[str], translations: Sequence[EngineTranslation]) -> Sequence[EngineTranslation]:
-        """Score translations with the engine's scorer. Return them with the new log-probabilities.
-
-        Args:
-            texts: The source sentences.
-            translations: A translation of each sentence, by this engine.
-        """
-        ...
-
-
 class ImportFormat(Protocol):
     """Model format of another toolkit that zoo can import."""
 
@@ -116,10 +71,6 @@ class ImportFormat(Protocol):
     def description(self) -> str:
         """A short description of the files of a model, for help texts."""
 
-    @property
-    def engine(self) -> str | None:
-        """The Python module of the engine that `--check` runs. None if this format cannot be checked."""
-
     def recognises(self, path: Path) -> bool:
         """Return whether a file or folder has this format, judging by file names and first bytes."""
         ...
@@ -129,15 +80,6 @@ class ImportFormat(Protocol):
 
         Raises:
             ZooError: A file is damaged, or the model has a property that zoo does not support.
-        """
-        ...
-
-    def open_engine(self, path: Path, model: ImportedModel) -> Engine:
-        """Open a model in its original engine. The engine's Python module must be installed.
-
-        Args:
-            path: The original model, before its import.
-            model: The same model, imported by `read`.
         """
         ...
 

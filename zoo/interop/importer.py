@@ -12,7 +12,6 @@ from specs import ZooError
 from zoo.catalogue import catalogue
 from zoo.files.storage import require_space
 from zoo.interop import hub
-from zoo.interop.comparison import Comparison, compare_with_engine, require_engine
 from zoo.interop.ctranslate2.importer import CTranslate2Import
 from zoo.interop.fairseq.importer import FairseqImport
 from zoo.interop.formats import (
@@ -40,7 +39,6 @@ from zoo.publishing.provenance import Provenance, provenance_of_import
 from zoo.publishing.publish import publish_imported
 from zoo.report import Report, size
 from zoo.system.memory import is_out_of_memory, memory_limit
-from zoo.text.lines import read_lines
 from zoo.version import __version__
 
 FAMILIES: tuple[Family, ...] = (HuggingFaceMarian(), Multilingual(), T5())
@@ -64,8 +62,6 @@ class ImportOptions:
     positions: PositionConvention | None = None
     text: TextOptions = field(default_factory=TextOptions)
     """How the text of the model was tokenised and split. What is missing is determined by the files."""
-    check: Path | None = None
-    """File with sentences for a comparison with the model's original engine. If None, do not compare."""
     replace: bool = False
     """Whether to replace an existing model of the same name."""
     facts: Mapping[str, str] = field(default_factory=dict)
@@ -77,17 +73,7 @@ class ImportOptions:
     """Function that checks the imported model in a folder before it is stored. It raises ZooError to refuse it."""
 
 
-@dataclass(frozen=True)
-class ImportResult:
-    """Result of an import."""
-
-    folder: Path
-    """Folder of the imported model in the local model store."""
-    comparison: Comparison | None
-    """Comparison with the engine that the model comes from. None if the user did not ask for it."""
-
-
-def import_model(source: str, options: ImportOptions, report: Report) -> ImportResult:
+def import_model(source: str, options: ImportOptions, report: Report) -> Path:
     """Import a model of another toolkit into the local model store.
 
     Args:
@@ -95,9 +81,12 @@ def import_model(source: str, options: ImportOptions, report: Report) -> ImportR
         options: The options of the import.
         report: Receives notes, warnings and the progress.
 
+    Returns:
+        The folder of the imported model in the local model store.
+
     Raises:
-        ZooError: The format is unknown, the model is damaged or has a property that zoo does not support, the name is
-            invalid or in use, or the comparison with the original engine fails. In all these cases, nothing is written.
+        ZooError: The format is unknown, the model is damaged or has a property that zoo does not support, or the
+            name is invalid or in use. In all these cases, nothing is written.
     """
     if options.languages and not are_language_codes(options.languages):
         problem = f"`--languages {' '.join(options.languages)}` are not two language codes"
@@ -109,15 +98,11 @@ def import_model(source: str, options: ImportOptions, report: Report) -> ImportR
         hint = "choose one with `--name NAME`: letters, digits and `-_.,`, beginning with a letter or a digit"
         raise ZooError(f"`{name}` is not a valid name for a model", hint=hint)
     format = find_format(path, options.format)
-    texts = _check_sentences(options.check)
     if options.positions and format.name != HuggingFaceMarian.name:
         problem = f"`--positions` applies to {HuggingFaceMarian.name} only, but this model is of {format.name}"
         raise ZooError(problem, hint="leave `--positions` out")
     if format in FAMILIES:
         refuse_options(options.text, "transformers' models come with their tokenizers")
-    if texts:
-        require_engine(format)
-    comparisons: list[Comparison] = []
 
     def fill(bundle: ModelFolder) -> Provenance:
         request = ImportRequest(name, options.languages, options.positions, origin_name, options.text)
@@ -125,9 +110,6 @@ def import_model(source: str, options: ImportOptions, report: Report) -> ImportR
         for note in (*model.notes, *_notes_for_user(model)):
             report.info(f"note: {note}")
         origin = {**model.origin, "source": source if hub.is_on_hub(source) else origin_name}
-        if texts:
-            comparisons.append(compare_with_engine(format, path, model, texts, report))
-            origin["check"] = comparisons[0].summary
         updated = {"licence": hub.licence_of_card(path) or options.licence}
         if options.description:
             updated["description"] = options.description
@@ -136,8 +118,7 @@ def import_model(source: str, options: ImportOptions, report: Report) -> ImportR
             options.require(bundle.folder)
         return provenance_of_import({**origin, **options.facts}, model.notes)
 
-    folder = publish_imported(name, fill, replace=options.replace, report=report)
-    return ImportResult(folder, next(iter(comparisons), None))
+    return publish_imported(name, fill, replace=options.replace, report=report)
 
 
 def find_format(path: Path, name: str | None = None) -> ImportFormat:
@@ -226,15 +207,6 @@ def _write(bundle: ModelFolder, model: ImportedModel) -> None:
     Weights(model.tensors).write(bundle.weights)
     if model.shortlist:
         model.shortlist.write(bundle.folder / shortlist.NAME)
-
-
-def _check_sentences(file: Path | None) -> list[str]:
-    if file is None:
-        return []
-    texts = [line for line in read_lines(file) if line.strip()]
-    if not texts:
-        raise ZooError(f"`{file}` has no sentence to check with", hint="write one sentence per line")
-    return texts
 
 
 def _default_name(origin_name: str) -> str:

@@ -155,10 +155,10 @@ def model(reference: str | os.PathLike[str], report: Report | None = None) -> Pa
 def models(reference: str | os.PathLike[str], report: Report | None = None) -> list[Path]:
     """Return the folder of a model, or the folders of all members of an ensemble of the catalogue.
 
-    The reference can be the folder of a run or of a published model, the name of a published model (also `NAME@2` and
-    `NAME@sha256:...`), the name of a spec that has a run, or the name of a model in the catalogue. They are tried in
-    this order. A published model that is not in the local model store is pulled from the registries, or else fetched as
-    the catalogue describes.
+    The reference can be the folder of a run or of a published model, the name of a published model (also `NAME@2`), the
+    name of a spec that has a run, or the name of a model in the catalogue. They are tried in this order. A published
+    model that is not in the local model store is pulled from the registries, or else fetched as the catalogue
+    describes.
 
     Raises:
         ZooError: There is no such model, the run has no weights yet, or the model cannot be pulled or fetched.
@@ -170,7 +170,7 @@ def models(reference: str | os.PathLike[str], report: Report | None = None) -> l
     parsed = parse_reference(name)
     if parsed is not None:
         searched.append(_store_path(parsed))
-        if (folder := _find_local(parsed, report)) is not None:
+        if (folder := local_store.find_revision(parsed)) is not None:
             return [folder]
     if (named_run := _run_of_name(name)) is not None:
         searched.append(named_run.folder)
@@ -180,16 +180,6 @@ def models(reference: str | os.PathLike[str], report: Report | None = None) -> l
         return folders
     known = [*local_store.names(), *run_names(), *([] if parsed is None else registry_names()), *catalogue.names()]
     raise _not_found_error("model", name, searched, known, "" if parsed is None else describe_search(parsed))
-
-
-def _find_local(reference: Reference, report: Report) -> Path | None:
-    """Return the folder of a model in the local model store. If the model was renamed, warn and use the new name."""
-    folder = local_store.find_revision(reference)
-    if folder is None and not reference.pinned and (new := local_store.alias_target(reference.name)) is not None:
-        folder = local_store.find_revision(Reference(new))
-        if folder is not None:
-            report.warn(f"`{reference.name}` was renamed to `{new}`: use the new name")
-    return folder
 
 
 def _run_of_name(name: str) -> ModelFolder | None:
@@ -274,7 +264,7 @@ def published_model(reference: str | os.PathLike[str], report: Report | None = N
         ZooError: There is no such model, it cannot be pulled, or it is an ensemble.
     """
     report = report or WarningsReport()
-    folder, parsed = local_model(reference, report), parse_reference(os.fspath(reference))
+    folder, parsed = local_model(reference), parse_reference(os.fspath(reference))
     if folder is not None:
         return folder
     if parsed is not None and (folders := _obtain(parsed, report)):
@@ -282,13 +272,13 @@ def published_model(reference: str | os.PathLike[str], report: Report | None = N
     raise not_published_error(reference, in_registries=True)
 
 
-def local_model(reference: str | os.PathLike[str], report: Report | None = None) -> Path | None:
+def local_model(reference: str | os.PathLike[str]) -> Path | None:
     """Return the folder of a published model on this machine, given its path or name. None if there is none."""
     name = os.fspath(reference)
     parsed = parse_reference(name)
     if ModelFolder(Path(name)).published:
         return Path(name)
-    return None if parsed is None else _find_local(parsed, report or WarningsReport())
+    return None if parsed is None else local_store.find_revision(parsed)
 
 
 def pull_model(reference: str, report: Report) -> list[Path]:

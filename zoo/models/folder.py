@@ -6,7 +6,7 @@ The folder is either a training run or a bundle, which is the folder of a publis
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -132,24 +132,16 @@ MODEL_SECTIONS = ("name", "architecture", "vocabulary", "corpus")
 """Sections of a spec that identify the model, as opposed to sections about training and decoding."""
 
 
-def differing_fields(
-    spec: Spec, other: Spec, sections: Iterable[str] = MODEL_SECTIONS, ignored: Iterable[str] = ()
-) -> Differences:
-    """Return the fields in which two specs differ.
+def differing_fields(spec: Spec, other: Spec) -> Differences:
+    """Return the fields that identify a model and in which two specs differ.
 
     The field `corpus.folder` counts only if both folders exist and are different, because a corpus may have been moved.
-
-    Args:
-        spec: The spec.
-        other: The spec to compare with.
-        sections: The sections of the specs to compare.
-        ignored: Dotted names of fields that may differ.
     """
-    skipped = {*ignored, *(() if _have_different_folders(spec, other) else ("corpus.folder",))}
+    skipped = set() if _have_different_folders(spec, other) else {"corpus.folder"}
     return {
         field: values
         for field, values in difference(spec, other).items()
-        if field.partition(".")[0] in set(sections) and field not in skipped
+        if field.partition(".")[0] in MODEL_SECTIONS and field not in skipped
     }
 
 

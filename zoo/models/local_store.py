@@ -1,7 +1,7 @@
 """The local model store: the published models on this machine. This module does not load torch.
 
 The folder NAME has the current version of a model. The folder `NAME@DIGEST` has a revision that was pulled by its
-number or digest.
+number.
 """
 
 from __future__ import annotations
@@ -16,11 +16,10 @@ from specs.spec import Name
 from zoo.files import manifest, storage
 from zoo.files.atomic import restore_replaced, write_json
 from zoo.files.reading import file_exists, read_bytes
-from zoo.models.registries.revision import Alias, Digest, Number, Record, Reference, Revision, is_name, parse_record
+from zoo.models.registries.revision import Digest, Number, Record, Reference, Revision, is_name, parse_record
 
 ORIGIN_FILE = "revision.json"
 """File with the `Origin` of a published model, in the model's folder. The manifest does not list it."""
-_ALIAS = "alias.json"
 _PIN_LENGTH = 16
 
 
@@ -95,7 +94,7 @@ def model_path(name: str) -> Path:
 
 
 def pinned_path(name: str, digest: str) -> Path:
-    """Return the folder for a revision that is pulled by its number or digest. It may not exist yet."""
+    """Return the folder for a revision that is pulled by its number. It may not exist yet."""
     return model_path(name).with_name(f"{name}@{digest[:_PIN_LENGTH]}")
 
 
@@ -113,36 +112,17 @@ def find_revision(reference: Reference) -> Path | None:
     matches = [folder for folder in revisions_of(reference.name) if _matches(folder, reference)]
     digests = {bundle_digest(folder): folder for folder in matches}
     if len(digests) > 1:
-        choices = " or ".join(f"`{reference.name}@sha256:{digest}`" for digest in digests)
+        choices = " or ".join(f"`{folder}`" for folder in digests.values())
         problem = (
             f"`{reference}` is ambiguous: two registries have different models with this number, and both are in the "
             "local model store"
         )
-        raise ZooError(problem, hint=f"write {choices}")
+        raise ZooError(problem, hint=f"name one of the folders: {choices}")
     return matches[0] if matches else None
 
 
 def _matches(folder: Path, reference: Reference) -> bool:
-    if reference.digest is not None:
-        return bundle_digest(folder) == reference.digest
     if reference.revision is None:
         return folder.name == reference.name
     origin = read_origin(folder)
     return origin is not None and (origin.name, origin.revision) == (reference.name, reference.revision)
-
-
-def alias_target(name: str) -> str | None:
-    """Return the new name of a renamed model, according to the last pull. None if the model was not renamed."""
-    file = alias_file(name)
-    return parse_record(Alias, read_bytes(file), str(file)).to if file_exists(file) else None
-
-
-def alias_file(name: str) -> Path:
-    """Return the path of the file that stores the new name of a renamed model."""
-    return model_path(name) / _ALIAS
-
-
-def remember_alias(old: str, new: str) -> None:
-    """Store that a model was renamed, so that the old name works without access to a registry."""
-    if bundle_digest(model_path(old)) is None and alias_target(old) != new:
-        write_json(alias_file(old), Alias(to=new).model_dump())

@@ -22,8 +22,6 @@ from zoo.models.registries.registry import Registry, blob_path, configured_regis
 from zoo.models.registries.revision import PublishedFile, Reference, Revision
 from zoo.report import Report
 
-_MAX_ALIASES = 10
-
 
 class RegistryModel(NamedTuple):
     """A revision of a model, and the registry that contains it."""
@@ -35,7 +33,7 @@ class RegistryModel(NamedTuple):
 def pull(reference: Reference, report: Report) -> Path | None:
     """Pull a model into the local model store: the newest revision, or the one that the reference specifies.
 
-    A revision that is specified by number or digest gets a separate folder. If the model is already in the store, its
+    A revision that is specified by number gets a separate folder. If the model is already in the store, its
     hashes are checked, and damaged files are downloaded again. The next pull resumes an interrupted one. If another
     process pulls the same model, wait for it.
 
@@ -55,13 +53,11 @@ def pull(reference: Reference, report: Report) -> Path | None:
         folder = local_store.pinned_path(revision.name, revision.digest)
     _require_replaceable(folder, found)
     _download(found, folder, report)
-    if revision.name != reference.name:
-        local_store.remember_alias(reference.name, revision.name)
     return folder
 
 
 def find_in_registries(reference: Reference, report: Report) -> RegistryModel | None:
-    """Find a model in the first registry that has it. If the model was renamed, warn and use the new name.
+    """Find a model in the first registry that has it.
 
     Returns:
         The model. None if no registry has it.
@@ -72,7 +68,7 @@ def find_in_registries(reference: Reference, report: Report) -> RegistryModel | 
     errors: list[ZooError] = []
     for registry in configured_registries():
         try:
-            revision = _find_following_aliases(registry, reference, report)
+            revision = registry.find(reference)
         except ZooError as error:
             errors.append(error)
             continue
@@ -109,19 +105,6 @@ def _similar(registry: Registry, reference: Reference) -> str:
             numbers = f"revisions 1 to {newest.revision}" if newest.revision > 1 else "revision 1"
             return f" (which has {numbers} of `{reference.name}`)"
     return ""
-
-
-def _find_following_aliases(registry: Registry, reference: Reference, report: Report) -> Revision | None:
-    current = reference
-    for _ in range(_MAX_ALIASES):
-        new = None if current.pinned else registry.alias(current.name)
-        if new is None:
-            return registry.find(current)
-        report.warn(f"`{current.name}` was renamed to `{new}`: use the new name")
-        current = Reference(new)
-    problem = f"`{reference.name}` in `{registry.address}` is an alias of an alias, more than {_MAX_ALIASES} times"
-    hint = "pull the model by its current name, or ask the owner of the registry to remove these aliases"
-    raise ZooError(problem, hint=hint, exit_code=1)
 
 
 def _require_replaceable(folder: Path, found: RegistryModel) -> None:

@@ -90,7 +90,7 @@ def pair_table(comparison: SweepComparison) -> Lines:
 def sweep_notes(comparison: SweepComparison) -> Iterator[str]:
     """Yield notes for the reader of the tables.
 
-    They give the overrides of the base spec, the meaning of the confidence intervals, and the number of orderings of
+    They give the overrides, the meaning of the confidence intervals, and the number of orderings of
     rows in Table 3 that the sweep confirms.
     """
     for result in comparison.results:

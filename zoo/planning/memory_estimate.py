@@ -15,10 +15,15 @@ from zoo.system import memory
 if TYPE_CHECKING:
     import torch
 
+    from zoo.data.batches import BatchSize
+
 KEPT_OPTIMISERS = 2
 """Number of the newest checkpoints that keep the optimiser's state. Older ones contain only weights."""
 STATE_COPIES = 4
 """Number of tensors per weight during training: the weight, its gradient and Adam's two moments."""
+_PROCESS_BYTES = 260_000_000
+"""Memory that a process needs for training in addition to weights, moments and activations: libraries, buffers,
+products prepared by oneDNN, and gaps between tensors of varying sizes. Measured on specs from tiny to base."""
 _SMALLER_MODEL = "make the network or the vocabulary smaller: `zoo plan SPEC` prints the size of each layer"
 _SHARDING = "or start several processes with torchrun, which share weights, gradients and moments"
 _LOGIT_BYTES = 16
@@ -60,6 +65,21 @@ def batch_rows(spec: Spec, length: int) -> tuple[int, int]:
     training = spec.training
     batch = max(1, min(training.source_tokens, training.target_tokens) // length)
     return batch, -(-batch // training.accumulation_steps)
+
+
+def training_bytes(spec: Spec, size: BatchSize, shards: int = 1) -> int:
+    """Return the memory of a training process in bytes, including weights, gradients, moments and activations.
+
+    `shards` is the number of processes that share weights, gradients and moments.
+    """
+    train = compiler.cost(compiler.graphs(spec, [compiler.Purpose.TRAIN])[compiler.Purpose.TRAIN])
+    rows = -(-size.rows // spec.training.accumulation_steps)
+    padding = size.padded_tokens / (size.source_tokens + size.target_tokens)
+    tokens = size.source_tokens // spec.architecture.source_stride, size.target_tokens
+    source, target = (max(1, round(padding * count / size.rows)) for count in tokens)
+    activations = train.activation_bytes(batch=rows, source=source, target=target)
+    gathered = train.weight_bytes if shards > 1 else 0
+    return int(_PROCESS_BYTES + STATE_COPIES * train.weight_bytes // shards + gathered + activations)
 
 
 def require_memory_to_train(spec: Spec, device: str = "auto", processes: int = 1) -> None:

@@ -8,11 +8,10 @@ from typing import Any, NamedTuple
 
 import compiler
 import specs
-from specs import Archive, Corpus, Files, Grammar, Parsing, Spec, Synthetic, Table, Task, Treebank
+from specs import Archive, Corpus, Digits, Files, Grammar, Parsing, Spec, Synthetic, Table, Task, Treebank
 from zoo.evaluation.metrics import metrics_for
 from zoo.publishing.provenance import Provenance, TrainingProvenance
 from zoo.publishing.reference_results import NAME as REFERENCES
-from zoo.publishing.reference_results import OUTPUTS_NAME, ReferenceOutputs
 from zoo.report import duration
 from zoo.text.vocabulary import Vocabulary
 
@@ -67,7 +66,6 @@ def card(
     scores: Mapping[str, Any],
     provenance: Provenance,
     longest_source: int | None = None,
-    outputs: ReferenceOutputs | None = None,
     notes: str = "",
 ) -> str:
     """Return the model card in Markdown.
@@ -78,7 +76,6 @@ def card(
         scores: Content of the model's `scores.json`.
         provenance: The model's origin and training.
         longest_source: Length of the longest training source, in tokens. None if it is unknown.
-        outputs: The model's reference outputs, if it has any.
         notes: Markdown text of the publisher.
     """
     words = _TASKS[spec.task.kind]
@@ -94,7 +91,7 @@ def card(
         f"## Training data and licence\n\n{_data(spec, words.examples, provenance)}",
         f"## Limitations\n\n{_limitations(spec, vocabulary, provenance, longest_source)}",
         *([notes.strip()] if notes.strip() else []),
-        _use(spec, words, outputs, scores),
+        _use(spec, words, has_scores=bool(scores)),
         *_publication(provenance),
     ]
     return "\n\n".join(sections) + "\n"
@@ -251,6 +248,8 @@ def _corpus(corpus: Corpus, examples: str) -> str:
         match part:
             case Grammar():
                 lines.append(f"- {part.grammar:,} {examples} from zoo's built-in grammar (no licence applies)")
+            case Digits():
+                lines.append(f"- {part.digits:,} strings of digits that espeak-ng spoke (no licence applies)")
             case Archive():
                 lines.append(f"- <{part.archive}>: {_names(part.source, part.target)}")
             case Files():
@@ -298,19 +297,8 @@ def _unknown_characters(vocabulary: Vocabulary, task: Task) -> str:
     )
 
 
-def _use(spec: Spec, words: _TaskWords, outputs: ReferenceOutputs | None, scores: Mapping[str, Any]) -> str:
-    check = ""
-    if outputs is not None:
-        check = (
-            f" It also decodes {len(outputs.sources):,} of the {outputs.sentences:,} sentences of the {outputs.set} "
-            f"set, which are in `{OUTPUTS_NAME}`. When the model was published, these outputs had the score "
-            f"{outputs.score:.2f}. The new score may differ by at most one point."
-        )
-    elif scores:
-        check = (
-            " The text of the test set may not be redistributed, so the scores above cannot be reproduced from the "
-            "published files."
-        )
+def _use(spec: Spec, words: _TaskWords, *, has_scores: bool) -> str:
+    note = " The scores above cannot be reproduced from the published files." if has_scores else ""
     target = next((target for _, target in _directions(spec)), None)
     argument, option = ("", "") if target is None else (f', target="{target}"', f" --to {target}")
     return f"""## How to use
@@ -328,7 +316,7 @@ zoo verify {spec.name}
 ```
 
 `zoo verify` checks that all files have the SHA-256 in `manifest.json`, and that the model computes the reference
-log-probabilities in `{REFERENCES}`.{check}"""
+log-probabilities in `{REFERENCES}`.{note}"""
 
 
 def _publication(provenance: Provenance) -> Iterator[str]:

@@ -83,7 +83,7 @@ class PublishedModel:
         location: `LOCAL`, `INCLUDED`, or the address of the registry.
         origin: Where the model comes from: `RUN`, `CATALOGUE`, the address of a registry, or the source of an import.
         revision: Number of the revision. None if it was not published to a registry.
-        digest: SHA-256 that identifies this revision, as in `NAME@sha256:...`.
+        digest: SHA-256 that identifies the files of this revision.
         parameters: Number of parameters; tied matrices count once.
         metric: Name of the first metric of its task.
         dev: Score on the dev set. None if it was not evaluated.

@@ -79,8 +79,8 @@ class Provenance:
         zoo_version: Version of zoo that published the model.
         corpus: The training corpus.
         training: Properties of the training run. None for an imported model.
-        imported: Origin of an imported model, as name -> text: `format`, `source`, `engine`, options such as
-            `positions`, and with `--check` a comparison with that engine (`check`). Empty for other models.
+        imported: Origin of an imported model, as name -> text: `format`, `source`, `engine`, and options such as
+            `positions`. Empty for other models.
         notes: Limitations that users should know. The card lists them.
     """
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from specs import ZooError
-from zoo.evaluation.evaluate import read_split
 from zoo.files import manifest, storage
 from zoo.files.atomic import atomic_folder, link_or_copy, temporary_path, write_json
 from zoo.files.reading import file_exists, read_json
@@ -19,18 +18,17 @@ from zoo.generation.compilation import BackendOptions
 from zoo.generation.loading import open_model
 from zoo.generation.translator import Translator
 from zoo.models import find, shortlist, weights
-from zoo.models.folder import CARD, SCORES, SPEC, WEIGHTS, ModelFolder, differing_fields, format_differences
+from zoo.models.folder import CARD, SCORES, SPEC, WEIGHTS, ModelFolder
 from zoo.models.local_store import Origin, bundle_digest, model_path, read_origin
-from zoo.models.registries.registry import Registry, alias_path, open_registry
-from zoo.models.registries.revision import Revision, is_file_name, is_name
+from zoo.models.registries.registry import Registry, open_registry
+from zoo.models.registries.revision import Revision, is_file_name
 from zoo.models.weights import RESTORE_HINT, Weights
 from zoo.publishing import reference_results
 from zoo.publishing.card import card
 from zoo.publishing.inventory import summarize
 from zoo.publishing.provenance import Provenance, provenance_of_run
-from zoo.publishing.reference_results import ReferenceOutputs, ReproducedOutputs
 from zoo.report import Report
-from zoo.training.run import CHANGEABLE_FIELDS, Run
+from zoo.training.run import Run
 from zoo.version import __version__
 from zoo.visualization.registry_page import registry_page
 
@@ -38,7 +36,6 @@ REQUIRED_FILES = (SPEC, WEIGHTS, reference_results.NAME, SCORES, CARD)
 """Files of every bundle, besides its vocabulary and its manifest."""
 EXACT: BackendOptions = {"device": "cpu", "precision": "float32", "backend": "eager"}
 """Options of the reference implementation, which runs on every machine."""
-_TRAINING_SECTIONS = ("architecture", "vocabulary", "corpus", "training")
 
 
 def publish(
@@ -46,21 +43,18 @@ def publish(
     *,
     name: str | None = None,
     replace: bool = False,
-    with_text: bool | None = None,
     notes: str = "",
     report: Report | None = None,
 ) -> Path:
     """Publish a trained run in the local model store.
 
-    The bundle appears only after it is complete and verified. It replaces an earlier bundle of the same run. It
-    replaces another model of the same name only if `replace` is True.
+    The bundle appears only after it is complete and verified. It replaces a model of the same name only if `replace` is
+    True.
 
     Args:
         run: The folder of a run, or the name of its spec.
         name: Name of the published model. The default is the name in the spec.
         replace: Whether to replace any model that has the name.
-        with_text: Whether to include sentences of the dev and test sets. By default, they are included if all of them
-            are from the built-in grammar, to which no licence applies.
         notes: Markdown text that the card contains, such as the limits of the model and further scores.
         report: Receives progress and warnings.
 
@@ -68,8 +62,7 @@ def publish(
         The folder of the bundle.
 
     Raises:
-        ZooError: The run does not exist or has no weights, the name is invalid or used by another model, the requested
-            text is not on this machine, or the disk is full.
+        ZooError: The run does not exist or has no weights, the name is invalid or in use, or the disk is full.
     """
     report = report or Report()
     source = Run(_find_run(run))
@@ -84,10 +77,8 @@ def publish(
     folder = model_path(spec.name)
     source_weights = weights.read(source.weights)
     if not replace:
-        _require_same_training(source, source_weights, ModelFolder(folder))
+        _require_unused_name(spec.name, folder)
     translator = open_model(source.folder, **EXACT, report=report)
-    if with_text is None:
-        with_text = reference_results.is_redistributable(spec)
     require_space(folder, 2 * source.weights.stat().st_size, "the bundle")
     with atomic_folder(folder) as partial:
         bundle = ModelFolder(partial)
@@ -96,19 +87,14 @@ def publish(
         source_weights.write(bundle.weights)
         if translator.shortlist:
             translator.shortlist.write(partial / shortlist.NAME)
-        outputs = reference_results.decode_reference_outputs(translator, report) if with_text else None
-        dev = (
-            read_split(spec, "dev", report, translator.vocabulary).examples(spec.default_direction) if with_text else ()
-        )
-        examples = reference_results.choose_examples(dev, translator)
         if spec.corpus.test and "test" not in source.known_scores:
             report.info(f"the card has no test scores: `zoo evaluate --model {source.folder}` computes them")
         provenance = provenance_of_run(spec, source, source_weights)
-        _complete(bundle, provenance, source_weights, translator, examples, source.known_scores, outputs, notes)
+        _complete(bundle, provenance, source_weights, translator, source.known_scores, notes)
         del translator  # `verify_folder` loads the model again
         verify_folder(partial, report)
         if not replace:  # another process may have published meanwhile
-            _require_same_training(source, source_weights, ModelFolder(folder))
+            _require_unused_name(spec.name, folder)
     return folder
 
 
@@ -141,7 +127,7 @@ def publish_imported(
         provenance = fill(bundle)
         # Discard warnings about zoo's own sample sentences, which may contain characters that the model does not know.
         translator = open_model(partial, **EXACT, report=Report())
-        _complete(bundle, provenance, Weights({}), translator, reference_results.translated_examples(translator), {})
+        _complete(bundle, provenance, Weights({}), translator, {})
         del translator  # `verify_folder` loads the model again
         verify_folder(partial, report)
         if not replace:  # another process may have published meanwhile
@@ -171,22 +157,16 @@ def _complete(
     provenance: Provenance,
     source_weights: Weights,
     translator: Translator,
-    examples: Sequence[tuple[str, ...]],
     scores: dict[str, Any],
-    outputs: ReferenceOutputs | None = None,
     notes: str = "",
 ) -> None:
     """Complete a bundle that contains spec, vocabulary and weights: write all other files, the manifest last."""
-    references = reference_results.compute(translator, examples)
+    references = reference_results.compute(translator, reference_results.translated_examples(translator))
     references.write(bundle.folder / reference_results.NAME)
     write_json(bundle.scores, scores)
     provenance.write(bundle.folder)
-    if outputs:
-        outputs.write(bundle.folder)
     try:
-        text = card(
-            bundle.spec, translator.vocabulary, scores, provenance, source_weights.longest_source, outputs, notes
-        )
+        text = card(bundle.spec, translator.vocabulary, scores, provenance, source_weights.longest_source, notes)
     except (KeyError, TypeError, ValueError):
         hint = "remove the file; `zoo evaluate --model RUN` writes it again"
         raise ZooError(f"the run's `{SCORES}` is damaged: some values are missing", hint=hint, exit_code=1) from None
@@ -203,52 +183,6 @@ def _require_own_name(run: Run) -> None:
         )
 
 
-def _require_same_training(run: Run, run_weights: Weights, bundle: ModelFolder) -> None:
-    """Raise ZooError if the run must not replace an existing bundle.
-
-    The bundle may be replaced if it comes from the same run: its architecture, vocabulary, corpus and training options
-    are the same, and its weights are from the same step or an earlier one.
-    """
-    if not bundle.published:
-        return
-    try:
-        differences = differing_fields(run.spec, bundle.spec, _TRAINING_SECTIONS, CHANGEABLE_FIELDS)
-        metadata = weights.read_metadata(bundle.weights)
-    except ZooError as error:
-        reason = f"cannot be read: {error.summary}"
-    else:
-        if differences:
-            reason = f"is of another run:{format_differences(differences, 'in the published model', 'in this run')}"
-        else:
-            reason = _other_weights_reason(Weights({}, metadata), run_weights)
-    if reason:
-        raise ZooError(
-            f"the published model `{bundle.folder}` {reason}",
-            hint="replace it with `--replace`, or keep both with `--name NAME`",
-        )
-
-
-def _other_weights_reason(published: Weights, new: Weights) -> str:
-    """Return the reason why a run's new weights must not replace published weights with the same spec.
-
-    Published weights may be replaced if they come from an earlier step of the same run.
-
-    Returns:
-        The reason as the end of an error message. Empty if the new weights may replace the published ones.
-    """
-    if not weights.same_vocabulary(published.metadata, new.metadata):
-        return "is of another run: it has another vocabulary"
-    if published.last_step is None or new.last_step is None:
-        return "may be of another run: its weights file does not record the training steps"
-    if published.last_step > new.last_step:
-        steps = f"step {published.last_step:,}, but those of this run are from step {new.last_step:,}"
-        return f"is of another run: its weights are from {steps}"
-    digests = {published.digest, new.digest} - {None}
-    if published.metadata["steps"] == new.metadata["steps"] and len(digests) == 2:
-        return "is of another run: it has other weights of the same steps"
-    return ""
-
-
 @dataclass(frozen=True)
 class Verified:
     """Result of a verification.
@@ -257,14 +191,12 @@ class Verified:
         files: Number of files that were checked.
         sentences: Number of sentences with reference log-probabilities.
         max_difference: Largest difference between a reference log-probability and the one computed now.
-        reference_outputs: Result of decoding the reference sentences again. None if the bundle has none.
         backend: Name of the backend that ran the model.
     """
 
     files: int
     sentences: int
     max_difference: float
-    reference_outputs: ReproducedOutputs | None
     backend: str
 
 
@@ -281,8 +213,8 @@ def verify(name: str | os.PathLike[str], *, backend: str | None = None, report: 
         The numbers of checked files and sentences, and the differences from the reference results.
 
     Raises:
-        ZooError: There is no such model, a file has changed, or a log-probability or the score of the reference outputs
-            differs by more than the tolerances in `zoo.publishing.reference_results`.
+        ZooError: There is no such model, a file has changed, or a log-probability differs by more than
+            `reference_results.TOLERANCE`.
     """
     how: BackendOptions = EXACT if backend is None else {"device": "auto", "precision": "float32", "backend": backend}
     report = report or Report()
@@ -297,12 +229,10 @@ def verify_folder(folder: Path, report: Report, how: BackendOptions = EXACT) -> 
         manifest.check(folder, sorted(names))
     except ZooError as error:
         raise ZooError(error.problem, where=error.where, hint=error.hint or RESTORE_HINT, exit_code=1) from None
-    outputs = reference_results.read_outputs(listed)
     translator = open_model(folder, **how, report=report)
     references = reference_results.read(folder / reference_results.NAME, translator.spec)
     difference = references.check(translator.program, translator.device)
-    reproduced = reference_results.reproduce(outputs, translator) if outputs else None
-    return Verified(len(names), len(references.target), difference, reproduced, translator.backend)
+    return Verified(len(names), len(references.target), difference, translator.backend)
 
 
 def is_published_model(reference: str) -> bool:
@@ -314,15 +244,12 @@ def is_published_model(reference: str) -> bool:
     return False
 
 
-def upload(
-    model: str | os.PathLike[str], to: str, *, alias: str | None = None, report: Report | None = None
-) -> Revision:
+def upload(model: str | os.PathLike[str], to: str, *, report: Report | None = None) -> Revision:
     """Publish a bundle to a registry. The bundle is verified first.
 
     Args:
         model: Name of a model in the local model store, or the folder of a bundle.
         to: Address of the registry.
-        alias: Old name of a renamed model. In the registry, it becomes an alias of the new name.
         report: Receives progress and warnings.
 
     Returns:
@@ -331,54 +258,31 @@ def upload(
     Raises:
         ZooError: There is no such bundle, it does not pass the verification, or the registry cannot be written to.
     """
-    report, registry = report or Report(), require_registry(to, alias)
+    report, registry = report or Report(), require_registry(to)
     if "://" not in to and not os.path.exists(to):
         report.info(f"creating a new registry in the folder `{os.path.abspath(to)}`")
     registry.require_writable()
-    folder = find.local_model(model, report)
+    folder = find.local_model(model)
     if folder is None:
         raise find.not_published_error(model)
     with _snapshot(folder) as bundle:
         name = ModelFolder(bundle).spec.name
-        _require_usable_name(registry, name, alias)
         verify(bundle, report=report)
         revision = registry.publish(name, bundle, summarize(bundle), report)
     _record_origin(folder, revision, registry, report)
-    if alias is not None:
-        registry.create_alias(alias, name)
-        report.info(f"`{alias}` is now an alias of `{name}`; `{alias}@NUMBER` still loads its own revisions")
     registry.write_index(registry_page, report)
     return revision
 
 
-def require_registry(address: str, alias: str | None = None) -> Registry:
+def require_registry(address: str) -> Registry:
     """Return the registry at an address, if a model can be published there. Do not connect to it yet.
 
     Raises:
-        ZooError: The address is not valid, that kind of registry is read-only, or `alias` is not a valid name.
+        ZooError: The address is not valid, or that kind of registry is read-only.
     """
     registry = open_registry(address)
     registry.require_writable_kind()
-    if alias is not None and not is_name(alias):
-        raise ZooError(
-            f"`{alias}` is not a valid model name", hint="an alias is an old name of the model, such as `my-model`"
-        )
     return registry
-
-
-def _require_usable_name(registry: Registry, name: str, alias: str | None) -> None:
-    """Raise ZooError if a model's name is already an alias in the registry, or would become an alias of itself."""
-    if name == alias:
-        raise ZooError(f"`{alias}` would become an alias of itself", hint="give the old name of the model as the alias")
-    if (new := registry.alias(name)) is not None:
-        problem = (
-            f"`{name}` is an alias of `{new}` in `{registry.address}`, so nobody could pull this model by its name"
-        )
-        hint = (
-            f"publish it under another name (`zoo publish RUN --name NAME`), or ask the registry's owner to remove "
-            f"`{alias_path(name)}`"
-        )
-        raise ZooError(problem, hint=hint)
 
 
 def _record_origin(folder: Path, revision: Revision, registry: Registry, report: Report) -> None:
@@ -391,7 +295,7 @@ def _record_origin(folder: Path, revision: Revision, registry: Registry, report:
     if is_in_store and (origin is None or origin.registry == registry.address):
         try:
             Origin.of(revision, registry.address).write(folder)
-        except ZooError as error:  # the model is published, so the alias and the index must still be written
+        except ZooError as error:  # the model is published, so the index must still be written
             report.warn(f"{error.summary}; the local model store does not record that the model is `{revision.pin}`")
 
 

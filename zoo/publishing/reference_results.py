@@ -1,55 +1,40 @@
-"""Reference results that a bundle carries, so that anybody can check that the model computes the same.
+"""Reference log-probabilities that a bundle carries, so that anybody can check that the model computes the same.
 
-`proof.safetensors` has reference log-probabilities: those that the model assigned to a few sentence pairs when it was
-published. The check fails if the weights have changed, or if a machine or backend computes other values.
-
-`reference_outputs.json` has reference outputs: sentences of the test set, their references, the model's outputs and
-their score. Only models whose test set may be redistributed have this file.
+`proof.safetensors` has the log-probabilities that the model assigned to a few sentence pairs when it was published. The
+check fails if the weights have changed, or if a machine or backend computes other values.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
 
 import safetensors.torch
 import torch
 from jaxtyping import Float32, Int64
-from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from safetensors import SafetensorError
 from torch import Tensor
 
 from compiler.padded_batch import PaddedBatch
 from compiler.program import Scorer
-from specs import PAD, Features, Grammar, HeldOut, Spec, ZooError
-from zoo.evaluation.evaluate import read_split
-from zoo.evaluation.metrics import Metric, metrics_for
-from zoo.evaluation.outputs import EvaluationSet, ModelOutputs
-from zoo.files.atomic import atomic_file, write_json
-from zoo.files.manifest import Manifest
-from zoo.files.reading import damaged, open_file
+from specs import PAD, Features, Spec, ZooError
+from zoo.files.atomic import atomic_file
+from zoo.files.reading import open_file
 from zoo.generation.config import GenerationOptions
 from zoo.generation.translation import pad_sequences
 from zoo.generation.translator import Translator
 from zoo.models.weights import check_header
-from zoo.report import Report, size
+from zoo.report import size
 from zoo.text.vocabulary import Side
 
 NAME = "proof.safetensors"
-OUTPUTS_NAME = "reference_outputs.json"
 TOLERANCE = 1e-4
 """Largest accepted difference of a token's log-probability between machines, in float32."""
-SCORE_TOLERANCE = 1.0
-"""Largest accepted difference of the reference outputs' score, in points. Beam search may break ties differently."""
-SENTENCES = 32
-"""Number of reference outputs."""
 _MAX_TOKENS = 100
 """Maximum length of a reference sentence in tokens."""
 _MAX_CHARACTERS = 10_000
-_EXAMPLES = 4
 _POSITIONS = 16
 """Length of random features that the encoder reads in place of text. Unit: positions."""
 _SAMPLE_SENTENCES = ("The old dog sees a small house.", "Today we read two books.", "1984, 2017!", "x y z")
@@ -130,13 +115,6 @@ def compute(translator: Translator, examples: Sequence[tuple[str, ...]]) -> Refe
         source = PaddedBatch.full(torch.randn(shape, generator=torch.Generator().manual_seed(0)))
     log_probabilities = translator.program.score(source, target)
     return ReferenceLogProbabilities(target, log_probabilities, None if source is None else source.values)
-
-
-def choose_examples(dev: Sequence[tuple[str, ...]], translator: Translator) -> list[tuple[str, ...]]:
-    """Return short examples of the dev set. If there are none, return translations by the model itself."""
-    sides: list[Side] = ["source", "target"] if translator.spec.task.reads else ["target"]
-    short = [each for each in dev if all(_is_short(*text, translator) for text in zip(each, sides, strict=True))]
-    return short[:_EXAMPLES] or translated_examples(translator)
 
 
 def translated_examples(translator: Translator) -> list[tuple[str, ...]]:
@@ -222,159 +200,3 @@ def _invalid_reason(references: ReferenceLogProbabilities, spec: Spec) -> str | 
     if not all(bool((side != PAD).any(1).all()) for side in sides):
         return "one of its sentences consists of padding only"
     return None if bool(expected.isfinite().all()) else "some of its log-probabilities are not finite"
-
-
-_Lines = Annotated[tuple[Annotated[str, Field(max_length=_MAX_CHARACTERS)], ...], Field(min_length=1, max_length=200)]
-_Word = Annotated[str, Field(max_length=1_000)]
-
-
-@dataclass(frozen=True)
-class ReferenceOutputs:
-    """Sentences of a dev or test set, their references, and the model's outputs with their score.
-
-    Attributes:
-        set: Set from which the sentences are taken.
-        sentences: Number of sentences in the whole set.
-        sources: Source sentences.
-        references: Their references.
-        outputs: The model's outputs when it was published.
-        metric: Name of the metric.
-        score: Score of the outputs, in points.
-        signature: Signature of the score.
-    """
-
-    __pydantic_config__ = ConfigDict(strict=True, allow_inf_nan=False)
-
-    set: Literal["dev", "test"]
-    sentences: Annotated[int, Field(ge=1, lt=2**31)]
-    sources: _Lines
-    references: _Lines
-    outputs: _Lines
-    metric: _Word
-    score: float
-    signature: _Word
-
-    def write(self, folder: Path) -> None:
-        """Write the reference outputs into a bundle's folder."""
-        write_json(folder / OUTPUTS_NAME, asdict(self))
-
-
-@dataclass(frozen=True)
-class ReproducedOutputs:
-    """Result of decoding the reference sentences again.
-
-    Attributes:
-        set: The set that the sentences are from.
-        sentences: Number of decoded sentences.
-        identical: Number of outputs that are the same as when the model was published.
-        metric: Title of the metric, such as "BLEU".
-        published_score: Score when the model was published, in points.
-        new_score: Score now, in points.
-    """
-
-    set: str
-    sentences: int
-    identical: int
-    metric: str
-    published_score: float
-    new_score: float
-
-
-_OUTPUTS = TypeAdapter(ReferenceOutputs)
-
-
-def is_redistributable(spec: Spec) -> bool:
-    """Return whether the dev and test sets may be redistributed: all of their text is from the built-in grammar."""
-    scored = [*spec.corpus.dev, *spec.corpus.test]
-    is_held_out = any(isinstance(part, HeldOut) for part in scored)
-    parts = [part for part in scored if not isinstance(part, HeldOut)] + [*(spec.corpus.train if is_held_out else ())]
-    return all(isinstance(part, Grammar) for part in parts)
-
-
-def decode_reference_outputs(translator: Translator, report: Report) -> ReferenceOutputs | None:
-    """Decode and score sentences of the test set, or of the dev set if there is no test set.
-
-    Returns:
-        The reference outputs. None if the set has no short sentences, or the model reads no source.
-
-    Raises:
-        ZooError: The text of the set is not on this machine.
-    """
-    spec = translator.spec
-    if not spec.task.reads:
-        return None
-    split: Literal["dev", "test"] = "test" if spec.corpus.test else "dev"
-    pairs = read_split(spec, split, report, translator.vocabulary).examples(spec.default_direction)
-    short = [
-        (source, reference)
-        for source, reference in pairs
-        if _is_short(source, "source", translator) and len(reference) <= _MAX_CHARACTERS
-    ]
-    chosen = list(dict.fromkeys(short[number * len(short) // SENTENCES] for number in range(SENTENCES) if short))
-    if not chosen:
-        return None
-    sources, references = zip(*chosen, strict=True)
-    answers, metric = _decode(translator, sources, references)
-    computed = metric.compute(answers)
-    return ReferenceOutputs(
-        split,
-        len(pairs),
-        sources,
-        references,
-        outputs=tuple(answers.texts),
-        metric=metric.name,
-        score=float(computed[metric.name]),
-        signature=str(computed[metric.signature]),
-    )
-
-
-def read_outputs(listed: Manifest) -> ReferenceOutputs | None:
-    """Read the reference outputs of a bundle. Return None if the bundle contains none.
-
-    Args:
-        listed: The manifest of the bundle.
-
-    Raises:
-        ZooError: The file is damaged.
-    """
-    if OUTPUTS_NAME not in listed.entries:
-        return None
-    content, path = listed.read_file(OUTPUTS_NAME), listed.folder / OUTPUTS_NAME
-    try:
-        parsed = _OUTPUTS.validate_json(content)
-    except ValidationError as error:
-        raise damaged(path, f"{error.error_count()} of its values are invalid", _RESTORE_HINT) from None
-    if not len(parsed.sources) == len(parsed.references) == len(parsed.outputs):
-        raise damaged(path, "its lists have different lengths", _RESTORE_HINT)
-    return parsed
-
-
-def reproduce(reference: ReferenceOutputs, translator: Translator) -> ReproducedOutputs:
-    """Decode the reference sentences again and compare the score.
-
-    Raises:
-        ZooError: The score differs by more than `SCORE_TOLERANCE`, or its metric does not belong to the model's task.
-    """
-    answers, metric = _decode(translator, reference.sources, reference.references)
-    if metric.name != reference.metric:
-        problem = f"the reference outputs have the metric `{reference.metric}`, but the task uses `{metric.name}`"
-        raise ZooError(problem, hint="restore the model from its source", exit_code=1)
-    score = float(metric.compute(answers)[metric.name])
-    identical = sum(one == other for one, other in zip(answers.texts, reference.outputs, strict=True))
-    if not abs(score - reference.score) <= SCORE_TOLERANCE:
-        raise ZooError(
-            f"the model's reference outputs score {metric.format_score(score)} {metric.title} here, but scored "
-            f"{metric.format_score(reference.score)} when it was published; {identical} of {len(reference.sources)} "
-            "outputs are the same",
-            hint="restore the model from its source, or use another machine or backend: the weights, the spec or "
-            f"`{OUTPUTS_NAME}` were changed, or this machine or backend computes wrong results",
-            exit_code=1,
-        )
-    return ReproducedOutputs(reference.set, len(reference.sources), identical, metric.title, reference.score, score)
-
-
-def _decode(translator: Translator, sources: Sequence[str], references: Sequence[str]) -> tuple[ModelOutputs, Metric]:
-    metric, *_ = metrics_for(translator.spec.task)
-    direction = translator.spec.default_direction
-    texts = EvaluationSet({"source": sources, "target": references}, [direction] * len(sources))
-    return ModelOutputs(translator, texts, search="beam", shortlist=False), metric

@@ -109,8 +109,8 @@ def plan_model_removal(names: Sequence[str]) -> RemovalPlan:
     """Plan the removal of models from the local model store. Registries keep their revisions.
 
     Args:
-        names: A name selects all revisions and aliases of the model, or all members of an ensemble. `NAME@2` and
-            `NAME@sha256:...` select one revision.
+        names: A name selects all revisions of the model, or all members of an ensemble. `NAME@2`
+            selects one revision.
 
     Raises:
         ZooError: A model is not in the local model store.
@@ -124,11 +124,7 @@ def _model_folders(name: str) -> list[Path]:
     reference = parse_reference(name)
     if reference is None:
         raise not_published_error(name)
-    if reference.pinned:
-        folders = _pinned_folder(reference)
-    else:
-        alias = local_store.alias_file(reference.name)
-        folders = [*local_store.revisions_of(reference.name), *([alias.parent] if file_exists(alias) else ())]
+    folders = _pinned_folder(reference) if reference.pinned else local_store.revisions_of(reference.name)
     if not folders and (card := catalogue.find(reference.name)) is not None and card.name == reference.name:
         folders = [folder for member in card.members for folder in local_store.revisions_of(member)]
     if not folders:

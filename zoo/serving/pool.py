@@ -82,7 +82,7 @@ class PooledModel:
 
     @property
     def translates(self) -> bool:
-        """Whether the model translates text."""
+        """Whether the model translates text. Others must not get a client's text, which could name a file here."""
         return isinstance(self.spec.task, Translation)
 
     def scores(self) -> dict[str, float]:
@@ -174,6 +174,8 @@ class ModelPool:
         }
         for model in self.models.values():
             model.spec.require_source("the server")
+            if model.spec.task.streams["source"] != "audio":
+                model.spec.require_text("the server")
             require_memory(model.memory_bytes(), memory_bytes, f"to load `{model.name}`", _MEMORY_HINT, "the server")
 
     def directions(self) -> dict[str, list[str]]:

@@ -19,13 +19,11 @@ from compiler.backends import BACKENDS, BuildRequest, choose_backend
 from compiler.host import cores, cpp_compiler, cpuinfo, matrix_library
 from zoo.files import storage
 from zoo.files.storage import folder_bytes
-from zoo.system.processors import matrix_peak, processor_name
-from zoo.system.timing import PassTiming, all_timings
+from zoo.system.processors import bfloat16_speed, processor_name
 from zoo.version import __version__
 
 REQUIRED = ("torch", "numpy", "pydantic", "safetensors", "sentencepiece", "sacrebleu", "typer", "rich")
 OPTIONAL = ("ctranslate2", "onnx", "onnxscript", "onnxruntime", "torch-tensorrt", "tensorrt", "tensorboardX")
-_CPU = torch.device("cpu")
 _INSTRUCTIONS = (
     *("avx2", "fma", "f16c", "avx512f", "avx512_vnni", "avx512_bf16", "avx_vnni", "amx_bf16", "amx_int8", "sha_ni"),
     *("asimd", "asimddp", "bf16", "i8mm", "sve", "sve2", "sha2"),
@@ -89,8 +87,6 @@ class Diagnosis:
     versions: Mapping[str, str | None]
     """Version by package. None if the package is not installed."""
     processor: ProcessorInfo
-    timings: tuple[PassTiming, ...]
-    """Stored training times of specs, for this processor and the installed versions of zoo and torch."""
     gpus: tuple[Gpu, ...]
     backends: tuple[BackendStatus, ...]
     automatic: Mapping[str, str]
@@ -108,7 +104,6 @@ def diagnosis() -> Diagnosis:
     return Diagnosis(
         versions=dict(_versions()),
         processor=_processor(),
-        timings=tuple(all_timings()),
         gpus=tuple(_gpus()),
         backends=tuple(BackendStatus(b.name, b.summary, b.unavailable_reason()) for b in BACKENDS.values()),
         automatic=dict(_automatic_backends()),
@@ -138,7 +133,7 @@ def _processor() -> ProcessorInfo:
         instructions=tuple(name for name in _INSTRUCTIONS if name in flags),
         torch=torch.backends.cpu.get_cpu_capability(),
         matrix_library=matrix_library(),
-        bfloat16=matrix_peak(_CPU, "bfloat16") / matrix_peak(_CPU, "float32"),
+        bfloat16=bfloat16_speed(),
         compiler=_compiler(),
     )
 

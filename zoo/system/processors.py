@@ -13,12 +13,7 @@ from compiler.host import cores, cpuinfo, fast_float32
 from zoo.system.timing import repeat
 
 _MIN_SECONDS = 0.2
-_GPU_COPY_ELEMENTS = 2**25
-"""Number of elements of the buffer that a GPU copies. The buffer exceeds the caches of all GPUs so far."""
-_GPU_COPIES = 8
-"""Number of copies that a GPU makes before the host waits for it."""
-_COPY_ELEMENTS = 2**20
-"""Number of elements of each buffer that is copied to measure the memory bandwidth."""
+_CPU = torch.device("cpu")
 
 
 @dataclass(frozen=True)
@@ -29,16 +24,6 @@ class Host:
     cores: int
     threads: int
     torch: str
-
-
-@dataclass(frozen=True)
-class DeviceSpeed:
-    """Measured speed of a device in matrix products and in memory copies."""
-
-    flops: float
-    """FLOPs per second of a large matrix product."""
-    bytes: float
-    """Bytes per second that a copy reads and writes."""
 
 
 def host() -> Host:
@@ -78,24 +63,9 @@ def matrix_peak(device: torch.device, precision: str) -> float:
         return 2 * size**3 / _fastest(lambda: torch.mm(a, b, out=out), device, 3)
 
 
-@cache
-def device_speed(device: torch.device, precision: str) -> DeviceSpeed:
-    """Measure the speed of a device for a third of a second. Later calls in this process return the same result."""
-    return DeviceSpeed(matrix_peak(device, precision), _copy_bandwidth(device))
-
-
-def _copy_bandwidth(device: torch.device) -> float:
-    """Return the memory bandwidth of copies, in bytes read and written per second.
-
-    On a CPU, the copies use 16 buffers, because the result of a single buffer depends on where its pages are placed. On
-    a GPU, they use a single large buffer, because the host launches copies of small buffers more slowly than the GPU
-    runs them. In both cases, the buffers exceed most caches.
-    """
-    count, elements, copies = (1, _GPU_COPY_ELEMENTS, _GPU_COPIES) if device.type == "cuda" else (16, _COPY_ELEMENTS, 1)
-    sources, targets = ([torch.full((elements,), 1.0, device=device) for _ in range(count)] for _ in range(2))
-    pairs = copies * list(zip(sources, targets, strict=True))
-    best = _fastest(lambda: [target.copy_(source) for source, target in pairs], device, 1)
-    return 2 * sum(source.nbytes for source, _ in pairs) / best
+def bfloat16_speed() -> float:
+    """Return the speed of this processor in bfloat16, divided by that in float32. Below 1, it emulates bfloat16."""
+    return matrix_peak(_CPU, "bfloat16") / matrix_peak(_CPU, "float32")
 
 
 def _fastest(work: Callable[[], object], device: torch.device, rounds: int) -> float:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import cache
 from typing import NamedTuple
 
 from zoo.text.language_codes import base_language
+from zoo.text.notation import Notation, notation_of
 
 _SUFFIXES = (
     "7z avi bat bmp conf cpp css csv dll docx? epub exe gif gz html? ini ipynb java jpe?g js json jsx log md mov "
     "mp[34] odt ods pdf php png ppt pptx py rar rtf sh sql srt svg tar tiff? toml tsx? txt wav webp xlsx? xml ya?ml zip"
 ).replace(" ", "|")
-_DOMAINS = "com|org|net|edu|gov|info|io|de|at|ch|eu|uk|fr"
+_DOMAINS = "com|org|net|edu|gov|info|io|de|at|ch|eu|uk|fr|es|mx"
 _EMOJI = (
     "[\u2190-\u21ff\u231a\u231b\u23e9-\u23fa\u2600-\u27bf\u2934\u2935\u2b05-\u2b07\u2b1b\u2b1c\u2b50\u2b55"
     "\U0001f000-\U0001f1e5\U0001f200-\U0001faff][\ufe0e\ufe0f]?[\U0001f3fb-\U0001f3ff]?[\U000e0020-\U000e007f]*"
@@ -29,124 +31,110 @@ _LITERAL = rf"""(?x:
   | (?<![\w.+-])[\w.+-]+@[\w-]+(?:\.[\w-]+)+                            # e-mail addresses
   | \{{\{{[^{{}}]*\}}\}} | \$\{{[^{{}}]*\}} | \{{[\w.:!-]*\}}           # placeholders
   | %\(\w+\)[a-z] | %\d+\$[a-z@] | (?<![\w%])%(?:\.\d+)?l?[sdifuxg@](?!\w)
-  | (?:(?<!\w)[A-Za-z]:\\|(?<![\w/.~<])(?:~|\.\.?)?/)\w[\w.~+\\/-]*\w   # paths and file names
+  | (?:(?<!\w)[A-Za-z]:\\|(?<![\w/.~<-])(?:~|\.\.?)?/)\w[\w.~+\\/-]*\w   # paths and file names
   | (?<![\w./\\-])(?:[\w-]+[/\\])*[\w-]+(?:\.[\w-]+)*\.(?:{_SUFFIXES})(?!\w)
   | (?<!\w)(?:[@#][^\W\d]\w*|\#\d\w{{2,}})                               # mentions, hashtags, numbers of orders
   | (?<![\w-])-[a-zA-Z](?![\w-])                                        # options of commands
   | (?:{_EMOJI}(?:\u200d{_EMOJI})*|[\U0001f1e6-\U0001f1ff]{{2}}|[0-9#*]\ufe0f?\u20e3)+
   | (?<![\w.,])\d{{1,3}}(?:\.\d{{1,3}}){{3}}(?![\w.]*\d)                # IP addresses and versions
   | (?<!\w)v\d+(?:\.\d+)+ | (?<![\w.,])(?!\d{{1,3}}(?:\.\d{{3}})+(?!\d))\d+\.\d+\.\d+(?!\.?\d)
-  | (?<![\w.-])[\w-]+(?:\.[\w-]+)*\.(?:{_DOMAINS})(?:/[\w./-]*\w)?(?![\w-]) # links without www
+  | (?<![\w.-])[\w-]+(?:\.[\w-]+)*\.(?-i:{_DOMAINS})(?:/[\w./-]*\w)?(?![\w-]) # links without www
   | (?<![\w.-])(?-i:[A-Z][A-Z\d]*-(?=[A-Z]*\d)[A-Z\d]+|\d+[A-Z])(?!\w)  # such as COVID-19, 3D
   | (?<![^\W_])[A-Za-z]{{1,4}}\d+[A-Za-z]*(?![\w.]*\.\d)(?!\w)          # codes such as A4 or H2O
   | (?<![\w-])[a-z][a-z\d]*(?:_[a-z\d]+)+(?!\w) | [¼-¾⅐-⅞]                  # names of variables, fractions
 )"""
 _PHONE = (
-    r"(?<![\w.,)+/-])(?:\+\d[\d ()/-]{6,30}\d|\(\d{2,5}\)[ \d/-]{5,20}\d|0\d{2,4}[ /-]\d[\d /-]{3,20}\d"
-    r"|(?:\d{3}-)?\d{3}-\d{4}|\d{3}\.\d{3}\.\d{4})(?![\w-])"
+    r"(?<![\w.,)+/-])(?:\+\d[\d ()/-]{{6,30}}\d|\(\d{{2,5}}\)[ \d/-]{{5,20}}\d|0\d{{2,4}}[ /-]\d[\d /-]{{3,20}}\d"
+    r"|(?:\d{{3}}-)?\d{{3}}-\d{{4}}|\d{{3}}\.\d{{3}}\.\d{{4}}|{phone})(?![\w-])"
 )
-_CLOCK = r"[ap]\.?m\b\.?|(?:Uhr )?(?:abends|nachmittags|mittags|nachts)|Uhr\b|o['’]clock"
-_TIME = (
-    rf"(?<![\d:.,])(?P<hour>[01]?\d|2[0-4])(?:(?P<minute>:[0-5]\d)(?::[0-5]\d)?(?:\s?(?P<clock>{_CLOCK}))?(?![\d:]|[.,]\d)"
-    rf"|(?P<dotted>\.[0-5]\d)?\s?(?P<marked>{_CLOCK}))"
-)
-_UNITS = {
-    "€": "€|eur|euros?",
-    "$": r"\$|usd|(?:us-)?dollars?",
-    "£": "£|gbp|pounds?|pfund",
-    "¥": "¥|jpy|yen",
-    "%": "%|percent|per cent|prozent",
-    "°": "°c|°f|°|degrees?|grad",
-    "km/h": "km/h|kph|stundenkilometern?",
-    "mph": "mph|miles per hour|meilen pro stunde",
-    "km": "km|kilomet(?:er|re)[ns]?",
-    "cm": "cm|zentimetern?|centimet(?:er|re)s?",
-    "mm": "mm|millimetern?|millimet(?:er|re)s?",
-    "m/s": "m/s",
-    "m²": "m²|m2|qm|square met(?:er|re)s?|quadratmetern?",
-    "m³": "m³|m3|cubic met(?:er|re)s?|kubikmetern?",
-    "m": "m|metern?|met(?:er|re)s?",
-    "ml": "ml|millilitern?|millilit(?:er|re)s?",
-    "l": "l|litern?|lit(?:er|re)s?",
-    "GB": "gb|gigabytes?",
-    "MB": "mb|megabytes?",
-    "TB": "tb|terabytes?",
-    "kg": "kg|kilo(?:s|gramm|grams?)?",
-    "g": "g|gramm|grams?",
-    "mi": "miles?|meilen?",
-}
-"""Symbols and words for units, by the unit. An amount must keep its unit."""
-_UNIT = re.compile("(?<![^\\W\\d])(?:" + "|".join(f"({forms})" for forms in _UNITS.values()) + ")(?![^\\W\\d])", re.I)
-_UNIT_WORDS = {
-    "%": ("percent", "Prozent"),
-    "°": ("degrees", "Grad"),
-    "m": ("meters", "Meter"),
-    "g": ("grams", "Gramm"),
-    "km": ("kilometers", "Kilometer"),
-    "l": ("liters", "Liter"),
-    "mi": ("miles", "Meilen"),
-    "$": ("dollars", "Dollar"),
-    "€": ("euros", "Euro"),
-    "£": ("pounds", "Pfund"),
-}
-"""English and German words for units."""
-_SCALES = {
-    "de": {"million": "Millionen", "billion": "Milliarden", "trillion": "Billionen"},
-    "en": {"millionen": "million", "milliarden": "billion", "billionen": "trillion"},
-}
-_SCALE = "|".join(_SCALES["de"] | _SCALES["en"])
-_NAMED = re.compile(
-    r"\b(?:version|release|python|chapter|section|figure|table|kapitel|abschnitt|abbildung|tabelle)\s$", re.IGNORECASE
-)
-"""Words before numbers that are written as they are, such as "3.2"."""
-_SIGN = r"(?P<sign>(?<![\w.,)])[-−]|\bminus )?"
-_RATIO = rf"(?<![\w.,:/–-])\d+[-–/:]\d+(?![\w:/–-]|[.,]\d|\s?(?:{_CLOCK}))"
-"""Ranges, fractions and scores."""
-_VALUE = rf"{_RATIO}|" r"(?<!\d)\d{1,3}(?:[ \u00a0\u202f'’]\d{3})+(?!\d)(?:[.,]\d+)?|\d+(?:[.,]\d+)*"
-_NUMBER = (
-    rf"(?P<before>[€$£¥]\s?)?{_SIGN}(?P<value>{_VALUE})(?P<ordinal>(?:st|[nr]d|th|s)\b)?"
-    rf"(?(before)(?P<scale>\s(?:{_SCALE})(?![^\W\d]))?)"
-    rf"(?P<unit>[\s-]?(?:{'|'.join(_UNITS.values())})(?![^\W\d]))?"
-)
-_MONTHS = {
-    "en": "January February March April May June July August September October November December",
-    "de": "Januar Februar März April Mai Juni Juli August September Oktober November Dezember",
-}
-"""Names of the months. They are only compared between these languages."""
-_NAMES = [
-    rf"(?:{en}|{de}|{en[:3]}|{de[:3]})"
-    for en, de in zip(_MONTHS["en"].split(" "), _MONTHS["de"].split(" "), strict=True)
-]
-_ANY_MONTH = rf"(?-i:{'|'.join(_NAMES)})(?!\w)"
-_MONTH = (
-    r"(?:(?<=\d\s)|(?<=\d\.\s)|(?<=\d(?:st|[nr]d|th)\s)|(?<=\d(?:st|[nr]d|th)\sof\s))"
-    rf"{_ANY_MONTH}|(?<!\w){_ANY_MONTH}(?=\.?\s\d{{1,2}}(?:st|[nr]d|th)?(?![\w:%]|[.,]\d))"
-)
-"""Month of a day. Without a day, March and May have other meanings, and June is also a first name."""
-_PARTS = {"month": _MONTH, "date": _DATE, "literal": _LITERAL, "phone": _PHONE, "time": _TIME, "number": _NUMBER}
-_SPAN = re.compile("|".join(f"(?P<{name}>{part})" for name, part in _PARTS.items()), re.IGNORECASE)
-
-_SMALL = {
-    "en": "zero|no\\b|none|nought;one|once|first|an?\\b|single;two|twice|second|both|couple|half;three|third;four;"
-    "five|fif;six;seven;eigh;nine|nint;ten\\b|tenth;eleven;twelve|twelf|dozen",
-    "de": "null|kein;ein(?:s|e[mnrs]?|mal)?\\b|ein(?:z[ie]|jäh|stü|min|tägig)|erst;zwei|zwo|beid|halb;"
-    "drei|dritt;vier;fünf;sechs;sieb;acht;neun;zehn;elf;zwölf|dutzend",
-}
-_SMALL_WORDS = {
-    code: [re.compile(rf"\b(?:{stems})(?!teen|ty|zehn|zig|ßig|und)", re.I) for stems in words.split(";")]
-    for code, words in _SMALL.items()
-}
-_LARGE_WORDS = re.compile(
-    r"teen|ty\b|ieth|hundred|thousand|million|dozen|noon|midnight|quarter|half|o['’]clock|zig|ßig|zehn|hundert|tausend"
-    r"|dutzend|viertel|halb|mittag|mitternacht|\b[ivx]{2,}\b",
-    re.IGNORECASE,
-)
-_PART_OF_AN_HOUR = re.compile(r"half past|quarter (?:past|to)|\bhalb\b|viertel", re.IGNORECASE)
-_QUARTERS = re.compile("half|halb|quarter|viert", re.IGNORECASE)
-_DECIMAL_POINT = "en zh ja ko he th hi bn ur ta te ms tl sw my yo"
+_GROUPED = r"(?<!\d)\d{1,3}(?:[ \u00a0\u2009\u202f'’]\d{3})+(?!\d)(?:[.,]\d+)?"
+_CURRENCIES = ("€", "$", "£", "¥")
 _LARGEST_WORD, _LONGEST_NUMBER = 12, 40
 _HALF_DAY = 720
 """Half a day. Unit: minutes."""
+
+
+class _Patterns(NamedTuple):
+    """Compiled patterns of a language.
+
+    `months` are the patterns of each month, and `days` those of a month directly after and before a day.
+    """
+
+    span: re.Pattern[str]
+    unit: re.Pattern[str]
+    months: list[re.Pattern[str]]
+    days: tuple[re.Pattern[str], re.Pattern[str]]
+    clock: dict[str, re.Pattern[str]]
+    hours: re.Pattern[str]
+    small: list[re.Pattern[str]]
+    large: re.Pattern[str]
+    named: re.Pattern[str]
+
+
+@cache
+def _patterns(code: str) -> _Patterns:
+    """Return the patterns of a language. Those of all languages without a table are the same, and have no code."""
+    notation = notation_of(code)
+    names = [names + "".join(f"|{name.capitalize()}" for name in names.split("|")) for names in notation.months]
+    any_month = rf"(?-i:{'|'.join(names) or '(?!)'})(?!\w)"
+    endings = "|".join(rf"(?<=\d{_escape(ending)}\s)" for ending in notation.day_endings) or "(?!)"
+    day = rf"\.?\s\d{{1,2}}(?:{notation.ordinal})?(?![\w:%]|[.,]\d)"
+    parts = {
+        "month": rf"(?:{endings}){any_month}|(?<!\w){any_month}(?={day})",
+        "date": _DATE,
+        "literal": _LITERAL,
+        "phone": _PHONE.format(phone=notation.phone),
+        "time": _time_pattern(notation),
+        "number": _number_pattern(notation),
+    }
+    unclear = [word for words in notation.unclear_units.values() for word in words]
+    return _Patterns(
+        re.compile("|".join(f"(?P<{name}>{part})" for name, part in parts.items()), re.IGNORECASE),
+        re.compile(rf"(?<![^\W\d])(?:{_any_of([*notation.unit_forms, *unclear])})(?![^\W\d])", re.IGNORECASE),
+        [re.compile(rf"\b(?:{each})(?!\w)") for each in names],
+        (re.compile(rf"\.?(?:\s(?:of|de))?\s{any_month}"), re.compile(rf"(?<!\w){any_month}\.?\s$")),
+        {kind: re.compile(pattern, re.IGNORECASE) for kind, pattern in notation.clock.items()},
+        re.compile(rf"\s?(?:{notation.hours})" if notation.before_hours else "(?!)", re.IGNORECASE),
+        [re.compile(rf"\b(?:{stems})(?!{notation.compounds})", re.IGNORECASE) for stems in notation.small],
+        re.compile("|".join([*notation.large, rf"\b[ivx]{{2,}}(?:{notation.roman_ending or ''})\b"]), re.IGNORECASE),
+        re.compile(rf"\b(?:{notation.named})\s$", re.IGNORECASE),
+    )
+
+
+def _time_pattern(notation: Notation) -> str:
+    clock = notation.clock
+    halves, hours = f"{clock['am']}|{clock['pm']}", notation.hours
+    before = "|".join(rf"(?<={_escape(each)}\d)|(?<={_escape(each)}\d\d)" for each in notation.before_hours)
+    return (
+        rf"(?<![\d:.,])(?P<hour>[01]?\d|2[0-4])(?:(?:(?P<colon>:)|{notation.hour_mark})(?P<minute>[0-5]\d)"
+        rf"(?(colon)(?::[0-5]\d)?|(?!\s?min))(?:\s?(?P<clock>{halves}|{hours}))?(?![\d:]|[.,]\d)"
+        rf"|(?:{before or '(?!)'})(?P<point>\.[0-5]\d)(?![.,]?\d|\s?[€$£%])"
+        rf"|(?P<dotted>\.[0-5]\d)?(?:\s?(?P<half>{halves})|(?:{before})\s?(?P<marked>{hours})))"
+    )
+
+
+def _number_pattern(notation: Notation) -> str:
+    forms = notation.unit_forms
+    units, currencies = _any_of(forms), _any_of(form for form, unit in forms.items() if unit in _CURRENCIES)
+    clock = "|".join(notation.clock.values())
+    return (
+        rf"(?P<debt>(?<![\w.,)])[-−](?=[€$£¥]))?(?P<before>[€$£¥]\s?)?(?P<sign>(?<![\w.,)])[-−]|\b{notation.minus} )?"
+        rf"(?P<value>(?<![\w.,:/–-])\d+[-–/:]\d+(?![\w:/–-]|[.,]\d|\s?(?:{clock}))"
+        rf"|{_GROUPED}|\d+(?:[.,]\d+)*)"
+        rf"(?:(?P<ordinal>{notation.ordinal})(?!\w)|(?P<decade>{notation.decade or '(?!)'})(?!\w))?"
+        rf"(?P<scale>\s(?:{_any_of(notation.scale_forms)})(?![^\W\d])"
+        rf"(?(before)|(?=(?:{notation.of})?\s?(?:{currencies})(?![^\W\d]))))?"
+        rf"(?P<unit>(?(scale)(?:{notation.of})?)[\s-]?(?P<form>{units})(?![^\W\d]|['’]\w))?"
+    )
+
+
+def _escape(text: str) -> str:
+    return re.escape(text).replace(r"\ ", r"\s")
+
+
+def _any_of(forms: Iterable[str]) -> str:
+    """Return a pattern of any of the strings, the longest first."""
+    return "|".join(map(re.escape, sorted(forms, key=len, reverse=True))) or "(?!)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +145,7 @@ class Span:
         start: Position of the first character.
         text: The characters.
         readings: The values that it may have. Two spans agree if they have a value in common.
-        unit: The unit of an amount, as in `_UNITS`, or an empty string.
+        unit: The unit of an amount, such as `km`, or an empty string.
         numeric: Whether it is an amount, a date, a month, a time or a phone number. Other spans are copied literally.
         small: The value if a word may replace the number, such as "three". Otherwise -1.
         spellings: How it may be written in a translation, the best spelling first.
@@ -201,14 +189,14 @@ def find_spans(text: str, source: str, target: str = "") -> list[Span]:
         source: Code of its language, which determines what a comma in a number means.
         target: Code of the language of the translation, for the spellings.
     """
-    return list(_find(text, base_language(source), base_language(target)))
+    return list(_find(text, notation_of(base_language(source)), notation_of(base_language(target))))
 
 
 def needs_translation(text: str) -> bool:
     """Return whether a text has letters outside links, placeholders and the like."""
     if not any(map(str.isalpha, text)):
         return False
-    return any(map(str.isalpha, _SPAN.sub(lambda match: " " if match["literal"] else match[0], text)))
+    return any(map(str.isalpha, _patterns("").span.sub(lambda match: " " if match["literal"] else match[0], text)))
 
 
 def compare(source: str, target: str, source_language: str, target_language: str) -> Differences:
@@ -222,72 +210,91 @@ def compare(source: str, target: str, source_language: str, target_language: str
         source_language: Code of the language of the text.
         target_language: Code of the language of the translation.
     """
-    languages = base_language(source_language), base_language(target_language)
-    wanted, found = find_spans(source, *languages), find_spans(target, languages[1])
+    source_code, target_code = base_language(source_language), base_language(target_language)
+    wanted, found = find_spans(source, source_code, target_code), find_spans(target, target_code)
+    from_notation, notation = notation_of(source_code), notation_of(target_code)
     known = {reading for span in wanted for reading in span.readings}
-    units = {span.unit for span in found} | {_unit(match) for match in _UNIT.finditer(target)}
+    units = {span.unit for span in found} | _units(target, notation)
     missing, as_words, unmatched = list[Span](), list[Span](), list(found)
-    ranges = [span for span in found if _has_ends(span, source)]
+    ranges = [span for span in found if _has_ends(span, source, from_notation)]
     in_ranges = {number for span in ranges for number in re.findall(r"\d+", span.text)}
+    in_ranges |= {number for span in found if not span.numeric for number in re.findall(r"(?<=[^\W\d])\d+$", span.text)}
     for span in wanted:
         other = next((other for other in unmatched if span.readings & other.readings), None)
         if other is not None:
             unmatched.remove(other)
-        kept_unit = span.unit in {"", *units} or not (languages[1] in _SMALL or units - {""})
-        is_written = kept_unit and other is None and _is_written(span, target, languages[1])
+        kept_unit = span.unit in {"", *units} or not (notation.small or units - {""})
+        is_written = kept_unit and other is None and _is_written(span, target, notation)
         if is_written and span.numeric:
             as_words.append(span)
         if not (is_written or (kept_unit and (other is not None or span.text in in_ranges))):
             missing.append(span)
     known |= {number for span in as_words for number in re.findall(r"\d+", span.text)}  # "half past 9" for "9:30"
     added = [each for each in unmatched if each.numeric and each not in ranges and not each.readings & known]
-    if (languages[1] not in _SMALL and not added) or _PART_OF_AN_HOUR.search(source):
+    if (not notation.small and not added) or re.search(from_notation.parts_of_hours, source, re.IGNORECASE):
         as_words += [span for span in missing if span.small >= 0]
         missing = [span for span in missing if span.small < 0]
-    if languages[0] not in _SMALL and not missing:
+    if (not from_notation.small and not missing) or _patterns(from_notation.code).large.search(source):
         added = []
-    added = [] if _LARGE_WORDS.search(source) else [each for each in added if not _has_word(each, source, languages[0])]
-    return Differences(missing, added, as_words)
+    return Differences(missing, [each for each in added if not _has_word(each, source, from_notation)], as_words)
 
 
-def _is_written(span: Span, text: str, language: str) -> bool:
+def _units(text: str, notation: Notation) -> set[str]:
+    """Return the units of all symbols and words in a text."""
+    forms = notation.unit_forms | notation.unclear_forms
+    return {forms.get(form.casefold(), "") for form in _patterns(notation.code).unit.findall(text)}
+
+
+def _is_written(span: Span, text: str, notation: Notation) -> bool:
     """Return whether a text contains a span, literally or as words."""
     if span.is_month:
-        name = span.spellings[0]
-        return re.search(rf"\b(?:{name}|{name[:3]})(?!\w)", text) is not None
+        (month,) = span.readings
+        return _patterns(notation.code).months[int(month.removeprefix("month ")) - 1].search(text) is not None
     if not span.numeric:
         edges = r"(?<!\w)" * span.text[0].isalnum(), r"(?![\w/])" * span.text[-1].isalnum()
         return re.search(f"{edges[0]}{re.escape(span.text)}{edges[1]}", text) is not None
-    is_part = span.text.partition(":")[2][:2] in ("15", "30", "45") or bool(span.readings & {"1/2", "1/4", "3/4"})
-    return _has_word(span, text, language) or _has_ends(span, text) or (is_part and bool(_QUARTERS.search(text)))
+    if _has_word(span, text, notation) or _has_ends(span, text, notation) or _has_roman(span, text, notation):
+        return True
+    minutes = {int(reading[-4:]) % 60 for reading in span.readings if reading.startswith("time")}
+    is_part = bool(minutes & {15, 30, 45} or span.readings & {"1/2", "1/4", "3/4"})
+    return is_part and re.search(notation.quarters, text, re.IGNORECASE) is not None
 
 
-def _has_ends(span: Span, text: str) -> bool:
+def _has_ends(span: Span, text: str, notation: Notation) -> bool:
     """Return whether a span is a range, such as "5-10", that a text has with a word: "5 to 10"."""
     ends = re.fullmatch(r"(\d+)-(\d+)", min(span.readings))
     return (
         ends is not None
-        and re.search(rf"(?<!\d){ends[1]}\s?(?:[-–—]|to|bis|and|und)\s?{ends[2]}(?!\d)", text) is not None
+        and re.search(rf"(?<!\d){ends[1]}\s?(?:[-–—]|{notation.ranges})\s?{ends[2]}(?!\d)", text) is not None
     )
 
 
-def _has_word(span: Span, text: str, language: str) -> bool:
+def _has_roman(span: Span, text: str, notation: Notation) -> bool:
+    """Return whether a text contains a number up to 39 as a Roman numeral, such as "siglo XIX" for "19th century"."""
+    numbers = [int(each) for each in span.readings if re.fullmatch("[1-3]?[0-9]", each)]
+    if notation.roman_ending is None or not numbers:
+        return False
+    units = ("", "I", "II", "III", "IV", "V", "VI", "VII", "VIII", "IX")[numbers[0] % 10]
+    return re.search(rf"\b{'X' * (numbers[0] // 10)}{units}{notation.roman_ending}\b", text) is not None
+
+
+def _has_word(span: Span, text: str, notation: Notation) -> bool:
     """Return whether a text contains a word for a small number."""
-    words = _SMALL_WORDS.get(language, [])
+    words = _patterns(notation.code).small
     return 0 <= span.small < len(words) and words[span.small].search(text) is not None
 
 
-def _find(text: str, source: str, target: str) -> Iterator[Span]:
-    for match in _SPAN.finditer(text):
+def _find(text: str, source: Notation, target: Notation) -> Iterator[Span]:
+    patterns = _patterns(source.code)
+    for match in patterns.span.finditer(text):
         start, whole = match.start(), match[0].rstrip()
         if match["literal"]:
             yield Span(start, whole, frozenset([whole]), numeric=False, spellings=(whole,))
         elif match["month"]:
-            if source in _MONTHS and target in _MONTHS:
-                number = next(number for number, name in enumerate(_NAMES, 1) if re.fullmatch(name, whole))
-                yield Span(
-                    start, whole, frozenset([f"month {number}"]), spellings=(_MONTHS[target].split(" ")[number - 1],)
-                )
+            if target.months:
+                number = next(number for number, each in enumerate(patterns.months) if each.fullmatch(whole))
+                spelling = target.months[number].split("|")[0]
+                yield Span(start, whole, frozenset([f"month {number + 1}"]), spellings=(spelling,))
         elif match["date"]:
             parts = sorted(int(part) % 100 for part in re.findall(r"\d+", whole))
             yield Span(start, whole, frozenset([f"date {parts}"]), spellings=(whole,))
@@ -297,63 +304,94 @@ def _find(text: str, source: str, target: str) -> Iterator[Span]:
             yield (_time if match["time"] else _number)(match, source, target)
 
 
-def _time(match: re.Match[str], source: str, target: str) -> Span:
-    hour, minute = int(match["hour"]), int((match["minute"] or match["dotted"] or ":0")[1:])
-    clock = (match["clock"] or match["marked"] or "").lower()
+def _time(match: re.Match[str], source: Notation, target: Notation) -> Span:
+    hour, minute = int(match["hour"]), int(match["minute"] or (match["dotted"] or match["point"] or ".0")[1:])
+    marker = next((group for group in ("clock", "half", "marked") if match[group]), None)
+    kind = "" if match["colon"] else "day" if source.reads_24_hours else "either"
+    if marker:
+        clock = _patterns(source.code).clock
+        kind = next(kind for kind, each in clock.items() if each.fullmatch(match.string, *match.span(marker)))
     base = hour % 24 * 60 + minute
-    if is_half_day := re.match(r"[ap]\.?m", clock):
-        minutes = {base % _HALF_DAY + (clock[0] == "p") * _HALF_DAY}
-    elif (clock or source) in ("uhr", "de") or hour > _LARGEST_WORD or hour == 0:
-        minutes = {base}
+    if kind in ("am", "pm"):
+        minutes = [base % _HALF_DAY + (kind == "pm") * _HALF_DAY]
+    elif (kind == "day" if kind else source.reads_24_hours) or hour > _LARGEST_WORD or hour == 0:
+        minutes = [base]
     else:
-        minutes = {base % _HALF_DAY, base % _HALF_DAY + _HALF_DAY}
-    readings = {f"time {each}" for each in minutes}
-    if not (minute or is_half_day):
+        minutes = [base, (base + _HALF_DAY) % (2 * _HALF_DAY)]
+    readings = {f"time {each:04}" for each in minutes}
+    if not (minute or kind in ("am", "pm")):
         readings.add(str(hour))  # "at 9" for "um 9 Uhr"
-    spellings = list[str]()
-    for each in sorted(minutes, key=base.__eq__) if clock else ():
-        clock_hour, rest = divmod(each, 60)
-        half = (clock_hour - 1) % 12 + 1
-        if target == "de":
-            spellings.insert(0, f"{clock_hour}:{rest:02} Uhr" if rest else f"{clock_hour} Uhr")
-        elif target == "en":
-            marker = "p.m." if each >= _HALF_DAY else "a.m."
-            spellings.insert(0, f"{half}:{rest:02} {marker}" if rest else f"{half} {marker}")
-    small = (hour - 1) % 12 + 1 if match["marked"] and not minute else -1
+    formats = target.unclear_times if len(minutes) > 1 and target.unclear_times else target.times
+    spellings = [
+        formats[rest > 0].format(
+            hour=hour_, half=(hour_ - 1) % 12 + 1, minute=rest, marker="p.m." if each >= _HALF_DAY else "a.m."
+        )
+        for each in (minutes if kind and formats else ())
+        for hour_, rest in [divmod(each, 60)]
+    ]
+    small = (hour - 1) % 12 + 1 if not minute else -1
     spellings = spellings or [match[0]]
     return Span(match.start(), match[0], frozenset(readings), small=small, spellings=tuple(spellings))
 
 
-def _number(match: re.Match[str], source: str, target: str) -> Span:
-    value, sign = "".join(map(_ascii, match["value"])), "-" if match["sign"] else ""
-    before, unit = (match["before"] or "").strip(), match["unit"] or ""
-    unit_match = _UNIT.search(before or unit)
-    kind = _unit(unit_match) if unit_match else ""
-    if not before and target == "en" and kind in "€$£¥" and kind in unit:
-        before, unit = kind, ""
-    elif before and target != "en":
-        before, unit = "", f" {before}"
-    if len(unit) > len("grad") and kind in _UNIT_WORDS and target in ("en", "de"):
-        unit = re.sub(r"[^\W\d].*", _UNIT_WORDS[kind][target == "de"], unit)
-    scale = (match["scale"] or "")[1:]
-    scale = _SCALES.get(target, {}).get(scale.lower(), scale)
-    ending = match["ordinal"] or ""
-    if ending and target != "en":
-        ending = {"de": "er" if ending == "s" else "."}.get(target, "")
-    readings = _readings(value, source)
-    spellings = [
-        f"{before}{sign}{_write(each, value, target)}{ending}{scale and f' {scale}'}{unit}" for each in sorted(readings)
-    ]
-    if _NAMED.search(match.string, max(match.start() - 20, 0), match.start()):
+def _number(match: re.Match[str], source: Notation, target: Notation) -> Span:
+    value, sign = "".join(map(_ascii, match["value"])), match["debt"] or match["sign"] or ""
+    sign = "-" if sign.strip().isalpha() else sign
+    readings = _readings(value, source.decimal_marks)
+    spellings = [_spell(match, value, sign, reading, source, target) for reading in readings]
+    if target.group == "\u202f":
+        spellings += [spelling.replace("\u202f", " ") for spelling in spellings if "\u202f" in spelling]
+    if _patterns(source.code).named.search(match.string, max(match.start() - 20, 0), match.start()):
         spellings = [match[0]]
     small = int(value) if value.isdecimal() and len(value) <= 2 and not sign else -1
+    symbol = (match["before"] or match["form"] or "").strip()
+    if len(value) <= len("21") and _patterns(source.code).hours.match(match.string, match.end()):
+        # Without a preposition, "21 h" may be a time or a duration.
+        readings += [f"time {int(value) % (_HALF_DAY // 60) * 60 + half:04}" for half in (0, _HALF_DAY)]
     return Span(
         match.start(),
         match[0],
-        frozenset(sign + each for each in readings),
-        kind,
+        frozenset(f"-{each}" if sign else each for each in readings),
+        source.unit_forms.get(symbol.casefold(), ""),
         small=small if small <= _LARGEST_WORD else -1,
         spellings=tuple(spellings),
+    )
+
+
+def _spell(match: re.Match[str], value: str, sign: str, reading: str, source: Notation, target: Notation) -> str:
+    """Write a number with its unit in the notation of the target language, if its value is `reading`."""
+    unit, scale = match["unit"] or "", match["scale"] or ""
+    symbol = (match["before"] or match["form"] or "").strip()
+    kind = source.unit_forms.get(symbol.casefold(), "")
+    is_day = reading.isdecimal() and len(reading) <= 2 and _is_day(match, source)
+    number = f"{_write(reading, value, target)}{target.ending(reading, bool(match['ordinal']), is_day)}"
+    if match["decade"]:
+        number += target.decade
+    if scale and target.scales:
+        scale = f" {target.in_number(target.scales[source.scale_forms[scale.strip().casefold()]], reading)}"
+    is_currency = kind in _CURRENCIES and symbol == kind
+    if is_currency and target.currency_first:
+        return f"{sign}{kind}{number}{scale}"
+    if scale and kind in target.scaled_units:
+        unit = target.scaled_units[kind]
+    elif match["before"] or (is_currency and target.code):
+        unit = f" {kind}"
+    elif symbol == "%" and target.code:
+        unit = target.percent
+    elif kind in target.units and symbol.casefold() in map(str.casefold, source.units.get(kind, ())):
+        forms = target.units[kind]
+        if unit.startswith("-"):
+            unit = target.unit_after_hyphen.format(singular=forms[0], plural=forms[-1])
+        else:
+            unit = f" {target.in_number(forms, reading)}"
+    return f"{sign}{number}{scale}{unit}"
+
+
+def _is_day(match: re.Match[str], notation: Notation) -> bool:
+    """Return whether a number is directly before or after a month."""
+    after, before = _patterns(notation.code).days
+    return after.match(match.string, match.end()) is not None or (
+        before.search(match.string, max(match.start() - 20, 0), match.start()) is not None
     )
 
 
@@ -361,10 +399,10 @@ def _ascii(character: str) -> str:
     return str(int(character)) if character.isdecimal() else character
 
 
-def _readings(value: str, language: str) -> set[str]:
-    """Return the values that a number may have, with a decimal point. Without a language, a comma can mean both."""
+def _readings(value: str, decimal_marks: str) -> list[str]:
+    """Return the values that a number may have, with a decimal point, the most probable first."""
     if len(value) > _LONGEST_NUMBER or re.search("[-–/:]", value):
-        return {value.replace("–", "-")}
+        return [value.replace("–", "-")]
     marks = re.findall(r"\D", value)
     *groups, last = re.split(r"\D", value)
     grouped = bool(groups) and groups[0] not in ("", "0") and all(len(each) == 3 for each in [*groups[1:], last])
@@ -373,16 +411,18 @@ def _readings(value: str, language: str) -> set[str]:
         fraction = last.rstrip("0")
         decimal = ("".join(groups).lstrip("0") or "0") + (f".{fraction}" if fraction else "")
     if not marks or not decimal:
-        return {whole}
+        return [whole]
     if len(marks) > 1 and len(set(marks)) == 1:
-        return {whole} if grouped else {value}  # a list, such as "1,2,3"
+        return [whole if grouped else value]  # a list, such as "1,2,3"
     if len(marks) > 1 or not grouped:
-        return {decimal}
-    point = "." if language in _DECIMAL_POINT.split() else ","
-    return {decimal if marks[0] == point else whole} if language else {whole, decimal}
+        return [decimal]
+    is_decimal = marks[0] == decimal_marks[0]
+    if len(decimal_marks) == 1:
+        return [decimal if is_decimal else whole]
+    return [decimal, whole] if is_decimal and not whole.endswith("00") else [whole, decimal]
 
 
-def _write(reading: str, value: str, language: str) -> str:
+def _write(reading: str, value: str, notation: Notation) -> str:
     """Write a value in the notation of a language.
 
     The result has as many decimal places as `value`, and separators of thousands if `value` has them.
@@ -392,10 +432,7 @@ def _write(reading: str, value: str, language: str) -> str:
     whole, _, _ = reading.partition(".")
     last = re.split(r"\D", value)[-1]
     places = last if "." in reading or (len(last) != 3 or len(set(re.findall(r"\D", value))) > 1) else ""
-    group, point = (",", ".") if language in _DECIMAL_POINT.split() else (".", ",")
     is_grouped = len(re.findall(r"\D", value)) > bool(places)
-    return (f"{int(whole):,}".replace(",", group) if is_grouped else whole) + (point + places if places else "")
-
-
-def _unit(match: re.Match[str]) -> str:
-    return list(_UNITS)[(match.lastindex or 1) - 1]
+    return (f"{int(whole):,}".replace(",", notation.group) if is_grouped else whole) + (
+        notation.decimal_marks[0] + places if places else ""
+    )

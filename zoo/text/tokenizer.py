@@ -7,6 +7,7 @@ import re
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
+from itertools import takewhile
 from typing import Self
 
 import sentencepiece
@@ -14,6 +15,7 @@ import sentencepiece
 import specs
 from specs import BOS, EOS, PAD, UNK, Task, ZooError
 from zoo.text.added_tokens import AddedTokens
+from zoo.text.copying import MAX_SYMBOLS, copy_symbols
 from zoo.text.files import read_sentences
 from zoo.text.lines import clean, clean_with_positions, without_control
 from zoo.text.modality import Modality
@@ -131,6 +133,11 @@ class Tokenizer(Modality):
         """IDs of the tokens that a text must not contain, such as those of languages."""
         added = self.added.ids if self.added else {}
         return frozenset(self.id_of(name) for name, id in added.items() if id is None)
+
+    @cached_property
+    def copy_symbols(self) -> tuple[str, ...]:
+        """The copy symbols (see `zoo.text.copying`). Empty if the vocabulary has none."""
+        return tuple(takewhile(self.id_of, copy_symbols(MAX_SYMBOLS)))
 
     @property
     def appends_eos(self) -> bool:
@@ -297,6 +304,7 @@ def _train_model(
             character_coverage=_BYTE_FALLBACK_COVERAGE if section.byte_fallback else 1.0,
             byte_fallback=section.byte_fallback,
             control_symbols=list(language_tokens),
+            user_defined_symbols=list(copy_symbols(section.copy_symbols)),
             pad_id=PAD,
             unk_id=UNK,
             bos_id=BOS,

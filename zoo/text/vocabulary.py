@@ -39,7 +39,8 @@ def check_learnable(section: specs.Vocabulary, task: Task | None = None) -> None
             "a vocabulary with `vocabulary.separate_models` can be imported, but not learned",
             hint="set `separate_models: false`, or set `training.start_from` to the model that has this vocabulary",
         )
-    reserved, sizes = BYTE_TOKENS + EOS + 1, dict(zip(("size", "target_size"), section.sizes, strict=True))
+    reserved = BYTE_TOKENS + EOS + 1 + section.copy_symbols
+    sizes = dict(zip(("size", "target_size"), section.sizes, strict=True))
     if task is not None and task.writes_trees:
         del sizes["target_size"]  # the target consists of brackets and has no byte tokens
     for field, size in sizes.items():
@@ -96,6 +97,12 @@ class Vocabulary:
     def byte_fallback(self) -> bool:
         """Whether characters without a token are encoded as bytes, so that no character is unknown."""
         return all(side.byte_fallback for side in (self.source, self.target) if isinstance(side, Tokenizer))
+
+    @property
+    def copy_symbols(self) -> tuple[str, ...]:
+        """The copy symbols of both sides (see `zoo.text.copying`). Empty if a side has none."""
+        sides = [side.copy_symbols if isinstance(side, Tokenizer) else () for side in (self.source, self.target)]
+        return min(sides, key=len)
 
     @property
     def digest(self) -> str:

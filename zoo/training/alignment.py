@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import islice, pairwise
+from itertools import islice, pairwise, starmap
 from pathlib import Path
 
 import numpy as np
@@ -175,13 +175,12 @@ def _count_agreements(
     spec, vocabulary = translator.spec, translator.vocabulary
     for direction in dict.fromkeys(texts.directions or [spec.default_direction]):
         preprocessor = translator.preprocessor(*direction)
-        pairs = [pair for pair in texts.examples(direction) if all(map(str.strip, pair))][:MAX_STATISTICS_PAIRS]
-        ids = [(vocabulary.encode(source), vocabulary.encode(target, "target")) for source, target in pairs]
+        texts_of_pairs = [pair for pair in texts.examples(direction) if all(map(str.strip, pair))]
+        pairs = list(starmap(preprocessor.replaced_pair, texts_of_pairs[:MAX_STATISTICS_PAIRS]))
+        ids = [(vocabulary.encode(source.text), vocabulary.encode(target.text, "target")) for source, target in pairs]
         aligner = StatisticalAligner(ids)
         links = [aligner.links(*pair) for pair in ids[:MAX_ATTENTION_PAIRS]]
-        sentences = [
-            SentencePair(index, source, target, 0, 0) for index, (source, target) in enumerate(pairs[: len(links)])
-        ]
+        sentences = [SentencePair(index, *pair, 0, 0) for index, pair in enumerate(pairs[: len(links)])]
         rows, columns = len(preprocessor.languages.target_tokens), len(preprocessor.languages.source_tokens)
         batches = attention_batches(program, preprocessor, sentences, translator.max_batch_tokens)
         for group, layers in batches:

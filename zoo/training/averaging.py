@@ -1,35 +1,21 @@
-"""Average checkpoints (section 6.1). The averaged weights are the ones that are evaluated and published.
-
-`average` writes the average of a run's last checkpoints. `search_averages` scores several averages on the dev set.
-"""
+"""Average checkpoints (section 6.1). The averaged weights are the ones that are evaluated and published."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors import safe_open
 
-from compiler import find_device
 from specs import Spec, ZooError
-from zoo.evaluation.comparison import bootstrap_scores, difference_half_width
-from zoo.evaluation.metrics import Metric
-from zoo.evaluation.text_metrics import FloatArray
 from zoo.files.reading import read_json
 from zoo.models.weights import Weights, read, read_metadata
-from zoo.report import Report
 from zoo.text.vocabulary import Vocabulary
 from zoo.training.alignment import find_alignment_head
 from zoo.training.checkpoints import Checkpoint, list_checkpoints, scheduled_checkpoints
-from zoo.training.dev_set import DevSet
 from zoo.training.run import Run
-
-COUNTS = (1, 2, 5, 10, 20)
-"""Numbers of checkpoints whose averages `search_averages` scores."""
 
 
 def average(run: Run, last: int | None = None, *, int8: bool = False) -> Path:
@@ -141,93 +127,3 @@ def mean_of(files: list[Path]) -> dict[str, torch.Tensor]:
             total += other
         mean[name] = (total / len(opened)).to(first.dtype)
     return mean
-
-
-@dataclass(frozen=True)
-class ScoredAverage:
-    """Score of an average of checkpoints on the dev set, and its difference from the best average.
-
-    `last` checkpoints are averaged: with `every` = 1 the newest, with `every` = 2 every second one, and so on.
-    """
-
-    last: int
-    every: int
-    steps: tuple[int, ...]
-    score: float
-    difference: float
-    """Score minus the best score."""
-    half_interval: float | None
-    """Half of the difference's 95 % confidence interval (paired bootstrap over sentences). None if it is unknown."""
-
-    @property
-    def worse(self) -> bool:
-        """Whether the average is significantly worse than the best one, or its score is not finite."""
-        exceeds = self.half_interval is not None and abs(self.difference) > self.half_interval
-        return exceeds or not math.isfinite(self.score)
-
-
-@dataclass(frozen=True)
-class AverageSearch:
-    """Result of `search_averages`: the scores of several averages of a run's checkpoints."""
-
-    metric: Metric
-    averages: tuple[ScoredAverage, ...]
-    best: ScoredAverage
-    """Best average. Of several with the same score, the one with the fewest checkpoints."""
-
-
-def search_averages(run: Run, *, device: str = "auto", report: Report | None = None) -> AverageSearch:
-    """Score several averages of a run's checkpoints on the dev set by `training.dev_score`. Write no files.
-
-    Raises:
-        ZooError: The run has no checkpoint, one is damaged, the dev set is not available, or no score is finite.
-    """
-    report, spec = report or Report(), run.spec
-    checkpoints = averageable_checkpoints(run)
-    require_undamaged(run, checkpoints)
-    dev = DevSet(spec, Vocabulary.load(run.folder), find_device(device), report)
-    selections = list(select_checkpoints(checkpoints))
-    scores: list[float] = []
-    resampled_scores: list[FloatArray | None] = []
-    with report.progress("scoring averages", len(selections), "averages") as progress:
-        for _, chosen in selections:
-            answers = dev.answers(mean_of([checkpoint.weights for checkpoint in chosen]))
-            scores.append(dev.metric.score(answers))
-            resampled_scores.append(bootstrap_scores(dev.metric.name, answers))
-            progress.advance(1)
-    finite = [index for index, score in enumerate(scores) if math.isfinite(score)]
-    if not finite:
-        problem = f"no average of `{run.folder}`'s checkpoints has a finite dev {dev.metric.title}"
-        raise ZooError(
-            problem, hint="check whether a reference of the dev set has a token to which the model gives no probability"
-        )
-    best = min(finite, key=lambda index: sum(dev.metric.is_better(score, scores[index]) for score in scores))
-    averages = []
-    for (every, chosen), score, resampled in zip(selections, scores, resampled_scores, strict=True):
-        interval = None
-        if math.isfinite(score):
-            interval = difference_half_width(dev.metric.name, score, resampled_scores[best], resampled)
-        steps = tuple(checkpoint.step for checkpoint in chosen)
-        difference = score - scores[best]
-        averages.append(
-            ScoredAverage(len(chosen), every, steps, score=score, difference=difference, half_interval=interval)
-        )
-    return AverageSearch(dev.metric, tuple(averages), averages[best])
-
-
-def select_checkpoints(checkpoints: Sequence[Checkpoint]) -> Iterator[tuple[int, Sequence[Checkpoint]]]:
-    """Yield the selections of checkpoints whose averages are compared.
-
-    The first selections are the last 1, 2, 5, 10 and 20 of all checkpoints. Further selections take them from every
-    second checkpoint, from every fourth, and so on, counted from the newest.
-
-    Yields:
-        The distance between the selected checkpoints (1, 2, 4, ...), and these checkpoints, oldest first.
-    """
-    every = 1
-    while every == 1 or every < len(checkpoints):
-        spaced = checkpoints[::-1][::every][::-1]
-        for count in COUNTS:
-            if count <= len(spaced) and (count > 1 or every == 1):
-                yield every, spaced[-count:]
-        every *= 2

@@ -29,7 +29,6 @@ from zoo.generation.config import GenerationConfig
 from zoo.generation.engine import Engine, resolve_workers
 from zoo.generation.translation import SearchInput, Translation, pad_sequences
 from zoo.planning.memory_estimate import require_memory_to_train, require_memory_to_translate
-from zoo.planning.training_estimate import TrainingEstimator
 from zoo.report import Report
 from zoo.system.memory import peak_memory
 from zoo.system.processors import Host, host, matrix_peak
@@ -280,8 +279,7 @@ def benchmark_training(
     require_memory_to_train(spec, device)
     report, device = report or Report(), find_device(device)
     program = build_module(spec, device=device)
-    estimator = TrainingEstimator.measure(spec, program, report)
-    with TemporaryDirectory() as folder, fast_float32(estimator.matrix_library or None):
+    with TemporaryDirectory() as folder, fast_float32():
         store, run = random_pairs(spec, steps, Path(folder)), Run(Path(folder, "run"))
         # Without corpus parts, which could have weights.
         bare = spec.model_copy(update={"corpus": spec.corpus.model_copy(update={"train": ()})})

@@ -23,7 +23,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from compiler import EmittedProgram, find_device
 from specs import Spec, ZooError
 from zoo.data.batches import BatchSize
-from zoo.planning.training_estimate import training_bytes
+from zoo.planning.memory_estimate import training_bytes
 from zoo.system import memory
 
 if TYPE_CHECKING:

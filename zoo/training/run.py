@@ -56,7 +56,7 @@ class RunIdentity:
     software: str = ""
     """Versions of zoo and torch."""
     matrix_library: str = ""
-    """Library for float32 matrix products on a CPU, chosen by timing training passes. Empty: the default library."""
+    """Library for float32 matrix products on a CPU. Empty: the default library."""
     named: bool = True
     """Whether the spec has its own name, and not the name of the spec that it extends."""
     machine: str = ""

@@ -1,13 +1,11 @@
-"""Progress of runs as another process sees it: entries of the log, time left, and learning curves."""
+"""Progress of runs as another process sees it: entries of the log, and learning curves."""
 
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, Self
 
@@ -37,8 +35,6 @@ _CURVE_METRICS = (
     CurveMetric("learning_rate", "Learning rate", "learning rate"),
     CurveMetric("target_tokens_per_second", "Speed", "target tokens per second"),
 )
-_RECENT_ENTRIES = 10
-"""Number of log entries from which the time left is estimated."""
 
 
 def metric_value(entry: LogEntry, key: str) -> float:
@@ -56,14 +52,12 @@ class RunStatus:
         spec: Its spec.
         entries: The entries of its log, in the order of their steps.
         trainer: The process that trains the run now, as `Run.trainer` describes it.
-        age: Seconds since the log was last written. 0 if there is no log.
     """
 
     run: Run
     spec: Spec
     entries: Sequence[LogEntry]
     trainer: str | None
-    age: float
 
     @classmethod
     def read(cls, folder: Path) -> Self:
@@ -74,11 +68,7 @@ class RunStatus:
         """
         run = Run(folder)
         trainer = run.trainer  # before the log, so that a process that has just ended has written its last entry
-        try:
-            age = max(0.0, time.time() - run.log.stat().st_mtime)
-        except FileNotFoundError:
-            age = 0.0
-        return cls(run, run.spec, read_log(run), trainer, age)
+        return cls(run, run.spec, read_log(run), trainer)
 
     @property
     def name(self) -> str:
@@ -106,16 +96,6 @@ class RunStatus:
         """The finished fraction of the training, from 0 to 1, by the limit of the spec that will be reached first."""
         return min(1.0, self.progress[-1].finished_fraction(self.spec.training)[0])
 
-    @property
-    def seconds_left(self) -> float | None:
-        """The estimated time until training ends, without the time for checkpoints. None if it cannot be estimated."""
-        recent = self.progress[-1 - _RECENT_ENTRIES :]
-        fractions = [each.finished_fraction(self.spec.training)[0] for each in recent]
-        # A resumed run was slower or faster on another machine, but its training time is continuous.
-        seconds = sum(max(0.0, later.seconds - earlier.seconds) for earlier, later in pairwise(recent))
-        gained = fractions[-1] - fractions[0]
-        return max(0.0, (1 - fractions[-1]) * seconds / gained - self.age) if gained > 0 else None
-
     @cached_property
     def end_reason(self) -> str | None:
         """Why training has ended. None if it has not."""
@@ -137,10 +117,7 @@ class RunStatus:
 
 def _no_entries_error(status: RunStatus) -> ZooError:
     """Return the error for a run whose log has no entry yet."""
-    if status.trainer is None:
-        hint = f"`zoo train {status.run.spec_file}` continues the run"
-    else:
-        hint = f"the first is written after {status.spec.training.log_steps:,} steps; `zoo watch {status.name}` waits"
+    hint = f"`zoo train {status.run.spec_file}` writes the first after {status.spec.training.log_steps:,} steps"
     return ZooError(f"the log of `{status.name}` has no complete entry yet", hint=hint)
 
 

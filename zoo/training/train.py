@@ -26,9 +26,8 @@ from zoo.evaluation.metrics import summary_line
 from zoo.files.reading import UnreadableError, read_json
 from zoo.files.storage import folder_bytes, require_space
 from zoo.planning.memory_estimate import estimate_memory, require_memory_to_train
-from zoo.planning.training_estimate import TrainingEstimator
 from zoo.report import Report
-from zoo.system.processors import device_name
+from zoo.system.processors import bfloat16_speed, device_name
 from zoo.text.vocabulary import Vocabulary
 from zoo.training.alignment import BatchAligner
 from zoo.training.averaging import average, end_of_training, mean_of
@@ -165,7 +164,6 @@ def _train(spec: Spec, run: Run, processes: Processes, *, fresh: bool, report: R
         spec, prepared, run_in_thread(prepared.verify) if processes.first_on_machine else None
     )
     sharded = processes.count > 1 and needs_sharding(spec, data.mean_size(0), processes)
-    estimator = TrainingEstimator.measure(spec, program, report) if processes.first else None
     identity = RunIdentity(
         fingerprint=prepared.fingerprint,
         longest_source=longest_input(data.store),
@@ -175,7 +173,7 @@ def _train(spec: Spec, run: Run, processes: Processes, *, fresh: bool, report: R
         sharded=sharded,
         packed=Purpose.UPDATE in program.graphs and not sharded,
         software=f"zoo {__version__} and torch {torch.__version__}",
-        matrix_library=estimator.matrix_library if estimator else "",
+        matrix_library=matrix_library() if device == "cpu" else "",
         named=spec.has_own_name,
         machine=device_name(device),
         synthetic=synthetic,
@@ -185,8 +183,8 @@ def _train(spec: Spec, run: Run, processes: Processes, *, fresh: bool, report: R
             _start(spec, run, prepared, identity, fresh=fresh, report=report) if processes.first else run.identity
         )
     data.packed = identity.packed
-    if spec.training.patience is not None and not spec.corpus.dev:
-        report.warn("`training.patience` has no effect: `corpus.dev` is empty, so nothing is scored")
+    if processes.first:
+        _warn(spec, data, device, report)
     dev = None
     if spec.training.dev_score and spec.corpus.dev and processes.first:
         dev = DevSet(spec, prepared.vocabulary, device, report)
@@ -201,7 +199,6 @@ def _train(spec: Spec, run: Run, processes: Processes, *, fresh: bool, report: R
             processes=processes,
             report=report,
             dev=dev,
-            estimator=estimator,
             sharded=identity.sharded,
             aligner=aligner,
         )
@@ -213,6 +210,20 @@ def _train(spec: Spec, run: Run, processes: Processes, *, fresh: bool, report: R
     if not ended:
         report.info(f"stopped at step {trainer.progress.step:,}; `zoo train {run.spec_file}` resumes")
     return ended
+
+
+def _warn(spec: Spec, data: TrainingSet, device: str, report: Report) -> None:
+    """Warn about settings with which training is short or slow, or which have no effect."""
+    training, steps = spec.training, spec.training.steps
+    if training.max_tokens is not None:
+        steps = min(steps, -(-training.max_tokens // data.mean_size(0).target_tokens))
+    if warning := training.describe_short_training(steps):
+        report.warn(warning)
+    if training.precision == "bfloat16" and device == "cpu" and (speed := bfloat16_speed()) < 1:
+        emulated = f"this processor only emulates bfloat16, at {speed:.2g} times the speed of float32"
+        report.warn(f"{emulated}; set `training.precision=float32` before you start a run")
+    if training.patience is not None and not spec.corpus.dev:
+        report.warn("`training.patience` has no effect: `corpus.dev` is empty, so nothing is scored")
 
 
 def _with_backend_of(run: Run, spec: Spec) -> Spec:

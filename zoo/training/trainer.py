@@ -22,7 +22,6 @@ from zoo.data.batches import Batch, BatchSize
 from zoo.data.prefetch import prefetch
 from zoo.data.training_set import Position, TrainingSet
 from zoo.generation.compilation import LAZY_BACKEND, LAZY_MESSAGE, message_if_slow
-from zoo.planning.training_estimate import Done, TrainingEstimator
 from zoo.report import Progress, Report
 from zoo.system.processors import matrix_peak
 from zoo.training import checkpoints
@@ -54,7 +53,6 @@ class Trainer:
         processes: Processes,
         report: Report,
         dev: DevSet | None = None,
-        estimator: TrainingEstimator | None = None,
         sharded: bool = False,
         aligner: BatchAligner | None = None,
     ) -> None:
@@ -68,13 +66,11 @@ class Trainer:
             processes: The processes that train together.
             report: Receives messages and progress.
             dev: The dev set, which is scored at each checkpoint.
-            estimator: If given, the trainer reports a forecast of time and memory.
             sharded: Whether to shard weights and moments over the processes.
             aligner: Aligns the words of batches, for `training.guided_alignment`.
         """
         self.spec, self.program, self.data, self.run, self.report, self.dev = spec, program, data, run, report, dev
         self.processes, self.device = processes, processes.device
-        self.sharded, self._estimator = sharded, estimator
         self.train_step = TrainStep(spec, self.program, processes, report, sharded=sharded, aligner=aligner)
         self.progress = TrainingProgress()
         self._compiles = self.program.backend == LAZY_BACKEND
@@ -100,10 +96,6 @@ class Trainer:
         elif self.progress.step:
             self.report.info(f"resuming at step {self.progress.step:,}")
         log = self._log() if processes.first else None
-        if self._estimator and not ended:
-            mean = self.data.mean_size(self.progress.epoch, self.progress.batch)
-            done = Done(self.progress.step, self.progress.tokens)
-            self._estimator.report_forecast(mean, processes.count, self.report, sharded=self.sharded, done=done)
         with self.report.progress("training", self.spec.training.steps, "steps") as shown:
             shown.advance(self.progress.step)
             if ended or stop:

@@ -12,8 +12,8 @@ _DAY = re.compile(r"\d{4}-\d\d-\d\d(?=T|$)")
 _COLUMNS = ("Model", "Description", "Languages", "Task", "Parameters>", "Score>", "Published")
 _INTRODUCTION = (
     "Load a model by its name, with <code>zoo.load(NAME)</code> or <code>zoo decode --model NAME</code>, after you "
-    "have added this registry to <code>ZOO_REGISTRIES</code>. <code>NAME@2</code> is the second revision, "
-    "<code>NAME@sha256:...</code> exactly these bytes. Scores are the publisher’s, of the test set if there is one."
+    "have added this registry to <code>ZOO_REGISTRIES</code>. <code>NAME@2</code> is the second revision. "
+    "Scores are the publisher’s, of the test set if there is one."
 )
 
 
@@ -97,6 +97,5 @@ def _description(model: IndexEntry) -> str:
         f"<p><bdi>{escape_text(summary.description)}</bdi></p>{licence}"
         f"<details><summary>Load it<span class='hidden'>: {name}</span></summary>"
         f"<pre><code>zoo.load(&quot;{name}@{model.revision}&quot;)</code></pre>"
-        "<p class='quiet'>or, byte for byte,</p>"
-        f"<pre><code>zoo.load(&quot;{escape_text(f'{model.name}@sha256:{model.digest}')}&quot;)</code></pre>{by}</details>"
+        f"{by}</details>"
     )

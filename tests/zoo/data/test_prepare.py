@@ -23,6 +23,7 @@ from zoo.files import manifest, storage
 from zoo.files.atomic import remove_folder
 from zoo.files.reading import UnreadableError
 from zoo.report import Report
+from zoo.text.copying import copy_symbols
 from zoo.text.trees.bracketed import read_tree
 from zoo.text.trees.tokenizer import TreeTokenizer
 from zoo.text.vocabulary import Vocabulary
@@ -118,6 +119,21 @@ def test_a_prepared_corpus_is_one_folder(folder):
     sections = (prepared.folder / "sections.yaml").read_text()
     assert f"folder: {folder}" in sections
     assert "size: 120" in sections
+
+
+def test_copy_symbols_replace_the_numbers_that_both_sides_have(folder):
+    symbols = copy_symbols(3)
+    prepared = prepared_of(folder, vocabulary__copy_symbols=3)
+    assert prepared.vocabulary.copy_symbols == symbols
+    assert prepared.texts("dev") == texts(DEV)
+    found = set()
+    for pair, (source, target) in zip(TRAIN, text(prepared, "train"), strict=True):
+        (symbol,) = set(symbols) & {*source} or {""}
+        number = pair[0].split()[-1].rstrip(".")
+        assert (source, target) == tuple(side.replace(number, symbol or number) for side in pair)
+        assert bool(symbol) is (int(number) > 12)  # smaller numbers may become words
+        found.add(symbol)
+    assert found == {*symbols, ""}
 
 
 def test_separate_vocabularies(folder):

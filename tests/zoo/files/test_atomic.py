@@ -17,7 +17,6 @@ from zoo.files.atomic import (
     atomic_file,
     atomic_folder,
     create_file,
-    exchange,
     link_or_copy,
     partial_target,
     remove_folder,
@@ -105,8 +104,6 @@ from zoo.files import atomic
 from zoo.files.atomic import atomic_folder, restore_replaced
 
 folder = Path(sys.argv[1]) / "inner"
-if sys.argv[2] == "renames":  # as on a system that cannot exchange two folders
-    atomic.exchange = lambda first, second: False
 
 def replace(text):
     with atomic_folder(folder) as partial:
@@ -144,29 +141,17 @@ print(last, missing, [path.name for path in folder.parent.iterdir()])
 
 @pytest.mark.integration
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the test forks")
-@pytest.mark.parametrize("method", ["exchange", "renames"])
-def test_a_killed_replacement_leaves_the_older_or_the_newer_folder(folder, method):
-    command = [sys.executable, "-c", KILLED, str(folder), method]
+def test_a_killed_replacement_leaves_the_older_or_the_newer_folder(folder):
+    command = [sys.executable, "-c", KILLED, str(folder)]
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
     assert done.returncode == 0, done.stderr
     kills, missing, left = done.stdout.split(maxsplit=2)
     assert int(kills) > 20
     assert left.strip() == "['inner']"
-    if method == "renames":
-        assert int(missing) > 0, "no kill came between the two renames"
-    elif can_exchange(folder):
-        assert int(missing) == 0
-
-
-def can_exchange(folder):
-    for name in ("a", "b"):
-        fill(folder / name, name)
-    return exchange(folder / "a", folder / "b")
+    assert int(missing) > 0, "no kill came between the two renames"
 
 
 def test_a_replaced_folder_is_removed_after_the_new_name_is_on_the_disk(folder, monkeypatch):
-    if not can_exchange(folder):
-        pytest.skip("the file system cannot exchange two folders")
     path, flushed, flush = folder / "replaced", [], atomic.flush_to_disk
 
     def record(flushed_path):
@@ -178,8 +163,8 @@ def test_a_replaced_folder_is_removed_after_the_new_name_is_on_the_disk(folder, 
     fill(path, "old")
     with atomic_folder(path) as partial:
         fill(partial, "new")
-    assert flushed == [{"a", "b", "old", "new"}]
-    assert names(folder) == ["a", "b", "replaced"]
+    assert flushed[0] == {"old", "new"}
+    assert names(folder) == ["replaced"]
 
 
 def test_the_newest_replaced_folder_is_restored_if_its_name_is_free(folder):
@@ -205,7 +190,6 @@ def test_a_replacement_is_repeated_if_a_reader_restores_the_old_folder(folder, m
         return renamed
 
     fill(folder / "inner", "older")
-    monkeypatch.setattr(atomic, "exchange", lambda first, second: False)
     monkeypatch.setattr(atomic, "_set_aside", disturbed)
     with atomic_folder(folder / "inner") as partial:
         fill(partial, "newer")
@@ -222,7 +206,6 @@ def test_a_folder_that_cannot_be_replaced_is_kept(folder, monkeypatch):
             raise OSError(errno.EIO, "Input/output error", str(self))
         return os.rename(self, target)
 
-    monkeypatch.setattr(atomic, "exchange", lambda first, second: False)
     monkeypatch.setattr(Path, "rename", refuse)
     with pytest.raises(ZooError, match="Input/output error"), atomic_folder(folder / "inner"):
         pass

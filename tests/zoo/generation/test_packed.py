@@ -22,7 +22,6 @@ from zoo.files import storage
 from zoo.generation import compilation, loading
 from zoo.generation.ahead_of_time import compile_model
 from zoo.generation.compilation import PackedProgram
-from zoo.generation.search_tree import record_search
 from zoo.models.weights import Weights
 from zoo.publishing.publish import publish
 from zoo.text.vocabulary import Vocabulary
@@ -165,12 +164,11 @@ def test_threads_share_the_complete_program(name: str, monkeypatch: pytest.Monke
     assert program.complete.model is program.model
 
 
-def test_an_ensemble_of_packed_models_and_the_tree_of_a_search(name: str) -> None:
+def test_an_ensemble_of_packed_models(name: str) -> None:
     opened(name)
     packed_model = opened(name)
     ensemble = type(packed_model).ensemble([packed_model, opened(name)])
     assert ensemble.translate(TEXTS) == packed_model.translate(TEXTS)
-    assert record_search(opened(name), TEXTS[0]).result.text == packed_model.translate(TEXTS[0])
 
 
 @pytest.mark.parametrize("backend", ["auto", "native"])

@@ -15,7 +15,6 @@ from specs import UNK, ZooError
 from zoo.data import builtin
 from zoo.data.corpus import tree_example
 from zoo.generation.parser import Parser
-from zoo.generation.search_tree import record_search
 from zoo.generation.text_search import translate_lines
 from zoo.text.trees.bracketed import read_tree, simplify
 from zoo.text.trees.tokenizer import Linearisation
@@ -163,13 +162,3 @@ def test_a_sentence_without_a_possible_tree_is_refused_after_earlier_lines(parse
     one = parser(**{"decoding.extra_length": 0, "task.constrained": False}).parse(short)
     assert one is not None, "it is repaired"
     assert words(one) == short.split()
-
-
-@pytest.mark.parametrize("constrained", [True, False])
-def test_the_recorded_search_is_that_of_the_parser(parser: MakeParser, constrained: bool) -> None:
-    one = parser(**{"task.constrained": constrained, "vocabulary.target_size": 90})
-    for text in SENTENCES[:3]:
-        tree = record_search(one, text)
-        assert tree.result == one.hypotheses([text])[0][0]
-        (last,) = [each for each in tree if each.fate == "result"]
-        assert last.total == tree.result.log_probability

@@ -297,17 +297,11 @@ class Spy:
         return record
 
 
-class Observer:
-    def record_step(self, *_: Any) -> None:
-        pass
-
-
 @pytest.mark.parametrize(
     ("strategy", "method"),
     [
         (BeamSearch(2, 0.6), "search"),
         (BeamSearch(2, 0.6, 1, SuppressedTokens((5,), SIZE)), "search"),
-        (BeamSearch(2, 0.6, observer=Observer()), "top_k"),
         (BeamSearch(2, 0.6, 1, BracketConstraint([4], [5], range(6, SIZE), SIZE)), "search"),
         (
             BeamSearch(2, 0.6, 1, SuppressedTokens((6,), SIZE, BracketConstraint([4], [5], range(6, SIZE), SIZE))),
@@ -315,7 +309,7 @@ class Observer:
         ),
         (Sampling(2, 0.6, 1.0, 0, 1.0, 1), "advance"),
     ],
-    ids=["beam", "suppressed", "observed", "constrained", "both", "sample"],
+    ids=["beam", "suppressed", "constrained", "both", "sample"],
 )
 def test_the_search_runs_in_the_program_if_possible(
     program: NativeProgram, monkeypatch: pytest.MonkeyPatch, strategy: Any, method: str

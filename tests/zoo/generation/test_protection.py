@@ -17,9 +17,10 @@ from zoo.generation.span_constraint import SpanConstraint
 from zoo.generation.text_search import translate_lines
 from zoo.generation.translation import SearchInput
 from zoo.generation.translator import Translator
+from zoo.text.copying import copy_symbols
 from zoo.text.spans import find_spans
 
-ALPHABET = "▁abcdefghijklmnopqrstuvwxyz0123456789.,:%${}€😊/"
+ALPHABET = "▁abcdefghijklmnopqrstuvwxyz0123456789.,:%${}€😊/" + "".join(copy_symbols(2))
 
 
 class Characters:
@@ -27,6 +28,9 @@ class Characters:
 
     source_suffix = (EOS,)
     sizes = (4 + len(ALPHABET),) * 2
+
+    def __init__(self, copy_symbols=()):
+        self.copy_symbols = copy_symbols
 
     def encode(self, text, side="source"):
         return [4 + ALPHABET.index(each) if each in ALPHABET else 1 for each in text.strip().replace(" ", "▁")]
@@ -54,7 +58,7 @@ CHARACTERS = Characters()
 def copyist(toy):
     """Return a function that makes a translator. `damage` returns its translations, the most probable first."""
 
-    def make(damage, **options):
+    def make(damage, symbols=(), **options):
         class Program(toy):
             def row(self, source, prefix):
                 text = CHARACTERS.decode(source[:-1])
@@ -65,7 +69,7 @@ def copyist(toy):
                 return values
 
         spec = specs.load("tiny", ["decoding.extra_length=9", "decoding.beam=3"])
-        return Translator(Program(CHARACTERS.sizes[1]), CHARACTERS, spec, **options)
+        return Translator(Program(CHARACTERS.sizes[1]), Characters(symbols), spec, **options)
 
     return make
 
@@ -88,6 +92,34 @@ def only_letters(text):
 
 def garble(text):
     return ("zzz",)
+
+
+ONE, TWO = copy_symbols(2)
+
+
+def without_second(text):
+    return (text.replace(TWO, "zz"),)
+
+
+def invented(text):
+    return (text if TWO in text else f"{text} {TWO}",)
+
+
+@pytest.mark.parametrize(
+    ("damage", "text", "first", "translation"),
+    [
+        (nines, "we pay 12.50€ for 48 books", "we pay 12,50 € for 48 books", None),
+        (nines, "at 21:15 read {0}, not 1,234", "at 21:15 read {0}, not 9,999", "at 21:15 read {0}, not 1.234"),
+        (without_second, "we read {0} in 48 books", "we read {0} in zz books", "we read {0} in 48 books"),
+        (invented, "we read 48 books", "we read 48 books", None),
+    ],
+)  # fmt: skip
+def test_copy_symbols_stand_for_spans_and_are_repaired_as_they_are(copyist, damage, text, first, translation):
+    translator = copyist(damage, (ONE, TWO))
+    ((unprotected,),) = translator.hypotheses([text], protect=False, split=False)
+    ((repaired,),) = translator.hypotheses([text], split=False)
+    assert unprotected.text == first
+    assert (repaired.text, repaired.unkept) == (translation or first, ())
 
 
 @pytest.mark.parametrize(

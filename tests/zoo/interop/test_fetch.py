@@ -17,6 +17,7 @@ from zoo.interop import fetch as fetch_module
 from zoo.models import find, local_store
 from zoo.models.folder import ModelFolder
 from zoo.publishing.publish import publish
+from zoo.publishing.removal import plan_model_removal
 from zoo.report import Report
 from zoo.text.vocabulary import Vocabulary
 from zoo.training.train import train
@@ -242,7 +243,7 @@ def test_two_calls_at_the_same_time_download_a_model_once(archive, web):
 
 def test_a_function_that_downloads_nothing_names_the_command(archive, web):
     with pytest.raises(ZooError, match="the public model `wmt99` is not on this machine") as raised:
-        zoo.describe("wmt99")
+        plan_model_removal(["wmt99"])
     assert raised.value.hint == "`zoo pull wmt99` downloads it"
     assert not web.asked
 

@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from hashlib import sha256
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -21,14 +21,8 @@ import pytest
 
 import zoo as library
 from cli.app import run
-from compiler import TRANSLATE
 from specs import ZooError
-from zoo.generation.compilation import build_with_message
-from zoo.generation.translator import Translator
 from zoo.interop import hub
-from zoo.interop.comparison import Comparison, compare_with_engine
-from zoo.interop.formats import EngineTranslation, ImportedModel, ImportRequest
-from zoo.interop.importer import find_format
 from zoo.report import Report
 
 Zoo = Callable[..., Any]
@@ -143,128 +137,6 @@ def test_notes_and_markup_in_file_names(zoo: Zoo, model: Path) -> None:
     assert library.spec(folder / "spec.yaml").description == "Imported from Marian's click (x) b m .npz."
     card = (folder / "README.md").read_text()
     assert not [markup for markup in ("[click]", "<b>", "!`m`") if markup in card]
-
-
-def test_check_needs_an_engine_and_sentences(zoo: Zoo, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    sentences = Path("lines.en")
-    sentences.write_text("a house\n")
-    monkeypatch.setattr("zoo.interop.comparison.find_spec", lambda name: None)
-    done = zoo("import", str(model), "--check", "lines.en")
-    assert done.status == 2
-    assert "`pymarian` is not installed" in done.err
-    monkeypatch.setattr("zoo.interop.fairseq.importer.FairseqImport.read", lambda *_: pytest.fail("it was read"))
-    done = zoo("import", str(model), "--format", "fairseq", "--check", "lines.en")
-    assert done.status == 2
-    assert "error: cannot check a model of the format fairseq: zoo runs no engine of that format\n\nhint: " in done.err
-    sentences.write_text("\n\n")
-    assert "has no sentence to check with" in zoo("import", str(model), "--check", "lines.en").err
-    assert not library.names()
-
-
-class SameEngine:
-    """Engine that translates as zoo does, but fails for texts of more than ten words."""
-
-    version = "an engine"
-
-    def __init__(self, path: Path, model: ImportedModel) -> None:
-        program = build_with_message(model.spec, TRANSLATE, model.tensors, Report(), device="cpu", backend="eager")
-        self.translator = Translator(program, model.vocabulary, model.spec)
-        self.log_probabilities: list[float] = []
-
-    def translate(self, texts: Sequence[str], beam: int | None = None) -> list[EngineTranslation]:
-        if any(len(text.split()) > 10 for text in texts):
-            raise IndexError("index out of range in self\nand more")
-        best = [best for best, *_ in self.translator.hypotheses(texts)]
-        named = self.translator.vocabulary.token_strings
-        return [EngineTranslation(each.text, each.log_probability, named(each.tokens)) for each in best]
-
-
-class FaultyEngine(SameEngine):
-    """Engine whose log-probabilities are right for the first sentence, and NaN for the others."""
-
-    def translate(self, texts: Sequence[str], beam: int | None = None) -> list[EngineTranslation]:
-        first, *others = super().translate(texts, beam)
-        return [first, *(EngineTranslation(each.text, float("nan"), each.tokens) for each in others)]
-
-
-class OtherSearch(SameEngine):
-    """Engine that searches with wrong log-probabilities, and scores its translations with the right ones."""
-
-    def translate(self, texts: Sequence[str], beam: int | None = None) -> list[EngineTranslation]:
-        self.translations = super().translate(texts, beam)
-        return [EngineTranslation(each.text, 1.0, each.tokens) for each in self.translations]
-
-    def score(self, texts: Sequence[str], translations: Sequence[EngineTranslation]) -> list[EngineTranslation]:
-        assert [each.text for each in translations] == [each.text for each in self.translations]
-        return self.translations
-
-
-class FaultyScorer(OtherSearch):
-    """Engine whose scorer returns wrong log-probabilities, too."""
-
-    def score(self, texts: Sequence[str], translations: Sequence[EngineTranslation]) -> list[EngineTranslation]:
-        return [*translations]
-
-
-@pytest.fixture
-def imported(model: Path) -> ImportedModel:
-    """Return a tiny model that takes sources of up to 12 tokens."""
-    imported = find_format(model).read(model, ImportRequest("mine"))
-    decoding = imported.spec.decoding.model_copy(update={"max_source_length": 12})
-    compilation = imported.spec.compilation.model_copy(update={"backend": "eager"})
-    spec = imported.spec.model_copy(update={"decoding": decoding, "compilation": compilation})
-    return ImportedModel(spec, imported.vocabulary, imported.tensors, imported.origin)
-
-
-def compare(imported: ImportedModel, texts: list[str], report: Report, engine: type = SameEngine) -> Comparison:
-    format: Any = SimpleNamespace(engine="an_engine", open_engine=engine)
-    return compare_with_engine(format, Path("nowhere"), imported, texts, report)
-
-
-def test_sentences_that_are_too_long_are_left_out(imported: ImportedModel, report: Any) -> None:
-    comparison = compare(imported, ["a house", LONG, "a dog"], report)
-    assert (comparison.sentences, comparison.identical) == (2, 2)
-    assert comparison.difference < 1e-3
-    assert [line for line in report.warnings if "the check" in line] == [
-        "1 of 3 sentences is left out of the check: the model accepts sentences of 1 to 12 tokens"
-    ]
-    with pytest.raises(ZooError, match="no sentence to check with"):
-        compare(imported, [LONG], report)
-
-
-def test_failures_and_nan_of_an_engine_are_reported(imported: ImportedModel) -> None:
-    with pytest.raises(ZooError, match=r"`an_engine` fails: IndexError: index out of range in self\n\n") as error:
-        compare(imported, ["a " * 11], Report())
-    assert error.value.exit_code == 1
-    assert "without `--check`" in str(error.value.hint)
-    with pytest.raises(ZooError, match="differs from the one that `an engine` runs"):
-        compare(imported, ["a house", "a dog"], Report(), FaultyEngine)
-
-
-def test_engines_with_another_search_are_compared_by_scores(imported: ImportedModel) -> None:
-    comparison = compare(imported, ["a house", "a dog"], Report(), OtherSearch)
-    assert comparison.identical is None
-    assert comparison.difference < 1e-3
-    assert (
-        "2 translations were scored by an engine and by zoo, and the log-probabilities differ by at most"
-        in comparison.summary
-    )
-    assert "identical" not in comparison.summary
-    with pytest.raises(ZooError, match="differs from the one that `an engine` runs"):
-        compare(imported, ["a house", "a dog"], Report(), FaultyScorer)
-
-
-def test_models_that_fail_the_check_are_not_written(zoo: Zoo, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*_: object) -> Comparison:
-        raise ZooError("the imported model differs", exit_code=1)
-
-    Path("lines.en").write_text("a house\n")
-    monkeypatch.setattr("zoo.interop.comparison.find_spec", lambda name: name)
-    monkeypatch.setattr("zoo.interop.importer.compare_with_engine", fail)
-    done = zoo("import", str(model), "--name", "mine", "--check", "lines.en")
-    assert done.status == 1
-    assert "error: the imported model differs" in done.err
-    assert not library.names()
 
 
 @pytest.mark.integration

@@ -18,8 +18,7 @@ from compiler import TRANSLATE
 from specs import EOS, UNK, ZooError
 from zoo.generation.compilation import build_with_message
 from zoo.generation.translator import Translator
-from zoo.interop.comparison import compare_with_engine
-from zoo.interop.formats import EngineTranslation, ImportedModel, ImportRequest, ScoringEngine
+from zoo.interop.formats import ImportedModel, ImportRequest
 from zoo.interop.importer import find_format, read_foreign
 from zoo.interop.marian.importer import MarianImport
 from zoo.report import Report
@@ -111,78 +110,6 @@ def test_difference_of_marians_search_is_noted(
 ) -> None:
     imported = read(Model(tiny, tmp_path, **options).path)
     assert sum("does not normalise keys and values" in note for note in imported.notes) == notes
-
-
-def test_scorer_runs_in_a_process_of_its_own(
-    tiny: SimpleNamespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A stand-in for `pymarian`, so that this test does not need it."""
-    results = [
-        SimpleNamespace(returncode=0, stderr=""),
-        SimpleNamespace(returncode=-6, stderr="[12:00] Error: no\nmore"),
-    ]
-    scored: list[list[str]] = []
-
-    def run(command: list[str], **_: Any) -> SimpleNamespace:
-        first = command.index("--train-sets") + 1
-        scored.append([Path(file).read_text() for file in command[first : first + 2]])
-        Path(command[command.index("--output") + 1]).write_text("-1.5\n-0.25\n")
-        return results.pop(0)
-
-    monkeypatch.setattr("zoo.interop.marian.importer.import_module", lambda _: SimpleNamespace(__version__="1.12"))
-    monkeypatch.setattr("subprocess.run", run)
-    path = Model(tiny, tmp_path, **PRE_NORM).path
-    engine = MarianImport().open_engine(path, read(path))
-    assert isinstance(engine, ScoringEngine)
-    translations = [EngineTranslation("ein Hund", -9.0, ["▁ein", "▁Hund"]), EngineTranslation("", -9.0, [])]
-    assert engine.score(["a dog", "a house"], translations) == [
-        EngineTranslation("ein Hund", -1.5),
-        EngineTranslation("", -0.25),
-    ]
-    assert scored == [["a dog\na house\n", "ein Hund\n\n"]]
-    with pytest.raises(RuntimeError, match=r"^\[12:00\] Error: no$"):
-        engine.score(["a dog"], translations[:1])
-
-
-def test_other_models_are_compared_by_translations(
-    tiny: SimpleNamespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("zoo.interop.marian.importer.import_module", lambda _: SimpleNamespace(__version__="1.12"))
-    for options in ({}, PRE_NORM | STUDENT):
-        path = Model(tiny, tmp_path, **options).path
-        assert not isinstance(MarianImport().open_engine(path, read(path)), ScoringEngine)
-
-
-@pytest.mark.parametrize("token_list", [False, True])
-def test_pre_norm_models_are_compared_with_marians_scorer(
-    tiny: SimpleNamespace, tmp_path: Path, token_list: bool
-) -> None:
-    pytest.importorskip("pymarian")
-    model = Model(tiny, tmp_path, **PRE_NORM)
-    model.options["dim-vocabs"] = [model.rows] * 2
-    model.weights["decoder_ff_logit_out_b"][0, 0] = 3  # EOS, so that translations end early
-    path = model.write()
-    if token_list:
-        names = [model.processor.id_to_piece(id) for id in range(model.rows)]
-        (tmp_path / "v.yml").write_text(yaml.safe_dump({name: id for id, name in enumerate(names)}, allow_unicode=True))
-        for side in ("source", "target"):
-            (tmp_path / f"{side}.spm").write_bytes((tmp_path / "v.spm").read_bytes())
-        path = model.write({"vocabs": ["v.yml", "v.yml"]})
-    format, imported = MarianImport(), read(path)
-    comparison = compare_with_engine(format, path, imported, [*tiny.TEXT, "a dog"], Report())
-    assert comparison.identical is None
-    assert comparison.difference < 1e-4
-    assert "the scorer of Marian" in comparison.summary
-    engine = format.open_engine(path, imported)
-    assert isinstance(engine, ScoringEngine)
-    translations = engine.translate(tiny.TEXT)
-    wrong = ImportedModel(imported.spec, imported.vocabulary, {**imported.tensors}, {})
-    wrong.tensors["decoder.0.self_attention.norm_gain"].mul_(2)
-    with pytest.raises(ZooError, match="differs from the one that `Marian"):
-        compare_with_engine(format, path, wrong, tiny.TEXT, Report())
-    path.write_bytes(b"")  # makes the scorer fail, while the translator has read the model before
-    with pytest.raises(RuntimeError, match="npz_load"):
-        engine.score(tiny.TEXT, translations)
 
 
 def test_tied_layers_are_copied(tiny: SimpleNamespace, model: Model) -> None:

@@ -122,12 +122,6 @@ def test_other_bin_files_in_the_folder_are_no_models(student: SimpleNamespace) -
     assert not MarianImport().recognises(student.folder / "lex.50.50.deen.s2t.bin")
 
 
-def test_quantised_models_are_not_compared_with_marian(student: SimpleNamespace) -> None:
-    write(student.folder, student.options, student.weights, int8=True)
-    with pytest.raises(ZooError, match="is quantised"):
-        MarianImport().open_engine(student.folder, read(student.folder))
-
-
 DAMAGED = (ZooError, ValueError, struct.error)
 
 

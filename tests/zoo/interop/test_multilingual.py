@@ -368,17 +368,12 @@ def test_ctranslate2_computes_the_same(name: str, write: Write, tmp_path: Path) 
 @pytest.mark.integration
 @pytest.mark.parametrize("family", TOKENIZERS)
 def test_imported_models_are_published_and_exported(family: str, folders: dict[str, Path], tmp_path: Path) -> None:
-    sentences = tmp_path / "sentences"
-    sentences.write_text("\n".join(TEXTS))
-    options = ImportOptions(name="mine", check=sentences, languages=PAIRS[family][0])
-    result = import_model(str(folders[family]), options, Report())
-    assert result.comparison is not None
-    assert result.comparison.difference < 1e-4
-    assert result.comparison.identical == len(TEXTS)
-    card = (result.folder / "README.md").read_text()
+    options = ImportOptions(name="mine", languages=PAIRS[family][0])
+    bundle = import_model(str(folders[family]), options, Report())
+    card = (bundle / "README.md").read_text()
     assert f"`{PAIRS[family][1][0]}`" in card
-    verify(result.folder, report=Report())
-    translator = zoo.load(str(result.folder), device="cpu", backend="eager")
+    verify(bundle, report=Report())
+    translator = zoo.load(str(bundle), device="cpu", backend="eager")
     outputs = {
         translator.translate(TEXTS[0], source=source, target=target, protect=False) for source, target in PAIRS[family]
     }
@@ -386,7 +381,7 @@ def test_imported_models_are_published_and_exported(family: str, folders: dict[s
     for format in ("hf-multilingual", "ctranslate2"):
         if format == "ctranslate2" and importlib.util.find_spec(format) is None:
             continue
-        check = export_model(str(result.folder), format, tmp_path / format, Report()).check
+        check = export_model(str(bundle), format, tmp_path / format, Report()).check
         assert check is not None
         assert check.difference < 1e-4
 

@@ -77,7 +77,12 @@ def test_errors_have_openais_form(client) -> None:
 def test_models_that_hear_do_not_translate_text(client) -> None:
     body = {"text": "we read", "source": "en", "target": "de"}
     assert client.post("/v1/translate", json=body).json()["results"][0]["model"] == "runs/tiny"
-    assert client.post("/v1/translate", json={**body, "model": DIRECT}).status_code == 400
+    for path in ("translate", "score", "attention"):  # a text could be the name of a file of the server
+        answer = client.post(
+            f"/v1/{path}",
+            json={**body, "model": DIRECT, "translation": "x"} if path != "translate" else {**body, "model": DIRECT},
+        )
+        assert (answer.status_code, "no model" in answer.text) == (400, True)
     heard = ("recognition", "audio")
     kinds = {each["name"]: (each["task"], each["reads"]) for each in client.get("/v1/models").json()}
     assert kinds == {HEARING: heard, DIRECT: heard, "runs/tiny": ("translation", "text")}

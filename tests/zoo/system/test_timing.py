@@ -21,12 +21,10 @@ def test_timed_returns_seconds_and_result() -> None:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "rounds", "max_rounds", "calls"),
-    [(2.5, 1, None, 3), (0.0, 1, None, 1), (0.5, 4, None, 4), (9, 1, 2, 2)],
+    ("seconds", "rounds", "calls"),
+    [(2.5, 1, 3), (0.0, 1, 1), (0.5, 4, 4)],
 )
-def test_function_is_repeated_until_the_time_is_over(
-    seconds: float, rounds: int, max_rounds: int | None, calls: int
-) -> None:
+def test_function_is_repeated_until_the_time_is_over(seconds: float, rounds: int, calls: int) -> None:
     called: list[None] = []
-    times = timing.repeat(lambda: called.append(None), seconds, rounds=rounds, max_rounds=max_rounds)
+    times = timing.repeat(lambda: called.append(None), seconds, rounds=rounds)
     assert (times, len(called)) == ([1.0] * calls, calls)

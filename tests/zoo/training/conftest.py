@@ -44,10 +44,9 @@ def shared_world(world: Callable[..., Spec], tmp_path_factory: pytest.TempPathFa
 
 @pytest.fixture(autouse=True)
 def prepared_home(request: pytest.FixtureRequest, home: Path) -> None:
-    """Prepare the corpus of the world, and the timing of its spec, for tests that use it."""
+    """Prepare the corpus of the world for tests that use it."""
     if "world" in request.fixturenames:
-        for name in ("prepared", "timings"):
-            shutil.copytree(request.getfixturevalue("shared_world") / "home" / name, home / name)
+        shutil.copytree(request.getfixturevalue("shared_world") / "home" / "prepared", home / "prepared")
 
 
 @pytest.fixture

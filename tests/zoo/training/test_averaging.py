@@ -1,9 +1,8 @@
-"""Averages of checkpoints: the mean in float64, without scores of other weights, and the search for the best."""
+"""Averages of checkpoints: the mean in float64, without scores of other weights."""
 
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable
 from pathlib import Path
 from unittest.mock import Mock
@@ -14,15 +13,10 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 from specs import ZooError
-from zoo.evaluation.metrics import Metric
-from zoo.files.manifest import sha256
 from zoo.generation.loading import open_model
 from zoo.models.weights import Weights, read
-from zoo.report import Report
-from zoo.text.vocabulary import Vocabulary
-from zoo.training.averaging import average, mean_of, search_averages, select_checkpoints
-from zoo.training.checkpoints import Checkpoint, list_checkpoints
-from zoo.training.dev_set import DevSet
+from zoo.training.averaging import average, mean_of
+from zoo.training.checkpoints import list_checkpoints
 from zoo.training.run import Run
 
 pytestmark = pytest.mark.integration
@@ -86,46 +80,6 @@ def test_old_scores_are_removed_even_if_averaging_is_killed(finished_run: Run, m
     assert not finished_run.scores.exists()
 
 
-def test_averages_are_of_the_last_checkpoints_at_growing_distances() -> None:
-    def selected(count: int) -> list[tuple[int, int, list[int]]]:
-        found = [Checkpoint(Path(f"{step:07d}")) for step in range(1, count + 1)]
-        return [(len(chosen), every, [c.step for c in chosen]) for every, chosen in select_checkpoints(found)]
-
-    assert selected(1) == [(1, 1, [1])]
-    assert selected(5) == [(1, 1, [5]), (2, 1, [4, 5]), (5, 1, [1, 2, 3, 4, 5]), (2, 2, [3, 5]), (2, 4, [1, 5])]
-    assert [(last, every) for last, every, _ in selected(40)] == [
-        *((1, 1), (2, 1), (5, 1), (10, 1), (20, 1), (2, 2), (5, 2), (10, 2), (20, 2)),
-        *((2, 4), (5, 4), (10, 4), (2, 8), (5, 8), (2, 16), (2, 32)),
-    ]
-
-
-def test_search_scores_each_average_and_writes_nothing(finished_run: Run) -> None:
-    before = {path: sha256(path) for path in finished_run.folder.rglob("*") if path.is_file()}
-    result = search_averages(finished_run, device="cpu")
-    dev = DevSet(finished_run.spec, Vocabulary.load(finished_run.folder), "cpu", Report())
-    by_step = {checkpoint.step: checkpoint.weights for checkpoint in list_checkpoints(finished_run)}
-    assert [a.steps for a in result.averages] == [(24,), (20, 24), (16, 24)]
-    for scored in result.averages:
-        assert scored.score == pytest.approx(dev.score(mean_of([by_step[step] for step in scored.steps])), rel=1e-5)
-        assert scored.difference == scored.score - result.best.score
-        assert scored.half_interval is not None
-        assert scored.difference >= 0, "a lower perplexity is better"
-    assert (result.best.half_interval, result.best.worse) == (0.0, False)
-    assert {path: sha256(path) for path in finished_run.folder.rglob("*") if path.is_file()} == before
-
-
-def test_score_that_is_not_finite_is_never_the_best(finished_run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    for scores in ([math.nan, 3.0, 4.0], [math.inf, 4.0, 3.0], [3.0, math.nan, math.inf]):
-        given = iter(scores)
-        monkeypatch.setattr(Metric, "score", lambda metric, answers, given=given: next(given))
-        result = search_averages(finished_run, device="cpu")
-        assert result.best.score == 3.0
-        assert all(a.worse for a in result.averages if not math.isfinite(a.score))
-    monkeypatch.setattr(Metric, "score", lambda metric, answers: math.inf)
-    with pytest.raises(ZooError, match=r"no average of .* has a finite dev perplexity"):
-        search_averages(finished_run, device="cpu")
-
-
 def test_run_without_checkpoints_has_no_averages(trained: Callable[..., Run]) -> None:
     with pytest.raises(ZooError, match="no checkpoint yet"):
-        search_averages(trained())
+        average(trained())

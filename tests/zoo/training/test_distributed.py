@@ -20,7 +20,8 @@ from safetensors.torch import load_file
 
 from specs import Spec, ZooError
 from tests.forks import Fork
-from zoo.planning.training_estimate import full_batch, training_bytes
+from zoo.data.batches import BatchSize
+from zoo.planning.memory_estimate import training_bytes
 from zoo.system import memory
 from zoo.training import distributed
 from zoo.training.checkpoints import list_checkpoints
@@ -186,7 +187,7 @@ def test_more_processes_than_gpus_are_refused(monkeypatch: pytest.MonkeyPatch) -
 def test_sharding_is_needed_if_a_process_cannot_hold_its_share(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each process holds the whole state, but only the activations of its share of a batch."""
     spec = world()
-    mean, two = full_batch(spec, 20), Processes("cpu")
+    mean, two = BatchSize(20, 400, 400, 800), Processes("cpu")
     two.count = 2
     needed = training_bytes(spec, mean.divided_by(2))
     assert needed < training_bytes(spec, mean)

@@ -14,10 +14,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 import zoo
+from compiler.host import ONEDNN, matrix_libraries
 from specs import Spec, ZooError
 from zoo.training.run import Run, RunIdentity
+from zoo.training.step import TrainStep
 from zoo.training.train import train
 
 World = Callable[..., Spec]
@@ -110,6 +113,26 @@ def test_matrix_library_that_is_missing_is_replaced(world: World, words: Any, fi
     train(world("training.steps=25"), report=words)
     assert "a foreign library is not available on this machine" in " ".join(words.said)
     assert finished_run.identity.matrix_library == stored["matrix_library"]
+
+
+@pytest.mark.integration
+@pytest.mark.skipif(len(matrix_libraries()) < 2, reason="this processor has one float32 library")
+def test_training_uses_the_library_that_the_run_was_started_with(
+    world: World, words: Any, finished_run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    used, original = [], TrainStep.__call__
+
+    def recording(self: Any, *args: Any) -> Any:
+        used.append(torch.backends.mkldnn.matmul.fp32_precision)
+        return original(self, *args)
+
+    monkeypatch.setattr(TrainStep, "__call__", recording)
+    for library in matrix_libraries():
+        stored = json.loads(finished_run.data.read_text())
+        finished_run.data.write_text(json.dumps({**stored, "matrix_library": library}))
+        train(world(f"training.steps={25 + len(used)}"), report=words)
+    default = torch.backends.mkldnn.matmul.fp32_precision
+    assert used == ["bf16" if library == ONEDNN else default for library in matrix_libraries()]
 
 
 def test_other_spec_is_refused_with_its_differing_keys(finished_run: Run, world: World) -> None:

@@ -1,10 +1,9 @@
-"""The log of a run: complete lines, speeds of the time in steps, TensorBoard events, and the forecast."""
+"""The log of a run: complete lines, speeds of the time in steps, and TensorBoard events."""
 
 from __future__ import annotations
 
 import errno
 import json
-import re
 import struct
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -91,9 +90,7 @@ def read_events(folder: Path) -> Iterator[Event]:
 
 
 @pytest.mark.integration
-def test_resumed_training_continues_log_events_and_forecast(
-    finished_run: Run, world: Callable[..., Spec], words: Any
-) -> None:
+def test_resumed_training_continues_log_and_events(finished_run: Run, world: Callable[..., Spec], words: Any) -> None:
     """Each step is in the events once, though the lines after step 21 were lost."""
     lines = finished_run.log.read_text().splitlines(keepends=True)
     finished_run.log.write_text("".join(lines[:-1]))
@@ -116,7 +113,6 @@ def test_resumed_training_continues_log_events_and_forecast(
                 losses[event.step] = value.simple_value
     del losses[24]
     assert losses == pytest.approx({line["step"]: line["loss"] for line in lines}, abs=1e-4)
-    assert any(re.match(r"forecast for 5 steps: [\d:]+ and [\d.]+ [MG]B of memory, based on", s) for s in words.said)
 
 
 @pytest.mark.integration

@@ -27,22 +27,10 @@ def write_log(run: Run, *entries: dict[str, Any], rest: str = "") -> Run:
     return run
 
 
-def test_time_left(trained: Callable[..., Run]) -> None:
-    run = trained(training={"steps": 100, "log_steps": 10})
-    assert RunStatus.read(run.folder).seconds_left is None
-    write_log(run, *(entry(step, 3.0 * step) for step in (10, 20, 30, 40)))
-    status = RunStatus.read(run.folder)
-    assert status.fraction == pytest.approx(0.4)
-    assert status.seconds_left is not None
-    assert status.seconds_left + status.age == pytest.approx(180)
-
-
 def test_a_limit_on_tokens_counts(trained: Callable[..., Run]) -> None:
     run = write_log(trained(training={"steps": 100, "max_tokens": 4000}), entry(5), entry(10))
     status = RunStatus.read(run.folder)
     assert status.fraction == pytest.approx(0.5)  # 10 seconds with 200 tokens each
-    assert status.seconds_left is not None
-    assert status.seconds_left + status.age == pytest.approx(10)
 
 
 def test_the_process_that_trains_is_known_while_it_holds_the_lock(trained: Callable[..., Run]) -> None:

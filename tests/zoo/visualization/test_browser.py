@@ -10,11 +10,9 @@ from typing import Any
 import pytest
 
 from tests.zoo.visualization.test_registry_page import MODEL
-from tests.zoo.visualization.test_search_page import small_tree
 from zoo.visualization.attention import View, attention_page
 from zoo.visualization.curves_page import CurveMetric, RunCurves, curves_page
 from zoo.visualization.registry_page import registry_page
-from zoo.visualization.search_page import search_page
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="needs the package playwright")
 axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="needs axe-playwright-python")
@@ -35,7 +33,6 @@ def sources(make_attention: Callable[..., Any]) -> dict[str, str]:
         "attention": attention_page(attention, View.of(attention), "a-model"),
         "curves": curves_page([CurveMetric("loss", "Training loss", "loss", higher_is_better=False)], runs),
         "registry": registry_page([MODEL]),
-        "search": search_page(small_tree(), "a-model"),
     }
 
 

@@ -1,23 +1,19 @@
-"""Import of models of CTranslate2, and the engine that `--check` compares them with."""
+"""Import of models of CTranslate2."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import torch
-from sentencepiece import SentencePieceProcessor
 
 from specs import ZooError
 from zoo.files.reading import file_exists, is_present, read_bytes, read_json
 from zoo.interop.ctranslate2.binary import Binary, read
 from zoo.interop.ctranslate2.network import Network, read_layers
 from zoo.interop.formats import (
-    Engine,
-    EngineTranslation,
     ImportedModel,
     ImportRequest,
     imported_spec,
@@ -25,9 +21,7 @@ from zoo.interop.formats import (
 )
 from zoo.interop.settings import Settings
 from zoo.interop.text_rules import ModelText, find_rules
-from zoo.interop.vocabulary import TokenList, convert_vocabulary, find_model_files, find_models
-from zoo.text.lines import clean
-from zoo.text.tokenizer import SPACE, Tokenizer
+from zoo.interop.vocabulary import TokenList, convert_vocabulary, find_models
 
 MODEL = "model.bin"
 _CONFIG = "config.json"
@@ -60,7 +54,6 @@ class CTranslate2Import:
 
     name = "ctranslate2"
     description = "a folder of CTranslate2: model.bin and its vocabularies"
-    engine = "ctranslate2"
 
     def recognises(self, path: Path) -> bool:
         """Return whether the path is a folder with `model.bin`."""
@@ -115,10 +108,6 @@ class CTranslate2Import:
         origin = {"format": self.name, "source": path.name, "engine": "CTranslate2", "numbers": binary.number_type}
         return ImportedModel(spec, vocabulary.vocabulary, tensors, origin, tuple(notes))
 
-    def open_engine(self, path: Path, model: ImportedModel) -> Engine:
-        """Open the model in CTranslate2, in float32."""
-        return CTranslate2Engine(path, model)
-
 
 def open_translator(folder: Path) -> Any:
     """Return CTranslate2's `Translator` of a folder, in float32 on one thread of the CPU."""
@@ -129,53 +118,6 @@ def open_translator(folder: Path) -> Any:
     )
     torch.set_num_threads(threads)  # loading the model changes OpenMP's number of threads in this process
     return translator
-
-
-class CTranslate2Engine:
-    """CTranslate2 with an open model, in float32 on one thread. Implements `zoo.interop.formats.Engine`."""
-
-    def __init__(self, path: Path, model: ImportedModel) -> None:
-        """Open the model in this folder."""
-        self.version = f"CTranslate2 {import_module('ctranslate2').__version__}"
-        self.decoding, self.vocabulary = model.spec.decoding, model.vocabulary
-        self.unknown = _token(read_settings(path, read(path / MODEL)), "unk_token", "<unk>")
-        files = find_model_files(path) or (None, None)
-        self.source, self.target = (SentencePieceProcessor(model_file=str(file)) if file else None for file in files)
-        self.translator = open_translator(path)
-
-    def translate(self, texts: Sequence[str], beam: int | None = None) -> Sequence[EngineTranslation]:
-        """Return the best translation of each text, found with the imported model's decoding settings."""
-        sources = [self._tokens(text) for text in texts]
-        results = self.translator.translate_batch(
-            sources,
-            beam_size=self.decoding.beam if beam is None else beam,
-            length_penalty=self.decoding.alpha,
-            max_decoding_length=self.decoding.extra_length,
-            max_input_length=0,
-        )
-        best = [result.hypotheses[0] for result in results]
-        scores = self.translator.score_batch(sources, best, max_input_length=0)
-        return [
-            EngineTranslation(self._text(tokens), float(sum(score.log_probs)), self._names(tokens))
-            for tokens, score in zip(best, scores, strict=True)
-        ]
-
-    def _tokens(self, text: str) -> list[str]:
-        if self.source is None:
-            return [token.removeprefix(SPACE) for token in self.vocabulary.source.tokenize(text)]
-        return list(self.source.encode(clean(text), out_type=str))
-
-    def _text(self, tokens: Sequence[str]) -> str:
-        if self.target is not None:
-            return str(self.target.decode(list(tokens)))
-        tokenizer = self.vocabulary.target
-        rules = tokenizer.rules if isinstance(tokenizer, Tokenizer) else None
-        return rules.join(tokens) if rules else " ".join(tokens)
-
-    def _names(self, tokens: Sequence[str]) -> list[str]:
-        """Return the names that CTranslate2's tokens have in zoo's vocabulary."""
-        space = SPACE if self.target is None else ""
-        return ["⁇" if token == self.unknown else space + token for token in tokens]
 
 
 def _require_transformer(binary: Binary) -> None:

@@ -17,7 +17,7 @@ from zoo.interop.fairseq.network import (
     flat_options,
     read_embeddings,
 )
-from zoo.interop.formats import Engine, ImportedModel, ImportRequest, are_language_codes, imported_spec
+from zoo.interop.formats import ImportedModel, ImportRequest, are_language_codes, imported_spec
 from zoo.interop.settings import Settings
 from zoo.interop.tables import pytorch_layout, read_tensors
 from zoo.interop.text_rules import ModelText, find_rules
@@ -47,7 +47,6 @@ class FairseqImport:
 
     name = "fairseq"
     description = "a checkpoint of fairseq (.pt) with its dictionaries (dict.LANGUAGE.txt) in the same folder"
-    engine = None  # loading a checkpoint in fairseq would run code from its pickle
 
     def recognises(self, path: Path) -> bool:
         """Return whether the path is, or contains, a checkpoint with a dictionary in the same folder."""
@@ -91,10 +90,6 @@ class FairseqImport:
         tensors.require_all_taken()
         origin = {"format": self.name, "source": file.name, "engine": "fairseq"}
         return ImportedModel(spec, vocabulary.vocabulary, {**layers, **embeddings}, origin, vocabulary.notes)
-
-    def open_engine(self, path: Path, model: ImportedModel) -> Engine:
-        """Raise NotImplementedError, because zoo does not run fairseq."""
-        raise NotImplementedError
 
 
 def _find_checkpoint(path: Path) -> Path | None:

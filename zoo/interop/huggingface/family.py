@@ -18,7 +18,6 @@ from zoo.files.atomic import write_json
 from zoo.files.reading import is_present, read_json
 from zoo.interop.formats import (
     Bundle,
-    Engine,
     ExportCheck,
     ImportedModel,
     ImportFormat,
@@ -33,7 +32,6 @@ from zoo.interop.huggingface.config import (
     import_transformers,
     model_type,
 )
-from zoo.interop.huggingface.engine import TransformersEngine
 from zoo.interop.huggingface.weights import FILES
 from zoo.interop.numbering import NEVER
 from zoo.interop.roundtrip import cannot_export, require_same_architecture, require_standard_layers
@@ -103,7 +101,6 @@ class Family(ABC):
     description: ClassVar[str]
     model_types: ClassVar[tuple[str, ...]]
     """The values of `model_type` in `config.json` that select the family."""
-    engine = "transformers"
     model_class: ClassVar[str]
     """The class of transformers that opens an exported model."""
     tokenizer: ClassVar[str] = ""
@@ -184,10 +181,6 @@ class Family(ABC):
     @abstractmethod
     def read(self, path: Path, request: ImportRequest) -> ImportedModel:
         """Read a model. Raise ZooError if it is damaged or has a property that zoo does not support."""
-
-    def open_engine(self, path: Path, model: ImportedModel) -> Engine:
-        """Open the model in transformers, in float32. It translates in the default direction of the spec."""
-        return TransformersEngine(path, model, model.origin.get("tokenizer", self.tokenizer))
 
     @abstractmethod
     def settings_of(self, spec: Spec) -> dict[str, Any]:

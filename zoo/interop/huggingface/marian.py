@@ -22,7 +22,6 @@ from zoo.files.atomic import write_json
 from zoo.files.reading import is_present, read_bytes, read_json
 from zoo.interop.formats import (
     Bundle,
-    Engine,
     ImportedModel,
     ImportRequest,
     PositionConvention,
@@ -37,7 +36,6 @@ from zoo.interop.huggingface.config import (
     read_bart_settings,
     special_tokens,
 )
-from zoo.interop.huggingface.engine import TransformersEngine
 from zoo.interop.huggingface.family import Family, WrittenIds
 from zoo.interop.huggingface.weights import (
     BART_TABLES,
@@ -70,14 +68,6 @@ _MARIAN_POSITIONS = (
     "the model uses the positions of Marian, which such models were trained with. transformers computes slightly "
     "different positions and translations: choose these with `--positions transformers`"
 )
-
-
-class _MarianEngine(TransformersEngine):
-    """transformers with an open Marian model."""
-
-    def text(self, ids: list[int], names: list[str]) -> str:
-        """Return the text of a translation, given its token IDs and their names."""
-        return str(self.tokenizer.spm_target.decode_pieces(names))
 
 
 class HuggingFaceMarian(Family):
@@ -156,18 +146,6 @@ class HuggingFaceMarian(Family):
             "norm": {"placement": "post", "epsilon": _EPSILON[positions]},
             "tied_embeddings": next(name for name, values in _TIED_SETTINGS.items() if values == ties),
         }
-
-    def open_engine(self, path: Path, model: ImportedModel) -> Engine:
-        """Open the model in transformers, in float32, with the positional encoding that was imported."""
-        engine = _MarianEngine(path, model, self.tokenizer)
-        generation = engine.network.generation_config
-        words = generation.bad_words_ids if generation.renormalize_logits else []
-        engine.excluded = [id for word in words or [] for id in word]
-        if model.origin["positions"] == "marian":
-            engine.version += " with Marian's positions"
-            engine.excluded.append(engine.network.config.decoder_start_token_id)
-            _adapt_to_marian(engine.network, model.spec.architecture.norm.epsilon)
-        return engine
 
     def settings_of(self, spec: Spec) -> dict[str, Any]:
         """Return the content of `config.json`, except the IDs of the special tokens."""
@@ -260,18 +238,6 @@ def _with_languages(request: ImportRequest, path: Path) -> ImportRequest:
     config: dict[str, Any] = read_json(path / TOKENIZER_CONFIG)
     source, target = (str(config.get(f"{side}_lang", "")).lower().replace("_", "-") for side in ("source", "target"))
     return replace(request, languages=(source, target)) if are_language_codes((source, target)) else request
-
-
-def _adapt_to_marian(model: Any, epsilon: float) -> None:
-    """Set the positions and the layer-norm epsilon of a transformers model to those of Marian, which trained it."""
-    for module in model.modules():
-        if isinstance(module, torch.nn.LayerNorm):
-            module.eps = epsilon
-    for side in SIDES:
-        table = getattr(model.model, side).embed_positions.weight
-        rows, d_model = table.shape
-        with torch.no_grad():
-            table.copy_(torch.tensor([sinusoidal_encoding(position, d_model, halves=True) for position in range(rows)]))
 
 
 def _read_vocabulary(

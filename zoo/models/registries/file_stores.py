@@ -51,7 +51,7 @@ class FileStore(Protocol):
         ...
 
     def newest_revisions(self) -> dict[str, int] | None:
-        """Return the newest revision number by model name, without aliases. None if the store cannot list files."""
+        """Return the newest revision number by model name. None if the store cannot list files."""
         ...
 
 
@@ -167,12 +167,11 @@ def missing_blob(address: str, path: str) -> ZooError:
 
 
 def newest_numbers(paths: list[str]) -> dict[str, int]:
-    """Return the largest N of each NAME in paths such as `.../NAME/N.json`. Omit names with a `NAME/alias.json`."""
+    """Return the largest N of each NAME in paths such as `.../NAME/N.json`."""
     newest: dict[str, int] = {}
-    aliases = {path.split("/")[-2] for path in paths if path.endswith("/alias.json")}
     for path in paths:
         folder, _, file = path.rpartition("/")
         name, number = folder.rpartition("/")[2], file.removesuffix(".json")
-        if name not in aliases and number.isdecimal() and f"{number}.json" == file and len(number) < 10:
+        if number.isdecimal() and f"{number}.json" == file and len(number) < 10:
             newest[name] = max(newest.get(name, 0), int(number))
     return newest

@@ -1,10 +1,9 @@
-"""Registries of published models, with revisions, and aliases for renamed models.
+"""Registries of published models, with revisions.
 
 A registry has these files:
 
     blobs/sha256/HEX        content of the models' files (blobs), named by their SHA-256
     models/NAME/N.json      revision N of a model; numbers start at 1 without gaps, and a revision never changes
-    models/OLD/alias.json   the current name of a renamed model
     registry.json           marks a registry, and gives its format
     index.json, index.html  list of the newest revisions, written after each publication; only a cache
 
@@ -31,7 +30,6 @@ from zoo.files.transfer import is_offline
 from zoo.models.registries.file_stores import MARKER, FileStore, FolderStore, WritableFileStore
 from zoo.models.registries.revision import (
     MAX_BYTES,
-    Alias,
     IndexEntry,
     PublishedFile,
     Record,
@@ -53,8 +51,6 @@ VARIABLE = "ZOO_REGISTRIES"
 INCLUDED = Path(__file__).parents[2] / "included"
 """Folder of the registry that is part of the package: its models are available without network access."""
 INDEX, PAGE = "index.json", "index.html"
-_MAX_SEARCHED = 200
-"""Maximum number of revisions to search for a digest, because a malicious server could claim to have any number."""
 _MAX_INDEX_BYTES = 100_000_000
 _MAX_NUMBERS = 1000
 _MAX_INDEX_WRITES = 5
@@ -96,12 +92,7 @@ class Registry:
         """Return the revision that a reference selects. None if there is none."""
         if reference.revision is not None:
             return self.revision(reference.name, reference.revision)
-        newest = self.newest(reference.name)
-        if reference.digest is None or newest is None:
-            return newest
-        numbers = range(newest.revision, max(0, newest.revision - _MAX_SEARCHED), -1)
-        revisions = (self.revision(newest.name, number) for number in numbers)
-        return next((each for each in revisions if each is not None and each.digest == reference.digest), None)
+        return self.newest(reference.name)
 
     def newest(self, name: str) -> Revision | None:
         """Return the newest revision of a model, found by bisection. None if the registry does not have the model."""
@@ -131,12 +122,6 @@ class Registry:
             hint = f"{earlier}ask the registry's owner to restore the file, or to remove it and publish again"
             raise ZooError(error.problem, hint=hint, exit_code=1) from None
         return revision
-
-    def alias(self, name: str) -> str | None:
-        """Return the current name of a renamed model. None if it was not renamed."""
-        path = alias_path(name)
-        content = self.store.read(path, MAX_BYTES)
-        return None if content is None else parse_record(Alias, content, f"{self.address}/{path}").to
 
     def entries(self, on_error: Callable[[ZooError], None] | None = None) -> tuple[IndexEntry, ...]:
         """Return the newest revision of each model, sorted by name.
@@ -190,10 +175,6 @@ class Registry:
             f"`{name}` could not be published to `{self.address}`: other processes created the same revisions first"
         )
         raise ZooError(problem, hint="run the command again later", exit_code=1)
-
-    def create_alias(self, old: Name, new: Name) -> None:
-        """Make an old name an alias of a new one. Revisions with the old name can still be loaded as `OLD@NUMBER`."""
-        self.require_writable().replace(alias_path(old), _to_json(Alias(to=new)))
 
     def write_index(self, render: Callable[[Sequence[IndexEntry]], str], report: Report) -> None:
         """Write `index.json` and `index.html`. Write them again if another process published meanwhile.
@@ -274,7 +255,7 @@ def open_registry(address: str) -> Registry:
     """Return the registry at an address. This does not access the network.
 
     Args:
-        address: A folder, or an address of http(s)://, s3://, hf:// or another scheme of fsspec.
+        address: A folder, or an address of http(s)://, s3:// or hf://.
 
     Raises:
         ZooError: The address is not valid.
@@ -290,9 +271,9 @@ def open_registry(address: str) -> Registry:
     if is_local and not host and not _INCOMPLETE_SCHEME.match(address):
         folder = url2pathname(urlsplit(address).path) if remainder else address
         return Registry(FolderStore(Path(os.path.expanduser(folder)).absolute()))
-    if is_local or not host:
+    if is_local or not host or scheme not in _STORES:
         raise ZooError(f"`{address}` is not the address of a registry", hint=_ADDRESS_HINT)
-    store: FileStore = getattr(remote_stores, _STORES.get(scheme, "FsspecStore"))(address.rstrip("/"))
+    store: FileStore = getattr(remote_stores, _STORES[scheme])(address.rstrip("/"))
     return Registry(store)
 
 
@@ -336,10 +317,5 @@ def revision_path(name: str, number: int) -> str:
     return f"models/{name}/{number}.json"
 
 
-def _to_json(value: Revision | Index | Alias) -> bytes:
+def _to_json(value: Revision | Index) -> bytes:
     return f"{value.model_dump_json(indent=2)}\n".encode()
-
-
-def alias_path(name: str) -> str:
-    """Return the path of the alias file of a renamed model in a registry."""
-    return f"models/{name}/alias.json"

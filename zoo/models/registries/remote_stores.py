@@ -1,4 +1,4 @@
-"""Storage of registries on the network: web servers, S3, the Hugging Face Hub, and other file systems of fsspec."""
+"""Storage of registries on the network: web servers, S3 and the Hugging Face Hub."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _ABSENT_PATH = "models/-/0.json"
 _MAX_FAILURES = 2
 """Maximum number of attempts to read a small file from a server. It is low: another registry may have the model."""
 _CHUNK = 1 << 23
-_EXTRAS = {"s3": "s3", "hf": "hf"}
+_EXTRAS = {"s3": "s3", "s3a": "s3", "hf": "hf"}
 _CONFLICT_STATUSES = {409, 412}  # another commit came first
 _MAX_COMMITS = 50
 
@@ -96,7 +96,7 @@ def _with_registry_hint() -> Iterator[None]:
 
 
 class FsspecStore:
-    """Read-only files on any file system of fsspec. Writing is not supported, because it may not be atomic."""
+    """Read access to files on a file system of fsspec."""
 
     is_remote = True
 
@@ -110,13 +110,8 @@ class FsspecStore:
         try:
             return fsspec.filesystem(self._scheme, skip_instance_cache=True, use_listings_cache=False)
         except ImportError as error:
-            extra = _EXTRAS.get(self._scheme)
-            command = f"run `pip install -e '.[{extra}]'` in zoo's source folder"
-            hint = command if extra else "install the missing package"
+            hint = f"run `pip install -e '.[{_EXTRAS[self._scheme]}]'` in zoo's source folder"
             raise ZooError(f"`{self.address}` cannot be reached: {error}", hint=hint) from None
-        except ValueError as error:
-            hint = "write a folder, or an address that begins with https://, s3:// or hf://"
-            raise ZooError(f"`{self.address}` is not the address of a registry: {error}", hint=hint) from None
 
     def read(self, path: str, max_bytes: int) -> bytes | None:
         """Return the content of a small file. None if it does not exist."""

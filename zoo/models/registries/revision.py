@@ -72,7 +72,7 @@ class Revision(Record):
     name: Name
     revision: Number
     digest: Digest
-    """SHA-256 of the bundle's manifest, which identifies all of its files: the digest in `NAME@sha256:...`."""
+    """SHA-256 of the bundle's manifest, which identifies all of its files."""
     files: Annotated[Mapping[_FileName, PublishedFile], Field(min_length=2, max_length=1000)]
     """All files of the bundle, including the manifest. The keys are file names."""
     summary: Summary
@@ -101,12 +101,6 @@ class Revision(Record):
         )
 
 
-class Alias(Record):
-    """The current name of a model that was renamed."""
-
-    to: Name
-
-
 _Record = TypeVar("_Record", bound=BaseModel)
 
 
@@ -133,24 +127,22 @@ def parse_record(kind: type[_Record], content: bytes, location: str) -> _Record:
 
 @dataclass(frozen=True)
 class Reference:
-    """Reference to a published model: a name, and optionally the number or digest of a revision."""
+    """Reference to a published model: a name, and optionally the number of a revision."""
 
     name: str
     revision: int | None = None
-    digest: str | None = None
 
     @property
     def pinned(self) -> bool:
         """Whether the reference specifies a revision. Otherwise it refers to the newest one."""
-        return self.revision is not None or self.digest is not None
+        return self.revision is not None
 
     def __str__(self) -> str:
-        pin = self.revision if self.digest is None else f"sha256:{self.digest}"
-        return self.name if pin is None else f"{self.name}@{pin}"
+        return self.name if self.revision is None else f"{self.name}@{self.revision}"
 
 
 def parse_reference(text: str) -> Reference | None:
-    """Parse a reference: `NAME`, `NAME@2` or `NAME@sha256:...`. Return None if NAME is not a valid model name.
+    """Parse a reference: `NAME` or `NAME@2`. Return None if NAME is not a valid model name.
 
     Raises:
         ZooError: The part after the @ is not a revision.
@@ -162,11 +154,8 @@ def parse_reference(text: str) -> Reference | None:
         return Reference(name)
     if re.fullmatch(r"[1-9][0-9]{0,8}", pin):
         return Reference(name, revision=int(pin))
-    if match := re.fullmatch(r"sha256:([0-9a-f]{64})", pin):
-        return Reference(name, digest=match[1])
-    hint = f"write a number (`{name}@2`), or `{name}@sha256:` and all 64 hexadecimal digits"
-    problem = f"`{pin}` in `{text}` is not a revision"
-    raise ZooError(problem, hint=f"{hint}; `zoo list --published` shows the numbers")
+    hint = f"write a number, such as `{name}@2`; `zoo list --published` shows the numbers"
+    raise ZooError(f"`{pin}` in `{text}` is not a revision", hint=hint)
 
 
 def is_name(text: str) -> bool:

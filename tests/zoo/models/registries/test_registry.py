@@ -73,28 +73,14 @@ def test_the_newest_revision_is_found_by_bisection(filled, count):
     assert len(reads) <= 2 * (count + 1).bit_length()
 
 
-def test_a_revision_is_found_by_number_and_by_digest(filled):
+def test_a_revision_is_found_by_number(filled):
     found = filled(3)
     for number in range(1, 4):
         revision = found.find(Reference("model", revision=number))
         assert revision.revision == number
-        assert found.find(Reference("model", digest=revision.digest)) == revision
     assert found.find(Reference("model")).revision == 3
     assert found.find(Reference("model", revision=4)) is None
-    assert found.find(Reference("model", digest="0" * 64)) is None
     assert found.find(Reference("another")) is None
-
-
-def test_a_server_that_claims_to_have_many_revisions_is_not_searched_for_long(filled, monkeypatch):
-    revision, read = filled(1).revision("model", 1), []
-
-    def claimed(self, name, number):
-        read.append(number)
-        return revision.model_copy(update={"revision": number}) if number <= 10**30 else None
-
-    monkeypatch.setattr(Registry, "revision", claimed)
-    assert filled(1).find(Reference("model", digest="0" * 64)) is None
-    assert len(read) < 1_000
 
 
 def test_a_web_server_serves_a_registry_that_is_read_only(filled, web):
@@ -102,9 +88,8 @@ def test_a_web_server_serves_a_registry_that_is_read_only(filled, web):
     assert served.newest("model") == folder.newest("model")
     assert served.revision("model", 2) == folder.revision("model", 2)
     assert served.entries() == folder.entries() != ()
-    assert served.alias("model") is None
     with pytest.raises(ZooError, match="it is read-only"):
-        served.create_alias("old", "model")
+        served.write_index(str, Report())
 
 
 @pytest.fixture
@@ -119,7 +104,6 @@ def test_403_counts_as_missing_only_if_the_server_always_answers_it(filled, unli
     folder, served = filled(3), open_registry(unlisted_bucket)
     assert served.newest("model") == folder.newest("model")
     assert served.newest("another") is None
-    assert served.alias("model") is None
     assert served.absence() is None
     (folder.store.folder / "registry.json").unlink()
     for ask in (lambda of: of.newest("another"), lambda of: of.absence()):
@@ -180,7 +164,7 @@ def test_a_damaged_index_is_an_error_where_files_cannot_be_listed(filled, web):
     [
         *(("models", "FolderStore"), ("/srv/models", "FolderStore"), ("file:///srv/a%20b", "FolderStore")),
         *(("http://h/x", "WebStore"), ("https://h", "WebStore"), ("s3://bucket/x", "S3Store")),
-        *(("hf://org/name", "HubStore"), ("memory://x", "FsspecStore")),
+        ("hf://org/name", "HubStore"),
     ],
 )
 def test_the_address_determines_the_kind_of_registry(address, kind):
@@ -197,7 +181,7 @@ def test_the_address_determines_the_kind_of_registry(address, kind):
 def test_invalid_addresses_are_refused():
     incomplete = ["s3:/bucket/x", "https:/models.org", "file://models/zoo", "s3://", "hf:/org/name"]
     without_slashes = ["hf:org/name", "s3:bucket", "https:models.org", "file:/srv/models"]
-    for address in ["https://", "s3:///x", "http://[", "nonsense://x", *incomplete, *without_slashes]:
+    for address in ["https://", "s3:///x", "http://[", "nonsense://x", "gs://b/x", *incomplete, *without_slashes]:
         with pytest.raises(ZooError, match="is not the address of a registry"):
             open_registry(address).newest("model")
     for address in ("", " "):
@@ -229,7 +213,7 @@ def test_configured_registries_are_those_of_the_variable_then_of_the_file_then_t
     assert registry.skipped_registries() == ["s3://bucket/x", "https://own.org/zoo"]
 
 
-@pytest.mark.parametrize(("address", "hint"), [("s3://b/x", "[s3]"), ("hf://org/x", "[hf]"), ("gs://b/x", "missing")])
+@pytest.mark.parametrize(("address", "hint"), [("s3://b/x", "[s3]"), ("hf://org/x", "[hf]")])
 def test_a_missing_package_is_an_error_that_names_the_extra(monkeypatch, address, hint):
     def missing(scheme, **options):
         raise ImportError(f"Install a package for {scheme}")

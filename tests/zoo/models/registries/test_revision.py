@@ -24,7 +24,6 @@ DIGEST = "0123456789abcdef" * 4
         ("transformer-big-ende", Reference("transformer-big-ende")),
         ("a,b_1.2@1", Reference("a,b_1.2", revision=1)),
         ("a@120", Reference("a", revision=120)),
-        (f"a@sha256:{DIGEST}", Reference("a", digest=DIGEST)),
     ],
 )
 def test_a_reference_is_parsed_and_written(text, reference):
@@ -39,9 +38,7 @@ def test_a_text_that_is_not_a_name_is_not_a_reference():
 
 
 def test_an_invalid_pin_is_an_error():
-    valid_digits = DIGEST.upper()
-    numbers = ["", "0", "-1", "02", "1.0", "two", "1@2", "1" * 10]
-    for pin in [*numbers, "sha256:", "sha256:abc", f"sha256:{valid_digits}", DIGEST]:
+    for pin in ("", "0", "-1", "02", "1.0", "two", "1@2", "1" * 10, f"sha256:{DIGEST}"):
         with pytest.raises(ZooError, match="is not a revision") as raised:
             parse_reference(f"model@{pin}")
         assert "`model@2`" in str(raised.value.hint)

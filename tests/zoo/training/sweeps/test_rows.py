@@ -1,4 +1,4 @@
-"""Rows of a sweep keep their proportions to the row that they extend, or are refused."""
+"""Rows of a sweep: specs with the same overrides, or refused."""
 
 from __future__ import annotations
 
@@ -9,11 +9,6 @@ import pytest
 import specs
 from specs import ZooError
 from zoo.training.sweeps.rows import SweepRow, make_rows, parse_arguments
-
-SCALED = [
-    *("architecture.N=3", "architecture.d_model=128", "architecture.d_ff=256", "architecture.d_k=16"),
-    *("architecture.d_v=16", "training.steps=1000"),
-]
 
 
 def table3(*overrides: str) -> dict[str, SweepRow]:
@@ -32,44 +27,17 @@ def test_folder_stands_for_its_specs_with_parents_first(own_specs: Path) -> None
     ]
 
 
-def test_overrides_scale_the_base_and_other_rows_keep_their_proportions() -> None:
-    plain, scaled = table3(), table3(*SCALED)
-    for name, row in scaled.items():
+def test_overrides_are_those_of_all_rows() -> None:
+    for row in table3("training.steps=1000", "decoding.beam=2").values():
         assert row.spec == specs.load(row.reference, row.overrides), "the command line is complete"
-        for key, (base_value, row_value) in specs.difference(plain[name].spec, plain["base"].spec).items():
-            section, field = (*key.split("."), "")[:2]
-            if section in specs.METADATA_FIELDS:
-                continue
-            now, base = (getattr(getattr(r.spec, section), field) for r in (row, scaled["base"]))
-            number = isinstance(row_value, int | float)
-            kept = specs.difference(row.spec, scaled["base"].spec)[key][1] == row_value
-            expected = now * base_value == base * row_value if number else kept
-            assert expected, (name, key)
-        assert row.changed_keys == plain[name].changed_keys
-    sizes = {name: (a.h, a.d_k, a.d_v) for name, row in scaled.items() if (a := row.spec.architecture)}
-    assert (sizes["a-h1"], sizes["a-h32"], sizes["b-dk16"]) == ((1, 128, 128), (32, 4, 4), (8, 4, 16))
-    assert [scaled[f"c-n{n}"].spec.architecture.N for n in (2, 4, 8)] == [1, 2, 4]
-    assert scaled["big"].spec.training.steps == 3000
-    same = table3("architecture.h=8")
-    assert {name: row.spec for name, row in same.items()} == {name: row.spec for name, row in plain.items()}
-
-
-def test_sizes_that_are_no_whole_numbers_are_refused_with_a_hint_for_all_rows() -> None:
-    with pytest.raises(ZooError, match=r"`table3/c-n2` has 1/3 of the `architecture.N` .* of 4 ") as caught:
-        table3("architecture.N=4", "architecture.h=1", "architecture.d_k=6")
-    hints = [str(error.hint) for error in (caught.value, *caught.value.additional)]
-    assert sorted(hint.partition(",")[0] for hint in hints) == [
-        "set `architecture.N` to a multiple of 3",
-        "set `architecture.d_k` to a multiple of 4",
-        "set `architecture.h` to a multiple of 8",
-    ]
+        assert (row.spec.training.steps, row.spec.decoding.beam) == (1000, 2)
+        assert not {"training.steps", "decoding.beam"} & {*row.changed_keys}
 
 
 @pytest.mark.parametrize(
     ("override", "message"),
     [
-        ("architecture.N={encoder: 2, decoder: 1}", "cannot be scaled in proportion"),
-        ("architecture.dropout=0.0", "is the same model as `table3/base`"),
+        ("architecture.N=3", r"with these overrides `table3/.*` is the same model as `table3/base`"),
         ("training.seed=3", "is set by the sweep itself"),
     ],
 )

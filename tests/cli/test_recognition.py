@@ -1,0 +1,197 @@
+"""Acceptance test: models that read sounds are trained from lists of files, resumed, scored, published and used."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import specs
+import zoo as library
+from specs import Spec, ZooError
+from zoo.data.prepare import prepare
+from zoo.evaluation.evaluate import evaluate_models
+from zoo.features.modality import modality_of
+from zoo.generation.recognizer import Recognizer
+from zoo.models import weights
+from zoo.publishing.publish import publish
+from zoo.report import Report
+from zoo.training.run import Run
+
+soundfile = pytest.importorskip("soundfile", reason="needs the extra `speech`")
+pytest.importorskip("soxr", reason="needs the extra `speech`")
+NOTES = {"low": 300, "high": 1_200, "top": 4_000}
+
+
+def write_sounds(split: str, count: int) -> None:
+    """Write sounds of some notes, a list of the files, and their texts."""
+    Path("sounds").mkdir(exist_ok=True)
+    draw, names, texts = np.random.default_rng(len(split)), [], []
+    for number in range(count):
+        words = [str(word) for word in draw.choice(list(NOTES), draw.integers(1, 4))]
+        times = np.arange(1_600) / 16_000
+        samples = np.concatenate([np.sin(2 * np.pi * NOTES[word] * times) * 0.4 for word in words])
+        names.append(f"sounds/{split} {number}.wav")
+        soundfile.write(names[-1], samples + 0.01 * draw.standard_normal(len(samples)), 16_000)
+        texts.append(" ".join(words))
+    Path(f"{split}.lst").write_text("\n".join(names) + "\n")
+    Path(f"{split}.en").write_text("\n".join(texts) + "\n")
+
+
+def recognition(**overrides: Any) -> Spec:
+    masks = {"number": 1, "width": 4}
+    files = {split: [{"source": f"{split}.lst", "target": f"{split}.en"}] for split in ("train", "dev")}
+    given: dict[str, Any] = {
+        "task": {"kind": "recognition", "source": {"kind": "audio", "bins": 20, "time_masks": masks}},
+        "architecture": {
+            "N": 1,
+            "d_model": 16,
+            "d_ff": 24,
+            "h": 2,
+            "d_k": 8,
+            "d_v": 8,
+            "tied_embeddings": "target",
+            "source": {"kind": "features", "width": 20, "subsampling": [{"kernel": 3, "stride": 2}] * 2},
+        },
+        "vocabulary": {"kind": "unigram", "size": 14},
+        "corpus": {"source": "en", "target": "en", **files, "test": [], "max_length": 200},
+        "training": {
+            "steps": 4,
+            "checkpoint_steps": 2,
+            "warmup_steps": 1,
+            "average": 1,
+            "source_tokens": 400,
+            "target_tokens": 400,
+        },
+        "compilation": {"backend": "eager"},
+    }
+    return specs.load(
+        "tiny", {**{f"{a}.{b}": value for a, fields in given.items() for b, value in fields.items()}, **overrides}
+    )
+
+
+@pytest.fixture
+def sounds() -> None:
+    write_sounds("train", 60)
+    write_sounds("dev", 6)
+
+
+@pytest.fixture
+def run(sounds: None) -> Run:
+    return library.train(recognition(), run="run", quiet=True)
+
+
+def read_weights(run: Run) -> dict[str, torch.Tensor]:
+    return dict(weights.read(run.weights).tensors)
+
+
+@pytest.mark.integration
+def test_a_resumed_run_with_masks_ends_with_the_same_weights(run: Run) -> None:
+    library.train(recognition(**{"training.steps": 2}), run="other", quiet=True)
+    resumed = library.train(recognition(), run="other", quiet=True)
+    expected, actual = read_weights(run), read_weights(resumed)
+    assert all(torch.equal(actual[name], tensor) for name, tensor in expected.items())
+    unmasked = library.train(recognition(**{"task.source.time_masks.number": 0}), run="unmasked", quiet=True)
+    assert any(not torch.equal(tensor, read_weights(unmasked)[name]) for name, tensor in expected.items())
+
+
+@pytest.mark.integration
+def test_files_folders_and_lists_are_recognised(run: Run, zoo: Callable[..., Any]) -> None:
+    model = library.load(run.folder)
+    assert isinstance(model, Recognizer)
+    names = sorted(map(str, Path("sounds").glob("dev*")))
+    texts = model.translate(names)
+    found = model.recognize([model.modality.encode(name) for name in names])
+    assert [best.text for best, *_ in found] == texts
+    (score,) = model.score([names[0]], [texts[0]])
+    assert score == pytest.approx(found[0][0].log_probability, abs=1e-3)
+    outputs = [
+        zoo("decode", "--model", "run", "--input", "dev.lst"),
+        zoo("decode", "--model", "run", stdin="\n".join(names)),
+        zoo("decode", "--model", "run", "--input", names[0], "--json"),
+    ]
+    assert outputs[0].out.splitlines() == outputs[1].out.splitlines() == texts
+    assert json.loads(outputs[2].out)["translations"][0]["text"] == texts[0]
+    Path("folder").mkdir()
+    Path(names[1]).rename("folder/a.WAV")
+    Path("folder/notes.txt").write_text("not a sound")
+    assert zoo("decode", "--model", "run", "--input", "folder").out.splitlines() == [texts[1]]
+    missing = zoo("decode", "--model", "run", "--input", "dev.lst")
+    assert missing.status == 1
+    assert "is missing" in missing.err
+    for needs_text in (lambda: model.align(["a"], ["b"]), lambda: model.attention("a")):
+        with pytest.raises(ZooError, match="needs a model that reads text"):
+            needs_text()
+    Path("dev.txt").write_text("text")
+    assert "`zoo translate` needs a model that reads text" in zoo("translate", "dev.txt", "--model", "run").err
+
+
+@pytest.mark.integration
+def test_a_run_is_scored_and_published(run: Run) -> None:
+    scores = evaluate_models([run.folder], "dev")
+    assert scores["sentences"] == 6
+    assert 1 < scores["perplexity"] < 100
+    folder = publish(run.folder)
+    published = library.load("transformer-tiny-ende")
+    name = sorted(map(str, Path("sounds").glob("dev*")))[0]
+    assert published.translate(name) == library.load(run.folder).translate(name)
+    assert "It writes what is said in `en`" in (folder / "README.md").read_text()
+
+
+def test_prepared_features_are_those_of_the_files(sounds: None) -> None:
+    spec = recognition(**{"corpus.max_length": 25})
+    prepared = prepare(spec, Report())
+    store, modality = prepared.store("dev"), modality_of(spec.task)
+    assert modality is not None
+    assert prepared.counts.long > 0
+    assert len(prepared.dropped_examples) == 3
+    for index, name in enumerate(prepared.texts("dev")["source"]):
+        np.testing.assert_allclose(store.row("source", index), modality.encode(name), atol=2e-3)
+    assert prepare(recognition(**{"corpus.max_length": 25, "task.source.time_masks.number": 3}), Report()).folder == (
+        prepared.folder
+    )
+    other = Path("sounds/train 3.wav")
+    other.write_bytes(Path("sounds/train 4.wav").read_bytes())
+    assert prepare(spec, Report()).folder != prepared.folder
+
+
+def test_tables_of_files_and_held_out_files_are_prepared(sounds: None) -> None:
+    lines = zip(*(Path(f"train.{suffix}").read_text().splitlines() for suffix in ("lst", "en")), strict=True)
+    Path("train.tsv").write_text("".join(f"{text}\t{name}\n" for name, text in lines))
+    table = {"tsv": "train.tsv", "source_column": 2, "target_column": 1}
+    spec = recognition(**{"corpus.train": [table], "corpus.dev": [{"held_out": 5}], "corpus.filters": ["copy"]})
+    prepared = prepare(spec, Report())
+    assert len(prepared.store("train")) + 5 == 60
+    assert len(prepared.texts("dev")["source"]) == 5
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"), [("", "'' is not a file name"), ("a\tb.wav", "is not a file name"), ("c.wav", "is missing")]
+)
+def test_a_list_with_a_wrong_line_is_refused(sounds: None, line: str, problem: str) -> None:
+    Path("dev.lst").write_text(f"{line}\n" * 6)
+    with pytest.raises(ZooError, match=problem):
+        prepare(recognition(), Report())
+
+
+@pytest.mark.parametrize(
+    ("overrides", "problem"),
+    [
+        ({"corpus.train": [{"grammar": 9}]}, "reads files of audio"),
+        ({"corpus.max_ratio": 2.0}, "`corpus.max_ratio` compares numbers of tokens"),
+        ({"vocabulary.shared": False}, "`vocabulary.shared` is false"),
+    ],
+)
+def test_specs_that_need_text_are_refused(overrides: dict[str, Any], problem: str) -> None:
+    with pytest.raises(ZooError, match=problem):
+        recognition(**overrides)
+
+
+def test_spoken_digits_need_a_model_that_reads_sounds() -> None:
+    with pytest.raises(ZooError, match="reads no sounds"):
+        specs.load("tiny", {"corpus.train": [{"digits": 5}]})

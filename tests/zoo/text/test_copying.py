@@ -1,0 +1,61 @@
+"""Copy symbols replace the spans of a sentence, and the spans replace them in its translation."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from zoo.text.copying import copy_symbols, replace_in_pair, replace_spans, restore
+
+SYMBOLS = A, B, C = copy_symbols(3)
+
+
+@pytest.mark.parametrize(
+    ("text", "replaced", "translation"),
+    [
+        ("It costs $1,250.50 today.", f"It costs {A} today.", "Es kostet 1.250,50 $ heute."),
+        ("Mail a@b.org before 14:30", f"Mail {A} before {B}", "Schreib a@b.org vor 14:30"),
+        ("I have three cats and 2 dogs in May.", "I have three cats and 2 dogs in May.", None),
+        ("Run {name} on the 21st.", f"Run {A} on the {B}.", "Führ {name} am 21. aus"),
+        ("10 km, 20 km, 30 km, 40 km", f"{A}, {B}, {C}, 40 km", "10 km, 20 km, 30 km, 40 km"),
+    ],
+)
+def test_spans_are_replaced_and_restored_in_the_notation_of_the_target(text, replaced, translation):
+    found = replace_spans(text, SYMBOLS, "en", "de")
+    assert found.text == replaced
+    words = {"It costs": "Es kostet", "today": "heute", "Mail": "Schreib", "before": "vor"}
+    words |= {"Run": "Führ", "on the": "am", f"{B}.": f"{B}. aus"} if "Run" in text else {}
+    for word, other in words.items():
+        replaced = replaced.replace(word, other)
+    assert restore(replaced, found.spans) == (translation or text)
+
+
+def test_a_symbol_that_stands_for_nothing_is_dropped():
+    assert (
+        restore(f"Es ist {B} spät {A}", replace_spans("It is 1900", SYMBOLS, "en", "de").spans) == "Es ist  spät 1900"
+    )
+
+
+def test_a_pair_has_the_same_symbol_for_the_spans_that_both_sides_have():
+    source, target = "We sold 1,500 cars in 1999 for 20 euros.", "1999 verkauften wir 1.500 Autos für zwanzig Euro."
+    texts = [each.text for each in replace_in_pair(source, target, SYMBOLS, ("en", "de"), first=2)]
+    assert texts == [f"We sold {C} cars in {A} for 20 euros.", f"{A} verkauften wir {C} Autos für zwanzig Euro."]
+    assert [each.text for each in replace_in_pair(source, target, (), ("en", "de"))] == [source, target]
+
+
+def test_amounts_in_other_units_are_not_the_same():
+    texts = [each.text for each in replace_in_pair("It is 50 miles.", "Es sind 50 km.", SYMBOLS, ("en", "de"))]
+    assert texts == ["It is 50 miles.", "Es sind 50 km."]
+
+
+PARTS = st.sampled_from(["we", "5", "1,000.5", "http://a.org/b", " ", ". ", "{x}", "14:30", "A4", A, "é"])
+
+
+@given(st.lists(PARTS, max_size=8).map("".join))
+def test_positions_lead_back_to_the_original_characters(text):
+    replaced = replace_spans(text, SYMBOLS, "en", "de")
+    spans = {text[span.start : span.end] for span in replaced.spans.values()}
+    for position, character in enumerate(replaced.text):
+        original = text[replaced.original(position) : replaced.original(position + 1)]
+        assert original == character or (character in SYMBOLS and original in spans)

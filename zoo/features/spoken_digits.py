@@ -1,0 +1,206 @@
+"""Strings of spoken digits with their texts, which espeak-ng speaks with many voices, as if recorded in many rooms.
+
+The program espeak-ng has the GPL. `python -m zoo.features.spoken_digits SPLIT START END FOLDER` runs it in a process of
+its own, and writes one FLAC file for each string. Each string only depends on its split and its number.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib import import_module
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from compiler.host import cores
+from specs import ZooError
+from zoo.files.atomic import FolderExistsError, atomic_folder
+from zoo.files.storage import speech
+from zoo.report import Report
+
+VERSION = 1
+"""Version of the strings. Increase it whenever a string changes, because prepared corpora depend on it."""
+MAX_DIGITS = 8
+_WORDS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
+_ACCENTS = ("en-us", "en", "en-gb-x-rp", "en-gb-scotland", "en-gb-x-gbcwmd", "en-us-nyc", "en-029")
+_DEV_VOICES = ("f2", "m5", "ian", "belinda", "paul", "klatt5", "Mario", "zac")
+_TEST_VOICES = ("f4", "m7", "Annie", "Andy", "max", "linda", "klatt3", "edward", "steph2", "michel")
+_TRAIN_VOICES = (
+    *("f1", "f3", "f5", "m1", "m2", "m3", "m4", "m6", "m8", "klatt", "klatt2"),
+    *("klatt4", "klatt6", "Alex", "Alicia", "Andrea", "AnxiousAndy", "Denis", "Diogo", "Gene", "Henrique", "Hugo"),
+    *("Jacky", "Lee", "Marco", "Michael", "Mike", "Nguyen", "Reed", "RicishayMax", "Storm", "adam", "anika"),
+    *("announcer", "antonio", "aunty", "benjamin", "boris", "caleb", "david", "ed", "edward2", "grandma", "grandpa"),
+    *("gustave", "iven", "iven2", "john", "kaukovalta", "marcelo", "miguel", "mike2", "norbert", "pablo", "pedro"),
+    *("quincy", "rob", "robert", "sandro", "shelby", "steph", "steph3", "travis", "victor", "whisper"),
+)
+VOICES = {"train": _TRAIN_VOICES, "dev": _DEV_VOICES, "test": _TEST_VOICES}
+"""Voices of each split. No voice is in two splits."""
+_RATE, _PITCH, _RANGE, _WORD_GAP = 1, 3, 4, 7
+"""Numbers of espeak-ng's parameters."""
+_SYNCHRONOUS, _UTF8 = 2, 1
+_SAMPLE_RATES, _RATE_SHARES = (8_000, 11_025, 16_000, 22_050), (0.35, 0.1, 0.45, 0.1)
+Samples = npt.NDArray[np.float64]
+
+
+def strings(split: str, count: int, report: Report) -> Iterator[tuple[str, str]]:
+    """Yield the path and the text of the first strings of a split. Strings that are not on this machine are spoken.
+
+    Raises:
+        ZooError: espeak-ng is not installed, or fails.
+    """
+    folder = speech() / f"digits-{VERSION}-{split}-{count}"
+    if not folder.is_dir():
+        try:
+            with atomic_folder(folder, replace=False) as partial:
+                _speak(split, count, partial, report)
+        except FolderExistsError:  # another process was faster
+            pass
+    for number in range(count):
+        yield str(folder / f"{number:06d}.flac"), " ".join(map(str, _digits(_random(split, number))))
+
+
+def _speak(split: str, count: int, folder: Path, report: Report) -> None:
+    """Write the first strings of a split, in one process for each core."""
+    parts = np.linspace(0, count, cores() + 1).astype(int).tolist()
+    command = [sys.executable, "-m", __name__, split]
+    read, write = os.pipe()
+    processes = [
+        subprocess.Popen([*command, str(start), str(end), str(folder)], stdout=write, stderr=subprocess.PIPE)
+        for start, end in pairwise(parts)
+    ]
+    os.close(write)
+    with open(read) as lines, report.progress(f"speaking {split}", count, "strings") as progress:
+        for _ in lines:
+            progress.advance()
+    for process in processes:
+        _, errors = process.communicate()
+        if process.returncode:
+            *_, last = errors.decode(errors="replace").strip().splitlines() or ["unknown error"]
+            hint = "run `pip install -e '.[speech]'` in zoo's source folder, which installs espeakng-loader"
+            raise ZooError(f"the spoken digits could not be made: {last}", hint=hint, exit_code=1)
+
+
+def _random(split: str, number: int) -> np.random.Generator:
+    return np.random.default_rng([list(VOICES).index(split), number])
+
+
+def _digits(random: np.random.Generator) -> list[int]:
+    return [int(digit) for digit in random.integers(10, size=random.integers(1, MAX_DIGITS + 1))]
+
+
+class _Speaker:
+    """The library espeak-ng."""
+
+    def __init__(self) -> None:
+        espeakng_loader = import_module("espeakng_loader")
+        self._library: Any = ctypes.CDLL(espeakng_loader.get_library_path())
+        self._blocks: list[npt.NDArray[np.int16]] = []
+        kind = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(ctypes.c_short), ctypes.c_int, ctypes.c_void_p)
+        self._callback = kind(self._receive)
+        data = str(espeakng_loader.get_data_path()).encode()
+        self.sample_rate = int(self._library.espeak_Initialize(_SYNCHRONOUS, 0, data, 0))
+        self._library.espeak_SetSynthCallback(self._callback)
+
+    def _receive(self, samples: Any, count: int, _: Any) -> int:
+        if samples and count:
+            self._blocks.append(np.ctypeslib.as_array(samples, (count,)).copy())
+        return 0
+
+    def choose(self, voice: str, **parameters: int) -> None:
+        """Choose the voice of the next calls."""
+        if self._library.espeak_SetVoiceByName(voice.encode()):
+            raise ValueError(f"espeak-ng has no voice {voice}")
+        numbers = {"rate": _RATE, "pitch": _PITCH, "range": _RANGE, "word_gap": _WORD_GAP}
+        for name, value in parameters.items():
+            self._library.espeak_SetParameter(numbers[name], value, 0)
+
+    def speak(self, text: str) -> Samples:
+        """Return the samples of a text, without silence at both ends."""
+        self._blocks.clear()
+        encoded = text.encode()
+        self._library.espeak_Synth(encoded, len(encoded) + 1, 0, 1, 0, _UTF8, None, None)
+        samples = np.concatenate([np.zeros(1), *self._blocks]) / 32768
+        loud = np.flatnonzero(np.abs(samples) > 0.01 * np.abs(samples).max(initial=1e-9))
+        return samples[loud[0] : loud[-1] + 1] if len(loud) else samples
+
+
+def _record(speaker: _Speaker, split: str, number: int) -> tuple[npt.NDArray[np.float32], int]:
+    """Return a string of digits as samples, and their sampling rate."""
+    soxr = import_module("soxr")
+    random = _random(split, number)
+    digits = _digits(random)
+    voice = f"{random.choice(_ACCENTS)}+{random.choice(VOICES[split])}"
+    speaker.choose(
+        voice,
+        rate=int(random.integers(90, 260)),
+        pitch=int(random.integers(5, 95)),
+        range=int(random.integers(5, 95)),
+        word_gap=int(random.choice([0, 0, 2, 6])),
+    )
+    words = [_WORDS[digit] for digit in digits]
+    if random.random() < 0.4:  # fluent
+        separators = (" ", " ", ", ")
+        samples = speaker.speak("".join(word + str(random.choice(separators)) for word in words))
+    else:
+        samples = _with_gaps([speaker.speak(word) for word in words], speaker.sample_rate, random)
+    rate = int(random.choice(_SAMPLE_RATES, p=_RATE_SHARES))
+    # Resampling with a wrong rate moves pitch and formants, as longer and shorter vocal tracts do.
+    samples = soxr.resample(samples, speaker.sample_rate * random.uniform(0.85, 1.18), rate)
+    samples = _in_a_room(np.pad(samples, random.integers(int(0.02 * rate), int(0.7 * rate), 2)), rate, random)
+    peak = np.abs(samples).max() or 1.0
+    return (samples / peak * 10 ** random.uniform(-1.2, -0.02)).astype(np.float32), rate
+
+
+def _with_gaps(words: list[Samples], rate: int, random: np.random.Generator) -> Samples:
+    """Join words that are spoken one by one, with pauses and different loudness."""
+    longest = random.uniform(0.05, 0.6)
+    parts = []
+    for word in words:
+        parts += [word * 10 ** random.uniform(-0.25, 0.25), np.zeros(int(random.uniform(0.0, longest) * rate))]
+    return np.concatenate(parts)
+
+
+def _in_a_room(samples: Samples, rate: int, random: np.random.Generator) -> Samples:
+    """Add the sound of a room, a microphone and noise."""
+    size = 1 << (len(samples) + rate).bit_length()
+    frequencies = np.fft.rfftfreq(size, 1 / rate)
+    spectrum = np.fft.rfft(samples, size)
+    if random.random() < 0.5:  # an echo that decays by 60 dB in `seconds`
+        seconds, times = random.uniform(0.08, 0.7), np.arange(rate // 2) / rate
+        echo = random.standard_normal(len(times)) * 10 ** (-3 * times / seconds)
+        echo *= random.uniform(0.1, 1.0) / np.sqrt(np.square(echo).sum())
+        echo[0] += 1
+        spectrum *= np.fft.rfft(echo, size)
+    octaves = np.log2(np.maximum(frequencies, 50) / 50)
+    points = np.linspace(0, 8, 6)
+    spectrum *= 10 ** (np.interp(octaves, points, random.uniform(-8, 8, 6)) / 20)
+    if random.random() < 0.4:
+        low, high = random.uniform(50, 350), random.uniform(2800, 7600)
+        spectrum /= np.sqrt((1 + (low / np.maximum(frequencies, 1)) ** 6) * (1 + (frequencies / high) ** 12))
+    filtered = np.fft.irfft(spectrum, size)[: len(samples)]
+    colour = np.maximum(frequencies, 50) ** -random.uniform(0, 1.2)
+    noise = np.fft.irfft(np.fft.rfft(random.standard_normal(size)) * colour, size)[: len(samples)]
+    level = np.sqrt(np.square(filtered).mean() / np.square(noise).mean())
+    mixed: Samples = filtered + noise * level * 10 ** (-random.uniform(5, 50) / 20)
+    return mixed
+
+
+def main(split: str, start: str, end: str, folder: str) -> None:
+    """Write the strings with the numbers from `start` to `end` - 1. Print a line after each of them."""
+    soundfile = import_module("soundfile")
+    speaker = _Speaker()
+    for number in range(int(start), int(end)):
+        samples, rate = _record(speaker, split, number)
+        soundfile.write(Path(folder) / f"{number:06d}.flac", samples, rate, subtype="PCM_16")
+        print(number, flush=True)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,117 @@
+"""Copy symbols: tokens that stand for the numbers, links and the like of a sentence, which its translation copies.
+
+A model whose vocabulary has copy symbols reads and writes them in place of the spans, in training and in use. After the
+search, the spans replace them, in the notation of the target language (Luong et al. 2015 do the same for unknown
+words). A symbol is one character of a private use area, so that SentencePiece never joins it with other characters.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from zoo.text.spans import Span, find_spans
+
+MAX_SYMBOLS = 64
+_FIRST = 0xF0000
+_SYMBOL = re.compile(rf"([{chr(_FIRST)}-{chr(_FIRST + MAX_SYMBOLS - 1)}])( Uhr|\.)?")
+"""A symbol. Both the model and a spelling may write the ending of a German time or ordinal number."""
+
+
+class Replaced(NamedTuple):
+    """Text with copy symbols, and the span that each symbol stands for."""
+
+    text: str
+    spans: Mapping[str, Span] = {}
+
+    def original(self, position: int) -> int:
+        """Return the position in the original text of a character, given its position in `text`."""
+        shift = 0
+        for symbol, span in self.spans.items():
+            if self.text.find(symbol) < position:
+                shift += len(span.text) - len(symbol)
+        return position + shift
+
+
+def copy_symbols(count: int) -> tuple[str, ...]:
+    """Return the first `count` copy symbols."""
+    return tuple(chr(_FIRST + number) for number in range(count))
+
+
+def replace_spans(text: str, symbols: Sequence[str], source: str, target: str) -> Replaced:
+    """Return a sentence with copy symbols in place of its first spans.
+
+    Args:
+        text: The sentence.
+        symbols: The copy symbols of the vocabulary, which limit the number of replaced spans.
+        source: Code of the language of the sentence.
+        target: Code of the language of the translation, for the spellings.
+    """
+    if not symbols or has_symbol(text):  # a private character in a text is no symbol, and is lost
+        return Replaced(text)
+    spans = [span for span in find_spans(text, source, target) if _is_copied(span)]
+    return _replace(text, dict(zip(symbols, spans, strict=False)))
+
+
+def replace_in_pair(
+    source: str, target: str, symbols: Sequence[str], languages: tuple[str, str], first: int = 0
+) -> tuple[Replaced, Replaced]:
+    """Return a sentence and its translation with the same copy symbols in place of the spans that both have.
+
+    Args:
+        source: The sentence.
+        target: Its translation.
+        symbols: The copy symbols of the vocabulary.
+        languages: Codes of the languages of both.
+        first: Number of the first symbol. In training it varies, so that a model learns all symbols.
+    """
+    if not symbols or has_symbol(source + target):
+        return Replaced(source), Replaced(target)
+    first %= len(symbols)
+    free = iter([*symbols[first:], *symbols[:first]])
+    found = [span for span in find_spans(target, languages[1]) if _is_copied(span)]
+    pairs: dict[str, tuple[Span, Span]] = {}
+    for span in filter(_is_copied, find_spans(source, languages[0])):
+        other = next((each for each in found if each.unit == span.unit and each.readings & span.readings), None)
+        symbol = next(free, None) if other else None
+        if other is None or symbol is None:
+            continue
+        found.remove(other)
+        pairs[symbol] = span, other
+    of_source, of_target = ({symbol: pair[side] for symbol, pair in pairs.items()} for side in (0, 1))
+    return _replace(source, of_source), _replace(target, of_target)
+
+
+def restore(translation: str, spans: Mapping[str, Span]) -> str:
+    """Return a translation with the spelling of the spans in place of their symbols. Other symbols are dropped."""
+
+    def spell(match: re.Match[str]) -> str:
+        span, ending = spans.get(match[1]), match[2] or ""
+        spelling = span.spellings[0] if span else ""
+        return spelling if spelling.endswith(ending) else spelling + ending
+
+    return _SYMBOL.sub(spell, translation).strip()
+
+
+def symbol_span(symbol: str) -> Span:
+    """Return a copy symbol as a span, which a `SpanConstraint` can require."""
+    return Span(0, symbol, frozenset([symbol]), numeric=False, spellings=(symbol,))
+
+
+def has_symbol(text: str) -> bool:
+    """Return whether a text contains a copy symbol."""
+    return _SYMBOL.search(text) is not None
+
+
+def _is_copied(span: Span) -> bool:
+    """Return whether a symbol replaces a span. Months and small numbers, which may become words, are translated."""
+    return not span.is_month and (span.small < 0 or bool(span.unit))
+
+
+def _replace(text: str, spans: Mapping[str, Span]) -> Replaced:
+    parts, end = list[str](), 0
+    for symbol, span in sorted(spans.items(), key=lambda item: item[1].start):
+        parts += text[end : span.start], symbol
+        end = span.end
+    return Replaced("".join([*parts, text[end:]]), spans)

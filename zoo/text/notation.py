@@ -1,0 +1,182 @@
+"""Notation of numbers, dates, times and units, by language. `notations/` has a table for each known language."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from functools import cache, cached_property
+from pathlib import Path
+
+import yaml
+
+_FOLDER = Path(__file__).with_name("notations")
+_CODES = frozenset(file.stem for file in _FOLDER.glob("*.yaml"))
+_DECIMAL_POINT = "en zh ja ko he th hi bn ur ta te ms tl sw my yo"
+_SYMBOLS = {
+    "€": "€ eur",
+    "$": "$ usd",
+    "£": "£ gbp",
+    "¥": "¥ jpy",
+    "%": "%",
+    "°": "° °c °f ºc ºf",
+    "km/h": "km/h",
+    "mph": "mph",
+    "km": "km",
+    "cm": "cm",
+    "mm": "mm",
+    "m/s": "m/s",
+    "m²": "m² m2",
+    "m³": "m³ m3",
+    "m": "m",
+    "ml": "ml",
+    "l": "l",
+    "GB": "gb",
+    "MB": "mb",
+    "TB": "tb",
+    "kg": "kg",
+    "g": "g",
+}
+"""Symbols of all languages for units, by the unit."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Notation:
+    """Words and rules of a language. The patterns are regular expressions. In forms, the best spelling is the last one.
+
+    Attributes:
+        code: Code of the language. Empty if the language has no table.
+        decimal_marks: Decimal marks, the usual one first. If there are several, a mark may also separate thousands.
+        group: Separator of thousands.
+        currency_first: Whether symbols of currencies precede amounts.
+        percent: The percent sign with the space before it.
+        unit_after_hyphen: How a unit follows a number that has a hyphen in another language, such as "100-meter".
+        plural_from: Value from which words are in the plural. 0: all values except 1.
+        phone: Pattern of phone numbers that are not like those of other countries.
+        months: Names and abbreviations of each month, separated by `|`. The best spelling is the first one.
+        day_endings: Strings between the day and the space before the month.
+        minus: Pattern of the word before a negative number.
+        ordinal: Pattern of the endings of ordinals.
+        ordinals: The ending of an ordinal, by a pattern of the number.
+        days: The ending of the day of a date, by a pattern of the number. Empty if it has the ending of an ordinal.
+        decade: Ending of the years of a decade.
+        units: Words for each unit, from the singular to the plural.
+        unclear_units: Words that are only units if the other text has the unit, such as "livres", which are also books.
+        scales: Words for "million", "billion" and "trillion", from the singular to the plural.
+        of: Pattern of the preposition between a scale and a unit.
+        scaled_units: Currencies after a scale, if they need a preposition.
+        clock: Patterns of the words after times: `am`, `pm`, `either`, and `day` if the day has 24 hours.
+        before_hours: Strings before times, if words for `either` and `day` after full hours may also mean durations.
+        hour_mark: Pattern that separates hours from minutes, other than a colon.
+        reads_24_hours: Whether times without words are times of a day of 24 hours.
+        times: Formats of full hours, and of hours with minutes.
+        unclear_times: The same for times that may be in either half of the day. Empty if they are the same.
+        small: Patterns of the words for the numbers from 0.
+        compounds: Pattern that may not follow such a word.
+        large: Patterns of words for larger numbers, and of words that may stand for numbers.
+        parts_of_hours: Pattern of quarters and halves of an hour.
+        quarters: Pattern of words for quarters and halves.
+        ranges: Pattern of the words between the ends of a range.
+        roman_ending: Pattern after Roman numerals, if they may replace ordinals.
+        named: Pattern of words before numbers that are written as they are, such as "3.2".
+    """
+
+    code: str = ""
+    decimal_marks: str
+    group: str
+    currency_first: bool = False
+    percent: str = "%"
+    unit_after_hyphen: str = ""
+    plural_from: int = 0
+    phone: str = "(?!)"
+    months: list[str] = field(default_factory=list)
+    day_endings: list[str] = field(default_factory=list)
+    minus: str = "minus"
+    ordinal: str = "(?!)"
+    ordinals: dict[str, str] = field(default_factory=dict)
+    days: dict[str, str] = field(default_factory=dict)
+    decade: str = ""
+    units: dict[str, list[str]]
+    unclear_units: dict[str, list[str]] = field(default_factory=dict)
+    scales: dict[str, list[str]] = field(default_factory=dict)
+    of: str = "(?!)"
+    scaled_units: dict[str, str] = field(default_factory=dict)
+    clock: dict[str, str]
+    before_hours: list[str] = field(default_factory=list)
+    hour_mark: str = "(?!)"
+    reads_24_hours: bool = False
+    times: list[str] = field(default_factory=list)
+    unclear_times: list[str] = field(default_factory=list)
+    small: list[str] = field(default_factory=list)
+    compounds: str = ""
+    large: list[str]
+    parts_of_hours: str
+    quarters: str
+    ranges: str
+    roman_ending: str | None = None
+    named: str
+
+    @cached_property
+    def unit_forms(self) -> dict[str, str]:
+        """The unit of each symbol and word, in lower case."""
+        forms = {symbol: unit for unit, symbols in _SYMBOLS.items() for symbol in symbols.split()}
+        return forms | {word.casefold(): unit for unit, words in self.units.items() for word in words}
+
+    @cached_property
+    def unclear_forms(self) -> dict[str, str]:
+        """The unit of each word in `unclear_units`, in lower case."""
+        return {word.casefold(): unit for unit, words in self.unclear_units.items() for word in words}
+
+    @cached_property
+    def scale_forms(self) -> dict[str, str]:
+        """The English name of each scale, such as "million", in lower case."""
+        return {word.casefold(): scale for scale, words in self.scales.items() for word in words}
+
+    @property
+    def hours(self) -> str:
+        """Pattern of the words after full hours that do not name the half of the day."""
+        return "|".join(pattern for kind, pattern in self.clock.items() if kind in ("either", "day"))
+
+    def in_number(self, forms: list[str], reading: str) -> str:
+        """Return the singular or the plural of a word, as a value needs it."""
+        try:
+            value = abs(float(reading))
+        except ValueError:
+            return forms[-1]
+        return forms[0] if (value < self.plural_from if self.plural_from else value == 1) else forms[-1]
+
+    def ending(self, number: str, is_ordinal: bool, is_day: bool) -> str:
+        """Return the ending of an ordinal or of a day in the notation of the language."""
+        rows = self.days if is_day and self.days else self.ordinals if is_ordinal else {}
+        return next((ending for pattern, ending in rows.items() if re.fullmatch(pattern, number)), "")
+
+
+def notation_of(code: str) -> Notation:
+    """Return the notation of a language. Other languages have numbers, units and times as in English and German."""
+    if code in _CODES:
+        return _table(code)
+    return _common("." if code in _DECIMAL_POINT.split() else "," if code else ",.")
+
+
+@cache
+def _table(code: str) -> Notation:
+    text = (_FOLDER / f"{code}.yaml").read_text("utf-8")
+    return Notation(code=code, **yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)))
+
+
+@cache
+def _common(decimal_marks: str) -> Notation:
+    tables = english, german = _table("en"), _table("de")
+
+    def join(name: str) -> str:
+        return "|".join(getattr(table, name) for table in tables)
+
+    return Notation(
+        decimal_marks=decimal_marks,
+        group="," if decimal_marks == "." else ".",
+        ordinal=english.ordinal,
+        decade=english.decade,
+        units={unit: [*words, *german.units[unit]] for unit, words in english.units.items()},
+        clock=english.clock | german.clock | {"either": f"{english.clock['either']}|{german.clock['either']}"},
+        large=[*english.large, *german.large],
+        **{name: join(name) for name in ("parts_of_hours", "quarters", "ranges", "named")},
+    )
