@@ -141,13 +141,20 @@ function matrix(head) {
   const svg = document.createElementNS(SVG, "svg");
   const longest = Math.max(...[...rows, ...columns].map((word) => [...word].length));
   const margin = Math.min(0.55 * longest + 0.8, Math.max(5, Math.min(12, 0.5 * columns.length))); // for labels
-  svg.setAttribute("viewBox", `${-margin} ${-margin} ${columns.length + margin} ${rows.length + margin}`);
+  const high = all.picture && kind().overSource ? Math.max(3, columns.length / 6) : 0; // of the picture above the matrix
+  svg.setAttribute("viewBox", `${-margin} ${-margin - high} ${columns.length + margin} ${rows.length + margin + high}`);
   svg.setAttribute("style", `max-width: ${1.4 * (columns.length + margin)}rem`);
   svg.setAttribute("role", "img");
   svg.setAttribute("aria-label", `Head ${head + 1}: rows: ${kind().rowsTitle.toLowerCase()}, columns: ${kind().columnsTitle.toLowerCase()}; the table contains the weights of the chosen word`);
   const back = document.createElementNS(SVG, "rect");
   for (const [key, value] of Object.entries({ class: "back", width: columns.length, height: rows.length })) back.setAttribute(key, value);
   svg.append(back);
+  if (high) {
+    const picture = document.createElementNS(SVG, "image");
+    const place = { href: all.picture, y: -high, width: columns.length, height: high, preserveAspectRatio: "none" };
+    for (const [key, value] of Object.entries(place)) picture.setAttribute(key, value);
+    svg.append(picture);
+  }
   paths(svg, [head], (row, column) => `M${column} ${row}h1v1h-1z`, "fill");
   const label = (word, transform, anchor) => {
     const node = document.createElementNS(SVG, "text");
@@ -158,7 +165,7 @@ function matrix(head) {
     svg.append(node);
   };
   rows.forEach((word, row) => label(word, `translate(-.3 ${row + 0.72})`, "end"));
-  columns.forEach((word, column) => label(word, `translate(${column + 0.72} -.3) rotate(-90)`, "start"));
+  columns.forEach((word, column) => label(word, `translate(${column + 0.72} ${-high - 0.3}) rotate(-90)`, "start"));
   svg.addEventListener("pointermove", (event) => {
     const at = new DOMPoint(event.clientX, event.clientY).matrixTransform(svg.getScreenCTM().inverse());
     const [row, column] = [Math.floor(at.y), Math.floor(at.x)];
