@@ -59,7 +59,7 @@ class FeatureModality(ABC):
         return frames
 
     def picture(self, frames: Frames) -> npt.NDArray[np.uint8]:
-        """Return frames as a grey picture, [height, width]: a column per frame, with the first feature at the bottom."""
+        """Return frames as a grey picture [height, width]: a column per frame, and the first feature at the bottom."""
         lightness = np.clip(frames.T[::-1] / _DEVIATIONS, -1, 1)
         return np.rint(127.5 - 127.5 * lightness).astype(np.uint8)
 

@@ -306,7 +306,7 @@ def attention_page(attention: Attention, view: View, model: str, *, caption: str
     return page(
         f"Attention of {model}: {attention.text}",
         *_header(attention, model, caption, picture),
-        *_body({name: kind.title for name, kind in available.items()}, max_heads),
+        *_body({name: kind.title for name, kind in available.items()}, max_heads, matrices_first=bool(picture)),
         json_element("data", {"kinds": kinds, "first": first, "picture": picture}),
         f'<script type="text/plain" id="weights">{b64encode(zlib.compress(packed)).decode()}</script>',
         style=asset("attention_page.css"),
@@ -331,7 +331,7 @@ def _header(attention: Attention, model: str, caption: str, picture: str | None)
     )
 
 
-def _body(kinds: Mapping[str, str], heads: int) -> Iterator[str]:
+def _body(kinds: Mapping[str, str], heads: int, *, matrices_first: bool) -> Iterator[str]:
     yield "<noscript><p>This page needs JavaScript to draw the attention.</p></noscript>"
     yield '<div id="view" hidden>\n<form class="screen" aria-label="Selection">'
     yield _group("Attention", (_choice("kind", name, escape_text(title)) for name, title in kinds.items()))
@@ -344,6 +344,9 @@ def _body(kinds: Mapping[str, str], heads: int) -> Iterator[str]:
     yield _group("Heads", [*head_boxes, *(f'<button type="button" id="{id}">{id}</button>' for id in ("all", "none"))])
     yield _group("Unit", (_choice("unit", unit, unit) for unit in ("words", "tokens")))
     yield "</form>"
+    matrices = '<h2>Matrices</h2>\n<p id="cell" class="quiet screen"></p>\n<div id="matrices"></div>'
+    if matrices_first:
+        yield matrices
     yield '<h2>Lines</h2>\n<p id="summary" role="status"></p>'
     yield (
         '<p class="quiet screen">The colour of a line shows its head, its opacity the weight. Weights below 1.6 % are '
@@ -353,7 +356,7 @@ def _body(kinds: Mapping[str, str], heads: int) -> Iterator[str]:
     columns = (f'<ul id="{side}" role="listbox" tabindex="0"></ul>' for side in ("rows", "columns"))
     lines = '<svg id="lines" aria-hidden="true" preserveAspectRatio="none"></svg>'
     yield f'<div class="pair">{lines.join(columns)}</div>\n<div id="table" class="wide"></div>'
-    yield '<h2>Matrices</h2>\n<p id="cell" class="quiet screen"></p>\n<div id="matrices"></div>\n</div>'
+    yield "</div>" if matrices_first else f"{matrices}\n</div>"
 
 
 def _group(title: str, content: Iterator[str] | list[str]) -> str:

@@ -34,8 +34,9 @@ function element(name, attributes = {}, ...inside) {
   return node;
 }
 
-// Append one SVG path per head and opacity level. `shape` returns the path data for a row and a column.
-function paths(svg, shown, shape, attribute) {
+// Append one SVG path per head and opacity level. `shape` returns the path data for a row and a column. Weights of
+// `largest` are opaque.
+function paths(svg, shown, shape, attribute, largest = 1) {
   const { rows, columns } = grid();
   for (const [place, head] of shown.entries()) {
     const drawn = Array.from({ length: LEVELS + 1 }, () => []);
@@ -43,7 +44,7 @@ function paths(svg, shown, shape, attribute) {
       if (state.side === "rows" && state.word !== null && row !== state.word && attribute === "stroke") continue;
       for (let column = 0; column < columns.length; column++) {
         if (state.side === "columns" && state.word !== null && column !== state.word && attribute === "stroke") continue;
-        const level = Math.round(LEVELS * weight(head, row, column));
+        const level = Math.round((LEVELS * weight(head, row, column)) / largest);
         if (level) drawn[level].push(shape(row, column, place));
       }
     }
@@ -155,7 +156,9 @@ function matrix(head) {
     for (const [key, value] of Object.entries(place)) picture.setAttribute(key, value);
     svg.append(picture);
   }
-  paths(svg, [head], (row, column) => `M${column} ${row}h1v1h-1z`, "fill");
+  // The weights of a picture's many columns are small.
+  const largest = high ? Math.max(0.01, ...rows.flatMap((_, row) => columns.map((_, column) => weight(head, row, column)))) : 1;
+  paths(svg, [head], (row, column) => `M${column} ${row}h1v1h-1z`, "fill", largest);
   const label = (word, transform, anchor) => {
     const node = document.createElementNS(SVG, "text");
     node.setAttribute("transform", transform);
@@ -172,7 +175,8 @@ function matrix(head) {
     const inside = row >= 0 && column >= 0 && row < rows.length && column < columns.length;
     byId("cell").textContent = inside ? `${rows[row]} → ${columns[column]}: ${percent(weight(head, row, column))} (head ${head + 1})` : "";
   });
-  return element("figure", {}, element("figcaption", {}, `Head ${head + 1}`), svg);
+  const scale = high ? `; ${percent(largest)} is opaque` : "";
+  return element("figure", {}, element("figcaption", {}, `Head ${head + 1}${scale}`), svg);
 }
 
 function summary() {
@@ -187,7 +191,7 @@ function draw() {
   drawLists();
   drawLines();
   drawTable();
-  byId("matrices").style.setProperty("--min-width", `${Math.min(36, Math.max(17, 0.55 * grid().columns.length))}rem`);
+  byId("matrices").style.setProperty("--min-width", `${all.picture ? 36 : Math.min(36, Math.max(17, 0.55 * grid().columns.length))}rem`);
   byId("matrices").replaceChildren(...heads().map(matrix));
   byId("summary").textContent = summary();
   for (const box of document.querySelectorAll("[name=head]")) box.checked = state.heads.has(Number(box.value));
