@@ -60,11 +60,11 @@ def restricted_attention(
     is_padding = is_padding.unfold(1, window, block)[:, None, :, None]
     masked = (distance < -before) | (distance > after) | (is_padding & (distance != 0))
     if vector is None and not dropped:
-        folded = (
-            each.transpose(1, 2).flatten(0, 1) for each in (queries, keys.mT, values.mT)
-        )  # [batch·blocks, h, ...]
-        each_masked = masked.expand(len(query), 1, -1, -1, -1).transpose(1, 2).flatten(0, 1)
-        result = fused_attention(*folded, each_masked, scale).unflatten(0, (len(query), blocks)).transpose(1, 2)
+        masked = masked.expand(len(query), 1, -1, -1, -1)
+        # [batch·blocks, h, ...]
+        rows, columns, summed, masked = (x.transpose(1, 2).flatten(0, 1) for x in (queries, keys.mT, values.mT, masked))
+        found = fused_attention(rows, columns, summed, masked, scale)
+        result = found.reshape(len(query), blocks, *found.shape[1:]).transpose(1, 2)
     else:
         scores = queries * scale @ keys if vector is None else additive_scores(queries, keys.mT, vector)
         weights = dropout(scores.masked_fill(masked, -math.inf).softmax(-1), dropped, training=True)

@@ -83,7 +83,7 @@ def speech_spec(radius: int | None, *, toy: bool) -> Spec:
     return specs.load("base", overrides)
 
 
-def _predict(spec: Spec, radius: int | None, seconds: int, purpose: Purpose) -> dict[str, float | None]:
+def _predict(spec: Spec, radius: int | None, seconds: int, purpose: Purpose) -> dict[str, float]:
     """Return the costs and path lengths by the graph, without running it."""
     positions = seconds * FRAMES_PER_SECOND // STRIDE
     predicted = cost(graphs(spec, [purpose])[purpose])

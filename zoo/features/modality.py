@@ -61,7 +61,8 @@ class FeatureModality(ABC):
     def picture(self, frames: Frames) -> npt.NDArray[np.uint8]:
         """Return frames as a grey picture [height, width]: a column per frame, and the first feature at the bottom."""
         lightness = np.clip(frames.T[::-1] / _DEVIATIONS, -1, 1)
-        return np.rint(127.5 - 127.5 * lightness).astype(np.uint8)
+        pixels: npt.NDArray[np.uint8] = np.rint(127.5 - 127.5 * lightness).astype(np.uint8)
+        return pixels
 
     def place(self, frame: int) -> str:
         """Return where a frame is in its file, as a short text. By default, this is its number."""

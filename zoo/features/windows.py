@@ -104,15 +104,18 @@ def split_windows(blocks: Iterable[Samples], rate: int, max_seconds: float) -> I
     """
     hop, limit = round(_HOP_SECONDS * rate), round(max_seconds / _HOP_SECONDS)
     margin, pending = min(round(_MARGIN_SECONDS / _HOP_SECONDS), limit // 4), iter(blocks)
-    rest, start, overlaps = np.empty(0, np.float32), 0, False
+    rest, start, overlaps, size = np.empty(0, np.float32), 0, False, 2 * limit * hop
     while True:
-        rest = _fill(rest, pending, 2 * limit * hop)
+        rest = _fill(rest, pending, size)
         if not len(rest):
             return
         levels = _levels(rest, hop)
         silent = _silent(levels)
         heard = np.flatnonzero(~silent)
-        skipped = max(0, int(heard[0]) - margin) if len(heard) else len(levels)
+        if len(heard):
+            skipped = max(0, int(heard[0]) - margin)
+        else:  # speech may begin in the last hops
+            skipped = len(levels) - (_EXTREME_HOPS if len(rest) >= size else 0)
         if skipped:
             rest, start, overlaps = rest[skipped * hop :], start + skipped * hop, False
             continue
@@ -150,7 +153,8 @@ def _silent(levels: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
         return np.ones(len(levels), np.bool_)
     if speech - noise < _MIN_RANGE_DECIBELS:
         return np.zeros(len(levels), np.bool_)
-    return levels < noise + _PAUSE_LEVEL * (speech - noise)
+    silent: npt.NDArray[np.bool_] = levels < noise + _PAUSE_LEVEL * (speech - noise)
+    return silent
 
 
 def _cut(levels: npt.NDArray[np.float64], silent: npt.NDArray[np.bool_], limit: int) -> tuple[int, int]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Self, Unpack
+from typing import TYPE_CHECKING, Self, Unpack, cast
 
 import numpy as np
 
@@ -115,7 +115,7 @@ def transcribe(
     """Return the transcript of a recording of any length. See `Recognizer.transcribe`."""
     seconds = max_window_seconds(recognizer)
     windows, results = list[Window](), list[Translation]()
-    recording = Recording(file, recognizer.modality, seconds)
+    recording = Recording(file, cast(Audio, recognizer.modality), seconds)
     with (report or Report()).progress("transcribe", None, "seconds") as progress:
         pending = iter(recording)
         while chunk := list(islice(pending, CHUNK_WINDOWS)):
@@ -149,8 +149,8 @@ def join_overlap(first: str, second: str) -> tuple[str, str]:
     """
     left, right = first.split(), second.split()
     end, start = left[-_JOINED_WORDS:], right[:_JOINED_WORDS]
-    plain = [[word.strip(string.punctuation).casefold() for word in words] for words in (end, start)]
-    match = SequenceMatcher(None, *plain, autojunk=False).find_longest_match()
+    plain, other = ([word.strip(string.punctuation).casefold() for word in words] for words in (end, start))
+    match = SequenceMatcher(None, plain, other, autojunk=False).find_longest_match()
     if not match.size:
         return first, second
     kept = len(left) - len(end) + match.a + match.size

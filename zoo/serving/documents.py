@@ -18,6 +18,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory, gettempdir
 from typing import Any, TypeVar, cast
 
+from specs import Recognition
 from zoo.documents.document import SegmentText, read_texts, write_documents
 from zoo.documents.html import ElementRoles
 from zoo.features.windows import read_windows
@@ -223,7 +224,7 @@ class Documents:
         async def work() -> Transcript:
             async with self._service.pool.lease(model) as loaded:
                 seconds = max_window_seconds(cast(Recognizer, loaded.translator))
-            arguments = content, model.spec.task.source, seconds, limit
+            arguments = content, cast(Recognition, model.spec.task).source, seconds, limit
             windows, duration = await self._call(self._document_processes, read_windows, *arguments)
             spoken = " " * math.ceil(duration * _CHARACTERS_PER_SECOND)
             with self._service.admission.admit(call.key, [spoken], [model]):

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from zoo.features.windows import split_windows
@@ -49,6 +49,7 @@ def test_long_speech_is_cut_at_its_longest_gap_or_overlaps() -> None:
     assert others[-1].end == pytest.approx(31.5, abs=0.05)
 
 
+@example(parts=[("a", 2.5), (".", 8.75), ("a", 1.0)], limit=1.0)
 @given(
     parts=st.lists(st.tuples(st.sampled_from("a."), st.floats(0.2, 8)), min_size=1, max_size=8),
     limit=st.floats(1, 12),
