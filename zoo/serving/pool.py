@@ -86,7 +86,7 @@ class PooledModel:
         return isinstance(self.spec.task, Translation)
 
     def scores(self) -> dict[str, float]:
-        """Return BLEU and chrF of the test set or, without one, of the dev set.
+        """Return WER, BLEU and chrF of the test set or, without one, of the dev set.
 
         The names are `BLEU` and `chrF` or, if there are several directions, such as `BLEU en-de`. Empty if the file
         with the scores is damaged.
@@ -99,7 +99,7 @@ class PooledModel:
         pairs = ["_".join(pair) for pair in self.directions()] if several else [""]
         return {
             f"{title} {pair.replace('_', '-')}".strip(): float(value)
-            for title, name in (("BLEU", "bleu"), ("chrF", "chrf"))
+            for title, name in (("WER", "wer"), ("BLEU", "bleu"), ("chrF", "chrf"))
             for pair in pairs
             if isinstance(found, dict)
             and isinstance(value := found.get(f"{name}_{pair}".strip("_")), int | float)

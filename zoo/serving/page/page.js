@@ -443,7 +443,8 @@ function wav(samples) {
 
 function showModels() {
   const rows = state.models.map((model) => {
-    const pairs = model.directions.map((pair) => pair.map(languageName).join(" to "));
+    const speech = model.reads === "audio" ? "speech: " : "";
+    const pairs = model.directions.map((pair) => speech + [...new Set(pair.map(languageName))].join(" to "));
     const many = `${new Set(model.directions.flat()).size} languages`;
     const languages = pairs.length > MAX_DIRECTIONS ? many : pairs.join("\n") || model.task;
     const scores = Object.entries(model.scores).map(([name, value]) => `${name} ${value.toFixed(1)}`);
@@ -458,7 +459,8 @@ async function start() {
   const [languages, settings, models] = await Promise.all(["languages", "frontend/settings", "v1/models"].map((path) => json(path)));
   Object.assign(state, { languages, models });
   byId("key-box").hidden = !settings.keyRequired;
-  byId("documents").hidden = !settings.filesTranslation;
+  document.querySelector(".work").hidden = !languages.length;
+  byId("documents").hidden = !settings.filesTranslation || !languages.length;
   byId("file").setAttribute("accept", settings.supportedFilesFormat.join(","));
   const hearing = models.filter(({ reads }) => reads === "audio").map(({ name }) => element("option", {}, name));
   byId("sound-model").replaceChildren(...hearing);
