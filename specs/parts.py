@@ -28,8 +28,8 @@ class Features(Section):
     """Encoder input that consists of float32 vectors, such as spectrogram frames or image patches (section 7)."""
 
     kind: Literal["features"]
-    """The encoder reads float32 vectors, such as spectrogram frames or image patches (section 7). They are not
-    multiplied by sqrt(d_model)."""
+    """The encoder reads float32 vectors, such as spectrogram frames or image patches (section 7). After the
+    convolutions, they are multiplied by sqrt(d_model) if `scale_embeddings` is true, as embeddings are."""
     width: Annotated[int, Field(ge=1, le=65_536)]
     """Dimension of each input vector. Unit: features."""
     subsampling: Annotated[tuple[Subsampling, ...], Field(strict=False)] = Field(default=(), max_length=8)
@@ -91,7 +91,7 @@ class Audio(FeatureSource):
     """Read sound files, mixed to one channel and resampled to 16 kHz. A frame has the logarithms of a bank of mel
     filters over a window of 25 ms, and windows start every 10 ms. In each file, every feature is shifted and scaled to
     mean 0 and variance 1."""
-    bins: Annotated[int, Field(ge=8, le=256)] = 80
+    bins: Annotated[int, Field(ge=8, le=512)] = 80
     """Number of mel filters. Default: 80. Unit: features."""
     time_masks: Masks = Masks()
     """Masks that hide successive frames in training. Default: none."""

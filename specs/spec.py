@@ -336,7 +336,8 @@ class Spec(Section):
                 f"raise `architecture.positions.rows`, or lower `corpus.max_length` below {rows}",
             )
         longest += self.languages is not None  # the language token
-        for field in ("source_tokens", "target_tokens"):
+        # Targets of features are much shorter than `corpus.max_length`, a number of frames.
+        for field in ("source_tokens", "target_tokens") if self.reads_text else ("source_tokens",):
             limit = getattr(self.training, field)
             if limit <= longest:
                 reject(

@@ -148,6 +148,8 @@ class Transformer:
         else:
             x, length = FEATURES[self.a.source.kind](self.b, self.a.source, self.a.d_model)
             stream = x
+            if self.a.scale_embeddings:
+                x = self.b.node("scaled_features", Scale(self.a.d_model**0.5), (x,))
         padding = self.b.node("source_padding", PaddingMask(), (length, stream))
         x = self.with_positions("encoder", x)
         context = LayerContext(self.b, self.a, self.positions("encoder"), stream, length, padding)

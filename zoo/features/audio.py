@@ -93,15 +93,15 @@ def _mask(frames: Frames, masks: Masks, limit: int, random: np.random.Generator)
 def mel_filters(bins: int) -> npt.NDArray[np.float64]:
     """Return the weight of each frequency of the Fourier transform in each mel filter, `[frequencies, bins]`."""
     frequencies = np.arange(FFT // 2 + 1) * (SAMPLE_RATE / FFT)
-    low, high = _mel(np.array([_LOWEST_HZ, SAMPLE_RATE / 2]))
+    low, high = _mel([_LOWEST_HZ, SAMPLE_RATE / 2])
     points = np.linspace(low, high, bins + 2)
     distance = (_mel(frequencies)[:, None] - points[1:-1]) / (points[1] - points[0])
     weights: npt.NDArray[np.float64] = np.maximum(0, 1 - np.abs(distance))
     return weights
 
 
-def _mel(frequency: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    return 2595 * np.log10(1 + frequency / 700)
+def _mel(frequency: npt.ArrayLike) -> npt.NDArray[np.float64]:
+    return 2595 * np.log10(1 + np.asarray(frequency, np.float64) / 700)
 
 
 @cache

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import ctypes
 import os
-import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import ExitStack, suppress
 from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
+from subprocess import PIPE, Popen
 from typing import Any
 
 import numpy as np
@@ -21,8 +22,8 @@ import numpy.typing as npt
 
 from compiler.host import cores
 from specs import ZooError
+from zoo.files import storage
 from zoo.files.atomic import FolderExistsError, atomic_folder
-from zoo.files.storage import speech
 from zoo.report import Report
 
 VERSION = 1
@@ -55,13 +56,10 @@ def strings(split: str, count: int, report: Report) -> Iterator[tuple[str, str]]
     Raises:
         ZooError: espeak-ng is not installed, or fails.
     """
-    folder = speech() / f"digits-{VERSION}-{split}-{count}"
+    folder = storage.prepared() / f"digits-{VERSION}-{split}-{count}"
     if not folder.is_dir():
-        try:
-            with atomic_folder(folder, replace=False) as partial:
-                _speak(split, count, partial, report)
-        except FolderExistsError:  # another process was faster
-            pass
+        with suppress(FolderExistsError), atomic_folder(folder, replace=False) as partial:
+            _speak(split, count, partial, report)
     for number in range(count):
         yield str(folder / f"{number:06d}.flac"), " ".join(map(str, _digits(_random(split, number))))
 
@@ -71,20 +69,20 @@ def _speak(split: str, count: int, folder: Path, report: Report) -> None:
     parts = np.linspace(0, count, cores() + 1).astype(int).tolist()
     command = [sys.executable, "-m", __name__, split]
     read, write = os.pipe()
-    processes = [
-        subprocess.Popen([*command, str(start), str(end), str(folder)], stdout=write, stderr=subprocess.PIPE)
-        for start, end in pairwise(parts)
-    ]
-    os.close(write)
-    with open(read) as lines, report.progress(f"speaking {split}", count, "strings") as progress:
-        for _ in lines:
-            progress.advance()
-    for process in processes:
-        _, errors = process.communicate()
-        if process.returncode:
-            *_, last = errors.decode(errors="replace").strip().splitlines() or ["unknown error"]
-            hint = "run `pip install -e '.[speech]'` in zoo's source folder, which installs espeakng-loader"
-            raise ZooError(f"the spoken digits could not be made: {last}", hint=hint, exit_code=1)
+    with ExitStack() as stack:
+        processes = [
+            stack.enter_context(Popen([*command, str(start), str(end), str(folder)], stdout=write, stderr=PIPE))
+            for start, end in pairwise(parts)
+        ]
+        os.close(write)
+        with open(read) as lines, report.progress(f"speaking {split}", count, "strings") as progress:
+            for _ in lines:
+                progress.advance()
+        errors = [process.communicate()[1].decode(errors="replace").strip() for process in processes]
+    if any(process.returncode for process in processes):
+        *_, last = "\n".join(errors).splitlines() or ["unknown error"]
+        hint = "run `pip install -e '.[speech]'` in zoo's source folder, which installs espeakng-loader"
+        raise ZooError(f"the spoken digits could not be made: {last}", hint=hint, exit_code=1)
 
 
 def _random(split: str, number: int) -> np.random.Generator:

@@ -58,11 +58,6 @@ def synthetic() -> Path:
     return home() / "synthetic"
 
 
-def speech() -> Path:
-    """Return the folder for speech that is synthesised before training: one folder per set."""
-    return home() / "speech"
-
-
 def compiled() -> Path:
     """Return the folder that caches compiled artefacts. It may be removed at any time."""
     return home() / "compiled"

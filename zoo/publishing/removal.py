@@ -36,7 +36,7 @@ _DEFAULT_CACHES = [name for name in _CACHES if name != "synthetic"]
 """Caches that are removed if no target is named. Synthetic text takes models hours or days to write again."""
 _NAME_PATTERNS = {
     "compiled": re.compile(r"(\w+|packed-.+)-[0-9a-f]{24}"),
-    "prepared": re.compile(r"[0-9a-f]{16}|(dev|test)-[0-9]+-.+"),
+    "prepared": re.compile(r"[0-9a-f]{16}|(dev|test)-[0-9]+-.+|digits-.+"),
     "archives": re.compile(r"[0-9a-f]{8}-.+|members"),
     "pulls": re.compile(r".+@([0-9a-f]{64}|catalogue)"),
     "synthetic": re.compile(r"[0-9a-f]{16}(\.partial)?"),

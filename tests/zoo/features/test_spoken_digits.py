@@ -1,0 +1,50 @@
+"""Spoken digits: sounds of strings by voices of one split each, which are made once and prepared as a corpus."""
+
+from __future__ import annotations
+
+import sys
+from itertools import combinations
+
+import pytest
+
+import specs
+from specs import ZooError
+from zoo.data.corpus import CorpusReader
+from zoo.data.prepare import prepare
+from zoo.features import spoken_digits
+from zoo.features.audio import read_samples
+from zoo.report import Report
+
+
+def test_no_voice_is_in_two_splits() -> None:
+    voices = [set(names) for names in spoken_digits.VOICES.values()]
+    assert len(voices) == 3
+    assert not any(one & other for one, other in combinations(voices, 2))
+
+
+@pytest.mark.integration
+def test_strings_are_spoken_once_and_prepared(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("espeakng_loader", reason="needs the extra `speech`")
+    pytest.importorskip("soundfile", reason="needs the extra `speech`")
+    parts = {f"corpus.{split}": [{"digits": count}] for split, count in (("train", 60), ("dev", 3), ("test", 2))}
+    spec = specs.load("speech/digits", parts)
+    prepared = prepare(spec, Report())
+    assert len(prepared.store("train")) == 60
+    streams = prepared.texts("dev")
+    monkeypatch.setattr(sys, "executable", "/none")  # nothing is spoken again
+    (first, *_) = CorpusReader(spec, Report()).examples("dev")
+    assert first == {"source": streams["source"][0], "target": streams["target"][0]}
+    for file, text in zip(streams["source"], streams["target"], strict=True):
+        digits = text.split()
+        assert 1 <= len(digits) <= 8
+        assert set(digits) <= set("0123456789")
+        assert 0.1 * len(digits) < len(read_samples(file)) / 16_000 < 2 + 1.5 * len(digits)
+
+
+@pytest.mark.integration
+def test_a_missing_program_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", "/none")
+    monkeypatch.setattr(spoken_digits, "__name__", "zoo.features.nothing")
+    with pytest.raises(ZooError, match=r"could not be made: .*No module named") as error:
+        list(spoken_digits.strings("dev", 1, Report()))
+    assert "espeakng-loader" in error.value.hint
