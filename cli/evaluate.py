@@ -68,6 +68,9 @@ def evaluate(
     compounds split), chrF, TER, and perplexity per token. A parser is scored by the F1 of its brackets instead, and a
     model that recognises speech or text by its word error rate (WER) and its character error rate (CER).
 
+    On the dev set of a translation model, the confidence in its translations is calibrated, too. The set must have at
+    least 100 sentences. The calibration error is printed with the scores.
+
     Scores computed in float32 are stored in the run's scores.json and published with the run. Scores of an ensemble are
     stored in the folder of its first run, and `zoo paper table2` prints them.
 

@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from tests.benchmarks import (
-    backends,
     data,
     decode,
     drafts,
@@ -72,10 +71,6 @@ def texts() -> list[str]:
     Path("pairs.en").write_text("".join(f"{pair.source}\n" for pair in pairs), encoding="utf-8")
     Path("pairs.de").write_text("".join(f"{pair.target}\n" for pair in pairs), encoding="utf-8")
     return ["pairs.en", "pairs.de"]
-
-
-def test_training_speed_of_the_backends(run: Script) -> None:
-    assert " 1.00 of eager" in run(backends, "tiny", "--toy")
 
 
 @pytest.mark.parametrize("part", data.PARTS)

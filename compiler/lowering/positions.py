@@ -214,7 +214,6 @@ class Rotate(Operation):
 
     theta: float
 
-    keeps_heads = True
     code = "rotate({all}, theta={self.theta!r})"
     calls = ("compiler.windows.rotate",)
     caption = ("position", "Rotary positions")

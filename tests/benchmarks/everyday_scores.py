@@ -3,7 +3,8 @@
     python -m tests.benchmarks.everyday_scores MODEL NAME=FILE.en,FILE.de ...
 
 The first set is also scored by length, and in variants: without final full stops, with sources in lower case, and with
-other names and numbers, whose copies are counted.
+other names and numbers, whose copies are counted. For each set, the calibration error of the confidence is printed, and
+how well the confidence and simpler numbers find the worst translations.
 """
 
 from __future__ import annotations
@@ -14,9 +15,13 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import numpy as np
+
 import zoo
 from tests.benchmarks.everyday_data import bare, renamed
 from zoo.evaluation.text_metrics import text_metric
+from zoo.generation.confidence import GOOD_CHRF, UNCERTAIN, calibration_error
+from zoo.generation.translation import Translation
 from zoo.generation.translator import Translator
 
 LENGTHS = ((1, 5), (6, 8), (9, 12), (13, 20), (21, 1000))
@@ -59,6 +64,33 @@ def print_copies(texts: Sequence[tuple[str, str]], side: int, translate: Callabl
         print(f"{kind} copied | {copied} of {total}")
 
 
+def print_confidence(outputs: Sequence[Translation], references: Sequence[str]) -> None:
+    """Print how well the confidence and simpler numbers find the tenth of the translations with the lowest chrF.
+
+    Each line has the area under the ROC curve, and the share of the worst tenth that is among the tenth and the fifth
+    with the lowest values.
+    """
+    metric, count = text_metric("chrf"), max(1, len(outputs) // 10)
+    chrf = metric.scores(metric.statistics([each.text for each in outputs], references))
+    is_worst = np.argsort(np.argsort(chrf, kind="stable")) < count
+    rankings = {
+        "mean log-probability": [each.log_probability / (len(each.tokens) + 1) for each in outputs],
+        "length": [-len(each.tokens) for each in outputs],
+    }
+    confidences = [each.confidence for each in outputs if each.confidence is not None]
+    if len(confidences) == len(outputs):
+        rankings["confidence"] = confidences
+        error, marked = calibration_error(confidences, chrf >= GOOD_CHRF), np.array(confidences) < UNCERTAIN
+        print(f"calibration error | {error:.3f} | uncertain | {marked.mean():.1%}")
+    for title, ranking in rankings.items():
+        values = np.array(ranking)
+        lowest = np.argsort(values, kind="stable")
+        differences = values[is_worst][:, None] - values[~is_worst]
+        area = ((differences < 0) + 0.5 * (differences == 0)).mean()
+        found = " | ".join(f"{is_worst[lowest[: count * tenths]].sum() / count:.0%}" for tenths in (1, 2))
+        print(f"worst tenth by {title} | {area:.3f} | {found}")
+
+
 def print_direction(
     model: Translator, name: str, texts: tuple[list[str], list[str]], languages: str, *, detailed: bool
 ) -> None:
@@ -69,8 +101,10 @@ def print_direction(
     def translate(lines: list[str]) -> list[str]:
         return list(model.translate(lines, source=source, target=target, protect=False))
 
-    outputs = translate(sources)
+    hypotheses = model.hypotheses(sources, source=source, target=target, protect=False)
+    outputs = [best.text for best, *_ in hypotheses]
     print(f"{name} {languages} | {scores(outputs, references, target)}")
+    print_confidence([best for best, *_ in hypotheses], references)
     if not detailed:
         return
     for shortest, longest in LENGTHS:

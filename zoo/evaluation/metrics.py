@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from specs import Task, ZooError
 from zoo.evaluation.evalb import score_brackets
 from zoo.evaluation.text_metrics import text_metric
+from zoo.generation.confidence import ERROR_KEY
 
 if TYPE_CHECKING:
     from zoo.evaluation.outputs import ModelOutputs
@@ -205,6 +206,8 @@ def table_rows(scores: Scores) -> Iterator[tuple[str, str]]:
         for name, score in scores.items():
             if name.startswith(start) and isinstance(score, float) and name not in metric.details:
                 yield f"{metric.title}, {name.removeprefix(start).replace('_', ' to ')}", metric.format_score(score)
+    if ERROR_KEY in scores:
+        yield "calibration error of the confidence", f"{scores[ERROR_KEY]:.3f}"
     yield "sentences", f"{scores['sentences']:,}" + (f" in {scores['seconds']:.1f} s" if "seconds" in scores else "")
     signed = [metric for metric in metrics if metric.signature in scores]
     for metric in signed:

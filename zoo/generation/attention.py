@@ -130,7 +130,7 @@ def attend(
     target_ids: Sequence[int]
     if translation is None:
         ((best, *_),) = translator.hypotheses([text], source=source, target=target, split=False, protect=False)
-        output, target_ids, replaced = best.text, best.tokens, preprocessor.replaced(text)
+        output, target_ids, replaced = best.text, best.tokens, preprocessor.replaced(text, encoded.parts[0].language)
         spellings = {symbol: span.spellings[0] for symbol, span in replaced.spans.items()}
     else:
         _, (output,) = translator.check_examples([text], [translation])

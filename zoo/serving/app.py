@@ -29,9 +29,9 @@ from specs import ZooError
 from zoo.serving import deepl, libretranslate, native, openai
 from zoo.serving.answer import ServingError, error_response
 from zoo.serving.documents import Documents, remove_stale_folders
-from zoo.serving.languages import detector
 from zoo.serving.requests import Guard
 from zoo.serving.service import Service
+from zoo.text.detection import detector
 from zoo.version import __version__
 from zoo.visualization.page import SHEET, colour_sheet, theme_sheet
 

@@ -97,13 +97,17 @@ class Translated(BaseModel):
 
     `sentences` are pairs of a sentence of the text and its translation, if the request asks for them. `unkept` are
     numbers, links and the like that the translation lacks, and numbers that it has added. `uncertain` are the sentences
-    whose translations have a low probability. Both are left out if they are empty.
+    whose translations have a low confidence. Both are left out if they are empty. `confidence` is the probability that
+    the translation is good, or the lowest one of its sentences. It is null if the model has no calibration, or if the
+    text stays as it is. `confidences` are those of `sentences`.
     """
 
     text: str
     score: float
     log_probability: float
+    confidence: float | None = None
     sentences: list[tuple[str, str]] | None = None
+    confidences: list[float | None] | None = None
     unkept: list[str] | None = None
     uncertain: list[str] | None = None
 
@@ -293,8 +297,10 @@ def _result(answer: Answer, *, sentences: bool = False, target: str | None = Non
     translations = []
     for each in answer.translations:
         translated = Translated(text=each.text, score=each.score, log_probability=each.log_probability)
+        if target is not None:
+            translated.confidence = each.confidence
         if sentences:
-            translated.sentences = [*each.parts]
+            translated.sentences, translated.confidences = [*each.parts], [*each.confidences]
         for name in MARKS:
             if marked := getattr(each, name):
                 setattr(translated, name, list(marked))

@@ -170,7 +170,6 @@ def cell_class(column: str) -> str:
 _VARIABLE = re.compile(r"var\(--([\w-]+)\)")
 _SERIES = re.compile(r'(fill|stroke)="var\(--(series-\d+)\)"')
 
-_BOLD_FACTOR = 1.13  # width of a bold letter relative to a regular one
 _NARROW = frozenset("!'(),-./:;I[\\]fijlrt|")
 
 
@@ -231,17 +230,12 @@ def _colour(name: str, *, dark: bool) -> str:
     return series_colour(int(number), dark=dark) if kind == "series" else (DARK if dark else LIGHT)[name]
 
 
-def text_width(words: str, size: float, *, bold: bool = False) -> float:
-    """Estimate the width of a text in pixels.
+def text_width(words: str, size: float) -> float:
+    """Estimate the width of a text in pixels, in a font of this size.
 
     Browsers use different fonts, so the estimate is large enough for wide fonts such as DejaVu Sans.
-
-    Args:
-        words: The text.
-        size: Font size in pixels.
-        bold: Whether the font is bold.
     """
-    return (_BOLD_FACTOR if bold else 1.0) * size * sum(map(_relative_width, words))
+    return size * sum(map(_relative_width, words))
 
 
 def _relative_width(letter: str) -> float:

@@ -163,6 +163,36 @@ def test_alternatives_and_attention_are_about_the_sentence_of_the_word(open_page
     assert page.inner_text("#result") == "Ich sehe. Wir 😀 schauen.\nSie weiß."
 
 
+@pytest.mark.parametrize(("confidence", "described"), [(0.123, "its confidence is 12 %"), (None, "not sure")])
+def test_uncertain_sentences_are_marked(open_page, confidence, described):
+    page = open_page(color_scheme="dark" if confidence else "light")
+    sentences, result = [["I see.", "Ich sehe."], ["We read.", "Wir lesen."]], {"source": "en", "model": "m"}
+    doubt = {"text": "Ich sehe. Wir lesen.", "uncertain": ["We read."], "confidence": confidence}
+    first = {**doubt, "sentences": sentences, "confidences": [confidence and 0.9, confidence]}
+    other = {"text": "Wir schauen.", "confidence": confidence and 0.8}
+
+    def answer(route) -> None:
+        if route.request.post_data_json.get("stream"):
+            route.fulfill(body=stream({**result, "revision": "r", "index": 0, "translations": [first]}))
+        else:
+            route.fulfill(json={"results": [{**result, "translations": [other]}]})
+
+    page.route("**/v1/translate", answer)
+    translate(page)
+    marked = page.get_by_role("group", name=described)
+    assert marked.all_inner_texts() == ["Wir lesen."]
+    assert described in marked.get_attribute("title")
+    styles = page.locator("#result button").evaluate_all(
+        "all => all.map(each => getComputedStyle(each).textDecoration)"
+    )
+    assert ["dotted" in style for style in styles] == [False] * 3 + [True] * 3
+    assert serious(page) == []
+    page.get_by_role("button", name="lesen").click()
+    page.locator("#alternatives button").click()
+    assert page.inner_text("#result") == "Ich sehe. Wir schauen."
+    assert marked.count() == 0, "the other translation is not uncertain"
+
+
 def test_the_keyboard_alone_is_enough(open_page):
     page = open_page()
     page.select_option("#source", "en")

@@ -124,15 +124,21 @@ function showDetected(code) {
 }
 
 // Returns the sentences of a translation, and the white space between them as strings.
-function splitTranslation({ text, sentences, uncertain = [] }) {
+function splitTranslation({ text, sentences, confidences, uncertain = [] }) {
   let end = 0;
-  const segments = (sentences || []).flatMap(([source, target]) => {
+  const segments = (sentences || []).flatMap(([source, target], place) => {
     const start = text.indexOf(target, end);
     const gap = text.slice(end, start);
     end = start + target.length;
-    return [gap, { source, target, uncertain: uncertain.includes(source) }];
+    return [gap, { source, target, doubt: uncertain.includes(source) && describeDoubt(confidences[place]) }];
   });
   return [...segments, text.slice(end)];
+}
+
+// Returns the description of an uncertain sentence. The confidence is null if the model has no calibration.
+function describeDoubt(confidence) {
+  const known = confidence === null ? "" : `: its confidence is ${Math.round(100 * confidence)} %`;
+  return `The model is not sure of this sentence${known}. Check it.`;
 }
 
 const translation = (parts) => parts.map(({ segments }) => segments.map((each) => each.target ?? each).join("")).join("\n");
@@ -172,8 +178,9 @@ function drawPart(part) {
       end = match.index + match[0].length;
       return [gap, button];
     });
-    const title = "The model is not sure of this sentence.";
-    sentence.node = element("span", sentence.uncertain ? { class: "uncertain", title } : {}, ...inside, sentence.target.slice(end));
+    const { doubt } = sentence;
+    const mark = doubt ? { class: "uncertain", role: "group", title: doubt, "aria-label": doubt } : {};
+    sentence.node = element("span", mark, ...inside, sentence.target.slice(end));
     return sentence.node;
   });
   part.row.replaceChildren(...nodes);
@@ -252,16 +259,16 @@ async function showAlternatives() {
   const body = { text: sentence.source, ...part.languages, model: part.model, prefix, n_best: N_BEST };
   const { results } = await json("v1/translate", body, state.wordAbort.signal);
   const found = new Map([[own[word][0]]]);
-  for (const { text } of results[0].translations) {
+  for (const { text, confidence, uncertain } of results[0].translations) {
     const words = wordsOf(text);
     const begins = own.slice(0, word).every(([each], place) => each === words[place]?.[0]);
-    if (begins && words[word] && !found.has(words[word][0])) found.set(words[word][0], [text, words[word].index]);
+    if (begins && words[word] && !found.has(words[word][0])) found.set(words[word][0], [text, words[word].index, uncertain && describeDoubt(confidence)]);
   }
-  const items = [...found].slice(1, MAX_ALTERNATIVES + 1).map(([other, [text, index]]) => {
+  const items = [...found].slice(1, MAX_ALTERNATIVES + 1).map(([other, [text, index, doubt]]) => {
     const rest = text.slice(index + other.length);
     const button = element("button", { type: "button", dir: "auto" }, prefix ? "… " : "", element("b", {}, other), rest);
     button.addEventListener("click", () => {
-      sentence.target = text;
+      Object.assign(sentence, { target: text, doubt });
       drawPart(part);
       state.chosen.button = sentence.node.children[word];
       takeFocus(state.chosen.button);
