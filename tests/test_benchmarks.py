@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from types import ModuleType
@@ -20,6 +20,7 @@ from tests.benchmarks import (
     everyday_data,
     everyday_scores,
     gpu,
+    long_inputs,
     remote,
     shortlist,
     sublayers,
@@ -87,6 +88,14 @@ def test_time_of_the_layers(run: Script, monkeypatch: pytest.MonkeyPatch) -> Non
     assert len(run(sublayers, "--toy").splitlines()) == len(sublayers.KINDS) + 2
     for _, _, _, *arguments in commands:
         assert "16 positions in" in run(sublayers, *arguments)
+
+
+@pytest.mark.parametrize("options", [(), ("--backward",)])
+def test_long_inputs(run: Script, monkeypatch: pytest.MonkeyPatch, options: Sequence[str]) -> None:
+    monkeypatch.setattr(long_inputs, "tune_process", lambda: None)
+    rows = [line.split() for line in run(long_inputs, "--toy", *options).splitlines()[2:]]
+    assert [row[0] for row in rows] == ["full", "full", "1", "1"]
+    assert [row[-3] for row in rows] == ["1", "1", "25", "50"], "n / r"
 
 
 def test_training_speed_of_the_systems(
