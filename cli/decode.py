@@ -107,9 +107,10 @@ def decode(
     to the list.
 
     With --json, each line becomes an object with `source` and `translations`. Each translation has `text`, `score`
-    (length-penalised) and `log_probability` (natural logarithm, of the whole translation). If a translation lacks
-    numbers, links or the like, or has added numbers, `unkept` lists them. `uncertain` lists the sentences of the line
-    whose translations have a low probability.
+    (length-penalised), `log_probability` (natural logarithm, of the whole translation) and `confidence` (probability
+    that the translation is good, or the lowest of its sentences; null if the model was published without scores of
+    its dev set). If a translation lacks numbers, links or the like, or has added numbers, `unkept` lists them.
+    `uncertain` lists the sentences of the line whose translations have a low confidence.
 
     Examples:
         echo "the old dog sees a small house" | zoo decode --spec tiny
@@ -344,7 +345,9 @@ def _result_fields(result: Translation, key: str) -> dict[str, object]:
     from zoo.generation.translation import MARKS
 
     marks = {mark: getattr(result, mark) for mark in MARKS if getattr(result, mark)}
-    return {key: result.text, "score": result.score, "log_probability": result.log_probability, **marks}
+    confidence = {} if key == "tree" else {"confidence": result.confidence}
+    scores = {"score": result.score, "log_probability": result.log_probability}
+    return {key: result.text, **scores, **confidence, **marks}
 
 
 def _format_pretty(number: int, tree: str) -> str:

@@ -185,9 +185,9 @@ def _spec_schema() -> Any:
     return json.loads((FOLDER / "schema.json").read_bytes())
 
 
-def flag(help: str, *names: str, shown: str | bool = True, panel: str | None = None) -> Any:
+def flag(help: str, *names: str, panel: str | None = None) -> Any:
     """Return a switch. The parameters are those of `option`."""
-    return typer.Option(*names, help=help, show_default=shown, rich_help_panel=panel)
+    return typer.Option(*names, help=help, rich_help_panel=panel)
 
 
 def argument(metavar: str, help: str, *, shown: str | bool = True, complete: Any = None) -> Any:

@@ -28,7 +28,6 @@ RETIRED = {
     r"mended": "fixed, repaired",
     r"to the same bits": "bitwise identical",
     r"zoo/door|zoo\.door": "zoo.entry_point",
-    r"[Cc]alibrations?": "timing, timings",
     r"[Ll]edger|\w*Evidence|Finding": "say what it is",
 }
 """Regular expressions of retired words, and what replaces them."""

@@ -153,8 +153,6 @@ class Operation(ABC):
     """Whether the operation adds a positional encoding, a learned one if it has a parameter."""
     splits_heads: ClassVar[bool] = False
     """Whether the operation splits features into attention heads."""
-    keeps_heads: ClassVar[bool] = False
-    """Whether the operation transforms each head of its first input [batch, h, n, d] separately, such as a rotation."""
     reads_cache_slots: ClassVar[bool] = False
     """Whether the operation computes a mask or a bias for the cache slots (input 1) and query positions (input 0)."""
     appends_to_cache: ClassVar[bool] = False

@@ -57,16 +57,6 @@ def test_the_language_of_a_page_is_set(zoo: Zoo) -> None:
     assert Path("a.de.html").read_text("utf-8").startswith("<html lang='de'><p>")
 
 
-def test_the_output_may_be_a_symbolic_link(zoo: Zoo) -> None:
-    write("a.txt", "real/old.txt")
-    Path("link.txt").symlink_to("real/old.txt")
-    Path("new.txt").symlink_to("real/new.txt")
-    for link, target in (("link.txt", "real/old.txt"), ("new.txt", "real/new.txt")):
-        result = zoo("translate", "a.txt", "-o", link, "--model", "runs/tiny", "--yes")
-        assert (result.status, f"wrote {link}" in result.err, Path(link).is_symlink()) == (0, True, True)
-        assert Path(target).read_text("utf-8") not in ("", "we read")
-
-
 def test_sentences_to_check_are_counted(zoo: Zoo) -> None:
     """A model after a few steps is never sure."""
     Path("a.txt").write_text("we read two books. the dog sleeps.\n-\n", "utf-8")

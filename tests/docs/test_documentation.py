@@ -24,7 +24,6 @@ from cli.app import build_app
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 PACKAGES = ("cli", "compiler", "specs", "zoo")
-OVERVIEW = {"README.md", "index.md"}
 QUICK = {
     "architecture": {"N": 1, "d_model": 32, "h": 4, "d_k": 8, "d_v": 8},
     "training": {

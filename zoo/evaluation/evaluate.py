@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -13,9 +13,11 @@ from zoo.data.corpus import CorpusReader, Split
 from zoo.data.prepare import prepare
 from zoo.evaluation.metrics import MACHINE_KEY, Scores, compute_scores
 from zoo.evaluation.outputs import EvaluationSet, ModelOutputs, format_examples, save_outputs
+from zoo.evaluation.text_metrics import text_metric
 from zoo.files.atomic import write_json
 from zoo.files.reading import file_exists, read_json
 from zoo.generation.compilation import BackendOptions
+from zoo.generation.confidence import CALIBRATION_KEY, ERROR_KEY, GOOD_CHRF, Calibration, calibration_error
 from zoo.generation.loading import open_model
 from zoo.generation.translator import Translator
 from zoo.models.folder import ModelFolder
@@ -85,6 +87,7 @@ def evaluate_models(
     scores = compute_scores(outputs, model.spec.task)
     precisions = [options.get("precision") or each.spec.compilation.precision for each in models]
     if not is_ensemble:
+        scores |= _confidence_scores(outputs, model, known_split)
         scores[MACHINE_KEY] = f"{device_name(str(model.device))}, {model.backend}, {precisions[0]}"
     if {*precisions} != {"float32"} or any(run.published for run in runs):
         return scores
@@ -96,6 +99,23 @@ def evaluate_models(
             save_outputs(runs[0].answers(split), outputs)
         write_json(runs[0].scores, {**runs[0].known_scores, split: scores})
     return scores
+
+
+def _confidence_scores(outputs: ModelOutputs, model: Translator, split: Split) -> Scores:
+    """Return the calibration of the confidence that is fitted on the dev set, and the calibration error on this set."""
+    if model.spec.task.kind != "translation":
+        return {}
+    chrf = text_metric("chrf")
+    good = chrf.scores(chrf.statistics(outputs.texts, outputs.references)) >= GOOD_CHRF
+    translations = [
+        (source, best.text, best.log_probability)
+        for source, best in zip(outputs.sources, outputs.translations, strict=True)
+    ]
+    calibration = Calibration.fit(translations, good) if split == "dev" else model.calibration
+    if calibration is None:
+        return {}
+    error = calibration_error([calibration.confidence(*each) for each in translations], good)
+    return {ERROR_KEY: error, **({CALIBRATION_KEY: asdict(calibration)} if split == "dev" else {})}
 
 
 def _weights_unchanged(folder: ModelFolder, digest: str | None, report: Report) -> bool:

@@ -14,9 +14,9 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from specs import Task, ZooError
-from specs.sections import TASKS
 from zoo.evaluation.evalb import score_brackets
 from zoo.evaluation.text_metrics import text_metric
+from zoo.generation.confidence import ERROR_KEY
 
 if TYPE_CHECKING:
     from zoo.evaluation.outputs import ModelOutputs
@@ -48,8 +48,8 @@ class Metric:
 
     @property
     def signature(self) -> str:
-        """Key of the metric's signature in `scores.json`: `signature` for a task's main metric, or `NAME_signature`."""
-        return f"{self.name}_signature" if self.name not in _FIRST_METRICS else "signature"
+        """Key of the metric's signature in `scores.json`: `NAME_signature`, but `signature` for BLEU and F1."""
+        return f"{self.name}_signature" if self.name not in ("bleu", "f1") else "signature"
 
     def score(self, outputs: ModelOutputs) -> float:
         """Return the score of a model's outputs."""
@@ -134,6 +134,8 @@ def _of_text(name: str, title: str, **fields: Any) -> Metric:
 
 
 METRICS = (
+    _of_text("wer", "WER", higher_is_better=False, max_value=math.inf),
+    _of_text("cer", "CER", higher_is_better=False, max_value=math.inf),
     _of_text("bleu", "BLEU"),
     _of_text("paper_bleu", "paper's BLEU", in_summary=False),
     _of_text("chrf", "chrF", in_summary=False),
@@ -151,7 +153,6 @@ METRICS = (
     ),
 )
 """All metrics, in the order in which they are shown."""
-_FIRST_METRICS = {task.scores[0] for task in TASKS.values()} - {"perplexity"}  # it has no signature
 DEV_TITLES = {f"dev_{metric.name}": f"dev {metric.title}" for metric in METRICS}
 """Keys of dev scores in the training log, and their titles."""
 
@@ -205,6 +206,8 @@ def table_rows(scores: Scores) -> Iterator[tuple[str, str]]:
         for name, score in scores.items():
             if name.startswith(start) and isinstance(score, float) and name not in metric.details:
                 yield f"{metric.title}, {name.removeprefix(start).replace('_', ' to ')}", metric.format_score(score)
+    if ERROR_KEY in scores:
+        yield "calibration error of the confidence", f"{scores[ERROR_KEY]:.3f}"
     yield "sentences", f"{scores['sentences']:,}" + (f" in {scores['seconds']:.1f} s" if "seconds" in scores else "")
     signed = [metric for metric in metrics if metric.signature in scores]
     for metric in signed:

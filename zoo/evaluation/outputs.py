@@ -20,6 +20,7 @@ from zoo.files.atomic import atomic_file
 from zoo.files.reading import read_bytes
 from zoo.generation.config import GenerationOptions
 from zoo.generation.scoring import TokenScores
+from zoo.generation.translation import Translation
 from zoo.generation.translator import Translator
 from zoo.report import Report
 
@@ -92,17 +93,22 @@ class ModelOutputs:
     @property
     def texts(self) -> list[str]:
         """The best output for each source: a translation, or a parser's bracketed tree."""
-        return self._timed_texts[0]
+        return [best.text for best in self.translations]
+
+    @property
+    def translations(self) -> list[Translation]:
+        """The best output for each source, with its log-probability."""
+        return self._timed_outputs[0]
 
     @property
     def seconds(self) -> float:
         """The time that it took to generate `texts`, in seconds."""
-        return self._timed_texts[1]
+        return self._timed_outputs[1]
 
     @cached_property
-    def _timed_texts(self) -> tuple[list[str], float]:
+    def _timed_outputs(self) -> tuple[list[Translation], float]:
         start = time.perf_counter()
-        texts = [""] * len(self.sources)
+        outputs = [Translation("")] * len(self.sources)
         for (source, target), rows in self.rows_by_direction.items():
             hypotheses = self._translator.hypotheses(
                 [self.sources[row] for row in rows],
@@ -114,8 +120,8 @@ class ModelOutputs:
                 **self._options,
             )
             for row, (best, *_) in zip(rows, hypotheses, strict=True):
-                texts[row] = best.text
-        return texts, time.perf_counter() - start
+                outputs[row] = best
+        return outputs, time.perf_counter() - start
 
     @cached_property
     def reference_scores(self) -> list[TokenScores]:

@@ -136,9 +136,9 @@ def word_links(source: str, target: str, tokens: Sequence[AlignedToken]) -> list
 
 def _split_pair(index: int, source: str, target: str, preprocessor: Preprocessor) -> Iterator[SentencePair]:
     """Yield the sentences of a text with their translations, or the whole text if their numbers differ."""
-    languages = preprocessor.languages
-    parts = [split_sentences(source, base_language(languages.source))] if preprocessor.splits_sentences else [[source]]
-    parts.append(split_sentences(target, base_language(languages.target)))
+    parts = [[source], split_sentences(target, base_language(preprocessor.languages.target))]
+    if preprocessor.splits_sentences:
+        parts[0] = split_sentences(source, base_language(preprocessor.source_language(source)))
     if len(parts[0]) != len(parts[1]):
         parts = [[source], [target]]
     starts = [0, 0]

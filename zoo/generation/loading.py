@@ -12,10 +12,12 @@ import compiler
 from specs import Task, ZooError
 from zoo.generation.alignment import AlignmentHead
 from zoo.generation.compilation import BackendOptions, build_with_message, packed_artefact, read_or_build
+from zoo.generation.confidence import Calibration
 from zoo.generation.language_model import LanguageModel
 from zoo.generation.parser import Parser
 from zoo.generation.recognizer import Recognizer
 from zoo.generation.translator import Translator
+from zoo.models.folder import ModelFolder
 from zoo.models.loading import Model, read_model, read_weights
 from zoo.report import Report, WarningsReport
 
@@ -97,6 +99,7 @@ def _open_version(folder: Path, options: BackendOptions, max_batch_tokens: int |
         max_batch_tokens=max_batch_tokens,
     )
     translator.backend, translator.shortlist = program.backend, light.shortlist
+    translator.calibration = Calibration.read(ModelFolder(folder))
     translator.alignment_head = AlignmentHead.parse(light.weights.metadata.get("alignment_head"))
     translator.attention_program = cache(build_attention)
     translator.reopen = partial(open_model, folder.absolute(), max_batch_tokens=max_batch_tokens, **options)

@@ -12,7 +12,8 @@ from specs import BOS, EOS, UNK, Spec, ZooError
 from zoo.generation.translation import SearchInput, Translation, join_parts, unchanged
 from zoo.report import Report
 from zoo.text.copying import Replaced, replace_in_pair, replace_spans
-from zoo.text.language_codes import are_languages, base_language
+from zoo.text.detection import guess_language
+from zoo.text.language_codes import UNKNOWN, are_languages, base_language
 from zoo.text.languages import LanguagePair
 from zoo.text.lines import without_control
 from zoo.text.sentences import check_text, excerpt, language_tokens, split_sentences
@@ -279,7 +280,8 @@ class Preprocessor:
                 prefix has characters or tokens that the model cannot generate.
         """
         # A prefix may contain spans already.
-        replaced = Replaced(text) if prefix.strip() else self.replaced(text)
+        language = self.source_language(text)
+        replaced = Replaced(text) if prefix.strip() else self.replaced(text, language)
         tokens = tuple(self._encode(replaced.text, "source"))
         forced = self._encode_prefix(prefix, index)
         if tokens == self.empty_source:
@@ -294,13 +296,13 @@ class Preprocessor:
         by_sentence = self.splits_sentences and not prefix.strip()
         parts = []
         if too_long or by_sentence:
-            parts = list(self._split(text, index, 0 if by_sentence else self.max_source_length))
+            parts = list(self._split(text, index, 0 if by_sentence else self.max_source_length, language))
         if len(parts) < 2:
-            inputs = [self._input(index, text, replaced, tokens, forced)]
+            inputs = [self._input(index, text, language, replaced, tokens, forced)]
         else:
             first_tokens = [forced, *[self.languages.target_tokens] * (len(parts) - 1)]
             inputs = [
-                replace(self.encode_sentence(part, index), prefix=first, part=number)
+                replace(self.encode_sentence(part, index, language), prefix=first, part=number)
                 for number, (part, first) in enumerate(zip(parts, first_tokens, strict=True))
             ]
         if len(forced) > (limit := inputs[0].max_length):
@@ -312,22 +314,36 @@ class Preprocessor:
         gaps = tuple(_gap_after(part) or self._default_gap for part in parts[:-1])
         return EncodedText(index, text, tuple(inputs), length, gaps, too_long and not by_sentence)
 
-    def encode_sentence(self, text: str, index: int) -> SearchInput:
+    def encode_sentence(self, text: str, index: int, language: str) -> SearchInput:
         """Encode a sentence or a part of one for the search."""
-        replaced = self.replaced(text)
-        return self._input(index, text, replaced, self._encode(replaced.text, "source"), self.languages.target_tokens)
+        replaced = self.replaced(text, language)
+        tokens = self._encode(replaced.text, "source")
+        return self._input(index, text, language, replaced, tokens, self.languages.target_tokens)
 
-    def replaced(self, text: str) -> Replaced:
+    def source_language(self, text: str) -> str:
+        """Return the language of a text: as the caller gave it, or else guessed among the languages of the model."""
+        own = self.languages
+        if own.source != UNKNOWN or self.spec.languages is None:
+            return own.source
+        return guess_language(text, [code for code in self.spec.languages.codes if code != own.target], UNKNOWN)
+
+    def replaced(self, text: str, language: str) -> Replaced:
         """Return a sentence with the copy symbols that the model reads, if it has any."""
-        return replace_spans(text, self.symbols, self.languages.source, self.languages.target)
+        return replace_spans(text, self.symbols, language, self.languages.target)
 
     def _input(
-        self, index: int, text: str, replaced: Replaced, tokens: Sequence[int], forced: tuple[int, ...]
+        self,
+        index: int,
+        text: str,
+        language: str,
+        replaced: Replaced,
+        tokens: Sequence[int],
+        forced: tuple[int, ...],
     ) -> SearchInput:
         max_length = self._max_target_length(self.source_length(tokens))
-        language = self.languages.source_tokens if tuple(tokens) != self.empty_source else ()
-        streams = {"source": (*language, *tokens)}
-        return SearchInput(index, streams, max_length, forced, text.strip(), copied=replaced.spans)
+        own = self.languages.source_tokens if tuple(tokens) != self.empty_source else ()
+        streams = {"source": (*own, *tokens)}
+        return SearchInput(index, streams, max_length, forced, text.strip(), language=language, copied=replaced.spans)
 
     def _encode_prefix(self, prefix: str, index: int) -> tuple[int, ...]:
         """Return the tokens that the translation must start with: its language token, if any, and the prefix."""
@@ -348,7 +364,7 @@ class Preprocessor:
             )
         return (*self.languages.target_tokens, *forced)
 
-    def _split(self, text: str, index: int, max_tokens: int) -> Iterator[str]:
+    def _split(self, text: str, index: int, max_tokens: int, language: str) -> Iterator[str]:
         """Split a text, and yield each part with the white space that follows it.
 
         Each part has as many whole sentences as fit `max_tokens`, and at least one. If the text starts with language
@@ -356,7 +372,7 @@ class Preprocessor:
         """
         start = language_tokens(text)
         part, length = "", 0
-        for sentence in split_sentences(text[len(start) :], base_language(self.languages.source)):
+        for sentence in split_sentences(text[len(start) :], base_language(language)):
             sentence_length = len(self.vocabulary.encode(sentence, "source"))
             if sentence_length > self.max_source_length:
                 self._require_positions(sentence_length + 1, sentence, "source")
@@ -374,7 +390,9 @@ class Preprocessor:
 
     def replaced_pair(self, source: str, target: str) -> tuple[Replaced, Replaced]:
         """Return a source and its translation with the copy symbols that the model reads, if it has any."""
-        return replace_in_pair(source, target, self.symbols, (self.languages.source, self.languages.target))
+        if not self.symbols:
+            return Replaced(source), Replaced(target)
+        return replace_in_pair(source, target, self.symbols, (self.source_language(source), self.languages.target))
 
     def encode_pairs_side(self, texts: Sequence[str], side: Side, *, first: int = 1) -> list[list[int]]:
         """Encode one side of sentence pairs for scoring.

@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import NamedTuple, TypeVar
 
+from zoo.generation.confidence import Calibration
 from zoo.generation.engine import Engine, SearchResult
 from zoo.generation.hypotheses import SearchStrategy
 from zoo.generation.preprocessing import Preprocessor
@@ -59,6 +60,7 @@ class Protection:
         preprocessor: Preprocessor,
         convert: Callable[[SearchInput, Sequence[Translation]], list[Translation]],
         make_repair: Callable[[], Repair] | None,
+        calibration: Calibration | None = None,
     ) -> None:
         """Create a protection.
 
@@ -66,14 +68,15 @@ class Protection:
             preprocessor: Preprocessor of the sentences.
             convert: Function that makes translations from the hypotheses of a sentence.
             make_repair: Function that returns the constraint and the search for repairs. None: only check.
+            calibration: Calibration of the confidence in repaired translations, if the model has one.
         """
         self._preprocessor, self._convert, self._make_repair = preprocessor, convert, make_repair
-        self._languages = preprocessor.languages.source, preprocessor.languages.target
+        self._calibration, self._target = calibration, preprocessor.languages.target
 
     def check(self, source: SearchInput, hypotheses: Sequence[Translation]) -> list[Translation]:
         """Return the translations of a sentence, with their field `unkept`."""
         translations = self._convert(source, hypotheses)
-        if not (self._preprocessor.protects and find_spans(_text(source), self._languages[0])):
+        if not (self._preprocessor.protects and find_spans(_text(source), source.language)):
             return translations
         return [replace(each, unkept=self._unkept(source, each.text)) for each in translations]
 
@@ -108,19 +111,19 @@ class Protection:
                     (part, self._convert(part, next(found))[0]) if isinstance(part, SearchInput) else part
                     for part in plan.parts
                 ]
-                joined = _join(pairs[number][0], parts, plan.proxies)
+                joined = _join(pairs[number][0], parts, plan.proxies, self._calibration)
                 if parts and not self._unkept(pairs[number][0], joined.text):
                     results[number] = joined
         return results
 
     def _unkept(self, source: SearchInput, translation: str) -> tuple[str, ...]:
-        differences = compare(_text(source), translation, *self._languages)
+        differences = compare(_text(source), translation, source.language, self._target)
         return tuple(span.text for span in (*differences.missing, *differences.added))
 
     def _plan(self, source: SearchInput, first: Translation, constraint: SpanConstraint, stage: int) -> _Plan:
         """Return how to translate a sentence again: which spans to cut out and to copy, and which to replace."""
-        text, differences = _text(source), compare(_text(source), first.text, *self._languages)
-        spans = [span for span in find_spans(text, *self._languages) if span not in differences.as_words]
+        text, differences = _text(source), compare(_text(source), first.text, source.language, self._target)
+        spans = [span for span in find_spans(text, source.language, self._target) if span not in differences.as_words]
         if stage != _FRAGMENTS and len(spans) > _MAX_SPANS:
             return _Plan([])
         cuts = spans if stage == _FRAGMENTS else [span for span in differences.missing if _is_apart(span, text)]
@@ -163,9 +166,10 @@ class Protection:
         text = fragment[start:].rstrip()
         if not needs_translation(text):
             return [fragment]
-        encoded = self._preprocessor.encode_sentence(language_tokens(source.text) + text, source.index)
+        encoded = self._preprocessor.encode_sentence(language_tokens(source.text) + text, source.index, source.language)
         copied = encoded.copied.values()
-        spans = [span for span in find_spans(text, *self._languages) if span.text not in words and span not in copied]
+        found = find_spans(text, source.language, self._target)
+        spans = [span for span in found if span.text not in words and span not in copied]
         spans += [symbol_span(symbol) for symbol in encoded.copied]
         lengths = [len(next(constraint.spell(span), (0, []))[1]) for span in spans]
         if not all(lengths):
@@ -261,7 +265,10 @@ def _is_apart(span: Span, text: str) -> bool:
 
 
 def _join(
-    source: SearchInput, parts: Sequence[tuple[SearchInput, Translation] | str], proxies: Mapping[str, str]
+    source: SearchInput,
+    parts: Sequence[tuple[SearchInput, Translation] | str],
+    proxies: Mapping[str, str],
+    calibration: Calibration | None,
 ) -> Translation:
     """Return the translation of a sentence, joined from its parts: copied strings, and fragments with translations."""
     text = ""
@@ -280,4 +287,4 @@ def _join(
     if proxies:
         text = re.sub(rf"(?<!\d)({'|'.join(proxies)})(?!\d)(?:st|[nr]d|th)?( Uhr|\.)?", spell, text)
     translations = [part[1] for part in parts if not isinstance(part, str)]
-    return Translation.joined(text, translations).with_text(text, source.text)
+    return Translation.joined(text, translations).with_text(text, source.text, calibration)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Unpack, cast
 
 from compiler.program import ShortlistDecoder, TranslationModel
 from specs import Spec, ZooError
+from zoo.generation.confidence import Calibration
 from zoo.generation.config import (
     LARGE_BEAM,
     GenerationConfig,
@@ -52,6 +53,7 @@ class TextSearch:
         backend: Name of the backend that built the program. Empty if the translator was created from a program.
         constraint: Constraint on all outputs, if any.
         shortlist: Shortlist of the tokens that a translation may contain, if the model has one.
+        calibration: Calibration of the confidence in translations, if the model has one.
     """
 
     verb = "translate"
@@ -91,6 +93,7 @@ class TextSearch:
         self._span_constraints: dict[tuple[int, ...], SpanConstraint] = {}
         """Constraints for repairs by their language tokens. Sentences with the same constraint share batches."""
         self.shortlist: Shortlist | None = None
+        self.calibration: Calibration | None = None
 
     def hypotheses(
         self,
@@ -301,7 +304,7 @@ class TextSearch:
 
         can_repair = config.search == "beam" and config.n_best == 1 and self.constraint is None
         convert = partial(self._to_translations, preprocessor)
-        return Protection(preprocessor, convert, make_repair if can_repair else None)
+        return Protection(preprocessor, convert, make_repair if can_repair else None, self.calibration)
 
     def _to_translations(
         self, preprocessor: Preprocessor, source: SearchInput, hypotheses: Sequence[Translation]
@@ -309,7 +312,9 @@ class TextSearch:
         """Return the hypotheses of a sentence with their text. `preprocessor` has read the sentence."""
         start = len(preprocessor.languages.target_tokens)
         texts = [restore(self.vocabulary.decode(each.tokens[start:]), source.copied) for each in hypotheses]
-        return [each.with_text(text, source.text) for each, text in zip(hypotheses, texts, strict=True)]
+        return [
+            each.with_text(text, source.text, self.calibration) for each, text in zip(hypotheses, texts, strict=True)
+        ]
 
 
 MAX_CHUNK_LINES = 1024

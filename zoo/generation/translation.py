@@ -8,6 +8,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, cast
 
 from specs import PAD, ZooError
+from zoo.generation.confidence import UNCERTAIN, Calibration
 from zoo.text.sentences import excerpt, language_tokens
 from zoo.text.spans import Span
 
@@ -24,7 +25,7 @@ MIN_ROW_TOKENS = 16
 MARKS = ("unkept", "uncertain")
 """Fields of a translation that a user should check. They are shown only if they are not empty."""
 _UNCERTAIN = -0.7
-"""Mean log-probability of a token, with EOS, below which a translation is uncertain."""
+"""Mean log-probability of a token, with EOS, below which a translation of a model without calibration is uncertain."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -41,6 +42,7 @@ class SearchInput:
         words: For a parser, the target token that each word must have. UNK allows any word token.
         part: Position of the sentence in its text, from 0. 0 if the text was not split.
         required: Spans that the output must contain (see `SpanConstraint`).
+        language: Code of the language of the text, given or guessed.
         copied: The span that each copy symbol of the source stands for (see `zoo.text.copying`).
     """
 
@@ -52,6 +54,7 @@ class SearchInput:
     words: tuple[int, ...] = ()
     part: int = 0
     required: tuple[Span, ...] = ()
+    language: str = ""
     copied: Mapping[str, Span] = field(default_factory=dict)
 
     @property
@@ -75,7 +78,12 @@ class Translation:
         tokens: Token IDs without BOS and EOS.
         parts: If the text was translated in parts, each part and its translation. Otherwise empty.
         unkept: Amounts, links and the like of the text that the translation lacks, and numbers that it has added.
-        uncertain: Sentences of the text whose translations have a low probability.
+        uncertain: Sentences of the text whose translations have a low confidence or, if the model has no calibration, a
+            low probability.
+        confidence: Probability that the translation is good (see `zoo.generation.confidence`). For a text of several
+            sentences, the lowest of their confidences. None if the model has no calibration, or if the text stays as it
+            is.
+        confidences: If the text was translated in parts, the confidence of each part. Otherwise empty.
     """
 
     text: str
@@ -85,11 +93,18 @@ class Translation:
     parts: tuple[tuple[str, str], ...] = ()
     unkept: tuple[str, ...] = ()
     uncertain: tuple[str, ...] = field(default=(), compare=False)
+    confidence: float | None = field(default=None, compare=False)
+    confidences: tuple[float | None, ...] = field(default=(), compare=False)
 
-    def with_text(self, text: str, sentence: str) -> Translation:
-        """Return the translation of a sentence with its text. It is uncertain if its tokens have low probabilities."""
-        is_uncertain = self.log_probability < _UNCERTAIN * (len(self.tokens) + 1)
-        return replace(self, text=text, uncertain=(sentence,) if is_uncertain else ())
+    def with_text(self, text: str, sentence: str, calibration: Calibration | None) -> Translation:
+        """Return the translation of a sentence with its text and the confidence in it."""
+        if calibration is None:
+            confidence, is_uncertain = None, self.log_probability < _UNCERTAIN * (len(self.tokens) + 1)
+        else:
+            confidence = calibration.confidence(sentence, text, self.log_probability)
+            is_uncertain = confidence < UNCERTAIN
+        uncertain = (sentence,) if is_uncertain else ()
+        return replace(self, text=text, uncertain=uncertain, confidence=confidence, confidences=())
 
     @classmethod
     def joined(
@@ -100,7 +115,9 @@ class Translation:
         log_probability = sum(each.log_probability for each in translations)
         tokens = tuple(token for each in translations for token in each.tokens)
         marks = {name: tuple(chain.from_iterable(getattr(each, name) for each in translations)) for name in MARKS}
-        return cls(text, score, log_probability, tokens, parts, **marks)
+        confidences = tuple(chain.from_iterable(each.confidences or (each.confidence,) for each in translations))
+        lowest = min((each for each in confidences if each is not None), default=None)
+        return cls(text, score, log_probability, tokens, parts, **marks, confidence=lowest, confidences=confidences)
 
 
 def sentence_out_of_memory(source: SearchInput) -> ZooError:

@@ -10,6 +10,7 @@ import compiler
 import specs
 from specs import Archive, Corpus, Digits, Files, Grammar, Parsing, Spec, Synthetic, Table, Task, Treebank
 from zoo.evaluation.metrics import metrics_for
+from zoo.generation.confidence import CALIBRATION_KEY, ERROR_KEY, GOOD_CHRF
 from zoo.publishing.provenance import Provenance, TrainingProvenance
 from zoo.publishing.reference_results import NAME as REFERENCES
 from zoo.report import duration
@@ -89,7 +90,7 @@ def card(
         f"## Evaluation\n\n{_scores(scores, spec)}",
         f"## Training\n\n{_training(spec, provenance)}",
         f"## Training data and licence\n\n{_data(spec, words.examples, provenance)}",
-        f"## Limitations\n\n{_limitations(spec, vocabulary, provenance, longest_source)}",
+        f"## Limitations\n\n{_limitations(spec, vocabulary, provenance, longest_source, scores)}",
         *([notes.strip()] if notes.strip() else []),
         _use(spec, words, has_scores=bool(scores)),
         *_publication(provenance),
@@ -249,7 +250,7 @@ def _corpus(corpus: Corpus, examples: str) -> str:
             case Grammar():
                 lines.append(f"- {part.grammar:,} {examples} from zoo's built-in grammar (no licence applies)")
             case Digits():
-                lines.append(f"- {part.digits:,} strings of digits that espeak-ng spoke (no licence applies)")
+                lines.append(f"- {part.digits:,} strings of digits that zoo made")
             case Archive():
                 lines.append(f"- <{part.archive}>: {_names(part.source, part.target)}")
             case Files():
@@ -271,18 +272,35 @@ def _names(*names: str | None) -> str:
     return ", ".join(f"`{name}`" for name in names if name)
 
 
-def _limitations(spec: Spec, vocabulary: Vocabulary, provenance: Provenance, longest_source: int | None) -> str:
+def _limitations(
+    spec: Spec,
+    vocabulary: Vocabulary,
+    provenance: Provenance,
+    longest_source: int | None,
+    scores: Mapping[str, Any],
+) -> str:
     noun, unit = ("sentence", "tokens") if spec.reads_text else ("file", "frames")
     longest = "" if longest_source is None else f" Its longest training {noun} had {longest_source:,} {unit}."
     items = [
         f"It accepts {noun}s of up to {spec.decoding.max_source_length:,} {unit}.{longest}",
         "Text is normalised as in training: control characters become spaces, and other characters follow Unicode "
         f"NFKC. {_unknown_characters(vocabulary, spec.task)}",
-        "Text that is unlike the training data gives worse results. The output does not show when it is wrong.",
+        f"Text that is unlike the training data gives worse results. {_confidence(scores)}",
     ]
     if spec.corpus.train and all(isinstance(part, Grammar) for part in spec.corpus.train):
         items.append("It only knows the words and sentences of zoo's small built-in grammar. It is a demonstration.")
     return "\n".join(f"- {item}" for item in [*items, *map(escape, provenance.notes)])
+
+
+def _confidence(scores: Mapping[str, Any]) -> str:
+    if CALIBRATION_KEY not in scores.get("dev", {}):
+        return "The output does not show when it is wrong."
+    error = scores.get("test", {}).get(ERROR_KEY)
+    on_test = "" if error is None else f" On the test set, the calibration error is {error:.3f}."
+    return (
+        "Each translation has a `confidence`: the probability that its chrF against a reference translation is at "
+        f"least {GOOD_CHRF:g}, calibrated on the dev set.{on_test}"
+    )
 
 
 def _unknown_characters(vocabulary: Vocabulary, task: Task) -> str:

@@ -5,15 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable
 from functools import cache
-from tempfile import gettempdir
 
 from babel import Locale
-from py3langid.langid import MODEL_FILE, LanguageIdentifier
 
-from specs import ZooError
 from specs.notation import quote
 from zoo.catalogue.catalogue import recommended
 from zoo.serving.answer import ServingError
+from zoo.text.detection import DETECTED_CHARACTERS, detector
 from zoo.text.language_codes import base_language
 
 AUTO = "auto"
@@ -30,7 +28,6 @@ _ALIASES = {
     "no": "nb",
 }
 _SCRIPT_LENGTH = 4
-_DETECTED_CHARACTERS = 1_000  # more text makes the detection slower, not better
 _CERTAIN = 0.5
 """Probability from which a text in a language without a model is refused. Short texts are rarely so clear."""
 
@@ -115,27 +112,16 @@ def _describe_public_model(source: str, target: str) -> str:
 
 
 @cache
-def detector() -> tuple[LanguageIdentifier, dict[str, str]]:
-    """Return the language detector, and the base code of each of its languages. The first call takes about a second.
-
-    Raises:
-        ZooError: The disk for temporary files is full. The detector is decompressed there.
-    """
-    try:
-        identifier = LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
-    except OSError as error:
-        problem = f"the language detector cannot be loaded: {error.strerror or error}"
-        hint = f"free some space in `{gettempdir()}`, or set TMPDIR to a folder on another disk"
-        raise ZooError(problem, hint=hint, exit_code=1) from None
-    return identifier, {str(label): base_code(str(label)) for label in identifier.labels if label != "zxx"}
+def _detected_codes() -> dict[str, str]:
+    """Return the base code of each language that the detector knows."""
+    return {str(label): base_code(str(label)) for label in detector().labels if label != "zxx"}
 
 
 def detect(text: str) -> list[tuple[str, float]]:
     """Return the base codes of all languages that the detector knows, with probabilities, the most probable first."""
-    identifier, codes = detector()
     found: dict[str, float] = {}
-    for label, probability in identifier.rank(text[:_DETECTED_CHARACTERS]):
-        if (code := codes.get(label)) is not None:
+    for label, probability in detector().rank(text[:DETECTED_CHARACTERS]):
+        if (code := _detected_codes().get(label)) is not None:
             found[code] = found.get(code, 0.0) + float(probability)
     return sorted(found.items(), key=lambda pair: -pair[1])
 

@@ -97,13 +97,17 @@ class Translated(BaseModel):
 
     `sentences` are pairs of a sentence of the text and its translation, if the request asks for them. `unkept` are
     numbers, links and the like that the translation lacks, and numbers that it has added. `uncertain` are the sentences
-    whose translations have a low probability. Both are left out if they are empty.
+    whose translations have a low confidence. Both are left out if they are empty. `confidence` is the probability that
+    the translation is good, or the lowest one of its sentences. It is null if the model has no calibration, or if the
+    text stays as it is. `confidences` are those of `sentences`.
     """
 
     text: str
     score: float
     log_probability: float
+    confidence: float | None = None
     sentences: list[tuple[str, str]] | None = None
+    confidences: list[float | None] | None = None
     unkept: list[str] | None = None
     uncertain: list[str] | None = None
 
@@ -157,11 +161,13 @@ class AttentionResult(BaseModel):
 class ModelInfo(BaseModel):
     """A model of the server. `revision` is null if the model is not in memory.
 
-    `scores` are those of the test set or, without one, of the dev set.
+    `reads` is the kind of input, such as text or audio. `scores` are those of the test set or, without one, of the dev
+    set.
     """
 
     name: str
     task: str
+    reads: str
     directions: list[tuple[str, str]]
     loaded: bool
     revision: str | None
@@ -253,7 +259,8 @@ def monitoring(service: Service) -> APIRouter:
             listed.append(
                 ModelInfo(
                     name=model.name,
-                    task="parsing" if model.parses else "translation",
+                    task=model.spec.task.kind,
+                    reads=model.spec.task.streams["source"],
                     directions=[] if model.parses else [(codes[source], codes[target]) for source, target in pairs],
                     loaded=model.loaded is not None,
                     revision=None if model.loaded is None else model.loaded.revision,
@@ -290,8 +297,10 @@ def _result(answer: Answer, *, sentences: bool = False, target: str | None = Non
     translations = []
     for each in answer.translations:
         translated = Translated(text=each.text, score=each.score, log_probability=each.log_probability)
+        if target is not None:
+            translated.confidence = each.confidence
         if sentences:
-            translated.sentences = [*each.parts]
+            translated.sentences, translated.confidences = [*each.parts], [*each.confidences]
         for name in MARKS:
             if marked := getattr(each, name):
                 setattr(translated, name, list(marked))

@@ -100,7 +100,7 @@ def choose_direction(spec: Spec, source: str | None, target: str | None, report:
     Raises:
         ZooError: A language is missing or unknown.
     """
-    languages = spec.languages
+    languages, source = spec.languages, None if source == UNKNOWN else source
     if languages is None:
         wanted = f"{source or spec.corpus.source}-{target or spec.corpus.target}"
         for name, given, own in (("from", source, spec.corpus.source), ("to", target, spec.corpus.target)):

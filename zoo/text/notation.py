@@ -12,31 +12,14 @@ import yaml
 _FOLDER = Path(__file__).with_name("notations")
 _CODES = frozenset(file.stem for file in _FOLDER.glob("*.yaml"))
 _DECIMAL_POINT = "en zh ja ko he th hi bn ur ta te ms tl sw my yo"
-_SYMBOLS = {
-    "€": "€ eur",
-    "$": "$ usd",
-    "£": "£ gbp",
-    "¥": "¥ jpy",
-    "%": "%",
-    "°": "° °c °f ºc ºf",
-    "km/h": "km/h",
-    "mph": "mph",
-    "km": "km",
-    "cm": "cm",
-    "mm": "mm",
-    "m/s": "m/s",
-    "m²": "m² m2",
-    "m³": "m³ m3",
-    "m": "m",
-    "ml": "ml",
-    "l": "l",
-    "GB": "gb",
-    "MB": "mb",
-    "TB": "tb",
-    "kg": "kg",
-    "g": "g",
+_UNITS = ("%", "km/h", "mph", "km", "cm", "mm", "m/s", "m", "ml", "l", "GB", "MB", "TB", "kg", "g")
+_SYMBOLS = {unit.casefold(): unit for unit in _UNITS} | {
+    symbol: symbols[0]
+    for symbols in (("€", "eur"), ("$", "usd"), ("£", "gbp"), ("¥", "jpy"), ("m²", "m2"), ("m³", "m3"))
+    for symbol in symbols
 }
-"""Symbols of all languages for units, by the unit."""
+_SYMBOLS |= dict.fromkeys(("°", "°c", "°f", "ºc", "ºf"), "°")
+"""The unit of each symbol of all languages, in lower case."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,7 +90,7 @@ class Notation:
     times: list[str] = field(default_factory=list)
     unclear_times: list[str] = field(default_factory=list)
     small: list[str] = field(default_factory=list)
-    compounds: str = ""
+    compounds: str = "(?!)"
     large: list[str]
     parts_of_hours: str
     quarters: str
@@ -118,8 +101,7 @@ class Notation:
     @cached_property
     def unit_forms(self) -> dict[str, str]:
         """The unit of each symbol and word, in lower case."""
-        forms = {symbol: unit for unit, symbols in _SYMBOLS.items() for symbol in symbols.split()}
-        return forms | {word.casefold(): unit for unit, words in self.units.items() for word in words}
+        return _SYMBOLS | {word.casefold(): unit for unit, words in self.units.items() for word in words}
 
     @cached_property
     def unclear_forms(self) -> dict[str, str]:
@@ -165,11 +147,7 @@ def _table(code: str) -> Notation:
 
 @cache
 def _common(decimal_marks: str) -> Notation:
-    tables = english, german = _table("en"), _table("de")
-
-    def join(name: str) -> str:
-        return "|".join(getattr(table, name) for table in tables)
-
+    english, german = _table("en"), _table("de")
     return Notation(
         decimal_marks=decimal_marks,
         group="," if decimal_marks == "." else ".",
@@ -178,5 +156,8 @@ def _common(decimal_marks: str) -> Notation:
         units={unit: [*words, *german.units[unit]] for unit, words in english.units.items()},
         clock=english.clock | german.clock | {"either": f"{english.clock['either']}|{german.clock['either']}"},
         large=[*english.large, *german.large],
-        **{name: join(name) for name in ("parts_of_hours", "quarters", "ranges", "named")},
+        parts_of_hours=f"{english.parts_of_hours}|{german.parts_of_hours}",
+        quarters=f"{english.quarters}|{german.quarters}",
+        ranges=f"{english.ranges}|{german.ranges}",
+        named=f"{english.named}|{german.named}",
     )

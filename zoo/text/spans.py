@@ -367,8 +367,9 @@ def _spell(match: re.Match[str], value: str, sign: str, reading: str, source: No
     number = f"{_write(reading, value, target)}{target.ending(reading, bool(match['ordinal']), is_day)}"
     if match["decade"]:
         number += target.decade
-    if scale and target.scales:
-        scale = f" {target.in_number(target.scales[source.scale_forms[scale.strip().casefold()]], reading)}"
+    forms = target.scales.get(source.scale_forms.get(scale.strip().casefold(), ""))
+    if forms:
+        scale = f" {target.in_number(forms, reading)}"
     is_currency = kind in _CURRENCIES and symbol == kind
     if is_currency and target.currency_first:
         return f"{sign}{kind}{number}{scale}"

@@ -14,6 +14,11 @@ from hashlib import sha256
 from html import escape
 from json import dumps
 from pathlib import Path
+from struct import pack
+from zlib import compress, crc32
+
+import numpy as np
+import numpy.typing as npt
 
 from zoo.version import __version__
 
@@ -105,6 +110,19 @@ def json_element(id: str, value: object) -> str:
     return f'<script type="application/json" id="{escape_text(id)}">{content}</script>'
 
 
+def grey_picture(pixels: npt.NDArray[np.uint8]) -> str:
+    """Return a grey picture, [height, width], as a URL that contains a PNG file."""
+
+    def chunk(kind: bytes, content: bytes) -> bytes:
+        return pack(">I", len(content)) + kind + content + pack(">I", crc32(kind + content))
+
+    height, width = pixels.shape
+    header = pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
+    rows = np.pad(pixels, ((0, 0), (1, 0)))  # each row begins with the number of its filter, none
+    chunks = chunk(b"IHDR", header) + chunk(b"IDAT", compress(rows.tobytes())) + chunk(b"IEND", b"")
+    return f"data:image/png;base64,{b64encode(bytes.fromhex('89504e470d0a1a0a') + chunks).decode()}"
+
+
 def page(title: str, *body: str, style: str = "", script: str = "", series_count: int = 0) -> str:
     """Return a complete HTML page. Its content security policy allows only `script` to run, and no network access.
 
@@ -152,7 +170,6 @@ def cell_class(column: str) -> str:
 _VARIABLE = re.compile(r"var\(--([\w-]+)\)")
 _SERIES = re.compile(r'(fill|stroke)="var\(--(series-\d+)\)"')
 
-_BOLD_FACTOR = 1.13  # width of a bold letter relative to a regular one
 _NARROW = frozenset("!'(),-./:;I[\\]fijlrt|")
 
 
@@ -213,17 +230,12 @@ def _colour(name: str, *, dark: bool) -> str:
     return series_colour(int(number), dark=dark) if kind == "series" else (DARK if dark else LIGHT)[name]
 
 
-def text_width(words: str, size: float, *, bold: bool = False) -> float:
-    """Estimate the width of a text in pixels.
+def text_width(words: str, size: float) -> float:
+    """Estimate the width of a text in pixels, in a font of this size.
 
     Browsers use different fonts, so the estimate is large enough for wide fonts such as DejaVu Sans.
-
-    Args:
-        words: The text.
-        size: Font size in pixels.
-        bold: Whether the font is bold.
     """
-    return (_BOLD_FACTOR if bold else 1.0) * size * sum(map(_relative_width, words))
+    return size * sum(map(_relative_width, words))
 
 
 def _relative_width(letter: str) -> float:

@@ -21,6 +21,7 @@ from zoo.evaluation.text_metrics import text_metric
 from zoo.files import storage
 from zoo.files.atomic import write_json
 from zoo.files.reading import read_json
+from zoo.generation import confidence
 from zoo.generation.scoring import TokenScores
 from zoo.models import weights
 from zoo.publishing.publish import publish, verify
@@ -173,6 +174,30 @@ def test_model_scores_and_outputs_are_correct_and_saved(trained: Callable[..., R
     for line, score in zip(lines, outputs.reference_scores, strict=True):
         assert (line.log_probability, line.tokens) == (pytest.approx(score.log_probability), score.tokens)
     assert not run.foreign_files()
+
+
+def test_the_dev_set_calibrates_the_confidence(trained: Callable[..., Run], monkeypatch: pytest.MonkeyPatch) -> None:
+    run = trained()
+    assert "confidence" not in evaluate_models([run.folder], "dev", device="cpu"), "there are too few sentences"
+    monkeypatch.setattr(confidence, "_MIN_SENTENCES", 2)
+    fitted = evaluate_models([run.folder], "dev", device="cpu")
+    assert read_json(run.scores)["dev"] == fitted
+    translator = zoo.load(str(run.folder), device="cpu")
+    assert translator.calibration == confidence.Calibration(**fitted["confidence"])
+    texts = read_split(run.spec, "test", Report())
+    test = evaluate_models([run.folder], "test", device="cpu")
+    outputs = ModelOutputs(translator, texts)
+    chrf = text_metric("chrf")
+    good = [
+        chrf.score([text], [reference]) >= 50 for text, reference in zip(outputs.texts, texts.references, strict=True)
+    ]
+    error = confidence.calibration_error([best.confidence for best in outputs.translations], good)
+    assert test["calibration_error"] == pytest.approx(error, abs=1e-3)
+    assert "confidence" not in test
+    rows = dict(table_rows(test))
+    assert rows["calibration error of the confidence"] == f"{test['calibration_error']:.3f}"
+    card = (publish(run.folder) / "README.md").read_text(encoding="utf-8")
+    assert f"the calibration error is {test['calibration_error']:.3f}" in card
 
 
 def test_scores_of_changed_weights_are_not_saved(trained: Callable[..., Run], monkeypatch: pytest.MonkeyPatch) -> None:

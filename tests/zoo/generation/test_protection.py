@@ -12,12 +12,16 @@ import specs
 from specs import EOS
 from zoo.generation.beam_search import BeamSearch
 from zoo.generation.engine import Engine
+from zoo.generation.preprocessing import Preprocessor
 from zoo.generation.protection import run_steps
 from zoo.generation.span_constraint import SpanConstraint
 from zoo.generation.text_search import translate_lines
 from zoo.generation.translation import SearchInput
 from zoo.generation.translator import Translator
+from zoo.report import Report
 from zoo.text.copying import copy_symbols
+from zoo.text.language_codes import UNKNOWN
+from zoo.text.languages import LanguagePair
 from zoo.text.spans import find_spans
 
 ALPHABET = "▁abcdefghijklmnopqrstuvwxyz0123456789.,:%${}€😊/" + "".join(copy_symbols(2))
@@ -306,3 +310,16 @@ def test_allowed_tokens_are_known_without_waiting_for_the_device():
     state, tokens = rule.start(sources, device), torch.empty(2, dtype=torch.long, device=device)
     state = state.advance(tokens, tokens).advance(None, tokens).join(rule.start(sources[:1], device))
     assert state.allowed().shape == (3, CHARACTERS.sizes[1])
+
+
+@pytest.mark.parametrize(
+    ("text", "symbol_for"),
+    [("It cost 1.250 pounds and 500 grams.", "1,250"), ("Das kostete 1.250 Pfund und 500 Gramm.", "1 250")],
+)
+def test_the_notation_of_numbers_follows_the_guessed_language(text, symbol_for):
+    spec = specs.load("tiny", {"languages": {"codes": ["en", "de", "fr"]}})
+    languages = LanguagePair(UNKNOWN, "fr")
+    preprocessor = Preprocessor(Characters((ONE, TWO)), spec, None, None, Report(), languages, protect=True)
+    (part,) = preprocessor.encode(text, "", 0).parts
+    spelling = part.copied[ONE].spellings[0].replace("\u202f", " ")
+    assert spelling.startswith(symbol_for)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,30 +15,9 @@ from zoo.paper.runs import read_measurements
 from zoo.report import Report
 
 pytestmark = pytest.mark.integration
-VOID = {"meta", "input"}
 
 
-class Reader(HTMLParser):
-    """Parser that checks that elements are closed in the right order."""
-
-    def __init__(self, source: str) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.tags: list[tuple[str, dict[str, str | None]]] = []
-        self.feed(source)
-        self.close()
-        assert not self.open
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append((tag, dict(attrs)))
-        if tag not in VOID:
-            self.open.append(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
-
-
-def test_page_is_valid_and_self_contained(make_run: Callable[..., Path]) -> None:
+def test_page_is_valid_and_self_contained(make_run: Callable[..., Path], html_page: Callable[..., Any]) -> None:
     """Names of runs are escaped, and the plots of our runs show what Table 3 says."""
     for number, score in enumerate((20.0, 22.0)):
         scores = {"dev": {"bleu": 90.0, "paper_bleu": score, "perplexity": 7.5}}
@@ -47,7 +26,7 @@ def test_page_is_valid_and_self_contained(make_run: Callable[..., Path]) -> None
     measurements = read_measurements(None, Report())
     checked = check_claims(measurements)
     source = paper_page(checked, measurements)
-    tags = Reader(source).tags
+    tags = html_page(source).elements
     ids = [attributes["id"] for _, attributes in tags if "id" in attributes]
     assert len(ids) == len(set(ids))
     links = [attributes["href"] or "" for tag, attributes in tags if tag == "a"]

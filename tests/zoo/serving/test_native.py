@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,8 @@ import pytest
 import specs
 from compiler import build
 from zoo.data import builtin
+from zoo.files.atomic import write_json
+from zoo.generation.confidence import UNCERTAIN, Calibration
 from zoo.generation.loading import open_model
 from zoo.models.weights import Weights
 from zoo.report import Report
@@ -70,6 +73,26 @@ def test_sentences_are_returned_with_their_translations(client, translator):
     assert json.loads(streamed.split("data: ")[1].split("\n")[0])["translations"][0]["sentences"] == expected
 
 
+def test_translations_and_sentences_have_a_confidence_if_the_model_has_a_calibration(trained, client_of):
+    body = {"text": "the old dog sleeps. we read\nshe knows\n-", "source": "en", "target": "de", "sentences": True}
+    run = trained(RUN)
+    (before,) = client_of().post("/v1/translate", json=body).json()["results"][0]["translations"]
+    assert (before["confidence"], before["confidences"]) == (None, [None] * 4)
+    calibration = Calibration(3.0, 5.0, -0.5, 0.1)
+    write_json(run.scores, {"dev": {"confidence": asdict(calibration)}})
+    (after,) = client_of().post("/v1/translate", json=body).json()["results"][0]["translations"]
+    assert (after["sentences"], after["text"]) == (before["sentences"], before["text"])
+    translator = open_model(Path(RUN), device="cpu", report=Report())
+    expected = [best.confidence for best, *_ in translator.hypotheses([text for text, _ in after["sentences"]])]
+    assert after["confidences"] == [each and pytest.approx(each, abs=1e-3) for each in expected]
+    assert after["confidences"][3] is None
+    assert after["confidence"] == min(after["confidences"][:3])
+    doubtful = [
+        text for (text, _), each in zip(after["sentences"], after["confidences"][:3], strict=False) if each < UNCERTAIN
+    ]
+    assert after.get("uncertain", []) == doubtful
+
+
 def test_a_hint_names_a_public_model_for_texts_with_long_sentences(client, monkeypatch):
     body = {"source": "en", "target": "de"}
     (result,) = client.post("/v1/translate", json={**body, "text": "we read"}).json()["results"]
@@ -89,7 +112,8 @@ def test_texts_without_a_letter_and_lost_numbers(client, translator):
     ((best, *_),) = translator.hypotheses(texts[2:], n_best=2)
     assert results[2]["unkept"] == list(best.unkept)
     assert results[2]["uncertain"] == list(best.uncertain) == texts[2:]
-    assert results[0].keys() == {"text", "score", "log_probability"}
+    assert results[0].keys() == {"text", "score", "log_probability", "confidence"}
+    assert results[0]["confidence"] is None
     (result,) = client.post("/v1/translate", json={**body, "text": texts[2], "protect": False}).json()["results"]
     assert "unkept" not in result["translations"][0]
     for path, given in (("/translate", {"q": "$5"}), ("/v2/translate", {"text": ["$5"]})):

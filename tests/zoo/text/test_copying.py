@@ -17,6 +17,7 @@ SYMBOLS = A, B, C = copy_symbols(3)
         ("It costs $1,250.50 today.", f"It costs {A} today.", "Es kostet 1.250,50 $ heute."),
         ("Mail a@b.org before 14:30", f"Mail {A} before {B}", "Schreib a@b.org vor 14:30"),
         ("I have three cats and 2 dogs in May.", "I have three cats and 2 dogs in May.", None),
+        ("Mail a@b.org before 9:00 a.m.", f"Mail {A} before {B}", "Schreib a@b.org vor 9 Uhr"),
         ("Run {name} on the 21st.", f"Run {A} on the {B}.", "Führ {name} am 21. aus"),
         ("10 km, 20 km, 30 km, 40 km", f"{A}, {B}, {C}, 40 km", "10 km, 20 km, 30 km, 40 km"),
     ],

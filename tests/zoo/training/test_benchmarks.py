@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 import torch
@@ -27,7 +23,6 @@ from zoo.training.benchmarks import (
 )
 
 pytestmark = pytest.mark.integration
-ROOT = Path(__file__).parents[3]
 Small = Callable[..., Spec]
 ONE_ROUND = {"sentences": 2, "rounds": 1}
 
@@ -131,20 +126,3 @@ def test_budgets_and_parts_of_the_corpus(world: Callable[..., Spec]) -> None:
     assert speed.target_tokens_per_second.median * speed.step_seconds.median <= 12 + 1e-6
     with pytest.raises(ZooError, match=r"training\.source_tokens"):
         benchmark_training(world("training.source_tokens=20"), steps=1, rounds=1)
-
-
-@pytest.mark.slow
-def test_comparison_with_other_systems_runs() -> None:
-    """All systems have the same weights, and those in float32 find the same translations."""
-    pytest.importorskip("ctranslate2")
-    pytest.importorskip("transformers")
-    script = ROOT / "tests" / "benchmarks" / "decode.py"
-    sizes = {"N": 1, "d_model": 32, "d_ff": 64, "d_k": 4, "d_v": 4}
-    small = [f"architecture.{field}={size}" for field, size in sizes.items()]
-    for work in ("b32", "b1", "latency"):
-        options = ["--work", work, "--systems", "eager-float32,marian-float32", "--rounds", "2", "--sentences", "4"]
-        command = [sys.executable, str(script), "base", *small, "vocabulary.size=500", *options, "--json"]
-        done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
-        systems = json.loads(done.stdout)["systems"]
-        assert len(systems) == 4
-        assert all(system["same_tokens"] == system["same_sentences"] == 1 for system in systems.values())

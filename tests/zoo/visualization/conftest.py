@@ -1,9 +1,8 @@
-"""An attention with known weights, and a reader of HTML pages."""
+"""An attention with known weights."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from html.parser import HTMLParser
 from typing import Any
 
 import pytest
@@ -11,47 +10,6 @@ import torch
 from torch import Tensor
 
 from zoo.generation.attention import Attention
-
-VOID_ELEMENTS = {"meta", "br", "input", "link", "img", "hr"}
-
-
-class HtmlPage(HTMLParser):
-    """The elements of a page with their text. Fails if the elements are not properly nested."""
-
-    def __init__(self, source: str) -> None:
-        super().__init__()
-        self.open: list[int] = []
-        self.elements: list[tuple[str, dict[str, str | None]]] = []
-        self.texts: list[str] = []
-        self.feed(source)
-        self.close()
-        assert not self.open
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.elements.append((tag, dict(attrs)))
-        self.texts.append("")
-        if tag not in VOID_ELEMENTS:
-            self.open.append(len(self.elements) - 1)
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.elements[self.open.pop()][0] == tag
-
-    def handle_data(self, data: str) -> None:
-        for index in self.open:
-            self.texts[index] += data
-
-    def find(self, tag: str, **attributes: str) -> list[tuple[dict[str, str | None], str]]:
-        """Return attributes and text of all elements with this tag and these attributes."""
-        return [
-            (present, text)
-            for (name, present), text in zip(self.elements, self.texts, strict=True)
-            if name == tag and attributes.items() <= present.items()
-        ]
-
-
-@pytest.fixture
-def html_page() -> type[HtmlPage]:
-    return HtmlPage
 
 
 @pytest.fixture

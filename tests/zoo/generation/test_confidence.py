@@ -1,0 +1,135 @@
+"""The confidence in translations: the fit, its properties, and where it appears."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+from dataclasses import asdict, astuple
+
+import numpy as np
+import pytest
+
+from zoo.files.atomic import write_json
+from zoo.generation.confidence import UNCERTAIN, Calibration, calibration_error
+from zoo.generation.translation import Translation, join_parts
+from zoo.models.folder import ModelFolder
+
+CALIBRATION = Calibration(3.0, 20.0, -3.0, 0.1)
+
+
+def examples(count: int, seed: int = 3) -> tuple[list[tuple[str, str, float]], list[bool]]:
+    """Return translations and whether each is good, by the probabilities of `CALIBRATION`."""
+    generator = random.Random(seed)
+    translations, good = [], []
+    for _ in range(count):
+        length = generator.randint(5, 80)
+        target = max(0, round(length * math.exp(generator.gauss(0.1, 0.4))))
+        translations.append(("x" * length, "y" * target, -generator.expovariate(10) * (target + 1)))
+        good.append(generator.random() < CALIBRATION.confidence(*translations[-1]))
+    return translations, good
+
+
+def test_the_fit_finds_the_probabilities_and_the_maximum_of_the_likelihood():
+    translations, good = examples(4000)
+    found = Calibration.fit(translations, good)
+    assert astuple(found) == pytest.approx(astuple(CALIBRATION), rel=0.25, abs=0.05)
+
+    def likelihood(calibration):  # slow twin: the formula of one sentence after the other
+        total = 0.0
+        for (source, target, log_probability), is_good in zip(translations, good, strict=True):
+            ratio = math.log((len(target) + 1) / (len(source) + 1)) - calibration.usual_ratio
+            per_character = log_probability / (len(target) + 1)
+            logit = (
+                calibration.intercept + calibration.log_probability * per_character + calibration.length * ratio * ratio
+            )
+            probability = 1 / (1 + math.exp(-logit))
+            assert calibration.confidence(source, target, log_probability) == pytest.approx(probability, abs=1e-4)
+            total += math.log(probability if is_good else 1 - probability)
+        return total
+
+    best = likelihood(found)
+    for field in ("intercept", "log_probability", "length"):
+        for factor in (0.9, 1.1):
+            changed = {**asdict(found), field: factor * getattr(found, field)}
+            assert likelihood(Calibration(**changed)) < best
+    held_out, truth = examples(4000, seed=4)
+    assert calibration_error([found.confidence(*each) for each in held_out], truth) < 0.05
+
+
+@pytest.mark.parametrize("good", [[True] * 200, [False] * 200, [index < 100 for index in range(200)]])
+def test_the_confidence_rises_with_the_probability_whatever_the_dev_set(good):
+    """Also if all translations are good or bad, or good translations have lower log-probabilities."""
+    translations = [("x" * 20, "y" * (20 + index % 2), -200.0 + index) for index in range(200)]
+    for order in (good, good[::-1]):
+        found = Calibration.fit(translations, order)
+        confidences = [found.confidence(*each[:2], float(log)) for each in translations[:2] for log in range(-99, 1)]
+        assert all(0 <= each <= 1 for each in confidences)
+        assert np.all(np.diff(np.array(confidences).reshape(2, -1)) >= 0)
+        assert found.length <= 0
+
+
+def test_few_sentences_give_no_calibration():
+    assert Calibration.fit(*examples(99)) is None
+
+
+def test_the_calibration_error_is_that_of_the_bins():
+    confidences, good = examples(500)[0], examples(500)[1]
+    confidences = [CALIBRATION.confidence(*each) for each in confidences] + [0.0, 1.0]
+    good = [*good, True, False]
+    bins = {}
+    for confidence, is_good in zip(confidences, good, strict=True):
+        bins.setdefault(min(int(confidence * 10), 9), []).append(confidence - is_good)
+    expected = sum(abs(sum(each)) for each in bins.values()) / len(good)
+    assert calibration_error(confidences, good) == pytest.approx(expected)
+    assert calibration_error([1.0, 0.0], [True, False]) == 0
+
+
+@pytest.mark.parametrize(
+    "scores",
+    [
+        {},
+        {"dev": {"bleu": 3.0}},
+        {"dev": []},
+        {"dev": {"confidence": {"intercept": 1.0}}},
+        {"dev": {"confidence": {**asdict(CALIBRATION), "length": "1"}}},
+        {"dev": {"confidence": {**asdict(CALIBRATION), "length": 1e99}}},
+        {"test": {"confidence": asdict(CALIBRATION)}},
+    ],
+)
+def test_a_missing_or_damaged_calibration_is_none(tmp_path, scores):
+    folder = ModelFolder(tmp_path)
+    assert Calibration.read(folder) is None
+    write_json(folder.scores, scores)
+    assert Calibration.read(folder) is None
+    folder.scores.write_text("{", encoding="utf-8")
+    assert Calibration.read(folder) is None
+    write_json(folder.scores, {"dev": {"confidence": asdict(CALIBRATION)}})
+    assert Calibration.read(folder) == CALIBRATION
+
+
+def test_a_text_has_the_lowest_confidence_of_its_sentences():
+    sentences = [("Good.", "Gut.", -0.1), ("Bad.", "Schlecht.", -9.0)]
+    parts = [Translation("", 0.0, log).with_text(text, source, CALIBRATION) for source, text, log in sentences]
+    parts.append(Translation("$5"))
+    joined = join_parts(["Good.", "Bad.", "$5"], parts, [" ", " "])
+    assert joined.confidences == (CALIBRATION.confidence(*sentences[0]), CALIBRATION.confidence(*sentences[1]), None)
+    assert joined.confidence == joined.confidences[1] < UNCERTAIN
+    assert joined.uncertain == ("Bad.",)
+    without = Translation("", 0.0, -9.0, (5, 6)).with_text("Schlecht.", "Bad.", None)
+    assert (without.confidence, without.uncertain) == (None, ("Bad.",))
+
+
+def test_the_confidence_does_not_depend_on_other_sentences(translator_of):
+    translator = translator_of()
+    translator.calibration = CALIBRATION
+    texts = ["we read", "the old dog sees a small house. she knows", "the dog sleeps", ""]
+    together = translator.hypotheses(texts, n_best=2)
+    for text, hypotheses in zip(texts, together, strict=True):
+        (alone,) = translator.hypotheses([text], n_best=2)
+        for one, other in zip(alone, hypotheses, strict=True):
+            assert one.confidence == (other.confidence and pytest.approx(other.confidence, abs=2e-3))
+            if one.text and not one.parts:
+                assert one.confidence == CALIBRATION.confidence(text, one.text, one.log_probability)
+    assert [len(best.confidences) for best, *_ in together] == [0, 2, 0, 0]
+    assert json.dumps(together[3][0].confidence) == "null"

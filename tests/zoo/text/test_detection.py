@@ -1,0 +1,24 @@
+"""The language of a text is guessed among those of a model."""
+
+import pytest
+
+from zoo.text.detection import guess_language
+
+
+@pytest.mark.parametrize(
+    ("text", "language"),
+    [
+        ("Where is the nearest station?", "en"),
+        ("Wo ist der nächste Bahnhof?", "de"),
+        ("Où est la gare la plus proche ?", "fra_Latn"),
+        ("¿Dónde está la estación más cercana?", "es"),
+    ],
+)
+def test_the_most_probable_language_of_the_model_is_chosen(text, language):
+    codes = ["en", "de", "fra_Latn", "es"]
+    assert guess_language(text, codes, "und") == language
+    assert guess_language(text, [code for code in codes if code != language], "und") != language
+
+
+def test_a_model_whose_languages_are_unknown_has_the_default():
+    assert guess_language("Where is it?", ["tlh"], "und") == "und"

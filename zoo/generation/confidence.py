@@ -1,0 +1,125 @@
+"""Confidence in a translation: the probability that it is good, calibrated on the dev set.
+
+A translation counts as good if its chrF against a reference translation is at least `GOOD_CHRF`. The probability is a
+logistic regression on two features that a search gives for free: the log-probability per character, which finds the
+worst translations better than the mean over tokens because rare words are many tokens, and how far the length is from
+the usual one. Attention does not find more of them (see docs/benchmarks/everyday.md).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import astuple, dataclass
+from typing import TYPE_CHECKING, Self
+
+import numpy as np
+
+from specs import ZooError
+from zoo.models.folder import ModelFolder
+
+if TYPE_CHECKING:
+    from jaxtyping import Bool, Float64
+    from numpy.typing import ArrayLike
+
+CALIBRATION_KEY, ERROR_KEY = "confidence", "calibration_error"
+"""Keys in `scores.json`: of the calibration, in the scores of the dev set, and of the calibration error on each set."""
+GOOD_CHRF = 50.0
+"""Smallest chrF of a good translation."""
+UNCERTAIN = 0.3
+"""Confidence below which a translation is uncertain."""
+_MIN_SENTENCES = 100
+_MAX_NUMBER = 1e6
+_ITERATIONS = 2000
+_BINS = 10
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """Coefficients of the logistic regression. The confidence never falls if the log-probability rises.
+
+    Attributes:
+        intercept: The intercept.
+        log_probability: Coefficient of the log-probability per character, at least 0.
+        length: Coefficient of the squared distance of the log length ratio from the usual one, at most 0.
+        usual_ratio: The usual log length ratio: the median over the dev set.
+    """
+
+    intercept: float
+    log_probability: float
+    length: float
+    usual_ratio: float
+
+    @classmethod
+    def fit(cls, translations: Sequence[tuple[str, str, float]], good: ArrayLike) -> Self | None:
+        """Fit the coefficients.
+
+        Args:
+            translations: Source, translation and log-probability of each sentence of the dev set.
+            good: Whether each translation is good.
+
+        Returns:
+            The calibration. None if there are not enough sentences.
+        """
+        if len(translations) < _MIN_SENTENCES:
+            return None
+        per_character, ratios = np.array([_features(*each) for each in translations]).T
+        usual = float(np.median(ratios))
+        columns = np.stack([np.ones(len(ratios)), per_character, (ratios - usual) ** 2], axis=1)
+        for count in (3, 2, 1):  # leave out features whose effect on this set is the opposite of what it should be
+            coefficients = np.zeros(3)
+            coefficients[:count] = _logistic_regression(columns[:, :count], np.array(good))
+            if coefficients[1] >= 0 >= coefficients[2]:
+                break
+        intercept, log_probability, length = coefficients.tolist()
+        return cls(intercept, log_probability, length, usual)
+
+    @classmethod
+    def read(cls, folder: ModelFolder) -> Self | None:
+        """Read the calibration of a model. None if its dev set was not evaluated, or the scores are damaged."""
+        try:
+            calibration = cls(**folder.known_scores["dev"][CALIBRATION_KEY])
+            is_valid = all(abs(number) <= _MAX_NUMBER for number in astuple(calibration))  # not for NaN
+        except (ZooError, OSError, LookupError, TypeError):
+            return None
+        return calibration if is_valid else None
+
+    def confidence(self, source: str, translation: str, log_probability: float) -> float:
+        """Return the probability that a translation is good."""
+        per_character, ratio = _features(source, translation, log_probability)
+        logit = self.intercept + self.log_probability * per_character + self.length * (ratio - self.usual_ratio) ** 2
+        return round(0.5 + 0.5 * math.tanh(logit / 2), 4)
+
+
+def calibration_error(confidences: Sequence[float], good: ArrayLike) -> float:
+    """Return the expected calibration error.
+
+    It is the mean distance between the confidence and the share of good translations in `_BINS` ranges of confidence.
+    """
+    surplus = np.array(confidences) - np.array(good)
+    bins = np.minimum((np.array(confidences) * _BINS).astype(int), _BINS - 1)
+    return float(np.abs(np.bincount(bins, weights=surplus)).sum()) / len(surplus)
+
+
+def _features(source: str, translation: str, log_probability: float) -> tuple[float, float]:
+    """Return the log-probability per character, with one for the end of the text, and the log length ratio."""
+    length = len(translation) + 1
+    return log_probability / length, math.log(length / (len(source.strip()) + 1))
+
+
+def _logistic_regression(
+    columns: Float64[np.ndarray, "sentences features"], good: Bool[np.ndarray, " sentences"]
+) -> Float64[np.ndarray, " features"]:
+    """Return the coefficients that maximise the likelihood.
+
+    The targets are slightly inside of 0 and 1 (Platt 1999), so that there is a maximum also if all translations are
+    good. The Hessian is replaced by its bound (Böhning and Lindsay 1988), so that each step improves the likelihood.
+    """
+    count = good.sum()
+    targets = np.where(good, (count + 1) / (count + 2), 1 / (len(good) - count + 2))
+    inverse = np.linalg.pinv(columns.T @ columns / 4)
+    coefficients = np.zeros(columns.shape[1])
+    for _ in range(_ITERATIONS):
+        probabilities = 0.5 + 0.5 * np.tanh(columns @ coefficients / 2)
+        coefficients += inverse @ (columns.T @ (targets - probabilities))
+    return coefficients
