@@ -152,6 +152,18 @@ def sinusoids(
     return sinusoid_table(x.shape[1], x[0], halves, first)
 
 
+def sinusoids_2d(x: Float[Tensor, "batch length d_model"], *, rows: int) -> Float[Tensor, "length d_model"]:
+    """Return the encodings of the columns (first half of the features) and rows (second half) of patches.
+
+    Args:
+        x: The patches. The encodings get their length, d_model, type and device.
+        rows: Number of patches in each column. Position p is the patch in column p // rows and row p % rows.
+    """
+    position = torch.arange(x.shape[1], device=x.device)
+    halves = [_encode_positions(each, x.shape[2] // 2, False) for each in (position // rows, position % rows)]
+    return torch.cat(halves, -1).to(x.dtype)
+
+
 def sinusoid_table(length: int, like: Tensor, halves: bool, first: int) -> Float[Tensor, "length d_model"]:
     """Return the positional encodings of the positions below `length`, with the type and device of a tensor [_, d]."""
     rounded = max(256, 2 ** math.ceil(math.log2(length + first)))

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from specs.parts import Relative as Relative
     from specs.parts import Rotary as Rotary
     from specs.parts import Sinusoidal as Sinusoidal
+    from specs.parts import Sinusoidal2d as Sinusoidal2d
     from specs.sections import BOS as BOS
     from specs.sections import EOS as EOS
     from specs.sections import PAD as PAD
@@ -76,7 +77,17 @@ _NAMES = {
     "errors": ("ZooError", "nearest"),
     "inspection": ("comments", "describe_head_sizes", "difference", "field_names", "schema"),
     "loader": ("load", "parent", "parse", "where_written"),
-    "parts": ("Audio", "Features", "FeatureSource", "Learned", "Norm", "Relative", "Rotary", "Sinusoidal"),
+    "parts": (
+        "Audio",
+        "Features",
+        "FeatureSource",
+        "Learned",
+        "Norm",
+        "Relative",
+        "Rotary",
+        "Sinusoidal",
+        "Sinusoidal2d",
+    ),
     "sections": (
         "BOS",
         "EOS",

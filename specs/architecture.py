@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Discriminator, Field, Tag, field_validator, model_validator
 
-from specs.parts import Learned, Norm, Positions, Rotary, Sinusoidal, Source, Tokens
+from specs.parts import Learned, Norm, Positions, Rotary, Sinusoidal, Sinusoidal2d, Source, Tokens
 from specs.section import Probability, Section, reject
 from specs.sublayers import Activation, DecoderSubLayer, Dimension, EncoderSubLayer, Heads, InnerDimension, Sublayer
 
@@ -232,6 +232,18 @@ class Architecture(Section):
                 ("d_model", "positions"),
                 f"`architecture.d_model` is odd ({self.d_model}), but sinusoids come in pairs",
                 f"write `d_model: {self.d_model + 1}`, or other `positions`",
+            )
+        if isinstance(self.positions, Sinusoidal2d) and self.d_model % 4:
+            reject(
+                ("d_model", "positions"),
+                f"`architecture.d_model` is {self.d_model}, but two-dimensional sinusoids need a multiple of 4",
+                f"write `d_model: {self.d_model // 4 * 4 + 4}`, or other `positions`",
+            )
+        if isinstance(self.positions, Sinusoidal2d) and (isinstance(self.source, Tokens) or self.source.subsampling):
+            reject(
+                ("positions", "source"),
+                "positions of the kind `sinusoidal_2d` are for patches of pictures that no convolution has shortened",
+                "write `positions: {kind: sinusoidal}`, or a `source` of the kind `features` without `subsampling`",
             )
         restricted = any(sublayer.kind == "restricted_attention" for sublayer in (*self.encoder, *self.decoder))
         if self.positions.score_bias and restricted:

@@ -205,10 +205,11 @@ class Treebank(Weighted):
 
 
 class Digits(Weighted):
-    """Strings of spoken digits and their texts, such as `3 1 4`, for the task `recognition`.
+    """Strings of digits and their texts, for the task `recognition`.
 
-    The program espeak-ng speaks them with many voices, and noise and echoes are added. No voice is in two of train, dev
-    and test.
+    If the task reads sounds, espeak-ng speaks strings such as `3 1 4` with many voices, and noise and echoes
+    are added. If it reads pictures, they show strings such as `314` of the handwritten digits that are part of
+    scikit-learn. No voice and no handwritten digit is in two of train, dev and test.
     """
 
     digits: Size = Field(le=1_000_000)

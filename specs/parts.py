@@ -61,6 +61,9 @@ class Features(Section):
 Source = Annotated[Tokens | Features, Field(discriminator="kind")]
 
 
+PictureSize = Annotated[int, Field(ge=1, le=1_024)]
+
+
 class Masks(Section):
     """Options of masks that hide ranges of features in training (SpecAugment; Park et al. 2019)."""
 
@@ -82,6 +85,11 @@ class FeatureSource(Section):
         """Number of features per frame, which is `architecture.source.width`."""
         raise NotImplementedError
 
+    @property
+    def rows(self) -> int:
+        """Number of successive frames that form a column, if the frames are patches of a picture."""
+        return 1
+
 
 class Audio(FeatureSource):
     """Sound files: WAV, FLAC or OGG. A frame is the logarithm of a mel filter bank, every 10 ms."""
@@ -102,6 +110,47 @@ class Audio(FeatureSource):
     def width(self) -> int:
         """Number of features per frame."""
         return self.bins
+
+
+class PatchSize(Section):
+    """Size of the patches of a picture."""
+
+    height: PictureSize
+    """Height of a patch. Patches of the picture's height are columns. Unit: pixels."""
+    width: PictureSize
+    """Width of a patch. Unit: pixels."""
+
+
+class Image(FeatureSource):
+    """Picture files: PNG or JPEG. A frame is a patch of grey pixels."""
+
+    kind: Literal["image"]
+    """Read pictures, which are converted to grey and scaled to a fixed height. Their pixels have mean 0 and variance
+    1. A frame is a patch. Patches follow each other column by column, from top to bottom."""
+    height: PictureSize = 32
+    """Height to which pictures are scaled. Their aspect ratio does not change. Default: 32. Unit: pixels."""
+    patch: PatchSize = PatchSize(height=32, width=1)
+    """Size of the patches. Default: columns, `{height: 32, width: 1}`."""
+
+    @property
+    def width(self) -> int:
+        """Number of pixels in each patch."""
+        return self.patch.height * self.patch.width
+
+    @property
+    def rows(self) -> int:
+        """Number of patches in each column of the picture."""
+        return self.height // self.patch.height
+
+    @model_validator(mode="after")
+    def _check_patch(self) -> Self:
+        if self.height % self.patch.height:
+            reject(
+                ("patch.height", "height"),
+                f"patches of {self.patch.height} pixels do not fill the height of {self.height} pixels",
+                f"write a `patch.height` that divides {self.height}",
+            )
+        return self
 
 
 class Norm(Section):
@@ -136,6 +185,17 @@ class Sinusoidal(PositionKind):
     longest wavelength is exactly 10000 x 2 pi, as in tensor2tensor."""
     first: Count = Field(default=0, le=1_024)
     """Position number of a sentence's first token (section 3.5: 0; OpenNMT-tf: 1; fairseq: 2)."""
+
+
+class Sinusoidal2d(PositionKind):
+    """Sinusoids in two dimensions, which are added to patches of a picture. The decoder has those of section 3.5."""
+
+    kind: Literal["sinusoidal_2d"]
+    """The first half of the features encodes the column of a patch, and the second half its row, each with the
+    sinusoids of section 3.5 for d_model / 2 features (section 7). The decoder has the sinusoids of section 3.5."""
+    rows: Size = Field(le=1_024)
+    """Number of patches in each column of a picture. The patches of a column follow each other from top to bottom.
+    Unit: patches."""
 
 
 class Learned(PositionKind):
@@ -201,4 +261,6 @@ class NoPositions(PositionKind):
     attention."""
 
 
-Positions = Annotated[Sinusoidal | Learned | Rotary | Relative | Alibi | NoPositions, Field(discriminator="kind")]
+Positions = Annotated[
+    Sinusoidal | Sinusoidal2d | Learned | Rotary | Relative | Alibi | NoPositions, Field(discriminator="kind")
+]

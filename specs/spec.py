@@ -9,7 +9,7 @@ from specs.corpus import Archive, Corpus, Digits, Directed, Direction, Files, Gr
 from specs.errors import ZooError
 from specs.history import FORMAT, WRITTEN_BY
 from specs.notation import dump
-from specs.parts import Features, Tokens
+from specs.parts import Features, Sinusoidal2d, Tokens
 from specs.section import Section, reject
 from specs.sections import (
     EOS,
@@ -179,10 +179,10 @@ class Spec(Section):
                     f"the task `recognition` reads files of {self.task.source.kind}, but `corpus.{name}` has text",
                     "write `source`, a list of file names, and `target` in this part, or set another `task`",
                 )
-            if isinstance(part, Digits) and self.task.streams.get("source") != "audio":
+            if isinstance(part, Digits) and not isinstance(self.task, Recognition):
                 reject(
                     (f"corpus.{name}", "task.kind"),
-                    f"`corpus.{name}` has spoken digits, but the task `{self.task.kind}` reads no sounds",
+                    f"`corpus.{name}` has sounds or pictures of digits, but the task `{self.task.kind}` reads neither",
                     "write other parts, or `task: {kind: recognition, source: {kind: audio}}`",
                 )
             if isinstance(part, (Files, Archive)) and (part.source is not None) is not reads:
@@ -275,6 +275,14 @@ class Spec(Section):
                 f"`architecture.source.width` is {source.width}, but `task.source` gives {task.source.width} features "
                 "per frame",
                 f"write `architecture: {{source: {{width: {task.source.width}}}}}`",
+            )
+        positions = self.architecture.positions
+        if isinstance(task, Recognition) and isinstance(positions, Sinusoidal2d) and positions.rows != task.source.rows:
+            reject(
+                ("architecture.positions.rows", "task.source"),
+                f"`architecture.positions.rows` is {positions.rows}, but a column of `task.source` has "
+                f"{task.source.rows} patches",
+                f"write `architecture: {{positions: {{rows: {task.source.rows}}}}}`",
             )
         score, permitted = self.training.dev_score, self.task.scores
         if score is not None and score not in permitted:

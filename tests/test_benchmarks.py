@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from specs import parts
 from tests.benchmarks import (
     data,
     decode,
@@ -27,6 +28,7 @@ from tests.benchmarks import (
 )
 from tests.benchmarks.arguments import load_spec
 from zoo.data.builtin import sentences
+from zoo.features.image import Image
 from zoo.models.registries import registry
 from zoo.training.run import Run
 
@@ -148,10 +150,15 @@ def test_shortlists(run: Script, trained: Callable[..., Run], texts: list[str]) 
 
 def test_scores_of_everyday(run: Script, texts: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registry, "INCLUDED", ROOT / "zoo" / "included")
-    table = run(everyday_scores, "everyday", f"tatoeba={','.join(texts)}", f"other={','.join(texts)}")
-    for name in ("tatoeba", "other"):
-        assert all(f"\n{name} {languages} |" in table for languages in ("en-de", "de-en"))
-    assert table.count("in lower case") == 2
+    Path("far.pairs.de.txt").write_text("1\n3\n", encoding="utf-8")
+    table = run(everyday_scores, "everyday", "one=pairs", "other=pairs").splitlines()
+    assert [line.split(" | ")[:3] for line in table[2:]] == [
+        [name, direction, "12"] for name in ("one", "other") for direction in ("en-de", "de-en")
+    ]
+    assert {line.count(" | ") for line in table} == {len(everyday_scores.COLUMNS) - 1}
+    near, far = (table[3].split(" | ")[everyday_scores.COLUMNS.index(name)] for name in ("near", "far"))
+    assert float(near) >= 0
+    assert float(far) >= 0
 
 
 def test_parts_for_gpus_that_start_no_process(run: Script) -> None:
@@ -167,6 +174,27 @@ def test_data_of_everyday(run: Script, texts: list[str], monkeypatch: pytest.Mon
     for file, part in zip(texts, test, strict=True):
         Path(part).write_text("".join(Path(file).read_text("utf-8").splitlines(keepends=True)[:3]), "utf-8")
     assert "dev: 2 pairs" in run(everyday_data, *texts, *test, "out")
+
+
+def test_pictures_of_sentences(run: Script, texts: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each set has its own sentences and font families."""
+    sentence_pictures = pytest.importorskip("tests.benchmarks.sentence_pictures", reason="needs the extra `pictures`")
+    font = pytest.importorskip("PIL.ImageFont").load_default(20)
+    Path("fonts").mkdir()
+    Path("fonts/one.ttf").write_bytes(font.font_bytes)
+    assert not sentence_pictures.find_fonts([Path("fonts")]), "the font has no German letters"
+    monkeypatch.setattr(
+        sentence_pictures, "find_fonts", lambda _: {each: [Path("fonts/one.ttf")] for each in "abcdefg"}
+    )
+    monkeypatch.setattr(sentence_pictures, "SIZES", {"test": 2, "dev": 1, "train": 4})
+    output = run(sentence_pictures, *reversed(texts), "out", "fonts")
+    assert output.splitlines() == ["test: a, g", "dev: d", "train: b, c, e, f"]
+    written = [Path(f"out/{name}.de").read_text("utf-8").splitlines() for name in ("test", "dev", "train")]
+    assert [len(lines) for lines in written] == [2, 1, 4]
+    assert len({line for lines in written for line in lines}) == 7
+    modality = Image(parts.Image(kind="image"))
+    for name in Path("out/train.pictures.de").read_text("utf-8").split():
+        assert len(modality.encode(Path("out") / name)) > 32
 
 
 def test_toy_size_changes_nothing_but_sizes() -> None:

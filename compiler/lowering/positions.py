@@ -29,7 +29,7 @@ from compiler.operations.operation import (
 )
 from compiler.size import ONE, Size
 from compiler.weights import Initializer
-from specs import Architecture, Learned, Relative, Rotary, Sinusoidal
+from specs import Architecture, Learned, Relative, Rotary, Sinusoidal, Sinusoidal2d
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -102,6 +102,17 @@ class AbsolutePositions(StackPositions):
         return self.b.node("positioned", encoding, inputs)
 
 
+class GridPositions(StackPositions):
+    """Positions of patches of a picture as two-dimensional sinusoids. The decoder has one-dimensional sinusoids."""
+
+    def add(self, x: Value, position: Value | None) -> Value:
+        options = self.architecture.positions
+        assert isinstance(options, Sinusoidal2d)
+        if self.stack == "encoder":
+            return self.b.node("positioned", GridEncoding(options.rows), (x,))
+        return self.b.node("positioned", PositionalEncoding(), (x,) if position is None else (x, position))
+
+
 class RotaryPositions(StackPositions):
     """Positions as rotations of queries and keys (RoPE)."""
 
@@ -130,6 +141,7 @@ class BiasPositions(StackPositions):
 POSITIONS: Mapping[str, type[StackPositions]] = {
     "sinusoidal": AbsolutePositions,
     "sinusoidal_halves": AbsolutePositions,
+    "sinusoidal_2d": GridPositions,
     "learned": AbsolutePositions,
     "rotary": RotaryPositions,
     "relative": BiasPositions,
@@ -202,6 +214,31 @@ class PositionalEncoding(Operation):
         """Count the inputs and the result. If there is a table, count one row per position, not the whole table."""
         read = sum((each.bytes(float_bytes) for each in inputs), Size())
         return read + result.bytes(float_bytes) * (2 if weight_bytes.terms else 1)
+
+
+@dataclass(frozen=True)
+class GridEncoding(Operation):
+    """Add the encoding of each patch of a picture: x [batch, n, d] -> [batch, n, d].
+
+    Position p is the patch in column p // rows and row p % rows, both counted from 0. The first d / 2 features encode
+    the column as `sinusoidal_encoding` does, and the others the row.
+    """
+
+    rows: int
+
+    code = "{0} + sinusoids_2d({0}, rows={self.rows})"
+    calls = ("compiler.runtime.sinusoids_2d",)
+    caption = ("position", "2-D positional encoding")
+
+    def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
+        (x,) = inputs
+        require(len(x.shape) == 3 and x.shape[2].constant % 4 == 0, self, x)
+        return x
+
+    def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
+        (x,) = inputs
+        places, half = [divmod(position, self.rows) for position in range(x.shape[1])], x.shape[2] // 2
+        return x + x.new_tensor([[*sinusoidal_encoding(c, half), *sinusoidal_encoding(r, half)] for c, r in places])
 
 
 @dataclass(frozen=True)

@@ -108,7 +108,12 @@ ARCHITECTURES: dict[str, dict[str, object]] = {
         },
         "tied_embeddings": "target",
     },
-    "patches": {"N": 1, "source": {"kind": "features", "width": 5}, "tied_embeddings": "none"},
+    "patches": {
+        "N": 1,
+        "source": {"kind": "features", "width": 5},
+        "positions": {"kind": "sinusoidal_2d", "rows": 2},
+        "tied_embeddings": "none",
+    },
     "half variance": {
         "decoder": [
             {"kind": "self_attention", "norm": {"kind": "none", "placement": "post"}},

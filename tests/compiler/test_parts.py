@@ -10,10 +10,18 @@ import pytest
 import torch
 from torch import nn
 
-from compiler import Purpose, interpret, lower, windows
+from compiler import Purpose, interpret, lower, runtime, windows
 from compiler.initialization import initial_weights
 from compiler.lowering.norm import RmsNorm
-from compiler.lowering.positions import AlibiBias, PositionBias, RelativeBias, Rotate, alibi_slope, relative_bucket
+from compiler.lowering.positions import (
+    AlibiBias,
+    GridEncoding,
+    PositionBias,
+    RelativeBias,
+    Rotate,
+    alibi_slope,
+    relative_bucket,
+)
 from compiler.operations.attention import Attention
 from compiler.padded_batch import PaddedBatch
 from compiler.runtime import fused_attention
@@ -42,6 +50,16 @@ def test_rotary_positions_multiply_complex_numbers() -> None:
         for n in (0, 10, 500)
     ]
     torch.testing.assert_close(products[0].expand(3), torch.stack(products), atol=1e-4, rtol=1e-4)
+
+
+def test_two_dimensional_sinusoids_encode_the_column_and_the_row_of_each_patch() -> None:
+    x, rows, columns = torch.randn(2, 12, 8), 3, 4
+    encoded = torch.zeros(columns, rows, 8)
+    angles = torch.arange(4.0)[:, None] / 10_000 ** (torch.arange(2) / 2)
+    for start, place in ((0, angles[:, None]), (4, angles[None, :rows])):
+        encoded[..., start : start + 4 : 2], encoded[..., start + 1 : start + 4 : 2] = place.sin(), place.cos()
+    torch.testing.assert_close(GridEncoding(rows).interpret([x], []), x + encoded.flatten(0, 1))
+    torch.testing.assert_close(x + runtime.sinusoids_2d(x, rows=rows), x + encoded.flatten(0, 1))
 
 
 def test_alibi_slopes_are_those_of_its_paper() -> None:

@@ -6,12 +6,13 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import zip_longest
 from pathlib import Path
+from types import ModuleType
 from typing import Any, Literal
 
 from specs import Archive, Corpus, Digits, Files, Grammar, HeldOut, Part, Spec, Synthetic, Table, Treebank, ZooError
 from specs.corpus import Direction
 from zoo.data import builtin
-from zoo.features import spoken_digits
+from zoo.features import spoken_digits, written_digits
 from zoo.features.modality import absolute_path, identify, listed_files
 from zoo.files.archive import extract, extracted
 from zoo.files.download import fetch, recorded_sha256
@@ -27,7 +28,9 @@ Example = Mapping[str, str]
 SPLITS: tuple[Split, Split, Split] = ("train", "dev", "test")
 
 _BUILTIN_PAIR_BYTES = 150  # average size of a pair of the built-in corpus
-_SPOKEN_STRING_BYTES = 50_000
+_DIGITS_BYTES = 50_000  # average size of the frames of a string of digits
+_DIGITS: Mapping[str, ModuleType] = {"audio": spoken_digits, "image": written_digits}
+"""The module that makes strings of digits for each modality."""
 _EXAMPLE_OVERHEAD = 200  # bytes of memory per example, in addition to its text
 _MAX_SCORED_TEXT = 256_000_000
 _GZIP_RATIO = 4  # assumed size of a text relative to its compressed file
@@ -100,7 +103,7 @@ class CorpusReader:
         if isinstance(part, Grammar):
             yield from builtin.examples(split, part.grammar, self._streams, languages_of(self.corpus, part))
         elif isinstance(part, Digits):
-            found = spoken_digits.strings(split, part.digits, self._report)
+            found = _DIGITS[self._streams["source"]].strings(split, part.digits, self._report)
             yield from (dict(zip(self._streams, example, strict=True)) for example in found)
         elif isinstance(part, Treebank):
             for path in self._paths(part):
@@ -133,7 +136,7 @@ class CorpusReader:
             if isinstance(part, Grammar):
                 total += _BUILTIN_PAIR_BYTES * part.grammar
             elif isinstance(part, Digits):
-                total += _SPOKEN_STRING_BYTES * part.digits
+                total += _DIGITS_BYTES * part.digits
             elif not isinstance(part, HeldOut | Synthetic):
                 for path in (*self._paths(part), *map(Path, self._listed(part))):
                     with file_errors(path):
@@ -156,7 +159,7 @@ class CorpusReader:
         if isinstance(part, Grammar):
             return ["grammar", builtin.VERSION, part.grammar, languages_of(self.corpus, part)]
         if isinstance(part, Digits):
-            return ["digits", spoken_digits.VERSION, part.digits]
+            return ["digits", _DIGITS[self._streams["source"]].VERSION, part.digits]
         if isinstance(part, Treebank):
             return ["trees", *map(digest, self._paths(part))]
         if isinstance(part, HeldOut):
@@ -301,7 +304,7 @@ def corpus_name(corpus: Corpus) -> str:
     if isinstance(first, Grammar):
         return f"the built-in corpus ({sum(part.grammar for part in corpus.train if isinstance(part, Grammar)):,})"
     if isinstance(first, Digits):
-        return f"spoken digits ({first.digits:,} strings)"
+        return f"digits ({first.digits:,} strings)"
     folder = Path(corpus.folder).name
     if not isinstance(first, Archive) and folder:
         return folder

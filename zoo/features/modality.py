@@ -21,7 +21,7 @@ from zoo.files.reading import file_exists, open_file
 from zoo.text.files import read_sentences
 from zoo.text.lines import clean
 
-FEATURES: Mapping[str, str] = {"audio": "zoo.features.audio.Audio"}
+FEATURES: Mapping[str, str] = {"audio": "zoo.features.audio.Audio", "image": "zoo.features.image.Image"}
 """The class of each modality of features. It is imported when it is needed, because it may need further packages."""
 Frames = npt.NDArray[np.float32]
 """Values of an example: vectors in order, `[frames, width]`."""

@@ -1,0 +1,121 @@
+"""Draw German sentences in many fonts, for `specs/pictures/everyday-de.yaml`.
+
+    python -m tests.benchmarks.sentence_pictures SENTENCES.de SENTENCES.en OUT [FONTS ...]
+
+Line n of SENTENCES.en translates line n of SENTENCES.de. FONTS are folders with .ttf and .otf files. The default is the
+fonts of the system, `/usr/share/fonts`. `docs/how-to/pictures.md` says where sentences and fonts come from.
+
+For train, dev and test, OUT gets a list of pictures (`train.pictures.de`), their texts (`train.de`) and translations
+(`train.en`). No sentence and no font family of dev and test is in the training set.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+from collections.abc import Iterable, Mapping, Sequence
+from math import atan, degrees
+from pathlib import Path
+
+import numpy as np
+from PIL import Image, ImageDraw, ImageFilter, ImageFont
+
+SIZES = {"test": 500, "dev": 500, "train": 30_000}
+"""Number of pictures in each set. There are fewer for training if there are not enough sentences."""
+MAX_CHARACTERS = 60
+CHARACTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyzÄÖÜäöüß0123456789.,;:!?-'\""
+SYMBOL_FONTS = ("D050000L", "Standard Symbols PS", "OpenSymbol", "Symbola")
+"""Families with symbols in the places of letters."""
+_STRIDE = 6
+"""One of so many families is for test, and one is for dev."""
+
+Fonts = Mapping[str, Sequence[Path]]
+"""Font files by the first word of their family. So DejaVu Sans and DejaVu Serif are in the same set."""
+
+
+def find_fonts(folders: Iterable[Path]) -> Fonts:
+    """Return the fonts in folders that have all German letters. Of fonts with the same name, one is returned."""
+    found: dict[str, dict[str, Path]] = {}
+    for path in sorted(path for folder in folders for path in folder.rglob("*")):
+        if path.suffix.lower() not in (".ttf", ".otf"):
+            continue
+        font = ImageFont.truetype(path, 32)
+        family, style = (name or "" for name in font.getname())
+        missing = bytes(font.getmask("\U0010ffff"))
+        if family not in SYMBOL_FONTS and all(bytes(font.getmask(each)) != missing for each in CHARACTERS):
+            found.setdefault(family.split()[0], {})[f"{family} {style}"] = path
+    return {family: [*styles.values()] for family, styles in sorted(found.items())}
+
+
+def divide(fonts: Fonts) -> Mapping[str, Fonts]:
+    """Return the families for each set."""
+    places = {"test": 0, "dev": _STRIDE // 2}
+    chosen = {name: {f: fonts[f] for f in [*fonts][place::_STRIDE]} for name, place in places.items()}
+    held_out = {family for each in chosen.values() for family in each}
+    return {**chosen, "train": {family: paths for family, paths in fonts.items() if family not in held_out}}
+
+
+def draw(text: str, font_file: Path, random: random.Random) -> Image.Image:
+    """Return a picture of a text as a bad scan or photo shows it."""
+    size = random.randint(28, 44)
+    font = ImageFont.truetype(font_file, size)
+    left, top, right, bottom = font.getbbox(text)
+    across, down = random.randint(2, 14), random.randint(2, 8)
+    paper, ink = random.randint(190, 255), random.randint(0, 90)
+    page = Image.new("L", (round(right - left) + 2 * across, round(bottom - top) + 2 * down), paper)
+    ImageDraw.Draw(page).text((across - left, down - top), text, font=font, fill=ink)
+    steepest = min(1.5, degrees(atan(0.3 * size / page.width)))  # long lines would leave the strip
+    angle = random.uniform(-steepest, steepest)
+    page = page.rotate(angle, Image.Resampling.BICUBIC, expand=True, fillcolor=paper)
+    page = page.filter(ImageFilter.GaussianBlur(random.uniform(0, size / 24)))
+    noise = np.random.default_rng(random.getrandbits(32))
+    light = np.linspace(random.uniform(-20, 20), random.uniform(-20, 20), page.width)
+    pixels = np.asarray(page, np.float32) + light
+    pixels += noise.normal(0, random.uniform(0, 16), pixels.shape)
+    return Image.fromarray(pixels.clip(0, 255).astype(np.uint8))
+
+
+def read_pairs(sources: Path, targets: Path) -> list[tuple[str, str]]:
+    """Return the pairs whose source is short, has only known characters and is not repeated, in random order."""
+    lines = zip(sources.read_text("utf-8").splitlines(), targets.read_text("utf-8").splitlines(), strict=True)
+    known = {*CHARACTERS, " "}
+    pairs = {source: target for source, target in lines if 0 < len(source) <= MAX_CHARACTERS and known >= {*source}}
+    return random.Random(0).sample([*pairs.items()], len(pairs))
+
+
+def write(pairs: Sequence[tuple[str, str]], fonts: Fonts, out: Path, name: str) -> None:
+    """Draw the source of each pair in a random font, and write the pictures and lists of a set."""
+    draws, families = random.Random(name), [*fonts]
+    (out / name).mkdir(parents=True)
+    for index, (source, _) in enumerate(pairs):
+        font = draws.choice(fonts[draws.choice(families)])
+        picture = draw(source, font, draws)
+        picture.save(out / name / f"{index}.jpg", quality=draws.randint(25, 90))
+    files = [f"{name}/{index}.jpg" for index in range(len(pairs))]
+    for suffix, lines in (
+        ("pictures.de", files),
+        ("de", [each for each, _ in pairs]),
+        ("en", [each for _, each in pairs]),
+    ):
+        (out / f"{name}.{suffix}").write_text("".join(f"{line}\n" for line in lines), "utf-8")
+
+
+def main() -> None:
+    """Draw the pictures that the command line asks for."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    for name in ("sources", "targets", "out"):
+        parser.add_argument(name, type=Path)
+    parser.add_argument("fonts", nargs="*", type=Path, default=[Path("/usr/share/fonts")])
+    arguments = parser.parse_args()
+    pairs, start = read_pairs(arguments.sources, arguments.targets), 0
+    fonts = divide(find_fonts(arguments.fonts))
+    for name, count in SIZES.items():
+        if not fonts[name]:
+            parser.error(f"the fonts have too few families for {name}: install more, as docs/how-to/pictures.md says")
+        print(f"{name}: {', '.join(fonts[name])}")
+        write(pairs[start : start + count], fonts[name], arguments.out, name)
+        start += count
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,101 @@
+"""Modality `image`: PNG and JPEG files as patches of grey pixels."""
+
+from __future__ import annotations
+
+import io
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
+
+import numpy as np
+
+from specs import ZooError, parts
+from zoo.features.modality import FeatureModality, Frames
+from zoo.files.reading import MAX_BYTES, read_bytes
+from zoo.report import size
+
+if TYPE_CHECKING:
+    from PIL import Image as PillowImage
+
+MAX_PIXELS = 25_000_000
+"""Maximum number of pixels of a picture. Unpacking takes up to ten bytes for each of them."""
+MAX_ASPECT = 512
+"""Maximum width of a picture, divided by its height."""
+_MIN_DEVIATION = 1.0
+"""Minimum standard deviation, in grey values, by which pixels are divided. The noise of blank paper stays small."""
+_STEP = 257
+"""Difference of two 16-bit grey values that are neighbours in 8 bits."""
+
+
+class Image(FeatureModality):
+    """Modality `image`. The pixels of a picture have mean 0 and variance 1. Dark pixels are positive.
+
+    Transparent pixels are white. Of an animated picture, the first frame is read. A photo is turned as its EXIF data
+    says.
+    """
+
+    suffixes = (".png", ".jpg", ".jpeg")
+    options: parts.Image
+
+    def encode(self, file: str | Path | BinaryIO) -> Frames:
+        """Return the patches of a picture, [columns * rows, pixels], column by column from top to bottom.
+
+        If a patch extends beyond the right edge of the picture, the last column of pixels is repeated.
+
+        Raises:
+            ZooError: The file is missing, damaged, too large or not a PNG or JPEG file, or pillow is not installed.
+        """
+        pixels = np.asarray(_read_grey(file, self.options.height), np.float32)
+        pixels = (pixels.mean() - pixels) / max(float(pixels.std()), _MIN_DEVIATION)
+        patch = self.options.patch
+        pixels = np.pad(pixels, ((0, 0), (0, -pixels.shape[1] % patch.width)), mode="edge")
+        grid = pixels.reshape(self.options.rows, patch.height, -1, patch.width).transpose(2, 0, 1, 3)
+        return np.ascontiguousarray(grid).reshape(-1, self.options.width)
+
+
+def _read_grey(file: str | Path | BinaryIO, height: int) -> PillowImage.Image:
+    """Return a picture with 8-bit grey pixels and a given height."""
+    try:
+        from PIL import Image as pillow
+        from PIL import ImageOps, UnidentifiedImageError
+    except ImportError:
+        hint = "run `pip install -e '.[pictures]'` in zoo's source folder"
+        raise ZooError("reading pictures needs the package pillow, which is not installed", hint=hint) from None
+    name = str(file) if isinstance(file, str | Path) else str(getattr(file, "name", "the picture"))
+    content = read_bytes(Path(file)) if isinstance(file, str | Path) else file.read(MAX_BYTES + 1)
+    if len(content) > MAX_BYTES:
+        raise ZooError(f"`{name}` is larger than {size(MAX_BYTES)}", hint="scale the picture")
+    try:
+        with warnings.catch_warnings():  # of large and of slightly damaged pictures
+            warnings.simplefilter("ignore")
+            picture = pillow.open(io.BytesIO(content), formats=("PNG", "JPEG"))
+            if picture.width * picture.height > MAX_PIXELS:
+                raise pillow.DecompressionBombError
+            ImageOps.exif_transpose(picture, in_place=True)
+            if picture.width > MAX_ASPECT * picture.height:
+                problem = f"`{name}` is more than {MAX_ASPECT} times as wide as high"
+                raise ZooError(problem, hint="cut the line of text into parts")
+            width = max(1, round(picture.width * height / picture.height))
+            return _convert_to_grey(picture).resize((width, height), pillow.Resampling.BILINEAR)
+    except (ZooError, MemoryError):
+        raise
+    except pillow.DecompressionBombError:
+        hint = "cut out the line of text, or scale the picture"
+        raise ZooError(f"`{name}` has more than {MAX_PIXELS:,} pixels", hint=hint) from None
+    except Exception as error:  # pillow raises errors of many classes for damaged files
+        reason = "" if isinstance(error, UnidentifiedImageError) else f": {error}"
+        hint = "if an image viewer can open the file, save it there as PNG"
+        raise ZooError(f"`{name}` is not a valid PNG or JPEG file{reason}", hint=hint) from None
+
+
+def _convert_to_grey(picture: PillowImage.Image) -> PillowImage.Image:
+    """Return a picture with 8-bit grey pixels, on white if it is transparent."""
+    from PIL import Image as pillow
+
+    if picture.mode.startswith("I"):  # 16 bits, which pillow would cut off at 255
+        return pillow.fromarray((np.asarray(picture) // _STEP).astype(np.uint8))
+    if picture.has_transparency_data:
+        coloured, grey = picture.convert("RGBA"), pillow.new("L", picture.size, "white")
+        grey.paste(coloured.convert("L"), mask=coloured.getchannel("A"))
+        return grey
+    return picture.convert("L")
