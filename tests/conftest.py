@@ -183,8 +183,8 @@ def hearing(trained: Callable[..., Run]) -> Callable[..., Run]:
         source = {"kind": "features", "width": 16, "subsampling": [{"kernel": 3, "stride": 4}]}
         architecture = {**SMALL["architecture"], "source": source, "tied_embeddings": "target"}
         task = {"kind": "recognition", "source": {"kind": "audio", "bins": 16}}
-        compilation = {"backend": "eager"}
-        return trained(folder, task=task, architecture=architecture, compilation=compilation, **fields)
+        given = {"task": task, "architecture": architecture, "compilation": {"backend": "eager"}, **fields}
+        return trained(folder, **given)
 
     return make
 

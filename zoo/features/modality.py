@@ -10,8 +10,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from hashlib import blake2b
 from importlib import import_module
+from io import BytesIO
 from pathlib import Path
-from typing import Any, BinaryIO, ClassVar
+from typing import Any, BinaryIO, ClassVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -87,6 +88,11 @@ class FeatureModality(ABC):
         """JSON data that, together with a file, determines the frames."""
         options = self.options.model_dump(mode="json", exclude={*self.options.augmentation})
         return {**options, "version": self.version}
+
+
+def read_frames(content: bytes, task: Recognition) -> Frames:
+    """Return the frames of a file in memory."""
+    return cast(FeatureModality, modality_of(task)).encode(BytesIO(content))
 
 
 def grey_pixels(values: Frames) -> npt.NDArray[np.uint8]:
