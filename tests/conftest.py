@@ -114,8 +114,7 @@ def small() -> Callable[..., Spec]:
 
     def make(**architecture: Any) -> Spec:
         overrides = {**SMALL, "architecture": {**SMALL["architecture"], **architecture}}
-        if "source" in architecture:
-            height = architecture["source"]["width"]
+        if height := architecture.get("source", {}).get("width"):
             rows = architecture.get("positions", {}).get("rows", 1)
             patches = {"kind": "image", "height": rows * height, "patch": {"height": height, "width": 1}}
             overrides["task"] = {"kind": "recognition", "source": patches}
