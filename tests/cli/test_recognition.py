@@ -192,5 +192,5 @@ def test_specs_that_need_text_are_refused(overrides: dict[str, Any], problem: st
 
 
 def test_spoken_digits_need_a_model_that_reads_sounds() -> None:
-    with pytest.raises(ZooError, match="reads no sounds"):
+    with pytest.raises(ZooError, match="reads neither"):
         specs.load("tiny", {"corpus.train": [{"digits": 5}]})
