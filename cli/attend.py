@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 _VIEW_PANEL = "Initial view"
 
 _SENTENCE = argument("SENTENCE", "Sentence to translate or parse.")
+_SENTENCE_OR_FILE = argument(
+    "SENTENCE|FILE", "Sentence to translate or parse or, for a model that reads files, such as sounds, a file."
+)
 _OUTPUT = option(
     "FILE.html", "Write an interactive page to this file. It needs no other files and no network.", "--output", "-o"
 )
@@ -50,7 +53,7 @@ _WORD = option("WORD", "Show only the attention weights of this word.", shown="a
 
 
 def attend(
-    sentence: Annotated[str | None, _SENTENCE] = None,
+    sentence: Annotated[str | None, _SENTENCE_OR_FILE] = None,
     spec: options.OfSpec = None,
     model: options.Model = None,
     from_: options.From = None,
@@ -71,7 +74,8 @@ def attend(
 
     Select a model with either --spec or --model. The page shows self-attention of the encoder and of the decoder, and
     cross-attention: as lines in the style of the paper's Figures 3 to 5, and as matrices. The attention weights are
-    those for the model's own translation, or for the translation in --target.
+    those for the model's own translation, or for the translation in --target. For a model that reads sound, the page
+    shows the spectrogram above the matrices.
 
     --backend selects the backend that translates. The attention weights are always computed by `eager`.
 
@@ -79,6 +83,7 @@ def attend(
         zoo attend --spec tiny "the old dog sees a small house" -o attention.html
         zoo attend --model transformer-base-ende --figure 3 -o figure3.html --svg figure3.svg
         zoo attend --spec tiny "the dog sleeps" --target "der Hund schläft" --attention encoder-decoder --svg dog.svg
+        zoo attend --spec speech/digits digits.wav -o digits.html
     """
     from cli.console import report
     from zoo.files.output import open_output

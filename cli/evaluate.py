@@ -23,6 +23,12 @@ _HYPOTHESES = option(
     panel=options.FILES_PANEL,
 )
 _REFERENCES = option("FILE", "Reference translations, one per line.", panel=options.FILES_PANEL)
+_TRANSCRIPTS = flag(
+    "The files contain transcripts of sound or recognised text: compute WER and CER instead of the metrics for "
+    "translations.",
+    "--transcripts",
+    panel=options.FILES_PANEL,
+)
 _TOKENIZE = option(
     "13a|intl|char|zh|none", "Tokeniser that sacreBLEU uses for BLEU.", shown="13a", panel=options.FILES_PANEL
 )
@@ -46,6 +52,7 @@ def evaluate(
     language: options.Language = None,
     tokenize: Annotated[str | None, _TOKENIZE] = None,
     lowercase: Annotated[bool, flag("Ignore case in the scores.", "--lowercase", panel=options.FILES_PANEL)] = False,
+    transcripts: Annotated[bool, _TRANSCRIPTS] = False,
     brackets: Annotated[tuple[Path, Path] | None, _BRACKETS] = None,
     parameters: Annotated[Path | None, _PARAMETERS] = None,
     json: options.Json = False,
@@ -58,7 +65,8 @@ def evaluate(
 
     A model (--spec or --model) translates the test set of its corpus, or the one in --set. Beam size and length penalty
     come from its spec. The scores are BLEU (sacreBLEU, with its signature), the paper's BLEU (Moses tokens, German
-    compounds split), chrF, TER, and perplexity per token. A parser is scored by the F1 of its brackets instead.
+    compounds split), chrF, TER, and perplexity per token. A parser is scored by the F1 of its brackets instead, and a
+    model that recognises speech or text by its word error rate (WER) and its character error rate (CER).
 
     On the dev set of a translation model, the confidence in its translations is calibrated, too. The set must have at
     least 100 sentences. The calibration error is printed with the scores.
@@ -66,7 +74,8 @@ def evaluate(
     Scores computed in float32 are stored in the run's scores.json and published with the run. Scores of an ensemble are
     stored in the folder of its first run, and `zoo paper table2` prints them.
 
-    With --hypotheses and --references, the translations in a text file are scored. With --brackets, the trees in a file
+    With --hypotheses and --references, the translations in a text file are scored, or with --transcripts by WER and CER
+    the transcripts. With --brackets, the trees in a file
     are scored as EVALB does, and the output has EVALB's format.
 
     Examples:
@@ -97,18 +106,25 @@ def evaluate(
         options.refuse("models", set=set, **how, max_batch_tokens=max_batch_tokens)
     if brackets is not None:
         options.refuse("translations", hypotheses=hypotheses, references=references, tokenize=tokenize)
-        options.refuse("translations", language=language, lowercase=lowercase)
+        options.refuse("translations", language=language, lowercase=lowercase, transcripts=transcripts)
         gold, test = brackets
         scores = evaluate_bracket_files(test, gold, parameters)
     elif hypotheses is not None and references is not None:
+        if transcripts:
+            options.refuse("translations", language=language, tokenize=tokenize)
         scores = evaluate_files(
-            hypotheses, references, language=language, tokenize=tokenize or "13a", lowercase=lowercase
+            hypotheses,
+            references,
+            language=language,
+            tokenize=tokenize or "13a",
+            lowercase=lowercase,
+            transcripts=transcripts,
         )
     elif hypotheses is not None or references is not None:
         hint = "give both files; `zoo decode MODEL -i SOURCES -o FILE` writes the translations of a model"
         raise ZooError("`--hypotheses` and `--references` must be given together", hint=hint)
     else:
-        options.refuse("files", language=language, tokenize=tokenize, lowercase=lowercase)
+        options.refuse("files", language=language, tokenize=tokenize, lowercase=lowercase, transcripts=transcripts)
         folders = all_from_options(spec, options.model_names(name, model), messages)
         scores = evaluate_models(folders, set or "test", **how, max_batch_tokens=max_batch_tokens, report=messages)
     if json:
@@ -146,6 +162,7 @@ def compare(
     set: Annotated[str | None, _SET] = None,
     references: Annotated[Path | None, _COMPARE_REFERENCES] = None,
     language: options.Language = None,
+    transcripts: Annotated[bool, _TRANSCRIPTS] = False,
     json: options.Json = False,
     device: options.Device = "auto",
     precision: options.Precision = None,
@@ -155,8 +172,9 @@ def compare(
     """Compare two models, or two files of translations, and test whether one is significantly better.
 
     Two models translate the same set. Two files must contain translations of the same sentences. Scores are BLEU, the
-    paper's BLEU, chrF and TER. Significance is tested by paired bootstrap resampling (Koehn 2004): 1,000 sets of
-    sentences are drawn with replacement, the same sets for both.
+    paper's BLEU, chrF and TER. With --transcripts, and for models that recognise speech or text, they are WER and CER.
+    Significance is tested by paired bootstrap resampling (Koehn 2004): 1,000 sets of sentences are drawn with
+    replacement, the same sets for both.
 
     The table shows each score ± half its 95 % confidence interval. p is the probability of a difference of at least
     this size if both were equally good. If p is 0.05 or more, neither is reported as better.
@@ -174,9 +192,9 @@ def compare(
     how: BackendOptions = {"device": device, "precision": precision, "backend": backend}
     if references is not None:
         options.refuse("models", set=set, **how, max_batch_tokens=max_batch_tokens)
-        compared = compare_files(Path(a), Path(b), references, language=language)
+        compared = compare_files(Path(a), Path(b), references, language=language, transcripts=transcripts)
     else:
-        options.refuse("files", language=language)
+        options.refuse("files", language=language, transcripts=transcripts)
         models = model(a, messages), model(b, messages)
         split = set or "test"
         found = compare_models(*models, split, **how, max_batch_tokens=max_batch_tokens, report=messages)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -65,15 +65,21 @@ def translate(
         zoo translate page.html -o seite.html --model everyday --from en --to de
         zoo translate website -o webseite --to de
     """
-    from cli.console import confirm, report
+    from cli.console import report
     from cli.errors import to_zoo_error
     from zoo.catalogue.catalogue import EVERYDAY
+    from zoo.documents.document import FORMATS, format_of
     from zoo.generation.loading import open_model
     from zoo.models.find import from_options
     from zoo.models.folder import ModelFolder
     from zoo.text.languages import choose_direction
 
-    found = dict(_find(documents, output))  # before the model is loaded
+    for document in documents:
+        if not document.is_dir():
+            format_of(document.name)
+    found = dict(
+        find_files(documents, output, tuple(FORMATS), tuple(FORMATS), "documents")
+    )  # before the model is loaded
     messages = report()
     if model is None and spec is None:
         if not {from_, to} <= _DEFAULT_LANGUAGES:
@@ -85,11 +91,8 @@ def translate(
     direction = choose_direction(known, from_, to, messages)
     codes = known.languages.codes if known.languages else direction
     plan = _plan(found, output, direction[1], codes)
-    existing = [target for target in plan if target.exists()]
-    if existing and not yes:
-        question = f"replace `{existing[0]}`{f' and {len(existing) - 1} more' * (len(existing) > 1)}?"
-        if not confirm(question, f"`{existing[0]}` was not replaced"):
-            return messages.info("nothing was translated")
+    if not confirm_replacement(plan, yes=yes):
+        return messages.info("nothing was translated")
     translator = open_model(
         folder, device=device, precision=precision, backend=backend, max_batch_tokens=max_batch_tokens, report=messages
     )
@@ -99,9 +102,7 @@ def translate(
             sentences += _translate(translator, direction, document, target, messages, protect=not no_protect)
         except (ZooError, OSError) as error:
             errors.append(to_zoo_error(error))
-    if errors:
-        errors[0].additional = (*errors[0].additional, *errors[1:])
-        raise errors[0]
+    raise_first(errors)
     if known.name == EVERYDAY:
         _recommend(documents, output, direction, sentences, messages)
     return None
@@ -145,19 +146,44 @@ def _recommend(
         messages.info(f"{message}: `{command}`")
 
 
-def _find(given: Sequence[Path], output: Path | None) -> Iterator[tuple[Path, Path]]:
-    """Yield each document, and its path relative to `output`. For a file of this name, the path is empty.
+def confirm_replacement(files: Iterable[Path], *, yes: bool) -> bool:
+    """Ask whether the files that exist may be replaced, unless `yes` is true. Return the answer."""
+    from cli.console import confirm
+
+    existing = [] if yes else [file for file in files if file.exists()]
+    if not existing:
+        return True
+    question = f"replace `{existing[0]}`{f' and {len(existing) - 1} more' * (len(existing) > 1)}?"
+    return confirm(question, f"`{existing[0]}` was not replaced")
+
+
+def raise_first(errors: Sequence[ZooError]) -> None:
+    """Raise the first error, with the others as additional ones, if there is any."""
+    if errors:
+        errors[0].additional = (*errors[0].additional, *errors[1:])
+        raise errors[0]
+
+
+def find_files(
+    given: Sequence[Path], output: Path | None, read: Sequence[str], written: Sequence[str], what: str
+) -> Iterator[tuple[Path, Path]]:
+    """Yield each input file, and its path relative to `output`. For a file of this name, the path is empty.
+
+    Args:
+        given: Files and folders.
+        output: File or folder to write to. None: beside the input files.
+        read: Suffixes of the files to read in folders.
+        written: Suffixes of files to write.
+        what: What the files are, for error messages, such as "documents".
 
     Raises:
-        ZooError: A document does not exist or has an unknown format, a folder has no document, or `output` is or names
-            a file, but must be a folder.
+        ZooError: A file does not exist, a folder has no such file, or `output` is or names a file, but must be a
+            folder.
     """
-    from zoo.documents.document import FORMATS, format_of
-
     is_file = output is not None and output.suffix and not output.is_dir() and len(given) == 1 and not given[0].is_dir()
-    is_folder = output is None or output.is_dir() or not (output.exists() or output.suffix.lower() in FORMATS)
+    is_folder = output is None or output.is_dir() or not (output.exists() or output.suffix.lower() in written)
     if not (is_file or is_folder):
-        hint = "several documents, or those of a folder, are written to a folder: name it with `--output`"
+        hint = f"several {what}, or those of a folder, are written to a folder: name it with `--output`"
         raise ZooError(f"`{output}` is not a folder", hint=hint)
     excluded = None if output is None else output.resolve()
     for path in given:
@@ -165,19 +191,18 @@ def _find(given: Sequence[Path], output: Path | None) -> Iterator[tuple[Path, Pa
             inside = [
                 each
                 for each in sorted(path.rglob("*"))
-                if each.suffix.lower() in FORMATS
+                if each.suffix.lower() in read
                 and each.is_file()
                 and not any(part.startswith(".") for part in each.relative_to(path).parts)
                 and (excluded in (None, path.resolve()) or excluded not in each.resolve().parents)
             ]
             if not inside:
-                raise ZooError(f"`{path}` contains no documents", hint=f"the formats are {', '.join(FORMATS)}")
+                raise ZooError(f"`{path}` contains no {what}", hint=f"the formats are {', '.join(read)}")
             yield from ((each, each.relative_to(path)) for each in inside)
         else:
-            format_of(path.name)
             if not path.is_file():
                 problem = "is not a regular file" if path.exists() else "does not exist"
-                raise ZooError(f"`{path}` {problem}", hint="name the documents to translate, or their folder")
+                raise ZooError(f"`{path}` {problem}", hint=f"name the {what}, or their folder")
             yield path, Path() if is_file else Path(path.name)
 
 

@@ -11,7 +11,7 @@ from torch.nn import functional
 
 from compiler.lowering.positions import ROUNDING
 from compiler.operations.attention import MIN_BLOCK_LENGTH
-from compiler.runtime import additive_scores, dropout
+from compiler.runtime import additive_scores, dropout, fused_attention
 
 
 def restricted_attention(
@@ -29,7 +29,8 @@ def restricted_attention(
     """Return the result of attention in which each query sees only nearby keys (section 4 of the paper).
 
     Time and memory are proportional to n times the reach. The queries are split into blocks. Each block reads one
-    window of keys: the positions of the block, and all positions within reach of these.
+    window of keys: the positions of the block, and all positions within reach of these. Without dropout and additive
+    scores, torch's fused kernel computes each block, which stores no scores.
 
     Args:
         query: The queries.
@@ -51,17 +52,24 @@ def restricted_attention(
     if key.shape[1] != query.shape[1]:
         key, value = (x.repeat_interleave(query.shape[1] // key.shape[1], dim=1) for x in (key, value))
     keys, values = (functional.pad(x, (0, 0, before, padding + after)).unfold(2, window, block) for x in (key, value))
-    scaled = query if scale == 1.0 else query * scale
-    queries = functional.pad(scaled, (0, 0, 0, padding)).reshape(*query.shape[:2], blocks, block, -1)
-    scores = queries @ keys if vector is None else additive_scores(queries, keys.mT, vector)
+    queries = functional.pad(query, (0, 0, 0, padding)).reshape(*query.shape[:2], blocks, block, -1)
     # The key at index j of a window is j - before - i positions away from the query at index i of the block.
     distance = torch.arange(window, device=query.device) - before - torch.arange(block, device=query.device)[:, None]
     is_padding = query.new_zeros(1, length, dtype=torch.bool) if hidden is None else hidden[:, 0, 0]
     is_padding = functional.pad(is_padding, (before, padding + after), value=True)
     is_padding = is_padding.unfold(1, window, block)[:, None, :, None]
     masked = (distance < -before) | (distance > after) | (is_padding & (distance != 0))
-    weights = dropout(scores.masked_fill(masked, -math.inf).softmax(-1), dropped, training=True)
-    return (weights @ values.mT).flatten(2, 3)[:, :, :length]
+    if vector is None and not dropped:
+        masked = masked.expand(len(query), 1, -1, -1, -1)
+        # [batch·blocks, h, ...]
+        rows, columns, summed, masked = (x.transpose(1, 2).flatten(0, 1) for x in (queries, keys.mT, values.mT, masked))
+        found = fused_attention(rows, columns, summed, masked, scale)
+        result = found.reshape(len(query), blocks, *found.shape[1:]).transpose(1, 2)
+    else:
+        scores = queries * scale @ keys if vector is None else additive_scores(queries, keys.mT, vector)
+        weights = dropout(scores.masked_fill(masked, -math.inf).softmax(-1), dropped, training=True)
+        result = weights @ values.mT
+    return result.flatten(2, 3)[:, :, :length]
 
 
 def distance_mask(

@@ -203,7 +203,7 @@ class Recognition(BaseTask):
     """Task of writing the text of a file that is not text, such as speech (section 7)."""
 
     command = "decode"
-    scores = ("ter", "bleu", "chrf", "perplexity")
+    scores = ("wer", "cer", "bleu", "chrf", "perplexity")
     kind: Literal["recognition"]
     """Write the text of a sound or picture, in the same language or in another one (section 7)."""
     source: Annotated[Audio | Image, Field(discriminator="kind")]
@@ -275,10 +275,11 @@ class Training(Section):
     max_tokens: Annotated[int, Field(ge=1, le=10**15)] | None
     """Stop training after this number of target tokens, unless `steps` is reached first (not in the paper). null: no
     limit. Unit: tokens."""
-    dev_score: Literal["perplexity", "bleu", "paper_bleu", "chrf", "ter", "f1"] | None
+    dev_score: Literal["perplexity", "bleu", "paper_bleu", "chrf", "ter", "wer", "cer", "f1"] | None
     """Metric computed on the development set at every checkpoint (sections 6.2 and 6.3). bleu uses the tokenisation of
-    sacreBLEU, and paper_bleu that of the paper. f1 compares the brackets of trees. The checkpoint with the best score
-    is kept in addition to the last ones. null: score the final weights only."""
+    sacreBLEU, and paper_bleu that of the paper. wer and cer count the wrong words and characters of transcripts. f1
+    compares the brackets of trees. The checkpoint with the best score is kept in addition to the last ones. null: score
+    the final weights only."""
     patience: Steps | None
     """Stop training after this number of successive checkpoints without a better `dev_score` (not in the paper). null:
     never. Unit: checkpoints."""

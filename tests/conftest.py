@@ -175,6 +175,20 @@ def trained(run_files: Callable[..., Mapping[str, bytes]], home: Path) -> Callab
     return make
 
 
+@pytest.fixture
+def hearing(trained: Callable[..., Run]) -> Callable[..., Run]:
+    """A function that writes a run like `trained`, of a model that reads sound."""
+
+    def make(folder: str | Path = "runs/hearing", **fields: object) -> Run:
+        source = {"kind": "features", "width": 16, "subsampling": [{"kernel": 3, "stride": 4}]}
+        architecture = {**SMALL["architecture"], "source": source, "tied_embeddings": "target"}
+        task = {"kind": "recognition", "source": {"kind": "audio", "bins": 16}}
+        compilation = {"backend": "eager"}
+        return trained(folder, task=task, architecture=architecture, compilation=compilation, **fields)
+
+    return make
+
+
 @pytest.fixture(scope="session", autouse=True)
 def kernels(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[Path], None]]:
     """Replace the kernels' compiler by one that compiles once for all tests and fixtures of all worker processes."""

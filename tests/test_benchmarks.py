@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from types import ModuleType
@@ -20,6 +20,7 @@ from tests.benchmarks import (
     everyday_data,
     everyday_scores,
     gpu,
+    long_inputs,
     remote,
     shortlist,
     sublayers,
@@ -89,6 +90,14 @@ def test_time_of_the_layers(run: Script, monkeypatch: pytest.MonkeyPatch) -> Non
         assert "16 positions in" in run(sublayers, *arguments)
 
 
+@pytest.mark.parametrize("options", [(), ("--backward",)])
+def test_long_inputs(run: Script, monkeypatch: pytest.MonkeyPatch, options: Sequence[str]) -> None:
+    monkeypatch.setattr(long_inputs, "tune_process", lambda: None)
+    rows = [line.split() for line in run(long_inputs, "--toy", *options).splitlines()[2:]]
+    assert [row[0] for row in rows] == ["full", "full", "1", "1"]
+    assert [row[-3] for row in rows] == ["1", "1", "25", "50"], "n / r"
+
+
 def test_training_speed_of_the_systems(
     run: Script, in_process: Callable[[Any], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -141,10 +150,15 @@ def test_shortlists(run: Script, trained: Callable[..., Run], texts: list[str]) 
 
 def test_scores_of_everyday(run: Script, texts: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registry, "INCLUDED", ROOT / "zoo" / "included")
-    table = run(everyday_scores, "everyday", f"tatoeba={','.join(texts)}", f"other={','.join(texts)}")
-    for name in ("tatoeba", "other"):
-        assert all(f"\n{name} {languages} |" in table for languages in ("en-de", "de-en"))
-    assert table.count("in lower case") == 2
+    Path("far.pairs.de.txt").write_text("1\n3\n", encoding="utf-8")
+    table = run(everyday_scores, "everyday", "one=pairs", "other=pairs").splitlines()
+    assert [line.split(" | ")[:3] for line in table[2:]] == [
+        [name, direction, "12"] for name in ("one", "other") for direction in ("en-de", "de-en")
+    ]
+    assert {line.count(" | ") for line in table} == {len(everyday_scores.COLUMNS) - 1}
+    near, far = (table[3].split(" | ")[everyday_scores.COLUMNS.index(name)] for name in ("near", "far"))
+    assert float(near) >= 0
+    assert float(far) >= 0
 
 
 def test_parts_for_gpus_that_start_no_process(run: Script) -> None:

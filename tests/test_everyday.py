@@ -4,27 +4,29 @@ from __future__ import annotations
 
 import bz2
 import random
+import re
 from pathlib import Path
 
 import pytest
 
 import specs
 import zoo
-from tests.benchmarks import everyday_data
+from tests.benchmarks import everyday_data, everyday_leaks
 from tests.benchmarks.everyday_data import (
-    bare,
     held_out,
-    invented_name,
     is_clean,
-    lower,
+    joined,
     normalized,
     prepare,
+    prepare_four,
     read_downloads,
-    renamed,
     tidy,
-    typeset,
     without_sentences_of,
 )
+from tests.benchmarks.everyday_spans import filled, number, with_other_numbers, with_placeholder
+from tests.benchmarks.everyday_variants import bare, invented_name, lower, renamed, typeset
+from tests.benchmarks.everyday_words import dictionary, far_lines
+from zoo.text.spans import compare
 
 MAX_BUNDLE_BYTES = 15_000_000
 WORDS = "one two three four five six seven eight nine ten".split()  # noqa: SIM905
@@ -42,7 +44,11 @@ def test_sentences_are_equal_if_they_differ_only_in_case_spaces_and_punctuation(
 
 
 def test_pairs_are_tidied_and_damaged_ones_are_dropped() -> None:
-    assert tidy((" “Hi,”  he said…", "»Hallo«, sagte er. ")) == ('"Hi," he said...', "„Hallo“, sagte er.")
+    assert tidy(" “Hi,”  he said", "en") == '"Hi," he said'
+    assert tidy("»Hallo«, sagte er. ", "de") == "„Hallo“, sagte er."
+    assert tidy('Il dit: "Quoi?"', "fr") == "Il dit : « Quoi ? »"
+    assert tidy('¿Dijo "hola"?', "es") == "¿Dijo «hola»?"
+    assert tidy('=GAUCHE("a")', "fr") == '=GAUCHE("a")'
     assert is_clean(("It's 1984.", "Wir haben das Jahr 1984."))
     for english, german in (("Hi.", "..."), ("Hi.", "Привет."), ("It's 1984.", "1985."), ("Hi.", "Hallo. " * 9)):
         assert not is_clean((english, german))
@@ -51,21 +57,76 @@ def test_pairs_are_tidied_and_damaged_ones_are_dropped() -> None:
 def test_variants_change_only_what_they_are_for() -> None:
     assert [bare(text) for text in ("Go.", "Go!", "Go..")] == ["Go", "Go!", "Go.."]
     assert lower("I know Tom.", "Ich kenne Tom.") == ("i know tom", "Ich kenne Tom")
-    assert typeset('I don\'t say "no".', "Ich sage nicht „Nein“.") == ("I don’t say “no”.", "Ich sage nicht „Nein“.")
-    assert typeset("Ich sage „Nein“.", "x") == ('Ich sage "Nein".', "x")
-    assert typeset("Go.", "Geh.") == ("Go.", "Geh.")
+    assert typeset('I don\'t say "no".', "x", "en") == ("I don’t say “no”.", "x")
+    assert typeset("Ich sage „Nein“...", "x", "de") == ('Ich sage "Nein"…', "x")
+    assert typeset("Il dit « non » !", "x", "fr") == ('Il dit "non"!', "x")
+    assert typeset("¿Dijo «no»?", "x", "es") == ("Dijo “no”?", "x")
+    assert typeset("Go.", "Geh.", "en") == ("Go.", "Geh.")
 
 
 def test_names_and_numbers_are_replaced_on_both_sides_or_on_none() -> None:
     generator = random.Random(5)
     for _ in range(50):
-        english, german = renamed(("Mary saw Tom's 27 cats.", "Maria sah Toms 27 Katzen."), generator)
+        english, german = renamed(("Mary saw Tom's 27 cats.", "Maria sah Toms 27 Katzen."), ("en", "de"), generator)
         woman, man, number = english.split()[0], english.split()[2].removesuffix("'s"), english.split()[3]
         assert german == f"{woman} sah {man}s {number} Katzen."
         assert (len(number), "Mary" in english) == (2, False)
     for kept in (("Tom ran.", "Er rannte."), ("I am 7.", "Ich bin 7."), ("Tom met Tom.", "Tom traf ihn.")):
-        assert renamed(kept, generator) == kept
+        assert renamed(kept, ("en", "de"), generator) == kept
     assert all(invented_name(generator).istitle() for _ in range(50))
+
+
+def test_words_before_a_name_fit_it() -> None:
+    pair = ("les chats de Tom et d'Alice", "los gatos de Tom y Alice")
+    for seed in range(40):
+        french, spanish = renamed(pair, ("fr", "es"), random.Random(seed))
+        names = re.fullmatch(
+            r"les chats (?:d'(?=[AEIOUÉ])|de (?![AEIOUÉ]))(.*) et (?:d'(?=[AEIOUÉ])|de (?![AEIOUÉ]))(.*)", french
+        )
+        assert names is not None
+        assert spanish == f"los gatos de {names[1]} {'e' if names[2][0] == 'I' else 'y'} {names[2]}"
+
+
+def test_spans_have_the_notation_of_each_language() -> None:
+    generator = random.Random(2)
+    template = "On <date>, <amount> <percent> (<number>) <url>", "Am <date>, <amount> <percent> (<number>) <url>"
+    for _ in range(50):
+        english, german = filled(template, ("en", "de"), generator)
+        assert not re.search("[<>]", english + german)
+        assert compare(english, german, "en", "de").missing == []
+    assert [number(1234.5, 2, code) for code in ("en", "de", "fr", "es")] == [
+        "1,234.50",
+        "1.234,50",
+        "1 234,50",
+        "1.234,50",
+    ]
+    pair = ("In 1984 I paid 1,500.50 dollars at 2:30.", "En 1984 j'ai payé 1 500,50 dollars à 2:30.")
+    english, french = with_other_numbers(pair, ("en", "fr"), generator)
+    numbers = re.fullmatch(r"In (\d{4}) I paid ([\d,]+)\.(\d\d) dollars at (\d+:\d\d)\.", english)
+    assert numbers is not None
+    year, whole, cents, time = numbers.groups()
+    assert french == f"En {year} j'ai payé {whole.replace(',', ' ')},{cents} dollars à {time}."
+    assert with_other_numbers(("I paid 2.", "Ich zahlte 3."), ("en", "de"), generator) == ("I paid 2.", "Ich zahlte 3.")
+    first, second = with_placeholder(("Tom ran.", "Tom courut."), ("en", "fr"), generator)
+    assert first.removesuffix(" ran.") == second.removesuffix(" courut.") != "Tom"
+
+
+def test_sentences_with_the_same_english_are_joined() -> None:
+    german = [("Go.", "Geh."), ("Go.", "Geht."), ("Hi.", "Hallo.")]
+    french = [("Go.", "Va."), ("No.", "Non.")]
+    assert joined(german, french) == [("Geh.", "Va."), ("Geht.", "Va.")]
+
+
+def test_a_sentence_is_far_if_no_training_sentence_is_similar() -> None:
+    assert far_lines(["He is here!", "Something else."], ["he is here", "who is there?"]) == [2]
+
+
+def test_the_dictionary_has_words_that_are_always_translated_by_each_other() -> None:
+    nouns = (("dog", "Hund"), ("table", "Tisch"), ("tree", "Baum"))
+    data = [
+        (f"{one} {noun}", f"{eins} {other}") for noun, other in nouns for one, eins in zip(WORDS, WORTE, strict=True)
+    ]
+    assert {*nouns} <= set(dictionary(data))
 
 
 def test_held_out_pairs_share_no_sentence_with_training() -> None:
@@ -100,6 +161,44 @@ def test_downloads_become_all_files_of_the_spec(tmp_path: Path, monkeypatch: pyt
     for language in ("en", "de"):
         training = {normalized(line) for line in lines[f"train.{language}"]}
         assert not training & {normalized(line) for line in (*lines[f"dev.{language}"], *lines[f"test.{language}"])}
+
+
+@pytest.mark.integration
+def test_no_test_sentence_of_four_languages_is_in_training(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("DEV_PAIRS", "OFFICE_DEV", "FRAMED"):
+        monkeypatch.setattr(everyday_data, name, 5)
+    monkeypatch.setattr(everyday_data, "FILLED", 1)
+    rows = [(f"{english} Tom's", f"{german} Toms") for english, german in pairs(300)]
+    for domain in ("tatoeba", "office"):
+        for start, code in zip((0, 50, 100), everyday_data.LANGUAGES[1:], strict=True):
+            folder = tmp_path / domain / f"en-{code}"
+            folder.mkdir(parents=True)
+            chosen = rows[start : start + 150] + rows[start // 5 + 270 : start // 5 + 280]
+            own = [(english, f"{german} {code}.") for english, german in chosen]
+            for side, language in enumerate(("en", code)):
+                for name, part in (("train", own), ("dev", own[20:30])):
+                    text = "".join(f"{domain} {pair[side]}\n" for pair in part)
+                    (folder / f"{name}.{language}").write_text(text, "utf-8")
+    for code in everyday_data.LANGUAGES:
+        lines = (f"office {english if code == 'en' else f'{german} {code}.'}\n" for english, german in rows[110:120])
+        (tmp_path / "office" / f"dev.{code}").write_text("".join(lines), "utf-8")
+    (tmp_path / "tatoeba" / "en-de" / "removed.txt").write_text("1\n", "utf-8")
+    out = tmp_path / "out"
+    prepare_four(tmp_path / "tatoeba", tmp_path / "office", out)
+    spec = specs.load("everyday4")
+    assert len({spec.corpus.direction(part) for part in spec.corpus.train}) == 12
+    assert all((out / name).stat().st_size for part in spec.corpus.parts for name in (part.source, part.target))
+    assert f"tatoeba {rows[0][0]}" not in (out / "tatoeba.en-de.en").read_text("utf-8").split("\n")
+    assert (out / "far.office-test.en.txt").exists()
+    capsys.readouterr()
+    tests = [str(tmp_path / "office" / f"dev.{code}") for code in everyday_data.LANGUAGES]
+    monkeypatch.setattr("sys.argv", ["everyday_leaks", "everyday4", str(out), *tests])
+    everyday_leaks.main()
+    table = capsys.readouterr().out.splitlines()
+    assert len(table) > 20
+    assert all(line.endswith("| 0 | 0 | 0") for line in table[3:])
 
 
 INCLUDED = Path(zoo.__file__).parent / "included"

@@ -314,15 +314,16 @@ class RestrictedAttention(Operation):
     def saved_elements(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> Size:
         """Return the number of elements that are saved for the backward pass.
 
-        These are the attention weights, the elements that dropout needs, and the overlapping windows of keys and
-        values.
+        These are the overlapping windows of keys and values and, with dropout or additive scores, the attention weights
+        and the elements that dropout needs.
         """
         batch, heads, length, width = inputs[0].shape
-        weights = self._weights(inputs)
-        inner = weights * width if parameters else Size()
         overlap = -(-self.window // self.block)
-        windows = batch * heads * rounded_up(length, self.block) * (width + inputs[2].shape[3]) * overlap
-        return inner + windows + weights * (3 if self.dropout else 1)
+        saved = batch * heads * rounded_up(length, self.block) * (width + inputs[2].shape[3]) * overlap
+        if not (parameters or self.dropout):
+            return saved
+        weights = self._weights(inputs)
+        return saved + weights * (3 if self.dropout else 1) + (weights * width if parameters else Size())
 
     def _weights(self, inputs: ValueTypes) -> Size:
         batch, heads, length, _ = inputs[0].shape

@@ -1,12 +1,18 @@
-"""Prepare Tatoeba's English-German sentence pairs for `specs/everyday.yaml`.
+"""Prepare the sentence pairs of the included model `everyday`, or of one for English, German, French and Spanish.
 
     python -m tests.benchmarks.everyday_data DOWNLOADS OUT
     python -m tests.benchmarks.everyday_data PAIRS.en PAIRS.de TEST.en TEST.de OUT
+    python -m tests.benchmarks.everyday_data --four TATOEBA LIBREOFFICE OUT
 
 DOWNLOADS is a folder with three files of <https://tatoeba.org/en/downloads>: `eng_sentences.tsv.bz2`,
 `deu_sentences.tsv.bz2` and `eng-deu_links.tsv.bz2`. 1,000 of their pairs become the test set. The second form reads
 pairs and a test set from text files with one sentence per line. `docs/benchmarks/everyday.md` describes the files that
 are written to OUT.
+
+The third form writes the files of `specs/everyday4.yaml`. TATOEBA and LIBREOFFICE are folders that contain, for each
+language such as `de`, the pairs `en-de/train.en` and `en-de/train.de`. TATOEBA also contains the test sets
+`en-de/dev.en` and `en-de/dev.de`, and LIBREOFFICE the test set `dev.en`, `dev.de`, `dev.fr` and `dev.es`. Files that
+are missing in `en-de` are read from the folder above it. `en-de/removed.txt` may list line numbers to leave out.
 """
 
 from __future__ import annotations
@@ -16,66 +22,48 @@ import random
 import re
 import sys
 import unicodedata
-from collections import Counter
-from collections.abc import Iterable
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import combinations
 from pathlib import Path
 
-Pair = tuple[str, str]
-"""An English sentence and its German translation."""
+from tests.benchmarks.everyday_spans import filled, pairs_with_spans
+from tests.benchmarks.everyday_variants import QUOTATION_MARKS, Pair, bare, lower, renamed, typeset
+from tests.benchmarks.everyday_words import dictionary, far_lines
 
-DEV_PAIRS = 500
+LANGUAGES = ("en", "de", "fr", "es")
+PAIRS = tuple(combinations(LANGUAGES, 2))
+"""Each pair of languages. The files of a pair are used in both directions."""
+DEV_PAIRS, OFFICE_DEV = 500, 150
+"""Number of pairs for the dev set from Tatoeba, and number of sentences from LibreOffice in all four languages."""
 TEST_PAIRS = 1000
 MAX_RATIO = 3.0
-INVENTED = 0.4
-"""Share of the replaced names that are invented, such as "Wibruno"."""
+MAX_TRANSLATIONS = 2
+"""Maximum number of pairs with the same sentence on one side, if pairs are joined through shared English sentences."""
+BARE, LOWER, UPPER, TYPESET, NAMES = 0.25, 0.25, 0.02, 0.15, 0.5
+"""Shares of the pairs from which variants are written."""
+FRAMED = 5000
+FILLED = 60
+"""Number of pairs with spans that are written for each template."""
+MAX_LABEL_WORDS = 4
+PART = 25
+"""Minimum number of letters and digits of a test sentence that no training sentence may contain."""
+
+Texts = dict[str, list[Pair]]
+"""Pairs from each source of data, such as `tatoeba`."""
 
 _SPACES, _NUMBER, _WORD = re.compile(r"\s+"), re.compile(r"\d+"), re.compile(r"[^\W\d_]+")
-_QUOTED = re.compile('"([^"]*)"')
+_QUOTED = re.compile('"\\s?([^"]*?)\\s?"')
+_CODE = re.compile(r'[=(;,&+]"|"\s?[&+;)=]|[=<>&+]\s"')
 _CHARACTERS = str.maketrans(
     {
         **dict.fromkeys("’‘`´", "'"),
-        **dict.fromkeys("“”„«»", '"'),
+        **dict.fromkeys("“”„«»‟", '"'),
         **dict.fromkeys("\u00ad\u200b\ufeff"),  # soft hyphen, zero-width space and byte order mark are removed
-        "…": "...",
         "—": "–",
     }
 )
-
-
-def _words(text: str) -> list[str]:
-    return text.split()
-
-
-# The most frequent names and places of Tatoeba, as (English, German). Each is replaced by another one of its kind.
-_MEN = [(name, name) for name in _words("Tom John Bill Ken Jim Mike")]
-_WOMEN = [("Mary", "Maria"), *((name, name) for name in _words("Jane Alice Nancy Emily"))]
-_PLACES = [("Tokyo", "Tokio"), *((name, name) for name in _words("Boston London Paris Berlin"))]
-_OTHER_MEN = _words("""
-    Ahmed Alejandro Alexander Andrew Anton Ben Carlo Chen Daniel David Deniz Diego Eduard Emil Erik Felix Finn Florian
-    Frank Fred Georg George Giovanni Günther Hakan Harry Henry Hiroshi Hugo Igor Ivan Jack Jakob James Jan Jörg Juan
-    Karl Kevin Lee Leon Liam Luca Luke Martin Max Michael Miguel Mohammed Noah Oleg Oliver Omar Oscar Otto Paul Pedro
-    Peter Philip Pierre Rafael Ravi Richard Robert Sam Samir Sergei Stefan Steve Theo Tim Tobias Viktor Walter Wang
-    William Wolfgang Yusuf
-""")
-_OTHER_WOMEN = _words("""
-    Aisha Alina Amelie Amy Andrea Angela Anna Anne Anja Ayşe Barbara Beatrice Carmen Caroline Charlotte Chiara Clara
-    Claudia Diana Elena Elif Elisabeth Ella Emma Erika Eva Fatima Hanna Heidi Helen Ingrid Irina Isabel Jasmin Jennifer
-    Jessica Johanna Julia Karin Kate Katrin Laura Lea Lena Leyla Linda Lisa Lucy Magda Marta Mei Mia Mina Monika Nadia
-    Natasha Nina Nora Olga Olivia Paula Petra Rachel Rosa Sabine Sandra Sarah Sofia Sonja Susan Tanja Ursula Valentina
-    Wanda Yoko Zoe
-""")
-_OTHER_PLACES = _words("""
-    Aachen Amsterdam Athens|Athen Barcelona Basel Berlin Bern Birmingham Bonn Bremen Budapest Cambridge Chicago Dallas
-    Dortmund Dresden Dublin Düsseldorf Edinburgh Essen Florence|Florenz Frankfurt Freiburg Geneva|Genf Glasgow Graz
-    Hamburg Hanover|Hannover Heidelberg Helsinki Istanbul Cairo|Kairo Karlsruhe Kiel Cologne|Köln Copenhagen|Kopenhagen
-    Leipzig Lisbon|Lissabon Liverpool London Lyon Madrid Milan|Mailand Mainz Manchester Melbourne Miami Moscow|Moskau
-    Munich|München Nairobi Naples|Neapel Nuremberg|Nürnberg Oslo Oxford Paris Potsdam Prague|Prag Rome|Rom Rotterdam
-    Salzburg Seattle Seville|Sevilla Singapore|Singapur Stockholm Stuttgart Sydney Tokyo|Tokio Toronto Turin
-    Venice|Venedig Warsaw|Warschau Weimar Vienna|Wien Zurich|Zürich
-""")
-_ONSETS = _words("b bl br d dr f fr g gr h j k kl kr l m n p pr r s sch sh st t tr v w z")
-_VOWELS = _words("a e i o u ai ei ia o a e")
-_CODAS = ["", "", "", "n", "r", "l", "ck", "m", "rt", "nd", "tt"]
+_TABLES = Path(__file__).parent / "everyday_tables"
 
 
 def normalized(sentence: str) -> str:
@@ -83,10 +71,17 @@ def normalized(sentence: str) -> str:
     return "".join(re.findall(r"[^\W_]", sentence.lower()))
 
 
-def tidy(pair: Pair) -> Pair:
-    """Return a pair with single spaces, plain apostrophes and each language's usual quotation marks ("" and „“)."""
-    english, german = (_SPACES.sub(" ", unicodedata.normalize("NFC", side).translate(_CHARACTERS)) for side in pair)
-    return english.strip(), _QUOTED.sub("„\\1“", german).strip()
+def tidy(sentence: str, language: str) -> str:
+    """Return a sentence with single spaces, plain apostrophes and the usual quotation marks of its language.
+
+    The strings of formulas keep plain quotation marks. In French, a space precedes "?", "!", ";" and ":".
+    """
+    plain = _SPACES.sub(" ", unicodedata.normalize("NFC", sentence).translate(_CHARACTERS)).strip()
+    if not _CODE.search(plain):
+        plain = _QUOTED.sub(QUOTATION_MARKS[language], plain)
+    if language == "fr":
+        plain = re.sub(r"(?<=[\w»\")])([?!;:]+)(?=\s|$)", r" \1", plain)
+    return plain.strip()
 
 
 def is_clean(pair: Pair) -> bool:
@@ -96,58 +91,16 @@ def is_clean(pair: Pair) -> bool:
     shorter, longer = sorted(map(len, pair))
     return (
         all(map(normalized, pair))
-        and all(unicodedata.name(letter, "").startswith("LATIN") for word in words for letter in word)
+        and all(unicodedata.name(letter, "").startswith("LATIN") for letter in {*"".join(words)})
         and longer <= MAX_RATIO * (shorter + 8)
         and numbers[0] == numbers[1]
     )
 
 
-def bare(sentence: str) -> str:
-    """Return a sentence without its final full stop."""
-    return sentence[:-1] if sentence.endswith(".") and not sentence.endswith("..") else sentence
-
-
-def lower(source: str, target: str) -> Pair:
-    """Return the source in lower case, and the target. Both lose their final full stop."""
-    return bare(source).lower(), bare(target)
-
-
-def typeset(source: str, target: str) -> Pair:
-    """Return the source with other quotation marks and apostrophes, and the target."""
-    if "„" in source:
-        return re.sub("[„“]", '"', source), target
-    return _QUOTED.sub("“\\1”", source.replace("'", "’")), target
-
-
-def invented_name(generator: random.Random) -> str:
-    """Return a random name that no dictionary contains, such as "Trelando"."""
-    syllables = [generator.choice(_ONSETS) + generator.choice(_VOWELS) for _ in range(generator.randint(2, 4))]
-    return ("".join(syllables) + generator.choice(_CODAS)).title()
-
-
-def renamed(pair: Pair, generator: random.Random) -> Pair:
-    """Return a pair with other names, places and numbers. Unchanged if it has none that are equal on both sides."""
-    changed = pair
-    for names, others in ((_MEN, _OTHER_MEN), (_WOMEN, _OTHER_WOMEN), (_PLACES, _OTHER_PLACES)):
-        for name in names:
-            english, _, german = generator.choice(others).partition("|")
-            if generator.random() < INVENTED:
-                english, german = invented_name(generator), ""
-            changed = _replaced(changed, name, (english, german or english))
-    for number in sorted({*_NUMBER.findall(pair[0])} & {*_NUMBER.findall(pair[1])}):
-        if 2 <= len(number) <= 5 and pair[0].count(number) == pair[1].count(number) == 1:
-            other = str(generator.randint(10 ** (len(number) - 1), 10 ** len(number) - 1))
-            changed = (changed[0].replace(number, other), changed[1].replace(number, other))
-    return changed
-
-
-def _replaced(pair: Pair, name: Pair, other: Pair) -> Pair:
-    """Return a pair with a name replaced on both sides, also in the genitive. Unchanged if the counts differ."""
-    plain = [len(re.findall(rf"\b{form}\b(?!')", side)) for form, side in zip(name, pair, strict=True)]
-    genitive = [len(re.findall(rf"\b{name[0]}'s\b", pair[0])), len(re.findall(rf"\b{name[1]}s\b", pair[1]))]
-    if plain[0] != plain[1] or genitive[0] != genitive[1] or (genitive[0] and other[1][-1] in "sßxz"):
-        return pair
-    return re.sub(rf"\b{name[0]}\b", other[0], pair[0]), re.sub(rf"\b{name[1]}(s?)\b", rf"{other[1]}\1", pair[1])
+def cleaned(pairs: Iterable[Pair], languages: Sequence[str]) -> list[Pair]:
+    """Return the tidied pairs that are clean, without repetitions."""
+    tidied = ((tidy(first, languages[0]), tidy(second, languages[1])) for first, second in pairs)
+    return list(dict.fromkeys(filter(is_clean, tidied)))
 
 
 def held_out(pairs: list[Pair], count: int, generator: random.Random) -> tuple[list[Pair], list[Pair]]:
@@ -158,10 +111,39 @@ def held_out(pairs: list[Pair], count: int, generator: random.Random) -> tuple[l
     return [pair for pair in pairs if pair not in taken], chosen
 
 
-def without_sentences_of(pairs: Iterable[Pair], test: Iterable[Pair]) -> list[Pair]:
-    """Return the pairs, without repetitions, of which neither side is a sentence of the test pairs."""
-    tested = {normalized(side) for pair in test for side in pair}
-    return [pair for pair in dict.fromkeys(pairs) if not any(normalized(side) in tested for side in pair)]
+def without_sentences_of(pairs: Iterable[Pair], test: Iterable[Sequence[str]]) -> list[Pair]:
+    """Return the pairs, without repetitions, of which neither side is a sentence of the test set.
+
+    A side may not contain a test sentence either, if this sentence has at least PART letters and digits.
+    """
+    tested = {normalized(side) for row in test for side in row}
+    beginnings = {sentence[:PART] for sentence in tested if len(sentence) >= PART}
+
+    def is_new(side: str) -> bool:
+        text = normalized(side)
+        starts = (start for start in range(len(text) - PART + 1) if text[start : start + PART] in beginnings)
+        return text not in tested and not any(
+            text[start:end] in tested for start in starts for end in range(start + PART, len(text) + 1)
+        )
+
+    return [pair for pair in dict.fromkeys(pairs) if all(map(is_new, pair))]
+
+
+def joined(first: Iterable[Pair], second: Iterable[Pair]) -> list[Pair]:
+    """Return pairs of two languages whose sentences have the same English translation.
+
+    A sentence with several translations is paired with each of them at most MAX_TRANSLATIONS times.
+    """
+    translations: tuple[dict[str, list[str]], ...] = defaultdict(list), defaultdict(list)
+    for side, pairs in enumerate((first, second)):
+        for english, other in pairs:
+            translations[side][english].append(other)
+    found: dict[Pair, None] = {}
+    for english in translations[0].keys() & translations[1].keys():
+        one, two = (each[english] for each in translations)
+        for number in range(min(max(len(one), len(two)), MAX_TRANSLATIONS * min(len(one), len(two)))):
+            found[one[number % len(one)], two[number % len(two)]] = None
+    return sorted(found)
 
 
 def read_downloads(folder: Path) -> list[Pair]:
@@ -176,24 +158,43 @@ def read_downloads(folder: Path) -> list[Pair]:
             if first in sentences[0] and second in sentences[1]]  # fmt: skip
 
 
-def read_pairs(english: str, german: str) -> list[Pair]:
+def read_pairs(english: str | Path, other: str | Path) -> list[Pair]:
     """Return the pairs of two text files. Line n of one is the translation of line n of the other."""
-    return list(zip(*(Path(path).read_text("utf-8").splitlines() for path in (english, german)), strict=True))
+    return list(zip(*(Path(path).read_text("utf-8").split("\n")[:-1] for path in (english, other)), strict=True))
 
 
-def write(folder: Path, name: str, pairs: Iterable[Pair]) -> None:
-    """Write pairs to the files `NAME.en` and `NAME.de`."""
-    pairs = list(pairs)
-    for side, language in enumerate(("en", "de")):
-        (folder / f"{name}.{language}").write_text("".join(f"{pair[side]}\n" for pair in pairs), "utf-8")
-    print(f"{name}: {len(pairs):,} pairs")
+def read_folder(folder: Path, name: str, language: str) -> list[Pair]:
+    """Return the pairs of English and another language in a folder, without the lines of `removed.txt`."""
+    own = folder / f"en-{language}"
+    place = own if (own / f"{name}.en").exists() else folder
+    removed = own / "removed.txt"
+    lines = (
+        {int(line) for line in removed.read_text("utf-8").split()} if removed.exists() and name == "train" else set()
+    )
+    pairs = read_pairs(place / f"{name}.en", place / f"{name}.{language}")
+    return [pair for line, pair in enumerate(pairs, 1) if line not in lines]
+
+
+def read_table(name: str) -> list[list[str]]:
+    """Return the rows of a table of phrases or templates, with a column for each language."""
+    lines = (_TABLES / f"{name}.tsv").read_text("utf-8").splitlines()
+    return [line.split("\t") for line in lines if line and not line.startswith("#")]
+
+
+def write(folder: Path, name: str, rows: Iterable[Sequence[str]], languages: Sequence[str] = ("en", "de")) -> None:
+    """Write the columns of rows to the files `NAME.LANGUAGE`."""
+    rows = list(rows)
+    for side, language in enumerate(languages):
+        (folder / f"{name}.{language}").write_text("".join(f"{row[side]}\n" for row in rows), "utf-8")
+    print(f"{name}: {len(rows):,} pairs")
 
 
 def prepare(pairs: list[Pair], test: list[Pair] | None, folder: Path) -> None:
-    """Clean the pairs and write all files of the spec. If `test` is None, take a test set out of the pairs."""
+    """Clean English-German pairs and write all files of `everyday`. If `test` is None, take a test set out of them."""
     folder.mkdir(parents=True, exist_ok=True)
     generator = random.Random(1)
-    train = list(dict.fromkeys(filter(is_clean, map(tidy, pairs))))
+    languages = ("en", "de")
+    train = cleaned(pairs, languages)
     if test is None:
         train, test = held_out(train, TEST_PAIRS, generator)
     train, dev = held_out(without_sentences_of(train, test), DEV_PAIRS, generator)
@@ -201,16 +202,138 @@ def prepare(pairs: list[Pair], test: list[Pair] | None, folder: Path) -> None:
     write(folder, "dev", dev)
     write(folder, "test", test)
     write(folder, "bare", ((bare(english), bare(german)) for english, german in train if english.endswith(".")))
-    write(folder, "names", (new for pair in train if (new := renamed(pair, generator)) != pair))
-    for name, variant in (("lower", lower), ("typeset", typeset)):
-        changed = [(variant(*pair), pair) for pair in train]
-        write(folder, f"{name}-en", (new for new, pair in changed if new[0] != pair[0]))
-        changed = [(variant(*pair[::-1])[::-1], pair) for pair in train]
-        write(folder, f"{name}-de", (new for new, pair in changed if new[1] != pair[1]))
+    write(folder, "names", (new for pair in train if (new := renamed(pair, languages, generator)) != pair))
+    for side, language in enumerate(languages):
+        for name in ("lower", "typeset"):
+            changed = []
+            for pair in train:
+                source, target = pair[side], pair[1 - side]
+                new = lower(source, target) if name == "lower" else typeset(source, target, language)
+                if new[0] != source:
+                    changed.append(new if side == 0 else (new[1], new[0]))
+            write(folder, f"{name}-{language}", changed)
+
+
+def prepare_four(tatoeba: Path, libreoffice: Path, folder: Path) -> None:
+    """Clean the pairs of four languages, and write all files of the spec, the test sets, and the numbers of far lines.
+
+    No sentence of a dev or test set is in any other file, whatever its language.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    generator = random.Random(1)
+    everyday = {code: cleaned(read_folder(tatoeba, "train", code), ("en", code)) for code in LANGUAGES[1:]}
+    office = {code: cleaned(read_folder(libreoffice, "train", code), ("en", code)) for code in LANGUAGES[1:]}
+    test: list[Sequence[str]] = list(zip(*(_lines(libreoffice / f"dev.{code}") for code in LANGUAGES), strict=True))
+    write(folder, "office-test", test, LANGUAGES)
+    for code in LANGUAGES[1:]:
+        pairs = read_folder(tatoeba, "dev", code)
+        write(folder, f"tatoeba-test.en-{code}", pairs, ("en", code))
+        test += pairs
+    dev = _dev_sets(everyday, office, test, generator)
+    for languages, rows in dev.items():
+        write(folder, f"dev.{'-'.join(languages)}", rows, languages)
+    forbidden = [*test, *(row for rows in dev.values() for row in rows)]
+    sentences: dict[str, set[str]] = defaultdict(set)
+    for languages in PAIRS:
+        own: Texts = {}
+        for name, data in (("tatoeba", everyday), ("office", office)):
+            first, second = languages
+            pairs = data[second] if first == "en" else joined(data[first], data[second])
+            own[name] = without_sentences_of(filter(is_clean, pairs), forbidden)
+            for side, language in enumerate(languages):
+                sentences[language].update(pair[side] for pair in own[name])
+        own["spans"] = list(_spans(own, languages, generator))
+        own["phrases"] = list(_phrases(own, languages))
+        for name, pairs in own.items():
+            write(folder, f"{name}.{'-'.join(languages)}", without_sentences_of(pairs, forbidden), languages)
+        both = [*own["tatoeba"], *own["office"]]
+        for source, target in ((0, 1), (1, 0)):
+            direction = languages[source], languages[target]
+            variants = _variants([(pair[source], pair[target]) for pair in both], direction, generator)
+            write(folder, f"variants.{'-'.join(direction)}", without_sentences_of(variants, forbidden), direction)
+    for file in sorted(folder.glob("*-test*.*")):
+        lines = far_lines(_lines(file), sorted(sentences[file.suffix[1:]]))
+        (folder / f"far.{file.name}.txt").write_text("".join(f"{line}\n" for line in lines), "utf-8")
+        print(f"{file.name}: {len(lines):,} lines far from the training text")
+
+
+def _lines(path: Path) -> list[str]:
+    return path.read_text("utf-8").split("\n")[:-1]
+
+
+def _dev_sets(
+    everyday: dict[str, list[Pair]],
+    office: dict[str, list[Pair]],
+    test: Iterable[Sequence[str]],
+    generator: random.Random,
+) -> dict[tuple[str, str], list[Sequence[str]]]:
+    """Return a dev set for each pair of languages: pairs of Tatoeba, and LibreOffice's sentences in four languages."""
+    dev: dict[tuple[str, str], list[Sequence[str]]] = {languages: [] for languages in PAIRS}
+    counts = Counter(normalized(side) for data in everyday.values() for pair in data for side in pair)
+    for code, pairs in everyday.items():
+        single = [
+            pair for pair in without_sentences_of(pairs, test) if all(counts[normalized(side)] == 1 for side in pair)
+        ]
+        dev["en", code] += generator.sample(single, DEV_PAIRS)
+    translations = [dict(without_sentences_of(pairs, test)) for pairs in office.values()]
+    shared = sorted(set.intersection(*map(set, translations)))
+    for english in generator.sample([each for each in shared if " " in each], OFFICE_DEV):
+        row = dict(zip(LANGUAGES, (english, *(each[english] for each in translations)), strict=True))
+        for first, second in PAIRS:
+            dev[first, second].append((row[first], row[second]))
+    return dev
+
+
+def _variants(pairs: Sequence[Pair], languages: Sequence[str], generator: random.Random) -> Iterator[Pair]:
+    """Yield variants of some pairs. The first language is the source."""
+    for pair in pairs:
+        if pair[0].endswith(".") and pair[1].endswith(".") and generator.random() < BARE:
+            yield bare(pair[0]), bare(pair[1])
+        if generator.random() < LOWER:
+            yield lower(*pair)
+        if generator.random() < UPPER:
+            yield pair[0].upper(), pair[1].upper()
+        if generator.random() < TYPESET and (changed := typeset(*pair, languages[0])) != pair:
+            yield changed
+        if generator.random() < NAMES and (changed := renamed(pair, languages, generator)) != pair:
+            yield changed
+
+
+def _spans(own: Texts, languages: Sequence[str], generator: random.Random) -> Iterator[Pair]:
+    """Yield pairs with random spans, from the data and from templates."""
+    sides = [LANGUAGES.index(language) for language in languages]
+    for row in read_table("templates"):
+        for _ in range(FILLED):
+            first, second = filled([row[side] for side in sides], languages, generator)
+            yield first, second
+    for pairs in own.values():
+        yield from pairs_with_spans(pairs, languages, min(FRAMED, len(pairs)), generator)
+
+
+def _phrases(own: Texts, languages: Sequence[str]) -> Iterator[Pair]:
+    """Yield words, labels and formulas: those of the table, short paragraphs of LibreOffice, and single words."""
+    sides = [LANGUAGES.index(language) for language in languages]
+    for row in read_table("phrases"):
+        pair = row[sides[0]], row[sides[1]]
+        yield pair
+        if pair[0][-1].isalpha():
+            colon = [" :" if language == "fr" else ":" for language in languages]
+            yield pair[0] + colon[0], pair[1] + colon[1]
+            yield pair[0].upper(), pair[1].upper()
+    for pair in own["office"]:
+        is_short = max(len(side.split()) for side in pair) <= MAX_LABEL_WORDS and not re.search(r"[\d_(=]", pair[0])
+        if is_short and not any(side.isupper() for side in pair):
+            yield pair[0].upper(), pair[1].upper()
+    sentences = [pair for pair in own["tatoeba"] + own["office"] if pair[0].endswith((".", "?", "!"))]
+    for pair in dictionary(sentences):
+        yield pair
+        yield pair[0][0].upper() + pair[0][1:], pair[1][0].upper() + pair[1][1:]
 
 
 def main() -> None:
     match sys.argv[1:]:
+        case ["--four", tatoeba, libreoffice, out]:
+            prepare_four(Path(tatoeba), Path(libreoffice), Path(out))
         case [downloads, out]:
             prepare(read_downloads(Path(downloads)), None, Path(out))
         case [english, german, test_english, test_german, out]:

@@ -1,10 +1,16 @@
-"""Score an English-German model in both directions, also by length, and print random and bad translations.
+"""Score a multilingual translation model in all directions, and print random and bad translations.
 
-    python -m tests.benchmarks.everyday_scores MODEL NAME=FILE.en,FILE.de ...
+    python -m tests.benchmarks.everyday_scores MODEL NAME=PREFIX ...
 
-The first set is also scored by length, and in variants: without final full stops, with sources in lower case, and with
-other names and numbers, whose copies are counted. For each set, the calibration error of the confidence is printed, and
-how well the confidence and simpler numbers find the worst translations.
+Each PREFIX stands for the test files `PREFIX.en`, `PREFIX.de` and so on, which are translated in all directions between
+the languages of the model. A row of the table shows BLEU and chrF of a direction. BLEU is also given for sentences that
+are near to and far from the training text (`far.PREFIX.LANGUAGE.txt` in the same folder has the numbers of the far
+lines), by the length of the source in words, without final full stops, and with sources in lower case. The last columns
+count names that are copied, if others replace those of the test set, and sentences whose numbers, dates and links are
+all kept.
+
+The standard error stream gets random and bad translations, the calibration error of the confidence, and how well the
+confidence and simpler numbers find the worst translations.
 """
 
 from __future__ import annotations
@@ -12,56 +18,95 @@ from __future__ import annotations
 import random
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from itertools import permutations
 from pathlib import Path
 
 import numpy as np
 
 import zoo
-from tests.benchmarks.everyday_data import bare, renamed
+from tests.benchmarks.everyday_spans import with_other_numbers
+from tests.benchmarks.everyday_variants import Pair, bare, renamed
 from zoo.evaluation.text_metrics import text_metric
 from zoo.generation.confidence import GOOD_CHRF, UNCERTAIN, calibration_error
 from zoo.generation.translation import Translation
 from zoo.generation.translator import Translator
+from zoo.text.spans import compare, find_spans
 
 LENGTHS = ((1, 5), (6, 8), (9, 12), (13, 20), (21, 1000))
 """Ranges of source lengths, in words."""
 RANDOM_OUTPUTS, BAD_OUTPUTS = 20, 5
 """Numbers for each direction."""
+COLUMNS = (
+    "set direction sentences BLEU chrF near far "
+    + " ".join(f"{shortest}-{longest}" for shortest, longest in LENGTHS[:-1])
+    + f" {LENGTHS[-1][0]}+ no_full_stop lower_case names numbers"
+).split()
+
+Translate = Callable[[list[str]], list[str]]
 
 
-def scores(outputs: Sequence[str], references: Sequence[str], language: str) -> str:
-    """Return the BLEU and chrF of outputs, and their number, as the cells of a table."""
-    values = [text_metric(name, language).score(list(outputs), list(references)) for name in ("bleu", "chrf")]
-    return f"{values[0]:5.1f} | {values[1]:5.1f} | {len(outputs):,}"
+def score(metric: str, pairs: Iterable[Pair], language: str) -> str:
+    """Return the score of outputs and references, as the cell of a table."""
+    columns = list(zip(*pairs, strict=True))
+    return f"{text_metric(metric, language).score(*map(list, columns)):.1f}" if columns else ""
 
 
-def new_words(before: tuple[str, str], after: tuple[str, str]) -> set[str]:
+def new_words(before: Pair, after: Pair) -> set[str]:
     """Return the words that both sides of the pair `after` contain, and neither side of the pair `before`."""
     words = [set(re.findall(r"\w+", side)) for side in (*before, *after)]
-    return (words[2] & words[3]) - words[0] - words[1]
+    return {word for word in (words[2] & words[3]) - words[0] - words[1] if not word.isdigit()}
 
 
-def print_copies(texts: Sequence[tuple[str, str]], side: int, translate: Callable[[list[str]], list[str]]) -> None:
-    """Print how many names and numbers are copied, if others replace those of English-German pairs.
+def copied_names(texts: Sequence[Pair], languages: Sequence[str], translate: Translate) -> str:
+    """Return how many names are copied, if others replace those of the pairs."""
+    generator = random.Random(1)
+    changed = [(pair, renamed(pair, languages, generator)) for pair in texts]
+    names = [(pair[0], new) for before, pair in changed if (new := new_words(before, pair))]
+    outputs = translate([source for source, _ in names])
+    found = [
+        word in re.findall(r"\w+", output) for output, (_, new) in zip(outputs, names, strict=True) for word in new
+    ]
+    return f"{sum(found)}/{len(found)}"
 
-    Args:
-        texts: The pairs.
-        side: Index of the source language.
-        translate: Function that translates from this language.
+
+def kept_numbers(texts: Sequence[Pair], languages: Sequence[str], translate: Translate) -> str:
+    """Return in how many sentences all numbers, dates and links are kept. Other numbers replace those of the pairs.
+
+    Sentences whose references do not keep them, such as "three" for "3", are left out.
     """
     generator = random.Random(1)
-    changed = [(pair, renamed(pair, generator)) for pair in texts]
-    words = [(pair[side], new_words(before, pair)) for before, pair in changed]
-    words = [(source, new) for source, new in words if new]
-    counts = {"names": [0, 0], "numbers": [0, 0]}
-    for (_, new), output in zip(words, translate([source for source, _ in words]), strict=True):
-        for word in new:
-            count = counts["numbers" if word.isdigit() else "names"]
-            count[0] += word in re.findall(r"\w+", output)
-            count[1] += 1
-    for kind, (copied, total) in counts.items():
-        print(f"{kind} copied | {copied} of {total}")
+    changed = [with_other_numbers(pair, languages, generator) for pair in texts]
+    changed = [pair for pair in changed if find_spans(pair[0], languages[0]) and is_kept(*pair, languages)]
+    outputs = translate([source for source, _ in changed])
+    kept = [is_kept(source, output, languages) for (source, _), output in zip(changed, outputs, strict=True)]
+    return f"{sum(kept)}/{len(kept)}"
+
+
+def is_kept(source: str, target: str, languages: Sequence[str]) -> bool:
+    """Return whether a translation keeps all numbers and other spans, and adds no number."""
+    differences = compare(source, target, *languages)
+    return not differences.missing and not differences.added
+
+
+def cells(texts: Sequence[Pair], outputs: Sequence[str], far: set[int] | None, language: str) -> list[str]:
+    """Return the cells of a table from the number of sentences to the scores by length.
+
+    Args:
+        texts: Pairs of the test set.
+        outputs: The translations.
+        far: Line numbers of the sentences that are far from the training text, from 1. None: unknown.
+        language: The target language.
+    """
+    scored = list(zip(outputs, (reference for _, reference in texts), strict=True))
+    groups: list[Iterable[Pair]] = [[], []]
+    if far is not None:
+        groups = [[pair for line, pair in enumerate(scored, 1) if (line in far) is is_far] for is_far in (False, True)]
+    lengths = [len(source.split()) for source, _ in texts]
+    for shortest, longest in LENGTHS:
+        groups.append(pair for pair, length in zip(scored, lengths, strict=True) if shortest <= length <= longest)
+    scores = [score("bleu", group, language) for group in groups]
+    return [str(len(texts)), score("bleu", scored, language), score("chrf", scored, language), *scores]
 
 
 def print_confidence(outputs: Sequence[Translation], references: Sequence[str]) -> None:
@@ -81,62 +126,60 @@ def print_confidence(outputs: Sequence[Translation], references: Sequence[str]) 
     if len(confidences) == len(outputs):
         rankings["confidence"] = confidences
         error, marked = calibration_error(confidences, chrf >= GOOD_CHRF), np.array(confidences) < UNCERTAIN
-        print(f"calibration error | {error:.3f} | uncertain | {marked.mean():.1%}")
+        print(f"calibration error | {error:.3f} | uncertain | {marked.mean():.1%}", file=sys.stderr)
     for title, ranking in rankings.items():
         values = np.array(ranking)
         lowest = np.argsort(values, kind="stable")
         differences = values[is_worst][:, None] - values[~is_worst]
         area = ((differences < 0) + 0.5 * (differences == 0)).mean()
         found = " | ".join(f"{is_worst[lowest[: count * tenths]].sum() / count:.0%}" for tenths in (1, 2))
-        print(f"worst tenth by {title} | {area:.3f} | {found}")
+        print(f"worst tenth by {title} | {area:.3f} | {found}", file=sys.stderr)
 
 
-def print_direction(
-    model: Translator, name: str, texts: tuple[list[str], list[str]], languages: str, *, detailed: bool
-) -> None:
-    """Print the scores of one direction. `languages` is `en-de` or `de-en`."""
-    source, target = languages.split("-")
-    sources, references = texts
+def print_direction(model: Translator, name: str, files: Sequence[Path], languages: Pair) -> None:
+    """Print a row of the table for one direction of a test set, and then some translations."""
+    texts = list(zip(*(file.read_text("utf-8").split("\n")[:-1] for file in files), strict=True))
 
     def translate(lines: list[str]) -> list[str]:
-        return list(model.translate(lines, source=source, target=target, protect=False))
+        return list(model.translate(lines, source=languages[0], target=languages[1], protect=False))
 
-    hypotheses = model.hypotheses(sources, source=source, target=target, protect=False)
+    far_file = files[0].with_name(f"far.{files[0].name}.txt")
+    far = {int(line) for line in far_file.read_text("utf-8").split()} if far_file.exists() else None
+    sources, references = map(list, zip(*texts, strict=True))
+    hypotheses = model.hypotheses(sources, source=languages[0], target=languages[1], protect=False)
     outputs = [best.text for best, *_ in hypotheses]
-    print(f"{name} {languages} | {scores(outputs, references, target)}")
+    row = [name, "-".join(languages), *cells(texts, outputs, far, languages[1])]
+    unpunctuated = [bare(reference) for reference in references]
+    for change in (bare, lambda source: bare(source).lower()):
+        changed = translate([change(source) for source in sources])
+        row.append(score("bleu", zip(changed, unpunctuated, strict=True), languages[1]))
+    row += [copied_names(texts, languages, translate), kept_numbers(texts, languages, translate)]
+    print(" | ".join(row), flush=True)
+    print(f"\n{name} {'-'.join(languages)}", file=sys.stderr)
     print_confidence([best for best, *_ in hypotheses], references)
-    if not detailed:
-        return
-    for shortest, longest in LENGTHS:
-        rows = [row for row, line in enumerate(sources) if shortest <= len(line.split()) <= longest]
-        if rows:
-            some = scores([outputs[row] for row in rows], [references[row] for row in rows], target)
-            print(f"{shortest} to {longest} words | {some}")
-    unpunctuated = [bare(line) for line in references]
-    print(f"without full stop | {scores(translate([bare(line) for line in sources]), unpunctuated, target)}")
-    print(f"in lower case | {scores(translate([bare(line).lower() for line in sources]), unpunctuated, target)}")
-    english_first = texts if source == "en" else texts[::-1]
-    print_copies(list(zip(*english_first, strict=True)), ("en", "de").index(source), translate)
-    metric = text_metric("chrf", target)
-    by_score = sorted(range(len(outputs)), key=lambda row: metric.score([outputs[row]], [references[row]]))
+    metric = text_metric("chrf", languages[1])
+    by_score = sorted(range(len(outputs)), key=lambda line: metric.score([outputs[line]], [references[line]]))
     drawn = random.Random(1).sample(range(len(outputs)), min(RANDOM_OUTPUTS, len(outputs)))
-    for title, rows in (("random", drawn), ("worst chrF", by_score[:BAD_OUTPUTS])):
-        print(f"\n{title}:")
-        for row in rows:
-            print(f"  {sources[row]}\n    output     {outputs[row]}\n    reference  {references[row]}")
-    print()
+    for title, lines in (("random", drawn), ("worst chrF", by_score[:BAD_OUTPUTS])):
+        print(f"\n{name} {'-'.join(languages)}, {title}:", file=sys.stderr)
+        for line in lines:
+            print(
+                f"  {sources[line]}\n    output     {outputs[line]}\n    reference  {references[line]}", file=sys.stderr
+            )
 
 
 def main() -> None:
     if len(sys.argv) < 3:
         sys.exit(__doc__)
     translator = zoo.load(sys.argv[1])
-    print("set | BLEU | chrF | sentences")
-    for number, argument in enumerate(sys.argv[2:]):
-        name, _, files = argument.partition("=")
-        english, german = (Path(file).read_text("utf-8").splitlines() for file in files.split(","))
-        print_direction(translator, name, (english, german), "en-de", detailed=not number)
-        print_direction(translator, name, (german, english), "de-en", detailed=not number)
+    assert translator.spec.languages is not None
+    print(" | ".join(COLUMNS))
+    print(" | ".join("---" for _ in COLUMNS))
+    for argument in sys.argv[2:]:
+        name, _, prefix = argument.partition("=")
+        files = {code: Path(f"{prefix}.{code}") for code in translator.spec.languages.codes}
+        for languages in permutations([code for code, file in files.items() if file.exists()], 2):
+            print_direction(translator, name, [files[code] for code in languages], languages)
 
 
 if __name__ == "__main__":

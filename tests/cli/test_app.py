@@ -44,17 +44,19 @@ decode: MODEL --spec --model --from --to --input --prefix --output --part --sear
   --max-batch-tokens
 translate: FILE|FOLDER --output --yes --spec --model --from --to --no-protect --device --precision --backend
   --max-batch-tokens
+transcribe: FILE|FOLDER --output --format --yes --spec --model --to --beam --device --precision --backend
+  --max-batch-tokens
 run: MODEL --from --to --device --precision --backend
 parse: MODEL --spec --model --input --output --pretty --beam --alpha --n-best --tokenized --unconstrained --json
   --device --precision --backend --max-batch-tokens
 score: MODEL --spec --model --from --to --source --target --output --json --device --precision --backend
   --max-batch-tokens
 align: MODEL --spec --model --from --to --source --target --output --json --device --max-batch-tokens
-evaluate: MODEL --spec --model --set --hypotheses --references --language --tokenize --lowercase --brackets
-  --parameters --json --device --precision --backend --max-batch-tokens
-attend: SENTENCE --spec --model --from --to --target --figure --output --svg --attention --layer --head --word
+evaluate: MODEL --spec --model --set --hypotheses --references --language --tokenize --lowercase --transcripts
+  --brackets --parameters --json --device --precision --backend --max-batch-tokens
+attend: SENTENCE|FILE --spec --model --from --to --target --figure --output --svg --attention --layer --head --word
   --device --precision --backend
-compare: A B --set --references --language --json --device --precision --backend --max-batch-tokens
+compare: A B --set --references --language --transcripts --json --device --precision --backend --max-batch-tokens
 serve: --model --host --port --keys --new-key --cors --allow-host --max-memory --idle-minutes --max-texts
   --max-characters --max-body-bytes --max-queue --max-wait --timeout --device --precision --backend --max-batch-tokens
 import: SOURCE --name --format --languages --positions --tokenizer --bpe --bpe-vocabulary --bpe-threshold --replace

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import re
+import struct
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
+import numpy as np
 import pytest
 
 from zoo.training.run import Run
@@ -67,3 +71,24 @@ def test_invalid_selections_write_nothing(zoo: Zoo) -> None:
         result = zoo("attend", "--model", "runs/tiny", *arguments)
         assert (result.status, result.out, "hint: " in result.err) == (2, "", True), arguments
         assert not list(Path().glob("*.html")) + list(Path().glob("*.svg")) + list(Path().glob("*partial*"))
+
+
+def test_the_spectrogram_is_shown_with_the_attention_of_a_sound(zoo: Zoo, hearing: Callable[..., Run]) -> None:
+    soundfile = pytest.importorskip("soundfile")
+    hearing()
+    soundfile.write("a.wav", np.sin(np.arange(48_000) / 3) * np.linspace(0, 1, 48_000), 16_000)
+    result = zoo("attend", "--model", "runs/hearing", "a.wav", "--target", "wir lesen", "-o", "a.html")
+    assert result.status == 0, result.err
+    page = Path("a.html").read_text(encoding="utf-8")
+    data = json.loads(re.search(r'id="data">(.*?)</script>', page)[1])
+    assert data["first"]["kind"] == "encoder-decoder"
+    assert {each["name"]: each["overSource"] for each in data["kinds"]}["encoder-decoder"] is True
+    png = base64.b64decode(data["picture"].removeprefix("data:image/png;base64,"))
+    width, height = struct.unpack(">II", png[16:24])
+    assert (width, height, png[-8:-4]) == (298, 16, b"IEND"), "a column per frame, a row per filter"
+    cross = data["kinds"][-1]
+    assert len(cross["tokens"]["columns"]) == 75, "of 4 frames each"
+    assert cross["words"]["columns"][:3] == ["0.00 s", "0.08 s", "0.16 s"]
+    assert len(cross["words"]["columns"]) == 38
+    Path("b.wav").write_bytes(b"no sound")
+    assert zoo("attend", "--model", "runs/hearing", "b.wav", "-o", "a.html").status == 2

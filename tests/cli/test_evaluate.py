@@ -102,6 +102,11 @@ class TestEvaluate:
         assert "case:lc" in result.out
         assert "tok:none" in result.out
         assert zoo("evaluate", *files, "--tokenize", "foo").status == 2
+        result = zoo("evaluate", *files, "--transcripts")
+        assert float(result.out.split()[1]) == pytest.approx(100 / 7, abs=0.01)
+        assert "version:jiwer-" in result.out
+        assert zoo("evaluate", *files, "--transcripts", "--tokenize", "none").status == 2
+        assert zoo("evaluate", "--model", "tiny", "--transcripts").status == 2
 
     def test_trees_are_scored_as_evalb_does(self, zoo: Zoo) -> None:
         right, wrong = (

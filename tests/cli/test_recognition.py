@@ -21,7 +21,6 @@ from zoo.generation.recognizer import Recognizer
 from zoo.models import weights
 from zoo.publishing.publish import publish
 from zoo.report import Report
-from zoo.serving.pool import ModelPool
 from zoo.training.run import Run
 
 soundfile = pytest.importorskip("soundfile", reason="needs the extra `speech`")
@@ -106,8 +105,7 @@ def test_files_folders_and_lists_are_recognised(run: Run, zoo: Callable[..., Any
     model = library.load(run.folder)
     assert isinstance(model, Recognizer)
     names = sorted(map(str, Path("sounds").glob("dev*")))
-    texts = model.transcribe(names)
-    assert model.transcribe(Path(names[2])) == texts[2]
+    texts = model.translate(names)
     found = model.recognize([model.modality.encode(name) for name in names])
     assert [best.text for best, *_ in found] == texts
     (score,) = model.score([names[0]], [texts[0]])
@@ -129,8 +127,6 @@ def test_files_folders_and_lists_are_recognised(run: Run, zoo: Callable[..., Any
     for needs_text in (lambda: model.align(["a"], ["b"]), lambda: model.attention("a")):
         with pytest.raises(ZooError, match="needs a model that reads text"):
             needs_text()
-    with pytest.raises(ZooError, match="the server needs a model that reads text"):
-        ModelPool([str(run.folder)], memory_bytes=1 << 40, idle_seconds=1, open_translator=library.load)
     Path("dev.txt").write_text("text")
     assert "`zoo translate` needs a model that reads text" in zoo("translate", "dev.txt", "--model", "run").err
 
@@ -143,7 +139,7 @@ def test_a_run_is_scored_and_published(run: Run) -> None:
     folder = publish(run.folder)
     published = library.load("transformer-tiny-ende")
     name = sorted(map(str, Path("sounds").glob("dev*")))[0]
-    assert published.transcribe(name) == library.load(run.folder).transcribe(name)  # type: ignore[attr-defined]
+    assert published.translate(name) == library.load(run.folder).translate(name)
     assert "It writes what is said in `en`" in (folder / "README.md").read_text()
 
 

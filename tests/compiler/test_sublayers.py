@@ -248,4 +248,7 @@ def test_restricted_attention_does_not_store_all_pairs() -> None:
     saved = node.operation.saved_elements([graph.types[i] for i in node.inputs], graph.shapes(node))
     assert saved(batch=1, source=16_384) < 16_384 * 16 * 64
     query: Tensor = torch.randn(1, 1, 16_384, 8)
+    for positions in (4_096, 8_192):  # neither FLOPs nor bytes grow faster than the sequence
+        for costs in (cost(graph).flops, cost(graph).activation_bytes):
+            assert costs(batch=1, source=2 * positions) == 2 * costs(batch=1, source=positions)
     assert restricted_attention(query, query, query, (16, 16), 16, 1.0).isfinite().all()

@@ -15,14 +15,23 @@ from typing import Literal, Unpack
 
 import numpy as np
 
-from specs import METADATA_FIELDS, Translation, ZooError, difference
+from specs import METADATA_FIELDS, ZooError, difference
 from specs.corpus_paths import language_suffix
 from specs.notation import quote_in_full
 from zoo.data.corpus import MissingFileError
 from zoo.evaluation.evaluate import MissingSetError, check_split, read_split
 from zoo.evaluation.metrics import Scores, get_metric
 from zoo.evaluation.outputs import EvaluationSet, ModelOutputs
-from zoo.evaluation.text_metrics import TEXT_METRICS, FloatArray, TextMetric, moses_languages, read_aligned, text_metric
+from zoo.evaluation.text_metrics import (
+    TEXT_METRICS,
+    TRANSCRIPT_METRICS,
+    TRANSLATION_METRICS,
+    FloatArray,
+    TextMetric,
+    moses_languages,
+    read_aligned,
+    text_metric,
+)
 from zoo.generation.compilation import BackendOptions
 from zoo.generation.loading import open_model
 from zoo.report import Report
@@ -69,36 +78,42 @@ class Comparison:
 
 
 def compare(
-    first: Sequence[str], second: Sequence[str], references: Sequence[str], language: str | None
+    first: Sequence[str],
+    second: Sequence[str],
+    references: Sequence[str],
+    language: str | None,
+    metrics: Sequence[str] = TRANSLATION_METRICS,
 ) -> tuple[Comparison, ...]:
-    """Compare two systems' translations of the same sentences by BLEU, the paper's BLEU, chrF and TER.
+    """Compare two systems' outputs for the same inputs.
 
     Args:
-        first: Translations of system A.
-        second: Translations of system B.
+        first: Outputs of system A.
+        second: Outputs of system B.
         references: The references.
         language: Language code for the paper's BLEU. If None, the paper's BLEU is not computed.
+        metrics: Names of the metrics, from `TEXT_METRICS`.
 
     Returns:
         One comparison per metric.
 
     Raises:
-        ZooError: The numbers of translations and references differ, or are 0.
+        ZooError: The numbers of outputs and references differ, or are 0.
     """
-    names = [name for name in TEXT_METRICS if name != "paper_bleu" or language is not None]
+    names = [name for name in metrics if name != "paper_bleu" or language is not None]
     return tuple(_compare_by(name, text_metric(name, language), first, second, references) for name in names)
 
 
 def compare_files(
-    first: Path, second: Path, references: Path, *, language: str | None = None
+    first: Path, second: Path, references: Path, *, language: str | None = None, transcripts: bool = False
 ) -> tuple[Comparison, ...]:
-    """Compare two files of translations, one sentence per line.
+    """Compare two files of outputs, one per line.
 
     Args:
-        first: Translations of system A.
-        second: Translations of system B.
+        first: Outputs of system A.
+        second: Outputs of system B.
         references: File of references.
         language: Language code for the paper's BLEU. If None, the suffix of the references' file name is used.
+        transcripts: Whether to compute WER and CER instead of the metrics for translations.
 
     Returns:
         One comparison per metric.
@@ -108,7 +123,8 @@ def compare_files(
     """
     first_texts, targets = read_aligned(first, references)
     second_texts, _ = read_aligned(second, references)
-    return compare(first_texts, second_texts, targets, resolve_language(language, references))
+    metrics = TRANSCRIPT_METRICS if transcripts else TRANSLATION_METRICS
+    return compare(first_texts, second_texts, targets, resolve_language(language, references), metrics)
 
 
 def compare_models(
@@ -120,20 +136,21 @@ def compare_models(
     report: Report,
     **options: Unpack[BackendOptions],
 ) -> ComparedModels:
-    """Compare the models in two folders by their translations of the same dev or test set.
+    """Compare the models in two folders by their outputs for the same dev or test set.
 
     Each model uses the beam size and the length penalty of its spec. If one model has no such set, or the set is not on
-    this machine, both models translate the set of the other.
+    this machine, both models use the set of the other.
 
     Raises:
-        ZooError: The models have different dev or test sets, a model is a parser, or a folder has no valid model.
+        ZooError: The models have different dev or test sets, the task of a model has no metric that compares texts, or
+            a folder has no valid model.
     """
     known_split = check_split(split)
     translators = []
     for folder in (first, second):
         translator = open_model(folder, max_batch_tokens=max_batch_tokens, report=report, **options)
-        if not isinstance(translator.spec.task, Translation):
-            problem = f"the task of `{folder}` is `{translator.spec.task.kind}`, and only translations are compared"
+        if not any(name in TEXT_METRICS for name in translator.spec.task.scores):
+            problem = f"the task of `{folder}` is `{translator.spec.task.kind}`, and only texts are compared"
             raise ZooError(problem, hint=f"score the model with `zoo evaluate --model {folder}`")
         translators.append(translator)
     sets: list[EvaluationSet] = []
@@ -164,7 +181,9 @@ def compare_models(
         for key, (a, b) in differing
         if key not in (*METADATA_FIELDS, "corpus.folder")
     )
-    compared = compare(outputs[0], outputs[1], texts.references, (texts.directions or [other.default_direction])[0][1])
+    language = (texts.directions or [other.default_direction])[0][1]
+    metrics = [name for name in one.task.scores if name in TEXT_METRICS]
+    compared = compare(outputs[0], outputs[1], texts.references, language, metrics)
     return ComparedModels(compared, len(texts.references), tuple(settings))
 
 
@@ -191,19 +210,21 @@ def evaluate_files(
     language: str | None = None,
     tokenize: str = "13a",
     lowercase: bool = False,
+    transcripts: bool = False,
 ) -> Scores:
-    """Score a file of translations, one sentence per line.
+    """Score a file of outputs, one per line.
 
     Args:
-        outputs: File of translations.
+        outputs: File of outputs.
         references: File of references.
         language: Language code for the paper's BLEU. If None, the suffix of the references' file name is used, such as
             `de`. If the suffix is not a language, the paper's BLEU is not computed.
         tokenize: Tokenisation for sacreBLEU's BLEU, one of `TOKENIZATIONS`.
-        lowercase: Whether BLEU and chrF ignore case.
+        lowercase: Whether BLEU, chrF, WER and CER ignore case.
+        transcripts: Whether to compute WER and CER instead of the metrics for translations.
 
     Returns:
-        The score and the sacreBLEU signature of each metric, and the number of sentences.
+        The score and the signature of each metric, and the number of sentences.
 
     Raises:
         ZooError: A file cannot be read or is not UTF-8, the files have different numbers of lines, or an option is not
@@ -212,7 +233,7 @@ def evaluate_files(
     texts, targets = read_aligned(outputs, references)
     code = resolve_language(language, references)
     scores: Scores = {}
-    for name in TEXT_METRICS:
+    for name in TRANSCRIPT_METRICS if transcripts else TRANSLATION_METRICS:
         if name != "paper_bleu" or code is not None:
             metric = text_metric(name, code, tokenize=tokenize, lowercase=lowercase)
             scores[name] = metric.score(texts, targets)

@@ -14,7 +14,6 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from specs import Task, ZooError
-from specs.sections import TASKS
 from zoo.evaluation.evalb import score_brackets
 from zoo.evaluation.text_metrics import text_metric
 from zoo.generation.confidence import ERROR_KEY
@@ -49,8 +48,8 @@ class Metric:
 
     @property
     def signature(self) -> str:
-        """Key of the metric's signature in `scores.json`: `signature` for a task's main metric, or `NAME_signature`."""
-        return f"{self.name}_signature" if self.name not in _FIRST_METRICS else "signature"
+        """Key of the metric's signature in `scores.json`: `NAME_signature`, but `signature` for BLEU and F1."""
+        return f"{self.name}_signature" if self.name not in ("bleu", "f1") else "signature"
 
     def score(self, outputs: ModelOutputs) -> float:
         """Return the score of a model's outputs."""
@@ -135,6 +134,8 @@ def _of_text(name: str, title: str, **fields: Any) -> Metric:
 
 
 METRICS = (
+    _of_text("wer", "WER", higher_is_better=False, max_value=math.inf),
+    _of_text("cer", "CER", higher_is_better=False, max_value=math.inf),
     _of_text("bleu", "BLEU"),
     _of_text("paper_bleu", "paper's BLEU", in_summary=False),
     _of_text("chrf", "chrF", in_summary=False),
@@ -152,7 +153,6 @@ METRICS = (
     ),
 )
 """All metrics, in the order in which they are shown."""
-_FIRST_METRICS = {task.scores[0] for task in TASKS.values()} - {"perplexity"}  # it has no signature
 DEV_TITLES = {f"dev_{metric.name}": f"dev {metric.title}" for metric in METRICS}
 """Keys of dev scores in the training log, and their titles."""
 

@@ -1,4 +1,7 @@
-"""Metrics for the translation of a corpus, with sacreBLEU's signatures: BLEU, the paper's BLEU, chrF2 and TER."""
+"""Metrics that compare texts with references, with sacreBLEU's signatures.
+
+They are BLEU, the paper's BLEU, chrF2 and TER for translations, and WER and CER for transcripts.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +20,11 @@ from zoo.text.lines import read_lines
 from zoo.text.sentences import check_same_length
 
 FloatArray = npt.NDArray[np.float64]
-TEXT_METRICS = ("bleu", "paper_bleu", "chrf", "ter")
+TRANSLATION_METRICS = ("bleu", "paper_bleu", "chrf", "ter")
 """Names of the metrics for translations, in the order in which they are shown."""
+TRANSCRIPT_METRICS = ("wer", "cer")
+"""Names of the metrics for transcripts of sound and for recognised text."""
+TEXT_METRICS = (*TRANSLATION_METRICS, *TRANSCRIPT_METRICS)
 # sacreBLEU's other tokenisations download models or need further packages.
 TOKENIZATIONS = ("13a", "intl", "char", "zh", "none")
 
@@ -30,12 +36,14 @@ _COMPOUND_LANGUAGE = "de"
 
 @dataclass(frozen=True, slots=True)
 class TextMetric:
-    """sacreBLEU metric for a corpus with one reference per sentence. Scores are in points, such as 27.3 BLEU.
+    """Metric with sacreBLEU's interface for a corpus with one reference per sentence.
+
+    Scores are in points, such as 27.3 BLEU.
 
     The methods raise ZooError if the numbers of outputs and references differ, or are 0.
 
     Attributes:
-        metric: The metric object of sacreBLEU.
+        metric: The metric, a subclass of sacreBLEU's `Metric`.
         prepare: Function that tokenises each text before scoring. None if only sacreBLEU tokenises.
         tokenization: Description of `prepare` in sacreBLEU's signature.
     """
@@ -88,16 +96,18 @@ def text_metric(
       example, one system scored 27.52 with `bleu` and 29.02 with `paper_bleu`.
     - `chrf`: chrF2, the F-score of character n-grams (Popović 2015).
     - `ter`: TER, the number of edits and shifts per 100 reference words (Snover et al. 2006).
+    - `wer`: word error rate, the number of edits per 100 reference words.
+    - `cer`: character error rate, the number of edits per 100 reference characters.
 
     Args:
         name: Name of the metric.
         language: Language code such as de or de-AT, for `paper_bleu`. For an unknown language, Moses uses the rules for
             English.
         tokenize: Tokenisation of `bleu`, one of `TOKENIZATIONS`.
-        lowercase: Whether BLEU and chrF ignore case.
+        lowercase: Whether BLEU, chrF, WER and CER ignore case.
 
     Raises:
-        ZooError: `tokenize` is not one of `TOKENIZATIONS`.
+        ZooError: `tokenize` is not one of `TOKENIZATIONS`, or jiwer is not installed (`wer` and `cer`).
     """
     if tokenize not in TOKENIZATIONS:
         raise ZooError(f"`{tokenize}` is not a tokenisation", hint=f"use one of {', '.join(TOKENIZATIONS)}")
@@ -116,6 +126,9 @@ def text_metric(
             )
         case "chrf":
             return TextMetric(_sacrebleu("CHRF", lowercase=lowercase))
+        case "wer" | "cer":
+            error_rates = import_module("zoo.evaluation.error_rates")  # imported late, because it imports sacrebleu
+            return TextMetric(error_rates.ErrorRate("words" if name == "wer" else "characters", lowercase=lowercase))
     return TextMetric(_sacrebleu("TER"))
 
 

@@ -66,6 +66,10 @@ class Audio(FeatureModality):
         frames /= np.sqrt(np.square(frames, dtype=np.float64).mean(0) + _MIN_VARIANCE)
         return frames
 
+    def place(self, frame: int) -> str:
+        """Return the time of a frame."""
+        return f"{frame * HOP / SAMPLE_RATE:.2f} s"
+
     def augment(self, frames: Frames, random: np.random.Generator) -> Frames:
         """Return frames in which masks hide random ranges of frames and of features (SpecAugment).
 

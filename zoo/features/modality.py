@@ -26,6 +26,7 @@ FEATURES: Mapping[str, str] = {"audio": "zoo.features.audio.Audio", "image": "zo
 Frames = npt.NDArray[np.float32]
 """Values of an example: vectors in order, `[frames, width]`."""
 _HASHED_BYTES = 1 << 16
+_DEVIATIONS = 2.5  # values of a picture, in standard deviations of a feature, that are white and black
 
 
 class FeatureModality(ABC):
@@ -56,6 +57,16 @@ class FeatureModality(ABC):
     def augment(self, frames: Frames, random: np.random.Generator) -> Frames:
         """Return the frames of a training example with random changes. By default, there are none."""
         return frames
+
+    def picture(self, frames: Frames) -> npt.NDArray[np.uint8]:
+        """Return frames as a grey picture [height, width]: a column per frame, and the first feature at the bottom."""
+        lightness = np.clip(frames.T[::-1] / _DEVIATIONS, -1, 1)
+        pixels: npt.NDArray[np.uint8] = np.rint(127.5 - 127.5 * lightness).astype(np.uint8)
+        return pixels
+
+    def place(self, frame: int) -> str:
+        """Return where a frame is in its file, as a short text. By default, this is its number."""
+        return str(frame + 1)
 
     @property
     def width(self) -> int:

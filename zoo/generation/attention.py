@@ -16,6 +16,8 @@ from zoo.text.sentences import check_text
 from zoo.text.tokenizer import SPACE
 
 if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
     import torch
     from jaxtyping import Float
     from torch import Tensor
@@ -65,6 +67,8 @@ class Attention:
     precision: str
     language_tokens: tuple[int, int] = (0, 0)
     """Numbers of language tokens at the start of `source` and `target`."""
+    picture: npt.NDArray[np.uint8] | None = None
+    """Grey picture of a source of features, [height, width], such as a spectrogram. Its columns are the source."""
 
     def word_indices(self) -> tuple[list[int], list[int]]:
         """Return the indices in `source` and `target` without language tokens and `</s>`."""
@@ -140,16 +144,20 @@ def attend(
     language_tokens = vocabulary.token_strings(languages.source_tokens, "source")
     return compute_attention(
         program,
-        (clean(text), source_ids, [*language_tokens, *preprocessor.source_tokens(replaced)]),
+        (clean(text), source_ids, _with_ends([*language_tokens, *preprocessor.source_tokens(replaced)], source_ids)),
         (output, target_ids, [spellings.get(token, token) for token in vocabulary.token_strings(target_ids)]),
         forced=translation is not None,
         language_tokens=(len(languages.source_tokens), len(languages.target_tokens)),
     )
 
 
+def _with_ends(tokens: Sequence[str], ids: Sequence[int]) -> list[str]:
+    return [*tokens, *[END] * (len(ids) - len(tokens))]
+
+
 def compute_attention(
     program: EmittedProgram,
-    source: tuple[str, Sequence[int], Sequence[str]],
+    source: tuple[str, Sequence[int] | Tensor, Sequence[str]],
     target: tuple[str, Sequence[int], Sequence[str]],
     *,
     forced: bool,
@@ -159,23 +167,24 @@ def compute_attention(
 
     Args:
         program: A program that was built for the purpose `Purpose.ATTEND`.
-        source: The text, its token IDs (with EOS if the model reads EOS), and its tokens as strings without EOS.
+        source: The text, its values (token IDs, with EOS if the model reads EOS, or frames), and a string for each
+            position of the encoder.
         target: The translation, its token IDs, and its tokens as strings, without BOS and EOS.
         forced: Whether the caller gave the translation.
         language_tokens: Numbers of language tokens at the start of source and target.
     """
-    text, source_ids, source_tokens = source
+    text, source_values, source_tokens = source
     translation, target_ids, target_tokens = target
     device = program.device
-    stream = PaddedBatch.pad([source_ids], device)
+    stream = PaddedBatch.pad([source_values], device)
     log_probabilities, weights = program.attend(stream, torch.tensor([[BOS, *target_ids, EOS]], device=device))
-    lengths = len(source_ids), len(target_ids) + 1
+    lengths = len(source_tokens), len(target_ids) + 1
     return Attention(
         text=text,
         translation=translation,
         forced=forced,
         log_probability=float(log_probabilities.double().sum()),
-        source=(*source_tokens, *[END] * (len(source_ids) - len(source_tokens))),
+        source=tuple(source_tokens),
         target_input=(BEGIN, *target_tokens),
         target=(*target_tokens, END),
         encoder=_stack_layers(weights, "encoder", _SELF_ATTENTION, (lengths[0], lengths[0])),

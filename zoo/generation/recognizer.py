@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, NoReturn, Unpack, cast
 
+from compiler.lazy import no_grad
 from specs import Features, ZooError
 from zoo.features.modality import FeatureModality, Frames, modality_of
+from zoo.generation.attention import Attention, compute_attention
 from zoo.generation.config import GenerationOptions
 from zoo.generation.preprocessing import EncodedText, Preprocessor
 from zoo.generation.scoring import TokenScores
+from zoo.generation.transcription import Transcript, transcribe
 from zoo.generation.translation import SearchInput, Translation
 from zoo.generation.translator import Translator
 from zoo.report import Report
 from zoo.text.languages import LanguagePair
+from zoo.text.tokenizer import SPACE
 from zoo.text.vocabulary import Side
 
 if TYPE_CHECKING:
@@ -23,6 +28,7 @@ if TYPE_CHECKING:
 else:
     from compiler.lazy import torch
 
+_MAX_ATTENTION_POSITIONS, _MAX_GROUPS = 1_000, 60
 _CHUNK_FILES = 64
 """Number of files whose frames are in memory before their search begins."""
 
@@ -41,27 +47,23 @@ class Recognizer(Translator):
         super().__init__(*args, **kwargs)
         self.modality = cast(FeatureModality, modality_of(self.spec.task))
 
-    @overload
-    def transcribe(  # type: ignore[overload-overlap]
-        self, files: str | PathLike[str], **options: Unpack[GenerationOptions]
-    ) -> str: ...
-    @overload
-    def transcribe(self, files: Iterable[str | PathLike[str]], **options: Unpack[GenerationOptions]) -> list[str]: ...
     def transcribe(
-        self, files: str | PathLike[str] | Iterable[str | PathLike[str]], **options: Unpack[GenerationOptions]
-    ) -> str | list[str]:
-        """Return the text of one or more files.
+        self, file: str | PathLike[str], *, report: Report | None = None, **options: Unpack[GenerationOptions]
+    ) -> Transcript:
+        """Return the transcript of a recording of any length, with the times of its parts.
+
+        The recording is cut at pauses into windows, which are at most as long as the longest sound in training, and at
+        most 30 seconds. For sounds that the model reads as a whole, use `translate`.
 
         Args:
-            files: The path of a file, or the paths of several.
+            file: The path of a sound file.
+            report: Receives the progress.
             **options: Generation options. Defaults come from the spec.
 
         Raises:
-            ZooError: A file is missing, damaged or too long, or an option is out of range.
+            ZooError: The file is missing or damaged, an option is out of range, or the model does not read sound.
         """
-        if isinstance(files, str | PathLike):
-            return self.translate(str(Path(files)), **options)
-        return self.translate([str(Path(file)) for file in files], **options)
+        return transcribe(self, Path(file), report, **options)
 
     def recognize(
         self, inputs: Sequence[Frames], *, n_best: int | None = None, **options: Unpack[GenerationOptions]
@@ -118,10 +120,51 @@ class Recognizer(Translator):
         self.spec.require_text("word alignment")
         raise AssertionError
 
-    def attention(self, *_: Any, **__: Any) -> NoReturn:
-        """Raise ZooError, because attention is only shown over text."""
-        self.spec.require_text("a drawing of attention")
-        raise AssertionError
+    @no_grad
+    def attention(
+        self, text: str, translation: str | None = None, *, source: str | None = None, target: str | None = None
+    ) -> Attention:
+        """Return the attention weights of every head of every layer over a file and its text.
+
+        Successive positions of the source form at most 60 groups, which take the place of words.
+
+        Args:
+            text: The path of the file.
+            translation: The text of the file. None: the model generates it.
+            source: Has no effect.
+            target: Has no effect.
+
+        Raises:
+            ZooError: The file cannot be read or is too long, or the model was created from a program.
+        """
+        if self.attention_program is None:
+            problem = "attention is only available for a model that was opened from a folder"
+            raise ZooError(problem, hint="open the model with `zoo.load(NAME)`")
+        preprocessor, frames = self.preprocessor(), self.modality.encode(text)
+        values = preprocessor.search_input(frames, text, 0).streams["source"]
+        positions = -(-len(frames) // preprocessor.stride)
+        if positions > _MAX_ATTENTION_POSITIONS:
+            problem = f"`{text}` has {positions:,} positions; attention is shown for {_MAX_ATTENTION_POSITIONS:,}"
+            raise ZooError(problem, hint="cut the file")
+        if translation is None:
+            best = self.recognize([frames])[0][0]
+            output, tokens = best.text, list(best.tokens)
+        else:
+            ((_, *tokens, _),) = preprocessor.encode_pairs_side([translation], "target")
+            output = translation
+        size = -(-positions // _MAX_GROUPS)
+        places = [
+            f"{SPACE}{self.modality.place(position * preprocessor.stride)}" if position % size == 0 else ""
+            for position in range(positions)
+        ]
+        attention = compute_attention(
+            self.attention_program(),
+            (Path(text).name, values, places),
+            (output, tokens, self.vocabulary.token_strings(tokens)),
+            forced=translation is not None,
+            language_tokens=(0, 0),
+        )
+        return replace(attention, picture=self.modality.picture(frames))
 
 
 class FilePreprocessor(Preprocessor):

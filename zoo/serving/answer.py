@@ -13,6 +13,10 @@ DEEPL_PATH = "/v2/"
 """Beginning of the paths of DeepL's API, whose errors have the key `message` instead of `error`."""
 
 
+AUDIO_PATH = "/v1/audio/"
+"""Beginning of the paths of OpenAI's API, whose errors are objects with the key `message`."""
+
+
 @dataclass(frozen=True)
 class Options:
     """Options of a translation. None for the defaults of the model's spec.
@@ -94,5 +98,9 @@ class ClientGone(Exception):
 def error_response(path: str, error: ServingError) -> JSONResponse:
     """Return the response for an error, in the form that the clients of this path expect."""
     headers = {} if error.retry_after is None else {"Retry-After": str(error.retry_after)}
+    if path.startswith(AUDIO_PATH):
+        kind = "invalid_request_error" if error.status < 500 else "server_error"
+        content = {"message": error.message, "type": kind, "param": None, "code": error.reason}
+        return JSONResponse({"error": content}, error.status, headers)
     key = "message" if path.startswith(DEEPL_PATH) else "error"
     return JSONResponse({key: error.message}, error.status, headers)

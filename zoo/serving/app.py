@@ -26,7 +26,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from compiler.artefact import PROCESS_ENDS
 from specs import ZooError
-from zoo.serving import deepl, libretranslate, native
+from zoo.serving import deepl, libretranslate, native, openai
 from zoo.serving.answer import ServingError, error_response
 from zoo.serving.documents import Documents, remove_stale_folders
 from zoo.serving.requests import Guard
@@ -88,7 +88,7 @@ def create_app(service: Service) -> FastAPI:
         app.add_exception_handler(kind, respond)
     for routes in (native.router(service), native.monitoring(service), _page_router()):
         app.include_router(routes)
-    for make_router in (libretranslate.router, deepl.router):
+    for make_router in (libretranslate.router, deepl.router, openai.router):
         app.include_router(make_router(service, documents))
     app.add_middleware(Guard, service=service)
     if service.settings.cors:

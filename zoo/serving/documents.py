@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import logging
+import math
 import os
 import secrets
 import shutil
@@ -15,15 +16,20 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory, gettempdir
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
+from specs import Recognition
 from zoo.documents.document import SegmentText, read_texts, write_documents
 from zoo.documents.html import ElementRoles
+from zoo.features.windows import read_windows
 from zoo.generation.alignment import AlignedToken
+from zoo.generation.recognizer import Recognizer
+from zoo.generation.transcription import Transcript, max_window_seconds
 from zoo.generation.translation import Translation
 from zoo.serving.admission import MAX_LINES
 from zoo.serving.answer import Answer, Call, Options, ServingError
 from zoo.serving.languages import standard_code
+from zoo.serving.pool import PooledModel
 from zoo.serving.processes import Processes
 from zoo.serving.service import Plan, Service, models_of, readable_errors, routes_of
 
@@ -36,6 +42,8 @@ _DETECTED_CHARACTERS = 2_000
 _PROCESSES = 2
 _CALL_SECONDS = 30.0
 """Maximum time to read or write a document or the texts of a request with markup."""
+_CHARACTERS_PER_SECOND = 15
+"""Number of characters as which a second of sound counts in quotas and in the queue."""
 _RETRY_SECONDS = 2
 DOWNLOAD_SECONDS = 600.0
 """Time after which a translated document is removed, so that clients can no longer download it."""
@@ -204,6 +212,26 @@ class Documents:
         (written,) = await self._call(self._document_processes, write_documents, *arguments)
         return written
 
+    async def transcribe(self, call: Call, model: PooledModel, content: bytes) -> Transcript:
+        """Return the transcript of a sound file.
+
+        Raises:
+            ServingError: The file cannot be read as a sound, or a limit is exceeded.
+            ClientGone: The client has disconnected.
+        """
+        limit = self._service.settings.limits.sound_seconds
+
+        async def work() -> Transcript:
+            async with self._service.pool.lease(model) as loaded:
+                seconds = max_window_seconds(cast(Recognizer, loaded.translator))
+            arguments = content, cast(Recognition, model.spec.task).source, seconds, limit
+            windows, duration = await self._call(self._document_processes, read_windows, *arguments)
+            spoken = " " * math.ceil(duration * _CHARACTERS_PER_SECOND)
+            with self._service.admission.admit(call.key, [spoken], [model]):
+                return Transcript.of(windows, await self._service.recognize(model, windows), duration)
+
+        return await self._service.admission.unless_disconnected(call.request, work())
+
     async def _call(self, processes: Processes, function: Callable[..., _T], *arguments: object) -> _T:
         """Call a function in a worker process. Raise ServingError if it fails or exceeds a limit."""
         seconds = min(_CALL_SECONDS, self._service.settings.limits.request_seconds)
@@ -211,12 +239,12 @@ class Documents:
             with readable_errors():
                 return await processes.run(seconds, function, *arguments)
         except TimeoutError:
-            raise ServingError(413, f"reading the text takes more than {seconds:g} seconds; split it", "time") from None
+            raise ServingError(413, f"reading the file takes more than {seconds:g} seconds; split it", "time") from None
         except (MemoryError, OSError) as error:  # when the server ends, processes are killed
             if self._service.admission.draining:
                 raise _server_ends() from None
             if isinstance(error, MemoryError):
-                raise ServingError(413, "reading the text needs too much memory; split it", "memory") from None
+                raise ServingError(413, "reading the file needs too much memory; split it", "memory") from None
             LOG.error("no worker process can be used: %s", error)
             raise ServingError(503, "the server is busy; try again later", "process", _RETRY_SECONDS) from None
 

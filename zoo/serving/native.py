@@ -161,11 +161,13 @@ class AttentionResult(BaseModel):
 class ModelInfo(BaseModel):
     """A model of the server. `revision` is null if the model is not in memory.
 
-    `scores` are those of the test set or, without one, of the dev set.
+    `reads` is the kind of input, such as text or audio. `scores` are those of the test set or, without one, of the dev
+    set.
     """
 
     name: str
     task: str
+    reads: str
     directions: list[tuple[str, str]]
     loaded: bool
     revision: str | None
@@ -257,7 +259,8 @@ def monitoring(service: Service) -> APIRouter:
             listed.append(
                 ModelInfo(
                     name=model.name,
-                    task="parsing" if model.parses else "translation",
+                    task=model.spec.task.kind,
+                    reads=model.spec.task.streams["source"],
                     directions=[] if model.parses else [(codes[source], codes[target]) for source, target in pairs],
                     loaded=model.loaded is not None,
                     revision=None if model.loaded is None else model.loaded.revision,

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from specs import Parsing, Spec, ZooError
+from specs import Parsing, Recognition, Spec, Translation, ZooError
 from specs.corpus import Direction
 from zoo.files.reading import file_exists
 from zoo.generation.translator import Translator
@@ -80,8 +80,13 @@ class PooledModel:
         """Whether the model is a parser."""
         return isinstance(self.spec.task, Parsing)
 
+    @property
+    def translates(self) -> bool:
+        """Whether the model translates text. Others must not get a client's text, which could name a file here."""
+        return isinstance(self.spec.task, Translation)
+
     def scores(self) -> dict[str, float]:
-        """Return BLEU and chrF of the test set or, without one, of the dev set.
+        """Return WER, BLEU and chrF of the test set or, without one, of the dev set.
 
         The names are `BLEU` and `chrF` or, if there are several directions, such as `BLEU en-de`. Empty if the file
         with the scores is damaged.
@@ -94,7 +99,7 @@ class PooledModel:
         pairs = ["_".join(pair) for pair in self.directions()] if several else [""]
         return {
             f"{title} {pair.replace('_', '-')}".strip(): float(value)
-            for title, name in (("BLEU", "bleu"), ("chrF", "chrf"))
+            for title, name in (("WER", "wer"), ("BLEU", "bleu"), ("chrF", "chrf"))
             for pair in pairs
             if isinstance(found, dict)
             and isinstance(value := found.get(f"{name}_{pair}".strip("_")), int | float)
@@ -169,7 +174,8 @@ class ModelPool:
         }
         for model in self.models.values():
             model.spec.require_source("the server")
-            model.spec.require_text("the server")  # a client must not name files of this machine
+            if model.spec.task.streams["source"] != "audio":
+                model.spec.require_text("the server")
             require_memory(model.memory_bytes(), memory_bytes, f"to load `{model.name}`", _MEMORY_HINT, "the server")
 
     def directions(self) -> dict[str, list[str]]:
@@ -195,7 +201,7 @@ class ModelPool:
         """
         candidates = [self.named(name)] if name is not None else list(self._translating())
         for model in sorted(candidates, key=lambda each: each.spec.languages is not None):
-            pairs = [] if model.parses else model.directions()
+            pairs = model.directions() if model.translates else []
             own_source = match_code(source, dict.fromkeys(pair[0] for pair in pairs))
             own_target = match_code(target, (pair[1] for pair in pairs if pair[0] == own_source))
             if own_source is not None and own_target is not None:
@@ -208,10 +214,35 @@ class ModelPool:
             raise ServingError(400, "there is no model with this name; `GET /v1/models` lists the models")
         return self.models[name]
 
+    def recognizer(self, source: str | None, name: str | None, *, translates: bool) -> PooledModel:
+        """Return the model that writes the text of sounds. A model that writes English precedes others.
+
+        Args:
+            source: Code of the language of the sound. None: any language.
+            name: Name of the model, if the client asks for a certain one.
+            translates: Whether the text is in another language than the sound.
+
+        Raises:
+            ServingError: There is no such model.
+        """
+        candidates = [self.named(name)] if name is not None else list(self.models.values())
+        found = [
+            model
+            for model in candidates
+            if isinstance(task := model.spec.task, Recognition)
+            and task.source.kind == "audio"
+            and (model.spec.corpus.source != model.spec.corpus.target) is translates
+            and (source is None or match_code(source, [model.spec.corpus.source]))
+        ]
+        if not found:
+            what = "translates" if translates else "transcribes"
+            raise ServingError(400, f"no such model {what} speech; `GET /v1/models` lists the models")
+        return min(found, key=lambda model: model.spec.corpus.target != "en")
+
     def sources(self, target: str, name: str | None = None) -> list[str]:
         """Return the base codes of all languages that can be translated into `target`."""
         models = [self.named(name)] if name is not None else list(self._translating())
-        pairs = [pair for model in models if not model.parses for pair in model.directions()]
+        pairs = [pair for model in models if model.translates for pair in model.directions()]
         return sorted({base_code(source) for source, own in pairs if match_code(target, [own])})
 
     @asynccontextmanager
@@ -285,7 +316,7 @@ class ModelPool:
             self._unload(model)
 
     def _translating(self) -> Iterator[PooledModel]:
-        return (model for model in self.models.values() if not model.parses)
+        return (model for model in self.models.values() if model.translates)
 
     async def _load(self, model: PooledModel) -> None:
         """Load the current revision of a model. It replaces the revision that was loaded before."""

@@ -18,7 +18,7 @@ from starlette.datastructures import FormData, Headers, UploadFile
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from specs.notation import quote
-from zoo.serving.answer import ClientGone, ServingError, error_response
+from zoo.serving.answer import AUDIO_PATH, ClientGone, ServingError, error_response
 from zoo.serving.service import Service
 
 LOG = logging.getLogger("zoo.serving")
@@ -26,7 +26,7 @@ MONITORING = ("/health", "/health/ready", "/metrics")
 """Paths that answer even if the server is busy."""
 OPEN = (*MONITORING, "/v1/models")
 """Paths that need no key."""
-DOCUMENTS = ("/translate_file", "/v2/document")
+DOCUMENTS = ("/translate_file", "/v2/document", f"{AUDIO_PATH}transcriptions", f"{AUDIO_PATH}translations")
 """Paths whose bodies may be as large as a document."""
 _MULTIPART, _FORM = "multipart/form-data", "application/x-www-form-urlencoded"
 _SCHEMES = {"/v1/": "bearer ", "/v2/": "deepl-auth-key "}

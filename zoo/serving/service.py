@@ -12,15 +12,17 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from threading import Event
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from specs import ZooError
 from specs.notation import quote
+from zoo.features.windows import Window
 from zoo.generation import alignment
 from zoo.generation.alignment import AlignedToken, AlignmentHead
 from zoo.generation.attention import Attention
 from zoo.generation.config import LanguageOptions, TranslationOptions
 from zoo.generation.parser import Parser
+from zoo.generation.recognizer import Recognizer
 from zoo.generation.translation import Translation
 from zoo.generation.translator import Translator
 from zoo.report import Report
@@ -43,6 +45,8 @@ _T = TypeVar("_T")
 _MAX_SCORED_TOKENS, _MAX_ATTENTION_TOKENS = 1_024, 512
 """Maximum lengths of a text and of its translation. Each needs a matrix of its length times its length."""
 _CHUNK_CHARACTERS = 4_000
+_CHUNK_WINDOWS = 2
+"""Number of windows of a recording after which its work can be cancelled."""
 _RETRY_SECONDS = 5
 _SHORT_CHARACTERS = 1_000
 """Texts up to this length are tokenised in the thread of the event loop: another thread would take longer to start."""
@@ -71,7 +75,7 @@ class Service:
         self.settings, self.pool, self.metrics = settings, pool, Metrics()
         self.admission = Admission(settings, self.metrics)
         self._scoring, self._tokenizing = ThreadPoolExecutor(1, "score"), ThreadPoolExecutor(2, "tokenize")
-        self._attending = ThreadPoolExecutor(1, "attend")
+        self._attending, self._recognizing = ThreadPoolExecutor(1, "attend"), ThreadPoolExecutor(4, "recognize")
         self.metrics.gauge("zoo_loaded_models", "Models in memory.", lambda: len(pool.loaded_models()))
 
     async def translate(self, call: Call, texts: Sequence[str]) -> list[Answer]:
@@ -217,6 +221,17 @@ class Service:
 
         with self.admission.admit(call.key, texts, parsers[:1]):
             return await self.admission.unless_disconnected(call.request, work())
+
+    async def recognize(self, model: PooledModel, windows: Sequence[Window]) -> list[Translation]:
+        """Return the text of each window of a recording."""
+        found = list[Translation]()
+        async with self.pool.lease(model) as loaded:
+            recognizer = cast(Recognizer, loaded.translator)
+            for start in range(0, len(windows), _CHUNK_WINDOWS):
+                frames = [window.values for window in windows[start : start + _CHUNK_WINDOWS]]
+                found += [best for best, *_ in await _in_thread(self._recognizing, recognizer.recognize, frames)]
+        self.metrics.sentences.labels(model.name).inc(len(windows))
+        return found
 
     def detect(self, text: str) -> list[tuple[str, float]]:
         """Return the possible languages of a text with probabilities, the most probable first."""

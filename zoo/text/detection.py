@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection
 from functools import cache
 from tempfile import gettempdir
-from typing import TYPE_CHECKING
+
+from py3langid.langid import MODEL_FILE, LanguageIdentifier
 
 from specs import ZooError
 from zoo.text.language_codes import base_language
-
-if TYPE_CHECKING:
-    from py3langid.langid import LanguageIdentifier
 
 DETECTED_CHARACTERS = 1_000
 """Length of the beginning of a text that is read. More text makes the detection slower, not better."""
@@ -24,8 +22,6 @@ def detector() -> LanguageIdentifier:
     Raises:
         ZooError: The disk for temporary files is full. The detector is decompressed there.
     """
-    from py3langid.langid import MODEL_FILE, LanguageIdentifier
-
     try:
         return LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
     except OSError as error:

@@ -24,6 +24,7 @@ from zoo.visualization.page import (
     asset,
     element,
     escape_text,
+    grey_picture,
     image,
     json_element,
     page,
@@ -103,7 +104,8 @@ class View:
 
         Args:
             attention: The attention weights to select from.
-            kind: A key of `ATTENTIONS`. By default the first kind that the model has.
+            kind: A key of `ATTENTIONS`. By default the first kind that the model has, but the last for a source of
+                features.
             layer: A layer, counted from 1. By default the last but one.
             heads: Heads, counted from 1. By default all heads.
             word: A word among the row labels. By default all words.
@@ -112,7 +114,7 @@ class View:
             ZooError: The model does not have this kind of attention, layer or head, or the sentence lacks the word.
         """
         available = [name for name, each in ATTENTIONS.items() if len(each.read(attention)[0])]
-        kind = available[0] if kind is None else kind
+        kind = available[0 if attention.picture is None else -1] if kind is None else kind
         if kind not in available:
             raise ZooError(f"this model has no `{kind}` attention", hint=f"choose one of: {', '.join(available)}")
         weights, rows, _ = ATTENTIONS[kind].read(attention.by_words())
@@ -291,20 +293,21 @@ def attention_page(attention: Attention, view: View, model: str, *, caption: str
     for name, kind in available.items():
         layers, heads = kind.read(attention)[0].shape[:2]
         titles = {"name": name, "title": kind.title, "rowsTitle": kind.rows_title, "columnsTitle": kind.columns_title}
-        entry: dict[str, object] = {**titles, "layers": layers, "heads": heads}
+        entry: dict[str, object] = {**titles, "layers": layers, "heads": heads, "overSource": name != "decoder"}
         for unit, source in units.items():
             weights, rows, columns = kind.read(source)
             labels = {"rows": list(map(replace_unprintable, rows)), "columns": list(map(replace_unprintable, columns))}
             entry[unit] = {"offset": len(packed), **labels}
             packed += weights.mul(STEPS).round().to(torch.uint8).numpy().tobytes()
         kinds.append(entry)
+    picture = None if attention.picture is None else grey_picture(attention.picture)
     first = {"kind": view.kind, "layer": view.layer, "heads": [head - 1 for head in view.heads], "word": view.word}
     max_heads = max(kind.read(attention)[0].shape[1] for kind in available.values())
     return page(
         f"Attention of {model}: {attention.text}",
-        *_header(attention, model, caption),
-        *_body({name: kind.title for name, kind in available.items()}, max_heads),
-        json_element("data", {"kinds": kinds, "first": first}),
+        *_header(attention, model, caption, picture),
+        *_body({name: kind.title for name, kind in available.items()}, max_heads, matrices_first=bool(picture)),
+        json_element("data", {"kinds": kinds, "first": first, "picture": picture}),
         f'<script type="text/plain" id="weights">{b64encode(zlib.compress(packed)).decode()}</script>',
         style=asset("attention_page.css"),
         script=asset("attention_page.js"),
@@ -312,13 +315,15 @@ def attention_page(attention: Attention, view: View, model: str, *, caption: str
     )
 
 
-def _header(attention: Attention, model: str, caption: str) -> Iterator[str]:
+def _header(attention: Attention, model: str, caption: str, picture: str | None) -> Iterator[str]:
     translation = "the given translation" if attention.forced else "the model's own translation"
     yield f"<h1>Attention of {escape_text(model)}</h1>"
     if caption:
         yield f"<p>{escape_text(caption)}</p>"
     sentences = (f"<p><bdi>{escape_text(each)}</bdi></p>" for each in (attention.text, attention.translation))
     yield f"<blockquote>{''.join(sentences)}</blockquote>"
+    if picture:
+        yield f'<img class="picture" src="{picture}" alt="Picture of the source, as the model reads it">'
     yield (
         f'<p class="quiet">The page shows attention for the sentence and {translation}, whose log-probability is '
         f"{attention.log_probability:.2f}. The weights were computed by the backend {escape_text(attention.backend)} "
@@ -326,7 +331,7 @@ def _header(attention: Attention, model: str, caption: str) -> Iterator[str]:
     )
 
 
-def _body(kinds: Mapping[str, str], heads: int) -> Iterator[str]:
+def _body(kinds: Mapping[str, str], heads: int, *, matrices_first: bool) -> Iterator[str]:
     yield "<noscript><p>This page needs JavaScript to draw the attention.</p></noscript>"
     yield '<div id="view" hidden>\n<form class="screen" aria-label="Selection">'
     yield _group("Attention", (_choice("kind", name, escape_text(title)) for name, title in kinds.items()))
@@ -339,6 +344,9 @@ def _body(kinds: Mapping[str, str], heads: int) -> Iterator[str]:
     yield _group("Heads", [*head_boxes, *(f'<button type="button" id="{id}">{id}</button>' for id in ("all", "none"))])
     yield _group("Unit", (_choice("unit", unit, unit) for unit in ("words", "tokens")))
     yield "</form>"
+    matrices = '<h2>Matrices</h2>\n<p id="cell" class="quiet screen"></p>\n<div id="matrices"></div>'
+    if matrices_first:
+        yield matrices
     yield '<h2>Lines</h2>\n<p id="summary" role="status"></p>'
     yield (
         '<p class="quiet screen">The colour of a line shows its head, its opacity the weight. Weights below 1.6 % are '
@@ -348,7 +356,7 @@ def _body(kinds: Mapping[str, str], heads: int) -> Iterator[str]:
     columns = (f'<ul id="{side}" role="listbox" tabindex="0"></ul>' for side in ("rows", "columns"))
     lines = '<svg id="lines" aria-hidden="true" preserveAspectRatio="none"></svg>'
     yield f'<div class="pair">{lines.join(columns)}</div>\n<div id="table" class="wide"></div>'
-    yield '<h2>Matrices</h2>\n<p id="cell" class="quiet screen"></p>\n<div id="matrices"></div>\n</div>'
+    yield "</div>" if matrices_first else f"{matrices}\n</div>"
 
 
 def _group(title: str, content: Iterator[str] | list[str]) -> str:

@@ -14,6 +14,11 @@ from hashlib import sha256
 from html import escape
 from json import dumps
 from pathlib import Path
+from struct import pack
+from zlib import compress, crc32
+
+import numpy as np
+import numpy.typing as npt
 
 from zoo.version import __version__
 
@@ -103,6 +108,19 @@ def json_element(id: str, value: object) -> str:
     """Return an HTML script element that contains a value as JSON. The page's script finds it by its id."""
     content = dumps(value, ensure_ascii=True, separators=(",", ":")).replace("<", "\\u003c")
     return f'<script type="application/json" id="{escape_text(id)}">{content}</script>'
+
+
+def grey_picture(pixels: npt.NDArray[np.uint8]) -> str:
+    """Return a grey picture, [height, width], as a URL that contains a PNG file."""
+
+    def chunk(kind: bytes, content: bytes) -> bytes:
+        return pack(">I", len(content)) + kind + content + pack(">I", crc32(kind + content))
+
+    height, width = pixels.shape
+    header = pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
+    rows = np.pad(pixels, ((0, 0), (1, 0)))  # each row begins with the number of its filter, none
+    chunks = chunk(b"IHDR", header) + chunk(b"IDAT", compress(rows.tobytes())) + chunk(b"IEND", b"")
+    return f"data:image/png;base64,{b64encode(bytes.fromhex('89504e470d0a1a0a') + chunks).decode()}"
 
 
 def page(title: str, *body: str, style: str = "", script: str = "", series_count: int = 0) -> str:

@@ -57,7 +57,7 @@ def test_perplexity_is_per_token_of_the_sample() -> None:
     assert math.exp(found[1]) == pytest.approx(math.exp(6 / 4))
 
 
-@pytest.mark.parametrize("name", ["bleu", "chrf", "ter"])
+@pytest.mark.parametrize("name", ["bleu", "chrf", "ter", "wer", "cer"])
 def test_samples_and_intervals_equal_sacrebleus(name: str) -> None:
     metric, references = text_metric(name), REFERENCES * 5
     others = [text.replace("sieht", "kennt").replace("heute", "oft") for text in OUTPUTS]

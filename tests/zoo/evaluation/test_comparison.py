@@ -10,7 +10,7 @@ import pytest
 from specs import ZooError
 from zoo.evaluation import comparison
 from zoo.evaluation.comparison import compare, compare_files
-from zoo.evaluation.text_metrics import TEXT_METRICS, text_metric
+from zoo.evaluation.text_metrics import TEXT_METRICS, TRANSLATION_METRICS, text_metric
 
 WORDS = ["der", "die", "das", "Hund", "Haus", "Katze", "sieht", "kennt", "alte", "kleine", "nicht", "heute"]
 
@@ -37,7 +37,7 @@ def references():
 
 def test_scores_equal_those_of_each_system_alone(references):
     systems = spoiled(references, 0.3, 1), spoiled(references, 0.2, 2)
-    compared = {each.metric: each for each in compare(*systems, references, "de")}
+    compared = {each.metric: each for each in compare(*systems, references, "de", TEXT_METRICS)}
     assert tuple(compared) == TEXT_METRICS
     for name, each in compared.items():
         metric = text_metric(name, "de")
@@ -45,13 +45,14 @@ def test_scores_equal_those_of_each_system_alone(references):
         assert "bs:200|seed:12345" in each.signature
     assert "moses-de" in compared["paper_bleu"].signature
     assert [each.metric for each in compare(*systems, references, None)] == ["bleu", "chrf", "ter"]
-    assert list(map(asdict, compare(*systems, references, "de"))) == [asdict(each) for each in compared.values()]
+    repeated = compare(*systems, references, "de", TEXT_METRICS)
+    assert list(map(asdict, repeated)) == [asdict(each) for each in compared.values()]
 
 
 def test_a_much_better_system_is_found_by_every_metric(references):
     worse, better = spoiled(references, 0.4, 1), spoiled(references, 0.1, 2)
-    assert [each.better for each in compare(worse, better, references, "de")] == ["B"] * 4
-    assert [each.better for each in compare(better, worse, references, "de")] == ["A"] * 4
+    assert [each.better for each in compare(worse, better, references, "de", TEXT_METRICS)] == ["B"] * 6
+    assert [each.better for each in compare(better, worse, references, "de", TEXT_METRICS)] == ["A"] * 6
     assert all(each.p < 0.02 for each in compare(worse, better, references, None))
 
 
@@ -71,4 +72,6 @@ def test_different_numbers_of_lines_are_refused(references, tmp_path):
         name.write_text("\n".join(lines), "utf-8")
     with pytest.raises(ZooError, match=r"199 lines in `.*b` and 200 in `.*test.de`"):
         compare_files(*names)
-    assert len(compare_files(names[0], names[0], names[2])) == 4
+    assert tuple(each.metric for each in compare_files(names[0], names[0], names[2])) == TRANSLATION_METRICS
+    transcripts = compare_files(names[0], names[0], names[2], transcripts=True)
+    assert [each.metric for each in transcripts] == ["wer", "cer"]

@@ -7,7 +7,7 @@ import pytest
 
 from specs import ZooError
 from zoo.evaluation.comparison import evaluate_files
-from zoo.evaluation.text_metrics import TEXT_METRICS, moses_tokenizer, text_metric
+from zoo.evaluation.text_metrics import TEXT_METRICS, TRANSLATION_METRICS, moses_tokenizer, text_metric
 
 REFERENCES = [
     "der alte EU-Hund sieht ein kleines Haus",
@@ -124,14 +124,45 @@ def files(tmp_path):
     return make
 
 
-def test_files_are_scored_by_every_text_metric(files):
+def edits(output, reference):
+    """Levenshtein distance."""
+    row = list(range(len(output) + 1))
+    for i, wanted in enumerate(reference, 1):
+        previous, row[0] = row[0], i
+        for j, given in enumerate(output, 1):
+            previous, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, previous + (given != wanted))
+    return row[-1]
+
+
+@pytest.mark.parametrize(("name", "split"), [("wer", str.split), ("cer", list)])
+def test_error_rates_are_the_edits_per_unit_of_the_corpus(name, split):
+    outputs, references = [*HYPOTHESES, "ein Wort", ""], [*REFERENCES, "", "zwei Worte"]
+    pairs = [(split(a), split(b)) for a, b in zip(outputs, references, strict=True)]
+    expected = 100 * sum(edits(*pair) for pair in pairs) / sum(len(b) for _, b in pairs)
+    assert score(name, outputs, references) == pytest.approx(expected)
+    assert score(name, ["DER  Hund\u00a0"], ["der Hund"], lowercase=True) == 0
+    assert (score(name, ["", ""], ["", ""]), score(name, ["a"], [""])) == (0, math.inf)
+    metric = text_metric(name, lowercase=True)
+    metric.score(outputs, references)
+    assert metric.signature().startswith(
+        f"nrefs:1|case:lc|unit:{'words' if name == 'wer' else 'characters'}|version:jiwer-"
+    )
+
+
+def test_files_are_scored_by_every_metric_for_translations(files):
     scores = evaluate_files(*files())
-    keys = [("bleu", "signature"), *((name, f"{name}_signature") for name in TEXT_METRICS[1:])]
+    keys = [("bleu", "signature"), *((name, f"{name}_signature") for name in TRANSLATION_METRICS[1:])]
     assert list(scores) == [*(key for pair in keys for key in pair), "sentences"]
-    for name in TEXT_METRICS:
+    for name in TRANSLATION_METRICS:
         assert scores[name] == score(name, HYPOTHESES, REFERENCES)
     assert scores["ter"] == pytest.approx(100 * 5 / 22), "two words in the first and the second, one in the last"
     assert scores["sentences"] == 3
+    scores = evaluate_files(*files(), transcripts=True)
+    assert (scores["wer"], scores["cer"]) == (
+        score("wer", HYPOTHESES, REFERENCES),
+        score("cer", HYPOTHESES, REFERENCES),
+    )
+    assert "bleu" not in scores
 
 
 def test_the_language_comes_from_the_file_name_or_the_option(files):

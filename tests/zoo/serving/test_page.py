@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import json
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from zoo.generation.loading import open_model
@@ -17,6 +19,7 @@ pytest.importorskip("fastapi")
 sync_api = pytest.importorskip("playwright.sync_api", reason="needs the package playwright")
 
 from tests.zoo.serving.conftest import running  # noqa: E402
+from zoo.serving.documents import Documents  # noqa: E402
 from zoo.serving.settings import hash_key  # noqa: E402
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -31,7 +34,8 @@ TEXT = "the old dog sees a small house"
 @pytest.fixture(scope="module")
 def browser() -> Iterator[sync_api.Browser]:
     with sync_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        microphone = ["--use-fake-device-for-media-stream", "--use-fake-ui-for-media-stream"]
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", *microphone])
         yield browser
         browser.close()
 
@@ -207,6 +211,40 @@ def test_the_keyboard_alone_is_enough(open_page):
     assert words.last.get_attribute("aria-pressed") == "true"
     page.keyboard.press("Escape")
     assert page.locator("#word").is_hidden()
+
+
+def test_sounds_and_the_microphone_are_transcribed(open_page, hearing, url_of, monkeypatch, tmp_path):
+    soundfile = pytest.importorskip("soundfile")
+    chance = np.random.default_rng(0)
+    soundfile.write(tmp_path / "a.flac", 0.1 * chance.normal(size=8_000), 16_000)
+    hearing("runs/hearing")
+    received, transcribe = [], Documents.transcribe
+
+    def record(self, call, model, content):
+        received.append(content)
+        return transcribe(self, call, model, content)
+
+    monkeypatch.setattr(Documents, "transcribe", record)
+    address = url_of(names=("runs/hearing", "runs/tiny"))
+    page = open_page(address, permissions=["microphone"])
+    assert page.locator("#sound-model option").all_inner_texts() == ["runs/hearing"]
+    with page.expect_response("**/v1/audio/translations") as answer:
+        page.set_input_files("#sound-file", tmp_path / "a.flac")
+    page.wait_for_selector("#heard[lang]")
+    assert page.inner_text("#heard") == answer.value.json()["text"] != ""
+    page.click("#record")
+    page.wait_for_selector("#record[aria-pressed=true]")
+    page.wait_for_timeout(1500)
+    with page.expect_response("**/v1/audio/translations") as answer:
+        page.click("#record")
+    assert answer.value.status == 200
+    samples, rate = soundfile.read(io.BytesIO(received[-1]))
+    assert (rate, samples.ndim, len(samples) > rate / 2) == (16_000, 1, True)
+    assert np.abs(samples).max() > 0.01, "the browser's microphone for tests beeps"
+    page.set_input_files("#sound-file", {"name": "b.wav", "mimeType": "", "buffer": b"nothing"})
+    page.wait_for_selector("#sound-error:not(:empty)")
+    assert "cannot be read as a sound" in page.inner_text("#sound-error")
+    assert serious(page) == []
 
 
 def test_documents_are_translated(open_page, tmp_path):

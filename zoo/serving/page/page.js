@@ -6,6 +6,7 @@ const N_BEST = 16; // many of them differ only after the chosen word
 const MAX_ALTERNATIVES = 8;
 const MAX_DIRECTIONS = 6; // of a model with more directions, only the number of languages is shown
 const DETECTED = 1000; // characters
+const SAMPLE_RATE = 16000; // of recordings
 const AUTO = "auto";
 const WORD = /[\p{L}\p{N}\p{M}'’-]+|[^\s\p{L}\p{N}]/gu;
 const byId = (id) => document.getElementById(id);
@@ -367,9 +368,90 @@ async function translateFile(file) {
   }
 }
 
+// Writes what is said in a sound file. A model that writes another language than that of the sound translates.
+async function transcribe(file) {
+  if (!file) return;
+  byId("sound-error").textContent = "";
+  byId("heard").textContent = `Reading ${file.name} …`;
+  const { name, directions } = state.models.find((each) => each.name === byId("sound-model").value);
+  const [[source, target]] = directions;
+  const form = new FormData();
+  form.append("file", file);
+  form.append("model", name);
+  const headers = byId("key").value ? { Authorization: `Bearer ${byId("key").value}` } : {};
+  try {
+    const path = source === target ? "transcriptions" : "translations";
+    const response = await fetch(`v1/audio/${path}`, { method: "POST", body: form, headers });
+    const answer = await response.json();
+    if (!response.ok) throw new Error(answer.error.message);
+    byId("heard").lang = target;
+    byId("heard").textContent = answer.text || "No speech was found.";
+  } catch (error) {
+    byId("heard").textContent = "";
+    showError(error, "sound-error");
+  }
+}
+
+// Starts to record from the microphone or, if a recording is under way, ends it and transcribes it.
+async function record() {
+  if (state.recording) return state.recording.stop();
+  const stream = await navigator.mediaDevices.getUserMedia({ audio: true });
+  const context = new AudioContext();
+  const blocks = [];
+  const node = context.createScriptProcessor(4096, 1, 1);
+  node.onaudioprocess = ({ inputBuffer }) => blocks.push(inputBuffer.getChannelData(0).slice());
+  context.createMediaStreamSource(stream).connect(node).connect(context.destination);
+  const stop = async () => {
+    state.recording = null;
+    showRecording();
+    for (const track of stream.getTracks()) track.stop();
+    const samples = await resampled(blocks, context.sampleRate);
+    await context.close();
+    await transcribe(new File([wav(samples)], "the recording"));
+  };
+  state.recording = { stop };
+  showRecording();
+}
+
+function showRecording() {
+  byId("record").textContent = state.recording ? "Stop" : "Record";
+  byId("record").ariaPressed = String(Boolean(state.recording));
+}
+
+// Returns the samples of a recording at SAMPLE_RATE.
+async function resampled(blocks, rate) {
+  const length = blocks.reduce((sum, block) => sum + block.length, 0) || 1;
+  const context = new OfflineAudioContext(1, Math.ceil((length * SAMPLE_RATE) / rate), SAMPLE_RATE);
+  const buffer = context.createBuffer(1, length, rate);
+  let start = 0;
+  for (const block of blocks) {
+    buffer.copyToChannel(block, 0, start);
+    start += block.length;
+  }
+  const source = new AudioBufferSourceNode(context, { buffer });
+  source.connect(context.destination);
+  source.start();
+  return (await context.startRendering()).getChannelData(0);
+}
+
+// Returns samples as a WAV file with one channel of 16 bits.
+function wav(samples) {
+  const view = new DataView(new ArrayBuffer(44 + 2 * samples.length));
+  const write = (place, text) => [...text].forEach((letter, i) => view.setUint8(place + i, letter.charCodeAt(0)));
+  write(0, "RIFF");
+  view.setUint32(4, 36 + 2 * samples.length, true);
+  write(8, "WAVEfmt ");
+  [16, 1 | (1 << 16), SAMPLE_RATE, 2 * SAMPLE_RATE, 2 | (16 << 16)].forEach((value, i) => view.setUint32(16 + 4 * i, value, true));
+  write(36, "data");
+  view.setUint32(40, 2 * samples.length, true);
+  samples.forEach((sample, i) => view.setInt16(44 + 2 * i, 32767 * Math.max(-1, Math.min(1, sample)), true));
+  return view.buffer;
+}
+
 function showModels() {
   const rows = state.models.map((model) => {
-    const pairs = model.directions.map((pair) => pair.map(languageName).join(" to "));
+    const speech = model.reads === "audio" ? "speech: " : "";
+    const pairs = model.directions.map((pair) => speech + [...new Set(pair.map(languageName))].join(" to "));
     const many = `${new Set(model.directions.flat()).size} languages`;
     const languages = pairs.length > MAX_DIRECTIONS ? many : pairs.join("\n") || model.task;
     const scores = Object.entries(model.scores).map(([name, value]) => `${name} ${value.toFixed(1)}`);
@@ -384,8 +466,13 @@ async function start() {
   const [languages, settings, models] = await Promise.all(["languages", "frontend/settings", "v1/models"].map((path) => json(path)));
   Object.assign(state, { languages, models });
   byId("key-box").hidden = !settings.keyRequired;
-  byId("documents").hidden = !settings.filesTranslation;
+  document.querySelector(".work").hidden = !languages.length;
+  byId("documents").hidden = !settings.filesTranslation || !languages.length;
   byId("file").setAttribute("accept", settings.supportedFilesFormat.join(","));
+  const hearing = models.filter(({ reads }) => reads === "audio").map(({ name }) => element("option", {}, name));
+  byId("sound-model").replaceChildren(...hearing);
+  byId("sound").hidden = !hearing.length;
+  byId("record").hidden = !navigator.mediaDevices; // browsers have a microphone only on HTTPS and on this machine
   fillLanguages();
   showModels();
 }
@@ -409,12 +496,14 @@ on("result", "keydown", moveFocus);
 for (const id of ["layer", "head"]) on(id, "change", () => showAttention().catch((error) => showError(error, "word-error")));
 document.addEventListener("keydown", (event) => event.key === "Escape" && closeWord());
 on("file", "change", () => translateFile(byId("file").files[0]));
-for (const name of ["dragover", "dragleave", "drop"]) {
-  on("documents", name, (event) => {
-    event.preventDefault();
-    byId("documents").classList.toggle("over", name === "dragover");
-    if (name === "drop") translateFile(event.dataTransfer.files[0]);
-  });
-}
+on("sound-file", "change", () => transcribe(byId("sound-file").files[0]));
+on("record", "click", () => record().catch((error) => showError(error, "sound-error")));
+for (const [id, use] of [["documents", translateFile], ["sound", transcribe]])
+  for (const name of ["dragover", "dragleave", "drop"])
+    on(id, name, (event) => {
+      event.preventDefault();
+      byId(id).classList.toggle("over", name === "dragover");
+      if (name === "drop") use(event.dataTransfer.files[0]);
+    });
 setTheme(localStorage.getItem("theme") || "");
 start().catch(showError);

@@ -34,8 +34,9 @@ function element(name, attributes = {}, ...inside) {
   return node;
 }
 
-// Append one SVG path per head and opacity level. `shape` returns the path data for a row and a column.
-function paths(svg, shown, shape, attribute) {
+// Append one SVG path per head and opacity level. `shape` returns the path data for a row and a column. Weights of
+// `largest` are opaque.
+function paths(svg, shown, shape, attribute, largest = 1) {
   const { rows, columns } = grid();
   for (const [place, head] of shown.entries()) {
     const drawn = Array.from({ length: LEVELS + 1 }, () => []);
@@ -43,7 +44,7 @@ function paths(svg, shown, shape, attribute) {
       if (state.side === "rows" && state.word !== null && row !== state.word && attribute === "stroke") continue;
       for (let column = 0; column < columns.length; column++) {
         if (state.side === "columns" && state.word !== null && column !== state.word && attribute === "stroke") continue;
-        const level = Math.round(LEVELS * weight(head, row, column));
+        const level = Math.round((LEVELS * weight(head, row, column)) / largest);
         if (level) drawn[level].push(shape(row, column, place));
       }
     }
@@ -141,14 +142,23 @@ function matrix(head) {
   const svg = document.createElementNS(SVG, "svg");
   const longest = Math.max(...[...rows, ...columns].map((word) => [...word].length));
   const margin = Math.min(0.55 * longest + 0.8, Math.max(5, Math.min(12, 0.5 * columns.length))); // for labels
-  svg.setAttribute("viewBox", `${-margin} ${-margin} ${columns.length + margin} ${rows.length + margin}`);
+  const high = all.picture && kind().overSource ? Math.max(3, columns.length / 6) : 0; // of the picture above the matrix
+  svg.setAttribute("viewBox", `${-margin} ${-margin - high} ${columns.length + margin} ${rows.length + margin + high}`);
   svg.setAttribute("style", `max-width: ${1.4 * (columns.length + margin)}rem`);
   svg.setAttribute("role", "img");
   svg.setAttribute("aria-label", `Head ${head + 1}: rows: ${kind().rowsTitle.toLowerCase()}, columns: ${kind().columnsTitle.toLowerCase()}; the table contains the weights of the chosen word`);
   const back = document.createElementNS(SVG, "rect");
   for (const [key, value] of Object.entries({ class: "back", width: columns.length, height: rows.length })) back.setAttribute(key, value);
   svg.append(back);
-  paths(svg, [head], (row, column) => `M${column} ${row}h1v1h-1z`, "fill");
+  if (high) {
+    const picture = document.createElementNS(SVG, "image");
+    const place = { href: all.picture, y: -high, width: columns.length, height: high, preserveAspectRatio: "none" };
+    for (const [key, value] of Object.entries(place)) picture.setAttribute(key, value);
+    svg.append(picture);
+  }
+  // The weights of a picture's many columns are small.
+  const largest = high ? Math.max(0.01, ...rows.flatMap((_, row) => columns.map((_, column) => weight(head, row, column)))) : 1;
+  paths(svg, [head], (row, column) => `M${column} ${row}h1v1h-1z`, "fill", largest);
   const label = (word, transform, anchor) => {
     const node = document.createElementNS(SVG, "text");
     node.setAttribute("transform", transform);
@@ -158,14 +168,15 @@ function matrix(head) {
     svg.append(node);
   };
   rows.forEach((word, row) => label(word, `translate(-.3 ${row + 0.72})`, "end"));
-  columns.forEach((word, column) => label(word, `translate(${column + 0.72} -.3) rotate(-90)`, "start"));
+  columns.forEach((word, column) => label(word, `translate(${column + 0.72} ${-high - 0.3}) rotate(-90)`, "start"));
   svg.addEventListener("pointermove", (event) => {
     const at = new DOMPoint(event.clientX, event.clientY).matrixTransform(svg.getScreenCTM().inverse());
     const [row, column] = [Math.floor(at.y), Math.floor(at.x)];
     const inside = row >= 0 && column >= 0 && row < rows.length && column < columns.length;
     byId("cell").textContent = inside ? `${rows[row]} → ${columns[column]}: ${percent(weight(head, row, column))} (head ${head + 1})` : "";
   });
-  return element("figure", {}, element("figcaption", {}, `Head ${head + 1}`), svg);
+  const scale = high ? `; ${percent(largest)} is opaque` : "";
+  return element("figure", {}, element("figcaption", {}, `Head ${head + 1}${scale}`), svg);
 }
 
 function summary() {
@@ -180,7 +191,7 @@ function draw() {
   drawLists();
   drawLines();
   drawTable();
-  byId("matrices").style.setProperty("--min-width", `${Math.min(36, Math.max(17, 0.55 * grid().columns.length))}rem`);
+  byId("matrices").style.setProperty("--min-width", `${all.picture ? 36 : Math.min(36, Math.max(17, 0.55 * grid().columns.length))}rem`);
   byId("matrices").replaceChildren(...heads().map(matrix));
   byId("summary").textContent = summary();
   for (const box of document.querySelectorAll("[name=head]")) box.checked = state.heads.has(Number(box.value));

@@ -1,0 +1,99 @@
+"""`zoo transcribe`: transcripts are written beside the recordings, in the format that the user chooses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import zoo as library
+from zoo.generation import transcription
+from zoo.generation.recognizer import Recognizer
+from zoo.generation.translation import Translation
+from zoo.training.run import Run
+
+soundfile = pytest.importorskip("soundfile")
+Zoo = Callable[..., Any]
+RATE = 8_000
+
+
+def record(path: str, *seconds: float) -> None:
+    """Write noise of these lengths with a pause of a second after each."""
+    chance = np.random.default_rng(0)
+    parts = [np.pad(0.1 * chance.normal(size=round(s * RATE)), (0, RATE)) for s in seconds]
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    soundfile.write(path, np.concatenate(parts), RATE)
+
+
+@pytest.fixture(autouse=True)
+def _trained(hearing: Callable[..., Run]) -> None:
+    hearing()
+
+
+@pytest.fixture
+def heard(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Let models hear `part N` in the N-th window. Return the lengths of the windows, in frames."""
+    lengths: list[int] = []
+
+    def recognize(self: Recognizer, inputs: list[Any], **options: object) -> list[list[Translation]]:
+        lengths.extend(map(len, inputs))
+        return [[Translation(f"part {len(lengths) - len(inputs) + n + 1}")] for n in range(len(inputs))]
+
+    monkeypatch.setattr(Recognizer, "recognize", recognize)
+    monkeypatch.setattr(transcription, "_MIN_WINDOW_SECONDS", 10.0)  # the model was trained on shorter sounds
+    return lengths
+
+
+def test_subtitles_have_the_times_of_the_speech(zoo: Zoo, heard: list[int]) -> None:
+    record("talks/one.wav", 2, 1.5)
+    record("talks/deep/two.ogg", 1)
+    result = zoo("transcribe", "talks", "--format", "srt", "--model", "runs/hearing")
+    assert (result.status, result.out) == (0, ""), result.err
+    assert Path("talks/deep/two.de.srt").read_text("utf-8").startswith("1\n00:00:00,000 --> 00:00:01,")
+    cues = Path("talks/one.de.srt").read_text("utf-8").split("\n\n")
+    assert [cue.splitlines()[0] for cue in cues[:-1]] == ["1", "2"]
+    assert cues[1].splitlines()[1].startswith("00:00:02,7")
+    assert "wrote talks/one.de.srt" in result.err
+    assert heard == pytest.approx([120, 220, 190], abs=8), "frames of 10 ms, with margins"
+
+
+def test_a_real_model_writes_all_formats(zoo: Zoo) -> None:
+    record("a.flac", 0.5)
+    for name in ("a.txt", "b.srt", "c.vtt"):
+        result = zoo("transcribe", "a.flac", "-o", name, "--to", "de", "--model", "runs/hearing")
+        assert result.status == 0, result.err
+    transcript = library.load("runs/hearing").transcribe("a.flac")
+    assert Path("a.txt").read_text("utf-8") == transcript.to_txt()
+    assert Path("b.srt").read_text("utf-8") == transcript.to_srt()
+    assert Path("c.vtt").read_text("utf-8") == transcript.to_vtt()
+    assert transcript.duration == pytest.approx(1.5, abs=0.01)
+
+
+def test_existing_files_and_wrong_options_are_refused(zoo: Zoo, heard: list[int], trained: Callable[..., Run]) -> None:
+    record("a.wav", 1)
+    trained()
+    Path("a.de.txt").write_text("mine")
+    Path("b.wav").write_text("no sound")
+    for problem, arguments in {
+        "was not replaced": ("a.wav",),
+        "`b.wav` cannot be read": ("b.wav", "a.wav", "--yes"),
+        "writes `de`, not `fr`": ("a.wav", "--to", "fr"),
+        "is not a format": ("a.wav", "--format", "doc"),
+        "does not end in .vtt": ("a.wav", "--format", "vtt", "-o", "a.srt"),
+        "does not exist": ("c.wav",),
+    }.items():
+        result = zoo("transcribe", *arguments, "--model", "runs/hearing")
+        assert (result.status, problem in result.err) == (2, True), result.err
+    assert Path("a.de.txt").read_text("utf-8") == "part 1\n", "errors in one file do not stop the others"
+    result = zoo("transcribe", "a.wav", "--yes", "--model", "runs/tiny")
+    assert (result.status, "does not read sound" in result.err) == (2, True), result.err
+
+
+def test_silence_gives_an_empty_transcript_and_a_warning(zoo: Zoo, heard: list[int]) -> None:
+    soundfile.write("a.wav", np.zeros(5 * RATE), RATE)
+    result = zoo("transcribe", "a.wav", "--model", "runs/hearing")
+    assert (result.status, "no speech was found" in result.err) == (0, True), result.err
+    assert (Path("a.de.txt").read_text("utf-8"), heard) == ("", [])

@@ -1,0 +1,31 @@
+"""Joined texts of windows, and subtitles."""
+
+from __future__ import annotations
+
+import re
+
+from zoo.generation.transcription import Segment, Transcript, join_overlap
+
+
+def test_texts_of_overlapping_windows_meet_at_their_common_words() -> None:
+    assert join_overlap("we saw the old dog in", "Old dog, in the house.") == ("we saw the old dog in", "the house.")
+    assert join_overlap("one two thr", "two three four") == ("one two", "three four")
+    assert join_overlap("one two", "three four") == ("one two", "three four")
+    assert join_overlap("", "three") == ("", "three")
+
+
+def test_subtitles_have_times_and_short_lines() -> None:
+    long = "word " * 40
+    transcript = Transcript((Segment(0.5, 2.0004, "a < b & c"), Segment(3599.9996, 3610, long.strip())), 3700.0)
+    srt = transcript.to_srt()
+    assert srt.startswith("1\n00:00:00,500 --> 00:00:02,000\na < b & c\n\n2\n01:00:00,000 --> ")
+    assert srt.split("word", 1)[1].count("\n\n") == 3
+    assert max(map(len, srt.splitlines())) <= 42
+    ends = re.findall(r"(\S+) --> (\S+)", srt)
+    assert ends[-1][1] == "01:00:10,000"
+    assert [end for _, end in ends[1:-1]] == [start for start, _ in ends[2:]]
+    vtt = transcript.to_vtt()
+    assert vtt.startswith("WEBVTT\n\n00:00:00.500 --> 00:00:02.000\na &lt; b &amp; c\n\n01:00:00.000 --> ")
+    assert transcript.to_txt() == f"a < b & c\n{long.strip()}\n"
+    assert transcript.text == f"a < b & c {long.strip()}"
+    assert Transcript((), 0.0).to_vtt() == "WEBVTT\n"

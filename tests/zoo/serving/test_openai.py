@@ -1,0 +1,123 @@
+"""OpenAI's API for speech: transcripts in every format, errors in its form, and hostile uploads."""
+
+from __future__ import annotations
+
+import io
+import json
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+
+import zoo
+from zoo.generation.transcription import Transcript
+
+soundfile = pytest.importorskip("soundfile")
+RATE = 16_000
+HEARING, DIRECT = "runs/hearing", "runs/direct"
+
+
+def sound(*seconds: float, form: str = "WAV") -> bytes:
+    """Noise of these lengths, with a pause of a second after each."""
+    chance, file = np.random.default_rng(0), io.BytesIO()
+    parts = [np.pad(0.1 * chance.normal(size=round(s * RATE)), (0, RATE)) for s in seconds]
+    soundfile.write(file, np.concatenate(parts), RATE, format=form)
+    return file.getvalue()
+
+
+@pytest.fixture
+def client(hearing, client_of):
+    """A client of a server with a model that transcribes German, one that translates, and one that reads text."""
+    hearing(HEARING, **{"corpus.source": "de"})
+    hearing(DIRECT)
+    return client_of(names=(HEARING, DIRECT, "runs/tiny"), sound_seconds=20.0)
+
+
+def post(client, content: bytes, path: str = "transcriptions", **fields: str) -> Any:
+    return client.post(f"/v1/audio/{path}", data=fields, files={"file": ("a.wav", content)})
+
+
+def test_all_formats_have_the_text_of_the_library(client, tmp_path) -> None:
+    (file := tmp_path / "a.flac").write_bytes(content := sound(1, 0.8, form="FLAC"))
+    expected: Transcript = zoo.load(HEARING).transcribe(file)
+    assert len(expected.segments) > 1
+    for model in ({}, {"model": "whisper-1"}, {"model": HEARING, "language": "de"}):
+        assert post(client, content, **model).json() == {"text": expected.text}
+    written = {form: post(client, content, response_format=form).text for form in ("text", "srt", "vtt")}
+    assert written == {"text": f"{expected.text}\n", "srt": expected.to_srt(), "vtt": expected.to_vtt()}
+    verbose = post(client, content, response_format="verbose_json").json()
+    assert (verbose["task"], verbose["language"], verbose["text"]) == ("transcribe", "german", expected.text)
+    assert verbose["duration"] == pytest.approx(3.8, abs=0.01)
+    times = [(each["start"], each["end"]) for each in verbose["segments"]]
+    assert np.array(times) == pytest.approx(np.array([(each.start, each.end) for each in expected.segments]))
+    direct = post(client, content, "translations", response_format="verbose_json").json()
+    assert (direct["task"], direct["text"]) == ("translate", zoo.load(DIRECT).transcribe(file).text)
+
+
+def test_errors_have_openais_form(client) -> None:
+    content = sound(0.5)
+    for problem, answer in {
+        "`file` is missing": client.post("/v1/audio/transcriptions", files={"model": (None, "whisper-1")}),
+        "should be one of json": post(client, content, response_format="docx"),
+        "`stream` is not supported": post(client, content, stream="true"),
+        "there is no model with this name": post(client, content, model="base"),
+        "no such model transcribes": post(client, content, model="runs/tiny"),
+        "no such model translates": post(client, content, "translations", model=HEARING),
+        "no such model transcribes speech": post(client, content, language="fr"),
+        "longer than 20 seconds": post(client, sound(20.5)),
+        "cannot be read as a sound": post(client, b"RIFF" + bytes(100)),
+        "body should be JSON or a form": client.post("/v1/audio/transcriptions", content=content),
+    }.items():
+        error = answer.json()["error"]
+        assert (answer.status_code, error["type"]) == (400, "invalid_request_error"), answer.text
+        assert problem in error["message"]
+
+
+def test_models_that_hear_do_not_translate_text(client) -> None:
+    body = {"text": "we read", "source": "en", "target": "de"}
+    assert client.post("/v1/translate", json=body).json()["results"][0]["model"] == "runs/tiny"
+    for path in ("translate", "score", "attention"):  # a text could be the name of a file of the server
+        answer = client.post(
+            f"/v1/{path}",
+            json={**body, "model": DIRECT, "translation": "x"} if path != "translate" else {**body, "model": DIRECT},
+        )
+        assert (answer.status_code, "no model" in answer.text) == (400, True)
+    heard = ("recognition", "audio")
+    kinds = {each["name"]: (each["task"], each["reads"]) for each in client.get("/v1/models").json()}
+    assert kinds == {HEARING: heard, DIRECT: heard, "runs/tiny": ("translation", "text")}
+
+
+def test_sound_counts_in_the_quota_of_a_key(hearing, client_of) -> None:
+    from zoo.serving.settings import hash_key
+
+    hearing(HEARING, **{"corpus.source": "de"})
+    client = client_of(names=(HEARING,), keys={hash_key("mine"): 50})
+    client.headers["Authorization"] = "Bearer mine"
+    content = sound(0.5)  # with its pause, 1.5 seconds, which count as 23 characters
+    assert [post(client, content).status_code for _ in range(3)] == [200, 200, 456]
+    client.headers["Authorization"] = "Bearer other"
+    assert post(client, content).status_code == 403
+
+
+@pytest.mark.parametrize("form", ["WAV", "FLAC", "OGG"])
+def test_hostile_sounds_get_an_error_or_a_transcript(client, form: str) -> None:
+    content, chance = sound(0.4, form=form), random.Random(form)
+    for _ in range(12):
+        changed = bytearray(content)
+        for _ in range(chance.randint(1, 30)):
+            changed[chance.randrange(200)] = chance.randrange(256)
+        answer = post(client, bytes(changed[: chance.choice([None, chance.randrange(len(changed))])]))
+        assert answer.status_code in (200, 400, 413), answer.text
+        assert isinstance(json.loads(answer.text), dict)
+    assert post(client, content).status_code == 200
+
+
+def test_a_small_file_with_hours_of_sound_is_refused(client) -> None:
+    file = io.BytesIO()
+    with soundfile.SoundFile(file, "w", RATE, 1, format="FLAC") as hours:
+        for _ in range(60):
+            hours.write(np.zeros(60 * RATE, np.int16))
+    assert len(file.getvalue()) < 1_000_000
+    answer = post(client, file.getvalue())
+    assert (answer.status_code, "longer than 20 seconds" in answer.text) == (400, True)

@@ -1,0 +1,175 @@
+"""Windows of long recordings, which are cut at pauses, so that a model can read recordings of any length."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from io import BytesIO
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+import specs
+from specs import ZooError
+from zoo.features.audio import SAMPLE_RATE, Audio, Samples, read_blocks
+from zoo.features.modality import Frames
+
+_PAUSE_SECONDS = 0.6
+"""Shortest pause that always ends a window."""
+_GAP_SECONDS = 0.2
+"""Shortest pause at which a window is cut because it would be too long."""
+_MARGIN_SECONDS = 0.2
+"""Silence that a window has before and after the speech."""
+_OVERLAP_SECONDS = 2.0
+"""How much successive windows overlap if there is no pause between them."""
+_HOP_SECONDS, _LEAST_ENERGY = 0.01, 1e-12
+_SILENT_DECIBELS = -60.0
+"""Level of speech below which a recording is silent."""
+_EXTREME_HOPS = 10
+"""The quietest and the loudest hops, which are clicks and gaps in the sound, do not count."""
+_MIN_RANGE_DECIBELS, _MAX_RANGE_DECIBELS = 10.0, 50.0
+"""Smallest difference between them at which there are pauses, and largest difference that is taken into account."""
+_PAUSE_LEVEL = 0.3
+"""Maximum level of a pause between that of the noise (0) and that of the speech (1)."""
+
+
+class Window(NamedTuple):
+    """Part of a recording that a model reads at once."""
+
+    values: Samples | Frames
+    """The samples, or the frames that the model reads."""
+    start: float
+    end: float
+    """Times in the recording, in seconds."""
+    overlaps: bool
+    """Whether the window begins with the end of the previous one."""
+
+
+class Recording:
+    """Sound file as windows of frames, which can be read once.
+
+    Attributes:
+        duration: Length of the part that was read, in seconds.
+    """
+
+    def __init__(
+        self, file: Path | BinaryIO, modality: Audio, max_seconds: float, limit_seconds: float = math.inf
+    ) -> None:
+        """Open a recording.
+
+        Args:
+            file: The sound file.
+            modality: Modality of the model.
+            max_seconds: Maximum length of a window.
+            limit_seconds: Maximum length of the recording.
+        """
+        self._file, self._modality = file, modality
+        self._max_seconds, self._limit_seconds = max_seconds, limit_seconds
+        self.duration = 0.0
+
+    def __iter__(self) -> Iterator[Window]:
+        """Yield the windows. Raise ZooError if the file cannot be read, or is too long."""
+        for window in split_windows(self._blocks(), SAMPLE_RATE, self._max_seconds):
+            yield window._replace(values=self._modality.features(window.values))
+
+    def _blocks(self) -> Iterator[Samples]:
+        for block in read_blocks(self._file):
+            self.duration += len(block) / SAMPLE_RATE
+            if self.duration > self._limit_seconds:
+                problem = f"the sound is longer than {self._limit_seconds:g} seconds"
+                raise ZooError(problem, hint="split the sound into shorter files")
+            yield block
+
+
+def read_windows(
+    content: bytes, options: specs.Audio, max_seconds: float, limit_seconds: float
+) -> tuple[list[Window], float]:
+    """Return the windows of a sound file in memory, and its length in seconds. See `Recording` for the arguments."""
+    recording = Recording(BytesIO(content), Audio(options), max_seconds, limit_seconds)
+    return list(recording), recording.duration
+
+
+def split_windows(blocks: Iterable[Samples], rate: int, max_seconds: float) -> Iterator[Window]:
+    """Yield the windows of a recording that contain sound.
+
+    A window ends at a pause. If there is none, it overlaps with the next window, so that a word at the cut is whole in
+    one of them.
+
+    Args:
+        blocks: The samples, in blocks of any size. Only about two windows are in memory at the same time.
+        rate: Number of samples per second.
+        max_seconds: Maximum length of a window.
+    """
+    hop, limit = round(_HOP_SECONDS * rate), round(max_seconds / _HOP_SECONDS)
+    margin, pending = min(round(_MARGIN_SECONDS / _HOP_SECONDS), limit // 4), iter(blocks)
+    rest, start, overlaps, size = np.empty(0, np.float32), 0, False, 2 * limit * hop
+    while True:
+        rest = _fill(rest, pending, size)
+        if not len(rest):
+            return
+        levels = _levels(rest, hop)
+        silent = _silent(levels)
+        heard = np.flatnonzero(~silent)
+        if len(heard):
+            skipped = max(0, int(heard[0]) - margin)
+        else:  # speech may begin in the last hops
+            skipped = len(levels) - (_EXTREME_HOPS if len(rest) >= size else 0)
+        if skipped:
+            rest, start, overlaps = rest[skipped * hop :], start + skipped * hop, False
+            continue
+        end, following = _cut(levels, silent, limit)
+        last = min(int(heard[heard < end][-1]) + 1 + margin, end)
+        window = rest[: last * hop]
+        yield Window(window, start / rate, (start + len(window)) / rate, overlaps)
+        rest, start, overlaps = rest[following * hop :], start + following * hop, following < end
+
+
+def _fill(rest: Samples, pending: Iterator[Samples], size: int) -> Samples:
+    """Append further blocks until there are `size` samples, or the recording ends."""
+    parts, available = [rest], len(rest)
+    while available < size and (block := next(pending, None)) is not None:
+        parts.append(block)
+        available += len(block)
+    return np.concatenate(parts)
+
+
+def _levels(samples: Samples, hop: int) -> npt.NDArray[np.float64]:
+    """Return the level of each hop of samples, in decibels relative to full scale."""
+    padded = np.pad(samples, (0, -len(samples) % hop)).reshape(-1, hop)
+    energy = np.square(padded, dtype=np.float64).mean(1)
+    smooth = np.convolve(np.pad(energy, 1, "edge"), np.full(3, 1 / 3), "valid")
+    return 10 * np.log10(smooth + _LEAST_ENERGY)
+
+
+def _silent(levels: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
+    """Return which hops are silent, compared with the noise and the speech around them."""
+    ordered = np.sort(levels)
+    skipped = min(_EXTREME_HOPS, len(levels) // 2)
+    noise, speech = ordered[skipped], ordered[-1 - skipped]
+    noise = max(noise, speech - _MAX_RANGE_DECIBELS)
+    if speech < _SILENT_DECIBELS:
+        return np.ones(len(levels), np.bool_)
+    if speech - noise < _MIN_RANGE_DECIBELS:
+        return np.zeros(len(levels), np.bool_)
+    silent: npt.NDArray[np.bool_] = levels < noise + _PAUSE_LEVEL * (speech - noise)
+    return silent
+
+
+def _cut(levels: npt.NDArray[np.float64], silent: npt.NDArray[np.bool_], limit: int) -> tuple[int, int]:
+    """Return where the first window ends, and where the next one begins, in hops."""
+    edges = np.flatnonzero(np.diff(silent, prepend=False, append=False))
+    pauses = [(int(first), int(last)) for first, last in edges.reshape(-1, 2) if 0 < first < limit]
+    for first, last in pauses:
+        if last - first >= _PAUSE_SECONDS / _HOP_SECONDS:
+            middle = min((first + last) // 2, limit)
+            return middle, middle
+    if len(levels) <= limit:
+        return len(levels), len(levels)
+    late = [(last - first, (first + last) // 2) for first, last in pauses if first >= limit // 2]
+    longest, middle = max(late, default=(0, 0))
+    if longest >= _GAP_SECONDS / _HOP_SECONDS:
+        return min(middle, limit), min(middle, limit)
+    end = limit // 2 + int(np.argmin(levels[limit // 2 : limit]))
+    return end, end - min(round(_OVERLAP_SECONDS / _HOP_SECONDS), limit // 4)

@@ -1,0 +1,157 @@
+"""Transcripts of long recordings: windows that are cut at pauses, joined texts, and subtitles (SRT and WebVTT)."""
+
+from __future__ import annotations
+
+import string
+import textwrap
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from difflib import SequenceMatcher
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Self, Unpack, cast
+
+import numpy as np
+
+from specs import ZooError
+from zoo.features.audio import HOP, SAMPLE_RATE, Audio
+from zoo.features.windows import Recording, Window
+from zoo.generation.config import GenerationOptions
+from zoo.generation.translation import Translation
+from zoo.report import Report
+
+if TYPE_CHECKING:
+    from zoo.generation.recognizer import Recognizer
+
+MAX_WINDOW_SECONDS = 30.0
+"""Maximum length of a window."""
+_MIN_WINDOW_SECONDS = 1.0
+_JOINED_WORDS = 20
+"""Number of words at the end of a window and at the start of the next that are compared if the windows overlap."""
+_LINE_CHARACTERS, _SUBTITLE_LINES = 42, 2
+CHUNK_WINDOWS = 16
+"""Number of windows that are recognised together."""
+
+
+@dataclass(frozen=True)
+class Segment:
+    """Text of a part of a recording, with its start and its end in seconds."""
+
+    start: float
+    end: float
+    text: str
+    log_probability: float = 0.0
+    """Mean natural log-probability of the tokens."""
+
+
+@dataclass(frozen=True)
+class Transcript:
+    """Text of a recording. Times and the duration are in seconds."""
+
+    segments: tuple[Segment, ...]
+    duration: float
+
+    @classmethod
+    def of(cls, windows: Sequence[Window], results: Iterable[Translation], duration: float) -> Self:
+        """Return the transcript of a recording, given the text of each of its windows."""
+        segments = list[Segment]()
+        for window, result in zip(windows, results, strict=True):
+            start, text = window.start, result.text
+            if window.overlaps and segments:
+                before, text = join_overlap(segments[-1].text, text)
+                start = (window.start + segments[-1].end) / 2
+                segments[-1] = replace(segments[-1], text=before, end=start)
+            mean = result.log_probability / (len(result.tokens) + 1)
+            segments.append(Segment(start, window.end, text, mean))
+        return cls(tuple(segment for segment in segments if segment.text), duration)
+
+    def __str__(self) -> str:
+        return self.text
+
+    @property
+    def text(self) -> str:
+        """The whole text."""
+        return " ".join(segment.text for segment in self.segments)
+
+    def to_txt(self) -> str:
+        """Return the text, one segment per line."""
+        return "".join(f"{segment.text}\n" for segment in self.segments)
+
+    def to_srt(self) -> str:
+        """Return subtitles in SubRip's format."""
+        cues = enumerate(self._subtitles(), start=1)
+        return "".join(f"{number}\n{_time(a, ',')} --> {_time(b, ',')}\n{text}\n\n" for number, (a, b, text) in cues)
+
+    def to_vtt(self) -> str:
+        """Return subtitles in the format WebVTT."""
+        escaped = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
+        cues = (f"\n{_time(a)} --> {_time(b)}\n{text.translate(escaped)}\n" for a, b, text in self._subtitles())
+        return "WEBVTT\n" + "".join(cues)
+
+    def _subtitles(self) -> Iterator[tuple[float, float, str]]:
+        """Yield start, end and text of each subtitle. Long segments are divided by their numbers of characters."""
+        for segment in self.segments:
+            lines = textwrap.wrap(segment.text, _LINE_CHARACTERS)
+            groups = [lines[i : i + _SUBTITLE_LINES] for i in range(0, len(lines), _SUBTITLE_LINES)]
+            weights = np.cumsum([0, *(sum(map(len, group)) for group in groups)])
+            times = segment.start + (segment.end - segment.start) * weights / max(1, weights[-1])
+            for group, start, end in zip(groups, times, times[1:], strict=False):
+                yield float(start), float(end), "\n".join(group)
+
+
+FORMATS = {".txt": Transcript.to_txt, ".srt": Transcript.to_srt, ".vtt": Transcript.to_vtt}
+"""Functions that write a transcript, by the suffix of the file to write."""
+
+
+def _time(seconds: float, point: str = ".") -> str:
+    milliseconds = round(seconds * 1000)
+    minutes, rest = divmod(milliseconds, 60_000)
+    return f"{minutes // 60:02}:{minutes % 60:02}:{rest // 1000:02}{point}{rest % 1000:03}"
+
+
+def transcribe(
+    recognizer: Recognizer, file: Path, report: Report | None = None, **options: Unpack[GenerationOptions]
+) -> Transcript:
+    """Return the transcript of a recording of any length. See `Recognizer.transcribe`."""
+    seconds = max_window_seconds(recognizer)
+    windows, results = list[Window](), list[Translation]()
+    recording = Recording(file, cast(Audio, recognizer.modality), seconds)
+    with (report or Report()).progress("transcribe", None, "seconds") as progress:
+        pending = iter(recording)
+        while chunk := list(islice(pending, CHUNK_WINDOWS)):
+            found = recognizer.recognize([window.values for window in chunk], **options)
+            windows += [window._replace(values=window.values[:0]) for window in chunk]
+            results += [best for best, *_ in found]
+            progress.advance(round(chunk[-1].end - chunk[0].start))
+    return Transcript.of(windows, results, recording.duration)
+
+
+def max_window_seconds(recognizer: Recognizer) -> float:
+    """Return the maximum length of a window: that of the longest recording in training, but at most 30 seconds.
+
+    Raises:
+        ZooError: The model does not read sound.
+    """
+    if not isinstance(recognizer.modality, Audio):
+        problem = f"`{recognizer.spec.name}` reads {recognizer.spec.task.streams['source']}, not sound"
+        raise ZooError(problem, hint="use a model that was trained on sound")
+    longest = recognizer.preprocessor().max_source_length
+    if recognizer.longest_source is not None:
+        longest = min(longest, recognizer.longest_source)
+    return min(MAX_WINDOW_SECONDS, max(_MIN_WINDOW_SECONDS, longest * HOP / SAMPLE_RATE))
+
+
+def join_overlap(first: str, second: str) -> tuple[str, str]:
+    """Return the texts of two overlapping windows without the words that both contain.
+
+    The texts meet at the longest sequence of words that the end of the first and the start of the second text share.
+    Without such words, both texts stay as they are.
+    """
+    left, right = first.split(), second.split()
+    end, start = left[-_JOINED_WORDS:], right[:_JOINED_WORDS]
+    plain, other = ([word.strip(string.punctuation).casefold() for word in words] for words in (end, start))
+    match = SequenceMatcher(None, plain, other, autojunk=False).find_longest_match()
+    if not match.size:
+        return first, second
+    kept = len(left) - len(end) + match.a + match.size
+    return " ".join(left[:kept]), " ".join(right[match.b + match.size :])

@@ -1,0 +1,68 @@
+"""OpenAI's API for speech, for its clients."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import APIRouter, Request
+from fastapi.responses import JSONResponse, PlainTextResponse, Response
+
+from zoo.generation.transcription import FORMATS, Transcript
+from zoo.serving.answer import AUDIO_PATH, Call, ServingError
+from zoo.serving.documents import Documents
+from zoo.serving.languages import language_name
+from zoo.serving.requests import authorize, read_string, read_upload
+from zoo.serving.service import Service
+
+_ANY_MODEL = "whisper-1"
+"""Name that clients send if they do not know the models of the server."""
+_RESPONSE_FORMATS = ("json", "text", "srt", "vtt", "verbose_json")
+
+
+def router(service: Service, documents: Documents) -> APIRouter:
+    """Return the paths of OpenAI's API that read sound."""
+    routes = APIRouter(prefix=AUDIO_PATH.rstrip("/"), include_in_schema=False)
+
+    async def answer(request: Request, *, translates: bool) -> Response:
+        given, _, content = await read_upload(request)
+        key = authorize(service, request, given)
+        name = read_string(given, "model")
+        form = read_string(given, "response_format") or "json"
+        if form not in _RESPONSE_FORMATS:
+            raise ServingError(400, f"`response_format` should be one of {', '.join(_RESPONSE_FORMATS)}")
+        if str(given.get("stream", "")).lower() == "true":
+            raise ServingError(400, "`stream` is not supported; leave it out")
+        if not content:
+            raise ServingError(400, "`file` is missing or empty; send the sound as `multipart/form-data`")
+        call = Call(
+            request, key, read_string(given, "language") or None, model=None if name in ("", _ANY_MODEL) else name
+        )
+        model = service.pool.recognizer(call.source, call.model, translates=translates)
+        transcript = await documents.transcribe(call, model, content)
+        if form == "text":
+            return PlainTextResponse(f"{transcript.text}\n")
+        if form in ("srt", "vtt"):
+            return PlainTextResponse(FORMATS[f".{form}"](transcript))
+        if form == "json":
+            return JSONResponse({"text": transcript.text})
+        task = "translate" if translates else "transcribe"
+        return JSONResponse({"task": task, **_verbose(transcript, model.spec.corpus.target)})
+
+    @routes.post("/transcriptions")
+    async def transcriptions(request: Request) -> Response:
+        return await answer(request, translates=False)
+
+    @routes.post("/translations")
+    async def translations(request: Request) -> Response:
+        return await answer(request, translates=True)
+
+    return routes
+
+
+def _verbose(transcript: Transcript, language: str) -> dict[str, Any]:
+    segments = [
+        {"id": index, "start": each.start, "end": each.end, "text": each.text, "avg_logprob": each.log_probability}
+        for index, each in enumerate(transcript.segments)
+    ]
+    head = {"language": language_name(language).lower(), "duration": transcript.duration}
+    return {**head, "text": transcript.text, "segments": segments}
