@@ -43,12 +43,13 @@ def _report() -> Report:
     return BarReport(console) if console.is_terminal and not console.is_dumb_terminal else PlainReport()
 
 
-def confirm(question: str, otherwise: str) -> bool:
+def confirm(question: str, otherwise: str, hint: str = "add `--yes` to skip the confirmation") -> bool:
     """Ask a question that can be answered with yes or no.
 
     Args:
         question: The question, without its choices.
         otherwise: Beginning of the error message if stdin is not a terminal, such as "nothing was removed".
+        hint: How to do it without a question, for this error message.
 
     Returns:
         Whether the answer is yes.
@@ -57,7 +58,7 @@ def confirm(question: str, otherwise: str) -> bool:
         ZooError: stdin is not a terminal.
     """
     if not sys.stdin.isatty():
-        raise ZooError(f"{otherwise}, because stdin is not a terminal", hint="add `--yes` to skip the confirmation")
+        raise ZooError(f"{otherwise}, because stdin is not a terminal", hint=hint)
     print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import islice
 
 from tests.benchmarks.everyday_variants import (
@@ -290,7 +291,7 @@ def with_other_numbers(pair: Pair, languages: Sequence[str], generator: random.R
         return pair
     changed = pair
     for pattern, value_of, other in ((_CLOCK, str, _other_clock), (_NUMBER, _number_value, _other_number)):
-        changed = _with_others(changed, languages, pattern, value_of, lambda value, new=other: new(value, generator))
+        changed = _with_others(changed, languages, pattern, value_of, partial(other, generator=generator))
     return changed
 
 
@@ -306,10 +307,11 @@ def _with_others(
     if sorted(values[0]) != sorted(values[1]) or len({*values[0]}) < len(values[0]):
         return pair
     others = {each: other(each) for each in sorted(values[0])}
-    first, second = (
-        pattern.sub(lambda match, code=code: others[value_of(match[0])][code], side)
-        for side, code in zip(pair, languages, strict=True)
-    )
+
+    def replaced(side: str, code: str) -> str:
+        return pattern.sub(lambda match: others[value_of(match[0])][code], side)
+
+    first, second = map(replaced, pair, languages)
     return first, second
 
 

@@ -149,7 +149,7 @@ def replaced(pair: Pair, languages: Sequence[str], name: str, other: str) -> Pai
     sides = []
     for side, pattern, language, before, after in zip(pair, patterns, languages, old, new, strict=True):
         side = adapted(side, language, before, after)
-        sides.append(pattern.sub(lambda match, after=after: after + match[1], side))
+        sides.append(pattern.sub(rf"{after}\1", side))
     return sides[0], sides[1]
 
 

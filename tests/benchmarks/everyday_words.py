@@ -64,7 +64,8 @@ def dictionary(pairs: Sequence[Pair]) -> Iterator[Pair]:
     words = list(zip(*(_true_cased(column) for column in zip(*short, strict=True)), strict=True))
     names = [sorted({word for row in words for word in row[side]}) for side in (0, 1)]
     numbers = [{name: number for number, name in enumerate(column)} for column in names]
-    ids = [tuple(np.array([numbers[side][word] for word in row[side]], np.int64) for side in (0, 1)) for row in words]
+    sides = [[np.array([numbers[side][word] for word in row[side]], np.int64) for row in words] for side in (0, 1)]
+    ids = list(zip(*sides, strict=True))
     forward = _links(LexicalModel(ids))
     backward = _links(LexicalModel([(second, first) for first, second in ids]))
     entries = {

@@ -17,7 +17,7 @@ from hostile.judge import check
 from hostile.trial import Trial
 from hostile.world import FIELDS, PAIRS
 from specs import BOS, EOS, PAD, ZooError
-from zoo.data.prepare import PreparedCorpus
+from zoo.data.prepared_corpus import PreparedCorpus
 from zoo.text import protobuf
 from zoo.text.vocabulary import Vocabulary
 

@@ -7,7 +7,7 @@ import json
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import asdict
-from functools import cached_property, partial
+from functools import partial
 from itertools import islice, starmap
 from pathlib import Path
 from typing import Any, TypeVar
@@ -33,17 +33,16 @@ from zoo.data.cleaning import (
 )
 from zoo.data.corpus import CorpusReader, Example, Split, languages_of
 from zoo.data.prefetch import prefetch
-from zoo.data.store import Rows, Store, StoreWriter
+from zoo.data.prepared_corpus import COUNTS_FILE, DROPPED_FILE, PreparedCorpus
+from zoo.data.store import Rows, StoreWriter
 from zoo.features.modality import FeatureModality, modality_of
 from zoo.files import manifest, storage
 from zoo.files.atomic import FolderExistsError, atomic_folder, remove_folder, write_json
-from zoo.files.locks import hold_while_alive
 from zoo.files.reading import UnreadableError, read_json
 from zoo.files.storage import require_space
 from zoo.report import Report
 from zoo.text.copying import copy_symbols, replace_in_pair
 from zoo.text.languages import LanguagePair
-from zoo.text.lines import read_lines
 from zoo.text.vocabulary import SIDES, Vocabulary, check_learnable, learning_examples
 
 _FORMAT = 3  # increase it whenever the same corpus gives other prepared files
@@ -53,79 +52,12 @@ _LANGUAGE_EXAMPLES = 500  # number of examples from which the languages are dete
 _CHUNK_CHARACTERS = 4_000_000  # encoding takes fifty bytes per character
 _MAX_OVERLAP = 0.01  # warn if a larger fraction of dev or test is also in the training text
 _SCORED_SPLITS: dict[Split, Status] = {"dev": Status.DEV, "test": Status.TEST}
-_COUNTS_FILE, _SECTIONS_FILE, _DROPPED_FILE = "counts.json", "sections.yaml", "dropped.txt"
+_SECTIONS_FILE = "sections.yaml"
 _EXAMPLES, _EXAMPLE_CHARACTERS = 3, 80
-# Opening a larger corpus checks only the sizes of its files. Training verifies their hashes in the background.
-_HASHED_BYTES = 1 << 30
 
 Value = TypeVar("Value")
 Scored = list[tuple[Example, Direction]]
 """Examples of dev or test, with their languages."""
-
-
-class PreparedCorpus:
-    """Folder with all data for training: a vocabulary, and a token store for each of train, dev and test.
-
-    Attributes:
-        folder: The folder.
-        fingerprint: Name of the folder: a hash of the corpus content and its settings (see the function `fingerprint`).
-    """
-
-    def __init__(self, folder: Path) -> None:
-        """Open a folder that `prepare` wrote.
-
-        Raises:
-            ZooError: A file is missing or damaged.
-        """
-        self.folder = folder
-        self.fingerprint = folder.name
-        self._verified = manifest.check(folder, hashed_bytes=_HASHED_BYTES)
-        hold_while_alive(self, folder)
-
-    def verify(self) -> None:
-        """Check the hashes of large files. When the folder was opened, only their sizes were checked.
-
-        Raises:
-            ZooError: A file is damaged or cannot be read.
-        """
-        if not self._verified:
-            try:
-                self._verified = manifest.check(self.folder)
-            except UnreadableError:
-                raise
-            except ZooError as error:
-                hint = f"remove the folder `{self.folder}` and run `zoo prepare` again"
-                raise ZooError(error.summary, hint=hint, exit_code=1) from error
-
-    @cached_property
-    def vocabulary(self) -> Vocabulary:
-        """Vocabulary for sources and targets."""
-        return Vocabulary.load(self.folder)
-
-    @cached_property
-    def counts(self) -> CleaningCounts:
-        """Numbers of training pairs that cleaning kept, and that it dropped for each reason."""
-        return CleaningCounts(**read_json(self.folder / _COUNTS_FILE))
-
-    @property
-    def dropped_examples(self) -> list[str]:
-        """Some dropped pairs, with their reasons. Empty if an older version of zoo prepared the corpus."""
-        file = self.folder / _DROPPED_FILE
-        return read_lines(file) if file.is_file() else []
-
-    def store(self, split: Split) -> Store:
-        """Return the token store of a split."""
-        return Store(self.folder / split)
-
-    def texts(self, split: Split) -> dict[str, list[str]]:
-        """Return the raw data of each stream of dev or test, without control characters."""
-        streams = self.store(split).lengths
-        return {name: read_lines(self.folder / split / f"{name}.txt") for name in streams}
-
-    def directions(self, split: Split) -> list[Direction]:
-        """Return the source and target language of each example of dev or test, for a model of several languages."""
-        lines = read_lines(self.folder / split / "languages.txt")
-        return [(source, target) for source, _, target in (line.partition(" ") for line in lines)]
 
 
 def prepare(spec: Spec, report: Report, vocabulary: Vocabulary | None = None) -> PreparedCorpus:
@@ -210,7 +142,7 @@ def _open_existing(folder: Path, report: Report) -> PreparedCorpus | None:
 
 def known_counts(spec: Spec) -> CleaningCounts | None:
     """Return the cleaning counts of a spec's prepared corpus, or None if the corpus is not prepared."""
-    path = storage.prepared() / fingerprint(spec, CorpusReader(spec, Report())) / _COUNTS_FILE
+    path = storage.prepared() / fingerprint(spec, CorpusReader(spec, Report())) / COUNTS_FILE
     return CleaningCounts(**read_json(path)) if path.is_file() else None
 
 
@@ -428,13 +360,13 @@ class _Preparation:
     def _write_description(self, counts: CleaningCounts) -> None:
         sections = {key: getattr(self.spec, key).model_dump(mode="json") for key in ("corpus", "vocabulary")}
         (self.folder / _SECTIONS_FILE).write_text(dump(sections), encoding="utf-8")
-        write_json(self.folder / _COUNTS_FILE, asdict(counts))
+        write_json(self.folder / COUNTS_FILE, asdict(counts))
         examples = "".join(
             f"{REASONS[reason]}: {' | '.join(raw[:_EXAMPLE_CHARACTERS] for raw in example.values())}\n"
             for reason, examples in self._dropped.items()
             for example in examples[:_EXAMPLES]
         )
-        (self.folder / _DROPPED_FILE).write_text(examples, encoding="utf-8")
+        (self.folder / DROPPED_FILE).write_text(examples, encoding="utf-8")
         manifest.write(self.folder)
 
     def _with_progress(self, label: str, examples: Iterable[Example], total: int | None = None) -> Iterator[Example]:

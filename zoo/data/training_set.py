@@ -15,7 +15,7 @@ from specs import Corpus, Spec
 from specs.corpus import Direction
 from zoo.data.batches import BatchSize, EpochBatches, Examples, batch_examples, epoch_batches
 from zoo.data.prefetch import prefetch
-from zoo.data.prepare import PreparedCorpus
+from zoo.data.prepared_corpus import PreparedCorpus
 from zoo.data.store import Store, Values
 from zoo.features.modality import FeatureModality, Frames, modality_of
 from zoo.text.vocabulary import Vocabulary

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from specs import Spec, ZooError
-from zoo.data.prepare import PreparedCorpus, prepare
+from zoo.data.prepare import prepare
+from zoo.data.prepared_corpus import PreparedCorpus
 from zoo.models import find
 from zoo.models.loading import Model, read_model
 from zoo.report import Report

@@ -18,7 +18,8 @@ from compiler import Purpose, build_module
 from compiler.host import fast_float32, matrix_libraries, matrix_library
 from specs import Spec, ZooError
 from zoo.data.prefetch import run_in_thread
-from zoo.data.prepare import PreparedCorpus, prepare
+from zoo.data.prepare import prepare
+from zoo.data.prepared_corpus import PreparedCorpus
 from zoo.data.store import longest_input
 from zoo.data.training_set import TrainingSet
 from zoo.evaluation.evaluate import evaluate_models

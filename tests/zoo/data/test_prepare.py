@@ -18,7 +18,8 @@ import specs
 from specs import UNK, ZooError
 from tests.examples import examples
 from zoo.data import prepare as prepare_module
-from zoo.data.prepare import PreparedCorpus, known_counts, prepare
+from zoo.data.prepare import known_counts, prepare
+from zoo.data.prepared_corpus import PreparedCorpus
 from zoo.files import manifest, storage
 from zoo.files.atomic import remove_folder
 from zoo.files.reading import UnreadableError
@@ -256,7 +257,7 @@ def test_damaged_folders_are_created_again_with_a_warning(folder, report):
 
 def test_files_whose_hashes_were_not_checked_can_be_verified(folder, monkeypatch):
     """Opening a large corpus checks only sizes; training verifies the hashes."""
-    monkeypatch.setattr("zoo.data.prepare._HASHED_BYTES", 10)
+    monkeypatch.setattr("zoo.data.prepared_corpus._HASHED_BYTES", 10)
     prepared = prepared_of(folder)
     prepared.verify()
     shard = prepared.folder / "train" / "00000.target.values"
@@ -280,7 +281,7 @@ def unreadable(path, error):
 
 
 def test_unreadable_files_are_not_damaged_files(folder, monkeypatch):
-    monkeypatch.setattr("zoo.data.prepare._HASHED_BYTES", 10)
+    monkeypatch.setattr("zoo.data.prepared_corpus._HASHED_BYTES", 10)
     prepared = prepared_of(folder)
     (shard,) = prepared.folder.glob("train/*.target.values")
     with unreadable(shard, PermissionError()), pytest.raises(UnreadableError, match="permission to read") as caught:

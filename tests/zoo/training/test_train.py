@@ -23,7 +23,8 @@ import specs
 from specs import Spec, ZooError
 from zoo.data.batches import Batch
 from zoo.data.builtin import sentences
-from zoo.data.prepare import PreparedCorpus, prepare
+from zoo.data.prepare import prepare
+from zoo.data.prepared_corpus import PreparedCorpus
 from zoo.evaluation.evaluate import evaluate_models
 from zoo.files import manifest
 from zoo.files.atomic import remove_folder, write_json
@@ -308,7 +309,7 @@ def test_damaged_corpus_is_reported_before_a_checkpoint_is_written(
         patch.setattr(PreparedCorpus, "verify", late)
         with pytest.raises(ZooError, match="the corpus is damaged"):
             train(world("training.steps=1"))
-    monkeypatch.setattr("zoo.data.prepare._HASHED_BYTES", 10)
+    monkeypatch.setattr("zoo.data.prepared_corpus._HASHED_BYTES", 10)
     shard = prepare(world(), Report()).folder / "train" / "00000.source.values"
     content = shard.read_bytes()
     shard.write_bytes(bytes([content[0] ^ 1]) + content[1:])
