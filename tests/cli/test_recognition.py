@@ -124,6 +124,7 @@ def test_files_folders_and_lists_are_recognised(run: Run, zoo: Callable[..., Any
     missing = zoo("decode", "--model", "run", "--input", "dev.lst")
     assert missing.status == 1
     assert "is missing" in missing.err
+    assert "check the path" in missing.err
     for needs_text in (lambda: model.align(["a"], ["b"]), lambda: model.attention("a")):
         with pytest.raises(ZooError, match="needs a model that reads text"):
             needs_text()
