@@ -74,9 +74,9 @@ def evaluate(
     Scores computed in float32 are stored in the run's scores.json and published with the run. Scores of an ensemble are
     stored in the folder of its first run, and `zoo paper table2` prints them.
 
-    With --hypotheses and --references, the translations in a text file are scored, or with --transcripts by WER and CER
-    the transcripts. With --brackets, the trees in a file
-    are scored as EVALB does, and the output has EVALB's format.
+    With --hypotheses and --references, the translations in a text file are scored. With --transcripts, the files
+    contain transcripts, which are scored by WER and CER. With --brackets, the trees in a file are scored as EVALB does,
+    and the output has EVALB's format.
 
     Examples:
         zoo evaluate --spec tiny

@@ -107,7 +107,7 @@ def _mapping(located: LocatedValue) -> Mapping[str, LocatedValue]:
 def language_suffix(path: Path | str) -> str:
     """Return the last suffix of a file name, without suffixes of file formats: `de` for `test.de.gz`."""
     path = Path(path)
-    while path.suffix.lower() in (".gz", ".sgm", ".sgml", ".txt", ".tsv"):
+    while path.suffix.lower() in (".gz", ".sgm", ".sgml", ".txt", ".tsv", ".lst"):
         path = path.with_suffix("")
     return path.suffix.removeprefix(".")
 

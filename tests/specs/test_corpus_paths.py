@@ -140,7 +140,7 @@ def test_complete_spec_of_a_run_keeps_its_folder(write: Write) -> None:
 
 
 def test_the_language_is_the_last_suffix_that_is_no_format():
-    names = {"train.de": "de", "test.en-de.de.sgm.gz": "de", "a.txt": "", "de": "", "x.EN.TXT": "EN"}
+    names = {"train.de": "de", "test.en-de.de.sgm.gz": "de", "a.txt": "", "de": "", "x.EN.TXT": "EN", "sounds.lst": ""}
     assert {name: language_suffix(name) for name in names} == names
 
 

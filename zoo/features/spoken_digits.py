@@ -80,7 +80,7 @@ def _speak(split: str, count: int, folder: Path, report: Report) -> None:
                 progress.advance()
         errors = [process.communicate()[1].decode(errors="replace").strip() for process in processes]
     if any(process.returncode for process in processes):
-        *_, last = "\n".join(errors).splitlines() or ["unknown error"]
+        *_, last = "\n".join(errors).strip().splitlines() or ["a process was stopped"]
         hint = "run `pip install -e '.[speech]'` in zoo's source folder, which installs espeakng-loader"
         raise ZooError(f"the spoken digits could not be made: {last}", hint=hint, exit_code=1)
 

@@ -71,7 +71,7 @@ def _convert_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except (FileNotFoundError, NotADirectoryError):
-        raise ZooError(f"`{path}` is missing", exit_code=1) from None
+        raise ZooError(f"`{path}` is missing", hint="check the path of the file", exit_code=1) from None
     except IsADirectoryError:
         raise ZooError(f"`{path}` is a folder, pipe or device, not a file", exit_code=1) from None
     except PermissionError:

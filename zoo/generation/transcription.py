@@ -133,7 +133,8 @@ def max_window_seconds(recognizer: Recognizer) -> float:
         ZooError: The model does not read sound.
     """
     if not isinstance(recognizer.modality, Audio):
-        problem = f"`{recognizer.spec.name}` reads {recognizer.spec.task.streams['source']}, not sound"
+        read = recognizer.spec.task.streams["source"]
+        problem = f"`{recognizer.spec.name}` does not read sound: its `task.source` has the kind `{read}`"
         raise ZooError(problem, hint="use a model that was trained on sound")
     longest = recognizer.preprocessor().max_source_length
     if recognizer.longest_source is not None:

@@ -139,10 +139,18 @@ _MIXED = (
     "correct this line; `iconv -c -f utf-8 -t utf-8` removes all bytes that are not UTF-8 (earlier lines are UTF-8)"
 )
 _MIN_CHARACTERS_PER_NUL = 4  # in UTF-16, about every second character of Western text is NUL
+_NEEDS_RECOGNITION = "it is a sound or picture: use a model with the task `recognition` that was trained on such files"
 _OTHER_FILES = {
     b"PK": "it is an Office document or a ZIP archive: save its text as plain text in UTF-8",
     b"%PDF": "it is a PDF document: save its text as plain text in UTF-8",
     bytes.fromhex("d0cf11e0"): "it is an Office document: save its text as plain text in UTF-8",
+    b"RIFF": _NEEDS_RECOGNITION,  # WAV
+    b"fLaC": _NEEDS_RECOGNITION,
+    b"OggS": _NEEDS_RECOGNITION,
+    b"ID3": _NEEDS_RECOGNITION,  # MP3
+    bytes.fromhex("fffb"): _NEEDS_RECOGNITION,  # MP3 without tags
+    bytes.fromhex("89504e47"): _NEEDS_RECOGNITION,  # PNG
+    bytes.fromhex("ffd8ff"): _NEEDS_RECOGNITION,  # JPEG
     bytes.fromhex("1f8b"): "it is compressed: write `zcat FILE | zoo ...`",
     bytes.fromhex("fffe"): "convert it first: `iconv -f utf-16 -t utf-8`",
     bytes.fromhex("feff"): "convert it first: `iconv -f utf-16 -t utf-8`",
