@@ -121,6 +121,7 @@ def test_files_folders_and_lists_are_recognised(run: Run, zoo: Callable[..., Any
     Path(names[1]).rename("folder/a.WAV")
     Path("folder/notes.txt").write_text("not a sound")
     assert zoo("decode", "--model", "run", "--input", "folder").out.splitlines() == [texts[1]]
+    assert "only, not to `fr`" in zoo("decode", "--model", "run", "--input", "folder", "--to", "fr").err
     missing = zoo("decode", "--model", "run", "--input", "dev.lst")
     assert missing.status == 1
     assert "is missing" in missing.err

@@ -46,7 +46,7 @@ def replace_spans(text: str, symbols: Sequence[str], source: str, target: str) -
         source: Code of the language of the sentence.
         target: Code of the language of the translation, for the spellings.
     """
-    if not symbols or has_symbol(text):  # a private character in a text is no symbol, and is lost
+    if not symbols or has_symbol(text):  # a symbol that is already in the text is dropped
         return Replaced(text)
     spans = [span for span in find_spans(text, source, target) if _is_copied(span)]
     return _replace(text, dict(zip(symbols, spans, strict=False)))
