@@ -92,7 +92,7 @@ class FeatureSource(Section):
 
 
 class Audio(FeatureSource):
-    """Sound files: WAV, FLAC or OGG. A frame is the logarithm of a mel filter bank, every 10 ms."""
+    """Sound files: WAV, FLAC, OGG or MP3. A frame is the logarithm of a mel filter bank, every 10 ms."""
 
     augmentation = ("time_masks", "frequency_masks")
     kind: Literal["audio"]

@@ -121,6 +121,7 @@ def test_files_folders_and_lists_are_recognised(run: Run, zoo: Callable[..., Any
     Path(names[1]).rename("folder/a.WAV")
     Path("folder/notes.txt").write_text("not a sound")
     assert zoo("decode", "--model", "run", "--input", "folder").out.splitlines() == [texts[1]]
+    assert "only, not to `fr`" in zoo("decode", "--model", "run", "--input", "folder", "--to", "fr").err
     missing = zoo("decode", "--model", "run", "--input", "dev.lst")
     assert missing.status == 1
     assert "is missing" in missing.err
@@ -141,7 +142,7 @@ def test_a_run_is_scored_and_published(run: Run) -> None:
     published = library.load("transformer-tiny-ende")
     name = sorted(map(str, Path("sounds").glob("dev*")))[0]
     assert published.translate(name) == library.load(run.folder).translate(name)
-    assert "It writes what is said in `en`" in (folder / "README.md").read_text()
+    assert "It reads audio files in `en`, and writes their text in" in (folder / "README.md").read_text()
 
 
 def test_prepared_features_are_those_of_the_files(sounds: None) -> None:

@@ -143,11 +143,11 @@ def read_blocks(file: str | Path | BinaryIO) -> Iterator[Samples]:
         while not last:
             block = sound.read(size, dtype="float32", always_2d=True)
             last = len(block) < size
-            if not np.isfinite(block).all():
-                hint = "convert the file again: its samples must be finite numbers"
-                raise ZooError(f"`{name}` has samples that are infinite or not a number", hint=hint)
+            _require_finite(block, name)
             mono = block.mean(1, dtype=np.float64).astype(np.float32)
-            yield resample.resample_chunk(mono, last=last)
+            samples = resample.resample_chunk(mono, last=last)
+            _require_finite(samples, name)  # values near the largest float32 overflow
+            yield samples
 
 
 def _check(sound: SoundFile, name: str) -> None:
@@ -160,6 +160,13 @@ def _check(sound: SoundFile, name: str) -> None:
         raise ZooError(f"`{name}` has a sampling rate of {sound.samplerate:,} Hz, but {limits} are read", hint=hint)
     if sound.channels > _MAX_CHANNELS:
         raise ZooError(f"`{name}` has {sound.channels:,} channels, but at most {_MAX_CHANNELS} are read", hint=hint)
+
+
+def _require_finite(samples: Samples, name: str) -> None:
+    """Raise ZooError if samples are infinite or not a number."""
+    if not np.isfinite(samples).all():
+        hint = "convert the file again: full scale is from -1 to 1"
+        raise ZooError(f"`{name}` has samples that are not finite or too large", hint=hint)
 
 
 @contextmanager

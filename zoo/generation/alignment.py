@@ -171,7 +171,8 @@ def attention_batches(
 
 def _spans(tokenizer: Tokenizer, text: Replaced) -> list[Span]:
     """Return where the tokens of a text are in the original text."""
-    return [(text.original(start), text.original(end)) for start, end in tokenizer.spans(text.text)]
+    positions = text.original_positions()
+    return [(positions[start], positions[end]) for start, end in tokenizer.spans(text.text)]
 
 
 def _weights_of(

@@ -279,9 +279,8 @@ class Preprocessor:
             ZooError: A sentence is too long for the model, the prefix is longer than a translation may be, or the
                 prefix has characters or tokens that the model cannot generate.
         """
-        # A prefix may contain spans already.
         language = self.source_language(text)
-        replaced = Replaced(text) if prefix.strip() else self.replaced(text, language)
+        replaced = self.replaced(text, language, prefix)
         tokens = tuple(self._encode(replaced.text, "source"))
         forced = self._encode_prefix(prefix, index)
         if tokens == self.empty_source:
@@ -296,13 +295,13 @@ class Preprocessor:
         by_sentence = self.splits_sentences and not prefix.strip()
         parts = []
         if too_long or by_sentence:
-            parts = list(self._split(text, index, 0 if by_sentence else self.max_source_length, language))
+            parts = list(self._split(text, index, 0 if by_sentence else self.max_source_length, language, prefix))
         if len(parts) < 2:
             inputs = [self._input(index, text, language, replaced, tokens, forced)]
         else:
             first_tokens = [forced, *[self.languages.target_tokens] * (len(parts) - 1)]
             inputs = [
-                replace(self.encode_sentence(part, index, language), prefix=first, part=number)
+                replace(self.encode_sentence(part, index, language, prefix), prefix=first, part=number)
                 for number, (part, first) in enumerate(zip(parts, first_tokens, strict=True))
             ]
         if len(forced) > (limit := inputs[0].max_length):
@@ -314,9 +313,9 @@ class Preprocessor:
         gaps = tuple(_gap_after(part) or self._default_gap for part in parts[:-1])
         return EncodedText(index, text, tuple(inputs), length, gaps, too_long and not by_sentence)
 
-    def encode_sentence(self, text: str, index: int, language: str) -> SearchInput:
-        """Encode a sentence or a part of one for the search."""
-        replaced = self.replaced(text, language)
+    def encode_sentence(self, text: str, index: int, language: str, prefix: str = "") -> SearchInput:
+        """Encode a sentence or a part of one for the search. `prefix` is the prefix of the whole translation."""
+        replaced = self.replaced(text, language, prefix)
         tokens = self._encode(replaced.text, "source")
         return self._input(index, text, language, replaced, tokens, self.languages.target_tokens)
 
@@ -327,9 +326,13 @@ class Preprocessor:
             return own.source
         return guess_language(text, [code for code in self.spec.languages.codes if code != own.target], UNKNOWN)
 
-    def replaced(self, text: str, language: str) -> Replaced:
-        """Return a sentence with the copy symbols that the model reads, if it has any."""
-        return replace_spans(text, self.symbols, language, self.languages.target)
+    def replaced(self, text: str, language: str, prefix: str = "") -> Replaced:
+        """Return a sentence with the copy symbols that the model reads, if it has any.
+
+        With a prefix, the sentence keeps its spans, because the prefix may contain some of these.
+        """
+        symbols = () if prefix.strip() else self.symbols
+        return replace_spans(text, symbols, language, self.languages.target)
 
     def _input(
         self,
@@ -364,7 +367,7 @@ class Preprocessor:
             )
         return (*self.languages.target_tokens, *forced)
 
-    def _split(self, text: str, index: int, max_tokens: int, language: str) -> Iterator[str]:
+    def _split(self, text: str, index: int, max_tokens: int, language: str, prefix: str) -> Iterator[str]:
         """Split a text, and yield each part with the white space that follows it.
 
         Each part has as many whole sentences as fit `max_tokens`, and at least one. If the text starts with language
@@ -373,7 +376,8 @@ class Preprocessor:
         start = language_tokens(text)
         part, length = "", 0
         for sentence in split_sentences(text[len(start) :], base_language(language)):
-            sentence_length = len(self.vocabulary.encode(sentence, "source"))
+            replaced = self.replaced(sentence, language, prefix)
+            sentence_length = len(self.vocabulary.encode(replaced.text, "source"))
             if sentence_length > self.max_source_length:
                 self._require_positions(sentence_length + 1, sentence, "source")
                 raise ZooError(

@@ -19,7 +19,7 @@ from zoo.generation.transcription import Transcript, transcribe
 from zoo.generation.translation import SearchInput, Translation
 from zoo.generation.translator import Translator
 from zoo.report import Report
-from zoo.text.languages import LanguagePair
+from zoo.text.languages import LanguagePair, choose_direction
 from zoo.text.tokenizer import SPACE
 from zoo.text.vocabulary import Side
 
@@ -89,8 +89,8 @@ class Recognizer(Translator):
     def preprocessor(
         self, source: str | None = None, target: str | None = None, *, split: bool = False, protect: bool = False
     ) -> FilePreprocessor:
-        """Return a new preprocessor for files. The arguments have no effect."""
-        languages = LanguagePair(self.spec.corpus.source, self.spec.corpus.target)
+        """Return a new preprocessor for files. Files are never split, so the last two arguments have no effect."""
+        languages = LanguagePair(*choose_direction(self.spec, source, target, self.report))
         arguments = (self.vocabulary, self.spec, self.positions, self.longest_source, self.report, languages)
         return FilePreprocessor(self.modality, *arguments)
 
@@ -110,6 +110,8 @@ class Recognizer(Translator):
             scores += super().score_tokens(
                 files[start : start + _CHUNK_FILES],
                 targets[start : start + _CHUNK_FILES],
+                source=source,
+                target=target,
                 max_batch_tokens=max_batch_tokens,
                 first=first + start,
             )
@@ -131,16 +133,17 @@ class Recognizer(Translator):
         Args:
             text: The path of the file.
             translation: The text of the file. None: the model generates it.
-            source: Has no effect.
-            target: Has no effect.
+            source: Code of the language of the file (see `translate`).
+            target: Code of the language of the text.
 
         Raises:
-            ZooError: The file cannot be read or is too long, or the model was created from a program.
+            ZooError: The file cannot be read or is too long, the model has another language, or it was created from a
+                program.
         """
         if self.attention_program is None:
             problem = "attention is only available for a model that was opened from a folder"
             raise ZooError(problem, hint="open the model with `zoo.load(NAME)`")
-        preprocessor, frames = self.preprocessor(), self.modality.encode(text)
+        preprocessor, frames = self.preprocessor(source, target), self.modality.encode(text)
         values = preprocessor.search_input(frames, text, 0).streams["source"]
         positions = -(-len(frames) // preprocessor.stride)
         if positions > _MAX_ATTENTION_POSITIONS:

@@ -311,7 +311,9 @@ class TextSearch:
     ) -> list[Translation]:
         """Return the hypotheses of a sentence with their text. `preprocessor` has read the sentence."""
         start = len(preprocessor.languages.target_tokens)
-        texts = [restore(self.vocabulary.decode(each.tokens[start:]), source.copied) for each in hypotheses]
+        texts = [self.vocabulary.decode(each.tokens[start:]) for each in hypotheses]
+        if preprocessor.symbols:
+            texts = [restore(text, source.copied) for text in texts]
         return [
             each.with_text(text, source.text, self.calibration) for each, text in zip(hypotheses, texts, strict=True)
         ]

@@ -120,7 +120,7 @@ def transcribe(
         pending = iter(recording)
         while chunk := list(islice(pending, CHUNK_WINDOWS)):
             found = recognizer.recognize([window.values for window in chunk], **options)
-            windows += [window._replace(values=window.values[:0]) for window in chunk]
+            windows += [window._replace(values=np.empty(0, np.float32)) for window in chunk]
             results += [best for best, *_ in found]
             progress.advance(round(chunk[-1].end - chunk[0].start))
     return Transcript.of(windows, results, recording.duration)

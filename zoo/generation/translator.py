@@ -227,9 +227,8 @@ class Translator(TextSearch):
         checked = self.check_examples(*texts, first=first)
         preprocessor, streams = self.preprocessor(source, target), self.spec.task.streams
         if preprocessor.symbols:
-            pairs = starmap(preprocessor.replaced_pair, zip(*checked, strict=True))
-            sources, targets = zip(*pairs, strict=True)
-            checked = [each.text for each in sources], [each.text for each in targets]
+            pairs = list(starmap(preprocessor.replaced_pair, zip(*checked, strict=True)))
+            checked = [source.text for source, _ in pairs], [target.text for _, target in pairs]
         ids = {
             name: preprocessor.encode_pairs_side(lines, "source" if name == "source" else "target", first=first)
             for name, lines in zip(streams, checked, strict=True)

@@ -29,6 +29,10 @@ from zoo.text.tokenizer import SPACE
 EXPORT_FORMATS: tuple[ExportFormat, ...] = (*FAMILIES, CTranslate2Export(), OnnxExport())
 """Formats that models are exported to. To add one, write a module and add its class to this list."""
 _TOLERANCE = 1e-3
+_COPY_SYMBOLS_NOTE = (
+    "the model was trained with copy symbols (`vocabulary.copy_symbols`) in place of numbers and links; the caller "
+    "must replace these in each source and restore them in its translation, as zoo does"
+)
 
 
 @dataclass(frozen=True)
@@ -76,6 +80,8 @@ def export_model(name: str, to: str, folder: Path, report: Report) -> ExportResu
     target = Path(os.path.realpath(folder))  # if the path is a link to an empty folder, keep the link
     with atomic_folder(target, replace=False) as partial:
         notes = format.write(bundle, partial)
+        if bundle.vocabulary.copy_symbols:
+            notes.append(_COPY_SYMBOLS_NOTE)
         if reader := format.reader(bundle):
             _require_same_when_read(bundle, format, reader, partial)
         check = format.check(bundle, partial)

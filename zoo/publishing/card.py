@@ -45,7 +45,7 @@ _TASKS = {
         examples="trees",
     ),
     "recognition": _TaskWords(
-        "It writes what is said in `{0.source}`, as text in `{0.target}`.",
+        "It reads {1} files in `{0.source}`, and writes their text in `{0.target}`.",
         noun="recognizer",
         verb="transcribe",
         files="names-of-files.txt > texts.txt",
@@ -110,7 +110,7 @@ def _purpose(spec: Spec, words: _TaskWords) -> str:
         return f"It translates between {len(spec.languages.codes)} languages: {codes}."
     if {spec.corpus.source, spec.corpus.target} == {"und"}:  # ISO 639 code of an undetermined language
         return "Its languages are unknown."
-    return words.summary.format(spec.corpus)
+    return words.summary.format(spec.corpus, spec.task.streams.get("source"))
 
 
 def _architecture_table(spec: Spec) -> tuple[list[str], list[list[str]]]:

@@ -20,7 +20,7 @@ _RESPONSE_FORMATS = ("json", "text", "srt", "vtt", "verbose_json")
 
 
 def router(service: Service, documents: Documents) -> APIRouter:
-    """Return the paths of OpenAI's API that read sound."""
+    """Return a router with OpenAI's endpoints for speech."""
     routes = APIRouter(prefix=AUDIO_PATH.rstrip("/"), include_in_schema=False)
 
     async def answer(request: Request, *, translates: bool) -> Response:

@@ -46,7 +46,7 @@ _MAX_SCORED_TOKENS, _MAX_ATTENTION_TOKENS = 1_024, 512
 """Maximum lengths of a text and of its translation. Each needs a matrix of its length times its length."""
 _CHUNK_CHARACTERS = 4_000
 _CHUNK_INPUTS = 2
-"""Number of windows of a recording after which its work can be cancelled."""
+"""Number of inputs, such as windows of a recording, after which the work can be cancelled."""
 _RETRY_SECONDS = 5
 _SHORT_CHARACTERS = 1_000
 """Texts up to this length are tokenised in the thread of the event loop: another thread would take longer to start."""

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from itertools import accumulate
 from typing import NamedTuple
 
-from zoo.text.spans import Span, find_spans
+from zoo.text.spans import Span, find_spans, match_spans
 
 MAX_SYMBOLS = 64
 _FIRST = 0xF0000
@@ -25,13 +26,10 @@ class Replaced(NamedTuple):
     text: str
     spans: Mapping[str, Span] = {}
 
-    def original(self, position: int) -> int:
-        """Return the position in the original text of a character, given its position in `text`."""
-        shift = 0
-        for symbol, span in self.spans.items():
-            if self.text.find(symbol) < position:
-                shift += len(span.text) - len(symbol)
-        return position + shift
+    def original_positions(self) -> list[int]:
+        """Return the position in the original text of each character of `text`, and that of the end."""
+        lengths = (len(self.spans[each].text) if each in self.spans else 1 for each in self.text)
+        return [0, *accumulate(lengths)]
 
 
 def copy_symbols(count: int) -> tuple[str, ...]:
@@ -48,7 +46,7 @@ def replace_spans(text: str, symbols: Sequence[str], source: str, target: str) -
         source: Code of the language of the sentence.
         target: Code of the language of the translation, for the spellings.
     """
-    if not symbols or has_symbol(text):  # a private character in a text is no symbol, and is lost
+    if not symbols or has_symbol(text):  # a symbol that is already in the text is dropped
         return Replaced(text)
     spans = [span for span in find_spans(text, source, target) if _is_copied(span)]
     return _replace(text, dict(zip(symbols, spans, strict=False)))
@@ -69,16 +67,12 @@ def replace_in_pair(
     if not symbols or has_symbol(source + target):
         return Replaced(source), Replaced(target)
     first %= len(symbols)
-    free = iter([*symbols[first:], *symbols[:first]])
-    found = [span for span in find_spans(target, languages[1]) if _is_copied(span)]
-    pairs: dict[str, tuple[Span, Span]] = {}
-    for span in filter(_is_copied, find_spans(source, languages[0])):
-        other = next((each for each in found if each.unit == span.unit and each.readings & span.readings), None)
-        symbol = next(free, None) if other else None
-        if other is None or symbol is None:
-            continue
-        found.remove(other)
-        pairs[symbol] = span, other
+    found, others = (
+        list(filter(_is_copied, find_spans(text, language)))
+        for text, language in zip((source, target), languages, strict=True)
+    )
+    matches = match_spans(found, others, lambda span: [(reading, span.unit) for reading in span.readings])
+    pairs = dict(zip([*symbols[first:], *symbols[:first]], matches, strict=False))
     of_source, of_target = ({symbol: pair[side] for symbol, pair in pairs.items()} for side in (0, 1))
     return _replace(source, of_source), _replace(target, of_target)
 

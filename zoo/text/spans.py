@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import NamedTuple
@@ -40,7 +40,7 @@ _LITERAL = rf"""(?x:
   | (?<!\w)v\d+(?:\.\d+)+ | (?<![\w.,])(?!\d{{1,3}}(?:\.\d{{3}})+(?!\d))\d+\.\d+\.\d+(?!\.?\d)
   | (?<![\w.-])[\w-]+(?:\.[\w-]+)*\.(?-i:{_DOMAINS})(?:/[\w./-]*\w)?(?![\w-]) # links without www
   | (?<![\w.-])(?-i:[A-Z][A-Z\d]*-(?=[A-Z]*\d)[A-Z\d]+|\d+[A-Z])(?!\w)  # such as COVID-19, 3D
-  | (?<![^\W_])[A-Za-z]{{1,4}}\d+[A-Za-z]*(?![\w.]*\.\d)(?!\w)          # codes such as A4 or H2O
+  | (?<![^\W_])[A-Za-z]{{1,4}}\d+[A-Za-z]*(?![\w.]{{0,40}}\.\d)(?!\w)     # codes such as A4 or H2O
   | (?<![\w-])[a-z][a-z\d]*(?:_[a-z\d]+)+(?!\w) | [¼-¾⅐-⅞]                  # names of variables, fractions
 )"""
 _PHONE = (
@@ -215,28 +215,55 @@ def compare(source: str, target: str, source_language: str, target_language: str
     from_notation, notation = notation_of(source_code), notation_of(target_code)
     known = {reading for span in wanted for reading in span.readings}
     units = {span.unit for span in found} | _units(target, notation)
-    missing, as_words, unmatched = list[Span](), list[Span](), list(found)
-    ranges = [span for span in found if _has_ends(span, source, from_notation)]
+    missing, as_words = list[Span](), list[Span]()
+    matches = match_spans(wanted, found, lambda span: span.readings)
+    matched, unmatched = {span for span, _ in matches}, {*found}.difference(other for _, other in matches)
+    ranges = {span for span in found if _has_ends(span, source, from_notation)}
     in_ranges = {number for span in ranges for number in re.findall(r"\d+", span.text)}
     in_ranges |= {number for span in found if not span.numeric for number in re.findall(r"(?<=[^\W\d])\d+$", span.text)}
     for span in wanted:
-        other = next((other for other in unmatched if span.readings & other.readings), None)
-        if other is not None:
-            unmatched.remove(other)
         kept_unit = span.unit in {"", *units} or not (notation.small or units - {""})
-        is_written = kept_unit and other is None and _is_written(span, target, notation)
+        is_written = kept_unit and span not in matched and _is_written(span, target, notation)
         if is_written and span.numeric:
             as_words.append(span)
-        if not (is_written or (kept_unit and (other is not None or span.text in in_ranges))):
+        if not (is_written or (kept_unit and (span in matched or span.text in in_ranges))):
             missing.append(span)
     known |= {number for span in as_words for number in re.findall(r"\d+", span.text)}  # "half past 9" for "9:30"
-    added = [each for each in unmatched if each.numeric and each not in ranges and not each.readings & known]
+    unknown = (each for each in found if each in unmatched and not each.readings & known)
+    added = [each for each in unknown if each.numeric and each not in ranges]
     if (not notation.small and not added) or re.search(from_notation.parts_of_hours, source, re.IGNORECASE):
         as_words += [span for span in missing if span.small >= 0]
         missing = [span for span in missing if span.small < 0]
     if (not from_notation.small and not missing) or _patterns(from_notation.code).large.search(source):
         added = []
     return Differences(missing, [each for each in added if not _has_word(each, source, from_notation)], as_words)
+
+
+def match_spans(
+    spans: Iterable[Span], others: Sequence[Span], keys: Callable[[Span], Iterable[Hashable]]
+) -> list[tuple[Span, Span]]:
+    """Return pairs of each span and the first other span that has a key in common and is in no earlier pair.
+
+    Args:
+        spans: The spans, in the order in which they choose.
+        others: The other spans.
+        keys: Function that returns the keys of a span, such as its readings.
+    """
+    numbers: dict[Hashable, list[int]] = {}
+    for number in reversed(range(len(others))):
+        for key in keys(others[number]):
+            numbers.setdefault(key, []).append(number)
+    pairs, used = list[tuple[Span, Span]](), set[int]()
+    for span in spans:
+        free = []
+        for candidates in (numbers.get(key, []) for key in keys(span)):
+            while candidates and candidates[-1] in used:
+                candidates.pop()
+            free += candidates[-1:]
+        if free:
+            used.add(min(free))
+            pairs.append((span, others[min(free)]))
+    return pairs
 
 
 def _units(text: str, notation: Notation) -> set[str]:

@@ -126,6 +126,20 @@ def test_copy_symbols_stand_for_spans_and_are_repaired_as_they_are(copyist, dama
     assert (repaired.text, repaired.unkept) == (translation or first, ())
 
 
+def test_a_model_with_copy_symbols_takes_long_spans_prefixes_and_no_pairs(copyist):
+    translator = copyist(copy, (ONE, TWO), longest_source=20)
+    translator.spec = specs.load("tiny", ["decoding.extra_length=9", "decoding.max_source_length=20"])
+    text = f"hello. read http://a/{'b' * 40} now."
+    assert translator.translate(text) == text
+    text = "we 48 books. you 63 books."
+    assert translator.translate(text, prefixes="we 48", protect=False) == text
+    assert translator.score([], []) == []
+
+
+def test_a_model_without_copy_symbols_writes_characters_of_the_private_use_area(copyist):
+    assert copyist(copy).translate(f"we read {ONE}") == f"we read {ONE}"
+
+
 @pytest.mark.parametrize(
     ("damage", "text", "translation"),
     [

@@ -3,8 +3,18 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+from weakref import ReferenceType, ref
 
-from zoo.generation.transcription import Segment, Transcript, join_overlap
+import numpy as np
+import pytest
+
+from zoo.features.windows import Window
+from zoo.generation import transcription
+from zoo.generation.transcription import CHUNK_WINDOWS, Segment, Transcript, join_overlap, transcribe
+from zoo.generation.translation import Translation
 
 
 def test_texts_of_overlapping_windows_meet_at_their_common_words() -> None:
@@ -29,3 +39,26 @@ def test_subtitles_have_times_and_short_lines() -> None:
     assert transcript.to_txt() == f"a < b & c\n{long.strip()}\n"
     assert transcript.text == f"a < b & c {long.strip()}"
     assert Transcript((), 0.0).to_vtt() == "WEBVTT\n"
+
+
+def test_the_frames_of_finished_windows_are_freed(monkeypatch: pytest.MonkeyPatch) -> None:
+    known = list[ReferenceType[Any]]()
+
+    class Recording:
+        duration = 40.0
+
+        def __init__(self, *_: Any) -> None:
+            pass
+
+        def __iter__(self) -> Any:
+            return (Window(np.ones((9, 80), np.float32), n, n + 1, False) for n in range(2 * CHUNK_WINDOWS + 1))
+
+    def recognize(inputs: list[Any]) -> list[list[Translation]]:
+        assert not any(each() is not None for each in known)
+        known.extend(map(ref, inputs))
+        return [[Translation("yes")] for _ in inputs]
+
+    monkeypatch.setattr(transcription, "Recording", Recording)
+    monkeypatch.setattr(transcription, "max_window_seconds", lambda _: 1.0)
+    recognizer = SimpleNamespace(modality=None, recognize=recognize)
+    assert len(transcribe(cast(Any, recognizer), Path("talk.wav")).segments) == len(known) == 2 * CHUNK_WINDOWS + 1

@@ -31,6 +31,7 @@ from zoo.models.loading import read_model
 from zoo.models.weights import Weights
 from zoo.publishing import publish
 from zoo.report import Report
+from zoo.text.copying import copy_symbols
 from zoo.text.languages import LanguagePair
 from zoo.text.vocabulary import Vocabulary
 from zoo.training.run import Run
@@ -238,7 +239,9 @@ def test_language_tokens_that_transformers_would_split_are_rejected(
         assert tokenizer(f">>de<< {text}").input_ids == [id, *learned.encode(text), EOS]
 
 
-def test_options_of_ctranslate2s_search_are_noted(published: Publish, tmp_path: Path) -> None:
+def test_notes_name_copy_symbols_and_the_options_of_ctranslate2s_search(
+    published: Publish, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     require_packages("ctranslate2")
     bundle = published()
     note, *others = export_model(str(bundle), "ctranslate2", tmp_path / "written", Report()).notes
@@ -254,7 +257,9 @@ def test_options_of_ctranslate2s_search_are_noted(published: Publish, tmp_path: 
     decoding = spec.decoding.model_copy(update={"suppressed_tokens": (UNK, BOS), "length_factor": 0.0})
     (bundle / "spec.yaml").write_text(spec.model_copy(update={"decoding": decoding}).yaml(zoo.__version__))
     manifest.write(bundle)
+    monkeypatch.setattr(Vocabulary, "copy_symbols", copy_symbols(1))
     notes = " ".join(export_model(str(bundle), "ctranslate2", tmp_path / "suppressed", Report()).notes)
+    assert "trained with copy symbols" in notes
     assert f'`max_decoding_length={extra}`, `disable_unk=True`, `suppress_sequences=[["<s>"]]`' in notes
     assert "times the source's length" not in notes
 

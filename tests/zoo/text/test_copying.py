@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -57,6 +59,8 @@ PARTS = st.sampled_from(["we", "5", "1,000.5", "http://a.org/b", " ", ". ", "{x}
 def test_positions_lead_back_to_the_original_characters(text):
     replaced = replace_spans(text, SYMBOLS, "en", "de")
     spans = {text[span.start : span.end] for span in replaced.spans.values()}
-    for position, character in enumerate(replaced.text):
-        original = text[replaced.original(position) : replaced.original(position + 1)]
+    positions = replaced.original_positions()
+    assert positions[-1] == len(text)
+    for character, (start, end) in zip(replaced.text, pairwise(positions), strict=True):
+        original = text[start:end]
         assert original == character or (character in SYMBOLS and original in spans)

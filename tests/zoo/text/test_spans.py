@@ -273,7 +273,7 @@ def test_only_words_need_a_translation():
 
 
 _REPEATED = {
-    "en": "a_|a.de/|A-|1-|1/|A-1-|a|1|a.|a/|a-|1.|1,|{|{{a|www.a|@a|a@|(12)-|😊\u200d|http://|%(|a1|~/a|1 000 |+1 ",
+    "en": "a_|a.de/|A-|1-|1/|A-1-|a|1|a.|a/|a-|1.|1,|{|{{a|www.a|@a|a@|(12)-|😊\u200d|http://|%(|a1|v1.|~/a|1 000 |+1 ",
     "fr": "0123 |1 h |1h1|à 1 |1er |1 million d'|12 34 |-€|1\u202f000",
     "es": "las 1.|1 de |1.º |al menos |912 ",
 }
