@@ -74,7 +74,7 @@ def attend(
 
     Select a model with either --spec or --model. The page shows self-attention of the encoder and of the decoder, and
     cross-attention: as lines in the style of the paper's Figures 3 to 5, and as matrices. The attention weights are
-    those for the model's own translation, or for the translation in --target. For a model that reads sound
+    those for the model's own translation, or for the translation in --target. For a model that reads sounds
     or pictures, the page shows the spectrogram or the picture above the matrices.
 
     --backend selects the backend that translates. The attention weights are always computed by `eager`.

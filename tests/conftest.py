@@ -9,6 +9,7 @@ import signal
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 # Must be set before torch is imported, and holds for the processes that tests start, too. On tiny tensors, several
 # threads mostly wait for each other. Tests that depend on threads use the fixture `all_cores`.
@@ -106,10 +107,18 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.fixture
 def small() -> Callable[..., Spec]:
-    """A function that returns a much smaller `tiny`; keyword arguments set fields of its architecture."""
+    """A function that returns a much smaller `tiny`; keyword arguments set fields of its architecture.
 
-    def make(**architecture: object) -> Spec:
+    With features as the source, it reads pictures, whose height is that of the patches times the rows.
+    """
+
+    def make(**architecture: Any) -> Spec:
         overrides = {**SMALL, "architecture": {**SMALL["architecture"], **architecture}}
+        if height := architecture.get("source", {}).get("width"):
+            rows = architecture.get("positions", {}).get("rows", 1)
+            patches = {"kind": "image", "height": rows * height, "patch": {"height": height, "width": 1}}
+            overrides["task"] = {"kind": "recognition", "source": patches}
+            overrides["corpus"] = {"train": [], "dev": [], "test": []}
         return specs.load("tiny", overrides)
 
     return make
@@ -183,8 +192,8 @@ def hearing(trained: Callable[..., Run]) -> Callable[..., Run]:
         source = {"kind": "features", "width": 16, "subsampling": [{"kernel": 3, "stride": 4}]}
         architecture = {**SMALL["architecture"], "source": source, "tied_embeddings": "target"}
         task = {"kind": "recognition", "source": {"kind": "audio", "bins": 16}}
-        compilation = {"backend": "eager"}
-        return trained(folder, task=task, architecture=architecture, compilation=compilation, **fields)
+        given = {"task": task, "architecture": architecture, "compilation": {"backend": "eager"}, **fields}
+        return trained(folder, **given)
 
     return make
 

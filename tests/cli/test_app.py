@@ -179,7 +179,7 @@ def test_light_commands_import_no_heavy_package() -> None:
     commands += [["plan", "tiny", "--passes"], ["plan", "tiny", "--graph", "/dev/null/x.svg"]]
     code = (
         f"import sys; from cli.app import run; [run(words) for words in {commands!r}]; "
-        "heavy = {'torch', 'sentencepiece', 'sacrebleu', 'soundfile', 'soxr'} & sys.modules.keys(); "
+        "heavy = {'torch', 'sentencepiece', 'sacrebleu', 'soundfile', 'soxr', 'PIL', 'sklearn'} & sys.modules.keys(); "
         "print(heavy, file=sys.stderr); sys.exit(bool(heavy))"
     )
     process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=False)

@@ -35,9 +35,10 @@ def test_a_model_of_english_is_trained_published_sampled_and_scored(zoo: Callabl
     assert trained.status == 0, trained.err
     perplexity = float(zoo("evaluate", "--model", "runs/english", "--set", "dev").out.split()[1])
     assert 3 < perplexity < 60  # a model that has learned nothing has about 90
-    assert zoo("publish", "runs/english").status == 0
+    published = zoo("publish", "runs/english")
+    assert published.status == 0
     assert "4 sentences have the published log-probabilities" in zoo("verify", "english").out
-    assert "language model of `en` text" in (Path(zoo("publish", "runs/english").out.strip()) / "README.md").read_text()
+    assert "language model of `en` text" in (Path(published.out.strip()) / "README.md").read_text()
     english, letters = map(
         float, zoo("score", "english", stdin="The old dog sleeps.\n.speels god dlo ehT\n").out.split()
     )

@@ -32,7 +32,7 @@ def test_patches_of_handwritten_digits_are_learned_and_recognised(zoo: Callable[
     for number in range(3):
         written_digits.draw_string("test", number).save(f"digits/{number}.jpeg")
     model = library.load("run")
-    texts = model.transcribe(sorted(Path("digits").iterdir()))
+    texts = model.translate(sorted(map(str, Path("digits").iterdir())))
     assert zoo("decode", "--model", "run", "--input", "digits").out.splitlines() == texts
     Path("digits/2.jpeg").write_bytes(b"no picture")
     refused = zoo("decode", "--model", "run", "--input", "digits")

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
+import numpy.typing as npt
 
 from specs import ZooError, parts
-from zoo.features.modality import FeatureModality, Frames
+from zoo.features.modality import FeatureModality, Frames, grey_pixels
 from zoo.files.reading import MAX_BYTES, read_bytes
 from zoo.report import size
 
@@ -51,6 +52,21 @@ class Image(FeatureModality):
         pixels = np.pad(pixels, ((0, 0), (0, -pixels.shape[1] % patch.width)), mode="edge")
         grid = pixels.reshape(self.options.rows, patch.height, -1, patch.width).transpose(2, 0, 1, 3)
         return np.ascontiguousarray(grid).reshape(-1, self.options.width)
+
+    def picture(self, frames: Frames) -> npt.NDArray[np.uint8]:
+        """Return the picture that consists of some patches, [height, width]."""
+        patch = self.options.patch
+        grid = frames.reshape(-1, self.rows, patch.height, patch.width).transpose(1, 2, 0, 3)
+        return grey_pixels(grid.reshape(self.options.height, -1))
+
+    def place(self, frame: int) -> str:
+        """Return the first column of pixels of a patch."""
+        return f"{frame // self.rows * self.options.patch.width} px"
+
+    @property
+    def rows(self) -> int:
+        """Number of patches in each column of the picture."""
+        return self.options.rows
 
 
 def _read_grey(file: str | Path | BinaryIO, height: int) -> PillowImage.Image:

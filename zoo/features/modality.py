@@ -10,8 +10,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from hashlib import blake2b
 from importlib import import_module
+from io import BytesIO
 from pathlib import Path
-from typing import Any, BinaryIO, ClassVar
+from typing import Any, BinaryIO, ClassVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -26,7 +27,7 @@ FEATURES: Mapping[str, str] = {"audio": "zoo.features.audio.Audio", "image": "zo
 Frames = npt.NDArray[np.float32]
 """Values of an example: vectors in order, `[frames, width]`."""
 _HASHED_BYTES = 1 << 16
-_DEVIATIONS = 2.5  # values of a picture, in standard deviations of a feature, that are white and black
+_DEVIATIONS = 2.5  # absolute value of white and of black pixels
 
 
 class FeatureModality(ABC):
@@ -60,13 +61,16 @@ class FeatureModality(ABC):
 
     def picture(self, frames: Frames) -> npt.NDArray[np.uint8]:
         """Return frames as a grey picture [height, width]: a column per frame, and the first feature at the bottom."""
-        lightness = np.clip(frames.T[::-1] / _DEVIATIONS, -1, 1)
-        pixels: npt.NDArray[np.uint8] = np.rint(127.5 - 127.5 * lightness).astype(np.uint8)
-        return pixels
+        return grey_pixels(frames.T[::-1])
 
     def place(self, frame: int) -> str:
         """Return where a frame is in its file, as a short text. By default, this is its number."""
         return str(frame + 1)
+
+    @property
+    def rows(self) -> int:
+        """Number of successive frames that share a column of the picture."""
+        return 1
 
     @property
     def width(self) -> int:
@@ -84,6 +88,17 @@ class FeatureModality(ABC):
         """JSON data that, together with a file, determines the frames."""
         options = self.options.model_dump(mode="json", exclude={*self.options.augmentation})
         return {**options, "version": self.version}
+
+
+def read_frames(content: bytes, task: Recognition) -> Frames:
+    """Return the frames of a file in memory."""
+    return cast(FeatureModality, modality_of(task)).encode(BytesIO(content))
+
+
+def grey_pixels(values: Frames) -> npt.NDArray[np.uint8]:
+    """Return values with mean 0 and variance 1 as grey pixels. Large values are dark."""
+    pixels: npt.NDArray[np.uint8] = np.rint(127.5 - 127.5 * np.clip(values / _DEVIATIONS, -1, 1)).astype(np.uint8)
+    return pixels
 
 
 def modality_of(task: Task) -> FeatureModality | None:

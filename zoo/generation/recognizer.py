@@ -152,7 +152,8 @@ class Recognizer(Translator):
         else:
             ((_, *tokens, _),) = preprocessor.encode_pairs_side([translation], "target")
             output = translation
-        size = -(-positions // _MAX_GROUPS)
+        rows = self.modality.rows
+        size = rows * -(-positions // (rows * _MAX_GROUPS))
         places = [
             f"{SPACE}{self.modality.place(position * preprocessor.stride)}" if position % size == 0 else ""
             for position in range(positions)

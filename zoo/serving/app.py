@@ -86,7 +86,7 @@ def create_app(service: Service) -> FastAPI:
 
     for kind in (ServingError, RequestValidationError, HTTPException):
         app.add_exception_handler(kind, respond)
-    for routes in (native.router(service), native.monitoring(service), _page_router()):
+    for routes in (native.router(service, documents), native.monitoring(service), _page_router()):
         app.include_router(routes)
     for make_router in (libretranslate.router, deepl.router, openai.router):
         app.include_router(make_router(service, documents))

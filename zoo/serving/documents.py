@@ -21,6 +21,7 @@ from typing import Any, TypeVar, cast
 from specs import Recognition
 from zoo.documents.document import SegmentText, read_texts, write_documents
 from zoo.documents.html import ElementRoles
+from zoo.features.modality import read_frames
 from zoo.features.windows import read_windows
 from zoo.generation.alignment import AlignedToken
 from zoo.generation.recognizer import Recognizer
@@ -42,8 +43,8 @@ _DETECTED_CHARACTERS = 2_000
 _PROCESSES = 2
 _CALL_SECONDS = 30.0
 """Maximum time to read or write a document or the texts of a request with markup."""
-_CHARACTERS_PER_SECOND = 15
-"""Number of characters as which a second of sound counts in quotas and in the queue."""
+_CHARACTERS_PER_SECOND, _CHARACTERS_PER_PICTURE = 15, 100
+"""Numbers of characters as which a second of sound and a picture count in quotas and in the queue."""
 _RETRY_SECONDS = 2
 DOWNLOAD_SECONDS = 600.0
 """Time after which a translated document is removed, so that clients can no longer download it."""
@@ -228,7 +229,21 @@ class Documents:
             windows, duration = await self._call(self._document_processes, read_windows, *arguments)
             spoken = " " * math.ceil(duration * _CHARACTERS_PER_SECOND)
             with self._service.admission.admit(call.key, [spoken], [model]):
-                return Transcript.of(windows, await self._service.recognize(model, windows), duration)
+                found = await self._service.recognize(model, [window.values for window in windows])
+                return Transcript.of(windows, found, duration)
+
+        return await self._service.admission.unless_disconnected(call.request, work())
+
+    async def recognize(self, call: Call, model: PooledModel, content: bytes) -> Translation:
+        """Return the text of a picture. The errors are those of `transcribe`."""
+
+        async def work() -> Translation:
+            frames = await self._call(
+                self._document_processes, read_frames, content, cast(Recognition, model.spec.task)
+            )
+            with self._service.admission.admit(call.key, [" " * _CHARACTERS_PER_PICTURE], [model]):
+                (found,) = await self._service.recognize(model, [frames])
+                return found
 
         return await self._service.admission.unless_disconnected(call.request, work())
 

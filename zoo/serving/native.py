@@ -15,8 +15,9 @@ from specs.notation import quote
 from zoo.catalogue.catalogue import EVERYDAY, better_for
 from zoo.generation.translation import MARKS
 from zoo.serving.answer import Answer, Call, Options, ServingError
+from zoo.serving.documents import Documents
 from zoo.serving.languages import AUTO, public_codes
-from zoo.serving.requests import authorize
+from zoo.serving.requests import authorize, read_string, read_upload
 from zoo.serving.service import Service
 
 
@@ -176,7 +177,15 @@ class ModelInfo(BaseModel):
     scores: dict[str, float]
 
 
-def router(service: Service) -> APIRouter:
+class RecognizeResult(BaseModel):
+    """The text of a picture."""
+
+    text: str
+    log_probability: float
+    model: str
+
+
+def router(service: Service, documents: Documents) -> APIRouter:
     """Return the paths of zoo's own API."""
     routes = APIRouter()
 
@@ -193,6 +202,15 @@ def router(service: Service) -> APIRouter:
         return StreamingResponse(
             _events(results, body), media_type="text/event-stream", headers={"Cache-Control": "no-store"}
         )
+
+    @routes.post("/v1/recognize")
+    async def recognize(request: Request) -> RecognizeResult:
+        """Return the text of a picture, which is the field `file` of a form (`multipart/form-data`)."""
+        given, _, content = await read_upload(request)
+        call = Call(request, authorize(service, request, given))
+        model = service.pool.recognizer("image", read_string(given, "model") or None)
+        found = await documents.recognize(call, model, content)
+        return RecognizeResult(text=found.text, log_probability=found.log_probability, model=model.name)
 
     @routes.post("/v1/score")
     async def score(request: Request, body: ScoreBody) -> ScoreResult:

@@ -37,7 +37,7 @@ def router(service: Service, documents: Documents) -> APIRouter:
         call = Call(
             request, key, read_string(given, "language") or None, model=None if name in ("", _ANY_MODEL) else name
         )
-        model = service.pool.recognizer(call.source, call.model, translates=translates)
+        model = service.pool.recognizer("audio", call.model, call.source, translates=translates)
         transcript = await documents.transcribe(call, model, content)
         if form == "text":
             return PlainTextResponse(f"{transcript.text}\n")

@@ -174,8 +174,6 @@ class ModelPool:
         }
         for model in self.models.values():
             model.spec.require_source("the server")
-            if model.spec.task.streams["source"] != "audio":
-                model.spec.require_text("the server")
             require_memory(model.memory_bytes(), memory_bytes, f"to load `{model.name}`", _MEMORY_HINT, "the server")
 
     def directions(self) -> dict[str, list[str]]:
@@ -214,13 +212,16 @@ class ModelPool:
             raise ServingError(400, "there is no model with this name; `GET /v1/models` lists the models")
         return self.models[name]
 
-    def recognizer(self, source: str | None, name: str | None, *, translates: bool) -> PooledModel:
-        """Return the model that writes the text of sounds. A model that writes English precedes others.
+    def recognizer(
+        self, kind: str, name: str | None, source: str | None = None, *, translates: bool | None = None
+    ) -> PooledModel:
+        """Return the model that writes the text of files. A model that writes English precedes others.
 
         Args:
-            source: Code of the language of the sound. None: any language.
+            kind: Kind of the files: audio or image.
             name: Name of the model, if the client asks for a certain one.
-            translates: Whether the text is in another language than the sound.
+            source: Code of the language of the files. None: any language.
+            translates: Whether the text is in another language than the files. None: either.
 
         Raises:
             ServingError: There is no such model.
@@ -230,13 +231,13 @@ class ModelPool:
             model
             for model in candidates
             if isinstance(task := model.spec.task, Recognition)
-            and task.source.kind == "audio"
-            and (model.spec.corpus.source != model.spec.corpus.target) is translates
+            and task.source.kind == kind
+            and translates in (None, model.spec.corpus.source != model.spec.corpus.target)
             and (source is None or match_code(source, [model.spec.corpus.source]))
         ]
         if not found:
-            what = "translates" if translates else "transcribes"
-            raise ServingError(400, f"no such model {what} speech; `GET /v1/models` lists the models")
+            work = {None: f"reads {kind}", True: "translates speech", False: "transcribes speech"}[translates]
+            raise ServingError(400, f"no such model {work}; `GET /v1/models` lists the models")
         return min(found, key=lambda model: model.spec.corpus.target != "en")
 
     def sources(self, target: str, name: str | None = None) -> list[str]:

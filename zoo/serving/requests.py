@@ -26,7 +26,10 @@ MONITORING = ("/health", "/health/ready", "/metrics")
 """Paths that answer even if the server is busy."""
 OPEN = (*MONITORING, "/v1/models")
 """Paths that need no key."""
-DOCUMENTS = ("/translate_file", "/v2/document", f"{AUDIO_PATH}transcriptions", f"{AUDIO_PATH}translations")
+DOCUMENTS = (
+    *("/translate_file", "/v2/document", "/v1/recognize"),
+    *(f"{AUDIO_PATH}transcriptions", f"{AUDIO_PATH}translations"),
+)
 """Paths whose bodies may be as large as a document."""
 _MULTIPART, _FORM = "multipart/form-data", "application/x-www-form-urlencoded"
 _SCHEMES = {"/v1/": "bearer ", "/v2/": "deepl-auth-key "}

@@ -16,7 +16,7 @@ from typing import TypeVar, cast
 
 from specs import ZooError
 from specs.notation import quote
-from zoo.features.windows import Window
+from zoo.features.modality import Frames
 from zoo.generation import alignment
 from zoo.generation.alignment import AlignedToken, AlignmentHead
 from zoo.generation.attention import Attention
@@ -45,7 +45,7 @@ _T = TypeVar("_T")
 _MAX_SCORED_TOKENS, _MAX_ATTENTION_TOKENS = 1_024, 512
 """Maximum lengths of a text and of its translation. Each needs a matrix of its length times its length."""
 _CHUNK_CHARACTERS = 4_000
-_CHUNK_WINDOWS = 2
+_CHUNK_INPUTS = 2
 """Number of windows of a recording after which its work can be cancelled."""
 _RETRY_SECONDS = 5
 _SHORT_CHARACTERS = 1_000
@@ -222,15 +222,15 @@ class Service:
         with self.admission.admit(call.key, texts, parsers[:1]):
             return await self.admission.unless_disconnected(call.request, work())
 
-    async def recognize(self, model: PooledModel, windows: Sequence[Window]) -> list[Translation]:
-        """Return the text of each window of a recording."""
+    async def recognize(self, model: PooledModel, inputs: Sequence[Frames]) -> list[Translation]:
+        """Return the text of pictures, or of the windows of a recording."""
         found = list[Translation]()
         async with self.pool.lease(model) as loaded:
             recognizer = cast(Recognizer, loaded.translator)
-            for start in range(0, len(windows), _CHUNK_WINDOWS):
-                frames = [window.values for window in windows[start : start + _CHUNK_WINDOWS]]
-                found += [best for best, *_ in await _in_thread(self._recognizing, recognizer.recognize, frames)]
-        self.metrics.sentences.labels(model.name).inc(len(windows))
+            for start in range(0, len(inputs), _CHUNK_INPUTS):
+                chunk = inputs[start : start + _CHUNK_INPUTS]
+                found += [best for best, *_ in await _in_thread(self._recognizing, recognizer.recognize, chunk)]
+        self.metrics.sentences.labels(model.name).inc(len(inputs))
         return found
 
     def detect(self, text: str) -> list[tuple[str, float]]:

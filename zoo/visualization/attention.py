@@ -10,7 +10,7 @@ from __future__ import annotations
 import zlib
 from base64 import b64encode
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Float
@@ -287,7 +287,9 @@ def attention_page(attention: Attention, view: View, model: str, *, caption: str
         caption: A text below the heading. Empty for none.
     """
     available = {name: kind for name, kind in ATTENTIONS.items() if len(kind.read(attention)[0])}
-    units = {"words": attention.by_words(), "tokens": attention}
+    places = tuple(place.removeprefix("▁") for place in attention.source)
+    tokens = attention if attention.picture is None else replace(attention, source=places)
+    units = {"words": attention.by_words(), "tokens": tokens}
     kinds: list[dict[str, object]] = []
     packed = b""
     for name, kind in available.items():

@@ -58,6 +58,8 @@ def test_patches_follow_each_other_column_by_column(pixels: np.ndarray, write: C
     for index, patch in enumerate(patches):
         row, column = 8 * (index % 4), 4 * (index // 4)
         np.testing.assert_allclose(patch.reshape(8, 4), expected[row : row + 8, column : column + 4], atol=1e-5)
+    np.testing.assert_allclose(PATCHES.picture(patches), (127.5 - 51 * expected).clip(0, 255), atol=1)
+    assert [PATCHES.place(index) for index in (0, 3, 4)] == ["0 px", "0 px", "4 px"]
 
 
 def test_all_kinds_of_pixels_give_the_same_patches(pixels: np.ndarray, write: Callable[..., Path]) -> None:

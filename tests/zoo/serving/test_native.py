@@ -241,7 +241,8 @@ def test_sentences_are_parsed(client_of, home):
 def test_models_are_listed_with_their_state(client):
     (before,) = client.get("/v1/models").json()
     assert before == {
-        "name": RUN, "task": "translation", "directions": [["en", "de"]], "loaded": False, "revision": None,
+        "name": RUN, "task": "translation", "reads": "text", "directions": [["en", "de"]],
+        "loaded": False, "revision": None,
         "description": specs.load("tiny").description, "licence": None, "scores": {"BLEU": 12.345},
     }  # fmt: skip
     client.post("/v1/translate", json={"text": "we", "source": "en", "target": "de"})

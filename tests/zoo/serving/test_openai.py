@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import random
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -72,6 +73,21 @@ def test_errors_have_openais_form(client) -> None:
         error = answer.json()["error"]
         assert (answer.status_code, error["type"]) == (400, "invalid_request_error"), answer.text
         assert problem in error["message"]
+
+
+def test_pictures_are_read(hearing, client_of) -> None:
+    pillow = pytest.importorskip("PIL.Image")
+    source = {"kind": "image", "height": 8, "patch": {"height": 8, "width": 2}}
+    hearing("runs/seeing", task={"kind": "recognition", "source": source})
+    client = client_of(names=("runs/seeing",))
+    pixels = np.random.default_rng(0).integers(0, 256, (8, 30)).astype(np.uint8)
+    pillow.fromarray(pixels).save(file := io.BytesIO(), "PNG")
+    answer = client.post("/v1/recognize", files={"file": ("a.png", file.getvalue())}).json()
+    Path("a.png").write_bytes(file.getvalue())
+    assert (answer["text"], answer["model"]) == (zoo.load("runs/seeing").translate("a.png"), "runs/seeing")
+    answer = client.post("/v1/recognize", files={"file": ("a.png", file.getvalue()[:50])})
+    assert (answer.status_code, "not a valid PNG" in answer.json()["error"]) == (400, True)
+    assert "no such model transcribes" in post(client, sound(0.5)).text
 
 
 def test_models_that_hear_do_not_translate_text(client) -> None:

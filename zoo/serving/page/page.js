@@ -368,24 +368,24 @@ async function translateFile(file) {
   }
 }
 
-// Writes what is said in a sound file. A model that writes another language than that of the sound translates.
+// Writes the text of a sound or a picture. A model that writes another language than that of the sound translates.
 async function transcribe(file) {
   if (!file) return;
   byId("sound-error").textContent = "";
   byId("heard").textContent = `Reading ${file.name} …`;
-  const { name, directions } = state.models.find((each) => each.name === byId("sound-model").value);
+  const { name, directions, reads } = state.models.find((each) => each.name === byId("sound-model").value);
   const [[source, target]] = directions;
   const form = new FormData();
   form.append("file", file);
   form.append("model", name);
   const headers = byId("key").value ? { Authorization: `Bearer ${byId("key").value}` } : {};
   try {
-    const path = source === target ? "transcriptions" : "translations";
-    const response = await fetch(`v1/audio/${path}`, { method: "POST", body: form, headers });
+    const path = source === target ? "audio/transcriptions" : "audio/translations";
+    const response = await fetch(`v1/${reads === "audio" ? path : "recognize"}`, { method: "POST", body: form, headers });
     const answer = await response.json();
-    if (!response.ok) throw new Error(answer.error.message);
+    if (!response.ok) throw new Error(answer.error.message || answer.error);
     byId("heard").lang = target;
-    byId("heard").textContent = answer.text || "No speech was found.";
+    byId("heard").textContent = answer.text || "No text was found.";
   } catch (error) {
     byId("heard").textContent = "";
     showError(error, "sound-error");
@@ -411,6 +411,13 @@ async function record() {
   };
   state.recording = { stop };
   showRecording();
+}
+
+// Adapts the part for sounds and pictures to the chosen model.
+function showInput() {
+  const { reads } = state.models.find((each) => each.name === byId("sound-model").value);
+  byId("sound-file").accept = { audio: ".wav,.flac,.ogg,.oga,.opus,.mp3", image: ".png,.jpg,.jpeg" }[reads];
+  byId("record").hidden = reads !== "audio" || !navigator.mediaDevices; // only on HTTPS and on this machine
 }
 
 function showRecording() {
@@ -450,7 +457,7 @@ function wav(samples) {
 
 function showModels() {
   const rows = state.models.map((model) => {
-    const speech = model.reads === "audio" ? "speech: " : "";
+    const speech = { audio: "speech: ", image: "pictures: " }[model.reads] || "";
     const pairs = model.directions.map((pair) => speech + [...new Set(pair.map(languageName))].join(" to "));
     const many = `${new Set(model.directions.flat()).size} languages`;
     const languages = pairs.length > MAX_DIRECTIONS ? many : pairs.join("\n") || model.task;
@@ -469,10 +476,12 @@ async function start() {
   document.querySelector(".work").hidden = !languages.length;
   byId("documents").hidden = !settings.filesTranslation || !languages.length;
   byId("file").setAttribute("accept", settings.supportedFilesFormat.join(","));
-  const hearing = models.filter(({ reads }) => reads === "audio").map(({ name }) => element("option", {}, name));
-  byId("sound-model").replaceChildren(...hearing);
-  byId("sound").hidden = !hearing.length;
-  byId("record").hidden = !navigator.mediaDevices; // browsers have a microphone only on HTTPS and on this machine
+  const recognizers = models.filter(({ reads }) => reads !== "text");
+  const titles = { audio: "Speech", image: "Pictures" };
+  byId("sound-title").textContent = [...new Set(recognizers.map(({ reads }) => titles[reads]))].join(" and ");
+  byId("sound-model").replaceChildren(...recognizers.map(({ name }) => element("option", {}, name)));
+  byId("sound").hidden = !recognizers.length;
+  if (recognizers.length) showInput();
   fillLanguages();
   showModels();
 }
@@ -496,6 +505,7 @@ on("result", "keydown", moveFocus);
 for (const id of ["layer", "head"]) on(id, "change", () => showAttention().catch((error) => showError(error, "word-error")));
 document.addEventListener("keydown", (event) => event.key === "Escape" && closeWord());
 on("file", "change", () => translateFile(byId("file").files[0]));
+on("sound-model", "change", showInput);
 on("sound-file", "change", () => transcribe(byId("sound-file").files[0]));
 on("record", "click", () => record().catch((error) => showError(error, "sound-error")));
 for (const [id, use] of [["documents", translateFile], ["sound", transcribe]])

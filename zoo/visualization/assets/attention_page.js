@@ -6,7 +6,8 @@ const MIN_WEIGHT = 0.005; // smallest weight in the table; smaller ones would be
 const SVG = "http://www.w3.org/2000/svg";
 const all = JSON.parse(document.getElementById("data").textContent);
 const byId = (id) => document.getElementById(id);
-const state = { ...all.first, heads: new Set(all.first.heads), unit: "words", side: "rows" };
+const isOneWord = all.picture && all.kinds.at(-1).words.rows.length < 3; // and </s>, such as a string of digits
+const state = { ...all.first, heads: new Set(all.first.heads), unit: isOneWord ? "tokens" : "words", side: "rows" };
 let weights; // one byte per weight, in the order of `all.kinds`
 
 async function unpack() {
