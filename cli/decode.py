@@ -253,7 +253,7 @@ def _open_model(folders: list[Path], task: str, how: BackendOptions, input: Path
         if TASKS[actual].command != TASKS[task].command:
             alternative = f"train another model with `zoo train {_EXAMPLE_SPECS[task]}`"
             raise ZooError(
-                f"the model `{folder}` {_VERBS[actual]}, so `zoo {TASKS[task].command}` cannot use it",
+                f"the model `{folder}` has the task `{actual}`, so `zoo {TASKS[task].command}` cannot use it",
                 hint=f"run `zoo {TASKS[actual].command} --model {folder}`, or {alternative}",
             )
     messages = report()

@@ -80,12 +80,14 @@ def test_parsers_and_translators_are_not_exchangeable(
     result = zoo("decode", "--model", "runs/parser", stdin=TEXT)
     assert (result.status, result.out) == (2, "")
     assert result.err == (
-        "error: the model `runs/parser` parses, so `zoo decode` cannot use it\n\n"
+        "error: the model `runs/parser` has the task `parsing`, so `zoo decode` cannot use it\n\n"
         "hint: run `zoo parse --model runs/parser`, or train another model with `zoo train tiny`\n"
     )
     result = zoo("parse", "--model", "runs/parser", "--model", "runs/tiny", stdin=TEXT)
     assert (result.status, result.out) == (2, "")
-    assert result.err.startswith("error: the model `runs/tiny` translates, so `zoo parse` cannot use it")
+    assert result.err.startswith(
+        "error: the model `runs/tiny` has the task `translation`, so `zoo parse` cannot use it"
+    )
 
 
 def test_n_best_and_json_have_scores(zoo: Zoo, parser: Callable[..., Parser]) -> None:

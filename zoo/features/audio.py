@@ -178,7 +178,7 @@ def _damage(name: str) -> Iterator[None]:
     except (soundfile.LibsndfileError, OverflowError, MemoryError) as error:
         reason = getattr(error, "error_string", None) or str(error)
         hint = "the file must be an undamaged WAV, FLAC, OGG or MP3 file"
-        raise ZooError(f"`{name}` cannot be read as a sound: {reason}", hint=hint) from None
+        raise ZooError(f"`{name}` cannot be read as a sound (WAV, FLAC, OGG or MP3): {reason}", hint=hint) from None
 
 
 def _packages() -> tuple[Any, Any]:

@@ -43,6 +43,7 @@ def strings(split: str, count: int, report: Report) -> Iterator[tuple[str, str]]
     Raises:
         ZooError: pillow or scikit-learn is not installed.
     """
+    _, classes = _data()
     folder = storage.prepared() / f"digits-written-{VERSION}-{split}-{count}"
     if not folder.is_dir():
         progress = report.progress(f"drawing {split}", count, "strings")
@@ -50,7 +51,6 @@ def strings(split: str, count: int, report: Report) -> Iterator[tuple[str, str]]
             for number in range(count):
                 draw_string(split, number).save(partial / f"{number:06d}.png")
                 drawn.advance()
-    _, classes = _data()
     for number in range(count):
         digits = classes[_choose(split, _random(split, number))]
         yield str(folder / f"{number:06d}.png"), "".join(map(str, digits))
@@ -121,9 +121,10 @@ def digits_of(split: str) -> npt.NDArray[np.int64]:
 def _data() -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int64]]:
     """Return the pixels [1797, 8, 8] and the classes of scikit-learn's digits."""
     try:
+        import PIL.Image  # noqa: F401  (draws the digits)
         from sklearn.datasets import load_digits
-    except ImportError:
+    except ImportError as error:
         hint = "run `pip install -e '.[pictures]'` in zoo's source folder"
-        raise ZooError("handwritten digits need the package scikit-learn, which is not installed", hint=hint) from None
+        raise ZooError(f"handwritten digits need the packages pillow and scikit-learn: {error}", hint=hint) from None
     found = load_digits()
     return found.images, found.target

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from specs import parts
+from specs import ZooError, parts
 from zoo.features.image import Image
 from zoo.report import Report
 
@@ -35,3 +36,12 @@ def test_strings_do_not_depend_on_their_number(monkeypatch: pytest.MonkeyPatch, 
         assert 18 * len(text) < len(frames) < 34 * len(text) + 14
         np.testing.assert_array_equal(frames, modality.encode(other))
     assert next(written_digits.strings("train", 1, Report()))[1] != few[0][1]
+
+
+@pytest.mark.parametrize("module", ["PIL", "sklearn.datasets"])
+def test_missing_packages_are_reported(monkeypatch: pytest.MonkeyPatch, module: str) -> None:
+    written_digits._data.cache_clear()
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(ZooError, match="need the packages pillow and scikit-learn") as error:
+        next(written_digits.strings("dev", 1, Report()))
+    assert "pip install" in error.value.hint

@@ -126,7 +126,7 @@ def test_the_balancer_asks_the_next_server_for_documents_only(service_of):
     assert "proxy_next_upstream error timeout http_404 non_idempotent;" in location[2]
     service = service_of()
     documents = Documents(service)
-    routers = (native.router(service), libretranslate.router(service, documents), deepl.router(service, documents))
+    routers = [module.router(service, documents) for module in (native, libretranslate, deepl)]
     paths = {route.path for router in routers for route in router.routes}
     assert {path for path in paths if re.match(location[1], path)} == set(DOCUMENT_PATHS)
     documents.close()
