@@ -72,22 +72,18 @@ def attend(
 ) -> None:
     """Show what every head of every layer attends to.
 
-        Select a model with either --spec or --model. The page shows self-attention of the encoder and of the decoder, and
-        cross-attention: as lines in the style of the paper's Figures 3 to 5, and as matrices. The attention weights are
-    <<<<<<< HEAD
-        those for the model's own translation, or for the translation in --target. For a model that reads sound
-    =======
-        those for the model's own translation, or for the translation in --target. For a model that reads sounds
-    >>>>>>> walk
-        or pictures, the page shows the spectrogram or the picture above the matrices.
+    Select a model with either --spec or --model. The page shows self-attention of the encoder and of the decoder, and
+    cross-attention: as lines in the style of the paper's Figures 3 to 5, and as matrices. The attention weights are
+    those for the model's own translation, or for the translation in --target. For a model that reads sounds
+    or pictures, the page shows the spectrogram or the picture above the matrices.
 
-        --backend selects the backend that translates. The attention weights are always computed by `eager`.
+    --backend selects the backend that translates. The attention weights are always computed by `eager`.
 
-        Examples:
-            zoo attend --spec tiny "the old dog sees a small house" -o attention.html
-            zoo attend --model transformer-base-ende --figure 3 -o figure3.html --svg figure3.svg
-            zoo attend --spec tiny "the dog sleeps" --target "der Hund schläft" --attention encoder-decoder --svg dog.svg
-            zoo attend --spec speech/digits digits.wav -o digits.html
+    Examples:
+        zoo attend --spec tiny "the old dog sees a small house" -o attention.html
+        zoo attend --model transformer-base-ende --figure 3 -o figure3.html --svg figure3.svg
+        zoo attend --spec tiny "the dog sleeps" --target "der Hund schläft" --attention encoder-decoder --svg dog.svg
+        zoo attend --spec speech/digits digits.wav -o digits.html
     """
     from cli.console import report
     from zoo.files.output import open_output
