@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import pytest
@@ -108,7 +109,10 @@ def test_flops_and_parameters_of_shipped_specs(every: bool) -> None:
         program = EmittedProgram(spec, optimised, functions(emit(optimised.values()))).eval()
         at = {"batch": 3, "source": 19, "target": 5, "beams": 1, "new": 1, "capacity": CACHE_BLOCK}
         tokens, target = (torch.empty(3, length, dtype=torch.long, device="meta") for length in (19, 6))
-        source = PaddedBatch.full(tokens)
+        source, read = PaddedBatch.full(tokens), spec.architecture.source
+        if isinstance(read, specs.Features):  # convolutions turn several frames into one position
+            frames = 19 * math.prod(each.stride for each in read.subsampling)
+            source = PaddedBatch.full(torch.empty(3, frames, read.width, device="meta"))
         state = program.encode(source)
         runs: dict[Purpose, Callable[[], object]] = {
             Purpose.SCORE: lambda p=program, s=source, t=target: p.score(s, t),  # type: ignore[misc]

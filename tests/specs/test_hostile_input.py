@@ -112,7 +112,8 @@ def test_numbers_beyond_every_model_are_refused(number: object) -> None:
             as_text = [*(f"{key}={value}" for key, value in kind.items()), f"{path}={number}"]
             overrides = as_text if isinstance(number, str) else {**kind, **overrides}
         if path.startswith("task.source."):
-            kinds = {"task.kind": "recognition", "task.source.kind": "audio"}
+            kind = "image" if path.startswith(("task.source.height", "task.source.patch")) else "audio"
+            kinds = {"task.kind": "recognition", "task.source.kind": kind}
             as_text = [*(f"{key}={value}" for key, value in kinds.items()), f"{path}={number}"]
             overrides = as_text if isinstance(number, str) else {**kinds, **overrides}
         if path.startswith("architecture.N."):
