@@ -26,7 +26,7 @@ from zoo.files import storage
 from zoo.files.atomic import FolderExistsError, atomic_folder
 from zoo.report import Report
 
-VERSION = 1
+VERSION = 2
 """Version of the strings. Increase it whenever a string changes, because prepared corpora depend on it."""
 MAX_DIGITS = 8
 _WORDS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
@@ -61,7 +61,7 @@ def strings(split: str, count: int, report: Report) -> Iterator[tuple[str, str]]
         with suppress(FolderExistsError), atomic_folder(folder, replace=False) as partial:
             _speak(split, count, partial, report)
     for number in range(count):
-        yield str(folder / f"{number:06d}.flac"), " ".join(map(str, _digits(_random(split, number))))
+        yield str(folder / f"{number:06d}.flac"), " ".join(map(str, _digits(split, _random(split, number))))
 
 
 def _speak(split: str, count: int, folder: Path, report: Report) -> None:
@@ -89,8 +89,11 @@ def _random(split: str, number: int) -> np.random.Generator:
     return np.random.default_rng([list(VOICES).index(split), number])
 
 
-def _digits(random: np.random.Generator) -> list[int]:
-    return [int(digit) for digit in random.integers(10, size=random.integers(1, MAX_DIGITS + 1))]
+def _digits(split: str, random: np.random.Generator) -> list[int]:
+    """Return the digits of a string. In training, short strings are more frequent: a model learns from them first."""
+    shares = 1 / np.arange(1, MAX_DIGITS + 1) if split == "train" else np.ones(MAX_DIGITS)
+    length = 1 + random.choice(MAX_DIGITS, p=shares / shares.sum())
+    return [int(digit) for digit in random.integers(10, size=length)]
 
 
 class _Speaker:
@@ -133,7 +136,7 @@ def _record(speaker: _Speaker, split: str, number: int) -> tuple[npt.NDArray[np.
     """Return a string of digits as samples, and their sampling rate."""
     soxr = import_module("soxr")
     random = _random(split, number)
-    digits = _digits(random)
+    digits = _digits(split, random)
     voice = f"{random.choice(_ACCENTS)}+{random.choice(VOICES[split])}"
     speaker.choose(
         voice,
