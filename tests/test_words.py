@@ -18,7 +18,7 @@ RETIRED = {
     r"Beside\(": "Concat",
     r"Surroundings": "LayerContext",
     r"Lister": "NativeCodeGenerator",
-    r"outlook": "training_estimate",
+    r"outlook": "estimate",
     r"footprint": "memory_estimate",
     r"BEND|Curve": "activation",
     r"dresses|over_positions": "say what it does",
