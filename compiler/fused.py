@@ -15,7 +15,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn import functional
 
-from compiler import cuda, runtime
+from compiler import cuda, runtime, sublayers
 from compiler.operations.attention import HeadColumns
 
 if TYPE_CHECKING:
@@ -182,6 +182,22 @@ def packed_attention(
     return context
 
 
+def packed_ssru(
+    gate: Float[Tensor, "1 n d"], value: Float[Tensor, "1 n d"], spans: Int[Tensor, "2 n"]
+) -> Float[Tensor, "1 n d"]:
+    """Return the states of `compiler.sublayers.ssru`, which are 0 before the first token of each sentence.
+
+    Args:
+        gate: The forget gate before the sigmoid.
+        value: The inputs, of which each state is a weighted average.
+        spans: For each token, the index of the first token of its sentence, and the index after the last one.
+    """
+    if uses_kernels(value):
+        return _apply(_PackedSsru, gate, value, spans)
+    starts = (torch.arange(value.shape[1], device=value.device) == spans[0]) | (spans[1] == 0)
+    return sublayers.ssru(gate, value, starts=starts[:, None])
+
+
 def packed_sinusoids(
     x: Float[Tensor, "1 n d_model"], position: Int[Tensor, "1 n"], halves: bool, first: int
 ) -> Float[Tensor, "1 n d_model"]:
@@ -285,6 +301,20 @@ class _PackedAttention(torch.autograd.Function):
         given = cuda.attention.PackedAttention(q, q if kv is None else kv, spans, readers, *ctx.options)
         d_q, d_kv = cuda.attention.packed_attention_backward(gradient[0], given, out, logs)
         return d_q.unsqueeze(0), None if kv is None else d_kv.unsqueeze(0), None, None, None, None, None
+
+
+class _PackedSsru(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, gate: Tensor, value: Tensor, spans: Tensor) -> Tensor:
+        given = gate[0].contiguous(), value[0].contiguous(), spans
+        out = cuda.recurrence.ssru(*given)
+        ctx.save_for_backward(*given, out)
+        return out.unsqueeze(0)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        gradients = cuda.recurrence.ssru_backward(gradient[0].contiguous(), *ctx.saved_tensors)
+        return *(each.unsqueeze(0) for each in gradients), None
 
 
 class _WholeLoss(torch.autograd.Function):

@@ -7,9 +7,9 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from compiler.cuda import attention, losses, norms, products, search
+    from compiler.cuda import attention, losses, norms, products, recurrence, search
 
-__all__ = ["attention", "losses", "norms", "products", "search"]
+__all__ = ["attention", "losses", "norms", "products", "recurrence", "search"]
 
 
 def __getattr__(name: str) -> Any:

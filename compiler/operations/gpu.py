@@ -30,6 +30,7 @@ from compiler.operations.operation import (
 )
 from compiler.operations.probability import ChunkedCrossEntropy
 from compiler.operations.projection import Linear
+from compiler.operations.recurrence import Ssru
 from compiler.operations.views import Slice
 from compiler.size import ONE, Size
 
@@ -70,6 +71,24 @@ class PackedAttention(KernelOperation, Operation):
         two = Size.of(2)
         require(spans.shape == (two, q.shape[1]) and readers.shape == (two, kv.shape[1]), self, *inputs)
         return ValueType((*q.shape[:2], Size.of(self.heads.count * self.heads.d_v)))
+
+
+@dataclass(frozen=True)
+class PackedSsru(KernelOperation, Operation):
+    """SSRU whose state is 0 before the first token of each sentence (Kim et al. 2019).
+
+    Inputs: gate and z [batch, n, d], where the batch has one row, and for each token the span of its sentence [2, n].
+    Result: c at all positions, [batch, n, d].
+    """
+
+    code = "packed_ssru({all})"
+    calls = ("compiler.fused.packed_ssru",)
+    caption = Ssru.caption
+
+    def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
+        gate, value, spans = inputs
+        require(gate == value and spans.shape == (Size.of(2), value.shape[1]), self, *inputs)
+        return value
 
 
 @dataclass(frozen=True)

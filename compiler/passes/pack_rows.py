@@ -1,8 +1,8 @@
 """An update trains on packed rows: all sentences of a batch follow each other, and the row has a constant length.
 
-So each step has the same shapes, and a GPU can run it as one CUDA graph. Only attention and positions depend on where a
-sentence begins. All other operations compute each position separately. Dropout gets its masks from a seed, and what
-follows a matrix product becomes one operation, which is one kernel on a GPU.
+So each step has the same shapes, and a GPU can run it as one CUDA graph. Only attention, recurrence and positions
+depend on where a sentence begins. All other operations compute each position separately. Dropout gets its masks from a
+seed, and what follows a matrix product becomes one operation, which is one kernel on a GPU.
 """
 
 from __future__ import annotations
@@ -18,11 +18,13 @@ from compiler.operations.gpu import (
     LinearRelu,
     PackedAttention,
     PackedPositions,
+    PackedSsru,
     ResidualNorm,
     SeededDropout,
     WholeCrossEntropy,
 )
 from compiler.operations.operation import MaskRole, Node, ValueKind, ValueType
+from compiler.operations.recurrence import Ssru
 from compiler.options import CompileOptions
 from compiler.passes.vocabulary import join_loss
 from compiler.size import BATCH, SOURCE, TARGET, Size
@@ -54,7 +56,7 @@ def pack_rows(graphs: Graphs, spec: Spec, options: CompileOptions) -> Graphs:
 
 
 def pack(graph: Graph) -> Graph:
-    """Replace attention and positions by operations on packed rows."""
+    """Replace attention, SSRU and positions by operations on packed rows."""
     if "source" not in graph.inputs:
         raise Unpackable("it has no encoder")
     if graph.inputs["source"].kind is not ValueKind.INTEGER:
@@ -72,6 +74,8 @@ def pack(graph: Graph) -> Graph:
             if not node.parameters:
                 packed = PackedPositions(packed.halves, packed.first)
             node = replace(node, operation=packed, inputs=(node.inputs[0], position))
+        elif operation == Ssru() and node.type.shape[1] == TARGET:  # in the encoder, one of two runs backwards
+            node = replace(node, operation=PackedSsru(), inputs=(*node.inputs, "target_spans"))
         nodes.append(node)
     packed_graph = prune(replace(graph, nodes=tuple(nodes)))
     for node in packed_graph.nodes:

@@ -17,7 +17,9 @@ pytestmark = [
 ]
 
 
-@pytest.mark.parametrize("part", ["norms", "products", "loss", "attention", "selection", "steps", "compile"])
+@pytest.mark.parametrize(
+    "part", ["norms", "products", "loss", "attention", "recurrence", "selection", "steps", "compile"]
+)
 def test_kernels_compute_what_their_functions_in_pytorch_compute(part: str) -> None:
     """Each part runs in a process of its own, because Triton reads TRITON_INTERPRET when it defines a kernel."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "TRITON_INTERPRET": str(int(part != "compile"))}

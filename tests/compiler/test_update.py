@@ -25,11 +25,11 @@ from tests.compiler.fake_gpu import DEVICE, fake_gpu
 from tests.compiler.test_conformance import ARCHITECTURES
 from zoo.data.batches import Batch
 
-PACKABLE = ("shallow", "post", "pre", "unscaled", "gelu")
-"""Architectures whose layers are attention and feed-forward networks without biases of attention scores."""
+PACKABLE = ("shallow", "post", "pre", "unscaled", "gelu", "student")
+"""Architectures whose layers are attention, SSRU and feed-forward networks without biases of attention scores."""
 REFUSED = {
     "additive": "additive scores",
-    "student": "has",
+    "ssru": "Ssru",
     "t5": "biases",
     "alibi": "biases",
     "restricted": "has",

@@ -114,6 +114,18 @@ def attention() -> None:
     both(lambda x: fused.packed_attention(x, x, *own), features, gradient=gradient)
 
 
+def recurrence() -> None:
+    """Compare the SSRU of sentences of 1 to 70 tokens, and padding after them."""
+    lengths = torch.tensor([3, 70, 1, 20])
+    rows, zeros = PackedRows(100, 100, "cpu"), torch.zeros(4, 71, dtype=torch.int32)
+    rows.buffer.copy_(rows.host(zeros, lengths, zeros, lengths + 1, seed=1, rate=0.0, tokens=1.0))
+    for dtype in (torch.float32, torch.bfloat16):
+        gate, value = torch.randn(2, 1, 100, 150).to(dtype).unbind()
+        gradient = torch.randn(1, 100, 150)
+        gradient[:, 94:] = 0
+        both(fused.packed_ssru, gate, value, rows.inputs["target_spans"], gradient=gradient)
+
+
 def selection() -> None:
     """Continue random hypotheses by random logits, some of them equal, with all rules, limits and prefixes."""
     for number in range(5):
@@ -205,7 +217,7 @@ def compile_all() -> None:
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource, compile
 
-    from compiler.cuda import attention, losses, norms, products, search
+    from compiler.cuda import attention, losses, norms, products, recurrence, search
 
     integers = ("spans", "readers", "labels", "tokens", "states", "table")
     floats = ("logs", "deltas", "gain", "bias", "c", "means", "deviations", "sums", "losses", "highest", "values")
@@ -226,6 +238,10 @@ def compile_all() -> None:
         "kv_gradient",
         "x_gradient",
         "y_gradient",
+        "gate",
+        "z",
+        "gate_gradient",
+        "z_gradient",
     )
     data += ("logits", "features", "cache", "memory", "embeddings", "positions")
     pointers = {**dict.fromkeys(integers, "*i32"), **dict.fromkeys(floats, "*fp32"), **dict.fromkeys(numbers, "fp32")}
@@ -268,6 +284,8 @@ def compile_all() -> None:
         (attention._forward, {"causal": True, "block": 64, **blocks}, {}),
         (attention._query_gradients, {"causal": True, "block": 64, **blocks}, {}),
         (attention._key_gradients, {"causal": True, "block": 32, **blocks}, {}),
+        (recurrence._forward, {"block": 128}, {}),
+        (recurrence._backward, {"block": 128}, {}),
         (search._embed, {"rows": 4, "has_positions": True, "block": 512}, {"tokens": "i32", "d": "i32"}),
         (search._attend_cache, {"capacity": 64, "cache_width": 1024, **step}, {}),
         (search._attend_memory, {"source": 64, "memory_width": 6144, **step}, {}),
@@ -317,6 +335,7 @@ if __name__ == "__main__":
             "products": products,
             "loss": loss,
             "attention": attention,
+            "recurrence": recurrence,
             "selection": selection,
             "steps": steps,
         }[sys.argv[1]]()
