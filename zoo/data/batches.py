@@ -166,8 +166,8 @@ class Examples(dict[str, Sequence[Values]]):
     @classmethod
     def from_store(cls, store: Store, indices: npt.ArrayLike) -> Self:
         """Return the examples of a store that have these indices, in this order."""
-        rows = [int(index) for index in np.asarray(indices)]
-        return cls((name, [store.row(name, row) for row in rows]) for name in store.lengths)
+        chosen = np.asarray(indices, np.int64)
+        return cls((name, store.rows(name, chosen)) for name in store.lengths)
 
     @property
     def lengths(self) -> dict[str, Lengths]:
@@ -193,11 +193,12 @@ class Examples(dict[str, Sequence[Values]]):
         If the examples are sorted by length, the batches of all processes have similar lengths. If there are too few
         examples, return an empty batch.
         """
-        own = self.rows(range(rank, self.size.rows, count))
+        size = self.size
+        own = self.rows(range(rank, size.rows, count))
         if not own[OUTPUT]:
             width = next((rows[0].shape[1] for rows in self.values() if rows[0].ndim > 1), None)
-            return replace(Batch.empty(self, width), size=self.size)
-        return Batch({name: _pad(rows, (BOS,) if name == OUTPUT else ()) for name, rows in own.items()}, self.size)
+            return replace(Batch.empty(self, width), size=size)
+        return Batch({name: _pad(rows, (BOS,) if name == OUTPUT else ()) for name, rows in own.items()}, size)
 
 
 def epoch_batches(
@@ -375,11 +376,10 @@ def _pad(rows: Sequence[Values], prefix: tuple[int, ...]) -> PaddedBatch:
     """Return sequences as a padded stream. Each row of tokens has the IDs in `prefix`, the tokens and EOS."""
     if rows[0].ndim > 1:
         return PaddedBatch.pad([torch.from_numpy(row) for row in rows])
-    width = max(map(len, rows), default=0) + len(prefix) + 1
-    array = np.full((len(rows), width), PAD, np.int64)
+    ends = np.array([len(prefix) + len(row) for row in rows])
+    array = np.full((len(rows), ends.max() + 1), PAD, np.int64)
     array[:, : len(prefix)] = prefix
-    for padded, row in zip(array, rows, strict=True):
-        end = len(prefix) + len(row)
-        padded[len(prefix) : end] = row
-        padded[end] = EOS
-    return PaddedBatch(torch.from_numpy(array), torch.tensor([len(prefix) + len(row) + 1 for row in rows]))
+    columns = np.arange(array.shape[1])
+    array[(columns >= len(prefix)) & (columns < ends[:, None])] = np.concatenate(rows)
+    array[np.arange(len(rows)), ends] = EOS
+    return PaddedBatch(torch.from_numpy(array), torch.from_numpy(ends + 1))

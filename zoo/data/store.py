@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import chain
+from itertools import chain, pairwise
 from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO, NamedTuple, Self
@@ -153,14 +153,24 @@ class Store:
 
     def row(self, stream: str, index: int) -> Values:
         """Return the values of a stream of an example: int32 token IDs `[length]`, or float32 `[length, width]`."""
-        if not 0 <= index < len(self):
-            raise IndexError(f"there is no example {index}: the store has {len(self)} examples, counted from 0")
-        number, row = divmod(index, self._shard_examples)
-        shard = self._shards[stream][number]
-        start, end = shard.offsets[row : row + 2]
+        return self.rows(stream, np.array([index]))[0]
+
+    def rows(self, stream: str, indices: npt.NDArray[np.int64]) -> list[Values]:
+        """Return the values of a stream of some examples, in this order. They share memory, because copies are slow."""
+        if len(wrong := indices[(indices < 0) | (indices >= len(self))]):
+            raise IndexError(f"there is no example {wrong[0]}: the store has {len(self)} examples, counted from 0")
         dtype = np.int32 if self.has_eos(stream) else np.float32
-        values: Values = shard.values[start:end].astype(dtype)
-        return values
+        numbers, rows = np.divmod(indices, self._shard_examples)
+        found: dict[int, Values] = {}
+        for number in np.unique(numbers).tolist():
+            shard, places = self._shards[stream][number], np.flatnonzero(numbers == number)
+            starts, ends = (shard.offsets[rows[places] + after] for after in (0, 1))
+            bounds = np.cumsum(ends - starts)
+            shifts = np.repeat(ends - bounds, ends - starts)  # from an index in the result to the index in the shard
+            values = shard.values[np.arange(len(shifts)) + shifts].astype(dtype)
+            pairs = pairwise([0, *bounds.tolist()])
+            found |= {place: values[start:end] for place, (start, end) in zip(places.tolist(), pairs, strict=True)}
+        return [found[place] for place in range(len(indices))]
 
 
 def longest_input(store: Store) -> int:

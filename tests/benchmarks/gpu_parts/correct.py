@@ -35,6 +35,7 @@ TESTS = ["tests/zoo/generation/test_beam_search.py", "-m", "gpu"]
 PRECISIONS = ("float32", "bfloat16")
 RULES: tuple[Any, ...] = ("admissible", "full", "shrinking")
 BEAMS = (1, 4, 12)
+SSRU = [{"kind": "ssru"}, {"kind": "cross_attention"}, {"kind": "feed_forward"}]
 
 
 def correct(setting: Setting) -> Iterator[tuple[str, Figures]]:
@@ -43,7 +44,8 @@ def correct(setting: Setting) -> Iterator[tuple[str, Figures]]:
     spec = setting.spec("base", compilation={"backend": "eager"}, **sections)
     yield "stopped and resumed", _resume(setting)
     for dropout in (0.0, 0.1):
-        yield f"5 steps, dropout {dropout}", _updates(setting, dropout)
+        yield f"5 steps, dropout {dropout}", _updates(setting, dropout=dropout)
+    yield "5 steps, SSRU", _updates(setting, decoder=SSRU, norm={"placement": "pre"})
     yield from _searches(setting)
     # Weights of before training, but for tokens that would end a translation early.
     weights = weights_avoiding(spec, initial_weights(spec, graphs(spec)))
@@ -69,12 +71,12 @@ def _small(**sections: Any) -> dict[str, Any]:
     return {"architecture": architecture, "vocabulary": {"size": 500}, **sections}
 
 
-def _updates(setting: Setting, dropout: float) -> Figures:
+def _updates(setting: Setting, **architecture: Any) -> Figures:
     """Take the same 5 steps on the CPU, as functions, and on the GPU, as CUDA graphs. Dropout masks are the same."""
     training = {"source_tokens": 300, "target_tokens": 300, "warmup_steps": 10, "clip_norm": 1.0}
     # With the spec's epsilon and 20 steps, Adam turns a difference of 1e-6 in the first weights into 0.2.
     training["epsilon"] = 1e-3
-    spec = setting.spec("tiny", **_small(architecture={"dropout": dropout}, training=training))
+    spec = setting.spec("tiny", **_small(architecture=architecture, training=training))
     trained = []
     for device in ("cpu", str(setting.device)):
         program = build_module(spec, (Purpose.TRAIN, Purpose.UPDATE), device=device)

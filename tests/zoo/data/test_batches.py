@@ -27,6 +27,9 @@ class ToyStore:
         first = index if stream == "source" else 3 * index
         return 4 + (first + np.arange(self.lengths[stream][index], dtype=np.int32)) % 90
 
+    def rows(self, stream, indices):
+        return [self.row(stream, index) for index in indices]
+
 
 def budgets(source, target=None):
     return {"source": source, "target": source if target is None else target}

@@ -2,6 +2,7 @@
 
 import tracemalloc
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -36,6 +37,9 @@ def test_stores_return_what_was_written(tmp_path_factory, chunks, size, shard_ex
     assert len(store) == len(sources)
     assert [store.row("source", index).tolist() for index in range(len(store))] == sources
     assert [store.row("target", index).tolist() for index in range(len(store))] == targets
+    order = np.random.default_rng(1).permutation(len(store))
+    for name, written in (("source", sources), ("target", targets)):
+        assert [row.tolist() for row in store.rows(name, order)] == [written[index] for index in order]
     assert store.lengths["source"].tolist() == [len(row) for row in sources]
     assert store.lengths["target"].tolist() == [len(row) for row in targets]
     assert len(list(folder.glob("*.source.values"))) == -(-len(sources) // shard_examples)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
+import numpy as np
+import numpy.typing as npt
 import pytest
 import torch
 
@@ -35,6 +37,9 @@ class PairStore:
     def row(self, stream: str, index: int):
         source = torch.tensor(self.sources[index], dtype=torch.int32).numpy()
         return source if stream == "source" else source[::-1] + 20
+
+    def rows(self, stream: str, indices: npt.NDArray[np.int64]):
+        return [self.row(stream, index) for index in indices.tolist()]
 
     def batch(self, count: int) -> Batch:
         sources = [[*self.row("source", index).tolist(), EOS] for index in range(count)]
