@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from specs import ZooError
-from zoo.catalogue.card import ModelCard
+from zoo.catalogue.catalogue import ModelCard
 from zoo.evaluation.text_metrics import text_metric
 from zoo.files import archive, download, storage
 from zoo.files.atomic import convert_disk_errors, remove_path
