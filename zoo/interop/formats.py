@@ -85,7 +85,6 @@ class ImportFormat(Protocol):
 
     def recognises(self, path: Path) -> bool:
         """Return whether a file or folder has this format, judging by file names and first bytes."""
-        ...
 
     def read(self, path: Path, request: ImportRequest) -> ImportedModel:
         """Read a model.
@@ -93,7 +92,6 @@ class ImportFormat(Protocol):
         Raises:
             ZooError: A file is damaged, or the model has a property that zoo does not support.
         """
-        ...
 
 
 @dataclass(frozen=True)
@@ -136,7 +134,6 @@ class ExportFormat(Protocol):
 
     def reader(self, bundle: Bundle) -> ImportFormat | None:
         """Return the import format that reads the exported model with identical tensors. None if there is none."""
-        ...
 
     def write(self, bundle: Bundle, folder: Path) -> list[str]:
         """Write a model into an empty folder.
@@ -147,14 +144,12 @@ class ExportFormat(Protocol):
         Raises:
             ZooError: The format cannot express a property of the model.
         """
-        ...
 
     def check(self, bundle: Bundle, folder: Path) -> ExportCheck | None:
         """Run the exported model in its engine, and compare the results with zoo's.
 
         Return None if the engine is not installed.
         """
-        ...
 
 
 Format = TypeVar("Format", ImportFormat, ExportFormat)
