@@ -171,7 +171,11 @@ def test_the_included_model_is_the_default(zoo: Zoo, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("zoo.models.registries.registry.INCLUDED", INCLUDED)
     write("a.txt")
     result = zoo("translate", "a.txt", "--to", "it")
-    assert (result.status, "only translates between English, German, French and Spanish" in result.err, "--model" in result.err) == (
+    assert (
+        result.status,
+        "only translates between English, German, French and Spanish" in result.err,
+        "--model" in result.err,
+    ) == (
         2,
         True,
         True,
