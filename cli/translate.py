@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from specs.corpus import Direction
     from zoo.generation.translator import Translator
 
-_DEFAULT_LANGUAGES = {None, "en", "de"}
+_DEFAULT_LANGUAGES = {None, "en", "de", "fr", "es"}
 
 
 def translate(
@@ -40,9 +40,9 @@ def translate(
     (.odt) and e-books (.epub). Everything but the text is copied byte for byte. Bold words and links are placed by
     word alignment (see `zoo align`). Code is not translated.
 
-    Without --spec and --model, the included model `everyday` translates between English and German. It is made for
-    everyday sentences, not for contracts or medicine. Warnings count the sentences that you should check,
-    because their translations lack numbers, links or the like, or have a low probability.
+    Without --spec and --model, the included model `everyday` translates between English, German, French and Spanish.
+    It is made for everyday and office sentences, not for contracts or medicine. Warnings count the sentences that you
+    should check, because their translations lack numbers, links or the like, or have a low probability.
 
     If a document cannot be translated, the others are translated nevertheless.
 
@@ -117,7 +117,9 @@ def _no_model_error(documents: Sequence[Path], output: Path | None, source: str 
         )
     else:
         hint = "give both languages, with `--from CODE` and `--to CODE`, or name a model with `--model`"
-    return ZooError(f"the included model `{EVERYDAY}` only translates between English and German", hint=hint)
+    return ZooError(
+        f"the included model `{EVERYDAY}` only translates between English, German, French and Spanish", hint=hint
+    )
 
 
 def _command(documents: Sequence[Path], output: Path | None, direction: Direction, model: str) -> str:

@@ -17,7 +17,6 @@ from tests.benchmarks import (
     data,
     decode,
     drafts,
-    everyday_data,
     everyday_scores,
     gpu,
     long_inputs,
@@ -166,14 +165,6 @@ def test_parts_for_gpus_that_start_no_process(run: Script) -> None:
     table = run(gpu, "--toy", "--out", "figures", *parts)
     assert all(f"\n{part}\n" in table for part in parts)
     assert "failed" not in table
-
-
-def test_data_of_everyday(run: Script, texts: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(everyday_data, "DEV_PAIRS", 2)
-    test = [f"test.{language}" for language in ("en", "de")]
-    for file, part in zip(texts, test, strict=True):
-        Path(part).write_text("".join(Path(file).read_text("utf-8").splitlines(keepends=True)[:3]), "utf-8")
-    assert "dev: 2 pairs" in run(everyday_data, *texts, *test, "out")
 
 
 def test_pictures_of_sentences(run: Script, texts: list[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -304,6 +304,7 @@ def summarize(folder: Path) -> Summary:
             task=spec.task.kind,
             source=spec.corpus.source,
             target=spec.corpus.target,
+            languages=list(spec.languages.codes) if spec.languages else [],
             parameters=compiler.parameters(spec),
             **_first_metric_scores(spec, bundle.known_scores),
             description=spec.description,
