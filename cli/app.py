@@ -68,7 +68,7 @@ COMMANDS: dict[str, Command] = {
     "sweep": Command("cli.train", "sweep", _TRAINING),
     "decode": Command("cli.decode", "decode", _USING),
     "translate": Command("cli.translate", "translate", _USING),
-    "transcribe": Command("cli.transcribe", "transcribe", _USING),
+    "transcribe": Command("cli.translate", "transcribe", _USING),
     "run": Command("cli.conversation", "run", _USING),
     "parse": Command("cli.decode", "parse", _USING),
     "score": Command("cli.score", "score", _USING),

@@ -335,6 +335,6 @@ def _result_fields(result: Translation, key: str) -> dict[str, object]:
 
 
 def _format_pretty(number: int, tree: str) -> str:
-    from zoo.text.trees.bracketed import format_tree, read_tree
+    from zoo.text.trees.tree import format_tree, read_tree
 
     return ("\n" if number > 1 else "") + (format_tree(read_tree(tree)) if tree else "")

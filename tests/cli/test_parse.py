@@ -16,7 +16,7 @@ from specs import Spec
 from zoo.data import builtin
 from zoo.generation.parser import Parser
 from zoo.models.weights import Weights
-from zoo.text.trees.bracketed import format_tree, read_tree, read_treebank
+from zoo.text.trees.tree import format_tree, read_tree, read_treebank
 from zoo.text.vocabulary import Vocabulary
 from zoo.training.run import Run
 

@@ -160,10 +160,10 @@ def test_without_space_for_temporary_files_the_server_ends_with_an_error(trained
     trained()
     program = """
 import errno, sys
-from zoo.text import detection
+from py3langid.langid import LanguageIdentifier
 def fail(*_, **__):
     raise OSError(errno.ENOSPC, "No space left on device")
-detection.LanguageIdentifier.from_model_file = fail
+LanguageIdentifier.from_model_file = fail
 from zoo.__main__ import main
 sys.exit(main())
 """
