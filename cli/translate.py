@@ -64,9 +64,9 @@ def translate(
     """
     from cli.console import report
     from cli.errors import to_zoo_error
-    from zoo.catalogue.catalogue import EVERYDAY
     from zoo.documents.document import FORMATS, format_of
     from zoo.generation.loading import open_model
+    from zoo.models.catalogue import EVERYDAY
     from zoo.models.find import from_options
     from zoo.models.folder import ModelFolder
     from zoo.text.languages import choose_direction
@@ -107,7 +107,7 @@ def translate(
 
 def _no_model_error(documents: Sequence[Path], output: Path | None, source: str | None, target: str | None) -> ZooError:
     """Return the error that the included model does not translate a language pair. Its hint names a public model."""
-    from zoo.catalogue.catalogue import EVERYDAY, recommended
+    from zoo.models.catalogue import EVERYDAY, recommended
 
     card = recommended(source, target) if source and target else None
     if card is not None and source and target:
@@ -137,7 +137,7 @@ def _recommend(
     documents: Sequence[Path], output: Path | None, direction: Direction, sentences: Sequence[str], messages: Report
 ) -> None:
     """If the included model is not made for a text, name a public model."""
-    from zoo.catalogue.catalogue import better_for
+    from zoo.models.catalogue import better_for
 
     if found := better_for(sentences, *direction):
         card, message = found

@@ -9,7 +9,7 @@ from functools import cache
 from babel import Locale
 
 from specs.notation import quote
-from zoo.catalogue.catalogue import recommended
+from zoo.models.catalogue import recommended
 from zoo.serving.answer import ServingError
 from zoo.text.language_codes import DETECTED_CHARACTERS, base_language, detector
 

@@ -11,10 +11,9 @@ import specs
 import zoo
 from specs import ZooError
 from tests.public_models import FOLDER, WORDS, add_card, checkpoint, pack
-from zoo.catalogue import catalogue
 from zoo.files import download, storage
 from zoo.interop import fetch as fetch_module
-from zoo.models import find, local_store
+from zoo.models import catalogue, find, local_store
 from zoo.models.folder import ModelFolder
 from zoo.publishing.publish import publish
 from zoo.publishing.removal import plan_model_removal
