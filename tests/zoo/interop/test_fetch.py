@@ -269,7 +269,7 @@ def hub(monkeypatch, web, tmp_path):
     for language in ("en", "de"):
         (folder / f"dict.{language}.txt").write_text(words)
     (folder / "model.pt").write_bytes(checkpoint(1))
-    monkeypatch.setattr(fetch_module.hub, "download", lambda *_: folder)
+    monkeypatch.setattr(fetch_module, "download_from_hub", lambda *_: folder)
     return folder
 
 
