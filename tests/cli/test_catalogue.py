@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
 from specs import ZooError
+from tests.conftest import Zoo
 from tests.public_models import add_card, checkpoint, pack
 from zoo.files import storage
 from zoo.models import catalogue, local_store
-
-Zoo = Callable[..., Any]
 
 
 @pytest.fixture

@@ -5,13 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from tests.conftest import Zoo
 from zoo.training.run import Run
-
-Zoo = Callable[..., Any]
 
 
 def test_summary_counts_the_claims(zoo: Zoo) -> None:

@@ -16,6 +16,7 @@ import httpx2
 import pytest
 
 from tests import forks
+from tests.conftest import Zoo
 from tests.forks import Fork
 from zoo.training.run import Run
 
@@ -23,7 +24,6 @@ pytest.importorskip("fastapi")
 
 from zoo.serving.settings import hash_key, read_keys
 
-Zoo = Callable[..., Any]
 _REQUESTS, _TEXTS = 6, 30
 _START = ("serve", "--model", "runs/tiny", "--port", "0", "--device", "cpu")
 

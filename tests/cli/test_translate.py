@@ -6,16 +6,15 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
 import zoo
 from cli.app import run
+from tests.conftest import Zoo
 from zoo.generation import loading
 from zoo.training.run import Run
 
-Zoo = Callable[..., Any]
 INCLUDED = Path(zoo.__file__).parent / "included"
 
 
