@@ -23,16 +23,9 @@ HELP = """\
 /exit       end (also Ctrl-D)"""
 _EXIT = "/exit"
 
-_NAME = argument(
-    "MODEL",
-    "Model to use: the name of a published model (NAME@2 for revision 2), the folder of a run, or the name of a run's "
-    "spec. A model that is not on this machine is pulled from the registries.",
-    complete=options.complete_model_or_run,
-)
-
 
 def run(
-    name: Annotated[str, _NAME],
+    name: Annotated[str, argument(complete=options.complete_model_or_run)],
     from_: options.From = None,
     to: options.To = None,
     device: options.Device = "auto",
@@ -45,6 +38,10 @@ def run(
     languages. Ctrl-C abandons a line, and Ctrl-D ends the program.
 
     To translate a file or the output of another program, use `zoo decode`.
+
+    Options:
+        name MODEL: Model to use: the name of a published model (NAME@2 for revision 2), the folder of a run, or the
+            name of a run's spec. A model that is not on this machine is pulled from the registries.
 
     Examples:
         zoo run everyday
