@@ -55,6 +55,19 @@ class Translator(TextSearch):
             )
         return self.reopen, ()
 
+    def require_attention(self) -> Callable[[], EmittedProgram]:
+        """Return the function that returns the program for attention weights.
+
+        Raises:
+            ZooError: The translator is an ensemble or was created from a program.
+        """
+        if self.attention_program is None:
+            problem = (
+                "attention is only available for a single model that was opened from a folder, not for an ensemble"
+            )
+            raise ZooError(problem, hint="open one model: `zoo.load(NAME)`")
+        return self.attention_program
+
     @classmethod
     def ensemble(cls, translators: Sequence[Translator]) -> Self:
         """Return a translator that averages the probabilities of several models.
