@@ -12,9 +12,9 @@ from typing import Annotated, Any, NamedTuple, cast
 import typer
 
 import zoo
+from cli.console import prepare_standard_streams
 from cli.errors import handle_errors, unknown_command
 from cli.options import describe
-from cli.streams import prepare_standard_streams
 
 
 class Command(NamedTuple):
@@ -68,7 +68,7 @@ COMMANDS: dict[str, Command] = {
     "sweep": Command("cli.train", "sweep", _TRAINING),
     "decode": Command("cli.decode", "decode", _USING),
     "translate": Command("cli.translate", "translate", _USING),
-    "transcribe": Command("cli.transcribe", "transcribe", _USING),
+    "transcribe": Command("cli.translate", "transcribe", _USING),
     "run": Command("cli.conversation", "run", _USING),
     "parse": Command("cli.decode", "parse", _USING),
     "score": Command("cli.score", "score", _USING),
@@ -83,7 +83,7 @@ COMMANDS: dict[str, Command] = {
     "pull": Command("cli.publish", "pull", _PUBLISHING),
     "remove": Command("cli.publish", "remove", _PUBLISHING),
     "export": Command("cli.publish", "export_model", _PUBLISHING),
-    "paper": Command("cli.paper", "paper", _PAPER),
+    "paper": Command("cli.evaluate", "paper", _PAPER),
     "doctor": Command("cli.machine", "doctor", _MACHINE),
     "clean": Command("cli.publish", "clean", _MACHINE),
     "compile": Command("cli.machine", "compile_model", _MACHINE),

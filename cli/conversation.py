@@ -118,7 +118,7 @@ class Conversation:
 
     def _translate(self, text: str) -> Iterator[str]:
         from zoo.generation.parser import Parser
-        from zoo.text.trees.bracketed import format_tree
+        from zoo.text.trees.tree import format_tree
 
         model, beam = self._translator, max(self._n_best, self._translator.spec.decoding.beam)
         if isinstance(model, Parser):

@@ -225,8 +225,7 @@ def _open_model(folders: list[Path], task: str, how: BackendOptions, input: Path
     Raises:
         ZooError: A model has a task other than `task`, such as parsing instead of translation.
     """
-    from cli.console import report
-    from cli.streams import is_typed
+    from cli.console import is_typed, report
     from specs import ZooError
     from specs.sections import TASKS
     from zoo.generation.loading import open_model
@@ -267,8 +266,7 @@ def _answer_lines(
         format_lines: Function that returns the output lines for an input line, from its number, text and results.
         prepare: Function that is applied to each line before the model reads it.
     """
-    from cli.console import report
-    from cli.streams import is_typed, open_lines, open_output
+    from cli.console import is_typed, open_lines, open_output, report
     from zoo.generation.text_search import translate_lines
     from zoo.report import Report
 
@@ -299,7 +297,7 @@ def _answer_lines(
 @contextmanager
 def _open_input(translator: Translator, path: Path | None) -> Iterator[tuple[Iterable[str], Callable[[], bool]]]:
     """Yield the input lines of a model, and whether they pause. If it reads files, the lines are names of files."""
-    from cli.streams import open_lines
+    from cli.console import open_lines
     from zoo.features.modality import input_files, listed_files
     from zoo.generation.recognizer import Recognizer
     from zoo.text.lines import never_paused
@@ -335,6 +333,6 @@ def _result_fields(result: Translation, key: str) -> dict[str, object]:
 
 
 def _format_pretty(number: int, tree: str) -> str:
-    from zoo.text.trees.bracketed import format_tree, read_tree
+    from zoo.text.trees.tree import format_tree, read_tree
 
     return ("\n" if number > 1 else "") + (format_tree(read_tree(tree)) if tree else "")

@@ -154,7 +154,7 @@ def _list_available(pattern: str | None, json: bool) -> None:
 def _how_to_find(pattern: str) -> str:
     """Return what to write instead of a pattern that nothing in the catalogue matches."""
     from specs import nearest
-    from zoo.catalogue import catalogue
+    from zoo.models import catalogue
 
     similar = nearest(pattern, catalogue.names())
     guess = f"did you mean `{similar}`? " if similar else ""

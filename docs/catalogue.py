@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from zoo.catalogue.catalogue import ModelCard, packaged
+from zoo.models.catalogue import ModelCard, packaged
 from zoo.report import size
 
 _EXAMPLE = ("en", "de")

@@ -7,7 +7,6 @@ import re
 import shlex
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 import typer
@@ -15,8 +14,7 @@ import typer
 import specs
 from cli.errors import handle_errors, to_zoo_error
 from specs import ZooError
-
-Zoo = Callable[..., Any]
+from tests.conftest import Zoo
 
 ERRORS = [
     ("foo", "`foo` is not a command of zoo", "the commands are list, show, plan"),

@@ -6,16 +6,15 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
 import zoo
 from cli.app import run
+from tests.conftest import Zoo
 from zoo.generation import loading
 from zoo.training.run import Run
 
-Zoo = Callable[..., Any]
 INCLUDED = Path(zoo.__file__).parent / "included"
 
 
@@ -67,7 +66,7 @@ def test_sentences_to_check_are_counted(zoo: Zoo) -> None:
     assert zoo("translate", "a.txt", "--model", "runs/tiny", "--no-protect", "--yes").status == 0
     Path("a.md").write_text("we read `ls` books.\n", "utf-8")
     assert "check them, the first is 'we read … books.'" in zoo("translate", "a.md", "--model", "runs/tiny").err
-    assert "everyday and office sentences" in zoo("translate", "--help").out
+    assert "everyday and office sentences" in " ".join(zoo("translate", "--help").out.split())
 
 
 def test_invalid_requests_are_explained(zoo: Zoo) -> None:

@@ -24,12 +24,10 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from compiler import EmittedProgram
-else:
-    from compiler.lazy import torch
-
-if TYPE_CHECKING:
     from zoo.generation.preprocessing import Preprocessor
     from zoo.generation.translator import Translator
+else:
+    from compiler.lazy import torch
 
 Span = tuple[int, int]
 _MAX_END = 0.5

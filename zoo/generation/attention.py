@@ -23,11 +23,9 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from compiler import EmittedProgram
+    from zoo.generation.translator import Translator
 else:
     from compiler.lazy import torch
-
-if TYPE_CHECKING:
-    from zoo.generation.translator import Translator
 
 BEGIN, END = "<s>", "</s>"
 """Strings that represent BOS and EOS among the tokens. No token of a text has one of these strings."""

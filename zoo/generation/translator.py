@@ -24,8 +24,6 @@ from zoo.text.sentences import checked_pairs
 
 if TYPE_CHECKING:
     from compiler import EmittedProgram
-else:
-    pass
 
 
 class Translator(TextSearch):

@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from specs import ZooError
-from zoo.catalogue.catalogue import ModelCard
 from zoo.evaluation.text_metrics import text_metric
 from zoo.files import archive, download, storage
 from zoo.files.atomic import convert_disk_errors, remove_path
@@ -29,6 +28,7 @@ from zoo.interop.importer import (
 )
 from zoo.interop.text_rules import TextOptions
 from zoo.models import local_store
+from zoo.models.catalogue import ModelCard
 from zoo.models.registries.revision import Reference
 from zoo.publishing.publish import EXACT
 from zoo.report import Report, size

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import specs
 from specs import ZooError
-from zoo.catalogue import catalogue
 from zoo.files.reading import is_present, open_file
 from zoo.files.storage import require_space
 from zoo.files.transfer import is_offline
@@ -34,7 +33,7 @@ from zoo.interop.huggingface.multilingual import Multilingual
 from zoo.interop.huggingface.t5 import T5
 from zoo.interop.marian.importer import MarianImport
 from zoo.interop.text_rules import TextOptions, refuse_options
-from zoo.models import shortlist
+from zoo.models import catalogue, shortlist
 from zoo.models.folder import ModelFolder
 from zoo.models.registries.revision import is_name
 from zoo.models.weights import Weights

@@ -12,8 +12,8 @@ from fastapi.responses import JSONResponse, Response, StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from specs.notation import quote
-from zoo.catalogue.catalogue import EVERYDAY, better_for
 from zoo.generation.translation import MARKS
+from zoo.models.catalogue import EVERYDAY, better_for
 from zoo.serving.answer import Answer, Call, Options, ServingError
 from zoo.serving.documents import Documents
 from zoo.serving.languages import AUTO, public_codes

@@ -15,14 +15,12 @@ import sentencepiece
 
 import specs
 from specs import BOS, EOS, PAD, UNK, Task, ZooError
-from zoo.text import added_tokens, rules
-from zoo.text.added_tokens import AddedTokens
 from zoo.text.copying import MAX_SYMBOLS, copy_symbols
 from zoo.text.files import read_sentences
 from zoo.text.lines import clean, clean_with_positions, without_control
 from zoo.text.modality import Modality
 from zoo.text.protobuf import parse_fields
-from zoo.text.rules import TextRules
+from zoo.text.rules import ADDED_TOKENS, TEXT_RULES, AddedTokens, TextRules
 from zoo.text.sentences import check_length
 
 _TOKENS, _NORMALIZERS = 1, (3, 5)  # fields of the model; a denormaliser is a normaliser, too
@@ -59,7 +57,7 @@ def check_model(model: bytes) -> None:
             not the first one. It would be ignored, because it is only read at the beginning.
     """
     for index, field in enumerate(parse_fields(model)):
-        if index and field.number in (added_tokens.FIELD, rules.FIELD):
+        if index and field.number in (ADDED_TOKENS, TEXT_RULES):
             raise ValueError("added tokens or text rules are not at the beginning")
         is_token = field.number == _TOKENS
         checked = _TEXT if is_token else _CHARACTER_MAP if field.number in _NORMALIZERS else None

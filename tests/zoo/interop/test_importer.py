@@ -2,45 +2,28 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from hashlib import sha256
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
 
 import zoo as library
-from cli.app import run
 from specs import ZooError
+from tests.conftest import Zoo
 from zoo.interop import importer
 from zoo.report import Report
 
-Zoo = Callable[..., Any]
 LONG = " ".join(["the old dog"] * 20)
-
-
-@pytest.fixture
-def zoo(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Zoo:
-    """Return a function that runs a command line."""
-
-    def run_command(*arguments: str, stdin: str = "") -> SimpleNamespace:
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin.encode())))
-        capsys.readouterr()
-        status = run(arguments)
-        output = capsys.readouterr()
-        return SimpleNamespace(status=status, out=output.out, err=output.err)
-
-    return run_command
 
 
 @pytest.fixture
