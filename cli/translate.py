@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from cli import options
-from cli.options import argument, flag, option
+from cli.options import option
 from specs import ZooError
 from zoo.report import Progress, Report
 
@@ -17,27 +17,13 @@ if TYPE_CHECKING:
     from specs.corpus import Direction
     from zoo.generation.translator import Translator
 
-_DEFAULT_LANGUAGES = {None, "en", "de"}
-
-_DOCUMENTS = argument(
-    "FILE|FOLDER",
-    "Document to translate, or folder. In a folder and its subfolders, all documents are translated. Hidden files and "
-    "translations beside their originals are left out.",
-)
-_OUTPUT = option(
-    "FILE|FOLDER",
-    "File to write or, for several documents or a folder, folder to write to. In this folder, documents keep their "
-    "names, and the documents of a folder their subfolders.",
-    "--output",
-    "-o",
-    shown="beside each document, with the code of the target language before the suffix",
-)
+_DEFAULT_LANGUAGES = {None, "en", "de", "fr", "es"}
 
 
 def translate(
-    documents: Annotated[list[Path], _DOCUMENTS],
-    output: Annotated[Path | None, _OUTPUT] = None,
-    yes: Annotated[bool, flag("Replace existing files without asking for confirmation.", "--yes")] = False,
+    documents: list[Path],
+    output: Annotated[Path | None, option("--output", "-o")] = None,
+    yes: bool = False,
     spec: options.OfSpec = None,
     model: options.Model = None,
     from_: options.From = None,
@@ -54,11 +40,19 @@ def translate(
     (.odt) and e-books (.epub). Everything but the text is copied byte for byte. Bold words and links are placed by
     word alignment (see `zoo align`). Code is not translated.
 
-    Without --spec and --model, the included model `everyday` translates between English and German. It is made for
-    everyday sentences, not for contracts or medicine. Warnings count the sentences that you should check,
-    because their translations lack numbers, links or the like, or have a low probability.
+    Without --spec and --model, the included model `everyday` translates between English, German, French and Spanish.
+    It is made for everyday and office sentences, not for contracts or medicine. Warnings count the sentences that you
+    should check, because their translations lack numbers, links or the like, or have a low probability.
 
     If a document cannot be translated, the others are translated nevertheless.
+
+    Options:
+        documents FILE|FOLDER: Document to translate, or folder. In a folder and its subfolders, all documents are
+            translated. Hidden files and translations beside their originals are left out.
+        output FILE|FOLDER: File to write or, for several documents or a folder, folder to write to. In this folder,
+            documents keep their names, and the documents of a folder their subfolders. [default: beside each document,
+            with the code of the target language before the suffix]
+        yes: Replace existing files without asking for confirmation.
 
     Examples:
         zoo translate letter.docx --to de
@@ -123,7 +117,9 @@ def _no_model_error(documents: Sequence[Path], output: Path | None, source: str 
         )
     else:
         hint = "give both languages, with `--from CODE` and `--to CODE`, or name a model with `--model`"
-    return ZooError(f"the included model `{EVERYDAY}` only translates between English and German", hint=hint)
+    return ZooError(
+        f"the included model `{EVERYDAY}` only translates between English, German, French and Spanish", hint=hint
+    )
 
 
 def _command(documents: Sequence[Path], output: Path | None, direction: Direction, model: str) -> str:

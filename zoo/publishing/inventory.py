@@ -15,7 +15,7 @@ import compiler
 import specs
 from specs import Spec, ZooError
 from zoo.catalogue import catalogue
-from zoo.catalogue.card import ModelCard
+from zoo.catalogue.catalogue import ModelCard
 from zoo.evaluation.metrics import metrics_for
 from zoo.models import find, local_store
 from zoo.models.folder import ModelFolder
@@ -304,6 +304,7 @@ def summarize(folder: Path) -> Summary:
             task=spec.task.kind,
             source=spec.corpus.source,
             target=spec.corpus.target,
+            languages=list(spec.languages.codes) if spec.languages else [],
             parameters=compiler.parameters(spec),
             **_first_metric_scores(spec, bundle.known_scores),
             description=spec.description,
