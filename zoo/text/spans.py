@@ -37,17 +37,21 @@ _LITERAL = rf"""(?x:
   | (?<![\w-])-[a-zA-Z](?![\w-])                                        # options of commands
   | (?:{_EMOJI}(?:\u200d{_EMOJI})*|[\U0001f1e6-\U0001f1ff]{{2}}|[0-9#*]\ufe0f?\u20e3)+
   | (?<![\w.,])\d{{1,3}}(?:\.\d{{1,3}}){{3}}(?![\w.]*\d)                # IP addresses and versions
-  | (?<!\w)v\d+(?:\.\d+)+ | (?<![\w.,])(?!\d{{1,3}}(?:\.\d{{3}})+(?!\d))\d+\.\d+\.\d+(?!\.?\d)
+  | (?<!\w)v\d+(?:\.\d+)+ | (?<![\w.,])(?!0\d\d|\d{{1,3}}(?:\.\d{{3}})+(?!\d))\d+\.\d+\.\d+(?!\.?\d)
   | (?<![\w.-])[\w-]+(?:\.[\w-]+)*\.(?-i:{_DOMAINS})(?:/[\w./-]*\w)?(?![\w-]) # links without www
   | (?<![\w.-])(?-i:[A-Z][A-Z\d]*-(?=[A-Z]*\d)[A-Z\d]+|\d+[A-Z])(?!\w)  # such as COVID-19, 3D
   | (?<![^\W_])[A-Za-z]{{1,4}}\d+[A-Za-z]*(?![\w.]{{0,40}}\.\d)(?!\w)     # codes such as A4 or H2O
   | (?<![\w-])[a-z][a-z\d]*(?:_[a-z\d]+)+(?!\w) | [¼-¾⅐-⅞]                  # names of variables, fractions
 )"""
+_SPACES = " \u00a0\u2009\u202f"
+_GAP = rf"(?:[{_SPACES}.]| ?[/-] ?)?"
 _PHONE = (
-    r"(?<![\w.,)+/-])(?:\+\d[\d ()/-]{{6,30}}\d|\(\d{{2,5}}\)[ \d/-]{{5,20}}\d|0\d{{2,4}}[ /-]\d[\d /-]{{3,20}}\d"
-    r"|(?:\d{{3}}-)?\d{{3}}-\d{{4}}|\d{{3}}\.\d{{3}}\.\d{{4}}|{phone})(?![\w-])"
+    rf"\+\d{{1,3}}[ -]?(?:\(\d{{1,5}}\))?(?:{_GAP}\d){{7,18}}"
+    rf"|(?:\(\d{{3}}\)|\(0\d{{1,4}}\)|0\d{{2,4}}(?=[{_SPACES}./-]))(?:{_GAP}\d){{5,18}}"
+    rf"|0\d(?:[{_SPACES}./-]?\d\d){{4}}|[679]\d \d{{3}}(?: \d\d){{2}}|[679]\d\d(?: \d\d){{3}}"
+    r"|(?:\d{3}-)?\d{3}-\d{4}|\d{3}\.\d{3}\.\d{4}"
 )
-_GROUPED = r"(?<!\d)\d{1,3}(?:[ \u00a0\u2009\u202f'’]\d{3})+(?!\d)(?:[.,]\d+)?"
+_GROUPED = rf"(?<!\d)\d{{1,3}}(?:[{_SPACES}'’]\d{{3}})+(?!\d)(?:[.,]\d+)?"
 _CURRENCIES = ("€", "$", "£", "¥")
 _LARGEST_WORD, _LONGEST_NUMBER = 12, 40
 _HALF_DAY = 720
@@ -83,7 +87,7 @@ def _patterns(code: str) -> _Patterns:
         "month": rf"(?:{endings}){any_month}|(?<!\w){any_month}(?={day})",
         "date": _DATE,
         "literal": _LITERAL,
-        "phone": _PHONE.format(phone=notation.phone),
+        "phone": rf"(?<![\w.,)+/-])(?:{_PHONE}|{notation.phone})(?![\w-]|[.,]\d)",
         "time": _time_pattern(notation),
         "number": _number_pattern(notation),
     }

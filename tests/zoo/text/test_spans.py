@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import permutations, product
+
 import pytest
 
 from zoo.text.spans import compare, find_spans, needs_translation
@@ -100,6 +102,34 @@ def test_spans_are_spelled_in_all_directions(spellings):
                 (span,) = find_spans(text, source, target)
                 assert (span.text, span.spellings[0]) == (text, spelling)
                 assert compare(text, spelling, source, target)[:2] == ([], [])
+
+
+@pytest.mark.parametrize(
+    "numbers",
+    [
+        ("01 44 71 88 26", "01.44.71.88.26", "01-44-71-88-26", "01/44/71/88/26", "0144718826"),
+        ("01\u00a044\u202f71 88 26",),
+        ("030 4471 8826", "030.4471.8826", "030-4471-8826", "030/4471 8826", "030 / 44 71 88-26", "(030) 4471 8826"),
+        ("+33 1 44 71 88 26", "+33.1.44.71.88.26", "+33-1-44-71-88-26", "+33144718826"),
+        ("+49 (0)30 4471 8826", "+49 (0) 30 / 4471-8826"), ("+49 30 4471 8826", "+49.30.4471.8826"),
+        ("914 47 18 82",), ("91 447 18 82",),
+    ],
+)  # fmt: skip
+def test_phone_numbers_are_the_same_in_all_languages(numbers):
+    for source, target in permutations(LANGUAGES, 2):
+        for number, spelling in product(numbers, numbers):
+            assert [span.text for span in find_spans(f"{number}.", source, target)] == [number]
+            assert compare(number, f"({spelling})", source, target)[:2] == ([], [])
+        changed = f"{numbers[0][:-1]}7"
+        assert [span.text for span in compare(numbers[0], changed, source, target).missing] == [numbers[0]]
+
+
+@pytest.mark.parametrize(
+    "text", ["01.02.2024", "08.30|09.15", "12|10.500", "+1 000 000", "030|12.345,5", "600 000 000 €", "2021|2022"]
+)
+def test_other_numbers_are_not_phone_numbers(text):
+    found = find_spans(text.replace("|", " - "), "de")
+    assert [span.text for span in found] == text.lstrip("+").split("|")
 
 
 @pytest.mark.parametrize(
