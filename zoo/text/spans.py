@@ -175,7 +175,7 @@ class Span:
 
 
 class Differences(NamedTuple):
-    """Spans of a text that its translation has lost, and numbers that the translation has added.
+    """Spans of a text that its translation has lost, and numbers that the translation has added or repeated.
 
     `as_words` are the numbers that the translation may contain as words.
     """
@@ -206,7 +206,7 @@ def needs_translation(text: str) -> bool:
 def compare(source: str, target: str, source_language: str, target_language: str) -> Differences:
     """Return how the numbers and other spans of a text and of its translation differ.
 
-    Whole numbers up to twelve may become words, and words may become numbers.
+    Whole numbers up to twelve may become words, and words may become numbers. Months and these numbers may be repeated.
 
     Args:
         source: The text.
@@ -217,7 +217,8 @@ def compare(source: str, target: str, source_language: str, target_language: str
     source_code, target_code = base_language(source_language), base_language(target_language)
     wanted, found = find_spans(source, source_code, target_code), find_spans(target, target_code)
     from_notation, notation = notation_of(source_code), notation_of(target_code)
-    known = {reading for span in wanted for reading in span.readings}
+    repeatable = (span for span in wanted if span.is_month or span.small >= 0)  # "8 May to 11 May" for "8 to 11 May"
+    known = {reading for span in repeatable for reading in span.readings}
     units = {span.unit for span in found} | _units(target, notation)
     missing, as_words = list[Span](), list[Span]()
     matches = match_spans(wanted, found, lambda span: span.readings)
