@@ -210,7 +210,8 @@ def test_changed_spans_of_each_language_are_found(languages, source, target, mis
         ("at 9 p.m.", "um 9 Uhr abends"), ("at 9:15 p.m.", "um 9:15 abends"), ("٣ %", "3 %"),
         ("at 9 o'clock", "um neun Uhr"), ("at 9", "um 9 Uhr"),
         ("3/4/2024", "04.03.2024"), ("3rd of May", "3. Mai"), ("March 3rd, 2024", "3. März 2024"),
-        ("8 to 11 May", "8. Mai bis 11. Mai"), ("2 Oct", "2. Okt."), ("10 may", "10 mag"), ("May 10%", "Mag 10%"),
+        ("8 to 11 May", "8. Mai bis 11. Mai"), ("on Sundays", "sonntags"), ("on Friday night", "am Freitagabend"),
+        ("2 Oct", "2. Okt."), ("10 may", "10 mag"), ("May 10%", "Mag 10%"),
         ("the 3rd", "der dritte"), ("the 1990s", "die 1990er"),
         ("3 dogs", "drei Hunde"), ("three dogs", "3 Hunde"), ("10,000", "10.000"),
         ("50 %", "50%"), ("50 percent", "50 Prozent"), ("3.5 kg", "3,5 Kilogramm"), ("1,234,567", "1.234.567"),
@@ -246,6 +247,7 @@ def test_translations_agree_up_to_the_notation(source, target):
         ("20 m²", "20 Meilen", ["20 m²"], []),
         ("on 3/4/2024", "um halb", ["3/4/2024"], []),
         ("on March 3, 2024", "am 3. April 2024", ["March"], []),
+        ("from Tuesday to Thursday", "von Dienstag bis Mittwoch", ["Thursday"], []),
         ("on the 3rd of May", "am 3.", ["May"], []),
         ("1 hour", "einfach, Eis", ["1"], []),
         ("COVID-19 in 3D", "COVDD19 in 3", ["COVID-19", "3D"], ["19", "3"]),
@@ -289,6 +291,16 @@ def test_spans_are_spelled_as_in_the_target_language(text, spellings):
 def test_months_are_spelled_in_the_target_language():
     assert [span.spellings for span in find_spans("3. Mai", "de", "en")][1:] == [("May",)]
     assert compare("3 mei", "3. Juni", "nl", "de")[:2] == ([], [])
+
+
+def test_weekdays_are_spelled_in_the_target_language():
+    spellings = {"en": "Saturdays", "de": "sonnabends", "fr": "samedi", "es": "Sábado"}
+    for source, target in permutations(LANGUAGES, 2):
+        (span,) = find_spans(spellings[source], source, target)
+        assert spellings[target].lower() in map(str.lower, span.spellings)
+        assert compare(spellings[source], spellings[target], source, target)[:2] == ([], [])
+    assert [span.text for span in compare("le jeudi", "on Friday", "fr", "en").missing] == ["jeudi"]
+    assert not find_spans("le jeudi", "fr", "cs")
 
 
 def test_the_number_of_a_version_is_spelled_as_it_is():
