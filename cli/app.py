@@ -13,6 +13,7 @@ import typer
 
 import zoo
 from cli.errors import handle_errors, unknown_command
+from cli.options import describe
 from cli.streams import prepare_standard_streams
 
 
@@ -36,14 +37,20 @@ class Command(NamedTuple):
         return "\n\n".join(" ".join(paragraph.split()) for paragraph in self._docstring[0].split("\n\n"))
 
     @property
-    def examples(self) -> str:
-        """The examples that are printed after the help text, one per paragraph."""
-        return "\n\n".join(line.strip() for line in self._docstring[1].splitlines())
+    def options(self) -> str:
+        """The section of the docstring that describes the arguments and options, see `cli.options.describe`."""
+        return self._docstring[1]
 
     @property
-    def _docstring(self) -> tuple[str, str]:
+    def examples(self) -> str:
+        """The examples that are printed after the help text, one per paragraph."""
+        return "\n\n".join(line.strip() for line in self._docstring[2].splitlines())
+
+    @property
+    def _docstring(self) -> tuple[str, str, str]:
         text, _, examples = (getdoc(self.function) or "").partition("\n\nExamples:\n")
-        return text, examples
+        text, _, options = text.partition("\n\nOptions:\n")
+        return text, options, examples
 
 
 _SPECS, _TRAINING, _USING = "Specs", "Training", "Translating and parsing"
@@ -107,7 +114,7 @@ def build_app(names: Iterable[str] = COMMANDS) -> typer.Typer:
         register = groups[group].command(
             word, help=command.help, epilog=command.examples, rich_help_panel=None if group else command.heading
         )
-        register(command.function)
+        register(describe(command.function, command.options))
     return app
 
 

@@ -14,7 +14,7 @@ from zoo.report import PlainReport, Report, escape_control_characters
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from zoo.system.timing import Spread
+    from zoo.system.processors import Spread
 
 _UNLIMITED_WIDTH = 10_000  # columns, if stdout is not a terminal
 _TERMINAL_VARIABLES = {"FORCE_COLOR", "TTY_COMPATIBLE"}

@@ -16,29 +16,14 @@ if TYPE_CHECKING:
     from zoo.evaluation.metrics import Scores
     from zoo.report import Report
 
-_SET = option("dev|test", "Which set of the model's corpus to score.", shown="test")
-_HYPOTHESES = option(
-    "FILE",
-    "Score the translations in this file, one per line, instead of a model. Requires --references.",
-    panel=options.FILES_PANEL,
-)
-_REFERENCES = option("FILE", "Reference translations, one per line.", panel=options.FILES_PANEL)
+_SET = option(metavar="dev|test", help="Which set of the model's corpus to score.", shown="test")
 _TRANSCRIPTS = flag(
-    "The files contain transcripts of sound or recognised text: compute WER and CER instead of the metrics for "
-    "translations.",
     "--transcripts",
+    help=(
+        "The files contain transcripts of sound or recognised text: compute WER and CER instead of the metrics for "
+        "translations."
+    ),
     panel=options.FILES_PANEL,
-)
-_TOKENIZE = option(
-    "13a|intl|char|zh|none", "Tokeniser that sacreBLEU uses for BLEU.", shown="13a", panel=options.FILES_PANEL
-)
-_BRACKETS = option(
-    "GOLD TEST",
-    "Score the trees in the second file against the gold trees in the first, one per line, as EVALB does.",
-    panel=options.FILES_PANEL,
-)
-_PARAMETERS = option(
-    "FILE", "EVALB parameter file for --brackets.", shown="those of COLLINS.prm", panel=options.FILES_PANEL
 )
 
 
@@ -47,14 +32,14 @@ def evaluate(
     spec: options.OfSpec = None,
     model: options.Models = None,
     set: Annotated[str | None, _SET] = None,
-    hypotheses: Annotated[Path | None, _HYPOTHESES] = None,
-    references: Annotated[Path | None, _REFERENCES] = None,
+    hypotheses: Annotated[Path | None, option(panel=options.FILES_PANEL)] = None,
+    references: Annotated[Path | None, option(panel=options.FILES_PANEL)] = None,
     language: options.Language = None,
-    tokenize: Annotated[str | None, _TOKENIZE] = None,
-    lowercase: Annotated[bool, flag("Ignore case in the scores.", "--lowercase", panel=options.FILES_PANEL)] = False,
+    tokenize: Annotated[str | None, option(panel=options.FILES_PANEL)] = None,
+    lowercase: Annotated[bool, flag("--lowercase", panel=options.FILES_PANEL)] = False,
     transcripts: Annotated[bool, _TRANSCRIPTS] = False,
-    brackets: Annotated[tuple[Path, Path] | None, _BRACKETS] = None,
-    parameters: Annotated[Path | None, _PARAMETERS] = None,
+    brackets: Annotated[tuple[Path, Path] | None, option(panel=options.FILES_PANEL)] = None,
+    parameters: Annotated[Path | None, option(panel=options.FILES_PANEL)] = None,
     json: options.Json = False,
     device: options.Device = "auto",
     precision: options.Precision = None,
@@ -77,6 +62,15 @@ def evaluate(
     With --hypotheses and --references, the translations in a text file are scored. With --transcripts, the files
     contain transcripts, which are scored by WER and CER. With --brackets, the trees in a file are scored as EVALB does,
     and the output has EVALB's format.
+
+    Options:
+        hypotheses FILE: Score the translations in this file, one per line, instead of a model. Requires --references.
+        references FILE: Reference translations, one per line.
+        tokenize 13a|intl|char|zh|none: Tokeniser that sacreBLEU uses for BLEU. [default: 13a]
+        lowercase: Ignore case in the scores.
+        brackets GOLD TEST: Score the trees in the second file against the gold trees in the first, one per line, as
+            EVALB does.
+        parameters FILE: EVALB parameter file for --brackets. [default: those of COLLINS.prm]
 
     Examples:
         zoo evaluate --spec tiny
@@ -149,18 +143,11 @@ def _show_brackets(scores: BracketScores, messages: Report) -> None:
     messages.info(f"F1 {scores.f1:.2f} ({scores.signature})")
 
 
-_A = argument("A", "First model (NAME or RUN), or first file of translations.", complete=options.complete_model_or_run)
-_B = argument("B", "Second model, or second file of translations.", complete=options.complete_model_or_run)
-_COMPARE_REFERENCES = option(
-    "FILE", "Reference translations, one per line. A and B are then files.", panel=options.FILES_PANEL
-)
-
-
 def compare(
-    a: Annotated[str, _A],
-    b: Annotated[str, _B],
+    a: Annotated[str, argument(complete=options.complete_model_or_run)],
+    b: Annotated[str, argument(complete=options.complete_model_or_run)],
     set: Annotated[str | None, _SET] = None,
-    references: Annotated[Path | None, _COMPARE_REFERENCES] = None,
+    references: Annotated[Path | None, option(panel=options.FILES_PANEL)] = None,
     language: options.Language = None,
     transcripts: Annotated[bool, _TRANSCRIPTS] = False,
     json: options.Json = False,
@@ -178,6 +165,11 @@ def compare(
 
     The table shows each score ± half its 95 % confidence interval. p is the probability of a difference of at least
     this size if both were equally good. If p is 0.05 or more, neither is reported as better.
+
+    Options:
+        a A: First model (NAME or RUN), or first file of translations.
+        b B: Second model, or second file of translations.
+        references FILE: Reference translations, one per line. A and B are then files.
 
     Examples:
         zoo compare runs/tiny runs/tiny-2

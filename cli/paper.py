@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from cli import options
-from cli.options import argument, flag, option
+from cli.options import argument
 from specs import ZooError, nearest
 
 if TYPE_CHECKING:
@@ -17,18 +17,12 @@ if TYPE_CHECKING:
     from zoo.paper.runs import LayerTiming
     from zoo.paper.tables import Table
 
-_WHAT = argument("TABLE", "Table to print: table1, table2, table3, table4, or claims.", shown="a summary of all claims")
-_RUNS = option("DIR", "Folder with the runs (or the sweep) to compare with the paper.", shown="runs")
-_MEASURE = flag("Also time the layers of Table 1 on this machine, which takes half a minute.", "--measure")
-
 
 def paper(
-    what: Annotated[str | None, _WHAT] = None,
-    runs: Annotated[Path | None, _RUNS] = None,
-    html: Annotated[
-        Path | None, option("FILE.html", "Write all tables and plots to this file, as one HTML page.")
-    ] = None,
-    measure: Annotated[bool, _MEASURE] = False,
+    what: Annotated[str | None, argument()] = None,
+    runs: Path | None = None,
+    html: Path | None = None,
+    measure: bool = False,
     json: options.Json = False,
 ) -> None:
     """Print which of the paper's claims hold, and how each was checked.
@@ -36,6 +30,12 @@ def paper(
     A claim can be derived (by the compiler, or from other numbers in the paper), set in our spec (such as Adam's
     beta1), measured (by our training runs, which may be smaller than the paper's), or not tested (the output gives the
     reason). Contradicted claims, and numbers that the paper cites from other systems, are counted separately.
+
+    Options:
+        what TABLE: Table to print: table1, table2, table3, table4, or claims. [default: a summary of all claims]
+        runs DIR: Folder with the runs (or the sweep) to compare with the paper. [default: runs]
+        html FILE.html: Write all tables and plots to this file, as one HTML page.
+        measure: Also time the layers of Table 1 on this machine, which takes half a minute.
 
     Examples:
         zoo paper

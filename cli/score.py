@@ -20,8 +20,12 @@ if TYPE_CHECKING:
 
 _MAX_SCORED_LINES, _MAX_ALIGNED_LINES = 4096, 1024
 """Maximum number of pairs that are sorted by length, and computed together."""
-_SOURCE = option("FILE", "Read sources from this file, one per line. Requires --target.", shown="pairs from stdin")
-_TARGET = option("FILE", "Read the translation or tree of each source from this file.", shown="pairs from stdin")
+_SOURCE = option(
+    metavar="FILE", help="Read sources from this file, one per line. Requires --target.", shown="pairs from stdin"
+)
+_TARGET = option(
+    metavar="FILE", help="Read the translation or tree of each source from this file.", shown="pairs from stdin"
+)
 
 
 def score(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import codecs
 import io
 import os
 import shutil
@@ -17,27 +16,22 @@ from specs import ZooError
 if TYPE_CHECKING:
     from zoo.text.lines import LineStream
 
-_WRITE_BYTES, _ESCAPE_BYTES = "zoo.write-bytes", "zoo.escape-bytes"
-_SURROGATES = range(0xDC80, 0xDD00)  # Python's stand-ins for the bytes of file names that are not UTF-8
-
 
 def prepare_standard_streams() -> None:
     r"""Make the standard streams safe to use.
 
     Output is UTF-8 in every locale. File names that are not UTF-8 are written to stdout as their bytes, and to stderr
-    with escapes (\xff). A closed stdin or stdout is replaced by a `ClosedStream`, and a closed stderr by the
+    with escapes. A closed stdin or stdout is replaced by a `ClosedStream`, and a closed stderr by the
     null device.
     """
     _reserve_descriptors()
-    codecs.register_error(_WRITE_BYTES, _write_bytes)
-    codecs.register_error(_ESCAPE_BYTES, _escape_bytes)
     if sys.stdin is None:
         sys.stdin = ClosedStream("input", "redirect it, for example with `</dev/null`")
     if sys.stdout is None:
         sys.stdout = ClosedStream("output", "redirect it, for example with `>/dev/null`")
     if sys.stderr is None:
         sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115  (until the process ends)
-    for stream, errors in ((sys.stdout, _WRITE_BYTES), (sys.stderr, _ESCAPE_BYTES)):
+    for stream, errors in ((sys.stdout, "surrogateescape"), (sys.stderr, "backslashreplace")):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(encoding="utf-8", errors=errors)
 
@@ -69,24 +63,6 @@ def _reserve_descriptors() -> None:
     while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
         os.set_inheritable(descriptor, True)
     os.close(descriptor)
-
-
-def _write_bytes(error: UnicodeError) -> tuple[bytes, int]:
-    """Error handler: encode surrogates for bytes of a file name as these bytes, and escape other surrogates."""
-    assert isinstance(error, UnicodeEncodeError)
-    codes = map(ord, error.object[error.start : error.end])
-    encoded = (bytes([code & 0xFF]) if code in _SURROGATES else _escape(code).encode() for code in codes)
-    return b"".join(encoded), error.end
-
-
-def _escape_bytes(error: UnicodeError) -> tuple[str, int]:
-    """Error handler: escape all characters that cannot be encoded."""
-    assert isinstance(error, UnicodeEncodeError)
-    return "".join(map(_escape, map(ord, error.object[error.start : error.end]))), error.end
-
-
-def _escape(code: int) -> str:
-    return f"\\x{code & 0xFF:02x}" if code in _SURROGATES else f"\\u{code:04x}"
 
 
 def is_typed(path: Path | None) -> bool:

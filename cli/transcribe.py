@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from cli import options
-from cli.options import argument, flag, option
+from cli.options import option
 from cli.translate import confirm_replacement, find_files, raise_first
 from specs import ZooError
 
@@ -15,40 +15,16 @@ if TYPE_CHECKING:
     from zoo.generation.recognizer import Recognizer
 
 _FORMATS = (".txt", ".srt", ".vtt")
-_RECORDINGS = argument(
-    "FILE|FOLDER",
-    "Sound file (WAV, FLAC, OGG or MP3) of any length, or folder. In a folder and its subfolders, all sound files are "
-    "transcribed, except hidden files.",
-)
-_OUTPUT = option(
-    "FILE|FOLDER",
-    "File to write or, for several sound files or a folder, folder to write to.",
-    "--output",
-    "-o",
-    shown="beside each sound file, with the code of the text's language and the format as suffixes",
-)
-_FORMAT = option(
-    "txt|srt|vtt",
-    "Format of the text: plain text with one line per passage, or subtitles (SubRip or WebVTT).",
-    shown="that of --output, otherwise txt",
-)
-_TO = option(
-    "CODE",
-    "Language of the text, such as de. The model must write this language: it is a check for models that translate "
-    "speech directly.",
-    "--to",
-    shown="the language that the model writes",
-)
 
 
 def transcribe(
-    recordings: Annotated[list[Path], _RECORDINGS],
-    output: Annotated[Path | None, _OUTPUT] = None,
-    format: Annotated[str | None, _FORMAT] = None,
-    yes: Annotated[bool, flag("Replace existing files without asking for confirmation.", "--yes")] = False,
+    recordings: list[Path],
+    output: Annotated[Path | None, option("--output", "-o")] = None,
+    format: str | None = None,
+    yes: bool = False,
     spec: options.OfSpec = None,
     model: options.Model = None,
-    to: Annotated[str | None, _TO] = None,
+    to: str | None = None,
     beam: options.Beam = None,
     device: options.Device = "auto",
     precision: options.Precision = None,
@@ -62,6 +38,17 @@ def transcribe(
     at the words that both contain. Each window becomes a line of text, or one or more subtitles.
 
     If a sound file cannot be transcribed, the others are transcribed nevertheless.
+
+    Options:
+        recordings FILE|FOLDER: Sound file (WAV, FLAC, OGG or MP3) of any length, or folder. In a folder and its
+            subfolders, all sound files are transcribed, except hidden files.
+        output FILE|FOLDER: File to write or, for several sound files or a folder, folder to write to. [default: beside
+            each sound file, with the code of the text's language and the format as suffixes]
+        format txt|srt|vtt: Format of the text: plain text with one line per passage, or subtitles (SubRip or WebVTT).
+            [default: that of --output, otherwise txt]
+        yes: Replace existing files without asking for confirmation.
+        to CODE: Language of the text, such as de. The model must write this language: it is a check for models that
+            translate speech directly. [default: the language that the model writes]
 
     Examples:
         zoo transcribe talk.ogg --model runs/everyday-en

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from cli import options
-from cli.options import argument, flag, option
+from cli.options import option
 from specs import ZooError
 from zoo.report import Progress, Report
 
@@ -19,25 +19,11 @@ if TYPE_CHECKING:
 
 _DEFAULT_LANGUAGES = {None, "en", "de", "fr", "es"}
 
-_DOCUMENTS = argument(
-    "FILE|FOLDER",
-    "Document to translate, or folder. In a folder and its subfolders, all documents are translated. Hidden files and "
-    "translations beside their originals are left out.",
-)
-_OUTPUT = option(
-    "FILE|FOLDER",
-    "File to write or, for several documents or a folder, folder to write to. In this folder, documents keep their "
-    "names, and the documents of a folder their subfolders.",
-    "--output",
-    "-o",
-    shown="beside each document, with the code of the target language before the suffix",
-)
-
 
 def translate(
-    documents: Annotated[list[Path], _DOCUMENTS],
-    output: Annotated[Path | None, _OUTPUT] = None,
-    yes: Annotated[bool, flag("Replace existing files without asking for confirmation.", "--yes")] = False,
+    documents: list[Path],
+    output: Annotated[Path | None, option("--output", "-o")] = None,
+    yes: bool = False,
     spec: options.OfSpec = None,
     model: options.Model = None,
     from_: options.From = None,
@@ -59,6 +45,14 @@ def translate(
     should check, because their translations lack numbers, links or the like, or have a low probability.
 
     If a document cannot be translated, the others are translated nevertheless.
+
+    Options:
+        documents FILE|FOLDER: Document to translate, or folder. In a folder and its subfolders, all documents are
+            translated. Hidden files and translations beside their originals are left out.
+        output FILE|FOLDER: File to write or, for several documents or a folder, folder to write to. In this folder,
+            documents keep their names, and the documents of a folder their subfolders. [default: beside each document,
+            with the code of the target language before the suffix]
+        yes: Replace existing files without asking for confirmation.
 
     Examples:
         zoo translate letter.docx --to de

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from specs import BOS, EOS, PAD, UNK, ZooError
 from zoo.files.reading import read_bytes
-from zoo.interop.numbering import SPECIAL, Numbering
+from zoo.interop.tensors import SPECIAL, Numbering
 from zoo.text.added_tokens import FIELD as _ADDED_TOKENS
 from zoo.text.protobuf import FIXED32, encode_bytes, encode_integer, encode_key, parse_fields
 from zoo.text.rules import FIELD as _TEXT_RULES

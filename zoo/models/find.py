@@ -15,7 +15,7 @@ from pathlib import Path
 import specs
 from specs import Spec, ZooError, nearest
 from zoo.catalogue import catalogue
-from zoo.catalogue.card import ModelCard
+from zoo.catalogue.catalogue import ModelCard
 from zoo.files import storage
 from zoo.files.atomic import partial_target
 from zoo.files.reading import file_exists

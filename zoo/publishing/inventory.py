@@ -15,7 +15,7 @@ import compiler
 import specs
 from specs import Spec, ZooError
 from zoo.catalogue import catalogue
-from zoo.catalogue.card import ModelCard
+from zoo.catalogue.catalogue import ModelCard
 from zoo.evaluation.metrics import metrics_for
 from zoo.models import find, local_store
 from zoo.models.folder import ModelFolder

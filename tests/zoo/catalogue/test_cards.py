@@ -6,8 +6,7 @@ import re
 
 import pytest
 
-from zoo.catalogue.card import ModelCard
-from zoo.catalogue.catalogue import find, packaged
+from zoo.catalogue.catalogue import ModelCard, find, packaged
 from zoo.interop.importer import IMPORT_FORMATS
 
 CARDS = packaged()

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 import specs
 from specs import UNK, ZooError
-from zoo.interop.numbering import Numbering
 from zoo.interop.sentencepiece_model import word_list_tokenizer
+from zoo.interop.tensors import Numbering
 from zoo.text.added_tokens import AddedTokens
 from zoo.text.lines import clean
 from zoo.text.protobuf import encode_bytes
