@@ -146,8 +146,6 @@ def open_output(
 
 def _keep_partial(path: Path, file: TextIO, lines: int) -> None:
     """Copy the lines of an unfinished output file to `PATH.partial`. Do nothing if `path` is a pipe or device."""
-    from cli.console import report
-
     file.flush()
     if not isinstance(file.name, str) or not Path(file.name).is_file():
         return

@@ -137,7 +137,7 @@ class Conversation:
             case ["/from", code]:
                 self._choose(code, self._target)
             case ["/swap"] if self._source == UNKNOWN:
-                hint = f"type `/to CODE` to translate into another language than `{self._target}`"
+                hint = "type `/from CODE` to set the source language, or `/to CODE` to change the target language"
                 raise ZooError("there is nothing to exchange: the language of each text is guessed", hint=hint)
             case ["/swap"]:
                 self._choose(self._target, self._source)

@@ -219,7 +219,7 @@ From = Annotated[
             "Language of the input text, such as en, for a multilingual model. Not needed if the model reads only the "
             "token of the target language."
         ),
-        shown="the other language, if the model has two",
+        shown="the other language, if the model has two; otherwise guessed for each text",
     ),
 ]
 To = Annotated[
@@ -228,7 +228,7 @@ To = Annotated[
         "--to",
         metavar="CODE",
         help="Target language, such as de, for a multilingual model.",
-        shown="the other language, if the model has two",
+        shown="the other language, if the model has two; otherwise required",
     ),
 ]
 Reference = Annotated[

@@ -122,9 +122,8 @@ class _GatedAverage(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         forget, x, states, starts = ctx.saved_tensors
-        following = _without_starts(forget, starts).roll(
-            -1, 1
-        )  # the last factor, which wraps around, is multiplied with 0
+        # The last factor, which wraps around, is multiplied with 0.
+        following = _without_starts(forget, starts).roll(-1, 1)
         total = _scan(following.flip(1), gradient.flip(1)).flip(1)
         previous = torch.cat([torch.zeros_like(states[:, :1]), states[:, :-1]], 1)
         return total * (_without_starts(previous, starts) - x), total * (1 - forget), None

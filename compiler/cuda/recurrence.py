@@ -8,7 +8,7 @@ import triton.language as tl
 from torch import Tensor
 
 BLOCK, WARPS = 128, 2
-"""Features that a program computes for a whole sentence, and its warps."""
+"""Features that a program computes for a whole sentence, and the number of its warps."""
 
 
 @triton.jit
@@ -34,7 +34,8 @@ def _forward(gate, z, spans, out, count, width, block: tl.constexpr):
         tl.store(out + index, c, inside)
 
 
-# The gradient runs from the last token to the first. `total` is the gradient of c_t through all later tokens.
+# The gradient runs from the last token to the first. `total` is the gradient with respect to c_t, directly and through
+# later tokens. The states are read in the type of the result.
 @triton.jit
 def _backward(gate, z, spans, out, gradient, gate_gradient, z_gradient, count, width, block: tl.constexpr):
     first, columns = tl.program_id(0), tl.program_id(1) * block + tl.arange(0, block)

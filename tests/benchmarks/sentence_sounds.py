@@ -31,8 +31,8 @@ _speaker = cache(Speaker)
 
 
 def read_pairs(sources: Path, targets: Path) -> list[tuple[str, str]]:
-    """Return the pairs whose source is short and is not repeated, in random order."""
-    lines = zip(sources.read_text("utf-8").splitlines(), targets.read_text("utf-8").splitlines(), strict=True)
+    """Return the pairs with short sources, one for each source, in random order."""
+    lines = zip(*(path.read_text("utf-8").split("\n")[:-1] for path in (sources, targets)), strict=True)
     pairs = {source: target for source, target in lines if 0 < len(source) <= MAX_CHARACTERS}
     return random.Random(0).sample([*pairs.items()], len(pairs))
 

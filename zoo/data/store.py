@@ -156,7 +156,10 @@ class Store:
         return self.rows(stream, np.array([index]))[0]
 
     def rows(self, stream: str, indices: npt.NDArray[np.int64]) -> list[Values]:
-        """Return the values of a stream of some examples, in this order. They share memory, because copies are slow."""
+        """Return the values of a stream for the examples with these indices, in this order.
+
+        The values from one shard are views of one array.
+        """
         if len(wrong := indices[(indices < 0) | (indices >= len(self))]):
             raise IndexError(f"there is no example {wrong[0]}: the store has {len(self)} examples, counted from 0")
         dtype = np.int32 if self.has_eos(stream) else np.float32

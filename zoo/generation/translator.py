@@ -56,7 +56,7 @@ class Translator(TextSearch):
         return self.reopen, ()
 
     def require_attention(self) -> Callable[[], EmittedProgram]:
-        """Return the function that returns the program for attention weights.
+        """Return the function that builds the program for attention weights.
 
         Raises:
             ZooError: The translator is an ensemble or was created from a program.

@@ -239,7 +239,7 @@ def repository(source: str) -> str:
 
 
 def hub_page(source: str) -> str:
-    """Return the address of a repository's hub_page on the Hub."""
+    """Return the address of a repository's page on the Hub."""
     return f"{os.environ.get('HF_ENDPOINT', 'https://huggingface.co').rstrip('/')}/{repository(source)}"
 
 

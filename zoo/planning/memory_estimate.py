@@ -84,7 +84,7 @@ def training_bytes(spec: Spec, size: BatchSize, shards: int = 1) -> int:
 
 
 def update_bytes(spec: Spec, processes: int = 1) -> int:
-    """Return the memory of a process in bytes that trains on packed rows, on a GPU as one CUDA graph.
+    """Return the memory in bytes of a process that trains on packed rows, on a GPU as one CUDA graph.
 
     `processes` is the number of processes that share each batch.
     """

@@ -46,7 +46,7 @@ _LITERAL = rf"""(?x:
 _SPACES = " \u00a0\u2009\u202f"
 _GAP = rf"(?:[{_SPACES}.]| ?[/-] ?)?"
 _PHONE = (
-    rf"\+\d{{1,3}}[ -]?(?:\(\d{{1,5}}\))?(?:{_GAP}\d){{7,18}}"
+    rf"(?!\+\d{{1,3}}(?:\.\d{{3}})+(?!\.?\d))\+\d{{1,3}}[ -]?(?:\(\d{{1,5}}\))?(?:{_GAP}\d){{7,18}}"
     rf"|(?:\(\d{{3}}\)|\(0\d{{1,4}}\)|0\d{{2,4}}(?=[{_SPACES}./-]))(?:{_GAP}\d){{5,18}}"
     rf"|0\d(?:[{_SPACES}./-]?\d\d){{4}}|[679]\d \d{{3}}(?: \d\d){{2}}|[679]\d\d(?: \d\d){{3}}"
     r"|(?:\d{3}-)?\d{3}-\d{4}|\d{3}\.\d{3}\.\d{4}"
@@ -80,8 +80,9 @@ def _patterns(code: str) -> _Patterns:
     """Return the patterns of a language. Those of all languages without a table are the same, and have no code."""
     notation = notation_of(code)
     months, weekdays = (
-        [names + "".join(f"|{name.capitalize()}" for name in names.split("|")) for names in rows]
-        for rows in (notation.months, notation.weekdays)
+        [names + "".join(f"|{before}{name.capitalize()}" for name in names.split("|")) for names in rows]
+        # A capital after a word may belong to a name, such as "Santo Domingo".
+        for rows, before in ((notation.months, ""), (notation.weekdays, r"(?<![^\W\d]\s)"))
     )
     any_month, any_weekday = (rf"(?-i:{'|'.join(names) or '(?!)'})(?!\w)" for names in (months, weekdays))
     endings = "|".join(rf"(?<=\d{_escape(ending)}\s)" for ending in notation.day_endings) or "(?!)"

@@ -125,7 +125,17 @@ def test_phone_numbers_are_the_same_in_all_languages(numbers):
 
 
 @pytest.mark.parametrize(
-    "text", ["01.02.2024", "08.30|09.15", "12|10.500", "+1 000 000", "030|12.345,5", "600 000 000 €", "2021|2022"]
+    "text",
+    [
+        "01.02.2024",
+        "08.30|09.15",
+        "12|10.500",
+        "+1 000 000",
+        "030|12.345,5",
+        "600 000 000 €",
+        "2021|2022",
+        "+12.000.000 €",
+    ],
 )
 def test_other_numbers_are_not_phone_numbers(text):
     found = find_spans(text.replace("|", " - "), "de")
@@ -301,6 +311,13 @@ def test_weekdays_are_spelled_in_the_target_language():
         assert compare(spellings[source], spellings[target], source, target)[:2] == ([], [])
     assert [span.text for span in compare("le jeudi", "on Friday", "fr", "en").missing] == ["jeudi"]
     assert not find_spans("le jeudi", "fr", "cs")
+
+
+@pytest.mark.parametrize(
+    ("text", "found"), [("Santo Domingo", []), ("Domingo o Lunes", ["Domingo"]), ("el domingo", ["domingo"])]
+)
+def test_a_weekday_with_a_capital_after_a_word_may_be_a_name(text, found):
+    assert [span.text for span in find_spans(text, "es", "en")] == found
 
 
 def test_the_number_of_a_version_is_spelled_as_it_is():
