@@ -12,8 +12,9 @@ from typing import Annotated, Any, NamedTuple, cast
 import typer
 
 import zoo
+from cli.console import prepare_standard_streams
 from cli.errors import handle_errors, unknown_command
-from cli.streams import prepare_standard_streams
+from cli.options import describe
 
 
 class Command(NamedTuple):
@@ -36,14 +37,20 @@ class Command(NamedTuple):
         return "\n\n".join(" ".join(paragraph.split()) for paragraph in self._docstring[0].split("\n\n"))
 
     @property
-    def examples(self) -> str:
-        """The examples that are printed after the help text, one per paragraph."""
-        return "\n\n".join(line.strip() for line in self._docstring[1].splitlines())
+    def options(self) -> str:
+        """The section of the docstring that describes the arguments and options, see `cli.options.describe`."""
+        return self._docstring[1]
 
     @property
-    def _docstring(self) -> tuple[str, str]:
+    def examples(self) -> str:
+        """The examples that are printed after the help text, one per paragraph."""
+        return "\n\n".join(line.strip() for line in self._docstring[2].splitlines())
+
+    @property
+    def _docstring(self) -> tuple[str, str, str]:
         text, _, examples = (getdoc(self.function) or "").partition("\n\nExamples:\n")
-        return text, examples
+        text, _, options = text.partition("\n\nOptions:\n")
+        return text, options, examples
 
 
 _SPECS, _TRAINING, _USING = "Specs", "Training", "Translating and parsing"
@@ -61,7 +68,7 @@ COMMANDS: dict[str, Command] = {
     "sweep": Command("cli.train", "sweep", _TRAINING),
     "decode": Command("cli.decode", "decode", _USING),
     "translate": Command("cli.translate", "translate", _USING),
-    "transcribe": Command("cli.transcribe", "transcribe", _USING),
+    "transcribe": Command("cli.translate", "transcribe", _USING),
     "run": Command("cli.conversation", "run", _USING),
     "parse": Command("cli.decode", "parse", _USING),
     "score": Command("cli.score", "score", _USING),
@@ -76,7 +83,7 @@ COMMANDS: dict[str, Command] = {
     "pull": Command("cli.publish", "pull", _PUBLISHING),
     "remove": Command("cli.publish", "remove", _PUBLISHING),
     "export": Command("cli.publish", "export_model", _PUBLISHING),
-    "paper": Command("cli.paper", "paper", _PAPER),
+    "paper": Command("cli.evaluate", "paper", _PAPER),
     "doctor": Command("cli.machine", "doctor", _MACHINE),
     "clean": Command("cli.publish", "clean", _MACHINE),
     "compile": Command("cli.machine", "compile_model", _MACHINE),
@@ -107,7 +114,7 @@ def build_app(names: Iterable[str] = COMMANDS) -> typer.Typer:
         register = groups[group].command(
             word, help=command.help, epilog=command.examples, rich_help_panel=None if group else command.heading
         )
-        register(command.function)
+        register(describe(command.function, command.options))
     return app
 
 

@@ -20,52 +20,21 @@ if TYPE_CHECKING:
 
 _VIEW_PANEL = "Initial view"
 
-_SENTENCE = argument("SENTENCE", "Sentence to translate or parse.")
-_SENTENCE_OR_FILE = argument(
-    "SENTENCE|FILE", "Sentence to translate or parse or, for a model that reads files, such as sounds, a file."
-)
-_OUTPUT = option(
-    "FILE.html", "Write an interactive page to this file. It needs no other files and no network.", "--output", "-o"
-)
-_SVG = option(
-    "FILE.svg",
-    "Write an SVG drawing to this file. It shows the attention, layer, heads and word that the options select.",
-)
-_TARGET = option(
-    "TEXT",
-    "Show the attention weights for this translation (or tree), whether or not the model would choose it.",
-    shown="the model's own translation",
-)
-_FIGURE = option(
-    "3|4|5", "Show the sentence of this figure of the paper, with the figure's layer, heads and word.", min=3, max=5
-)
-_ATTENTION_KIND = option(
-    "encoder|decoder|encoder-decoder",
-    "Attention to show: the encoder's or decoder's self-attention, or the cross-attention.",
-    shown="encoder",
-    panel=_VIEW_PANEL,
-)
-_LAYER = option("N", "Layer to show, counted from 1.", shown="the last but one", min=1, panel=_VIEW_PANEL)
-_HEAD = option(
-    "N", "Head to show, counted from 1. Repeat the option to show several.", shown="all heads", min=1, panel=_VIEW_PANEL
-)
-_WORD = option("WORD", "Show only the attention weights of this word.", shown="all words", panel=_VIEW_PANEL)
-
 
 def attend(
-    sentence: Annotated[str | None, _SENTENCE_OR_FILE] = None,
+    sentence: Annotated[str | None, argument()] = None,
     spec: options.OfSpec = None,
     model: options.Model = None,
     from_: options.From = None,
     to: options.To = None,
-    target: Annotated[str | None, _TARGET] = None,
-    figure: Annotated[int | None, _FIGURE] = None,
-    output: Annotated[Path | None, _OUTPUT] = None,
-    svg: Annotated[Path | None, _SVG] = None,
-    attention: Annotated[str | None, _ATTENTION_KIND] = None,
-    layer: Annotated[int | None, _LAYER] = None,
-    head: Annotated[list[int] | None, _HEAD] = None,
-    word: Annotated[str | None, _WORD] = None,
+    target: str | None = None,
+    figure: Annotated[int | None, option(min=3, max=5)] = None,
+    output: Annotated[Path | None, option("--output", "-o")] = None,
+    svg: Path | None = None,
+    attention: Annotated[str | None, option(panel=_VIEW_PANEL)] = None,
+    layer: Annotated[int | None, option(min=1, panel=_VIEW_PANEL)] = None,
+    head: Annotated[list[int] | None, option(min=1, panel=_VIEW_PANEL)] = None,
+    word: Annotated[str | None, option(panel=_VIEW_PANEL)] = None,
     device: options.Device = "auto",
     precision: options.Precision = None,
     backend: options.Backend = None,
@@ -78,6 +47,20 @@ def attend(
     or pictures, the page shows the spectrogram or the picture above the matrices.
 
     --backend selects the backend that translates. The attention weights are always computed by `eager`.
+
+    Options:
+        sentence SENTENCE|FILE: Sentence to translate or parse or, for a model that reads files, such as sounds, a file.
+        target TEXT: Show the attention weights for this translation (or tree), whether or not the model would choose
+            it. [default: the model's own translation]
+        figure 3|4|5: Show the sentence of this figure of the paper, with the figure's layer, heads and word.
+        output FILE.html: Write an interactive page to this file. It needs no other files and no network.
+        svg FILE.svg: Write an SVG drawing to this file. It shows the attention, layer, heads and word that the options
+            select.
+        attention encoder|decoder|encoder-decoder: Attention to show: the encoder's or decoder's self-attention, or the
+            cross-attention. [default: encoder]
+        layer N: Layer to show, counted from 1. [default: the last but one]
+        head N: Head to show, counted from 1. Repeat the option to show several. [default: all heads]
+        word WORD: Show only the attention weights of this word. [default: all words]
 
     Examples:
         zoo attend --spec tiny "the old dog sees a small house" -o attention.html
@@ -159,24 +142,19 @@ def _initial_view(
     return view, figure_caption(FIGURES[figure], weights, view)
 
 
-_RUNS = argument(
-    "RUN",
-    "Runs: their folders, or the names of their specs (`tiny` stands for `runs/tiny`).",
-    complete=options.complete_run,
-)
-_CURVES_OUTPUT = option(
-    "FILE.html|FILE.svg",
-    "Write a page, or a drawing if the name ends in .svg, to this file. It needs no other files and no network.",
-    "--output",
-    "-o",
-)
-
-
-def curves(run: Annotated[list[str], _RUNS], output: Annotated[Path, _CURVES_OUTPUT] = Path("curves.html")) -> None:
+def curves(
+    run: Annotated[list[str], argument(complete=options.complete_run)],
+    output: Annotated[Path, option("--output", "-o")] = Path("curves.html"),
+) -> None:
     """Draw the learning curves of one or several runs.
 
     The page shows loss and perplexity on the training set, the scores on the dev set, the learning rate and the speed:
     by step, and by training time. Several runs share each plot. A run can still be training; its log is read once.
+
+    Options:
+        run RUN: Runs: their folders, or the names of their specs (`tiny` stands for `runs/tiny`).
+        output FILE.html|FILE.svg: Write a page, or a drawing if the name ends in .svg, to this file. It needs no other
+            files and no network.
 
     Examples:
         zoo curves tiny

@@ -23,16 +23,9 @@ HELP = """\
 /exit       end (also Ctrl-D)"""
 _EXIT = "/exit"
 
-_NAME = argument(
-    "MODEL",
-    "Model to use: the name of a published model (NAME@2 for revision 2), the folder of a run, or the name of a run's "
-    "spec. A model that is not on this machine is pulled from the registries.",
-    complete=options.complete_model_or_run,
-)
-
 
 def run(
-    name: Annotated[str, _NAME],
+    name: Annotated[str, argument(complete=options.complete_model_or_run)],
     from_: options.From = None,
     to: options.To = None,
     device: options.Device = "auto",
@@ -45,6 +38,10 @@ def run(
     languages. Ctrl-C abandons a line, and Ctrl-D ends the program.
 
     To translate a file or the output of another program, use `zoo decode`.
+
+    Options:
+        name MODEL: Model to use: the name of a published model (NAME@2 for revision 2), the folder of a run, or the
+            name of a run's spec. A model that is not on this machine is pulled from the registries.
 
     Examples:
         zoo run everyday
@@ -93,7 +90,9 @@ class Conversation:
     @property
     def prompt(self) -> str:
         """The text before each line that the user types."""
-        return f"{self._source} > {self._target}: "
+        from zoo.text.language_codes import UNKNOWN
+
+        return f"{'any language' if self._source == UNKNOWN else self._source} > {self._target}: "
 
     def answer(self, line: str) -> Iterator[str]:
         """Yield the lines of the answer to a typed line.
@@ -119,7 +118,7 @@ class Conversation:
 
     def _translate(self, text: str) -> Iterator[str]:
         from zoo.generation.parser import Parser
-        from zoo.text.trees.bracketed import format_tree
+        from zoo.text.trees.tree import format_tree
 
         model, beam = self._translator, max(self._n_best, self._translator.spec.decoding.beam)
         if isinstance(model, Parser):
@@ -130,12 +129,16 @@ class Conversation:
 
     def _obey(self, command: str, *arguments: str) -> Iterator[str]:
         from specs import ZooError
+        from zoo.text.language_codes import UNKNOWN
 
         match command, *arguments:
             case ["/to", code]:
                 self._choose(self._source, code)
             case ["/from", code]:
                 self._choose(code, self._target)
+            case ["/swap"] if self._source == UNKNOWN:
+                hint = f"type `/to CODE` to translate into another language than `{self._target}`"
+                raise ZooError("there is nothing to exchange: the language of each text is guessed", hint=hint)
             case ["/swap"]:
                 self._choose(self._target, self._source)
             case ["/best", number] if number.isdecimal() and 1 <= int(number) <= 100:

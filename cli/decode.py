@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 from cli import options
-from cli.options import field_option, flag, option
+from cli.options import field_option, option
 
 if TYPE_CHECKING:
     from zoo.generation.compilation import BackendOptions
@@ -30,38 +30,16 @@ _VERBS = {
 }
 _EXAMPLE_SPECS = {"translation": "tiny", "parsing": "parsing/tiny"}
 
-_PREFIX = option(
-    "FILE",
-    "File with a beginning for each translation, one per line: the translation of input line n begins with line n of "
-    "this file. The beginnings are normalised like other text.",
-)
 _N_BEST = option(
-    "N",
-    "Print the N best results of each line, best first, as line number, score and text separated by tabs. Results "
-    "differ in their tokens, but two may have the same text. With --search sample, print N samples in the order in "
-    "which they are drawn.",
     "--n-best",
+    metavar="N",
+    help=(
+        "Print the N best results of each line, best first, as line number, score and text separated by tabs. Results "
+        "differ in their tokens, but two may have the same text. With --search sample, print N samples in the order in "
+        "which they are drawn."
+    ),
     min=1,
     max=10_000,
-)
-_NO_SPLIT = flag(
-    "Translate each line as a whole. By default, a model that was trained on single sentences translates the "
-    "sentences of a line one by one.",
-    "--no-split",
-)
-_PART = option(
-    "K/N",
-    "Translate only the K-th of N parts of the input file, for N processes that translate a file together. The "
-    "outputs of all parts, one after the other, equal the output of one process.",
-    shown="all lines",
-)
-_SEED = option(
-    "N",
-    "Random seed. The samples of a line do not depend on other lines.",
-    shown="the spec's training.seed",
-    min=0,
-    max=2**63 - 1,
-    panel=_SAMPLING_PANEL,
 )
 
 
@@ -72,20 +50,20 @@ def decode(
     from_: options.From = None,
     to: options.To = None,
     input: options.Input = None,
-    prefix: Annotated[Path | None, _PREFIX] = None,
+    prefix: Path | None = None,
     output: options.Output = None,
-    part: Annotated[str | None, _PART] = None,
+    part: str | None = None,
     search: Annotated[str | None, field_option("decoding.search")] = None,
     beam: options.Beam = None,
     alpha: options.Alpha = None,
     shortlist: options.Shortlist = None,
     n_best: Annotated[int | None, _N_BEST] = None,
-    no_split: Annotated[bool, _NO_SPLIT] = False,
+    no_split: bool = False,
     no_protect: options.NoProtect = False,
     temperature: Annotated[float | None, field_option("decoding.temperature", panel=_SAMPLING_PANEL)] = None,
     top_k: Annotated[int | None, field_option("decoding.top_k", panel=_SAMPLING_PANEL)] = None,
     top_p: Annotated[float | None, field_option("decoding.top_p", panel=_SAMPLING_PANEL)] = None,
-    seed: Annotated[int | None, _SEED] = None,
+    seed: Annotated[int | None, option(min=0, max=2**63 - 1, panel=_SAMPLING_PANEL)] = None,
     json: options.Json = False,
     device: options.Device = "auto",
     precision: options.Precision = None,
@@ -112,6 +90,15 @@ def decode(
     its dev set). If a translation lacks numbers, links or the like, or has added numbers, `unkept` lists them.
     `uncertain` lists the sentences of the line whose translations have a low confidence.
 
+    Options:
+        prefix FILE: File with a beginning for each translation, one per line: the translation of input line n begins
+            with line n of this file. The beginnings are normalised like other text.
+        part K/N: Translate only the K-th of N parts of the input file, for N processes that translate a file together.
+            The outputs of all parts, one after the other, equal the output of one process. [default: all lines]
+        no_split: Translate each line as a whole. By default, a model that was trained on single sentences translates
+            the sentences of a line one by one.
+        seed N: Random seed. The samples of a line do not depend on other lines. [default: the spec's training.seed]
+
     Examples:
         echo "the old dog sees a small house" | zoo decode --spec tiny
         zoo decode transformer-big-ende -i news.en -o news.de --device cuda --precision bfloat16
@@ -136,27 +123,18 @@ def decode(
     _answer_lines(translator, _Files(input, output, prefix, lines), choice, n_best, format_lines)
 
 
-_PRETTY = flag("Break long trees into indented lines, with an empty line between trees.", "--pretty")
-_TOKENIZED = flag("Split lines into words at spaces only, as in treebanks.", "--tokenized")
-_UNCONSTRAINED = flag(
-    "Do not restrict decoding to valid trees. Invalid trees are repaired afterwards. Use this option to measure the "
-    "effect of the restriction.",
-    "--unconstrained",
-)
-
-
 def parse(
     name: options.Name = None,
     spec: options.OfSpec = None,
     model: options.Models = None,
     input: options.Input = None,
     output: options.Output = None,
-    pretty: Annotated[bool, _PRETTY] = False,
+    pretty: bool = False,
     beam: options.Beam = None,
     alpha: options.Alpha = None,
     n_best: Annotated[int | None, _N_BEST] = None,
-    tokenized: Annotated[bool, _TOKENIZED] = False,
-    unconstrained: Annotated[bool, _UNCONSTRAINED] = False,
+    tokenized: bool = False,
+    unconstrained: bool = False,
     json: options.Json = False,
     device: options.Device = "auto",
     precision: options.Precision = None,
@@ -173,6 +151,12 @@ def parse(
 
     With --json, each line becomes an object with `source` and `trees`. Each tree has `tree`, `score`
     (length-penalised) and `log_probability` (natural logarithm, of the whole tree).
+
+    Options:
+        pretty: Break long trees into indented lines, with an empty line between trees.
+        tokenized: Split lines into words at spaces only, as in treebanks.
+        unconstrained: Do not restrict decoding to valid trees. Invalid trees are repaired afterwards. Use this option
+            to measure the effect of the restriction.
 
     Examples:
         echo "The old dog sees a house, and it can not sleep." | zoo parse --spec parsing/tiny --pretty
@@ -241,8 +225,7 @@ def _open_model(folders: list[Path], task: str, how: BackendOptions, input: Path
     Raises:
         ZooError: A model has a task other than `task`, such as parsing instead of translation.
     """
-    from cli.console import report
-    from cli.streams import is_typed
+    from cli.console import is_typed, report
     from specs import ZooError
     from specs.sections import TASKS
     from zoo.generation.loading import open_model
@@ -283,8 +266,7 @@ def _answer_lines(
         format_lines: Function that returns the output lines for an input line, from its number, text and results.
         prepare: Function that is applied to each line before the model reads it.
     """
-    from cli.console import report
-    from cli.streams import is_typed, open_lines, open_output
+    from cli.console import is_typed, open_lines, open_output, report
     from zoo.generation.text_search import translate_lines
     from zoo.report import Report
 
@@ -315,7 +297,7 @@ def _answer_lines(
 @contextmanager
 def _open_input(translator: Translator, path: Path | None) -> Iterator[tuple[Iterable[str], Callable[[], bool]]]:
     """Yield the input lines of a model, and whether they pause. If it reads files, the lines are names of files."""
-    from cli.streams import open_lines
+    from cli.console import open_lines
     from zoo.features.modality import input_files, listed_files
     from zoo.generation.recognizer import Recognizer
     from zoo.text.lines import never_paused
@@ -351,6 +333,6 @@ def _result_fields(result: Translation, key: str) -> dict[str, object]:
 
 
 def _format_pretty(number: int, tree: str) -> str:
-    from zoo.text.trees.bracketed import format_tree, read_tree
+    from zoo.text.trees.tree import format_tree, read_tree
 
     return ("\n" if number > 1 else "") + (format_tree(read_tree(tree)) if tree else "")

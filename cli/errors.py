@@ -79,38 +79,9 @@ def to_zoo_error(error: Exception, command: str = "zoo") -> ZooError:
     return ZooError(f"internal error in zoo: {type(error).__name__}: {error}", hint=action, exit_code=1)
 
 
-_COMMANDS_OF_OTHERS = {
-    "decode": "translate predict infer inference generate interactive run sample",
-    "train": "fit finetune fine-tune resume continue learn",
-    "evaluate": "eval test bleu sacrebleu",
-    "score": "rescore logprob",
-    "prepare": "preprocess binarize tokenize vocab build-vocab download-data",
-    "pull": "download get fetch install clone",
-    "publish": "upload push release save register",
-    "remove": "delete rm uninstall",
-    "list": "ls models specs runs search catalog status",
-    "show": "info describe inspect cat config view",
-    "plan": "summary params flops estimate graph",
-    "verify": "check validate",
-    "attend": "attention visualize visualise",
-    "curves": "plot plots curve graph",
-    "import": "convert",
-    "doctor": "env devices backends diagnose",
-    "clean": "clear purge gc prune",
-    "average": "avg average-checkpoints",
-    "compare": "diff",
-    "sweep": "tune search-hyperparameters grid",
-    "benchmark": "bench profile time",
-    "--help": "help man",
-    "--version": "version",
-}
-"""Commands of zoo -> words that users may type instead, because other programs have such commands."""
-
-
 def unknown_command(word: str, commands: list[str]) -> ZooError:
     """Return the error for a word that is not a command."""
-    meant = (command for command, words in _COMMANDS_OF_OTHERS.items() if word.lower() in words.split())
-    near = next(meant, None) or nearest(word, commands)
+    near = nearest(word, commands)
     hint = f"did you mean `zoo {near}`?" if near else f"the commands are {', '.join(commands)}"
     return ZooError(f"`{word}` is not a command of zoo", hint=hint)
 

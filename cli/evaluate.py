@@ -1,44 +1,34 @@
-"""`zoo evaluate` and `zoo compare`: scores of translations and trees, and the significance of differences."""
+"""`zoo evaluate`, `zoo compare` and `zoo paper`: scores, the significance of differences, and the paper's claims."""
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from cli import options
 from cli.options import argument, flag, option
-from specs import ZooError
+from specs import ZooError, nearest
 
 if TYPE_CHECKING:
     from zoo.evaluation.comparison import Comparison
     from zoo.evaluation.evalb import BracketScores
     from zoo.evaluation.metrics import Scores
+    from zoo.paper.runs import LayerTiming
+    from zoo.paper.tables import Table
     from zoo.report import Report
 
-_SET = option("dev|test", "Which set of the model's corpus to score.", shown="test")
-_HYPOTHESES = option(
-    "FILE",
-    "Score the translations in this file, one per line, instead of a model. Requires --references.",
-    panel=options.FILES_PANEL,
-)
-_REFERENCES = option("FILE", "Reference translations, one per line.", panel=options.FILES_PANEL)
+
+_SET = option(metavar="dev|test", help="Which set of the model's corpus to score.", shown="test")
 _TRANSCRIPTS = flag(
-    "The files contain transcripts of sound or recognised text: compute WER and CER instead of the metrics for "
-    "translations.",
     "--transcripts",
+    help=(
+        "The files contain transcripts of sound or recognised text: compute WER and CER instead of the metrics for "
+        "translations."
+    ),
     panel=options.FILES_PANEL,
-)
-_TOKENIZE = option(
-    "13a|intl|char|zh|none", "Tokeniser that sacreBLEU uses for BLEU.", shown="13a", panel=options.FILES_PANEL
-)
-_BRACKETS = option(
-    "GOLD TEST",
-    "Score the trees in the second file against the gold trees in the first, one per line, as EVALB does.",
-    panel=options.FILES_PANEL,
-)
-_PARAMETERS = option(
-    "FILE", "EVALB parameter file for --brackets.", shown="those of COLLINS.prm", panel=options.FILES_PANEL
 )
 
 
@@ -47,14 +37,14 @@ def evaluate(
     spec: options.OfSpec = None,
     model: options.Models = None,
     set: Annotated[str | None, _SET] = None,
-    hypotheses: Annotated[Path | None, _HYPOTHESES] = None,
-    references: Annotated[Path | None, _REFERENCES] = None,
+    hypotheses: Annotated[Path | None, option(panel=options.FILES_PANEL)] = None,
+    references: Annotated[Path | None, option(panel=options.FILES_PANEL)] = None,
     language: options.Language = None,
-    tokenize: Annotated[str | None, _TOKENIZE] = None,
-    lowercase: Annotated[bool, flag("Ignore case in the scores.", "--lowercase", panel=options.FILES_PANEL)] = False,
+    tokenize: Annotated[str | None, option(panel=options.FILES_PANEL)] = None,
+    lowercase: Annotated[bool, flag("--lowercase", panel=options.FILES_PANEL)] = False,
     transcripts: Annotated[bool, _TRANSCRIPTS] = False,
-    brackets: Annotated[tuple[Path, Path] | None, _BRACKETS] = None,
-    parameters: Annotated[Path | None, _PARAMETERS] = None,
+    brackets: Annotated[tuple[Path, Path] | None, option(panel=options.FILES_PANEL)] = None,
+    parameters: Annotated[Path | None, option(panel=options.FILES_PANEL)] = None,
     json: options.Json = False,
     device: options.Device = "auto",
     precision: options.Precision = None,
@@ -77,6 +67,15 @@ def evaluate(
     With --hypotheses and --references, the translations in a text file are scored. With --transcripts, the files
     contain transcripts, which are scored by WER and CER. With --brackets, the trees in a file are scored as EVALB does,
     and the output has EVALB's format.
+
+    Options:
+        hypotheses FILE: Score the translations in this file, one per line, instead of a model. Requires --references.
+        references FILE: Reference translations, one per line.
+        tokenize 13a|intl|char|zh|none: Tokeniser that sacreBLEU uses for BLEU. [default: 13a]
+        lowercase: Ignore case in the scores.
+        brackets GOLD TEST: Score the trees in the second file against the gold trees in the first, one per line, as
+            EVALB does.
+        parameters FILE: EVALB parameter file for --brackets. [default: those of COLLINS.prm]
 
     Examples:
         zoo evaluate --spec tiny
@@ -149,18 +148,11 @@ def _show_brackets(scores: BracketScores, messages: Report) -> None:
     messages.info(f"F1 {scores.f1:.2f} ({scores.signature})")
 
 
-_A = argument("A", "First model (NAME or RUN), or first file of translations.", complete=options.complete_model_or_run)
-_B = argument("B", "Second model, or second file of translations.", complete=options.complete_model_or_run)
-_COMPARE_REFERENCES = option(
-    "FILE", "Reference translations, one per line. A and B are then files.", panel=options.FILES_PANEL
-)
-
-
 def compare(
-    a: Annotated[str, _A],
-    b: Annotated[str, _B],
+    a: Annotated[str, argument(complete=options.complete_model_or_run)],
+    b: Annotated[str, argument(complete=options.complete_model_or_run)],
     set: Annotated[str | None, _SET] = None,
-    references: Annotated[Path | None, _COMPARE_REFERENCES] = None,
+    references: Annotated[Path | None, option(panel=options.FILES_PANEL)] = None,
     language: options.Language = None,
     transcripts: Annotated[bool, _TRANSCRIPTS] = False,
     json: options.Json = False,
@@ -178,6 +170,11 @@ def compare(
 
     The table shows each score ± half its 95 % confidence interval. p is the probability of a difference of at least
     this size if both were equally good. If p is 0.05 or more, neither is reported as better.
+
+    Options:
+        a A: First model (NAME or RUN), or first file of translations.
+        b B: Second model, or second file of translations.
+        references FILE: Reference translations, one per line. A and B are then files.
 
     Examples:
         zoo compare runs/tiny runs/tiny-2
@@ -219,3 +216,86 @@ def _show_comparison(compared: tuple[Comparison, ...]) -> None:
     show_table(("", "A>", "B>", "difference>", "p>", "better"), rows)
     for item in compared:
         report().info(f"{get_metric(item.metric).title}: {item.signature}")
+
+
+def paper(
+    what: Annotated[str | None, argument()] = None,
+    runs: Path | None = None,
+    html: Path | None = None,
+    measure: bool = False,
+    json: options.Json = False,
+) -> None:
+    """Print which of the paper's claims hold, and how each was checked.
+
+    A claim can be derived (by the compiler, or from other numbers in the paper), set in our spec (such as Adam's
+    beta1), measured (by our training runs, which may be smaller than the paper's), or not tested (the output gives the
+    reason). Contradicted claims, and numbers that the paper cites from other systems, are counted separately.
+
+    Options:
+        what TABLE: Table to print: table1, table2, table3, table4, or claims. [default: a summary of all claims]
+        runs DIR: Folder with the runs (or the sweep) to compare with the paper. [default: runs]
+        html FILE.html: Write all tables and plots to this file, as one HTML page.
+        measure: Also time the layers of Table 1 on this machine, which takes half a minute.
+
+    Examples:
+        zoo paper
+        zoo paper table3 --runs runs/table3
+        zoo paper claims --json > claims.json
+        zoo paper --html paper.html
+    """
+    from cli.console import report, show_json
+    from zoo.files.output import open_output, require_html
+    from zoo.paper.claims import as_json, check_claims, summary
+    from zoo.paper.page import paper_page
+    from zoo.paper.runs import read_measurements
+    from zoo.paper.tables import TABLES, contradiction_table, of_part, summary_table, tables
+
+    if what is not None and what not in TABLES:
+        near = nearest(what, list(TABLES))
+        guess = f"did you mean `{near}`? " if near else ""
+        raise ZooError(f"`{what}` is not a table of the paper", hint=f"{guess}the tables are {', '.join(TABLES)}")
+    if html is not None and (what is not None or json):
+        raise ZooError("`--html` always writes all tables", hint="leave TABLE and `--json` out, or leave `--html` out")
+    if measure and what not in (None, "table1", "claims"):
+        raise ZooError("`--measure` applies to Table 1 only", hint="leave `--measure` out, or write `table1`")
+    if html is not None:
+        require_html(html)
+    with ExitStack() as files:
+        page = files.enter_context(open_output(html)) if html else None  # fails before the measurements
+        measurements = read_measurements(runs, report())
+        if measure:
+            measurements = replace(measurements, timings=tuple(_measure_layers()))
+        checked = check_claims(measurements)
+        if page:
+            page.write(paper_page(checked, measurements))
+    if html is not None:
+        return print(html)
+    if json:
+        selected = of_part(what or "claims", checked)
+        return show_json({"summary": summary(selected), "claims": [as_json(each) for each in selected]})
+    if what is None:
+        _show_tables([summary_table(checked), contradiction_table(checked)])
+        return report().info("`zoo paper claims` prints every claim, `zoo paper table3` compares Table 3 with our runs")
+    return _show_tables(tables(what, checked, measurements))
+
+
+def _measure_layers() -> Iterator[LayerTiming]:
+    from cli.console import report
+    from compiler.host import tune_process
+    from zoo.paper.table1 import LAYERS, time_layers
+
+    tune_process()
+    with report().progress("timing", len(LAYERS), "layers") as progress:
+        for timing in time_layers():
+            progress.advance()
+            yield timing
+
+
+def _show_tables(tables: Iterable[Table]) -> None:
+    from cli.console import report, show_table
+
+    for number, table in enumerate(tables):
+        print("\n" * bool(number), end="")
+        show_table(table.columns, table.rows, title=table.title)
+        for note in table.notes:
+            report().info(note)

@@ -80,9 +80,7 @@ def _folder_rows(diagnosis: Diagnosis) -> list[tuple[str, str]]:
 
 
 def compile_model(
-    spec: Annotated[
-        str | None, argument("SPEC", "Spec to compile with random weights.", complete=options.complete_spec)
-    ] = None,
+    spec: Annotated[str | None, argument(complete=options.complete_spec)] = None,
     overrides: options.Overrides = None,
     model: options.Model = None,
     backend: options.Backend = None,
@@ -94,6 +92,9 @@ def compile_model(
 
     The compiled program is cached in your data folder. Every command that translates uses the cache, and an unchanged
     model is not compiled again. The program is run once, and its results are compared with the float32 interpreter.
+
+    Options:
+        spec SPEC: Spec to compile with random weights.
 
     Examples:
         zoo compile base --backend native
@@ -135,9 +136,9 @@ def _show_compiled(compiled: Compiled) -> None:
 def benchmark_decode(
     spec: options.Reference,
     overrides: options.Overrides = None,
-    batch: Annotated[int, option("N", "Number of sentences in a batch.", min=1, max=100_000)] = 32,
-    sentences: Annotated[int, option("N", "Number of sentences to translate in each round.", min=1, max=100_000)] = 64,
-    rounds: Annotated[int, option("N", "How many times to repeat the measurement.", min=1, max=100_000)] = 5,
+    batch: Annotated[int, option(min=1, max=100_000)] = 32,
+    sentences: Annotated[int, option(min=1, max=100_000)] = 64,
+    rounds: Annotated[int, option(min=1, max=100_000)] = 5,
     json: options.Json = False,
     device: options.Device = "auto",
     backend: options.Backend = None,
@@ -148,6 +149,11 @@ def benchmark_decode(
     The weights are random. The sentences are synthetic, with 23 to 27 tokens, and their translations have 27 tokens.
     Beam size, length penalty and stopping rule come from the spec. The measurement is repeated in several rounds, and
     the table shows their median, minimum and maximum. Stop other programs first, because they distort the results.
+
+    Options:
+        batch N: Number of sentences in a batch.
+        sentences N: Number of sentences to translate in each round.
+        rounds N: How many times to repeat the measurement.
 
     Examples:
         zoo benchmark decode base
@@ -176,8 +182,8 @@ def benchmark_decode(
 def benchmark_train(
     spec: options.Reference,
     overrides: options.Overrides = None,
-    steps: Annotated[int, option("N", "Number of training steps in each round.", min=1, max=1_000)] = 3,
-    rounds: Annotated[int, option("N", "How many times to repeat the measurement.", min=1, max=1_000)] = 3,
+    steps: Annotated[int, option(min=1, max=1_000)] = 3,
+    rounds: Annotated[int, option(min=1, max=1_000)] = 3,
     json: options.Json = False,
     device: options.Device = "auto",
 ) -> None:
@@ -190,6 +196,10 @@ def benchmark_train(
     The measurement is repeated in several rounds, and the table shows their median, minimum and maximum. An additional
     first round, which includes compilation, is shown separately. Stop other programs first, because they distort the
     results.
+
+    Options:
+        steps N: Number of training steps in each round.
+        rounds N: How many times to repeat the measurement.
 
     Examples:
         zoo benchmark train base training.source_tokens=2500 training.target_tokens=2500

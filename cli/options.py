@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from copy import copy
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, cast, get_args, get_origin
 
 import typer
 
@@ -21,6 +23,7 @@ from specs.catalogue import FOLDER
 FILES_PANEL = "Comparing files"
 EXECUTION_PANEL = "Execution"
 _METAVARS = {"integer": "N", "number": "X"}
+_ITEM = re.compile(r"(\w+)(?: ([^:]+))?: (.+?)(?: \[default: (.+)\])?")
 
 
 def complete_spec(incomplete: str) -> list[str]:
@@ -124,38 +127,18 @@ def _first_given(options: Mapping[str, object]) -> str | None:
     return None
 
 
-def option(
-    metavar: str | None,
-    help: str,
-    *names: str,
-    shown: str | bool = True,
-    panel: str | None = None,
-    complete: Any = None,
-    callback: Any = _require_number,
-    **more: Any,
-) -> Any:
-    """Return an option with a value.
+def option(*names: str, shown: str | bool = True, panel: str | None = None, complete: Any = None, **more: Any) -> Any:
+    """Return an option with a value. `describe` adds the placeholder and the help text of a command's own options.
 
     Args:
-        metavar: Placeholder for the value in the help text, such as "FILE".
-        help: Help text.
         names: Names such as "--output" and "-o". By default, the name of the parameter.
         shown: Description of the default in the help text. By default, the default itself.
         panel: Heading in the help text.
         complete: Function that returns the completions of a text.
-        callback: Function that checks the value, and returns it.
         more: Limits (`min` and `max`), and further parameters of `typer.Option`.
     """
-    return typer.Option(
-        *names,
-        metavar=metavar,
-        help=help,
-        show_default=shown,
-        rich_help_panel=panel,
-        autocompletion=complete,
-        callback=callback,
-        **more,
-    )
+    more = {"callback": _require_number, **more}
+    return typer.Option(*names, show_default=shown, rich_help_panel=panel, autocompletion=complete, **more)
 
 
 def field_option(field: str, *names: str, shown: str = "", panel: str | None = None, **more: Any) -> Any:
@@ -169,9 +152,9 @@ def field_option(field: str, *names: str, shown: str = "", panel: str | None = N
     known = schema["$defs"][schema["properties"][section]["$ref"].rpartition("/")[2]]["properties"][name]
     choices, limits = known.get("enum", ()), {"min": "minimum", "max": "maximum"}
     return option(
-        "|".join(choices) or _METAVARS.get(known["type"]),
-        re.sub(r" \(not in the paper[^)]*\)", "", known["description"]),
         *names,
+        metavar="|".join(choices) or _METAVARS.get(known["type"]),
+        help=re.sub(r" \(not in the paper[^)]*\)", "", known["description"]),
         shown=shown or f"the spec's {field}",
         panel=panel,
         complete=lambda incomplete: [choice for choice in choices if choice.startswith(incomplete)],
@@ -185,93 +168,135 @@ def _spec_schema() -> Any:
     return json.loads((FOLDER / "schema.json").read_bytes())
 
 
-def flag(help: str, *names: str, panel: str | None = None) -> Any:
+def flag(*names: str, panel: str | None = None, help: str | None = None) -> Any:
     """Return a switch. The parameters are those of `option`."""
     return typer.Option(*names, help=help, rich_help_panel=panel)
 
 
-def argument(metavar: str, help: str, *, shown: str | bool = True, complete: Any = None) -> Any:
+def argument(*, complete: Any = None, metavar: str | None = None, help: str | None = None) -> Any:
     """Return an argument. The parameters are those of `option`."""
-    return typer.Argument(metavar=metavar, help=help, show_default=shown, autocompletion=complete)
+    return typer.Argument(metavar=metavar, help=help, autocompletion=complete)
+
+
+def describe(command: Callable[..., Any], section: str) -> Callable[..., Any]:
+    """Give the arguments and options of a command the texts in the section `Options` of its docstring. Return it.
+
+    An item is such as `layer N: Layer to show. [default: the last]`: the parameter, the placeholder for its value, the
+    help text, and the description of the default. A parameter that is only in the docstring, without a call of
+    `option`, `flag` or `argument`, becomes a switch if it is Boolean, and an argument if it has no default.
+    """
+    signature = inspect.signature(command, eval_str=True)
+    parameters = dict(signature.parameters)
+    for item in filter(None, re.split(r"(?:^|\n) {4}(?=\S)", section)):
+        found = _ITEM.fullmatch(" ".join(item.split()))
+        assert found is not None, item
+        name, metavar, text, shown = found.groups()
+        parameter = parameters[name]
+        kind, *given = get_args(parameter.annotation) if _is_annotated(parameter) else (parameter.annotation,)
+        info = copy(given[0]) if given else _default_info(parameter)
+        info.metavar, info.help, info.show_default = metavar, text, shown or True
+        parameters[name] = parameter.replace(annotation=Annotated[kind, info])
+    cast(Any, command).__signature__ = signature.replace(parameters=list(parameters.values()))
+    return command
+
+
+def _is_annotated(parameter: inspect.Parameter) -> bool:
+    return get_origin(parameter.annotation) is Annotated
+
+
+def _default_info(parameter: inspect.Parameter) -> Any:
+    if parameter.annotation is bool:
+        return flag(f"--{parameter.name.replace('_', '-')}")
+    return argument() if parameter.default is inspect.Parameter.empty else option()
 
 
 From = Annotated[
     str | None,
     option(
-        "CODE",
-        "Language of the input text, such as en, for a multilingual model. Not needed if the model reads only the "
-        "token of the target language.",
         "--from",
+        metavar="CODE",
+        help=(
+            "Language of the input text, such as en, for a multilingual model. Not needed if the model reads only the "
+            "token of the target language."
+        ),
         shown="the other language, if the model has two",
     ),
 ]
 To = Annotated[
     str | None,
     option(
-        "CODE",
-        "Target language, such as de, for a multilingual model.",
         "--to",
+        metavar="CODE",
+        help="Target language, such as de, for a multilingual model.",
         shown="the other language, if the model has two",
     ),
 ]
 Reference = Annotated[
     str,
     argument(
-        "SPEC",
-        "Spec: a shipped name (such as `big`, or `a-h1` for `table3/a-h1`; `zoo list` prints them), or a path "
-        "ending in .yaml.",
+        metavar="SPEC",
+        help=(
+            "Spec: a shipped name (such as `big`, or `a-h1` for `table3/a-h1`; `zoo list` prints them), or a path "
+            "ending in .yaml."
+        ),
         complete=complete_spec,
     ),
 ]
 Overrides = Annotated[
     list[str] | None,
-    argument("KEY=VALUE", "Fields of the spec to set, such as `training.steps=500`.", complete=complete_override),
+    argument(
+        metavar="KEY=VALUE", help="Fields of the spec to set, such as `training.steps=500`.", complete=complete_override
+    ),
 ]
 Run = Annotated[
     str,
-    argument("RUN", "Run: its folder, or the name of its spec (`tiny` stands for `runs/tiny`).", complete=complete_run),
+    argument(
+        metavar="RUN",
+        help="Run: its folder, or the name of its spec (`tiny` stands for `runs/tiny`).",
+        complete=complete_run,
+    ),
 ]
 Name = Annotated[
     str | None,
-    argument("MODEL", "Model to use: a published model or a run, as for --model.", complete=complete_model_or_run),
+    argument(
+        metavar="MODEL",
+        help="Model to use: a published model or a run, as for --model.",
+        complete=complete_model_or_run,
+    ),
 ]
 OfSpec = Annotated[
     str | None,
     option(
-        "SPEC",
-        "Use the newest trained run of this spec under runs/. If there is none, use the published model that has "
-        "the name in this spec.",
         "--spec",
+        metavar="SPEC",
+        help=(
+            "Use the newest trained run of this spec under runs/. If there is none, use the published model that has "
+            "the name in this spec."
+        ),
         complete=complete_spec,
     ),
 ]
-Model = Annotated[
-    str | None,
-    option(
-        "NAME|RUN",
-        "Use this model: the name of a published model (NAME@2 for revision 2), the folder of a run, or the name of "
-        "a run's spec.",
-        "--model",
-        complete=complete_model_or_run,
-    ),
-]
+_MODEL_HELP = (
+    "Use this model: the name of a published model (NAME@2 for revision 2), the folder of a run, or the name of a "
+    "run's spec."
+)
+Model = Annotated[str | None, option("--model", metavar="NAME|RUN", help=_MODEL_HELP, complete=complete_model_or_run)]
 Models = Annotated[
     list[str] | None,
     option(
-        "NAME|RUN",
-        "Use this model: the name of a published model (NAME@2 for revision 2), the folder of a run, or the name of "
-        "a run's spec. Repeat the option to use an ensemble.",
         "--model",
+        metavar="NAME|RUN",
+        help=f"{_MODEL_HELP} Repeat the option to use an ensemble.",
         complete=complete_model_or_run,
     ),
 ]
 Input = Annotated[
     Path | None,
     option(
-        "FILE",
-        "Read UTF-8 text from this file, one sentence per line.",
         "--input",
         "-i",
+        metavar="FILE",
+        help="Read UTF-8 text from this file, one sentence per line.",
         shown="stdin",
         callback=_standard_stream,
     ),
@@ -279,11 +304,13 @@ Input = Annotated[
 Output = Annotated[
     Path | None,
     option(
-        "FILE",
-        "Write to this file. A regular file appears only when it is complete. After an error, FILE.partial has the "
-        "lines that were written before it. A pipe or device receives each line immediately.",
         "--output",
         "-o",
+        metavar="FILE",
+        help=(
+            "Write to this file. A regular file appears only when it is complete. After an error, FILE.partial has the "
+            "lines that were written before it. A pipe or device receives each line immediately."
+        ),
         shown="stdout",
         callback=_standard_stream,
     ),
@@ -294,8 +321,8 @@ Shortlist = Annotated[bool | None, field_option("decoding.shortlist", "--shortli
 Device = Annotated[
     str,
     option(
-        "auto|cpu|cuda|cuda:N",
-        "Device to compute on. auto selects the GPU if there is one, otherwise the CPU.",
+        metavar="auto|cpu|cuda|cuda:N",
+        help="Device to compute on. auto selects the GPU if there is one, otherwise the CPU.",
         panel=EXECUTION_PANEL,
     ),
 ]
@@ -306,9 +333,9 @@ Backend = Annotated[str | None, field_option("compilation.backend", panel=EXECUT
 MaxBatchTokens = Annotated[
     int | None,
     option(
-        "N",
-        "Maximum number of source tokens in a batch, counting padding. A smaller number needs less memory.",
         "--max-batch-tokens",
+        metavar="N",
+        help="Maximum number of source tokens in a batch, counting padding. A smaller number needs less memory.",
         shown="4096",
         min=1,
         panel=EXECUTION_PANEL,
@@ -317,18 +344,20 @@ MaxBatchTokens = Annotated[
 Language = Annotated[
     str | None,
     option(
-        "CODE",
-        "Language of the files, such as de. It selects the tokeniser of the paper's BLEU.",
+        metavar="CODE",
+        help="Language of the files, such as de. It selects the tokeniser of the paper's BLEU.",
         shown="the extension of the references' file name",
         panel=FILES_PANEL,
     ),
 ]
-Json = Annotated[bool, flag("Print JSON instead of text.", "--json")]
+Json = Annotated[bool, flag("--json", help="Print JSON instead of text.")]
 NoProtect = Annotated[
     bool,
     flag(
-        "Do not check whether numbers, dates, links, placeholders and the like are kept. By default, a sentence "
-        "that loses one of them is translated again, and texts without a letter stay as they are.",
         "--no-protect",
+        help=(
+            "Do not check whether numbers, dates, links, placeholders and the like are kept. By default, a sentence "
+            "that loses one of them is translated again, and texts without a letter stay as they are."
+        ),
     ),
 ]

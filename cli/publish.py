@@ -14,37 +14,12 @@ if TYPE_CHECKING:
     from zoo.publishing.removal import RemovalPlan
 
 
-_RUN_OR_NAME = argument(
-    "RUN|NAME",
-    "Run: its folder, or the name of its spec (`tiny` stands for `runs/tiny`). With --to, it can also be the NAME of "
-    "a published model.",
-    complete=options.complete_model_or_run,
-)
-_NAME = option(
-    "NAME",
-    "Name under which others load the published model. Letters, digits and the characters `-`, `_`, `.` and `,` are "
-    "permitted.",
-    shown="the name in the spec",
-)
-_TO = option(
-    "REGISTRY",
-    "Also publish to this registry: a folder, s3://BUCKET/..., or hf://ORG/NAME.",
-    shown="only the local model store",
-)
-_NOTES = option(
-    "FILE",
-    "Markdown file whose text the model card contains, such as the limits of the model and further scores. Headings "
-    "start with ##.",
-)
-_REPLACE = flag("Replace a published model of the same name.", "--replace")
-
-
 def publish(
-    run: Annotated[str, _RUN_OR_NAME],
-    name: Annotated[str | None, _NAME] = None,
-    replace: Annotated[bool, _REPLACE] = False,
-    to: Annotated[str | None, _TO] = None,
-    notes: Annotated[Path | None, _NOTES] = None,
+    run: Annotated[str, argument(complete=options.complete_model_or_run)],
+    name: str | None = None,
+    replace: bool = False,
+    to: str | None = None,
+    notes: Path | None = None,
 ) -> None:
     """Publish a run as a bundle in the local model store, and optionally in a registry.
 
@@ -56,6 +31,17 @@ def publish(
 
     With --to, the bundle becomes the next revision of its name in the registry. The upload is atomic and safe with
     concurrent uploads, and a revision never changes. Others pull the newest revision, or one that they name.
+
+    Options:
+        run RUN|NAME: Run: its folder, or the name of its spec (`tiny` stands for `runs/tiny`). With --to, it can also
+            be the NAME of a published model.
+        name NAME: Name under which others load the published model. Letters, digits and the characters `-`, `_`, `.`
+            and `,` are permitted. [default: the name in the spec]
+        replace: Replace a published model of the same name.
+        to REGISTRY: Also publish to this registry: a folder, s3://BUCKET/..., or hf://ORG/NAME. [default: only the
+            local model store]
+        notes FILE: Markdown file whose text the model card contains, such as the limits of the model and further
+            scores. Headings start with ##.
 
     Examples:
         zoo publish tiny
@@ -89,17 +75,7 @@ def publish(
         print(uploaded.pin)
 
 
-_NAMES = argument(
-    "NAME",
-    "Published model, or public model of the catalogue. NAME@2 selects a revision. By default, the newest is pulled.",
-    complete=options.complete_model,
-)
-
-
-_PULL_YES = flag("Download public models without asking for confirmation.", "--yes")
-
-
-def pull(names: Annotated[list[str], _NAMES], yes: Annotated[bool, _PULL_YES] = False) -> None:
+def pull(names: Annotated[list[str], argument(complete=options.complete_model)], yes: bool = False) -> None:
     """Download published models from the registries, or public models of the catalogue, to the local model store.
 
     The registries are those in ZOO_REGISTRIES (folders, https://, s3:// or hf://, separated by spaces) and then those
@@ -111,6 +87,11 @@ def pull(names: Annotated[list[str], _NAMES], yes: Annotated[bool, _PULL_YES] = 
     question about its size and licence, it is downloaded from its authors, imported as by `zoo import`, and stored.
 
     Commands and `zoo.load` pull a missing model automatically, unless ZOO_OFFLINE=1. They never update a stored model.
+
+    Options:
+        names NAME: Published model, or public model of the catalogue. NAME@2 selects a revision. By default, the newest
+            is pulled.
+        yes: Download public models without asking for confirmation.
 
     Examples:
         zoo pull transformer-big-ende
@@ -131,13 +112,8 @@ def pull(names: Annotated[list[str], _NAMES], yes: Annotated[bool, _PULL_YES] = 
             raise
 
 
-_VERIFY_NAME = argument(
-    "NAME|DIR", "Published model: its name (`zoo list` prints them) or folder.", complete=options.complete_model
-)
-
-
 def verify(
-    name: Annotated[str, _VERIFY_NAME],
+    name: Annotated[str, argument(complete=options.complete_model)],
     backend: Annotated[
         str | None, field_option("compilation.backend", shown="eager on the CPU", callback=options.check_backend)
     ] = None,
@@ -148,6 +124,9 @@ def verify(
     published ones, within 1e-4.
 
     With --backend, the model runs on a GPU if there is one.
+
+    Options:
+        name NAME|DIR: Published model: its name (`zoo list` prints them) or folder.
 
     Examples:
         zoo verify transformer-tiny-ende
@@ -165,16 +144,13 @@ def verify(
     )
 
 
-_YES = flag("Remove without asking for confirmation.", "--yes")
-_WHAT = argument(
-    "compiled|prepared|archives|pulls|synthetic|runs|RUN",
-    "What to remove. RUN is the folder of a run, or the name of its spec.",
-    shown="all except synthetic and runs",
-    complete=options.complete_run,
-)
+_YES = flag("--yes", help="Remove without asking for confirmation.")
 
 
-def clean(what: Annotated[list[str] | None, _WHAT] = None, yes: Annotated[bool, _YES] = False) -> None:
+def clean(
+    what: Annotated[list[str] | None, argument(complete=options.complete_run)] = None,
+    yes: Annotated[bool, _YES] = False,
+) -> None:
     """Remove caches and runs: show what would be removed, and ask for confirmation.
 
     `compiled` means compiled programs, `prepared` prepared corpora, `archives` downloaded archives, and `pulls`
@@ -184,6 +160,10 @@ def clean(what: Annotated[list[str] | None, _WHAT] = None, yes: Annotated[bool, 
 
     The command never removes published models (use `zoo remove`), runs in training, prepared corpora in use, downloads
     in progress, or the targets of links.
+
+    Options:
+        what compiled|prepared|archives|pulls|synthetic|runs|RUN: What to remove. RUN is the folder of a run, or the
+            name of its spec. [default: all except synthetic and runs]
 
     Examples:
         zoo clean
@@ -195,17 +175,16 @@ def clean(what: Annotated[list[str] | None, _WHAT] = None, yes: Annotated[bool, 
     _remove(plan_cleanup(what or ()), yes=yes)
 
 
-_REMOVED_NAMES = argument(
-    "NAME",
-    "Model in the local model store: all its revisions, one of them (NAME@2), or all members of an ensemble.",
-    complete=options.complete_model,
-)
-
-
-def remove(names: Annotated[list[str], _REMOVED_NAMES], yes: Annotated[bool, _YES] = False) -> None:
+def remove(
+    names: Annotated[list[str], argument(complete=options.complete_model)], yes: Annotated[bool, _YES] = False
+) -> None:
     """Remove published models from the local model store: show them, and ask for confirmation.
 
     Models in registries are not affected, and `zoo pull` downloads them again.
+
+    Options:
+        names NAME: Model in the local model store: all its revisions, one of them (NAME@2), or all members of an
+            ensemble.
 
     Examples:
         zoo remove transformer-tiny-ende
@@ -236,65 +215,44 @@ def _remove(plan: RemovalPlan, *, yes: bool) -> None:
     return messages.info("removed the rest" if failed else f"removed {size(plan.bytes)}")
 
 
-_SOURCE = argument("SOURCE", "File or folder of the model, or hf:ORG/NAME for a model on the Hugging Face Hub.")
-_IMPORTED_NAME = option(
-    "NAME",
-    "Name of the model in the local model store. Other commands find it by this name. Letters, digits and the "
-    "characters `-`, `_`, `.` and `,` are permitted.",
-    shown="the name of the file or folder",
-)
-_FORMAT = option(
-    "hf-marian|hf-multilingual|hf-t5|marian|ctranslate2|fairseq",
-    "Format of the files to import.",
-    "--format",
-    shown="detected from the files",
-)
-_LANGUAGES = option(
-    "SOURCE TARGET", "Source and target language, as codes such as en de.", shown="as the files specify"
-)
-_POSITIONS = option(
-    "marian|transformers",
-    "Toolkit that trained a Hugging Face Marian model. Marian and transformers compute sinusoidal positional "
-    "encodings slightly differently. OPUS-MT models were trained with Marian.",
-    shown="marian",
-)
-_TOKENIZER = option(
-    "moses|space",
-    "Tokenizer of the texts that the model was trained on, if it has no SentencePiece model. With `moses`, raw text is "
-    "tokenised and translations are detokenised. With `space`, texts are tokenised already.",
-    shown="as the files specify",
-)
-_BPE = option(
-    "FILE",
-    "BPE codes of subword-nmt or fastBPE, which split words into subwords.",
-    shown="`bpecodes`, `code`, `bpe.codes`, or `source.bpe` and `target.bpe`, if the model's folder has them",
-)
-_BPE_VOCABULARY = option(
-    "SOURCE TARGET",
-    "Files with subwords and their counts, if the codes were applied with a vocabulary threshold "
-    "(`subword-nmt apply-bpe --vocabulary`). Rarer subwords are split again.",
-    shown="all subwords are kept",
-)
-_BPE_THRESHOLD = option("N", "Count from which on subwords in the files of --bpe-vocabulary are kept.")
-
-
 def import_model(
-    source: Annotated[str, _SOURCE],
-    name: Annotated[str | None, _IMPORTED_NAME] = None,
-    format: Annotated[str | None, _FORMAT] = None,
-    languages: Annotated[tuple[str, str] | None, _LANGUAGES] = None,
-    positions: Annotated[str | None, _POSITIONS] = None,
-    tokenizer: Annotated[str | None, _TOKENIZER] = None,
-    bpe: Annotated[Path | None, _BPE] = None,
-    bpe_vocabulary: Annotated[tuple[Path, Path] | None, _BPE_VOCABULARY] = None,
-    bpe_threshold: Annotated[int, _BPE_THRESHOLD] = 1,
-    replace: Annotated[bool, flag("Replace a stored model of the same name.", "--replace")] = False,
+    source: str,
+    name: str | None = None,
+    format: str | None = None,
+    languages: tuple[str, str] | None = None,
+    positions: str | None = None,
+    tokenizer: str | None = None,
+    bpe: Path | None = None,
+    bpe_vocabulary: tuple[Path, Path] | None = None,
+    bpe_threshold: int = 1,
+    replace: bool = False,
 ) -> None:
     """Convert another toolkit's model to a bundle in the local model store.
 
     The bundle can be used like a model trained with zoo: translate with its name, publish it to a registry, or continue
     its training with `training.start_from`. Its spec contains the decoding settings of the original model. A model with
     features that a spec cannot express is refused.
+
+    Options:
+        source SOURCE: File or folder of the model, or hf:ORG/NAME for a model on the Hugging Face Hub.
+        name NAME: Name of the model in the local model store. Other commands find it by this name. Letters, digits and
+            the characters `-`, `_`, `.` and `,` are permitted. [default: the name of the file or folder]
+        format hf-marian|hf-multilingual|hf-t5|marian|ctranslate2|fairseq: Format of the files to import. [default:
+            detected from the files]
+        languages SOURCE TARGET: Source and target language, as codes such as en de. [default: as the files specify]
+        positions marian|transformers: Toolkit that trained a Hugging Face Marian model. Marian and transformers compute
+            sinusoidal positional encodings slightly differently. OPUS-MT models were trained with Marian. [default:
+            marian]
+        tokenizer moses|space: Tokenizer of the texts that the model was trained on, if it has no SentencePiece model.
+            With `moses`, raw text is tokenised and translations are detokenised. With `space`, texts are tokenised
+            already. [default: as the files specify]
+        bpe FILE: BPE codes of subword-nmt or fastBPE, which split words into subwords. [default: `bpecodes`, `code`,
+            `bpe.codes`, or `source.bpe` and `target.bpe`, if the model's folder has them]
+        bpe_vocabulary SOURCE TARGET: Files with subwords and their counts, if the codes were applied with a vocabulary
+            threshold (`subword-nmt apply-bpe --vocabulary`). Rarer subwords are split again. [default: all subwords are
+            kept]
+        bpe_threshold N: Count from which on subwords in the files of --bpe-vocabulary are kept.
+        replace: Replace a stored model of the same name.
 
     Examples:
         zoo import model.npz --name my-model
@@ -334,15 +292,20 @@ def import_model(
 
 
 def export_model(
-    name: Annotated[str, argument("NAME", "Published model: its name or folder.", complete=options.complete_model)],
-    to: Annotated[str, option("hf-marian|hf-multilingual|hf-t5|ctranslate2|onnx", "Format to write.", "--to")],
-    output: Annotated[Path, option("FOLDER", "New folder to write.", "--output", "-o")],
+    name: Annotated[str, argument(complete=options.complete_model)],
+    to: Annotated[str, option("--to")],
+    output: Annotated[Path, option("--output", "-o")],
 ) -> None:
     """Convert a published model to the format of another toolkit.
 
     The written files are read again and compared tensor by tensor. If the other toolkit is installed, it must also
     reproduce the model's reference log-probabilities (for ONNX, those of the compiler's interpreter on random tokens).
     If a check fails, nothing is written. A model with features that the format cannot express is refused.
+
+    Options:
+        name NAME: Published model: its name or folder.
+        to hf-marian|hf-multilingual|hf-t5|ctranslate2|onnx: Format to write.
+        output FOLDER: New folder to write.
 
     Examples:
         zoo export transformer-tiny-ende --to ctranslate2 -o tiny.ct2

@@ -20,8 +20,12 @@ if TYPE_CHECKING:
 
 _MAX_SCORED_LINES, _MAX_ALIGNED_LINES = 4096, 1024
 """Maximum number of pairs that are sorted by length, and computed together."""
-_SOURCE = option("FILE", "Read sources from this file, one per line. Requires --target.", shown="pairs from stdin")
-_TARGET = option("FILE", "Read the translation or tree of each source from this file.", shown="pairs from stdin")
+_SOURCE = option(
+    metavar="FILE", help="Read sources from this file, one per line. Requires --target.", shown="pairs from stdin"
+)
+_TARGET = option(
+    metavar="FILE", help="Read the translation or tree of each source from this file.", shown="pairs from stdin"
+)
 
 
 def score(
@@ -52,8 +56,7 @@ def score(
         printf 'the dog sleeps\\tder Hund schläft\\n' | zoo score --spec tiny
         zoo score --model transformer-tiny-ende --source test.en --target test.de
     """
-    from cli.console import report
-    from cli.streams import is_typed, open_output
+    from cli.console import is_typed, open_output, report
     from zoo.generation.compilation import BackendOptions
     from zoo.generation.loading import open_model
     from zoo.models.find import from_options
@@ -106,8 +109,7 @@ def align(
         printf 'He sleeps.\tEr schläft.\n' | zoo align everyday --to de
         zoo align --spec tiny --source test.en --target test.de --output test.align
     """
-    from cli.console import report
-    from cli.streams import open_output
+    from cli.console import open_output, report
     from zoo.generation.alignment import word_links
     from zoo.generation.loading import open_model
     from zoo.models.find import from_options
@@ -180,7 +182,7 @@ def _open_pairs(
 
     If `reads` is false, the model reads no source, and each line is a text to score.
     """
-    from cli.streams import open_lines
+    from cli.console import open_lines
 
     if source is None or target is None:
         with open_lines(None) as lines:

@@ -33,88 +33,28 @@ def _require(pattern: str, example: str) -> Callable[[list[str] | None], list[st
     return check
 
 
-_NEW_KEY = option(
-    "NAME", "Create an API key with this name, add its SHA-256 and its name to --keys, print the key, and exit."
-)
-_HOST = option(
-    "NAME",
-    "Accept requests for this name of the server, such as the name that a reverse proxy passes on. Names are checked "
-    "only on a loopback address without --keys, because web pages could bind their own names to it.",
-    shown="localhost",
-    callback=_require(r"[^/:\s]+", "`translate.example.org`"),
-)
-_QUEUE = option(
-    "N",
-    "Maximum number of texts that wait or are being translated. Further requests get status 429.",
-    panel=_LIMITS,
-    min=1,
-)
-_WAIT = option(
-    "SECONDS",
-    "Maximum time until a translation begins. If a request would probably wait longer, it gets status 429.",
-    panel=_LIMITS,
-    min=0.0,
-    max=_MAX,
-)
-_BATCH_TOKENS = option(
-    "N",
-    "Maximum number of source tokens in a batch, counting padding. With small batches, answers are faster under load.",
-    shown="512 on a CPU, 4096 on a GPU",
-    panel=options.EXECUTION_PANEL,
-    min=1,
-)
-_KEYS = option(
-    "FILE",
-    "Accept only the API keys in this file, which is read again when it changes. Each line has the SHA-256 of a key "
-    "and, optionally, the number of characters that the key may translate until the server is restarted.",
-    shown="no key is needed",
-    readable=False,  # so that opening the file raises the error, which has a hint
-)
-_CORS = option(
-    "ORIGIN",
-    "Permit web pages of this origin, such as https://example.org, to send requests.",
-    shown="none",
-    callback=_require(r"[a-z][a-z+.-]*://[^/\sA-Z]+|\*|null", "`https://example.org`"),
-)
-_MEMORY = option(
-    "GB",
-    "Keep only as many models in memory as fit into GB gigabytes.",
-    shown="half of this machine's memory",
-    min=0.01,
-    max=_MAX,
-)
-_MODEL = option(
-    "NAME|RUN",
-    "Load this model at the start, and offer it. Give the option several times for several models.",
-    shown="all published models on this machine",
-    complete=options.complete_model_or_run,
-)
-
-
 def serve(
-    model: Annotated[list[str] | None, _MODEL] = None,
-    host: Annotated[str, option("ADDRESS", "Listen on this address. 0.0.0.0 accepts other machines.")] = "127.0.0.1",
-    port: Annotated[int, option("N", "Listen on this port.", min=0, max=65535)] = 5000,
-    keys: Annotated[Path | None, _KEYS] = None,
-    new_key: Annotated[str | None, _NEW_KEY] = None,
-    cors: Annotated[list[str] | None, _CORS] = None,
-    allow_host: Annotated[list[str] | None, _HOST] = None,
-    max_memory: Annotated[float | None, _MEMORY] = None,
-    idle_minutes: Annotated[
-        float, option("X", "Unload a model that was not used for X minutes.", min=0.01, max=_MAX)
-    ] = 30.0,
-    max_texts: Annotated[int, option("N", "Maximum number of texts per request.", panel=_LIMITS, min=1)] = 100,
-    max_characters: Annotated[int, option("N", "Maximum length of a text.", panel=_LIMITS, min=1)] = 20_000,
-    max_body_bytes: Annotated[
-        int, option("N", "Maximum size of a request in bytes.", panel=_LIMITS, min=1)
-    ] = 1_000_000,
-    max_queue: Annotated[int, _QUEUE] = 2_000,
-    max_wait: Annotated[float, _WAIT] = 0.5,
-    timeout: Annotated[float, option("SECONDS", "Maximum time per request.", panel=_LIMITS, min=0.1, max=_MAX)] = 120.0,
+    model: Annotated[list[str] | None, option(complete=options.complete_model_or_run)] = None,
+    host: str = "127.0.0.1",
+    port: Annotated[int, option(min=0, max=65535)] = 5000,
+    keys: Annotated[Path | None, option(readable=False)] = None,
+    new_key: str | None = None,
+    cors: Annotated[
+        list[str] | None, option(callback=_require(r"[a-z][a-z+.-]*://[^/\sA-Z]+|\*|null", "`https://example.org`"))
+    ] = None,
+    allow_host: Annotated[list[str] | None, option(callback=_require(r"[^/:\s]+", "`translate.example.org`"))] = None,
+    max_memory: Annotated[float | None, option(min=0.01, max=_MAX)] = None,
+    idle_minutes: Annotated[float, option(min=0.01, max=_MAX)] = 30.0,
+    max_texts: Annotated[int, option(panel=_LIMITS, min=1)] = 100,
+    max_characters: Annotated[int, option(panel=_LIMITS, min=1)] = 20_000,
+    max_body_bytes: Annotated[int, option(panel=_LIMITS, min=1)] = 1_000_000,
+    max_queue: Annotated[int, option(panel=_LIMITS, min=1)] = 2_000,
+    max_wait: Annotated[float, option(panel=_LIMITS, min=0.0, max=_MAX)] = 0.5,
+    timeout: Annotated[float, option(panel=_LIMITS, min=0.1, max=_MAX)] = 120.0,
     device: options.Device = "auto",
     precision: options.Precision = None,
     backend: options.Backend = None,
-    max_batch_tokens: Annotated[int | None, _BATCH_TOKENS] = None,
+    max_batch_tokens: Annotated[int | None, option(panel=options.EXECUTION_PANEL, min=1)] = None,
 ) -> None:
     """Translate for other programs over HTTP.
 
@@ -123,6 +63,32 @@ def serve(
     revision of a model in the local model store is used without a restart.
 
     After SIGTERM or Ctrl-C, the server answers the requests that it has accepted, and exits.
+
+    Options:
+        model NAME|RUN: Load this model at the start, and offer it. Give the option several times for several models.
+            [default: all published models on this machine]
+        host ADDRESS: Listen on this address. 0.0.0.0 accepts other machines.
+        port N: Listen on this port.
+        keys FILE: Accept only the API keys in this file, which is read again when it changes. Each line has the SHA-256
+            of a key and, optionally, the number of characters that the key may translate until the server is restarted.
+            [default: no key is needed]
+        new_key NAME: Create an API key with this name, add its SHA-256 and its name to --keys, print the key, and exit.
+        cors ORIGIN: Permit web pages of this origin, such as https://example.org, to send requests. [default: none]
+        allow_host NAME: Accept requests for this name of the server, such as the name that a reverse proxy passes on.
+            Names are checked only on a loopback address without --keys, because web pages could bind their own names to
+            it. [default: localhost]
+        max_memory GB: Keep only as many models in memory as fit into GB gigabytes. [default: half of this machine's
+            memory]
+        idle_minutes X: Unload a model that was not used for X minutes.
+        max_texts N: Maximum number of texts per request.
+        max_characters N: Maximum length of a text.
+        max_body_bytes N: Maximum size of a request in bytes.
+        max_queue N: Maximum number of texts that wait or are being translated. Further requests get status 429.
+        max_wait SECONDS: Maximum time until a translation begins. If a request would probably wait longer, it gets
+            status 429.
+        timeout SECONDS: Maximum time per request.
+        max_batch_tokens N: Maximum number of source tokens in a batch, counting padding. With small batches, answers
+            are faster under load. [default: 512 on a CPU, 4096 on a GPU]
 
     Examples:
         zoo serve

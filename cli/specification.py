@@ -10,7 +10,7 @@ from shlex import quote
 from typing import TYPE_CHECKING, Annotated
 
 from cli import options
-from cli.options import argument, flag, option
+from cli.options import argument, option
 from specs import ZooError
 
 if TYPE_CHECKING:
@@ -18,21 +18,10 @@ if TYPE_CHECKING:
     from zoo.publishing.inventory import Inventory, PublishedModel, RunSummary
 
 
-_PATTERN = argument(
-    "PATTERN",
-    "List only names that contain this text, or match it as a pattern such as `*-ende`. With --available, also a "
-    "language pair such as de-fr.",
-    shown="everything",
-)
-_PUBLISHED = flag("List published models only: those in the local model store and in the registries.", "--published")
-
-_AVAILABLE = flag("List the catalogue of public models, by language pair: `zoo pull` downloads them.", "--available")
-
-
 def list_models(
-    pattern: Annotated[str | None, _PATTERN] = None,
-    published: Annotated[bool, _PUBLISHED] = False,
-    available: Annotated[bool, _AVAILABLE] = False,
+    pattern: Annotated[str | None, argument()] = None,
+    published: bool = False,
+    available: bool = False,
     json: options.Json = False,
 ) -> None:
     """List runs, published models and shipped specs, with their scores.
@@ -40,6 +29,12 @@ def list_models(
     With --available, list the catalogue of public models. A command or `zoo.load` downloads, imports and stores a
     public model if you give its name. If you filter by a language pair, the most recommended model comes first: models
     for this pair only before multilingual models, and then smaller models before larger ones.
+
+    Options:
+        pattern PATTERN: List only names that contain this text, or match it as a pattern such as `*-ende`. With
+            --available, also a language pair such as de-fr. [default: everything]
+        published: List published models only: those in the local model store and in the registries.
+        available: List the catalogue of public models, by language pair: `zoo pull` downloads them.
 
     Examples:
         zoo list
@@ -159,7 +154,7 @@ def _list_available(pattern: str | None, json: bool) -> None:
 def _how_to_find(pattern: str) -> str:
     """Return what to write instead of a pattern that nothing in the catalogue matches."""
     from specs import nearest
-    from zoo.catalogue import catalogue
+    from zoo.models import catalogue
 
     similar = nearest(pattern, catalogue.names())
     guess = f"did you mean `{similar}`? " if similar else ""
@@ -184,18 +179,18 @@ def _score_cells(models: Sequence[RunSummary | PublishedModel]) -> tuple[list[st
     return columns, cells
 
 
-_DIFFERENCE = flag("Print only the fields that differ from the parent spec (`extends`).", "--difference")
-
-
 def show(
     spec: options.Reference,
     overrides: options.Overrides = None,
-    difference: Annotated[bool, _DIFFERENCE] = False,
+    difference: bool = False,
     json: options.Json = False,
 ) -> None:
     """Print a spec with all its fields, or only the fields that differ from the spec that it extends.
 
     With --difference, the output also has the comments on these fields in the spec's file, and those at its beginning.
+
+    Options:
+        difference: Print only the fields that differ from the parent spec (`extends`).
 
     Examples:
         zoo show big --difference
@@ -251,29 +246,26 @@ def schema() -> None:
     print(json_module.dumps(specs.schema(), indent=2, ensure_ascii=False))
 
 
-_GRAPH = option(
-    "FILE.svg",
-    "Draw the network in the style of Figure 1, and the compiled program beside it, to this file. Do not print the "
-    "plan.",
-)
-_LENGTH = option(
-    "N", "Length of each source and target sentence, on which FLOPs and memory depend. Unit: tokens.", min=1, max=10_000
-)
-
-
 def plan(
     spec: options.Reference,
     overrides: options.Overrides = None,
-    passes: Annotated[bool, flag("Print what each compiler pass changes, and nothing else.", "--passes")] = False,
-    code: Annotated[bool, flag("Print the generated PyTorch code, and nothing else.", "--code")] = False,
-    graph: Annotated[Path | None, _GRAPH] = None,
-    length: Annotated[int, _LENGTH] = 27,
+    passes: bool = False,
+    code: bool = False,
+    graph: Path | None = None,
+    length: Annotated[int, option(min=1, max=10_000)] = 27,
     json: options.Json = False,
 ) -> None:
     """Print the layers, parameters, FLOPs and memory of a model before anything runs.
 
     FLOPs count matrix products only, and a multiply-add counts as two. All sizes in bytes assume float32 weights. Only
     --passes assumes weights in the precision that the spec sets for translation.
+
+    Options:
+        passes: Print what each compiler pass changes, and nothing else.
+        code: Print the generated PyTorch code, and nothing else.
+        graph FILE.svg: Draw the network in the style of Figure 1, and the compiled program beside it, to this file. Do
+            not print the plan.
+        length N: Length of each source and target sentence, on which FLOPs and memory depend. Unit: tokens.
 
     Examples:
         zoo plan big

@@ -9,7 +9,7 @@ from shlex import join, quote
 from typing import TYPE_CHECKING, Annotated
 
 from cli import options
-from cli.options import argument, flag, option
+from cli.options import argument, option
 from specs import ZooError
 
 if TYPE_CHECKING:
@@ -42,17 +42,12 @@ def prepare(spec: options.Reference, overrides: options.Overrides = None) -> Non
     print(prepared.folder)
 
 
-_FRESH = flag("Remove an existing run first, after confirmation, and start again.", "--fresh")
-
-
 def train(
     spec: options.Reference,
     overrides: options.Overrides = None,
-    run: Annotated[
-        Path | None, option("DIR", "Folder of the run. An existing run is resumed.", shown="runs/SPEC")
-    ] = None,
-    fresh: Annotated[bool, _FRESH] = False,
-    yes: Annotated[bool, flag("Remove the run without asking for confirmation.", "--yes")] = False,
+    run: Path | None = None,
+    fresh: bool = False,
+    yes: bool = False,
     device: options.Device = "auto",
 ) -> int | None:
     """Train a model, or resume its training.
@@ -62,6 +57,11 @@ def train(
 
     Ctrl-C writes a checkpoint and stops. The same command, or `zoo train RUN/spec.yaml`, resumes and gives the same
     weights as an uninterrupted training run.
+
+    Options:
+        run DIR: Folder of the run. An existing run is resumed. [default: runs/SPEC]
+        fresh: Remove an existing run first, after confirmation, and start again.
+        yes: Remove the run without asking for confirmation.
 
     Examples:
         zoo train tiny
@@ -129,26 +129,18 @@ def _may_remove(run: Run) -> bool:
     return confirm(question, f"`{run.folder}` was not removed")
 
 
-_LAST = option(
-    "N",
-    "Average this many checkpoints, counted from the last.",
-    shown="the spec's training.average",
-    min=1,
-    max=1_000,
-)
-_INT8 = flag(
-    "Round each matrix to int8, so that the weights and a published model take a quarter of the space.", "--int8"
-)
-
-
 def average(
     run: options.Run,
-    last: Annotated[int | None, _LAST] = None,
-    int8: Annotated[bool, _INT8] = False,
+    last: Annotated[int | None, option(min=1, max=1_000)] = None,
+    int8: bool = False,
 ) -> None:
     """Write the average of a run's last checkpoints as its weights.
 
     The scores of the earlier weights are removed. `zoo evaluate` computes new ones.
+
+    Options:
+        last N: Average this many checkpoints, counted from the last. [default: the spec's training.average]
+        int8: Round each matrix to int8, so that the weights and a published model take a quarter of the space.
 
     Examples:
         zoo average tiny
@@ -181,23 +173,13 @@ def shortlist(run: options.Run) -> None:
     print(make_shortlist(Run(find.run(run)), report()))
 
 
-_SPECS = argument(
-    "SPEC|KEY=VALUE",
-    "Specs or folders of specs (such as `specs/table3`), and fields to set in all specs.",
-    complete=options.complete_spec,
-)
-_LIST = flag("Only print the command of each training run, for use with a job scheduler.", "--list")
-
-
 def sweep(
-    specs: Annotated[list[str], _SPECS],
-    seeds: Annotated[int, option("N", "Train each spec with the seeds 1 to N.", min=1, max=100)] = 1,
-    jobs: Annotated[int, option("N", "Number of training runs in parallel.", min=1, max=100)] = 1,
-    folder: Annotated[
-        Path | None, option("DIR", "Folder for the runs of the sweep.", shown="runs/sweep-FOLDER")
-    ] = None,
-    list: Annotated[bool, _LIST] = False,
-    table: Annotated[bool, flag("Compare the finished runs without further training.", "--table")] = False,
+    specs: Annotated[list[str], argument(complete=options.complete_spec)],
+    seeds: Annotated[int, option(min=1, max=100)] = 1,
+    jobs: Annotated[int, option(min=1, max=100)] = 1,
+    folder: Path | None = None,
+    list: bool = False,
+    table: bool = False,
     json: options.Json = False,
     device: options.Device = "auto",
 ) -> int | None:
@@ -210,6 +192,14 @@ def sweep(
     score ± half its 95 % confidence interval, by bootstrap over sentences. A difference is significant if its 95 %
     confidence interval excludes 0. This interval considers the choice of sentences and the choice of seeds. With one
     seed per spec, no difference is tested, because another seed could reverse it.
+
+    Options:
+        specs SPEC|KEY=VALUE: Specs or folders of specs (such as `specs/table3`), and fields to set in all specs.
+        seeds N: Train each spec with the seeds 1 to N.
+        jobs N: Number of training runs in parallel.
+        folder DIR: Folder for the runs of the sweep. [default: runs/sweep-FOLDER]
+        list: Only print the command of each training run, for use with a job scheduler.
+        table: Compare the finished runs without further training.
 
     Examples:
         zoo sweep specs/table3 training.steps=2000 --seeds 2

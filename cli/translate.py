@@ -1,43 +1,32 @@
-"""`zoo translate`: translate documents, and keep everything but their text."""
+"""`zoo translate` writes documents in another language, and `zoo transcribe` the text of sound files."""
 
 from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from cli import options
-from cli.options import argument, flag, option
+from cli.options import option
 from specs import ZooError
 from zoo.report import Progress, Report
 
 if TYPE_CHECKING:
     from specs.corpus import Direction
+    from zoo.generation.recognizer import Recognizer
     from zoo.generation.translator import Translator
 
-_DEFAULT_LANGUAGES = {None, "en", "de"}
 
-_DOCUMENTS = argument(
-    "FILE|FOLDER",
-    "Document to translate, or folder. In a folder and its subfolders, all documents are translated. Hidden files and "
-    "translations beside their originals are left out.",
-)
-_OUTPUT = option(
-    "FILE|FOLDER",
-    "File to write or, for several documents or a folder, folder to write to. In this folder, documents keep their "
-    "names, and the documents of a folder their subfolders.",
-    "--output",
-    "-o",
-    shown="beside each document, with the code of the target language before the suffix",
-)
+_DEFAULT_LANGUAGES = {None, "en", "de", "fr", "es"}
+_TRANSCRIPT_FORMATS = (".txt", ".srt", ".vtt")
 
 
 def translate(
-    documents: Annotated[list[Path], _DOCUMENTS],
-    output: Annotated[Path | None, _OUTPUT] = None,
-    yes: Annotated[bool, flag("Replace existing files without asking for confirmation.", "--yes")] = False,
+    documents: list[Path],
+    output: Annotated[Path | None, option("--output", "-o")] = None,
+    yes: bool = False,
     spec: options.OfSpec = None,
     model: options.Model = None,
     from_: options.From = None,
@@ -54,11 +43,19 @@ def translate(
     (.odt) and e-books (.epub). Everything but the text is copied byte for byte. Bold words and links are placed by
     word alignment (see `zoo align`). Code is not translated.
 
-    Without --spec and --model, the included model `everyday` translates between English and German. It is made for
-    everyday sentences, not for contracts or medicine. Warnings count the sentences that you should check,
-    because their translations lack numbers, links or the like, or have a low probability.
+    Without --spec and --model, the included model `everyday` translates between English, German, French and Spanish.
+    It is made for everyday and office sentences, not for contracts or medicine. Warnings count the sentences that you
+    should check, because their translations lack numbers, links or the like, or have a low probability.
 
     If a document cannot be translated, the others are translated nevertheless.
+
+    Options:
+        documents FILE|FOLDER: Document to translate, or folder. In a folder and its subfolders, all documents are
+            translated. Hidden files and translations beside their originals are left out.
+        output FILE|FOLDER: File to write or, for several documents or a folder, folder to write to. In this folder,
+            documents keep their names, and the documents of a folder their subfolders. [default: beside each document,
+            with the code of the target language before the suffix]
+        yes: Replace existing files without asking for confirmation.
 
     Examples:
         zoo translate letter.docx --to de
@@ -67,9 +64,9 @@ def translate(
     """
     from cli.console import report
     from cli.errors import to_zoo_error
-    from zoo.catalogue.catalogue import EVERYDAY
     from zoo.documents.document import FORMATS, format_of
     from zoo.generation.loading import open_model
+    from zoo.models.catalogue import EVERYDAY
     from zoo.models.find import from_options
     from zoo.models.folder import ModelFolder
     from zoo.text.languages import choose_direction
@@ -78,7 +75,7 @@ def translate(
         if not document.is_dir():
             format_of(document.name)
     found = dict(
-        find_files(documents, output, tuple(FORMATS), tuple(FORMATS), "documents")
+        _find_files(documents, output, tuple(FORMATS), tuple(FORMATS), "documents")
     )  # before the model is loaded
     messages = report()
     if model is None and spec is None:
@@ -91,7 +88,7 @@ def translate(
     direction = choose_direction(known, from_, to, messages)
     codes = known.languages.codes if known.languages else direction
     plan = _plan(found, output, direction[1], codes)
-    if not confirm_replacement(plan, yes=yes):
+    if not _confirm_replacement(plan, yes=yes):
         return messages.info("nothing was translated")
     translator = open_model(
         folder, device=device, precision=precision, backend=backend, max_batch_tokens=max_batch_tokens, report=messages
@@ -102,7 +99,7 @@ def translate(
             sentences += _translate(translator, direction, document, target, messages, protect=not no_protect)
         except (ZooError, OSError) as error:
             errors.append(to_zoo_error(error))
-    raise_first(errors)
+    _raise_first(errors)
     if known.name == EVERYDAY:
         _recommend(documents, output, direction, sentences, messages)
     return None
@@ -110,7 +107,7 @@ def translate(
 
 def _no_model_error(documents: Sequence[Path], output: Path | None, source: str | None, target: str | None) -> ZooError:
     """Return the error that the included model does not translate a language pair. Its hint names a public model."""
-    from zoo.catalogue.catalogue import EVERYDAY, recommended
+    from zoo.models.catalogue import EVERYDAY, recommended
 
     card = recommended(source, target) if source and target else None
     if card is not None and source and target:
@@ -123,7 +120,9 @@ def _no_model_error(documents: Sequence[Path], output: Path | None, source: str 
         )
     else:
         hint = "give both languages, with `--from CODE` and `--to CODE`, or name a model with `--model`"
-    return ZooError(f"the included model `{EVERYDAY}` only translates between English and German", hint=hint)
+    return ZooError(
+        f"the included model `{EVERYDAY}` only translates between English, German, French and Spanish", hint=hint
+    )
 
 
 def _command(documents: Sequence[Path], output: Path | None, direction: Direction, model: str) -> str:
@@ -138,7 +137,7 @@ def _recommend(
     documents: Sequence[Path], output: Path | None, direction: Direction, sentences: Sequence[str], messages: Report
 ) -> None:
     """If the included model is not made for a text, name a public model."""
-    from zoo.catalogue.catalogue import better_for
+    from zoo.models.catalogue import better_for
 
     if found := better_for(sentences, *direction):
         card, message = found
@@ -146,7 +145,7 @@ def _recommend(
         messages.info(f"{message}: `{command}`")
 
 
-def confirm_replacement(files: Iterable[Path], *, yes: bool) -> bool:
+def _confirm_replacement(files: Iterable[Path], *, yes: bool) -> bool:
     """Ask whether the files that exist may be replaced, unless `yes` is true. Return the answer."""
     from cli.console import confirm
 
@@ -157,14 +156,14 @@ def confirm_replacement(files: Iterable[Path], *, yes: bool) -> bool:
     return confirm(question, f"`{existing[0]}` was not replaced")
 
 
-def raise_first(errors: Sequence[ZooError]) -> None:
+def _raise_first(errors: Sequence[ZooError]) -> None:
     """Raise the first error, with the others as additional ones, if there is any."""
     if errors:
         errors[0].additional = (*errors[0].additional, *errors[1:])
         raise errors[0]
 
 
-def find_files(
+def _find_files(
     given: Sequence[Path], output: Path | None, read: Sequence[str], written: Sequence[str], what: str
 ) -> Iterator[tuple[Path, Path]]:
     """Yield each input file, and its path relative to `output`. For a file of this name, the path is empty.
@@ -289,3 +288,123 @@ def _translate(
         warnings.warn(f"{problem}; check them, the first is {excerpt(first)}")
     messages.info(f"wrote {target}")
     return sentences
+
+
+def transcribe(
+    recordings: list[Path],
+    output: Annotated[Path | None, option("--output", "-o")] = None,
+    format: str | None = None,
+    yes: bool = False,
+    spec: options.OfSpec = None,
+    model: options.Model = None,
+    to: str | None = None,
+    beam: options.Beam = None,
+    device: options.Device = "auto",
+    precision: options.Precision = None,
+    backend: options.Backend = None,
+    max_batch_tokens: options.MaxBatchTokens = None,
+) -> None:
+    """Write the text of sound files, or subtitles.
+
+    A recording is cut at its pauses into windows. A window is at most as long as the longest sound that the model was
+    trained on, and at most 30 seconds. Without a pause, two windows overlap by two seconds, and their texts are joined
+    at the words that both contain. Each window becomes a line of text, or one or more subtitles.
+
+    If a sound file cannot be transcribed, the others are transcribed nevertheless.
+
+    Options:
+        recordings FILE|FOLDER: Sound file (WAV, FLAC, OGG or MP3) of any length, or folder. In a folder and its
+            subfolders, all sound files are transcribed, except hidden files.
+        output FILE|FOLDER: File to write or, for several sound files or a folder, folder to write to. [default: beside
+            each sound file, with the code of the text's language and the format as suffixes]
+        format txt|srt|vtt: Format of the text: plain text with one line per passage, or subtitles (SubRip or WebVTT).
+            [default: that of --output, otherwise txt]
+        yes: Replace existing files without asking for confirmation.
+        to CODE: Language of the text, such as de. The model must write this language: it is a check for models that
+            translate speech directly. [default: the language that the model writes]
+
+    Examples:
+        zoo transcribe talk.ogg --model runs/everyday-en
+        zoo transcribe lectures --format srt -o subtitles --model runs/everyday-en
+        zoo transcribe talk.wav -o talk.de.vtt --to de --model runs/everyday-en-de
+    """
+    from cli.console import report
+    from cli.errors import to_zoo_error
+    from zoo.features.audio import Audio
+    from zoo.files.atomic import atomic_file
+    from zoo.generation.loading import open_model
+    from zoo.generation.transcription import FORMATS
+    from zoo.models.find import from_options
+
+    found = dict(_find_files(recordings, output, Audio.suffixes, _TRANSCRIPT_FORMATS, "sound files"))
+    suffix = _transcript_suffix(format, output)
+    messages = report()
+    folder = from_options(spec, model, messages)
+    translator = open_model(
+        folder, device=device, precision=precision, backend=backend, max_batch_tokens=max_batch_tokens, report=messages
+    )
+    recognizer = _require_recognizer(translator, to)
+    plan = _transcript_plan(found, output, f".{recognizer.spec.corpus.target}{suffix}", suffix)
+    if not _confirm_replacement(plan, yes=yes):
+        return messages.info("nothing was transcribed")
+    errors = []
+    for target, recording in plan.items():
+        try:
+            transcript = recognizer.transcribe(recording, report=messages, beam=beam)
+            with atomic_file(target.resolve()) as partial:  # write through a symbolic link
+                partial.write_text(FORMATS[suffix](transcript), encoding="utf-8")
+            if not transcript.segments:
+                messages.warn(f"`{recording}`: no speech was found; the text is empty")
+            messages.info(f"wrote {target}")
+        except (ZooError, OSError) as error:
+            errors.append(to_zoo_error(error))
+    return _raise_first(errors)
+
+
+def _transcript_suffix(chosen: str | None, output: Path | None) -> str:
+    """Return the suffix of the texts: that of `--format`, that of the output file, or .txt.
+
+    Raises:
+        ZooError: The format is unknown, or is not that of the output file.
+    """
+    own = output.suffix.lower() if output is not None and not output.is_dir() else ""
+    suffix = f".{chosen}" if chosen is not None else own if own in _TRANSCRIPT_FORMATS else ".txt"
+    if suffix not in _TRANSCRIPT_FORMATS:
+        raise ZooError(f"`{chosen}` is not a format of transcripts", hint="use txt, srt or vtt")
+    if own in _TRANSCRIPT_FORMATS and own != suffix:
+        raise ZooError(f"`{output}` does not end in {suffix}", hint="leave `--format` out, or rename the output")
+    return suffix
+
+
+def _require_recognizer(translator: object, to: str | None) -> Recognizer:
+    """Return the model. Raise ZooError if it does not read sound, or does not write the language in `--to`."""
+    from zoo.generation.recognizer import Recognizer
+    from zoo.generation.transcription import max_window_seconds
+
+    assert hasattr(translator, "spec")
+    spec = translator.spec
+    if not isinstance(translator, Recognizer):
+        problem = f"`{spec.name}` does not read sound: its task is `{spec.task.kind}`"
+        raise ZooError(problem, hint="use a model with the task `recognition`")
+    max_window_seconds(translator)
+    if to is not None and to != spec.corpus.target:
+        problem = f"`{spec.name}` writes `{spec.corpus.target}`, not `{to}`"
+        raise ZooError(problem, hint="use a model that was trained to write this language, or translate its text")
+    return translator
+
+
+def _transcript_plan(found: Mapping[Path, Path], output: Path | None, suffixes: str, suffix: str) -> dict[Path, Path]:
+    """Return the files to write, and the sound file for each of them.
+
+    Raises:
+        ZooError: Two sound files would be written to the same file.
+    """
+    plan: dict[Path, Path] = {}
+    for recording, relative in found.items():
+        target = recording.with_suffix(suffixes)
+        if output is not None:
+            target = output if relative == Path() else (output / relative).with_suffix(suffix)
+        if target in plan:
+            raise ZooError(f"two sound files would be written to `{target}`", hint="transcribe them in separate calls")
+        plan[target] = recording
+    return plan

@@ -114,7 +114,7 @@ class _GatedAverage(torch.autograd.Function):
     """The recurrence c_t = f_t · c_{t-1} + (1 - f_t) · x_t. The gradient is a similar recurrence in reverse order."""
 
     @staticmethod
-    def forward(ctx: Any, forget: Tensor, x: Tensor, starts: Tensor | None) -> Tensor:
+    def forward(ctx: Any, forget: Tensor, x: Tensor, starts: Tensor | None = None) -> Tensor:
         states = _scan(_without_starts(forget, starts), (1 - forget) * x)
         ctx.save_for_backward(forget, x, states, starts)
         return states

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from zoo.catalogue.card import ModelCard
-from zoo.catalogue.catalogue import packaged
+from zoo.models.catalogue import ModelCard, packaged
 from zoo.report import size
 
 _EXAMPLE = ("en", "de")

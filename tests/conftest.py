@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import gc
+import io
 import os
 import shutil
 import signal
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 # Must be set before torch is imported, and holds for the processes that tests start, too. On tiny tensors, several
 # threads mostly wait for each other. Tests that depend on threads use the fixture `all_cores`.
@@ -29,6 +31,7 @@ from filelock import FileLock
 from hypothesis import HealthCheck, settings
 
 import specs
+from cli.app import run
 from compiler import build
 from compiler.host import cores
 from compiler.kernels import library
@@ -59,6 +62,18 @@ SMALL = {
     "compilation": {"backend": "eager"},
 }
 """All sizes differ, so that a test fails if two of them are mixed up."""
+
+
+class Result(NamedTuple):
+    """Exit status and output of a command."""
+
+    status: int
+    out: str
+    err: str
+
+
+Zoo = Callable[..., Result]
+"""Type of the fixture `zoo`."""
 
 
 LONGEST = (
@@ -130,6 +145,19 @@ PAIRS = (
     ("she does not know the man", "sie kennt den Mann nicht"),
     ("do you see the cat?", "siehst du die Katze?"),
 )
+
+
+@pytest.fixture
+def zoo(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Zoo:
+    """A function that runs a command line in this process: `zoo("decode", "--spec", "tiny", stdin="...")`."""
+
+    def run_command(*arguments: str, stdin: str | bytes = b"") -> Result:
+        content = stdin.encode() if isinstance(stdin, str) else stdin
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))
+        capsys.readouterr()
+        return Result(run(arguments), *capsys.readouterr())
+
+    return run_command
 
 
 @pytest.fixture(scope="session")

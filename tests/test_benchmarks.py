@@ -17,7 +17,6 @@ from tests.benchmarks import (
     data,
     decode,
     drafts,
-    everyday_data,
     everyday_scores,
     gpu,
     long_inputs,
@@ -28,6 +27,7 @@ from tests.benchmarks import (
 )
 from tests.benchmarks.arguments import load_spec
 from zoo.data.builtin import sentences
+from zoo.features.audio import Audio
 from zoo.features.image import Image
 from zoo.models.registries import registry
 from zoo.training.run import Run
@@ -168,14 +168,6 @@ def test_parts_for_gpus_that_start_no_process(run: Script) -> None:
     assert "failed" not in table
 
 
-def test_data_of_everyday(run: Script, texts: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(everyday_data, "DEV_PAIRS", 2)
-    test = [f"test.{language}" for language in ("en", "de")]
-    for file, part in zip(texts, test, strict=True):
-        Path(part).write_text("".join(Path(file).read_text("utf-8").splitlines(keepends=True)[:3]), "utf-8")
-    assert "dev: 2 pairs" in run(everyday_data, *texts, *test, "out")
-
-
 def test_pictures_of_sentences(run: Script, texts: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """Each set has its own sentences and font families."""
     sentence_pictures = pytest.importorskip("tests.benchmarks.sentence_pictures", reason="needs the extra `pictures`")
@@ -195,6 +187,16 @@ def test_pictures_of_sentences(run: Script, texts: list[str], monkeypatch: pytes
     modality = Image(parts.Image(kind="image"))
     for name in Path("out/train.pictures.de").read_text("utf-8").split():
         assert len(modality.encode(Path("out") / name)) > 32
+
+
+def test_sounds_of_sentences(run: Script, texts: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    sentence_sounds = pytest.importorskip("tests.benchmarks.sentence_sounds", reason="needs the extra `speech`")
+    monkeypatch.setattr(sentence_sounds, "SIZES", {"test": 2, "dev": 1, "train": 4})
+    assert run(sentence_sounds, *texts, "out").splitlines() == ["test: 2 sounds", "dev: 1 sounds", "train: 4 sounds"]
+    written = [Path(f"out/{name}.en").read_text("utf-8").splitlines() for name in ("test", "dev", "train")]
+    assert len({line for lines in written for line in lines}) == 7
+    for name in Path("out/train.sounds.en").read_text("utf-8").split():
+        assert len(Audio(parts.Audio(kind="audio")).encode(Path("out") / name)) > 20
 
 
 def test_toy_size_changes_nothing_but_sizes() -> None:

@@ -32,7 +32,7 @@ from compiler.operations.probability import ChunkedCrossEntropy
 from compiler.operations.projection import Linear
 from compiler.operations.recurrence import Ssru
 from compiler.operations.views import Slice
-from compiler.size import ONE, Size
+from compiler.size import ONE, Size, product
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -165,6 +165,9 @@ class WholeCrossEntropy(ChunkedCrossEntropy):
 
     def emit(self, context: EmitContext, inputs: Expressions, parameters: Expressions) -> str:
         return super().emit(context, inputs, parameters).replace("chunked_loss", "whole_loss")
+
+    def saved_elements(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> Size:
+        return product(inputs[1].shape) * parameters[0][0]  # the logits, which their gradients overwrite
 
 
 @dataclass(frozen=True)

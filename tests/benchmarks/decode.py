@@ -32,8 +32,7 @@ from typing import Any
 from tests.benchmarks import peers
 from tests.benchmarks.arguments import create_parser, load_spec
 from tests.benchmarks.remote import Remote, opened, serve, turns
-from zoo.system.processors import host
-from zoo.system.timing import spread
+from zoo.system.processors import host, spread
 from zoo.training.benchmarks import LENGTH, random_sources
 
 WORK = {"b32": (32, 64), "b1": (1, 12), "latency": (1, 8)}

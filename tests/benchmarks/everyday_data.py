@@ -1,23 +1,16 @@
-"""Prepare the sentence pairs of the included model `everyday`, or of one for English, German, French and Spanish.
+"""Prepare the sentence pairs of the included model `everyday` for English, German, French and Spanish.
 
-    python -m tests.benchmarks.everyday_data DOWNLOADS OUT
-    python -m tests.benchmarks.everyday_data PAIRS.en PAIRS.de TEST.en TEST.de OUT
-    python -m tests.benchmarks.everyday_data --four TATOEBA LIBREOFFICE OUT
+    python -m tests.benchmarks.everyday_data TATOEBA LIBREOFFICE OUT
 
-DOWNLOADS is a folder with three files of <https://tatoeba.org/en/downloads>: `eng_sentences.tsv.bz2`,
-`deu_sentences.tsv.bz2` and `eng-deu_links.tsv.bz2`. 1,000 of their pairs become the test set. The second form reads
-pairs and a test set from text files with one sentence per line. `docs/benchmarks/everyday.md` describes the files that
-are written to OUT.
-
-The third form writes the files of `specs/everyday4.yaml`. TATOEBA and LIBREOFFICE are folders that contain, for each
+The script writes the files of `specs/everyday.yaml` to OUT. TATOEBA and LIBREOFFICE are folders that contain, for each
 language such as `de`, the pairs `en-de/train.en` and `en-de/train.de`. TATOEBA also contains the test sets
 `en-de/dev.en` and `en-de/dev.de`, and LIBREOFFICE the test set `dev.en`, `dev.de`, `dev.fr` and `dev.es`. Files that
 are missing in `en-de` are read from the folder above it. `en-de/removed.txt` may list line numbers to leave out.
+`docs/benchmarks/everyday.md` describes the sources and the files.
 """
 
 from __future__ import annotations
 
-import bz2
 import random
 import re
 import sys
@@ -36,7 +29,6 @@ PAIRS = tuple(combinations(LANGUAGES, 2))
 """Each pair of languages. The files of a pair are used in both directions."""
 DEV_PAIRS, OFFICE_DEV = 500, 150
 """Number of pairs for the dev set from Tatoeba, and number of sentences from LibreOffice in all four languages."""
-TEST_PAIRS = 1000
 MAX_RATIO = 3.0
 MAX_TRANSLATIONS = 2
 """Maximum number of pairs with the same sentence on one side, if pairs are joined through shared English sentences."""
@@ -103,14 +95,6 @@ def cleaned(pairs: Iterable[Pair], languages: Sequence[str]) -> list[Pair]:
     return list(dict.fromkeys(filter(is_clean, tidied)))
 
 
-def held_out(pairs: list[Pair], count: int, generator: random.Random) -> tuple[list[Pair], list[Pair]]:
-    """Return the pairs that remain, and `count` random pairs whose sentences occur in no other pair."""
-    counts = Counter(normalized(side) for pair in pairs for side in pair)
-    chosen = generator.sample([pair for pair in pairs if all(counts[normalized(side)] == 1 for side in pair)], count)
-    taken = set(chosen)
-    return [pair for pair in pairs if pair not in taken], chosen
-
-
 def without_sentences_of(pairs: Iterable[Pair], test: Iterable[Sequence[str]]) -> list[Pair]:
     """Return the pairs, without repetitions, of which neither side is a sentence of the test set.
 
@@ -146,18 +130,6 @@ def joined(first: Iterable[Pair], second: Iterable[Pair]) -> list[Pair]:
     return sorted(found)
 
 
-def read_downloads(folder: Path) -> list[Pair]:
-    """Return the pairs in three files of Tatoeba's downloads."""
-    sentences: list[dict[str, str]] = []
-    for code in ("eng", "deu"):
-        with bz2.open(folder / f"{code}_sentences.tsv.bz2", "rt", encoding="utf-8") as file:
-            sentences.append({number: text for number, _, text in (line.rstrip("\n").split("\t") for line in file)})
-    with bz2.open(folder / "eng-deu_links.tsv.bz2", "rt", encoding="utf-8") as file:
-        links = [line.split() for line in file]
-    return [(sentences[0][first], sentences[1][second]) for first, second in links
-            if first in sentences[0] and second in sentences[1]]  # fmt: skip
-
-
 def read_pairs(english: str | Path, other: str | Path) -> list[Pair]:
     """Return the pairs of two text files. Line n of one is the translation of line n of the other."""
     return list(zip(*(Path(path).read_text("utf-8").split("\n")[:-1] for path in (english, other)), strict=True))
@@ -189,32 +161,7 @@ def write(folder: Path, name: str, rows: Iterable[Sequence[str]], languages: Seq
     print(f"{name}: {len(rows):,} pairs")
 
 
-def prepare(pairs: list[Pair], test: list[Pair] | None, folder: Path) -> None:
-    """Clean English-German pairs and write all files of `everyday`. If `test` is None, take a test set out of them."""
-    folder.mkdir(parents=True, exist_ok=True)
-    generator = random.Random(1)
-    languages = ("en", "de")
-    train = cleaned(pairs, languages)
-    if test is None:
-        train, test = held_out(train, TEST_PAIRS, generator)
-    train, dev = held_out(without_sentences_of(train, test), DEV_PAIRS, generator)
-    write(folder, "train", train)
-    write(folder, "dev", dev)
-    write(folder, "test", test)
-    write(folder, "bare", ((bare(english), bare(german)) for english, german in train if english.endswith(".")))
-    write(folder, "names", (new for pair in train if (new := renamed(pair, languages, generator)) != pair))
-    for side, language in enumerate(languages):
-        for name in ("lower", "typeset"):
-            changed = []
-            for pair in train:
-                source, target = pair[side], pair[1 - side]
-                new = lower(source, target) if name == "lower" else typeset(source, target, language)
-                if new[0] != source:
-                    changed.append(new if side == 0 else (new[1], new[0]))
-            write(folder, f"{name}-{language}", changed)
-
-
-def prepare_four(tatoeba: Path, libreoffice: Path, folder: Path) -> None:
+def prepare(tatoeba: Path, libreoffice: Path, folder: Path) -> None:
     """Clean the pairs of four languages, and write all files of the spec, the test sets, and the numbers of far lines.
 
     No sentence of a dev or test set is in any other file, whatever its language.
@@ -331,15 +278,9 @@ def _phrases(own: Texts, languages: Sequence[str]) -> Iterator[Pair]:
 
 
 def main() -> None:
-    match sys.argv[1:]:
-        case ["--four", tatoeba, libreoffice, out]:
-            prepare_four(Path(tatoeba), Path(libreoffice), Path(out))
-        case [downloads, out]:
-            prepare(read_downloads(Path(downloads)), None, Path(out))
-        case [english, german, test_english, test_german, out]:
-            prepare(read_pairs(english, german), read_pairs(test_english, test_german), Path(out))
-        case _:
-            sys.exit(__doc__)
+    if len(sys.argv) != 4:
+        sys.exit(__doc__)
+    prepare(*map(Path, sys.argv[1:]))
 
 
 if __name__ == "__main__":

@@ -99,12 +99,12 @@ def cells(texts: Sequence[Pair], outputs: Sequence[str], far: set[int] | None, l
         language: The target language.
     """
     scored = list(zip(outputs, (reference for _, reference in texts), strict=True))
-    groups: list[Iterable[Pair]] = [[], []]
+    groups: list[list[Pair]] = [[], []]
     if far is not None:
         groups = [[pair for line, pair in enumerate(scored, 1) if (line in far) is is_far] for is_far in (False, True)]
     lengths = [len(source.split()) for source, _ in texts]
     for shortest, longest in LENGTHS:
-        groups.append(pair for pair, length in zip(scored, lengths, strict=True) if shortest <= length <= longest)
+        groups.append([pair for pair, length in zip(scored, lengths, strict=True) if shortest <= length <= longest])
     scores = [score("bleu", group, language) for group in groups]
     return [str(len(texts)), score("bleu", scored, language), score("chrf", scored, language), *scores]
 

@@ -46,8 +46,7 @@ from tests.benchmarks.gpu_parts.real import real
 from tests.benchmarks.gpu_parts.setting import Absent, Figures, Part, Setting
 from tests.benchmarks.gpu_parts.training import training
 from zoo.report import figure
-from zoo.system.processors import host, matrix_peak
-from zoo.system.timing import repeat
+from zoo.system.processors import host, matrix_peak, repeat
 
 
 class Limited(NamedTuple):

@@ -27,8 +27,7 @@ from tests.benchmarks import learners
 from tests.benchmarks.arguments import create_parser, load_spec
 from tests.benchmarks.remote import opened, serve, turns
 from zoo.data.batches import Examples, epoch_batches
-from zoo.system.processors import host
-from zoo.system.timing import spread, timed
+from zoo.system.processors import host, spread, timed
 from zoo.training.benchmarks import random_pairs
 
 SMALL = ["training.source_tokens=2500", "training.target_tokens=2500"]

@@ -6,13 +6,12 @@ import json
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from tests.conftest import Zoo
 from zoo.training.run import Run
 
-Zoo = Callable[..., Any]
 PAIRS = [("the old dog sleeps", "der alte Hund schläft"), ("", ""), ("we read", "wir lesen")]
 
 

@@ -21,10 +21,10 @@ from cli import options
 from cli.app import COMMANDS, GROUPS, build_app
 from specs import Decoding
 from tests import forks
+from tests.conftest import Zoo
 from zoo.publishing.publish import publish
 from zoo.training.run import Run
 
-Zoo = Callable[..., Any]
 ROOT = Path(__file__).parents[2]
 OPTIONS = {
     name: (words or "").split()

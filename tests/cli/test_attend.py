@@ -8,16 +8,15 @@ import re
 import struct
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 from xml.etree import ElementTree
 
 import numpy as np
 import pytest
 
+from tests.conftest import Zoo
 from zoo.training.run import Run
 from zoo.visualization.attention import FIGURES
 
-Zoo = Callable[..., Any]
 TEXT = "the old dog sees"
 
 

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
 from specs import ZooError
+from tests.conftest import Zoo
 from tests.public_models import add_card, checkpoint, pack
-from zoo.catalogue import catalogue
 from zoo.files import storage
-from zoo.models import local_store
-
-Zoo = Callable[..., Any]
+from zoo.models import catalogue, local_store
 
 
 @pytest.fixture
@@ -102,7 +98,7 @@ def test_an_unsupported_pair_names_the_model_and_the_command(zoo: Zoo) -> None:
     Path("a letter.txt").write_text("Guten Tag.\n")
     result = zoo("translate", "a letter.txt", "--from", "de", "--to", "xx")
     assert result.status == 2
-    assert "only translates between English and German" in result.err
+    assert "only translates between English, German, French and Spanish" in result.err
     assert "`zoo translate 'a letter.txt' --from de --to xx --model own-de-xx`" in result.err
     assert "licence: MIT" in result.err
     result = zoo("translate", "a letter.txt", "--from", "german", "--to", "french")

@@ -28,7 +28,7 @@ MULTILINGUAL = {
 }
 
 
-def conversation(fields: dict[str, Any], *languages: str) -> Conversation:
+def conversation(fields: dict[str, Any], *languages: str | None) -> Conversation:
     """Return a conversation with a model whose translation is its arguments."""
 
     def translate(text: str, **options: Any) -> list[str]:
@@ -46,6 +46,13 @@ def test_the_first_direction_is_the_default_and_languages_can_be_changed() -> No
         assert list(talk.answer("x")) == [f"{direction} x"]
         assert talk.prompt.split() == [direction.split()[0], ">", f"{direction.split()[1]}:"]
     assert list(conversation(MULTILINGUAL, "fr", "en").answer("x")) == ["fr en x"]
+
+
+def test_languages_of_texts_that_are_guessed_cannot_be_exchanged() -> None:
+    talk = conversation({"languages": {"codes": ["en", "de", "fr"]}, "corpus": {"train": [PART]}}, None, "en")
+    assert talk.prompt == "any language > en: "
+    with pytest.raises(ZooError, match="nothing to exchange"):
+        list(talk.answer("/swap"))
 
 
 def test_empty_lines_have_no_answer() -> None:

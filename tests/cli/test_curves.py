@@ -6,12 +6,11 @@ import json
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 from xml.etree import ElementTree
 
+from tests.conftest import Zoo
 from zoo.training.run import Run
 
-Zoo = Callable[..., Any]
 SPEEDS = {"source_tokens_per_second": 100.0, "target_tokens_per_second": 2000.0, "utilisation": 0.5}
 
 

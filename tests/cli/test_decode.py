@@ -18,11 +18,11 @@ import pytest
 import zoo as library
 from compiler.backends import BACKENDS
 from tests import forks
+from tests.conftest import Zoo
 from zoo.generation.translator import Translator
 from zoo.publishing.publish import publish
 from zoo.training.run import Run
 
-Zoo = Callable[..., Any]
 ROOT = Path(__file__).parents[2]
 TEXT = "the old dog sees a small house\n\nwe read two books\n   \nwe read two books today\n"
 

@@ -7,7 +7,6 @@ import re
 import shlex
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 import typer
@@ -15,8 +14,7 @@ import typer
 import specs
 from cli.errors import handle_errors, to_zoo_error
 from specs import ZooError
-
-Zoo = Callable[..., Any]
+from tests.conftest import Zoo
 
 ERRORS = [
     ("foo", "`foo` is not a command of zoo", "the commands are list, show, plan"),
@@ -24,7 +22,6 @@ ERRORS = [
     ("benchmark decoed tiny", "`benchmark decoed` is not a command", "did you mean `zoo benchmark decode`?"),
     ("translate tiny", "`tiny` has an unknown format", "the formats are .txt"),
     ("eval", "`eval` is not a command of zoo", "did you mean `zoo evaluate`?"),
-    ("help", "`help` is not a command of zoo", "did you mean `zoo --help`?"),
     ("decode tiny hello", "`zoo decode`: got unexpected extra argument", "text is read from stdin or from `--input"),
     ("decode 'the old dog'", "`the old dog` is not the name of a model", "text is read from stdin or from `--input"),
     ("decode beam=3", "`beam=3`: the fields of a trained model cannot be changed", "options such as `--beam`"),
@@ -66,7 +63,6 @@ ERRORS = [
     ("decode --beam 2.5", "`--beam` must be a whole number", "zoo decode --help"),
     ("decode --alpha x", "`--alpha` must be a number", "zoo decode --help"),
     ("decode --backend gpu", "`gpu` is not a backend", "choose one of auto, eager, "),
-    ("plot tiny", "`plot` is not a command of zoo", "`zoo curves`"),
     ("plan tiny --length 0", "`--length` must be at least 1", "zoo plan --help"),
     ("verify nope", "there is no published model `nope`: searched `nope`, `/", "zoo list --published"),
     ("compile", "SPEC or `--model` is missing", "name a SPEC"),

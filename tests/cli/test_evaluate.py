@@ -10,13 +10,12 @@ from typing import Any
 import pytest
 
 import zoo as library
+from tests.conftest import Zoo
 from zoo.evaluation import comparison
 from zoo.evaluation.evaluate import read_split
 from zoo.evaluation.outputs import EvaluationSet
 from zoo.generation.translator import Translator
 from zoo.training.run import Run
-
-Zoo = Callable[..., Any]
 
 
 @pytest.fixture

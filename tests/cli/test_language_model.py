@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import zoo as library
-from zoo.generation.language_model import LanguageModel
+from zoo.generation.loading import LanguageModel
 
 SPEC = """
 extends: tiny

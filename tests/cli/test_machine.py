@@ -13,9 +13,9 @@ import pytest
 from compiler import options
 from compiler.artefact import Artefact
 from compiler.backends import BACKENDS, BuildRequest
+from tests.conftest import Zoo
 from zoo.training.run import Run
 
-Zoo = Callable[..., Any]
 SMALL = ("architecture.N=1", "architecture.d_model=16", "architecture.d_ff=24", "vocabulary.size=101")
 
 

@@ -5,13 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from tests.conftest import Zoo
 from zoo.training.run import Run
-
-Zoo = Callable[..., Any]
 
 
 def test_summary_counts_the_claims(zoo: Zoo) -> None:
@@ -55,7 +53,7 @@ def test_page_has_the_plots(zoo: Zoo) -> None:
 
 
 def test_errors_come_before_measurements(zoo: Zoo, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cli.paper._measure_layers", lambda: pytest.fail("layers are timed"))
+    monkeypatch.setattr("cli.evaluate._measure_layers", lambda: pytest.fail("layers are timed"))
     for arguments in (["--runs", "nowhere"], ["--measure", "--html", "a.pdf"], ["--measure", "--html", "no/a.html"]):
         result = zoo("paper", *arguments)
         assert (result.status, result.out) == (2, "")

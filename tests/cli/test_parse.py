@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -13,14 +12,14 @@ import specs
 import zoo as library
 from compiler import build
 from specs import Spec
+from tests.conftest import Zoo
 from zoo.data import builtin
 from zoo.generation.parser import Parser
 from zoo.models.weights import Weights
-from zoo.text.trees.bracketed import format_tree, read_tree, read_treebank
+from zoo.text.trees.tree import format_tree, read_tree, read_treebank
 from zoo.text.vocabulary import Vocabulary
 from zoo.training.run import Run
 
-Zoo = Callable[..., Any]
 SENTENCES = ["The old dog sees a house .", "", "a ( b ) , c", "   ", "they wait"]
 TEXT = "".join(f"{sentence}\n" for sentence in SENTENCES)
 

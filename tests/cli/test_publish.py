@@ -7,17 +7,16 @@ import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from cli.app import run
+from tests.conftest import Zoo
 from zoo.files import storage
 from zoo.models import find
 from zoo.models.weights import Weights, read
 from zoo.training.run import Run
 
-Zoo = Callable[..., Any]
 NAME = "transformer-tiny-ende"
 
 

@@ -16,6 +16,7 @@ import httpx2
 import pytest
 
 from tests import forks
+from tests.conftest import Zoo
 from tests.forks import Fork
 from zoo.training.run import Run
 
@@ -23,7 +24,6 @@ pytest.importorskip("fastapi")
 
 from zoo.serving.settings import hash_key, read_keys
 
-Zoo = Callable[..., Any]
 _REQUESTS, _TEXTS = 6, 30
 _START = ("serve", "--model", "runs/tiny", "--port", "0", "--device", "cpu")
 
@@ -160,10 +160,10 @@ def test_without_space_for_temporary_files_the_server_ends_with_an_error(trained
     trained()
     program = """
 import errno, sys
-from zoo.text import detection
+from py3langid.langid import LanguageIdentifier
 def fail(*_, **__):
     raise OSError(errno.ENOSPC, "No space left on device")
-detection.LanguageIdentifier.from_model_file = fail
+LanguageIdentifier.from_model_file = fail
 from zoo.__main__ import main
 sys.exit(main())
 """

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -13,9 +12,8 @@ import yaml
 import compiler
 import specs
 from specs.history import FORMAT
+from tests.conftest import Zoo
 from zoo.training.run import Run
-
-Zoo = Callable[..., Any]
 
 
 def test_list_has_specs_runs_and_models(zoo: Zoo, trained: Callable[..., Run]) -> None:

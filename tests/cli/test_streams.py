@@ -54,7 +54,7 @@ def test_closed_input_is_an_error_only_if_it_is_read(trained: Callable[..., Run]
 
 def test_no_file_gets_the_descriptor_of_a_closed_stream() -> None:
     code = (
-        "from cli.streams import prepare_standard_streams; prepare_standard_streams(); "
+        "from cli.console import prepare_standard_streams; prepare_standard_streams(); "
         "import os; print(os.open('/dev/null', os.O_RDONLY))"
     )
     assert int(shell(f'"$PYTHON" -c "{code}" <&- 2>&-').stdout) > 2
@@ -68,7 +68,7 @@ def test_names_that_are_not_utf8_give_ordinary_errors() -> None:
     commands += [["evaluate", "--hypotheses", name, "--references", name], ["train", "tiny", "--run", name]]
     commands += [["decode", "--spec", "tiny", "--input", name]]
     code = (
-        "import os; from cli import app, streams; streams.prepare_standard_streams(); "
+        "import os; from cli import app, console; console.prepare_standard_streams(); "
         f"print([app.run(words) for words in {commands!a}]); "
         f"os.environ['ZOO_HOME'] = {name!a}; print(app.run(['prepare', 'tiny']))"
     )
@@ -85,7 +85,7 @@ def test_paths_are_printed_to_stdout_byte_by_byte(trained: Callable[..., Run]) -
     trained(f"runs/{NOT_UTF8}")
     commands = [["list"], ["list", "--json"], ["plan", "tiny", "--graph", f"{NOT_UTF8}.svg"]]
     code = (
-        "from cli import app, streams; streams.prepare_standard_streams(); "
+        "from cli import app, console; console.prepare_standard_streams(); "
         f"[(app.run(words), print(end='\\0')) for words in {commands!a}]"
     )
     table, values, drawn, _ = shell('"$PYTHON" -c "$1"', code).stdout.split(b"\0")

@@ -11,12 +11,12 @@ import pytest
 
 from cli.app import run
 from compiler.backends import BACKENDS
+from tests.conftest import Zoo
 from zoo.data.prepare import prepare
 from zoo.report import Report
 from zoo.training.run import Run
 from zoo.training.train import TrainingResult
 
-Zoo = Callable[..., Any]
 CORPUS = "corpus={train: [{source: pairs.en, target: pairs.de}], dev: [{held_out: 1}], test: []}"
 
 

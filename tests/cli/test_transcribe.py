@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 import zoo as library
+from tests.conftest import Zoo
 from zoo.generation import transcription
 from zoo.generation.recognizer import Recognizer
 from zoo.generation.translation import Translation
 from zoo.training.run import Run
 
 soundfile = pytest.importorskip("soundfile")
-Zoo = Callable[..., Any]
 RATE = 8_000
 
 

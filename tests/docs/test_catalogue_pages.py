@@ -9,7 +9,7 @@ from types import ModuleType
 
 import pytest
 
-from zoo.catalogue.catalogue import packaged
+from zoo.models.catalogue import packaged
 
 DOCS = Path(__file__).parents[2] / "docs"
 

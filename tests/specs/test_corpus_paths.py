@@ -85,7 +85,10 @@ def test_paths_do_not_start_from_the_folder_of_an_extended_spec(write: Write) ->
     own = write("odd/own.yaml", f"extends: multi30k-ende\ncorpus: {{{train}, {test}}}\n")
     assert parts(own) == ("odd", "my.en", "../multi30k/val.en")
     assert parts(write("own.yaml", f"extends: multi30k-ende\ncorpus: {{{train}}}\n"))[:2] == (".", "my.en")
-    assert parts(write("odd/test.yaml", f"extends: everyday\ncorpus: {{{test}}}\n"))[:2] == ("everyday", "train.en")
+    assert parts(write("odd/test.yaml", f"extends: everyday\ncorpus: {{{test}}}\n"))[:2] == (
+        "everyday",
+        "tatoeba.en-de.en",
+    )
     assert load("odd/test.yaml").corpus.test[0].source == "../odd/t.en"  # type: ignore[union-attr]
     assert parts(own, ["corpus.folder=x"]) == ("x", "my.en", "val.en")
     assert folder("multi30k-ende", [f"corpus={{{train}}}"]) == "multi30k"

@@ -96,7 +96,7 @@ def _digits(split: str, random: np.random.Generator) -> list[int]:
     return [int(digit) for digit in random.integers(10, size=length)]
 
 
-class _Speaker:
+class Speaker:
     """The library espeak-ng."""
 
     def __init__(self) -> None:
@@ -122,6 +122,16 @@ class _Speaker:
         for name, value in parameters.items():
             self._library.espeak_SetParameter(numbers[name], value, 0)
 
+    def choose_at_random(self, split: str, random: np.random.Generator) -> None:
+        """Choose an accent, one of the voices of a split, and how it speaks."""
+        self.choose(
+            f"{random.choice(_ACCENTS)}+{random.choice(VOICES[split])}",
+            rate=int(random.integers(90, 260)),
+            pitch=int(random.integers(5, 95)),
+            range=int(random.integers(5, 95)),
+            word_gap=int(random.choice([0, 0, 2, 6])),
+        )
+
     def speak(self, text: str) -> Samples:
         """Return the samples of a text, without silence at both ends."""
         self._blocks.clear()
@@ -132,28 +142,26 @@ class _Speaker:
         return samples[loud[0] : loud[-1] + 1] if len(loud) else samples
 
 
-def _record(speaker: _Speaker, split: str, number: int) -> tuple[npt.NDArray[np.float32], int]:
+def _record(speaker: Speaker, split: str, number: int) -> tuple[npt.NDArray[np.float32], int]:
     """Return a string of digits as samples, and their sampling rate."""
-    soxr = import_module("soxr")
     random = _random(split, number)
     digits = _digits(split, random)
-    voice = f"{random.choice(_ACCENTS)}+{random.choice(VOICES[split])}"
-    speaker.choose(
-        voice,
-        rate=int(random.integers(90, 260)),
-        pitch=int(random.integers(5, 95)),
-        range=int(random.integers(5, 95)),
-        word_gap=int(random.choice([0, 0, 2, 6])),
-    )
+    speaker.choose_at_random(split, random)
     words = [_WORDS[digit] for digit in digits]
     if random.random() < 0.4:  # fluent
         separators = (" ", " ", ", ")
         samples = speaker.speak("".join(word + str(random.choice(separators)) for word in words))
     else:
         samples = _with_gaps([speaker.speak(word) for word in words], speaker.sample_rate, random)
+    return as_recorded(samples, speaker.sample_rate, random)
+
+
+def as_recorded(samples: Samples, sample_rate: int, random: np.random.Generator) -> tuple[npt.NDArray[np.float32], int]:
+    """Return speech as a microphone records it in a room, with silence at both ends, and its new sampling rate."""
+    soxr = import_module("soxr")
     rate = int(random.choice(_SAMPLE_RATES, p=_RATE_SHARES))
     # Resampling with a wrong rate moves pitch and formants, as longer and shorter vocal tracts do.
-    samples = soxr.resample(samples, speaker.sample_rate * random.uniform(0.85, 1.18), rate)
+    samples = soxr.resample(samples, sample_rate * random.uniform(0.85, 1.18), rate)
     samples = _in_a_room(np.pad(samples, random.integers(int(0.02 * rate), int(0.7 * rate), 2)), rate, random)
     peak = np.abs(samples).max() or 1.0
     return (samples / peak * 10 ** random.uniform(-1.2, -0.02)).astype(np.float32), rate
@@ -196,7 +204,7 @@ def _in_a_room(samples: Samples, rate: int, random: np.random.Generator) -> Samp
 def main(split: str, start: str, end: str, folder: str) -> None:
     """Write the strings with the numbers from `start` to `end` - 1. Print a line after each of them."""
     soundfile = import_module("soundfile")
-    speaker = _Speaker()
+    speaker = Speaker()
     for number in range(int(start), int(end)):
         samples, rate = _record(speaker, split, number)
         soundfile.write(Path(folder) / f"{number:06d}.flac", samples, rate, subtype="PCM_16")

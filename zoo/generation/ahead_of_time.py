@@ -22,7 +22,7 @@ from zoo.models import find
 from zoo.models.loading import read_model
 from zoo.planning.memory_estimate import require_memory_to_translate
 from zoo.report import Report
-from zoo.system.timing import timed
+from zoo.system.processors import timed
 
 
 @dataclass(frozen=True)

@@ -24,12 +24,10 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from compiler import EmittedProgram
-else:
-    from compiler.lazy import torch
-
-if TYPE_CHECKING:
     from zoo.generation.preprocessing import Preprocessor
     from zoo.generation.translator import Translator
+else:
+    from compiler.lazy import torch
 
 Span = tuple[int, int]
 _MAX_END = 0.5
@@ -91,11 +89,7 @@ def align(
 
     Sentence pairs of more than `max_tokens` tokens on one side have no alignment.
     """
-    if translator.attention_program is None:
-        raise ZooError(
-            "alignments are only available for a single model that was opened from a folder, not for an ensemble",
-            hint="open one model: `zoo.load(NAME)`",
-        )
+    build_program = translator.require_attention()
     tokenizers = translator.vocabulary.source, translator.vocabulary.target
     if not isinstance(tokenizers[1], Tokenizer):
         raise ZooError("the trees of a parser have no alignment", hint="use a model that translates")
@@ -109,7 +103,7 @@ def align(
         or max(len(tokenizers[0].encode(pair.source.text)), len(tokenizers[1].encode(pair.target.text))) < max_tokens
     ]
     rows, columns = len(preprocessor.languages.target_tokens), len(preprocessor.languages.source_tokens)
-    program = translator.attention_program()
+    program = build_program()
     with report.progress("align", len(pairs), "sentences") as progress:
         for group, layers in attention_batches(program, preprocessor, pairs, translator.max_batch_tokens):
             weights = _weights_of(layers, translator.alignment_head)

@@ -23,11 +23,9 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from compiler import EmittedProgram
+    from zoo.generation.translator import Translator
 else:
     from compiler.lazy import torch
-
-if TYPE_CHECKING:
-    from zoo.generation.translator import Translator
 
 BEGIN, END = "<s>", "</s>"
 """Strings that represent BOS and EOS among the tokens. No token of a text has one of these strings."""
@@ -110,11 +108,7 @@ def attend(
     translator: Translator, text: str, translation: str | None, source: str | None, target: str | None
 ) -> Attention:
     """Return the attention weights over a text and its translation. See `Translator.attention`."""
-    if translator.attention_program is None:
-        raise ZooError(
-            "attention is only available for a single model that was opened from a folder, not for an ensemble",
-            hint="open one model: `zoo.load(NAME)`",
-        )
+    build_program = translator.require_attention()
     check_text(text, 1, "text")
     preprocessor = translator.preprocessor(source, target)
     encoded, languages = preprocessor.encode(text, "", 0), preprocessor.languages
@@ -140,7 +134,7 @@ def attend(
         spellings = {symbol: span.text for symbol, span in replaced_output.spans.items()}
         with preprocessor.warnings:
             preprocessor.warnings.count(encoded)
-    program, vocabulary = translator.attention_program(), translator.vocabulary
+    program, vocabulary = build_program(), translator.vocabulary
     language_tokens = vocabulary.token_strings(languages.source_tokens, "source")
     return compute_attention(
         program,

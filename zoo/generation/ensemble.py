@@ -16,13 +16,11 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from compiler import decoder as selection
+    from zoo.generation.translator import Translator
 else:
     from compiler.lazy import LazyModule, torch
 
     selection = LazyModule("compiler.decoder")
-
-if TYPE_CHECKING:
-    from zoo.generation.translator import Translator
 
 States = tuple[Any, ...]
 

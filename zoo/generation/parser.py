@@ -16,9 +16,8 @@ from zoo.text.copying import Replaced
 from zoo.text.languages import LanguagePair, choose_direction
 from zoo.text.lines import clean
 from zoo.text.sentences import checked_texts, excerpt
-from zoo.text.trees.bracketed import read_tree, simplify
 from zoo.text.trees.tokenizer import TreeTokenizer
-from zoo.text.trees.tree import MAX_DEPTH, Tree, escape_brackets, tokenize_words, unescape_brackets
+from zoo.text.trees.tree import MAX_DEPTH, Tree, escape_brackets, read_tree, simplify, tokenize_words, unescape_brackets
 from zoo.text.vocabulary import Side
 
 

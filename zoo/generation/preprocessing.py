@@ -12,8 +12,7 @@ from specs import BOS, EOS, UNK, Spec, ZooError
 from zoo.generation.translation import SearchInput, Translation, join_parts, unchanged
 from zoo.report import Report
 from zoo.text.copying import Replaced, replace_in_pair, replace_spans
-from zoo.text.detection import guess_language
-from zoo.text.language_codes import UNKNOWN, are_languages, base_language
+from zoo.text.language_codes import UNKNOWN, are_languages, base_language, guess_language
 from zoo.text.languages import LanguagePair
 from zoo.text.lines import without_control
 from zoo.text.sentences import check_text, excerpt, language_tokens, split_sentences

@@ -31,6 +31,8 @@ _MAX_SPANS = 100
 """Number of spans up to which they are decoded. The work of a decoding step grows with the square of this number."""
 _SPARE_TOKENS = 20
 """Number of tokens that a repaired translation may have beyond its spans and twice its source."""
+_NAME_COST = 0.15
+"""Mean log-probability that a translation may lose when it is repaired only because of a month or a weekday."""
 _ORDINAL = re.compile("[0-9](st|[nr]d|th)$")
 
 
@@ -51,8 +53,8 @@ class Protection:
     because models translate numbers better than links or placeholders. If this fails, the spans themselves are decoded,
     or their copy symbols, if the model has them.
     If this fails, too, the fragments between the spans are translated alone. The first of these translations that has
-    all spans is used. If there is no such translation, the first one is kept,
-    and its field `unkept` lists the differences.
+    all spans is used. If only months or weekdays are lost, it must also be about as probable as the first translation.
+    If there is no such translation, the first one is kept, and its field `unkept` lists the differences.
     """
 
     def __init__(
@@ -76,7 +78,7 @@ class Protection:
     def check(self, source: SearchInput, hypotheses: Sequence[Translation]) -> list[Translation]:
         """Return the translations of a sentence, with their field `unkept`."""
         translations = self._convert(source, hypotheses)
-        if not (self._preprocessor.protects and find_spans(_text(source), source.language)):
+        if not (self._preprocessor.protects and find_spans(_text(source), source.language, self._target)):
             return translations
         return [replace(each, unkept=self._unkept(source, each.text)) for each in translations]
 
@@ -112,7 +114,8 @@ class Protection:
                     for part in plan.parts
                 ]
                 joined = _join(pairs[number][0], parts, plan.proxies, self._calibration)
-                if parts and not self._unkept(pairs[number][0], joined.text):
+                is_kept = parts and not self._unkept(pairs[number][0], joined.text)
+                if is_kept and _is_probable(joined, pairs[number][1]):
                     results[number] = joined
         return results
 
@@ -124,10 +127,10 @@ class Protection:
         """Return how to translate a sentence again: which spans to cut out and to copy, and which to replace."""
         text, differences = _text(source), compare(_text(source), first.text, source.language, self._target)
         spans = [span for span in find_spans(text, source.language, self._target) if span not in differences.as_words]
-        if stage != _FRAGMENTS and len(spans) > _MAX_SPANS:
+        if _lacks_only_names(first) if stage == _FRAGMENTS else len(spans) > _MAX_SPANS:
             return _Plan([])
         cuts = spans if stage == _FRAGMENTS else [span for span in differences.missing if _is_apart(span, text)]
-        replaced = [span for span in differences.missing or spans if span not in cuts and not span.is_month]
+        replaced = [span for span in differences.missing or spans if span not in cuts and not span.is_name]
         if stage == _PROXIES and self._preprocessor.symbols:
             return _Plan([])
         replaced = replaced if stage == _PROXIES else []
@@ -262,6 +265,17 @@ def _is_apart(span: Span, text: str) -> bool:
     """Return whether a span without letters and digits, such as an emoji, is at the edge of a sentence."""
     is_edge = span.start == 0 or span.end == len(text) or text[: span.start].rstrip().endswith((".", "!", "?"))
     return is_edge and not any(map(str.isalnum, span.text))
+
+
+def _is_probable(repaired: Translation, first: Translation) -> bool:
+    """Return whether to use a repaired translation. Names that do not fit into the sentence make it improbable."""
+    before, after = (each.log_probability / (len(each.tokens) + 1) for each in (first, repaired))
+    return after > before - _NAME_COST or not _lacks_only_names(first)
+
+
+def _lacks_only_names(translation: Translation) -> bool:
+    """Return whether the differences of a translation are only months and weekdays."""
+    return all(map(str.isalpha, translation.unkept))
 
 
 def _join(

@@ -140,9 +140,7 @@ class Recognizer(Translator):
             ZooError: The file cannot be read or is too long, the model has another language, or it was created from a
                 program.
         """
-        if self.attention_program is None:
-            problem = "attention is only available for a model that was opened from a folder"
-            raise ZooError(problem, hint="open the model with `zoo.load(NAME)`")
+        build_program = self.require_attention()
         preprocessor, frames = self.preprocessor(source, target), self.modality.encode(text)
         values = preprocessor.search_input(frames, text, 0).streams["source"]
         positions = -(-len(frames) // preprocessor.stride)
@@ -162,7 +160,7 @@ class Recognizer(Translator):
             for position in range(positions)
         ]
         attention = compute_attention(
-            self.attention_program(),
+            build_program(),
             (Path(text).name, values, places),
             (output, tokens, self.vocabulary.token_strings(tokens)),
             forced=translation is not None,

@@ -24,8 +24,6 @@ from zoo.text.sentences import checked_pairs
 
 if TYPE_CHECKING:
     from compiler import EmittedProgram
-else:
-    pass
 
 
 class Translator(TextSearch):
@@ -56,6 +54,19 @@ class Translator(TextSearch):
                 hint="open the model with `zoo.load(NAME)`",
             )
         return self.reopen, ()
+
+    def require_attention(self) -> Callable[[], EmittedProgram]:
+        """Return the function that returns the program for attention weights.
+
+        Raises:
+            ZooError: The translator is an ensemble or was created from a program.
+        """
+        if self.attention_program is None:
+            problem = (
+                "attention is only available for a single model that was opened from a folder, not for an ensemble"
+            )
+            raise ZooError(problem, hint="open one model: `zoo.load(NAME)`")
+        return self.attention_program
 
     @classmethod
     def ensemble(cls, translators: Sequence[Translator]) -> Self:

@@ -4,35 +4,95 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from compiler.assemble import prepare_build
+from compiler.backends.conformance import disagreement
+from compiler.backends.onnx import open_models, write_models
 from specs import ZooError
 from zoo.files import manifest
 from zoo.files.atomic import atomic_folder
 from zoo.files.storage import require_space
 from zoo.interop.ctranslate2.exporter import CTranslate2Export
-from zoo.interop.formats import Bundle, ExportCheck, ExportFormat, ImportFormat, ImportRequest, format_named
+from zoo.interop.formats import (
+    Bundle,
+    ExportCheck,
+    ExportFormat,
+    ImportFormat,
+    ImportRequest,
+    cannot_export,
+    format_named,
+    require_same_architecture,
+)
 from zoo.interop.importer import FAMILIES
-from zoo.interop.numbering import NEVER
-from zoo.interop.onnx import OnnxExport
-from zoo.interop.roundtrip import cannot_export, require_same_architecture
 from zoo.interop.sentencepiece_model import is_language_token
+from zoo.interop.tensors import NEVER
 from zoo.models import find
+from zoo.models.folder import SPEC
 from zoo.models.loading import read_model
 from zoo.publishing import reference_results
 from zoo.report import Report
 from zoo.text.tokenizer import SPACE
+from zoo.version import __version__
 
-EXPORT_FORMATS: tuple[ExportFormat, ...] = (*FAMILIES, CTranslate2Export(), OnnxExport())
-"""Formats that models are exported to. To add one, write a module and add its class to this list."""
+_NOT_IN_ONNX = {"restricted_attention", "ssru", "lstm"}
+"""Sub-layers that cannot be exported in an encoder. Their operations are not `is_exportable`."""
+_ONNX_NOTE = "`zoo plan --code` shows the inputs and outputs of `decode_step.onnx`; the caller implements the search"
 _TOLERANCE = 1e-3
 _COPY_SYMBOLS_NOTE = (
     "the model was trained with copy symbols (`vocabulary.copy_symbols`) in place of numbers and links; the caller "
     "must replace these in each source and restore them in its translation, as zoo does"
 )
+
+
+class OnnxExport:
+    """The export format `onnx`. Implements `zoo.interop.formats.ExportFormat`."""
+
+    name = "onnx"
+    description = "encode.onnx and decode_step.onnx, with the spec and the vocabulary"
+    may_differ = ()
+
+    def reader(self, bundle: Bundle) -> ImportFormat | None:
+        """Return None, because zoo does not import ONNX models."""
+        return None
+
+    def write(self, bundle: Bundle, folder: Path) -> list[str]:
+        """Write the encoder, the decoding step, the spec and the vocabulary.
+
+        Returns:
+            Notes for the user: how to use the files.
+
+        Raises:
+            ZooError: The model has an encoder that torch cannot export for sources of any length.
+        """
+        if kinds := {each.kind for each in bundle.spec.architecture.encoder} & _NOT_IN_ONNX:
+            problem = f"cannot export this model to ONNX: its encoder has layers of {min(kinds)}"
+            hint = "no format supports such encoders: translate with `zoo decode`, or serve the model with `zoo serve`"
+            raise ZooError(problem, hint=hint)
+        _, order = prepare_build(bundle.spec, weights=bundle.tensors, precision="float32", backend=self.name)
+        write_models(order, folder)
+        (folder / SPEC).write_text(bundle.spec.yaml(__version__), encoding="utf-8")
+        bundle.vocabulary.save(folder)
+        return [_ONNX_NOTE]
+
+    def check(self, bundle: Bundle, folder: Path) -> ExportCheck | None:
+        """Run both models on random tokens with onnxruntime, and compare them with the compiler's interpreter."""
+        if find_spec("onnxruntime") is None:
+            return None
+        onnxruntime = import_module("onnxruntime")
+        _, order = prepare_build(bundle.spec, weights=bundle.tensors, precision="float32", backend=self.name)
+        differences = disagreement(open_models(order, folder), weights=bundle.tensors)
+        largest = float(torch.tensor([*differences.values()]).max())  # unlike the built-in max, this propagates NaN
+        return ExportCheck(f"onnxruntime {onnxruntime.__version__}", largest, "the compiler's interpreter")
+
+
+EXPORT_FORMATS: tuple[ExportFormat, ...] = (*FAMILIES, CTranslate2Export(), OnnxExport())
+"""Formats that models are exported to. To add one, write a module and add its class to this list."""
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from specs import ZooError
-from zoo.catalogue.card import ModelCard
 from zoo.evaluation.text_metrics import text_metric
 from zoo.files import archive, download, storage
 from zoo.files.atomic import convert_disk_errors, remove_path
@@ -19,10 +18,17 @@ from zoo.files.locks import exclusive
 from zoo.files.manifest import sha256
 from zoo.generation.config import LanguageOptions
 from zoo.generation.loading import open_model
-from zoo.interop import hub
-from zoo.interop.importer import ImportOptions, import_model
+from zoo.interop.importer import (
+    ImportOptions,
+    download_from_hub,
+    hub_page,
+    import_model,
+    is_on_hub,
+    repository,
+)
 from zoo.interop.text_rules import TextOptions
 from zoo.models import local_store
+from zoo.models.catalogue import ModelCard
 from zoo.models.registries.revision import Reference
 from zoo.publishing.publish import EXACT
 from zoo.report import Report, size
@@ -85,7 +91,7 @@ def _ask(card: ModelCard, report: Report) -> None:
 def _obtain(card: ModelCard, work: Path, report: Report) -> Path:
     """Return the folder with the files of a model. Archives are unpacked into the folder `work`."""
     again = f"`zoo pull {card.name}`"
-    if hub.is_on_hub(card.source):
+    if is_on_hub(card.source):
         return _obtain_from_hub(card, again, report)
     if card.is_folder:
         work.mkdir(parents=True)
@@ -112,9 +118,9 @@ def _discarding_damaged(url: str, fetched: download.Fetched, again: str) -> Iter
 
 
 def _obtain_from_hub(card: ModelCard, again: str, report: Report) -> Path:
-    by_hand = storage.archives() / hub.repository(card.source).replace("/", "--")
-    otherwise = f"save the files of {hub.page(card.source)} in `{by_hand}` and run {again} again"
-    folder = by_hand if by_hand.is_dir() else hub.download(card.source, report, otherwise)
+    by_hand = storage.archives() / repository(card.source).replace("/", "--")
+    otherwise = f"save the files of {hub_page(card.source)} in `{by_hand}` and run {again} again"
+    folder = by_hand if by_hand.is_dir() else download_from_hub(card.source, report, otherwise)
     if "@" not in card.source:
         _hold(card, folder, report)
     return folder
@@ -148,7 +154,7 @@ def _import(card: ModelCard, number: int, source: Path, report: Report) -> None:
     name = card.members[number]
     is_single_pair = len(card.languages.directions) == 1
     earlier = [local_store.model_path(member) for member in card.members[:number]]
-    recorded = None if hub.is_on_hub(card.source) else download.recorded_sha256(card.source)
+    recorded = None if is_on_hub(card.source) else download.recorded_sha256(card.source)
     facts = {"source": card.source, "sha256": recorded, "catalogue": card.name, "trained_by": card.trained_by}
 
     def require(folder: Path) -> None:

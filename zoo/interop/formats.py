@@ -1,18 +1,21 @@
-"""Interfaces that an import or export format implements, and the data types of their arguments and results."""
+"""Interfaces of import and export formats, their data types, and comparison of an exported model with the original."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeVar
 
+from pydantic import BaseModel
 from torch import Tensor
 
 import specs
-from specs import Languages, Spec, ZooError, nearest
+from specs import Architecture, Languages, Spec, ZooError, nearest
+from specs.notation import quote_in_full
 from specs.sections import suggest_language
+from zoo.interop.tensors import SIDES
 from zoo.interop.text_rules import TextOptions
 from zoo.models.shortlist import Shortlist
 from zoo.publishing.reference_results import ReferenceLogProbabilities
@@ -25,6 +28,15 @@ UNKNOWN_LANGUAGES = ("und", "und")
 _LANGUAGE_CODE = re.compile(r"(?=.{2,35}$)[a-z]{2,3}([-_][A-Za-z0-9]+)*")
 _MAX_LENGTH = 256  # tokens: the `corpus.max_length` of base
 _MAX_DESCRIPTION = 200  # characters
+USE_ONNX = "use `--to onnx`: it supports all networks except encoders with restricted attention, SSRUs or LSTMs"
+"""Hint for a model that another format cannot express."""
+LAYERS = {
+    "encoder": ("self_attention", "feed_forward"),
+    "decoder": ("self_attention", "cross_attention", "feed_forward"),
+}
+"""Sub-layers in each layer of the original Transformer, which all formats have except ONNX."""
+_ONLY_FOR_TRAINING = {"dropout", "attention_dropout", "activation_dropout", "initial_weights"}
+_ZEROS_IF_ADDED = {"projection_bias", "output_bias"}
 
 
 @dataclass(frozen=True)
@@ -73,7 +85,6 @@ class ImportFormat(Protocol):
 
     def recognises(self, path: Path) -> bool:
         """Return whether a file or folder has this format, judging by file names and first bytes."""
-        ...
 
     def read(self, path: Path, request: ImportRequest) -> ImportedModel:
         """Read a model.
@@ -81,11 +92,6 @@ class ImportFormat(Protocol):
         Raises:
             ZooError: A file is damaged, or the model has a property that zoo does not support.
         """
-        ...
-
-
-USE_ONNX = "use `--to onnx`: it supports all networks except encoders with restricted attention, SSRUs or LSTMs"
-"""Hint for a model that another format cannot express."""
 
 
 @dataclass(frozen=True)
@@ -128,7 +134,6 @@ class ExportFormat(Protocol):
 
     def reader(self, bundle: Bundle) -> ImportFormat | None:
         """Return the import format that reads the exported model with identical tensors. None if there is none."""
-        ...
 
     def write(self, bundle: Bundle, folder: Path) -> list[str]:
         """Write a model into an empty folder.
@@ -139,14 +144,12 @@ class ExportFormat(Protocol):
         Raises:
             ZooError: The format cannot express a property of the model.
         """
-        ...
 
     def check(self, bundle: Bundle, folder: Path) -> ExportCheck | None:
         """Run the exported model in its engine, and compare the results with zoo's.
 
         Return None if the engine is not installed.
         """
-        ...
 
 
 Format = TypeVar("Format", ImportFormat, ExportFormat)
@@ -215,3 +218,64 @@ def _without_markup(text: str) -> str:
     """Replace characters with a meaning in Markdown or HTML by spaces, and shorten the text."""
     kept = "".join(character if character.isalnum() or character in "_-.,()'/" else " " for character in text)
     return " ".join(kept.split())[:_MAX_DESCRIPTION]
+
+
+def cannot_export(format: str, reason: str) -> ZooError:
+    """Return the error for a model that a format cannot express."""
+    return ZooError(f"cannot export this model to {format}: {reason}", hint=USE_ONNX)
+
+
+def require_standard_layers(a: Architecture, format: str) -> None:
+    """Raise ZooError unless the layers are those of the original Transformer."""
+    for side, supported in LAYERS.items():
+        if (kinds := tuple(sublayer.kind for sublayer in getattr(a, side))) != supported:
+            names, known = ", ".join(kinds), ", ".join(supported)
+            raise cannot_export(format, f"its {side} has layers of {names}, but this format has layers of {known}")
+
+
+def require_same_architecture(
+    before: Architecture, after: Architecture, format: str, ignored: Collection[str] = ()
+) -> None:
+    """Compare the architecture of a model with that after an export and an import.
+
+    Args:
+        before: The architecture of the model. It has the layers of the original Transformer.
+        after: The architecture that the import reads from the exported model.
+        format: The name of the format.
+        ignored: Fields that may differ.
+
+    Raises:
+        ZooError: The architectures differ in a field that changes what the model computes. Biases may be added.
+    """
+    found = {key: value for key, _, value in _fields(after)}
+    for key, label, value in _fields(before):
+        name, other = key.rpartition(".")[2], found.get(key)
+        is_added = name in _ZEROS_IF_ADDED and other
+        if value != other and not is_added and label not in ignored and name not in _ONLY_FOR_TRAINING:
+            ours, theirs = (quote_in_full(each).strip("`") for each in (value, other))
+            raise cannot_export(format, f"in this format, `architecture.{label}: {ours}` would become `{theirs}`")
+
+
+def _fields(a: Architecture) -> Iterator[tuple[str, str, Any]]:
+    """Yield a key, the name in the spec, and the value of each field.
+
+    An option of a sub-layer that is null has the name and the value of the architecture's field.
+    """
+    options = {name for side in SIDES for sublayer in getattr(a, side) for name in type(sublayer).model_fields}
+    for name in type(a).model_fields:
+        if name not in (*SIDES, *options - {"norm"}):
+            yield from _flat(name, name, getattr(a, name))
+    for side in SIDES:
+        for index, sublayer in enumerate(getattr(a, side)):
+            for name in type(sublayer).model_fields:
+                own, key = getattr(sublayer, name), f"{side}[{index}].{name}"
+                common = a.option(sublayer, "h") if name == "kv_heads" else getattr(a, name, None)
+                yield from _flat(key, *((name, common) if own is None else (key, own)))
+
+
+def _flat(key: str, label: str, value: Any) -> Iterator[tuple[str, str, Any]]:
+    if isinstance(value, BaseModel):
+        for name, part in value:
+            yield from _flat(f"{key}.{name}", f"{label}.{name}", part)
+    else:
+        yield key, label, value

@@ -1,19 +1,21 @@
-"""Import of models of other toolkits into the local model store (`zoo import`)."""
+"""Import of models of other toolkits, from files or the Hugging Face Hub, into the local model store (`zoo import`)."""
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from importlib import import_module
 from pathlib import Path
 
 import specs
 from specs import ZooError
-from zoo.catalogue import catalogue
+from zoo.files.reading import is_present, open_file
 from zoo.files.storage import require_space
-from zoo.interop import hub
+from zoo.files.transfer import is_offline
 from zoo.interop.ctranslate2.importer import CTranslate2Import
-from zoo.interop.fairseq.importer import FairseqImport
+from zoo.interop.fairseq import FairseqImport
 from zoo.interop.formats import (
     UNKNOWN_LANGUAGES,
     ImportedModel,
@@ -31,7 +33,7 @@ from zoo.interop.huggingface.multilingual import Multilingual
 from zoo.interop.huggingface.t5 import T5
 from zoo.interop.marian.importer import MarianImport
 from zoo.interop.text_rules import TextOptions, refuse_options
-from zoo.models import shortlist
+from zoo.models import catalogue, shortlist
 from zoo.models.folder import ModelFolder
 from zoo.models.registries.revision import is_name
 from zoo.models.weights import Weights
@@ -50,6 +52,17 @@ _MEMORY_PER_BYTE = 16
 """Maximum memory for reading a model, as a multiple of the size of its files. 8-bit weights are copied to float32
 twice."""
 _SPARE_MEMORY = 1 << 28  # additional bytes, for vocabularies and the libraries that read them
+_HUB_PREFIX = "hf:"
+_HUB_NAME = re.compile(r"\w[\w.-]*/\w[\w.-]*(@[\w./-]+)?", re.ASCII)
+_SMALL_FILES = ("json", "spm", "yml", "yaml", "txt", "model", "codes", "md")
+_WEIGHTS = (
+    *("model.safetensors", "model-*-of-*.safetensors", "pytorch_model.bin", "pytorch_model-*-of-*.bin"),
+    *("model.bin", "*.npz", "*.pt"),
+)
+"""Names of weight files, in order of preference. safetensors comes before formats that contain pickles."""
+_CARD = "README.md"
+_MAX_CARD = 65_536  # bytes
+_LICENCE = re.compile(rb"^license:[ \t]*[\"']?([A-Za-z0-9][\w.+-]{0,99})[\"']?[ \t]*$", re.MULTILINE | re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -92,7 +105,7 @@ def import_model(source: str, options: ImportOptions, report: Report) -> Path:
         problem = f"`--languages {' '.join(options.languages)}` are not two language codes"
         raise ZooError(problem, hint="write codes such as `--languages en de`")
     path = _local_path(source, report)
-    origin_name = hub.repository(source) if hub.is_on_hub(source) else Path(source).absolute().name
+    origin_name = repository(source) if is_on_hub(source) else Path(source).absolute().name
     name = options.name or _default_name(origin_name)
     if not is_name(name):
         hint = "choose one with `--name NAME`: letters, digits and `-_.,`, beginning with a letter or a digit"
@@ -109,8 +122,8 @@ def import_model(source: str, options: ImportOptions, report: Report) -> Path:
         model = read_foreign(format, path, request)
         for note in (*model.notes, *_notes_for_user(model)):
             report.info(f"note: {note}")
-        origin = {**model.origin, "source": source if hub.is_on_hub(source) else origin_name}
-        updated = {"licence": hub.licence_of_card(path) or options.licence}
+        origin = {**model.origin, "source": source if is_on_hub(source) else origin_name}
+        updated = {"licence": licence_of_card(path) or options.licence}
         if options.description:
             updated["description"] = options.description
         _write(bundle, replace(model, spec=model.spec.model_copy(update=updated)))
@@ -184,7 +197,7 @@ def _local_path(source: str, report: Report) -> Path:
     if re.match(r"\w+://", source):
         problem = f"`{source}` is a URL, but models are imported from files and folders"
         raise ZooError(problem, hint="download it first, or write `hf:ORG/NAME` for a model on the Hugging Face Hub")
-    return hub.download(source, report) if hub.is_on_hub(source) else Path(source)
+    return download_from_hub(source, report) if is_on_hub(source) else Path(source)
 
 
 def _notes_for_user(model: ImportedModel) -> Iterator[str]:
@@ -213,3 +226,78 @@ def _default_name(origin_name: str) -> str:
     """Derive a name for the imported model: the last part of the original name, without invalid characters."""
     stem = re.sub(r"\.(npz|pt|bin|decoder\.yml|yml)$", "", origin_name.rpartition("/")[2])
     return re.sub(r"[^-_,.A-Za-z0-9]+", "-", stem).strip("-.")
+
+
+def is_on_hub(source: str) -> bool:
+    """Return whether a source on the command line is a model on the Hugging Face Hub, not a file or folder."""
+    return source.startswith(_HUB_PREFIX)
+
+
+def repository(source: str) -> str:
+    """Return the part ORG/NAME of a source `hf:ORG/NAME[@REVISION]`."""
+    return source.removeprefix(_HUB_PREFIX).partition("@")[0]
+
+
+def hub_page(source: str) -> str:
+    """Return the address of a repository's hub_page on the Hub."""
+    return f"{os.environ.get('HF_ENDPOINT', 'https://huggingface.co').rstrip('/')}/{repository(source)}"
+
+
+def download_from_hub(source: str, report: Report, otherwise: str = "give a folder on this computer") -> Path:
+    """Download the files that an import needs into the cache of `huggingface_hub`.
+
+    Args:
+        source: `hf:ORG/NAME` or `hf:ORG/NAME@REVISION`.
+        report: Receives the progress.
+        otherwise: What to do if the download is not possible, for the hints of errors.
+
+    Returns:
+        The folder with the files.
+
+    Raises:
+        ZooError: The name is invalid, ZOO_OFFLINE is set, `huggingface_hub` is not installed, or the download fails.
+    """
+    name, revision = repository(source), source.partition("@")[2]
+    if not _HUB_NAME.fullmatch(source.removeprefix(_HUB_PREFIX)):
+        hint = "write `hf:ORG/NAME`, or `hf:ORG/NAME@REVISION`"
+        raise ZooError(f"`{source}` is not a valid name of a model on the Hub", hint=hint)
+    if is_offline():
+        hint = f"unset ZOO_OFFLINE, or {otherwise}"
+        raise ZooError(f"cannot download `{source}`: ZOO_OFFLINE is set", hint=hint)
+    try:
+        hub = import_module("huggingface_hub")
+    except ImportError:
+        hint = f"run `pip install -e '.[hf]'` in zoo's source folder, or {otherwise}"
+        raise ZooError(f"cannot download `{source}`: `huggingface_hub` is not installed", hint=hint) from None
+    try:
+        files = hub.HfApi().model_info(name, revision=revision or None).siblings or []
+        patterns = _needed([file.rfilename for file in files])
+        report.info(f"downloading {len(patterns)} files of {name}")
+        return Path(hub.snapshot_download(name, revision=revision or None, allow_patterns=patterns))
+    except Exception as error:  # without a network, the HTTP client of huggingface_hub raises its own errors
+        reason = str(error).strip().partition("\n")[0] or type(error).__name__
+        hint = f"check the name of the model and the network connection, or {otherwise}"
+        raise ZooError(f"cannot download `{source}`: {reason}", hint=hint, exit_code=1) from None
+
+
+def _needed(files: list[str]) -> list[str]:
+    """Return the files to download: small files in the root of a repository, and its preferred weight files."""
+    root = [file for file in files if "/" not in file]
+    small = [file for file in root if file.rpartition(".")[2] in _SMALL_FILES]
+    weights = ([file for file in root if Path(file).match(pattern)] for pattern in _WEIGHTS)
+    return [*small, *next(filter(None, weights), [])]
+
+
+def licence_of_card(folder: Path) -> str | None:
+    """Return the licence in the model card of a folder, such as `apache-2.0`, or None if there is none.
+
+    Model cards on the Hub begin with YAML front matter, which contains a line such as `license: apache-2.0`.
+    """
+    card = folder / _CARD
+    if not folder.is_dir() or not is_present(card):
+        return None
+    with open_file(card) as file:
+        first_line, _, rest = file.read(_MAX_CARD).replace(b"\r\n", b"\n").partition(b"\n")
+    front_matter, end, _ = rest.partition(b"\n---")
+    match = _LICENCE.search(front_matter) if first_line == b"---" and end else None
+    return match[1].decode() if match else None

@@ -14,11 +14,9 @@ from typing import NamedTuple
 
 from specs import BOS, EOS, PAD, UNK, ZooError
 from zoo.files.reading import read_bytes
-from zoo.interop.numbering import SPECIAL, Numbering
-from zoo.text.added_tokens import FIELD as _ADDED_TOKENS
+from zoo.interop.tensors import SPECIAL, Numbering
 from zoo.text.protobuf import FIXED32, encode_bytes, encode_integer, encode_key, parse_fields
-from zoo.text.rules import FIELD as _TEXT_RULES
-from zoo.text.rules import TextRules
+from zoo.text.rules import ADDED_TOKENS, TEXT_RULES, TextRules
 from zoo.text.tokenizer import SPACE, Tokenizer, damaged_vocabulary
 
 _TOKENS, _TRAINER, _NORMALIZER, _SELF_TEST = 1, 2, 3, 4  # fields of the model
@@ -100,7 +98,7 @@ class SentencePieceModel:
                 self.entries.append(TokenEntry.decode(field.value))
             elif field.number == _TRAINER:
                 self._trainer = field.value
-            elif field.number not in (_SELF_TEST, _ADDED_TOKENS, _TEXT_RULES):
+            elif field.number not in (_SELF_TEST, ADDED_TOKENS, TEXT_RULES):
                 self._other_fields.append(field.encoded)
 
     @property

@@ -1,11 +1,14 @@
-"""Conversion of the tensors of another toolkit's Transformer to zoo's names and layout (`x @ W`)."""
+"""Tensors of other toolkits: safe loading, and conversion to zoo's token IDs, names and layout (`x @ W`)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import io
+import pickletools
+import zipfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import torch
 from jaxtyping import Float, Float32
@@ -14,12 +17,128 @@ from torch import Tensor
 from compiler.runtime import sinusoids
 from specs import ZooError
 from specs.notation import quote
-from zoo.interop.numbering import Numbering
+from zoo.files.reading import open_file
+from zoo.system.memory import is_out_of_memory
 
+NEVER = -1e9
+"""Logit bias of a token that the imported model cannot generate. It makes the token's probability 0. Label smoothing
+ignores such tokens (`compiler.operations.probability.SUPPRESSED_LOGIT`), so the probability stays 0 in training."""
+SPECIAL = ("<pad>", "<unk>", "<s>", "</s>")
+"""Names of PAD, UNK, BOS and EOS."""
 RESTORE = "restore the files from the model's original source"
 SIDES = ("encoder", "decoder")
 _COMPARED_POSITIONS = 1_000
 _POSITION_TOLERANCE = 1e-3  # allowed error of sinusoids, because toolkits compute them in float32 or float16
+_TENSOR_GLOBALS = {"collections.OrderedDict", "collections.Counter", "_codecs.encode", "builtins.set"}
+_ALLOCATING_GLOBALS = {"torch.Tensor"}
+"""Globals that `weights_only=True` allows, but with which a small file can allocate any amount of memory."""
+_MAX_PICKLE = 100_000_000  # bytes, without tensors
+_LEGACY_PICKLES = 5  # pickles at the beginning of a file in the format before torch 1.6, which is not a zip archive
+
+
+@dataclass(frozen=True)
+class Token:
+    """A token of a converted vocabulary."""
+
+    name: str
+    row: int | None = None
+    """Row of the token in the embedding and output matrices of the original model. None if it has no row."""
+    input_only: bool = False
+    """Whether the token is only read and never generated. It then shares the row of another token."""
+
+
+@dataclass(frozen=True)
+class Numbering:
+    """Tokens of a converted vocabulary, in the order of their IDs in zoo."""
+
+    tokens: tuple[Token, ...]
+
+    @classmethod
+    def of(
+        cls,
+        names: Sequence[str],
+        *,
+        unknown: int,
+        end: int,
+        start: int | None = None,
+        pad: int | None = None,
+        read_as_unknown: Sequence[str] = (),
+    ) -> Numbering:
+        """Assign zoo's token IDs to the tokens of another toolkit's model.
+
+        Args:
+            names: The names of the tokens, in the order of their IDs in the original model.
+            unknown: The original ID of the unknown token.
+            end: The original ID of the end of a sentence.
+            start: The original ID of the token that decoding starts with, whose row becomes that of BOS. It may equal
+                `unknown`, `end` or `pad`. By default, BOS gets a row of zeros.
+            pad: The original ID of the padding token. By default, or if it equals `start`, PAD gets a row of zeros.
+            read_as_unknown: Tokens that the tokenizer produces but that the original model treats as unknown.
+        """
+        if start == pad:
+            pad = None
+        special = {unknown, end, start, pad}
+        taken = set(SPECIAL)
+        others = []
+        for row, name in enumerate(names):
+            if row not in special:
+                unique = name if name and name not in taken else f"{name}<{row}>"
+                taken.add(unique)
+                others.append(Token(unique, row))
+        bos = Token(SPECIAL[2], start, input_only=start in (unknown, end))
+        heads = (Token(SPECIAL[0], pad), Token(SPECIAL[1], unknown), bos, Token(SPECIAL[3], end))
+        unlisted = dict.fromkeys(name for name in read_as_unknown if name not in taken)
+        return cls((*heads, *others, *(Token(name, unknown, input_only=True) for name in unlisted)))
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the tokens, in the order of their IDs."""
+        return [token.name for token in self.tokens]
+
+    def id(self, row: int) -> int:
+        """Return zoo's ID of the token with this row in the original model's matrices."""
+        return next(id for id, token in enumerate(self.tokens) if token.row == row and not token.input_only)
+
+    def rows(self, table: Tensor) -> Float32[Tensor, "tokens d_model"]:
+        """Return an embedding or output projection of the original model in the order of zoo's token IDs.
+
+        Args:
+            table: A matrix with one row per token of the original model.
+
+        Returns:
+            The matrix with one row per token of zoo. Tokens without a row in `table` get zeros.
+
+        Raises:
+            ZooError: The matrix has fewer rows than the vocabulary has tokens.
+        """
+        return self._select(table.float(), [token.row for token in self.tokens], 0.0)
+
+    def bias(self, bias: Tensor | None) -> Float32[Tensor, " tokens"]:
+        """Return a bias on the original model's logits in the order of zoo's token IDs.
+
+        Args:
+            bias: One number per token of the original model, in any shape. None means zeros.
+
+        Returns:
+            One number per token of zoo: `NEVER` for tokens that the original model cannot generate.
+
+        Raises:
+            ZooError: The bias has fewer numbers than the vocabulary has tokens.
+        """
+        size = 1 + max(token.row for token in self.tokens if token.row is not None)
+        values = torch.zeros(size) if bias is None else bias.flatten().float()
+        return self._select(values, [None if token.input_only else token.row for token in self.tokens], NEVER)
+
+    def _select(self, values: Tensor, rows: list[int | None], missing: float) -> Tensor:
+        if (last := max((row for row in rows if row is not None), default=0)) >= len(values):
+            raise ZooError(
+                f"the vocabulary has {last + 1:,} tokens, but a matrix of the model has only {len(values):,} rows",
+                hint="restore the files from the model's original source",
+                exit_code=1,
+            )
+        selected = values[torch.tensor([0 if row is None else row for row in rows])]
+        selected[torch.tensor([row is None for row in rows])] = missing
+        return selected
 
 
 def require_none_left(file: Path, names: set[str]) -> None:
@@ -139,3 +258,65 @@ def matching_sinusoids(table: Float[Tensor, "rows d_model"]) -> Iterator[dict[st
 def copied(tensor: Tensor) -> Tensor:
     """Return a contiguous copy in float32. Files of other toolkits may contain one tensor under two names."""
     return tensor.detach().float().clone(memory_format=torch.contiguous_format)
+
+
+def load_torch_file(file: Path, toolkit: str, replacement: Callable[[str], Any] = lambda name: None) -> Any:
+    """Load the content of a file with `weights_only=True`.
+
+    Args:
+        file: The file.
+        toolkit: The toolkit that the file comes from, for error messages.
+        replacement: Function that maps the name of a global in the pickle to a harmless object, as an element of
+            torch's `safe_globals`. If it returns None, the file is rejected.
+
+    Raises:
+        ZooError: The file cannot be opened, or its pickles contain a global that is neither needed for tensors nor
+            replaced.
+        ValueError: The file is damaged.
+    """
+    with open_file(file):
+        pass  # raise the usual error if the file is missing
+    try:
+        return _load_safely(file, toolkit, replacement)
+    except Exception as error:
+        if isinstance(error, ZooError) or is_out_of_memory(error):
+            raise
+        reason = str(error).strip().partition("\n")[0] or "it is truncated"
+        raise ValueError(f"cannot read `{file.name}`: {reason}") from error
+
+
+def _load_safely(file: Path, toolkit: str, replacement: Callable[[str], Any]) -> Any:
+    allowed = []
+    for name in sorted(set(_foreign_globals(file))):
+        if (harmless := replacement(name)) is None:
+            raise ZooError(
+                f"`{file}` is not safe to load: it calls `{name}`, which files of {toolkit} never do",
+                hint="zoo runs no code from weight files: ask the author for a file with only tensors and options",
+                exit_code=1,
+            )
+        allowed.append(harmless)
+    with torch.serialization.safe_globals(allowed):
+        return torch.load(file, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(file))
+
+
+def _foreign_globals(file: Path) -> Iterator[str]:
+    """Yield the name of each Python global in a file's pickles, except those that torch needs for tensors."""
+    for pickle in _pickles(file):
+        for operation, argument, _ in pickletools.genops(pickle):
+            if operation.name == "GLOBAL":
+                name = str(argument).replace(" ", ".", 1).replace("__builtin__.", "builtins.", 1)
+                if name in _ALLOCATING_GLOBALS or not (name in _TENSOR_GLOBALS or name.startswith("torch.")):
+                    yield name
+
+
+def _pickles(file: Path) -> Iterator[IO[bytes]]:
+    if not zipfile.is_zipfile(file):
+        with file.open("rb") as stream:
+            yield from [stream] * _LEGACY_PICKLES  # each pickle begins where the previous one ends
+        return
+    with zipfile.ZipFile(file) as archive:
+        for member in archive.infolist():
+            if member.filename.lower().endswith("data.pkl"):  # torch ignores case when it looks for the member
+                if member.file_size > _MAX_PICKLE:
+                    raise ValueError(f"its pickle has {member.file_size:,} bytes without the tensors")
+                yield io.BytesIO(archive.read(member))

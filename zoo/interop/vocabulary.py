@@ -9,7 +9,6 @@ from typing import Any
 
 from specs import ZooError
 from zoo.files.reading import is_present
-from zoo.interop.numbering import Numbering
 from zoo.interop.sentencepiece_model import (
     WORD_LIST_KIND,
     SentencePieceModel,
@@ -18,6 +17,7 @@ from zoo.interop.sentencepiece_model import (
     without_source_end,
     word_list_tokenizer,
 )
+from zoo.interop.tensors import Numbering
 from zoo.interop.text_rules import FoundRules, has_joiners, require_no_joiners
 from zoo.text.codes import SEPARATOR
 from zoo.text.tokenizer import SPACE

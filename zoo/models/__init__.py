@@ -1,1 +1,1 @@
-"""Models on disk: folders of training runs and of published models, weights, the local model store, and registries."""
+"""Models: folders of runs and of published models, weights, the local store, registries, and cards of public models."""

@@ -14,12 +14,11 @@ from pathlib import Path
 
 import specs
 from specs import Spec, ZooError, nearest
-from zoo.catalogue import catalogue
-from zoo.catalogue.card import ModelCard
 from zoo.files import storage
 from zoo.files.atomic import partial_target
 from zoo.files.reading import file_exists
-from zoo.models import local_store
+from zoo.models import catalogue, local_store
+from zoo.models.catalogue import ModelCard
 from zoo.models.folder import (
     RUN_IDENTITY,
     RUNS,

@@ -18,7 +18,7 @@ from compiler.backends.eager import functions
 from compiler.costs import END, LENGTH, START, SubLayer, complexity, sublayer_stack
 from specs import Convolution, Lstm, RestrictedAttention, SelfAttention, SeparableConvolution, Ssru
 from zoo.paper.runs import LayerTiming
-from zoo.system.timing import repeat
+from zoo.system.processors import repeat
 
 Sizes = Mapping[str, int]
 """Values of Table 1's variables: n positions, d features, kernel width k and neighbourhood r."""

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import specs
-from zoo.catalogue.catalogue import packaged
 from zoo.evaluation.metrics import get_metric
+from zoo.models.catalogue import packaged
 from zoo.models.folder import RUNS
 from zoo.paper import derived, table1
 from zoo.paper.claims import PARTS, ROWS, CheckedClaim, Status, power_of_ten, printed_number, summary

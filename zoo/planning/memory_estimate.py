@@ -6,6 +6,7 @@ This module does not import torch, so that `zoo plan` is fast.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import ceil
 from typing import TYPE_CHECKING
 
 import compiler
@@ -80,6 +81,29 @@ def training_bytes(spec: Spec, size: BatchSize, shards: int = 1) -> int:
     activations = train.activation_bytes(batch=rows, source=source, target=target)
     gathered = train.weight_bytes if shards > 1 else 0
     return int(_PROCESS_BYTES + STATE_COPIES * train.weight_bytes // shards + gathered + activations)
+
+
+def update_bytes(spec: Spec, processes: int = 1) -> int:
+    """Return the memory of a process in bytes that trains on packed rows, on a GPU as one CUDA graph.
+
+    `processes` is the number of processes that share each batch.
+    """
+    update = compiler.cost(compiler.graphs(spec, [compiler.Purpose.UPDATE])[compiler.Purpose.UPDATE])
+    source, target = row_lengths(spec, processes * spec.training.accumulation_steps)
+    computed = update.activation_bytes(batch=1, source=source, target=target)
+    if spec.training.precision == "bfloat16":
+        computed = (computed + update.weight_bytes) // 2  # with a copy of the weights
+    return int(_PROCESS_BYTES + STATE_COPIES * update.weight_bytes + computed)
+
+
+def row_lengths(spec: Spec, parts: int) -> tuple[int, int]:
+    """Return the lengths of the packed rows of source and target tokens if each batch is divided into `parts` parts.
+
+    A part has a whole number of sentence pairs, so it may have one sentence more than its share of the tokens.
+    """
+    budgets, longest = (spec.training.source_tokens, spec.training.target_tokens), spec.corpus.max_length + 1
+    source, target = (budget if parts == 1 else min(budget, ceil(budget / parts) + longest) for budget in budgets)
+    return source, target
 
 
 def require_memory_to_train(spec: Spec, device: str = "auto", processes: int = 1) -> None:

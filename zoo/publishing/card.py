@@ -254,8 +254,8 @@ def _corpus(corpus: Corpus, examples: str) -> str:
             case Archive():
                 lines.append(f"- <{part.archive}>: {_names(part.source, part.target)}")
             case Files():
-                files = (path and PurePath(path).name for path in (part.source, part.target))
-                lines.append(f"- files of the publisher: {_names(*files)}")
+                files = [PurePath(path).name for path in (part.source, part.target) if path]
+                lines.append(f"- files of the publisher: {_names(*sorted(files))}")  # once for both directions
             case Synthetic():
                 models = [PurePath(model).name for model in part.models]
                 lines.append(

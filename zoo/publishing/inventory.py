@@ -14,10 +14,9 @@ from pydantic import ValidationError
 import compiler
 import specs
 from specs import Spec, ZooError
-from zoo.catalogue import catalogue
-from zoo.catalogue.card import ModelCard
 from zoo.evaluation.metrics import metrics_for
-from zoo.models import find, local_store
+from zoo.models import catalogue, find, local_store
+from zoo.models.catalogue import ModelCard
 from zoo.models.folder import ModelFolder
 from zoo.models.local_store import Origin, all_folders, bundle_digest, read_origin
 from zoo.models.registries.registry import (
@@ -304,6 +303,7 @@ def summarize(folder: Path) -> Summary:
             task=spec.task.kind,
             source=spec.corpus.source,
             target=spec.corpus.target,
+            languages=list(spec.languages.codes) if spec.languages else [],
             parameters=compiler.parameters(spec),
             **_first_metric_scores(spec, bundle.known_scores),
             description=spec.description,

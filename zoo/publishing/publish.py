@@ -74,28 +74,21 @@ def publish(
     if not source.trained:
         hint = f"`zoo train {source.spec_file}` continues training; `zoo average {source.folder}` averages checkpoints"
         raise ZooError(f"`{source.folder}` has no weights yet", hint=hint)
-    folder = model_path(spec.name)
     source_weights = weights.read(source.weights)
-    if not replace:
-        _require_unused_name(spec.name, folder)
-    translator = open_model(source.folder, **EXACT, report=report)
-    require_space(folder, 2 * source.weights.stat().st_size, "the bundle")
-    with atomic_folder(folder) as partial:
-        bundle = ModelFolder(partial)
+    with _new_bundle(spec.name, replace=replace, report=report) as bundle:
+        require_space(model_path(spec.name), 2 * source.weights.stat().st_size, "the bundle")
+        translator = open_model(source.folder, **EXACT, report=report)
         bundle.spec_file.write_text(spec.yaml(__version__), encoding="utf-8")
-        translator.vocabulary.save(partial)
+        translator.vocabulary.save(bundle.folder)
         source_weights.write(bundle.weights)
         if translator.shortlist:
-            translator.shortlist.write(partial / shortlist.NAME)
+            translator.shortlist.write(bundle.folder / shortlist.NAME)
         if spec.corpus.test and "test" not in source.known_scores:
             report.info(f"the card has no test scores: `zoo evaluate --model {source.folder}` computes them")
         provenance = provenance_of_run(spec, source, source_weights)
         _complete(bundle, provenance, source_weights, translator, source.known_scores, notes)
-        del translator  # `verify_folder` loads the model again
-        verify_folder(partial, report)
-        if not replace:  # another process may have published meanwhile
-            _require_unused_name(spec.name, folder)
-    return folder
+        del translator  # the verification loads the model again
+    return model_path(spec.name)
 
 
 def publish_imported(
@@ -119,20 +112,26 @@ def publish_imported(
     Raises:
         ZooError: Another model has the name, or the model is not valid.
     """
-    folder, report = model_path(name), report or Report()
+    with _new_bundle(name, replace=replace, report=report or Report()) as bundle:
+        provenance = fill(bundle)
+        # Discard warnings about zoo's own sample sentences, which may contain characters that the model does not know.
+        translator = open_model(bundle.folder, **EXACT, report=Report())
+        _complete(bundle, provenance, Weights({}), translator, {})
+        del translator  # the verification loads the model again
+    return model_path(name)
+
+
+@contextmanager
+def _new_bundle(name: str, *, replace: bool, report: Report) -> Iterator[ModelFolder]:
+    """Yield a temporary folder to fill with a bundle. At the end, verify it and move it to the local model store."""
+    folder = model_path(name)
     if not replace:
         _require_unused_name(name, folder)
     with atomic_folder(folder) as partial:
-        bundle = ModelFolder(partial)
-        provenance = fill(bundle)
-        # Discard warnings about zoo's own sample sentences, which may contain characters that the model does not know.
-        translator = open_model(partial, **EXACT, report=Report())
-        _complete(bundle, provenance, Weights({}), translator, {})
-        del translator  # `verify_folder` loads the model again
+        yield ModelFolder(partial)
         verify_folder(partial, report)
         if not replace:  # another process may have published meanwhile
             _require_unused_name(name, folder)
-    return folder
 
 
 def _find_run(reference: str | os.PathLike[str]) -> Path:

@@ -10,14 +10,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from zoo.catalogue import catalogue
 from zoo.files import manifest, storage
 from zoo.files.atomic import leftovers, partial_target, remove_folder, restore_replaced
 from zoo.files.download import lock_file
 from zoo.files.locks import existing_lock_file, try_exclusive
 from zoo.files.reading import file_exists
 from zoo.files.storage import folder_bytes
-from zoo.models import find, local_store
+from zoo.models import catalogue, find, local_store
 from zoo.models.find import not_published_error
 from zoo.models.folder import RUNS
 from zoo.models.local_store import bundle_digest

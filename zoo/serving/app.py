@@ -31,7 +31,7 @@ from zoo.serving.answer import ServingError, error_response
 from zoo.serving.documents import Documents, remove_stale_folders
 from zoo.serving.requests import Guard
 from zoo.serving.service import Service
-from zoo.text.detection import detector
+from zoo.text.language_codes import detector
 from zoo.version import __version__
 from zoo.visualization.page import SHEET, colour_sheet, theme_sheet
 

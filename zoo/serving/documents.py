@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import logging
 import math
 import os
@@ -23,6 +22,7 @@ from zoo.documents.document import SegmentText, read_texts, write_documents
 from zoo.documents.html import ElementRoles
 from zoo.features.modality import read_frames
 from zoo.features.windows import read_windows
+from zoo.files.locks import hold_while_alive, try_exclusive
 from zoo.generation.alignment import AlignedToken
 from zoo.generation.recognizer import Recognizer
 from zoo.generation.transcription import Transcript, max_window_seconds
@@ -314,7 +314,6 @@ class TemporaryFiles:
 
     def __init__(self) -> None:
         self._folder: TemporaryDirectory[str] | None = None
-        self._lock: int | None = None
         self._files: dict[str, _File] = {}
 
     def add(self, content: bytes, name: str) -> str:
@@ -365,14 +364,11 @@ class TemporaryFiles:
         if self._folder is not None:
             self._folder.cleanup()
             self._folder = None
-        if self._lock is not None:
-            os.close(self._lock)
-            self._lock = None
 
     def _open_folder(self) -> Path:
         if self._folder is None:
             self._folder = TemporaryDirectory(prefix=_PREFIX, ignore_cleanup_errors=True)
-            self._lock = _lock(Path(self._folder.name))
+            hold_while_alive(self, Path(self._folder.name))
         return Path(self._folder.name)
 
     def _remove(self, secret: str) -> None:
@@ -386,17 +382,7 @@ def remove_stale_folders() -> None:
         with suppress(OSError):
             status = folder.lstat()
             is_own = status.st_uid == os.getuid() and stat.S_ISDIR(status.st_mode)
-            if is_own and time.time() - status.st_mtime > _MIN_AGE_SECONDS and (lock := _lock(folder)) is not None:
-                shutil.rmtree(folder, ignore_errors=True)
-                os.close(lock)
-
-
-def _lock(folder: Path) -> int | None:
-    """Lock a folder, and return the descriptor that holds the lock. None if another process holds it."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(descriptor)
-        return None
-    return descriptor
+            if is_own and time.time() - status.st_mtime > _MIN_AGE_SECONDS:
+                with try_exclusive(folder) as is_free:
+                    if is_free:
+                        shutil.rmtree(folder, ignore_errors=True)

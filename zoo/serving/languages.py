@@ -9,10 +9,9 @@ from functools import cache
 from babel import Locale
 
 from specs.notation import quote
-from zoo.catalogue.catalogue import recommended
+from zoo.models.catalogue import recommended
 from zoo.serving.answer import ServingError
-from zoo.text.detection import DETECTED_CHARACTERS, detector
-from zoo.text.language_codes import base_language
+from zoo.text.language_codes import DETECTED_CHARACTERS, base_language, detector
 
 AUTO = "auto"
 """The value of `source` for which the server detects the language."""

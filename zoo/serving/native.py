@@ -12,8 +12,8 @@ from fastapi.responses import JSONResponse, Response, StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from specs.notation import quote
-from zoo.catalogue.catalogue import EVERYDAY, better_for
 from zoo.generation.translation import MARKS
+from zoo.models.catalogue import EVERYDAY, better_for
 from zoo.serving.answer import Answer, Call, Options, ServingError
 from zoo.serving.documents import Documents
 from zoo.serving.languages import AUTO, public_codes
@@ -22,10 +22,9 @@ from zoo.serving.service import Service
 
 
 class _Body(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True)
-    model: Annotated[str | None, Field(description="Name of the model. Default: the first that fits the request.")] = (
-        None
-    )
+    model_config = ConfigDict(extra="forbid", strict=True, use_attribute_docstrings=True)
+    model: str | None = None
+    """Name of the model. Default: the first that fits the request."""
 
     @model_validator(mode="before")
     @classmethod
@@ -40,57 +39,68 @@ class _Body(BaseModel):
 
 
 class _SearchBody(_Body):
-    text: Annotated[str | list[str], Field(description="The text or sentence, or a list of them.")]
-    beam: Annotated[int | None, Field(description="Beam size. Default: that of the model's spec.")] = None
-    n_best: Annotated[int | None, Field(description="Number of results per text, best first. Default: 1.")] = None
-    alpha: Annotated[
-        float | None, Field(ge=0, le=10, allow_inf_nan=False, description="Exponent of the length penalty.")
-    ] = None
+    text: str | list[str]
+    """The text or sentence, or a list of them."""
+    beam: int | None = None
+    """Beam size. Default: that of the model's spec."""
+    n_best: int | None = None
+    """Number of results per text, best first. Default: 1."""
+    alpha: Annotated[float | None, Field(ge=0, le=10, allow_inf_nan=False)] = None
+    """Exponent of the length penalty."""
 
 
 class TranslateBody(_SearchBody):
     """Request to translate one or more texts."""
 
-    target: Annotated[str, Field(description="Code of the language to translate into.")]
-    source: Annotated[str, Field(description="Code of the language of the texts, or `auto` to detect it.")] = AUTO
-    prefix: Annotated[str | None, Field(description="Text that each translation begins with.")] = None
-    protect: Annotated[bool, Field(description="Keep numbers, dates, links, placeholders and the like.")] = True
-    stream: Annotated[bool, Field(description="Send each text's result as a server-sent event when it is done.")] = (
-        False
-    )
-    sentences: Annotated[bool, Field(description="Return the sentences of each translation with their sources.")] = (
-        False
-    )
+    target: str
+    """Code of the language to translate into."""
+    source: str = AUTO
+    """Code of the language of the texts, or `auto` to detect it."""
+    prefix: str | None = None
+    """Text that each translation begins with."""
+    protect: bool = True
+    """Keep numbers, dates, links, placeholders and the like."""
+    stream: bool = False
+    """Send each text's result as a server-sent event when it is done."""
+    sentences: bool = False
+    """Return the sentences of each translation with their sources."""
 
 
 class ScoreBody(_Body):
     """Request to score given translations. Each is one line, like its source."""
 
-    text: Annotated[str | list[str], Field(description="The text, or a list of texts.")]
-    translation: Annotated[str | list[str], Field(description="The translation of each text.")]
-    source: Annotated[str, Field(description="Code of the language of the texts.")]
-    target: Annotated[str, Field(description="Code of the language of the translations.")]
+    text: str | list[str]
+    """The text, or a list of texts."""
+    translation: str | list[str]
+    """The translation of each text."""
+    source: str
+    """Code of the language of the texts."""
+    target: str
+    """Code of the language of the translations."""
 
 
 class ParseBody(_SearchBody):
     """Request to parse one or more sentences."""
 
-    tokenized: Annotated[bool, Field(description="Whether words are separated by spaces already.")] = False
+    tokenized: bool = False
+    """Whether words are separated by spaces already."""
 
 
 class AttentionBody(_Body):
     """Request for the attention of the words of a translation to the words of its text."""
 
-    text: Annotated[str, Field(description="The text, of one line.")]
-    translation: Annotated[str, Field(description="Its translation.")]
-    source: Annotated[str, Field(description="Code of the language of the text.")]
-    target: Annotated[str, Field(description="Code of the language of the translation.")]
-    layer: Annotated[int | None, Field(ge=0, description="Decoder layer, from 0. Default: that which aligns best.")] = (
-        None
-    )
-    head: Annotated[int | None, Field(ge=0, description="Attention head, from 0. Default: the mean of all heads.")] = (
-        None
-    )
+    text: str
+    """The text, of one line."""
+    translation: str
+    """Its translation."""
+    source: str
+    """Code of the language of the text."""
+    target: str
+    """Code of the language of the translation."""
+    layer: Annotated[int | None, Field(ge=0)] = None
+    """Decoder layer, from 0. Default: that which aligns best."""
+    head: Annotated[int | None, Field(ge=0)] = None
+    """Attention head, from 0. Default: the mean of all heads."""
 
 
 class Translated(BaseModel):

@@ -99,9 +99,9 @@ def has_symbol(text: str) -> bool:
 
 
 def _is_copied(span: Span) -> bool:
-    """Return whether a symbol replaces a span. Months and small numbers, which may become words, are translated."""
+    """Return whether a symbol replaces a span. Names and small numbers, which may become words, are translated."""
     is_time = any(reading.startswith("time") for reading in span.readings)
-    return not span.is_month and (span.small < 0 or bool(span.unit) or is_time)
+    return not span.is_name and (span.small < 0 or bool(span.unit) or is_time)
 
 
 def _replace(text: str, spans: Mapping[str, Span]) -> Replaced:

@@ -1,9 +1,22 @@
-"""Language codes of two and three letters, with and without scripts and regions."""
+"""Language codes of two and three letters, with and without scripts and regions, and the language of a text."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from functools import cache
+from importlib import import_module
+from tempfile import gettempdir
+from typing import TYPE_CHECKING
+
+from specs import ZooError
+
+if TYPE_CHECKING:
+    from py3langid.langid import LanguageIdentifier
+
 UNKNOWN = "und"
 """ISO 639 code of an undetermined language."""
+DETECTED_CHARACTERS = 1_000
+"""Length of the beginning of a text whose language is detected. More text makes this slower, not better."""
 _PAIRS = (
     "afr:af als:sq amh:am arb:ar asm:as azj:az bel:be ben:bn bod:bo bos:bs bul:bg cat:ca ces:cs cym:cy dan:da deu:de "
     "ell:el eng:en epo:eo est:et eus:eu fin:fi fra:fr gle:ga glg:gl guj:gu heb:he hin:hi hrv:hr hun:hu hye:hy ind:id "
@@ -34,3 +47,27 @@ def are_languages(source: str, target: str) -> bool:
     """Return whether these are codes of two different natural languages. The source may be undetermined."""
     known = {UNKNOWN, *_THREE_LETTERS.values()}
     return base_language(source) != base_language(target) and {base_language(source), base_language(target)} <= known
+
+
+@cache
+def detector() -> LanguageIdentifier:
+    """Return the language detector. The first call takes about a second.
+
+    Raises:
+        ZooError: The disk for temporary files is full. The detector is decompressed there.
+    """
+    langid = import_module("py3langid.langid")  # imported late: most uses of this module do not detect languages
+    try:
+        identifier: LanguageIdentifier = langid.LanguageIdentifier.from_model_file(langid.MODEL_FILE, norm_probs=True)
+    except OSError as error:
+        problem = f"the language detector cannot be loaded: {error.strerror or error}"
+        hint = f"free some space in `{gettempdir()}`, or set TMPDIR to a folder on another disk"
+        raise ZooError(problem, hint=hint, exit_code=1) from None
+    return identifier
+
+
+def guess_language(text: str, codes: Collection[str], default: str) -> str:
+    """Return the most probable language of a text among some. If the detector knows none of them, return `default`."""
+    by_base = {base_language(code): code for code in codes}
+    ranked = (str(label) for label, _ in detector().rank(text[:DETECTED_CHARACTERS]))
+    return next((by_base[label] for label in ranked if label in by_base), default)

@@ -36,6 +36,7 @@ class Notation:
         plural_from: Value from which words are in the plural. 0: all values except 1.
         phone: Pattern of phone numbers that are not like those of other countries.
         months: Names and abbreviations of each month, separated by `|`. The best spelling is the first one.
+        weekdays: Names of each weekday, separated by `|`. All of them are spellings.
         day_endings: Strings between the day and the space before the month.
         minus: Pattern of the word before a negative number.
         ordinal: Pattern of the endings of ordinals.
@@ -72,6 +73,7 @@ class Notation:
     plural_from: int = 0
     phone: str = "(?!)"
     months: list[str] = field(default_factory=list)
+    weekdays: list[str] = field(default_factory=list)
     day_endings: list[str] = field(default_factory=list)
     minus: str = "minus"
     ordinal: str = "(?!)"

@@ -1,26 +1,30 @@
-"""Text rules: the preprocessing that an imported model was trained with, such as Moses tokenisation and BPE codes.
+"""Text rules and added tokens, which only imported vocabularies have.
 
-They split raw text into the tokens of a word list, and join tokens into raw text. The rules are stored at the beginning
-of the model file, as a field whose number SentencePiece reserves for extensions.
+Text rules are the preprocessing that a model was trained with, such as Moses tokenisation and BPE codes. They split raw
+text into the tokens of a word list, and join tokens into raw text. Added tokens (a name from transformers) are found in
+raw text before SentencePiece tokenises the text between them.
+
+Both are stored at the beginning of the model file, as fields whose numbers SentencePiece reserves for extensions.
 """
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
 from importlib import import_module
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, Field
 
+from specs import ZooError
 from zoo.text.codes import SEPARATOR, BPECodes
 from zoo.text.protobuf import encode_bytes, parse_fields
 from zoo.text.sentences import language_tokens
 
-_KEY = b"\xca\x0c"  # field 201, as bytes
-FIELD = 201
-"""Number of the field of a SentencePiece model that contains the text rules."""
+ADDED_TOKENS, TEXT_RULES = 200, 201
+"""Numbers of the fields of a SentencePiece model that contain the added tokens and the text rules."""
 _SENTENCE_ENDS = frozenset(".:?!")
 _NO_WORDS = frozenset(["(", "[", '"', "'", "&apos;", "&quot;", "&#91;", "&#93;"])
 """Tokens after which the next word is still the first of a sentence."""
@@ -62,17 +66,15 @@ class TextRules(BaseModel, frozen=True, strict=True, extra="forbid"):
         Raises:
             ValueError: The field is damaged.
         """
-        if not model.startswith(_KEY):
+        if (content := _first_field(model, TEXT_RULES)) is None:
             return None
-        content = next(parse_fields(model)).value
-        assert isinstance(content, bytes)
         rules = cls.model_validate_json(content)
         _ = rules._codes, rules._cases
         return rules
 
     def prepended_to(self, model: bytes) -> bytes:
         """Return the content of a model file with these rules added at the beginning."""
-        return encode_bytes(FIELD, self.model_dump_json(exclude_defaults=True).encode()) + model
+        return encode_bytes(TEXT_RULES, self.model_dump_json(exclude_defaults=True).encode()) + model
 
     def split(self, text: str) -> list[str]:
         """Return the tokens of a line, in the notation of the original toolkit. Language tokens stay whole."""
@@ -145,6 +147,73 @@ class TextRules(BaseModel, frozen=True, strict=True, extra="forbid"):
             return None
         lines = [line.split() for line in self.cases.split("\n")]
         return {line[0].lower(): line[0] for line in lines if line}, frozenset(self.cases.split())
+
+
+class AddedTokens:
+    """Added tokens of a vocabulary, with their IDs.
+
+    Attributes:
+        ids: The ID of each token, by its text. None if texts with this token are rejected, because it marks
+            padding or a language.
+    """
+
+    def __init__(self, ids: Mapping[str, int | None]) -> None:
+        """Store the tokens. If several tokens match at the same position of a text, the longest one is used."""
+        self.ids = dict(ids)
+        longest_first = sorted(self.ids, key=len, reverse=True)
+        self._pattern = re.compile("|".join(map(re.escape, longest_first)))
+
+    @classmethod
+    def read(cls, model: bytes, size: int) -> Self | None:
+        """Return the added tokens at the beginning of a model file, or None if there are none.
+
+        Args:
+            model: Content of the model file.
+            size: Number of tokens in the model.
+
+        Raises:
+            ValueError: The field is damaged.
+        """
+        if (content := _first_field(model, ADDED_TOKENS)) is None:
+            return None
+        ids = json.loads(content)
+        if not isinstance(ids, dict) or not ids or not all(ids):
+            raise ValueError("the field is not a mapping of texts")
+        if not all(id is None or (type(id) is int and 0 <= id < size) for id in ids.values()):
+            raise ValueError("an added token has no valid ID")
+        return cls(ids)
+
+    def prepended_to(self, model: bytes) -> bytes:
+        """Return the content of a model file with these tokens added at the beginning."""
+        content = json.dumps(self.ids, ensure_ascii=False).encode()
+        return encode_bytes(ADDED_TOKENS, content) + model
+
+    def split(self, text: str) -> Iterator[str | int]:
+        """Yield the parts of a text: the ID for an added token, and a string for the text between two of them.
+
+        Raises:
+            ZooError: The text contains a token that the model cannot read.
+        """
+        end = 0
+        for match in self._pattern.finditer(text):
+            if (id := self.ids[match[0]]) is None:
+                raise ZooError(
+                    f"the text contains `{match[0]}`, a special token that this model does not accept in texts",
+                    hint="remove the token from the text; choose languages with `--from` and `--to`",
+                )
+            yield text[end : match.start()]
+            yield id
+            end = match.end()
+        yield text[end:]
+
+
+def _first_field(model: bytes, number: int) -> bytes | None:
+    """Return the content of the first field of a model file, or None if this is another field."""
+    if not model.startswith(encode_bytes(number, b"")[:-1]):  # without the length
+        return None
+    content = next(parse_fields(model)).value
+    assert isinstance(content, bytes)
+    return content
 
 
 def _marked(subwords: Sequence[str]) -> list[str]:

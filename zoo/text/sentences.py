@@ -121,11 +121,12 @@ def split_sentences(text: str, language: str) -> list[str]:
 
     Returns:
         The sentences with the white space around them, so that joining them gives the line. A sentence without
-        letters and digits is added to a neighbouring sentence.
+        letters and digits is added to a neighbouring sentence. A dot directly before a capital letter ends no sentence.
     """
     sentences: list[str] = []
     for sentence in segment(language, text):
-        if sentences and not (_has_word(sentences[-1]) and _has_word(sentence)):
+        is_inside_name = sentences and sentences[-1].endswith(".") and sentence[0].isupper()  # such as `Math.Round`
+        if is_inside_name or (sentences and not (_has_word(sentences[-1]) and _has_word(sentence))):
             sentences[-1] += sentence
         else:
             sentences.append(sentence)

@@ -37,17 +37,21 @@ _LITERAL = rf"""(?x:
   | (?<![\w-])-[a-zA-Z](?![\w-])                                        # options of commands
   | (?:{_EMOJI}(?:\u200d{_EMOJI})*|[\U0001f1e6-\U0001f1ff]{{2}}|[0-9#*]\ufe0f?\u20e3)+
   | (?<![\w.,])\d{{1,3}}(?:\.\d{{1,3}}){{3}}(?![\w.]*\d)                # IP addresses and versions
-  | (?<!\w)v\d+(?:\.\d+)+ | (?<![\w.,])(?!\d{{1,3}}(?:\.\d{{3}})+(?!\d))\d+\.\d+\.\d+(?!\.?\d)
+  | (?<!\w)v\d+(?:\.\d+)+ | (?<![\w.,])(?!0\d\d|\d{{1,3}}(?:\.\d{{3}})+(?!\d))\d+\.\d+\.\d+(?!\.?\d)
   | (?<![\w.-])[\w-]+(?:\.[\w-]+)*\.(?-i:{_DOMAINS})(?:/[\w./-]*\w)?(?![\w-]) # links without www
   | (?<![\w.-])(?-i:[A-Z][A-Z\d]*-(?=[A-Z]*\d)[A-Z\d]+|\d+[A-Z])(?!\w)  # such as COVID-19, 3D
   | (?<![^\W_])[A-Za-z]{{1,4}}\d+[A-Za-z]*(?![\w.]{{0,40}}\.\d)(?!\w)     # codes such as A4 or H2O
   | (?<![\w-])[a-z][a-z\d]*(?:_[a-z\d]+)+(?!\w) | [¼-¾⅐-⅞]                  # names of variables, fractions
 )"""
+_SPACES = " \u00a0\u2009\u202f"
+_GAP = rf"(?:[{_SPACES}.]| ?[/-] ?)?"
 _PHONE = (
-    r"(?<![\w.,)+/-])(?:\+\d[\d ()/-]{{6,30}}\d|\(\d{{2,5}}\)[ \d/-]{{5,20}}\d|0\d{{2,4}}[ /-]\d[\d /-]{{3,20}}\d"
-    r"|(?:\d{{3}}-)?\d{{3}}-\d{{4}}|\d{{3}}\.\d{{3}}\.\d{{4}}|{phone})(?![\w-])"
+    rf"\+\d{{1,3}}[ -]?(?:\(\d{{1,5}}\))?(?:{_GAP}\d){{7,18}}"
+    rf"|(?:\(\d{{3}}\)|\(0\d{{1,4}}\)|0\d{{2,4}}(?=[{_SPACES}./-]))(?:{_GAP}\d){{5,18}}"
+    rf"|0\d(?:[{_SPACES}./-]?\d\d){{4}}|[679]\d \d{{3}}(?: \d\d){{2}}|[679]\d\d(?: \d\d){{3}}"
+    r"|(?:\d{3}-)?\d{3}-\d{4}|\d{3}\.\d{3}\.\d{4}"
 )
-_GROUPED = r"(?<!\d)\d{1,3}(?:[ \u00a0\u2009\u202f'’]\d{3})+(?!\d)(?:[.,]\d+)?"
+_GROUPED = rf"(?<!\d)\d{{1,3}}(?:[{_SPACES}'’]\d{{3}})+(?!\d)(?:[.,]\d+)?"
 _CURRENCIES = ("€", "$", "£", "¥")
 _LARGEST_WORD, _LONGEST_NUMBER = 12, 40
 _HALF_DAY = 720
@@ -57,12 +61,12 @@ _HALF_DAY = 720
 class _Patterns(NamedTuple):
     """Compiled patterns of a language.
 
-    `months` are the patterns of each month, and `days` those of a month directly after and before a day.
+    `names` are the patterns of each month and weekday, and `days` those of a month directly after and before a day.
     """
 
     span: re.Pattern[str]
     unit: re.Pattern[str]
-    months: list[re.Pattern[str]]
+    names: list[re.Pattern[str]]
     days: tuple[re.Pattern[str], re.Pattern[str]]
     clock: dict[str, re.Pattern[str]]
     hours: re.Pattern[str]
@@ -75,15 +79,18 @@ class _Patterns(NamedTuple):
 def _patterns(code: str) -> _Patterns:
     """Return the patterns of a language. Those of all languages without a table are the same, and have no code."""
     notation = notation_of(code)
-    names = [names + "".join(f"|{name.capitalize()}" for name in names.split("|")) for names in notation.months]
-    any_month = rf"(?-i:{'|'.join(names) or '(?!)'})(?!\w)"
+    months, weekdays = (
+        [names + "".join(f"|{name.capitalize()}" for name in names.split("|")) for names in rows]
+        for rows in (notation.months, notation.weekdays)
+    )
+    any_month, any_weekday = (rf"(?-i:{'|'.join(names) or '(?!)'})(?!\w)" for names in (months, weekdays))
     endings = "|".join(rf"(?<=\d{_escape(ending)}\s)" for ending in notation.day_endings) or "(?!)"
     day = rf"\.?\s\d{{1,2}}(?:{notation.ordinal})?(?![\w:%]|[.,]\d)"
     parts = {
-        "month": rf"(?:{endings}){any_month}|(?<!\w){any_month}(?={day})",
+        "name": rf"(?:{endings}){any_month}|(?<!\w){any_month}(?={day})|(?<!\w){any_weekday}",
         "date": _DATE,
         "literal": _LITERAL,
-        "phone": _PHONE.format(phone=notation.phone),
+        "phone": rf"(?<![\w.,)+/-])(?:{_PHONE}|{notation.phone})(?![\w-]|[.,]\d)",
         "time": _time_pattern(notation),
         "number": _number_pattern(notation),
     }
@@ -91,7 +98,10 @@ def _patterns(code: str) -> _Patterns:
     return _Patterns(
         re.compile("|".join(f"(?P<{name}>{part})" for name, part in parts.items()), re.IGNORECASE),
         re.compile(rf"(?<![^\W\d])(?:{_any_of([*notation.unit_forms, *unclear])})(?![^\W\d])", re.IGNORECASE),
-        [re.compile(rf"\b(?:{each})(?!\w)") for each in names],
+        [
+            *(re.compile(rf"\b(?:{names})(?!\w)") for names in months),
+            *(re.compile(names, re.IGNORECASE) for names in weekdays),  # also as a part of words, such as "Montagabend"
+        ],
         (re.compile(rf"\.?(?:\s(?:of|de))?\s{any_month}"), re.compile(rf"(?<!\w){any_month}\.?\s$")),
         {kind: re.compile(pattern, re.IGNORECASE) for kind, pattern in notation.clock.items()},
         re.compile(rf"\s?(?:{notation.hours})" if notation.before_hours else "(?!)", re.IGNORECASE),
@@ -146,7 +156,8 @@ class Span:
         text: The characters.
         readings: The values that it may have. Two spans agree if they have a value in common.
         unit: The unit of an amount, such as `km`, or an empty string.
-        numeric: Whether it is an amount, a date, a month, a time or a phone number. Other spans are copied literally.
+        numeric: Whether it is an amount, a date, a month, a weekday, a time or a phone number. Other spans are copied
+            literally.
         small: The value if a word may replace the number, such as "three". Otherwise -1.
         spellings: How it may be written in a translation, the best spelling first.
     """
@@ -165,13 +176,13 @@ class Span:
         return self.start + len(self.text)
 
     @property
-    def is_month(self) -> bool:
-        """Whether the span is the name of a month."""
+    def is_name(self) -> bool:
+        """Whether the span is the name of a month or of a weekday."""
         return self.numeric and self.text.isalpha()
 
 
 class Differences(NamedTuple):
-    """Spans of a text that its translation has lost, and numbers that the translation has added.
+    """Spans of a text that its translation has lost, and numbers that the translation has added or repeated.
 
     `as_words` are the numbers that the translation may contain as words.
     """
@@ -202,7 +213,7 @@ def needs_translation(text: str) -> bool:
 def compare(source: str, target: str, source_language: str, target_language: str) -> Differences:
     """Return how the numbers and other spans of a text and of its translation differ.
 
-    Whole numbers up to twelve may become words, and words may become numbers.
+    Whole numbers up to twelve may become words, and words may become numbers. These numbers may be repeated.
 
     Args:
         source: The text.
@@ -213,7 +224,7 @@ def compare(source: str, target: str, source_language: str, target_language: str
     source_code, target_code = base_language(source_language), base_language(target_language)
     wanted, found = find_spans(source, source_code, target_code), find_spans(target, target_code)
     from_notation, notation = notation_of(source_code), notation_of(target_code)
-    known = {reading for span in wanted for reading in span.readings}
+    known = {reading for span in wanted if span.small >= 0 for reading in span.readings}
     units = {span.unit for span in found} | _units(target, notation)
     missing, as_words = list[Span](), list[Span]()
     matches = match_spans(wanted, found, lambda span: span.readings)
@@ -274,9 +285,9 @@ def _units(text: str, notation: Notation) -> set[str]:
 
 def _is_written(span: Span, text: str, notation: Notation) -> bool:
     """Return whether a text contains a span, literally or as words."""
-    if span.is_month:
-        (month,) = span.readings
-        return _patterns(notation.code).months[int(month.removeprefix("month ")) - 1].search(text) is not None
+    if span.is_name:
+        (name,) = span.readings
+        return _patterns(notation.code).names[int(name.removeprefix("name "))].search(text) is not None
     if not span.numeric:
         edges = r"(?<!\w)" * span.text[0].isalnum(), r"(?![\w/])" * span.text[-1].isalnum()
         return re.search(f"{edges[0]}{re.escape(span.text)}{edges[1]}", text) is not None
@@ -317,11 +328,11 @@ def _find(text: str, source: Notation, target: Notation) -> Iterator[Span]:
         start, whole = match.start(), match[0].rstrip()
         if match["literal"]:
             yield Span(start, whole, frozenset([whole]), numeric=False, spellings=(whole,))
-        elif match["month"]:
+        elif match["name"]:
             if target.months:
-                number = next(number for number, each in enumerate(patterns.months) if each.fullmatch(whole))
-                spelling = target.months[number].split("|")[0]
-                yield Span(start, whole, frozenset([f"month {number + 1}"]), spellings=(spelling,))
+                number = next(number for number, each in enumerate(patterns.names) if each.fullmatch(whole))
+                names = [month.split("|")[:1] for month in target.months] + [day.split("|") for day in target.weekdays]
+                yield Span(start, whole, frozenset([f"name {number}"]), spellings=tuple(names[number]))
         elif match["date"]:
             parts = sorted(int(part) % 100 for part in re.findall(r"\d+", whole))
             yield Span(start, whole, frozenset([f"date {parts}"]), spellings=(whole,))

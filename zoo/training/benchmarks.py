@@ -31,8 +31,7 @@ from zoo.generation.translation import SearchInput, Translation, pad_sequences
 from zoo.planning.memory_estimate import require_memory_to_train, require_memory_to_translate
 from zoo.report import Report
 from zoo.system.memory import peak_memory
-from zoo.system.processors import Host, host, matrix_peak
-from zoo.system.timing import Spread, spread, timed
+from zoo.system.processors import Host, Spread, host, matrix_peak, spread, timed
 from zoo.training.distributed import Processes
 from zoo.training.run import Run
 from zoo.training.trainer import Trainer

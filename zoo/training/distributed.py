@@ -23,7 +23,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from compiler import EmittedProgram, find_device
 from specs import Spec, ZooError
 from zoo.data.batches import BatchSize
-from zoo.planning.memory_estimate import training_bytes
+from zoo.planning.memory_estimate import training_bytes, update_bytes
 from zoo.system import memory
 
 if TYPE_CHECKING:
@@ -169,7 +169,7 @@ def _gpu_of_process(device: str, local: int) -> str:
     return f"cuda:{local}"
 
 
-def needs_sharding(spec: Spec, mean: BatchSize, processes: Processes) -> bool:
+def needs_sharding(spec: Spec, mean: BatchSize, processes: Processes, *, packs: bool = False) -> bool:
     """Return whether training needs sharding, because the memory of a device is too small without it.
 
     All processes have to call this function.
@@ -178,8 +178,10 @@ def needs_sharding(spec: Spec, mean: BatchSize, processes: Processes) -> bool:
         spec: The spec to train.
         mean: The mean size of a batch, which the processes share.
         processes: The processes.
+        packs: Whether the processes train on packed rows unless weights are sharded.
     """
-    needed = training_bytes(spec, mean.divided_by(processes.count))
+    count = processes.count
+    needed = update_bytes(spec, count) if packs else training_bytes(spec, mean.divided_by(count))
     (exceeded,) = processes.any(not memory.fits_memory(needed, processes.device))
     return exceeded
 

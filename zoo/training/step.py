@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from math import ceil, sqrt
+from math import sqrt
 
 import torch
 from torch import Tensor
@@ -20,6 +20,7 @@ from compiler.seeds import stream
 from compiler.update import GradientProgram, PackedRows
 from specs import Spec, ZooError
 from zoo.data.batches import Batch
+from zoo.planning.memory_estimate import row_lengths
 from zoo.report import Report
 from zoo.system.memory import MEMORY_ERRORS, is_out_of_memory
 from zoo.training.alignment import BatchAligner
@@ -49,12 +50,7 @@ class RecordedUpdate:
         """
         training, self.parts = spec.training, parts
         self._processes, self._optimiser, self._clip = processes, optimiser, training.clip_norm
-        share = parts * processes.count
-        # A part has a whole number of pairs, so it may have one sentence more than its share of the tokens.
-        source, target = (
-            budget if share == 1 else min(budget, ceil(budget / share) + spec.corpus.max_length + 1)
-            for budget in (training.source_tokens, training.target_tokens)
-        )
+        source, target = row_lengths(spec, parts * processes.count)
         self.rows = PackedRows(source, target, processes.device)
         self.program = GradientProgram(program, self.rows, bfloat16=training.precision == "bfloat16")
         self._taken = torch.zeros((), dtype=torch.bool, device=processes.device)

@@ -164,7 +164,8 @@ def _train(spec: Spec, run: Run, processes: Processes, *, fresh: bool, report: R
     data = TrainingSet.from_prepared(
         spec, prepared, run_in_thread(prepared.verify) if processes.first_on_machine else None
     )
-    sharded = processes.count > 1 and needs_sharding(spec, data.mean_size(0), processes)
+    packs = Purpose.UPDATE in program.graphs
+    sharded = processes.count > 1 and needs_sharding(spec, data.mean_size(0), processes, packs=packs)
     identity = RunIdentity(
         fingerprint=prepared.fingerprint,
         longest_source=longest_input(data.store),
@@ -172,7 +173,7 @@ def _train(spec: Spec, run: Run, processes: Processes, *, fresh: bool, report: R
         threads=torch.get_num_threads(),
         processes=processes.count,
         sharded=sharded,
-        packed=Purpose.UPDATE in program.graphs and not sharded,
+        packed=packs and not sharded,
         software=f"zoo {__version__} and torch {torch.__version__}",
         matrix_library=matrix_library() if device == "cpu" else "",
         named=spec.has_own_name,

@@ -44,8 +44,8 @@ def _filters(models: Sequence[IndexEntry]) -> Iterator[str]:
     yield '<form class="screen" role="search" aria-label="Filter" hidden>'
     yield '<label class="search"><span>Search</span> <input type="search" id="search" autocomplete="off"></label>'
     filters = {
-        "source": ("From", [model.summary.source for model in models]),
-        "target": ("To", [model.summary.target for model in models if len(_languages(model)) > 1]),
+        "source": ("From", [code for model in models for code in _directions(model)[0]]),
+        "target": ("To", [code for model in models for code in _directions(model)[1]]),
         "task": ("Task", [model.summary.task for model in models]),
     }
     for key, (label, values) in filters.items():
@@ -56,21 +56,24 @@ def _filters(models: Sequence[IndexEntry]) -> Iterator[str]:
     yield "</form>"
 
 
-def _languages(model: IndexEntry) -> tuple[str, ...]:
-    """Return the codes of the source and target languages. A model for another task than translation has one code."""
+def _directions(model: IndexEntry) -> tuple[Sequence[str], Sequence[str]]:
+    """Return the codes of the source and of the target languages. Other tasks than translation have no target."""
     summary = model.summary
-    return (summary.source, summary.target) if summary.task == "translation" else (summary.source,)
+    if summary.languages:
+        return summary.languages, summary.languages
+    return [summary.source], [summary.target] if summary.task == "translation" else []
 
 
 def _row(model: IndexEntry) -> str:
-    summary, codes = model.summary, _languages(model)
+    summary, (sources, targets) = model.summary, _directions(model)
+    codes, between = (sources, ", ") if summary.languages else ([*sources, *targets], " → ")
     score, split = (summary.test, "test") if summary.test is not None else (summary.dev, "dev")
     metric = escape_text(summary.metric)
     quality = "not scored" if score is None else f"{metric} {score:.2f} <span class='quiet'>{split}</span>"
     day = _DAY.match(summary.published)
     cells = (  # with the keys by which they are sorted
         (_description(model), ""),
-        (" → ".join(f'<span class="language">{escape_text(code)}</span>' for code in codes), " ".join(codes)),
+        (between.join(f'<span class="language">{escape_text(code)}</span>' for code in codes), " ".join(codes)),
         (escape_text(summary.task), summary.task),
         (f"{summary.parameters:,}", str(summary.parameters)),
         (quality, "" if score is None else f"{score!r}"),
@@ -78,8 +81,8 @@ def _row(model: IndexEntry) -> str:
     )
     name = escape_text(model.name)
     parts = [
-        f'<tr role="row" id="{name}" data-source="{escape_text(codes[0])}" ',
-        f'data-target="{escape_text(codes[-1])}" data-task="{escape_text(summary.task)}">',
+        f'<tr role="row" id="{name}" data-source="{escape_text(" ".join(sources))}" ',
+        f'data-target="{escape_text(" ".join(targets))}" data-task="{escape_text(summary.task)}">',
         f'<th scope="row" role="rowheader" data-key="{name}"><a href="#{name}"><bdi>{name}</bdi></a> ',
         f'<span class="quiet">revision&nbsp;{model.revision}</span></th>',
     ]

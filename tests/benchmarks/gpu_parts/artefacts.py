@@ -13,7 +13,7 @@ from compiler.backends.conformance import disagreement
 from compiler.initialization import initial_weights
 from specs import Spec
 from tests.benchmarks.gpu_parts.setting import Figures, Setting, subprocess_environment
-from zoo.system.timing import timed
+from zoo.system.processors import timed
 
 FRESH = """
 import sys, time

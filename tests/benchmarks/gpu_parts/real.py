@@ -11,7 +11,7 @@ from zoo.data.prepare import prepare
 from zoo.evaluation.evaluate import read_split
 from zoo.evaluation.text_metrics import text_metric
 from zoo.report import PlainReport, Report
-from zoo.system.timing import timed
+from zoo.system.processors import timed
 from zoo.training.train import train
 
 MARK = 41.0

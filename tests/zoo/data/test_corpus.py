@@ -11,7 +11,7 @@ from tests.examples import examples
 from zoo.data import builtin
 from zoo.data.corpus import CorpusReader, corpus_name, missing_part, tree_example
 from zoo.report import Report
-from zoo.text.trees.bracketed import read_tree, simplify
+from zoo.text.trees.tree import read_tree, simplify
 
 FILES = {"train": [{"source": "a.en", "target": "a.de"}], "dev": [{"held_out": 2}], "test": []}
 TREES = """

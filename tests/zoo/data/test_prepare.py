@@ -25,8 +25,8 @@ from zoo.files.atomic import remove_folder
 from zoo.files.reading import UnreadableError
 from zoo.report import Report
 from zoo.text.copying import copy_symbols
-from zoo.text.trees.bracketed import read_tree
 from zoo.text.trees.tokenizer import TreeTokenizer
+from zoo.text.trees.tree import read_tree
 from zoo.text.vocabulary import Vocabulary
 
 NOUNS = {"dog": "Hund", "house": "Haus", "cat": "Katze", "tree": "Baum", "garden": "Garten", "mouse": "Maus"}

@@ -16,7 +16,7 @@ import specs
 from compiler import Purpose, build, lower
 from specs import BOS, EOS, Spec, ZooError
 from tests.conftest import PAIRS
-from zoo.generation.language_model import LanguageModel
+from zoo.generation.loading import LanguageModel
 from zoo.text.vocabulary import Vocabulary
 from zoo.training.benchmarks import benchmark_training
 

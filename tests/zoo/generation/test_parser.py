@@ -16,9 +16,8 @@ from zoo.data import builtin
 from zoo.data.corpus import tree_example
 from zoo.generation.parser import Parser
 from zoo.generation.text_search import translate_lines
-from zoo.text.trees.bracketed import read_tree, simplify
 from zoo.text.trees.tokenizer import Linearisation
-from zoo.text.trees.tree import Tree, tokenize_words
+from zoo.text.trees.tree import Tree, read_tree, simplify, tokenize_words
 from zoo.text.vocabulary import Vocabulary
 
 PAIRS = [tree_example(str(simplify(read_tree(pair.tree)))) for pair in builtin.sentences("dev", 60)]

@@ -162,6 +162,25 @@ def test_each_stage_repairs_what_the_one_before_does_not(copyist, damage, text, 
     assert repaired.tokens
 
 
+def without_day(text):
+    return tuple(text.replace("lunes", each) for each in ("lundx", "lundy", "lundi"))
+
+
+@pytest.mark.parametrize(
+    ("text", "translation", "unkept"),
+    [
+        ("lunes", "lundx", ("lunes",)),
+        ("we read books on lunes and we sleep", "we read books on lundi and we sleep", ()),
+    ],
+)
+def test_a_lost_weekday_is_written_only_if_the_translation_stays_probable(copyist, text, translation, unkept):
+    translator = copyist(without_day)
+    corpus = translator.spec.corpus.model_copy(update={"source": "es", "target": "fr"})
+    translator.spec = translator.spec.model_copy(update={"corpus": corpus})
+    ((best,),) = translator.hypotheses([text], split=False)
+    assert (best.text, best.unkept) == (translation, unkept)
+
+
 def test_a_sentence_with_very_many_spans_is_translated_in_fragments(copyist, monkeypatch):
     counts, start = [], SpanConstraint.start
 

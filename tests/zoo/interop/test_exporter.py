@@ -23,10 +23,9 @@ from specs import BOS, EOS, PAD, UNK, Spec, ZooError
 from tests.examples import examples
 from zoo.files import manifest
 from zoo.interop.ctranslate2.importer import open_translator
-from zoo.interop.exporter import export_model
+from zoo.interop.exporter import OnnxExport, export_model
 from zoo.interop.formats import USE_ONNX, Bundle, ImportedModel, ImportRequest
 from zoo.interop.importer import ImportOptions, find_format, import_model
-from zoo.interop.onnx import OnnxExport
 from zoo.models.loading import read_model
 from zoo.models.weights import Weights
 from zoo.publishing import publish

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn.functional import gelu, layer_norm, relu, silu
 
 from specs import Sinusoidal, ZooError
-from zoo.interop.fairseq.importer import FairseqImport
+from zoo.interop.fairseq import FairseqImport
 from zoo.interop.formats import ImportedModel, ImportRequest
 from zoo.interop.importer import read_foreign
 

@@ -11,10 +11,9 @@ import specs
 import zoo
 from specs import ZooError
 from tests.public_models import FOLDER, WORDS, add_card, checkpoint, pack
-from zoo.catalogue import catalogue
 from zoo.files import download, storage
 from zoo.interop import fetch as fetch_module
-from zoo.models import find, local_store
+from zoo.models import catalogue, find, local_store
 from zoo.models.folder import ModelFolder
 from zoo.publishing.publish import publish
 from zoo.publishing.removal import plan_model_removal
@@ -270,7 +269,7 @@ def hub(monkeypatch, web, tmp_path):
     for language in ("en", "de"):
         (folder / f"dict.{language}.txt").write_text(words)
     (folder / "model.pt").write_bytes(checkpoint(1))
-    monkeypatch.setattr(fetch_module.hub, "download", lambda *_: folder)
+    monkeypatch.setattr(fetch_module, "download_from_hub", lambda *_: folder)
     return folder
 
 

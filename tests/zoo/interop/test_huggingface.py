@@ -385,7 +385,7 @@ def test_invalid_values_are_reported_as_a_damaged_model(folder: Any) -> None:
 @pytest.mark.integration
 def test_names_of_imported_models(folder: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """A model of the Hub has the name of its repository, and a folder its own name."""
-    monkeypatch.setattr("zoo.interop.importer.hub.download", lambda source, report: folder.path)
+    monkeypatch.setattr("zoo.interop.importer.download_from_hub", lambda source, report: folder.path)
     bundle = import_model("hf:Org/opus-mt.en-de@main", ImportOptions(), Report())
     assert bundle.name == "opus-mt.en-de"
     assert "Hugging Face model Org/opus-mt.en-de." in (bundle / "spec.yaml").read_text()

@@ -2,45 +2,28 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from hashlib import sha256
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
 
 import zoo as library
-from cli.app import run
 from specs import ZooError
-from zoo.interop import hub
+from tests.conftest import Zoo
+from zoo.interop import importer
 from zoo.report import Report
 
-Zoo = Callable[..., Any]
 LONG = " ".join(["the old dog"] * 20)
-
-
-@pytest.fixture
-def zoo(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Zoo:
-    """Return a function that runs a command line."""
-
-    def run_command(*arguments: str, stdin: str = "") -> SimpleNamespace:
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin.encode())))
-        capsys.readouterr()
-        status = run(arguments)
-        output = capsys.readouterr()
-        return SimpleNamespace(status=status, out=output.out, err=output.err)
-
-    return run_command
 
 
 @pytest.fixture
@@ -163,7 +146,7 @@ def test_bundles_with_two_sentencepiece_models(zoo: Zoo, tiny: SimpleNamespace, 
 
 def test_licence_comes_from_the_front_matter_of_a_card(tmp_path: Path) -> None:
     card = tmp_path / "README.md"
-    assert hub.licence_of_card(tmp_path) is None
+    assert importer.licence_of_card(tmp_path) is None
     for content, licence in (
         ("---\nlanguage: de\nlicense: apache-2.0\ntags:\n- marian\n---\n# Model\n", "apache-2.0"),
         ("---\r\nlicense: 'cc-by-4.0'\r\n---\r\n", "cc-by-4.0"),
@@ -176,10 +159,12 @@ def test_licence_comes_from_the_front_matter_of_a_card(tmp_path: Path) -> None:
         ("", None),
     ):
         card.write_bytes(content.encode())
-        assert hub.licence_of_card(tmp_path) == licence
+        assert importer.licence_of_card(tmp_path) == licence
     (tmp_path / "model.npz").write_bytes(b"")
     card.write_text("---\nlicense: mit\n---\n", encoding="utf-8")
-    assert hub.licence_of_card(tmp_path / "model.npz") is None, "the card of a folder need not describe a single file"
+    assert importer.licence_of_card(tmp_path / "model.npz") is None, (
+        "the card of a folder need not describe a single file"
+    )
 
 
 FILES = {
@@ -238,8 +223,8 @@ def endpoint() -> Iterator[str]:
 
 def download(endpoint: str, home: Path, *sources: str) -> list[str]:
     """Return the printed result of each download. `huggingface_hub` reads its settings once per process."""
-    code = "import sys; from zoo.report import Report; from zoo.interop import hub; from specs import ZooError\n"
-    code += "for source in sys.argv[1:]:\n try: print(hub.download(source, Report()))\n"
+    code = "import sys; from zoo.report import Report; from zoo.interop import importer; from specs import ZooError\n"
+    code += "for source in sys.argv[1:]:\n try: print(importer.download_from_hub(source, Report()))\n"
     code += " except ZooError as error: print(error.problem)"
     settings = {"HF_ENDPOINT": endpoint, "HF_HOME": str(home), "HF_HUB_DISABLE_XET": "1", "NO_PROXY": "*"}
     environment = {**os.environ, **settings, "ZOO_OFFLINE": ""}
@@ -265,6 +250,6 @@ def test_needed_files_are_downloaded_from_the_hub(endpoint: str, tmp_path: Path)
 def test_invalid_names_and_offline_mode_are_rejected_before_a_request() -> None:
     for source in ("hf:", "hf:alone", "hf:a/b/c", "hf:../x", "hf:a/b@", "hf:a /b"):
         with pytest.raises(ZooError, match="is not a valid name of a model on the Hub"):
-            hub.download(source, Report())
+            importer.download_from_hub(source, Report())
     with pytest.raises(ZooError, match="ZOO_OFFLINE"):
-        hub.download("hf:us/small", Report())
+        importer.download_from_hub("hf:us/small", Report())

@@ -14,7 +14,7 @@ import yaml
 from specs import ZooError
 from tests.zoo.interop.test_fairseq import Model
 from zoo.interop import text_rules
-from zoo.interop.fairseq.importer import FairseqImport
+from zoo.interop.fairseq import FairseqImport
 from zoo.interop.formats import ImportedModel, ImportRequest
 from zoo.interop.importer import ImportOptions, find_format, import_model, read_foreign
 from zoo.interop.text_rules import FoundRules, ModelText, TextOptions, find_rules

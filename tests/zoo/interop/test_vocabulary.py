@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 from specs import BOS, EOS, UNK, Spec, ZooError
 from zoo.data.prepare import prepare
 from zoo.generation.preprocessing import Preprocessor
-from zoo.interop.numbering import NEVER, Numbering
 from zoo.interop.sentencepiece_model import (
     SentencePieceModel,
     without_source_end,
     word_list_tokenizer,
 )
+from zoo.interop.tensors import NEVER, Numbering
 from zoo.report import Report
 from zoo.text.languages import LanguagePair
 from zoo.text.protobuf import encode_bytes, encode_integer, parse_fields

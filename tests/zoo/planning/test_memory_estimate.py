@@ -16,6 +16,7 @@ from zoo.planning.memory_estimate import (
     max_sentences,
     require_memory_to_train,
     require_memory_to_translate,
+    update_bytes,
     weight_bytes,
 )
 from zoo.system import memory
@@ -62,6 +63,31 @@ def test_several_processes_share_the_state(small: Callable[..., Spec], monkeypat
     with pytest.raises(ZooError, match="needs") as caught:
         require_memory_to_train(spec, "cpu")
     assert "torchrun" in str(caught.value.hint)
+
+
+SSRU = {
+    "N": {"encoder": 8, "decoder": 3},
+    "d_model": 256,
+    "d_ff": 1024,
+    "h": 4,
+    "d_k": 64,
+    "d_v": 64,
+    "decoder": [{"kind": "ssru"}, {"kind": "cross_attention"}, {"kind": "feed_forward"}],
+    "norm": {"placement": "pre"},
+}
+ON_GPU = {"precision": "bfloat16", "source_tokens": 25_000, "target_tokens": 25_000}
+
+
+@pytest.mark.parametrize(
+    ("name", "sections", "measured"),
+    [("base", {}, 8.2e9), ("tiny", {"architecture": SSRU, "vocabulary": {"size": 12_000}}, 3.31e9)],
+)
+def test_estimate_of_an_update_in_one_graph_is_near_the_memory_measured_on_a_gpu(
+    name: str, sections: dict[str, object], measured: float
+) -> None:
+    spec = specs.load(name, {**sections, "training": ON_GPU})
+    assert update_bytes(spec) == pytest.approx(measured, rel=0.2)
+    assert update_bytes(spec, processes=4) < 0.5 * update_bytes(spec)
 
 
 def test_more_hypotheses_allow_fewer_sentences(monkeypatch: pytest.MonkeyPatch) -> None:

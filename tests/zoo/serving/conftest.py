@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -74,32 +74,15 @@ def service_of(trained: Callable[..., Run]) -> Callable[..., Service]:
 @pytest.fixture
 def client_of(service_of) -> Iterator[Callable[..., TestClient]]:
     """A function that returns a client of a server with these settings."""
-    clients = []
-
-    def make(**settings) -> TestClient:
-        client = TestClient(create_app(service_of(**settings)))
-        client.__enter__()
-        clients.append(client)
-        return client
-
-    yield make
-    for client in clients:
-        client.__exit__(None, None, None)
+    with ExitStack() as stack:
+        yield lambda **settings: stack.enter_context(TestClient(create_app(service_of(**settings))))
 
 
 @pytest.fixture
 def url_of(service_of) -> Iterator[Callable[..., str]]:
     """A function that starts a server on a free port of this machine, and returns its address."""
-    stops = []
-
-    def make(**settings) -> str:
-        address = running(service_of(**settings))
-        stops.append(address)
-        return address.__enter__()
-
-    yield make
-    for address in stops:
-        address.__exit__(None, None, None)
+    with ExitStack() as stack:
+        yield lambda **settings: stack.enter_context(running(service_of(**settings)))
 
 
 @contextmanager

@@ -6,7 +6,7 @@ from itertools import count
 
 import pytest
 
-from zoo.system import timing
+from zoo.system import processors as timing
 
 
 @pytest.fixture(autouse=True)

@@ -6,7 +6,7 @@ import pytest
 
 import specs
 from specs import EOS, ZooError
-from zoo.text.added_tokens import AddedTokens
+from zoo.text.rules import AddedTokens
 from zoo.text.tokenizer import Tokenizer
 
 IDS = {"<x>": 7, "<x>y": 8, "</s>": EOS, "<never>": None}

@@ -47,6 +47,13 @@ def test_a_pair_has_the_same_symbol_for_the_spans_that_both_sides_have():
     assert [each.text for each in replace_in_pair(source, target, (), ("en", "de"))] == [source, target]
 
 
+def test_a_phone_number_has_one_symbol_in_all_languages():
+    numbers = ("01 44 71 88 26", "01.44.71.88.26")
+    for languages in (("fr", "en"), ("en", "fr"), ("de", "es")):
+        assert [each.text for each in replace_in_pair(*numbers, SYMBOLS, languages)] == [A, A]
+        assert replace_spans(numbers[0], SYMBOLS, *languages).text == A
+
+
 def test_amounts_in_other_units_are_not_the_same():
     texts = [each.text for each in replace_in_pair("It is 50 miles.", "Es sind 50 km.", SYMBOLS, ("en", "de"))]
     assert texts == ["It is 50 miles.", "Es sind 50 km."]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from zoo.text.detection import guess_language
+from zoo.text.language_codes import guess_language
 
 
 @pytest.mark.parametrize(

@@ -13,9 +13,8 @@ import sentencepiece
 from specs import BOS, EOS, PAD, UNK, ZooError
 from tests import forks
 from zoo.interop.sentencepiece_model import TokenEntry, TokenType
-from zoo.text.model_check import check_model
 from zoo.text.protobuf import encode_bytes, encode_integer, parse_fields
-from zoo.text.tokenizer import Tokenizer
+from zoo.text.tokenizer import Tokenizer, check_model
 
 TOKENS, NORMALIZER, CHARACTER_MAP = 1, 3, 2
 

@@ -12,12 +12,11 @@ from hypothesis import strategies as st
 
 import specs
 from specs import UNK, ZooError
-from zoo.interop.numbering import Numbering
 from zoo.interop.sentencepiece_model import word_list_tokenizer
-from zoo.text.added_tokens import AddedTokens
+from zoo.interop.tensors import Numbering
 from zoo.text.lines import clean
 from zoo.text.protobuf import encode_bytes
-from zoo.text.rules import FIELD, TextRules
+from zoo.text.rules import TEXT_RULES, AddedTokens, TextRules
 from zoo.text.tokenizer import Tokenizer
 
 CODES = "#version: 0.2\nt h\nth e</w>\nh o\nho u\nhou s\nhous e</w>\n@-@ </w>\n"
@@ -120,7 +119,7 @@ def test_damaged_rules_are_reported(content: bytes, tokenizer: Tokenizer) -> Non
     plain = tokenizer.content.removeprefix(MOSES.prepended_to(b""))
     assert Tokenizer(plain).rules is None
     with pytest.raises(ZooError, match=r"is damaged.*text rules"):
-        Tokenizer(encode_bytes(FIELD, content) + plain)
+        Tokenizer(encode_bytes(TEXT_RULES, content) + plain)
 
 
 def test_fields_that_would_be_ignored_are_refused(tokenizer: Tokenizer) -> None:

@@ -26,6 +26,9 @@ def test_sentences_end_at_punctuation_marks():
         ("hi", ["यह एक घर है। ", "वह सोता है।"]),
         ("ar", ["هل أنت هنا؟ ", "نعم."]),
         ("und", ["A dog. ", "A cat."]),
+        ("de", ["Die Funktion RAND.NV() liefert ASP.NET. ", "Das ist neu."]),
+        ("en", ["Call foo().Bar, Math.Round or System.Out on example.Com. ", "Then stop!", "Go."]),
+        ("ja", ["そうです.", "はい."]),
     ):
         assert split_sentences("".join(sentences), language) == sentences
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import permutations, product
+
 import pytest
 
 from zoo.text.spans import compare, find_spans, needs_translation
@@ -103,6 +105,34 @@ def test_spans_are_spelled_in_all_directions(spellings):
 
 
 @pytest.mark.parametrize(
+    "numbers",
+    [
+        ("01 44 71 88 26", "01.44.71.88.26", "01-44-71-88-26", "01/44/71/88/26", "0144718826"),
+        ("01\u00a044\u202f71 88 26",),
+        ("030 4471 8826", "030.4471.8826", "030-4471-8826", "030/4471 8826", "030 / 44 71 88-26", "(030) 4471 8826"),
+        ("+33 1 44 71 88 26", "+33.1.44.71.88.26", "+33-1-44-71-88-26", "+33144718826"),
+        ("+49 (0)30 4471 8826", "+49 (0) 30 / 4471-8826"), ("+49 30 4471 8826", "+49.30.4471.8826"),
+        ("914 47 18 82",), ("91 447 18 82",),
+    ],
+)  # fmt: skip
+def test_phone_numbers_are_the_same_in_all_languages(numbers):
+    for source, target in permutations(LANGUAGES, 2):
+        for number, spelling in product(numbers, numbers):
+            assert [span.text for span in find_spans(f"{number}.", source, target)] == [number]
+            assert compare(number, f"({spelling})", source, target)[:2] == ([], [])
+        changed = f"{numbers[0][:-1]}7"
+        assert [span.text for span in compare(numbers[0], changed, source, target).missing] == [numbers[0]]
+
+
+@pytest.mark.parametrize(
+    "text", ["01.02.2024", "08.30|09.15", "12|10.500", "+1 000 000", "030|12.345,5", "600 000 000 €", "2021|2022"]
+)
+def test_other_numbers_are_not_phone_numbers(text):
+    found = find_spans(text.replace("|", " - "), "de")
+    assert [span.text for span in found] == text.lstrip("+").split("|")
+
+
+@pytest.mark.parametrize(
     ("source", "target", "text", "spelling"),
     [
         ("en", "fr", "€1.2 billion", "1,2 milliard d'euros"), ("en", "es", "$1 million", "1 millón de dólares"),
@@ -180,6 +210,7 @@ def test_changed_spans_of_each_language_are_found(languages, source, target, mis
         ("at 9 p.m.", "um 9 Uhr abends"), ("at 9:15 p.m.", "um 9:15 abends"), ("٣ %", "3 %"),
         ("at 9 o'clock", "um neun Uhr"), ("at 9", "um 9 Uhr"),
         ("3/4/2024", "04.03.2024"), ("3rd of May", "3. Mai"), ("March 3rd, 2024", "3. März 2024"),
+        ("8 to 11 May", "8. Mai bis 11. Mai"), ("on Sundays", "sonntags"), ("on Friday night", "am Freitagabend"),
         ("2 Oct", "2. Okt."), ("10 may", "10 mag"), ("May 10%", "Mag 10%"),
         ("the 3rd", "der dritte"), ("the 1990s", "die 1990er"),
         ("3 dogs", "drei Hunde"), ("three dogs", "3 Hunde"), ("10,000", "10.000"),
@@ -208,6 +239,7 @@ def test_translations_agree_up_to_the_notation(source, target):
         ("call 555-1234", "ruf 555-123", ["555-1234"], ["555-123"]),
         ("a dog and 14 cats", "ein Hund und 14 Katzen, 15 Vögel", [], ["15"]),
         ("2 cats and 2 dogs", "2 Katzen", ["2"], []),
+        ("number 580731 for 3 dogs", "Nummer 580731 von 580731 für 3 oder 3 Hunde", [], ["580731"]),
         ("3 dogs", "dreizehn Hunde", ["3"], []),
         ("visit https://a.org/b", "besuche https://a.org/bc", ["https://a.org/b"], []),
         ("hello %s", "hallo %", ["%s"], []),
@@ -215,6 +247,7 @@ def test_translations_agree_up_to_the_notation(source, target):
         ("20 m²", "20 Meilen", ["20 m²"], []),
         ("on 3/4/2024", "um halb", ["3/4/2024"], []),
         ("on March 3, 2024", "am 3. April 2024", ["March"], []),
+        ("from Tuesday to Thursday", "von Dienstag bis Mittwoch", ["Thursday"], []),
         ("on the 3rd of May", "am 3.", ["May"], []),
         ("1 hour", "einfach, Eis", ["1"], []),
         ("COVID-19 in 3D", "COVDD19 in 3", ["COVID-19", "3D"], ["19", "3"]),
@@ -258,6 +291,16 @@ def test_spans_are_spelled_as_in_the_target_language(text, spellings):
 def test_months_are_spelled_in_the_target_language():
     assert [span.spellings for span in find_spans("3. Mai", "de", "en")][1:] == [("May",)]
     assert compare("3 mei", "3. Juni", "nl", "de")[:2] == ([], [])
+
+
+def test_weekdays_are_spelled_in_the_target_language():
+    spellings = {"en": "Saturdays", "de": "sonnabends", "fr": "samedi", "es": "Sábado"}
+    for source, target in permutations(LANGUAGES, 2):
+        (span,) = find_spans(spellings[source], source, target)
+        assert spellings[target].lower() in map(str.lower, span.spellings)
+        assert compare(spellings[source], spellings[target], source, target)[:2] == ([], [])
+    assert [span.text for span in compare("le jeudi", "on Friday", "fr", "en").missing] == ["jeudi"]
+    assert not find_spans("le jeudi", "fr", "cs")
 
 
 def test_the_number_of_a_version_is_spelled_as_it_is():

@@ -21,7 +21,7 @@ from safetensors.torch import load_file
 from specs import Spec, ZooError
 from tests.forks import Fork
 from zoo.data.batches import BatchSize
-from zoo.planning.memory_estimate import training_bytes
+from zoo.planning.memory_estimate import training_bytes, update_bytes
 from zoo.system import memory
 from zoo.training import distributed
 from zoo.training.checkpoints import list_checkpoints
@@ -195,6 +195,8 @@ def test_sharding_is_needed_if_a_process_cannot_hold_its_share(world: World, mon
         available = int(needed / 0.9) + extra
         monkeypatch.setattr(memory, "available_memory", lambda device, available=available: available)
         assert needs_sharding(spec, mean, two) is expected
+    monkeypatch.setattr(memory, "available_memory", lambda device: update_bytes(spec, 2) / 0.9 + 2)
+    assert not needs_sharding(spec, mean, two, packs=True)
     used = [training_bytes(spec, mean, shards) for shards in (1, 2, 4, 8)]
     assert used == sorted(used, reverse=True)
     assert len(set(used)) == 4

@@ -51,6 +51,14 @@ def test_every_model_is_a_row_with_its_facts(html_page: Any) -> None:
     assert scores[1:] == [("26.1", "BLEU 26.10 dev"), ("", "not scored")]
 
 
+def test_a_multilingual_model_is_found_by_each_of_its_languages(html_page: Any) -> None:
+    page = html_page(registry_page([MODEL, changed(name="many", languages=["en", "fr", "es"])]))
+    row = page.find("tr", id="many")[0][0]
+    assert (row["data-source"], row["data-target"]) == ("en fr es", "en fr es")
+    assert page.find("td", **{"data-column": "Languages"})[1][1] == "en, fr, es"
+    assert {text for _, text in page.find("option")} >= {"de", "en", "es", "fr"}
+
+
 @pytest.mark.parametrize("field", ["name", "task", "metric", "description", "licence", "published", "zoo"])
 def test_text_of_strangers_is_escaped(html_page: Any, field: str) -> None:
     models = [changed(**{field: HOSTILE}), changed(source=HOSTILE, target=HOSTILE)]

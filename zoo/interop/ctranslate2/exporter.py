@@ -18,8 +18,7 @@ from compiler.runtime import sinusoids
 from specs import BOS, EOS, PAD, UNK, Architecture, Rotary, Sinusoidal, Spec, ZooError
 from zoo.interop.ctranslate2.importer import CTranslate2Import, open_translator
 from zoo.interop.ctranslate2.network import ACTIVATIONS, POSITIONS, alibi_table, written_layers
-from zoo.interop.formats import Bundle, ExportCheck, ImportFormat
-from zoo.interop.roundtrip import cannot_export, require_standard_layers
+from zoo.interop.formats import Bundle, ExportCheck, ImportFormat, cannot_export, require_standard_layers
 from zoo.interop.tensors import SIDES
 from zoo.text.languages import LanguagePair
 from zoo.text.tokenizer import SPACE, Tokenizer

@@ -13,7 +13,7 @@ from torch import Tensor
 from compiler.lowering.positions import alibi_slope
 from specs import Architecture, Spec, ZooError
 from zoo.interop.ctranslate2.binary import Binary
-from zoo.interop.roundtrip import LAYERS
+from zoo.interop.formats import LAYERS
 from zoo.interop.tables import Layout, TensorRow, attention_names, read_tensors, written_tensors
 from zoo.interop.tensors import SIDES, EmbeddingTables, ForeignTensors, copied, position_fields
 

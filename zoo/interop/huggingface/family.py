@@ -22,8 +22,11 @@ from zoo.interop.formats import (
     ImportedModel,
     ImportFormat,
     ImportRequest,
+    cannot_export,
     imported_spec,
     require_folder,
+    require_same_architecture,
+    require_standard_layers,
 )
 from zoo.interop.huggingface.config import (
     CONFIG,
@@ -33,11 +36,9 @@ from zoo.interop.huggingface.config import (
     model_type,
 )
 from zoo.interop.huggingface.weights import FILES
-from zoo.interop.numbering import NEVER
-from zoo.interop.roundtrip import cannot_export, require_same_architecture, require_standard_layers
 from zoo.interop.settings import Settings
 from zoo.interop.tables import Layout, read_tensors, written_tensors
-from zoo.interop.tensors import EmbeddingTables, ForeignTensors
+from zoo.interop.tensors import NEVER, EmbeddingTables, ForeignTensors
 from zoo.interop.vocabulary import ImportedVocabulary
 from zoo.text.tokenizer import Tokenizer
 from zoo.text.vocabulary import Vocabulary

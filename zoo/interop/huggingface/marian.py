@@ -26,6 +26,7 @@ from zoo.interop.formats import (
     ImportRequest,
     PositionConvention,
     are_language_codes,
+    cannot_export,
 )
 from zoo.interop.huggingface.config import (
     TOKENIZER_CONFIG,
@@ -45,7 +46,6 @@ from zoo.interop.huggingface.weights import (
     to_interleaved,
     written_bart_tables,
 )
-from zoo.interop.roundtrip import cannot_export
 from zoo.interop.sentencepiece_model import SentencePieceModel, is_language_token
 from zoo.interop.settings import Settings
 from zoo.interop.tables import Layout, pytorch_layout, written_settings

@@ -19,22 +19,21 @@ import torch
 from specs import BOS, EOS, PAD, UNK, Spec, ZooError
 from zoo.files.atomic import write_json
 from zoo.files.reading import MAX_VOCABULARY_BYTES, is_present, read_json
-from zoo.interop.formats import Bundle
-from zoo.interop.huggingface.config import TOKENIZER_CONFIG
-from zoo.interop.huggingface.family import WrittenIds
-from zoo.interop.huggingface.tokenizer_files import (
+from zoo.interop.formats import Bundle, cannot_export
+from zoo.interop.huggingface.config import (
     SPECIAL_TOKENS,
     TOKENIZER,
+    TOKENIZER_CONFIG,
     added_entries,
     content_of,
     decoder_entry,
     read_saved_model,
     tokenizer_settings,
 )
-from zoo.interop.numbering import NEVER
-from zoo.interop.roundtrip import cannot_export
+from zoo.interop.huggingface.family import WrittenIds
 from zoo.interop.sentencepiece_model import SentencePieceModel, TokenType
 from zoo.interop.settings import Settings, known_settings
+from zoo.interop.tensors import NEVER
 from zoo.interop.vocabulary import ImportedVocabulary, TokenList, convert_vocabulary
 from zoo.text.tokenizer import Tokenizer, damaged_vocabulary
 from zoo.text.vocabulary import Vocabulary

@@ -20,20 +20,20 @@ import torch
 from specs import BOS, EOS, PAD, UNK, ZooError
 from zoo.files.atomic import write_json
 from zoo.files.reading import is_present
-from zoo.interop.formats import Bundle
-from zoo.interop.huggingface.config import TOKENIZER_CONFIG, SpecialTokens
-from zoo.interop.huggingface.family import WrittenIds
-from zoo.interop.huggingface.tokenizer_files import (
+from zoo.interop.formats import Bundle, cannot_export
+from zoo.interop.huggingface.config import (
     TOKENIZER,
+    TOKENIZER_CONFIG,
+    SpecialTokens,
     added_entries,
     content_of,
     decoder_entry,
     read_saved_model,
     tokenizer_settings,
 )
-from zoo.interop.numbering import NEVER, Numbering
-from zoo.interop.roundtrip import cannot_export
+from zoo.interop.huggingface.family import WrittenIds
 from zoo.interop.sentencepiece_model import SentencePieceModel, TokenEntry, TokenType
+from zoo.interop.tensors import NEVER, Numbering
 from zoo.interop.vocabulary import ImportedVocabulary, TokenList, convert_vocabulary
 from zoo.text.tokenizer import Tokenizer, damaged_vocabulary
 from zoo.text.vocabulary import Vocabulary

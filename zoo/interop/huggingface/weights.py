@@ -13,13 +13,13 @@ from torch import Tensor
 
 from specs import Architecture, ZooError
 from zoo.files.reading import MAX_VOCABULARY_BYTES, is_present, open_file, read_json
-from zoo.interop import torch_files
 from zoo.interop.tensors import (
     RESTORE,
     SIDES,
     EmbeddingTables,
     ForeignTensors,
     copied,
+    load_torch_file,
     matching_sinusoids,
     position_fields,
 )
@@ -76,7 +76,7 @@ def _read_file(file: Path) -> dict[str, Tensor]:
         with open_file(file) as stream:
             check_header(stream, file)
         return safetensors.torch.load_file(file)
-    tensors = torch_files.load(file, "transformers")
+    tensors = load_torch_file(file, "transformers")
     if not isinstance(tensors, Mapping) or not all(isinstance(name, str) for name in tensors):
         raise ValueError(f"`{file}` does not contain named tensors")
     return dict(tensors)

@@ -1,21 +1,36 @@
-"""Import of models of Marian."""
+"""Import of models of Marian, whose `decoder.yml` lists the files of a model and its search settings."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import ceil, isfinite
+from os.path import normpath
 from pathlib import Path
+from typing import Any
 
-from specs import UNK, Spec
+from specs import UNK, Spec, ZooError
+from specs.reader import read_value
+from zoo.files.reading import file_exists, read_bytes
 from zoo.interop.formats import ImportedModel, ImportRequest, imported_spec
-from zoo.interop.marian.decoder import SUFFIX, model_files, read_decoder
 from zoo.interop.marian.files import is_binary_model, network_options, read_arrays, tensors_of
 from zoo.interop.marian.network import architecture_fields, read_embeddings, read_layers
 from zoo.interop.marian.vocabulary import read_shortlist, read_vocabulary, shortlist_files
+from zoo.interop.settings import Settings
 
 _SCRIPTS = ("preprocess.sh", "postprocess.sh")
 _SEARCH_NOTE = (
     "translations differ from those of Marian, whose search does not compute pre-norm models as they were trained. "
     "From the second token on, Marian's decoder does not normalise keys and values; zoo normalises them, as in training"
 )
+SUFFIX = "decoder.yml"
+_MAX_SIZE = 100_000  # bytes
+_DEFAULT_BEAM, _DEFAULT_LENGTH_FACTOR = 12, 3.0
+_FIREFOX = {"beam-size": 1, "normalize": 1.0, "max-length-factor": 2.0}
+"""Search settings of Firefox, whose models are .bin files without a `decoder.yml`."""
+_VOCABULARIES = (("source.spm", "target.spm"), ("vocab.spm", "vocab.spm"), ("srcvocab.*.spm", "trgvocab.*.spm"))
+"""Usual names of the vocabularies of source and target. The last ones are Firefox's."""
+_APPROXIMATIONS = ("shortlist", "output-approx-knn")
 
 
 class MarianImport:
@@ -81,3 +96,143 @@ def _searches_as_trained(spec: Spec) -> bool:
     tensor as the queries. In its search, they come from the inputs of all steps so far, and are not normalised.
     """
     return spec.architecture.norm.placement != "pre" or spec.architecture.decoder[0].kind != "self_attention"
+
+
+@dataclass(frozen=True)
+class Decoder:
+    """Files and search settings of a Marian model."""
+
+    model: Path
+    vocabularies: tuple[Path, Path]
+    """Vocabularies of the source and the target."""
+    decoding: Mapping[str, Any]
+    """Fields of `decoding` in a spec, except `suppressed_tokens`."""
+    suppresses_unknown: bool
+    """Whether translations never contain the unknown token."""
+    notes: tuple[str, ...] = ()
+
+
+def read_decoder(path: Path) -> Decoder:
+    """Find the files of a model and read the settings of its search.
+
+    Args:
+        path: An .npz or .bin file, a `decoder.yml`, or a folder that contains one of them.
+
+    Raises:
+        ZooError: Files are missing or ambiguous, or a setting is not supported.
+    """
+    model, file = _find(path)
+    if file is None:
+        assert model is not None
+        settings = _FIREFOX if model.suffix == ".bin" else {}
+        return Decoder(model, _default_vocabularies(model), _decoding(Settings(settings, str(model))), True)
+    values = read_value(read_bytes(file, _MAX_SIZE).decode("utf-8", "replace"), str(file)).plain()
+    if not isinstance(values, dict):
+        hint = "restore the file from the model's original source"
+        raise ZooError("the file is not a mapping of keys to values", where=str(file), hint=hint)
+    options = Settings(values, str(file))
+    models = _paths(options, "models", file.parent)
+    if model is None and len(models) != 1:
+        raise options.error(
+            "models", "lists several models, but ensembles cannot be imported", "import each model file"
+        )
+    options.require_known("marian.decoder")
+    vocabularies = _paths(options, "vocabs", file.parent) or list(_default_vocabularies(model or models[0]))
+    if len(vocabularies) != 2:
+        raise options.error("vocabs", "does not name one vocabulary for the source and one for the target")
+    decoding = _decoding(options)
+    if decoding["beam"] == 1:
+        options.ignore("skip-cost")  # without costs, Marian skips the softmax, which changes no greedy choice
+    else:
+        options.require({"skip-cost": (False,)})
+    notes = tuple(
+        f"`{key}` of `{file.name}` is ignored: by default, zoo's search considers all tokens"
+        for key in _APPROXIMATIONS
+        if options.any(key)
+    )
+    allows_unknown = options.boolean("allow-unk", False)
+    options.require_all_known()
+    source, target = vocabularies
+    return Decoder(model or models[0], (source, target), decoding, not allows_unknown, notes)
+
+
+def model_files(folder: Path) -> list[Path]:
+    """Return the model files of Marian in a folder."""
+    return sorted([*folder.glob("*.npz"), *filter(is_binary_model, folder.glob("*.bin"))])
+
+
+def _find(path: Path) -> tuple[Path | None, Path | None]:
+    """Return the paths of a model's .npz or .bin file and decoder.yml. One of them may be None, but not both."""
+    if path.is_dir():
+        files = [path / SUFFIX] if file_exists(path / SUFFIX) else sorted(path.glob(f"*.{SUFFIX}"))
+        models = model_files(path)
+        if len(files) == 1:
+            return None, files[0]
+        if len(models) == 1:
+            return models[0], None
+        names = ", ".join(file.name for file in files or models) or "none"
+        raise ZooError(
+            f"`{path}` does not contain exactly one model (found: {names})", hint="give the `.npz` or `.bin` file"
+        )
+    if path.suffix in (".yml", ".yaml"):
+        return None, path
+    candidates = (path.with_name(f"{path.name}.{SUFFIX}"), path.with_suffix(f".{SUFFIX}"), path.with_name(SUFFIX))
+    return path, next((file for file in candidates if file_exists(file)), None)
+
+
+def _paths(options: Settings, key: str, folder: Path) -> list[Path]:
+    """Return the paths of the files that an option lists. The option gives them relative to `folder`.
+
+    If a file does not exist or is outside of `folder`, use the path of the same file name in `folder`.
+    """
+    names = options.any(key, []) or []
+    if not isinstance(names, list) or not all(isinstance(name, str) and name for name in names):
+        raise options.error(key, "is not a list of files")
+    root = Path(normpath(folder.absolute()))
+    paths = []
+    for name in names:
+        path = Path(normpath(root / name))
+        inside = path.is_relative_to(root) and file_exists(path)
+        paths.append(folder / (path.relative_to(root) if inside else path.name))
+    return paths
+
+
+def _default_vocabularies(model: Path) -> tuple[Path, Path]:
+    """Return the source and target vocabularies of a model without a decoder.yml, found by their usual file names."""
+    folder = model.parent
+    for patterns in _VOCABULARIES:
+        found = [sorted(folder.glob(pattern)) for pattern in patterns]
+        if all(len(files) == 1 for files in found):
+            return found[0][0], found[1][0]
+    if len(files := sorted(folder.glob("*.spm"))) == 1:
+        return files[0], files[0]
+    hint = f"write `{model.name}.{SUFFIX}` with `vocabs: [SOURCE, TARGET]`"
+    raise ZooError(f"cannot find the vocabularies of `{model.name}` in `{folder}`", hint=hint)
+
+
+def _decoding(options: Settings) -> dict[str, Any]:
+    """Return the fields of `decoding`.
+
+    Marian divides scores by length^normalize, after it subtracts the word penalty for each token. With `normalize: 1`,
+    the penalty changes all scores by the same amount, so it has no effect.
+    """
+    alpha = options.number("normalize", 0.0)
+    if options.number("word-penalty", 0.0) and alpha != 1:
+        raise options.error(
+            "word-penalty",
+            f"has an effect with `normalize: {alpha:g}`, but zoo has no word penalty",
+            "write `word-penalty: 0`, which changes the model's translations, or `normalize: 1`",
+        )
+    factor = options.number("max-length-factor", _DEFAULT_LENGTH_FACTOR)
+    if not isfinite(factor):
+        raise options.error("max-length-factor", "is not finite")
+    return {
+        "beam": options.integer("beam-size", _DEFAULT_BEAM, minimum=1),
+        "alpha": alpha,
+        "length_penalty": "power",
+        "stopping_rule": "shrinking",
+        "length_factor": factor,
+        # Marian counts EOS of source and target: at most F (S + 1) tokens. These are F S + F - 1 tokens without EOS.
+        # For a factor that is not an integer, this is approximate.
+        "extra_length": max(0, ceil(factor) - 1),
+    }

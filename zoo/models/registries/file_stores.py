@@ -27,12 +27,10 @@ class FileStore(Protocol):
     @property
     def address(self) -> str:
         """The address of the registry."""
-        ...
 
     @property
     def is_remote(self) -> bool:
         """Whether the store is on the network."""
-        ...
 
     def read(self, path: str, max_bytes: int) -> bytes | None:
         """Return the content of a small file. None if it does not exist.
@@ -40,7 +38,6 @@ class FileStore(Protocol):
         Raises:
             ZooError: The file has more than `max_bytes` bytes.
         """
-        ...
 
     def fetch(self, path: str, partial: Path, size: int, report: Report) -> None:
         """Download a file of `size` bytes to `partial`.
@@ -48,11 +45,9 @@ class FileStore(Protocol):
         If `partial` exists, it contains the beginning of the file, and the download is resumed. On failure, `partial`
         is kept.
         """
-        ...
 
     def newest_revisions(self) -> dict[str, int] | None:
         """Return the newest revision number by model name. None if the store cannot list files."""
-        ...
 
 
 @runtime_checkable
@@ -61,22 +56,18 @@ class WritableFileStore(FileStore, Protocol):
 
     def has(self, path: str, size: int) -> bool:
         """Return whether there is a file of this size in bytes."""
-        ...
 
     def put(self, path: str, file: Path, progress: Progress) -> None:
         """Upload a local file."""
-        ...
 
     def create(self, path: str, content: bytes) -> bool:
         """Write a file unless it exists. Return whether this call created it.
 
         If several processes call this at the same time, exactly one creates the file.
         """
-        ...
 
     def replace(self, path: str, content: bytes) -> None:
         """Write a file, replacing an existing one."""
-        ...
 
 
 @dataclass(frozen=True)

@@ -42,6 +42,8 @@ class Summary(Record):
     task: _Text
     source: _Text
     target: _Text
+    languages: list[_Text] = []
+    """Languages of a model that translates between several: from each of them to each other one."""
     parameters: Annotated[int, Field(ge=0)]
     metric: _Text
     dev: float | None

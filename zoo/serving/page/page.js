@@ -4,7 +4,8 @@ const DELAY = 300; // milliseconds after the last key before a request is sent
 const MAX_PARTS = 50; // lines are sent as so many texts at most, so that the first ones appear early
 const N_BEST = 16; // many of them differ only after the chosen word
 const MAX_ALTERNATIVES = 8;
-const MAX_DIRECTIONS = 6; // of a model with more directions, only the number of languages is shown
+const MAX_DIRECTIONS = 6; // of a model with more directions, languages and the range of scores are shown
+const MAX_LANGUAGES = 8; // of a model with more languages, only their number is shown
 const DETECTED = 1000; // characters
 const SAMPLE_RATE = 16000; // of recordings
 const AUTO = "auto";
@@ -455,13 +456,25 @@ function wav(samples) {
   return view.buffer;
 }
 
+const shown = ([name, score]) => `${name} ${score.toFixed(1)}`;
+
+// Returns the lowest and the highest score by each metric, such as "BLEU 38.3 to 59.2".
+function ranges(scores) {
+  const byMetric = Object.groupBy(Object.entries(scores), ([name]) => name.split(" ")[0]);
+  return Object.entries(byMetric).map(([metric, entries]) => {
+    const values = entries.map(([, score]) => score);
+    return `${shown([metric, Math.min(...values)])} to ${Math.max(...values).toFixed(1)}`;
+  });
+}
+
 function showModels() {
   const rows = state.models.map((model) => {
     const speech = { audio: "speech: ", image: "pictures: " }[model.reads] || "";
     const pairs = model.directions.map((pair) => speech + [...new Set(pair.map(languageName))].join(" to "));
-    const many = `${new Set(model.directions.flat()).size} languages`;
+    const names = [...new Set(model.directions.flat())].map(languageName);
+    const many = names.length > MAX_LANGUAGES ? `${names.length} languages` : names.join(", ");
     const languages = pairs.length > MAX_DIRECTIONS ? many : pairs.join("\n") || model.task;
-    const scores = Object.entries(model.scores).map(([name, value]) => `${name} ${value.toFixed(1)}`);
+    const scores = pairs.length > MAX_DIRECTIONS ? ranges(model.scores) : Object.entries(model.scores).map(shown);
     const cells = [model.name, languages, scores.join("\n"), model.licence || ""];
     return element("tr", {}, ...cells.map((text) => element("td", {}, text)));
   });

@@ -18,8 +18,7 @@ from zoo.text.files import read_sentences
 from zoo.text.lines import without_control
 from zoo.text.modality import Modality
 from zoo.text.tokenizer import damaged_vocabulary
-from zoo.text.trees.bracketed import read_tree, read_treebank
-from zoo.text.trees.tree import ESCAPED, MAX_DEPTH, ROOT, XX, Tree, leaf, node, with_root
+from zoo.text.trees.tree import ESCAPED, MAX_DEPTH, ROOT, XX, Tree, leaf, node, read_tree, read_treebank, with_root
 
 Linearisation = Literal["vinyals", "tensor2tensor", "initials"]
 MAX_OPENING_RUN = 64

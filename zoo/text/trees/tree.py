@@ -1,4 +1,4 @@
-"""Constituency trees, and the conversion of their words to a sentence."""
+"""Constituency trees, their bracketed notation as in the Penn Treebank, and the sentences of their words."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, NamedTuple
+
+from specs import ZooError
+from specs.notation import quote
 
 ROOT = "TOP"
 """Label of the constituent that covers a whole sentence."""
@@ -149,3 +152,162 @@ def _tokenizer() -> Any:
     from nltk.tokenize.destructive import NLTKWordTokenizer  # takes 0.15 s to import, and only parsing needs it
 
     return NLTKWordTokenizer()
+
+
+LINE_WIDTH = 100
+"""Maximum number of characters per line in indented notation."""
+_INDENT = 2
+# A leaf, an opening bracket with its label, a closing bracket, or anything else.
+_TOKEN = re.compile(r"\(\s*(?:(?P<label>[^()\s]+)(?:\s+(?P<word>[^()\s]+)\s*\))?)?|\)|[^()\s]+")
+_HINT = "write a tree as `(NP (DT the) (NN dog))`"
+_FUNCTION_TAG = re.compile(r"(?<=.)[-=].*")
+_TRACE = "-NONE-"
+# Older treebanks escape these characters, although only round brackets have a meaning in trees.
+_OLD_ESCAPES = {"-LCB-": "{", "-RCB-": "}", "-LSB-": "[", "-RSB-": "]", "\\/": "/", "\\*": "*"}
+
+
+def read_tree(text: str) -> Tree:
+    """Return the tree in a string that contains exactly one bracketed tree.
+
+    Raises:
+        ZooError: The string is not exactly one tree.
+    """
+    try:
+        trees = list(_read_trees(text))
+    except ZooError as error:
+        raise ZooError(f"{quote(text)} is not one bracketed tree: {error.problem}", hint=_HINT) from None
+    if len(trees) != 1:
+        raise ZooError(f"{quote(text)} is not one bracketed tree: it contains {len(trees)} trees", hint=_HINT)
+    return trees[0]
+
+
+def read_treebank(lines: Iterable[str], name: str) -> Iterator[Tree]:
+    """Yield the trees of a file, each simplified by `simplify`. A tree may span several lines.
+
+    Args:
+        lines: Lines of the file.
+        name: Name of the file in error messages.
+
+    Raises:
+        ZooError: A line is not part of a valid tree, a tree has no words or is nested too deeply, or the file contains
+            no tree.
+    """
+    pending: list[str] = []
+    depth = count = first_line = 0
+
+    def read() -> Iterator[Tree]:
+        try:
+            yield from map(simplify, _read_trees("\n".join(pending)))
+        except ZooError as error:
+            raise ZooError(error.problem, where=f"{name}:{first_line}", hint=error.hint) from None
+
+    for number, line in enumerate(lines, start=1):
+        first_line = first_line if pending else number
+        pending.append(line)
+        depth += line.count("(") - line.count(")")
+        if depth <= 0:
+            for tree in read():
+                count += 1
+                yield tree
+            pending.clear()
+    yield from read()
+    if not count:
+        raise ZooError(f"`{name}` contains no tree", hint="give another file, or remove this part of the corpus")
+
+
+def _read_trees(text: str) -> Iterator[Tree]:
+    """Yield the trees of a text. Raise ZooError, without a line number, if the text contains anything else."""
+    unclosed: list[tuple[str, list[Tree]]] = []
+    for token in _TOKEN.finditer(text):
+        label, word = token["label"] or "", token["word"]
+        if token[0][0] == "(" and len(unclosed) == MAX_DEPTH:
+            raise _too_deep()
+        if word is not None:
+            tree = leaf(label, word)
+        elif token[0][0] == "(":
+            unclosed.append((label, []))
+            continue
+        elif token[0] != ")":
+            raise ZooError(f"the word {quote(token[0])} has no brackets around it", hint=_HINT)
+        elif not unclosed:
+            raise ZooError("a closing bracket has no opening bracket", hint=_HINT)
+        else:
+            label, children = unclosed.pop()
+            if not children:
+                raise ZooError(f"the brackets of `({label})` are empty", hint=_HINT)
+            tree = node(label, *children)
+        if not unclosed:
+            yield tree
+        elif not label:
+            raise ZooError("a bracket inside a tree has no label", hint=_HINT)
+        else:
+            unclosed[-1][1].append(tree)
+    if unclosed:
+        raise ZooError("a bracket is not closed", hint="add the missing closing bracket to the tree that begins here")
+
+
+def simplify(tree: Tree) -> Tree:
+    r"""Return a tree of a treebank in simplified form, for training and evaluation.
+
+    Removes traces (empty elements), constituents that only contain traces, and function tags (`NP-SBJ-1` becomes
+    `NP`). Replaces old escapes in words (`1\/2` becomes `1/2`), and adds ROOT at the top.
+
+    Raises:
+        ZooError: No word is left, or the tree below ROOT is nested too deeply.
+    """
+    stack: list[list[Tree]] = [[]]
+    depth = 0
+    for visited, closes in tree.walk():
+        depth = max(depth, len(stack))
+        if visited.word:
+            if visited.label != _TRACE:
+                stack[-1].append(replace(visited, word=_without_old_escapes(visited.word)))
+        elif not closes:
+            stack.append([])
+        elif children := stack.pop():
+            stack[-1].append(Tree(_category(visited.label), tuple(children)))
+    if not stack[0]:
+        raise ZooError("the tree contains no words", hint="remove this tree")
+    simplified = stack[0][0]
+    rooted = with_root(simplified)
+    if rooted.children[0] is simplified and depth == MAX_DEPTH:
+        raise _too_deep()
+    return rooted
+
+
+def format_tree(tree: Tree, width: int = LINE_WIDTH) -> str:
+    """Return a tree as text in the indented notation of the Penn Treebank, which `read_tree` can parse.
+
+    A constituent is on one line if it fits. Otherwise its label is on a separate line, with the children indented
+    below. A leaf is always on one line.
+    """
+    return "\n".join(_indented_lines(tree, width, 0, 0))
+
+
+def _indented_lines(tree: Tree, width: int, depth: int, closing: int) -> list[str]:
+    """Return a subtree as lines. In the last line, `closing` brackets of outer constituents still fit."""
+    indent, flat = " " * (_INDENT * depth), str(tree)
+    if tree.word or len(indent) + len(flat) + closing <= width:
+        return [indent + flat]
+    *first, last = tree.children
+    lines = [f"{indent}({tree.label}"]
+    for child in first:
+        lines += _indented_lines(child, width, depth + 1, 0)
+    lines += _indented_lines(last, width, depth + 1, closing + 1)
+    lines[-1] += ")"
+    return lines
+
+
+def _category(label: str) -> str:
+    """Return a label without its function tags and indices."""
+    return label if label.startswith("-") else _FUNCTION_TAG.sub("", label)
+
+
+def _without_old_escapes(word: str) -> str:
+    for escape, sign in _OLD_ESCAPES.items():
+        word = word.replace(escape, sign)
+    return word
+
+
+def _too_deep() -> ZooError:
+    return ZooError(f"the tree has more than {MAX_DEPTH:,} nested constituents", hint="remove or flatten this tree")

@@ -24,7 +24,7 @@ for (const row of rows) {
   const names = [...cell.querySelectorAll(".language")].map((each) => languageName(each.textContent));
   const shown = document.createElement("span");
   shown.className = "names quiet";
-  shown.textContent = names.join(" → ");
+  shown.textContent = names.join(cell.textContent.includes("→") ? " → " : ", ");
   cell.append(shown);
 }
 for (const option of form.querySelectorAll('[name="source"] option, [name="target"] option')) {
@@ -38,7 +38,7 @@ function show() {
   let visible = 0;
   for (const row of rows) {
     const fits = words.every((word) => textOf.get(row).includes(word));
-    row.hidden = !(fits && chosen.every((each) => row.dataset[each.name] === each.value));
+    row.hidden = !(fits && chosen.every((each) => row.dataset[each.name].split(" ").includes(each.value)));
     visible += !row.hidden;
   }
   const all = `${rows.length.toLocaleString("en")} model${rows.length === 1 ? "" : "s"}`;

@@ -6,8 +6,20 @@ from collections.abc import Callable
 import pytest
 
 from specs import ZooError
-from zoo.text.trees.bracketed import format_tree, read_tree, read_treebank, simplify
-from zoo.text.trees.tree import MAX_DEPTH, Tree, capitalise, detokenise, escape_brackets, leaf, node, unescape_brackets
+from zoo.text.trees.tree import (
+    MAX_DEPTH,
+    Tree,
+    capitalise,
+    detokenise,
+    escape_brackets,
+    format_tree,
+    leaf,
+    node,
+    read_tree,
+    read_treebank,
+    simplify,
+    unescape_brackets,
+)
 
 TREE = "(S (NP (DT the) (NN dog)) (VP (VBZ sleeps)) (. .))"
 SHORT = f"(TOP {TREE})"

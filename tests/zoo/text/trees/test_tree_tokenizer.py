@@ -8,9 +8,8 @@ import pytest
 
 import specs
 from specs import UNK, ZooError
-from zoo.text.trees.bracketed import read_tree
 from zoo.text.trees.tokenizer import Linearisation, TreeTokenizer
-from zoo.text.trees.tree import MAX_DEPTH, XX, Tree, leaf, node
+from zoo.text.trees.tree import MAX_DEPTH, XX, Tree, leaf, node, read_tree
 
 SENTENCE = "(TOP (S (NP (DT the) (NN dog)) (VP (VBZ sleeps)) (. .)))"
 ALL = get_args(Linearisation)

@@ -6,9 +6,8 @@ import re
 
 import pytest
 
-from zoo.catalogue.card import ModelCard
-from zoo.catalogue.catalogue import find, packaged
 from zoo.interop.importer import IMPORT_FORMATS
+from zoo.models.catalogue import ModelCard, find, packaged
 
 CARDS = packaged()
 FORMATS = {format.name: format for format in IMPORT_FORMATS}

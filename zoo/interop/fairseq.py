@@ -1,0 +1,351 @@
+"""Import of checkpoints of fairseq's Transformer, without running code from their pickles.
+
+torch.load with `weights_only=True` loads only tensors and plain data. A checkpoint also contains options, which may be
+objects of omegaconf or of fairseq. They are replaced by objects of `InertObject`, which only store the state.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from specs import ZooError
+from zoo.files.reading import file_exists, read_bytes
+from zoo.interop.formats import ImportedModel, ImportRequest, are_language_codes, imported_spec
+from zoo.interop.settings import Settings
+from zoo.interop.tables import FIRST_POSITION, Setting, pytorch_layout, read_settings, read_tensors
+from zoo.interop.tensors import RESTORE, SIDES, EmbeddingTables, ForeignTensors, load_torch_file
+from zoo.interop.text_rules import ModelText, find_rules
+from zoo.interop.vocabulary import TokenList, convert_vocabulary, find_models
+from zoo.text.codes import SEPARATOR
+
+_REPLACED_MODULES = ("fairseq.", "omegaconf.", "numpy.")
+_REPLACED_TYPES = ("typing.Any", *(f"builtins.{name}" for name in ("dict", "list", "int", "float", "str", "bool")))
+_PLAIN_TYPES: dict[str, Any] = {
+    "argparse.Namespace": argparse.Namespace,
+    "collections.defaultdict": collections.defaultdict,
+}
+_CHECKPOINT_HINT = "give a checkpoint that fairseq wrote in training, such as `checkpoint_best.pt`"
+_SETTINGS = (
+    Setting("{side}_layers", "N.{side}", int),
+    Setting("{side}_embed_dim", "d_model", int),
+    Setting("{side}_attention_heads", "h", int),
+    Setting("{side}_ffn_embed_dim", "d_ff", int),
+    Setting("dropout", "dropout", 0.1),
+    Setting("attention_dropout", "attention_dropout", 0.0),
+    Setting("activation_fn", "activation", "relu", {"relu": "relu", "swish": "silu", "gelu": "gelu"}),
+)
+_TENSORS_WITHOUT_EFFECT = re.compile(r"(encoder|decoder)\.(version|embed_positions\.(_float_tensor|weights))")
+_OLD_NORM = re.compile(r"((encoder|decoder)\.layers\.\d+)\.layer_norms\.(\d)\.(weight|bias)")
+_OLD_PROJECTIONS = re.compile(r"(.+_attn)\.in_proj_(weight|bias)")
+_PROJECTION_BIAS = re.compile(r".+_attn\.(q|k|v|out)_proj\.bias")
+_NORMS = {
+    "encoder": ("self_attn_layer_norm", "final_layer_norm"),
+    "decoder": ("self_attn_layer_norm", "encoder_attn_layer_norm", "final_layer_norm"),
+}
+_CHECKPOINTS = ("checkpoint_best.pt", "model.pt", "checkpoint_last.pt")
+_SPECIAL_TOKENS = ("<s>", "<pad>", "</s>", "<unk>")
+_PAD, _END, _UNKNOWN = 1, 2, 3
+_CODES = ("subword_nmt", "fastbpe")
+"""Values of fairseq's option `bpe` for BPE codes."""
+_OVERWRITE = " #fairseq:overwrite"
+_DECODING: dict[str, Any] = {
+    "beam": 5,
+    "alpha": 1.0,
+    "length_penalty": "power",
+    "stopping_rule": "full",
+    "length_factor": 0.0,
+    "extra_length": 200,
+    "min_length": 1,
+}
+"""Default search options of the command `fairseq-generate`, because a checkpoint does not contain any."""
+
+
+class FairseqImport:
+    """The import format `fairseq`. Implements `zoo.interop.formats.ImportFormat`."""
+
+    name = "fairseq"
+    description = "a checkpoint of fairseq (.pt) with its dictionaries (dict.LANGUAGE.txt) in the same folder"
+
+    def recognises(self, path: Path) -> bool:
+        """Return whether the path is, or contains, a checkpoint with a dictionary in the same folder."""
+        file = _find_checkpoint(path)
+        return file is not None and any(file.parent.glob("dict.*.txt"))
+
+    def read(self, path: Path, request: ImportRequest) -> ImportedModel:
+        """Read a model. Raise ZooError if it is damaged or has a property that zoo does not support."""
+        file = _find_checkpoint(path)
+        if file is None:
+            problem = f"`{path}` has no checkpoint: none of {', '.join(_CHECKPOINTS)} exists"
+            raise ZooError(problem, hint="give the path of the checkpoint file instead of the folder")
+        saved_options, saved_tensors = _read_checkpoint(file)
+        options = _flat_options(saved_options, str(file))
+        architecture = _architecture_fields(options)
+        tensors = _current_tensors(saved_tensors, file)
+        architecture |= _fields_of_tensors(tensors, options)
+        tables = _read_embeddings(tensors, options)
+        names = _dictionary_names(file.parent, options)
+        source, target = (_read_dictionary(file.with_name(f"dict.{name}.txt")) for name in names)
+        options.require_all_known()
+        source.require_rows("source", len(tables.source))
+        target.require_rows("target", len(tables.target))
+        shared = source == target
+        source = source if shared else replace(source, start=None)
+        if request.languages is None:
+            request = replace(request, languages=_language_codes(names))
+        models = find_models(file.parent)
+        text = _text(Settings(saved_options, str(file)), request)
+        rules = find_rules(models, file.parent, request.text, text)
+        vocabulary = convert_vocabulary(models, source, target, shared=shared, where=file.parent, rules=rules)
+        embeddings, embedding_fields = tables.converted(vocabulary.source, vocabulary.target)
+        spec = imported_spec(
+            request,
+            f"Imported from fairseq ({options.text('arch', options.text('_name', 'transformer'))}).",
+            architecture={**architecture, **embedding_fields},
+            vocabulary=vocabulary.fields,
+            decoding=_DECODING,
+        )
+        layers = read_tensors(tensors, pytorch_layout().rows(spec), optional_biases=True)
+        tensors.require_all_taken()
+        origin = {"format": self.name, "source": file.name, "engine": "fairseq"}
+        return ImportedModel(spec, vocabulary.vocabulary, {**layers, **embeddings}, origin, vocabulary.notes)
+
+
+def _find_checkpoint(path: Path) -> Path | None:
+    if file_exists(path):
+        return path if path.suffix == ".pt" else None
+    usual = [path / name for name in _CHECKPOINTS if file_exists(path / name)]
+    others = sorted(path.glob("*.pt")) if path.is_dir() else []
+    return usual[0] if usual else others[0] if len(others) == 1 else None
+
+
+def _dictionary_names(folder: Path, options: Settings) -> tuple[str, str]:
+    """Return the names of the source and target language, which are part of the file names of the dictionaries."""
+    source, target = options.any("source_lang"), options.any("target_lang")
+    if isinstance(source, str) and isinstance(target, str) and source and target:
+        return source, target
+    problem = f"the checkpoint in `{folder}` does not name its languages (`source_lang`, `target_lang`)"
+    raise ZooError(problem, hint="import a checkpoint of fairseq's task `translation`, which stores the languages")
+
+
+def _language_codes(names: tuple[str, str]) -> tuple[str, str] | None:
+    """Convert fairseq's language names to the codes that zoo uses, such as en_XX to en-XX. None if one is invalid."""
+    source, target = (name.replace("_", "-") for name in names)
+    return (source, target) if are_language_codes((source, target)) else None
+
+
+def _text(options: Settings, request: ImportRequest) -> ModelText:
+    """Return the facts about text in a checkpoint's options, which newer versions of fairseq put into sections.
+
+    Raises:
+        ZooError: The text was split in a way that zoo does not support.
+    """
+    values = dict(options.values)
+    for section in ("tokenizer", "bpe"):
+        if isinstance(of_section := values.get(section), Mapping):
+            values |= {**of_section, section: of_section.get("_name")}
+    options = Settings(values, options.where)
+    bpe = options.any("bpe")
+    if bpe not in (None, *_CODES, "sentencepiece") and not request.text.tokenizer:
+        hint = "to pass texts that are already split, add `--tokenizer space`"
+        raise options.error("bpe", "is a way to split text that zoo does not support", hint)
+    if bpe in _CODES and options.text("bpe_separator", SEPARATOR) != SEPARATOR:
+        raise options.error("bpe_separator", f"is not supported: zoo writes BPE codes with `{SEPARATOR}`")
+    source, target = request.languages or (None, None)
+    languages = options.any("moses_source_lang") or source, options.any("moses_target_lang") or target
+    return ModelText(
+        languages=(str(languages[0]), str(languages[1])) if all(languages) else None,
+        tokenizer=options.any("tokenizer"),
+        default_tokenizer="moses",  # torch.hub's convention for models with codes
+        needs_codes=bpe in _CODES,
+        codes=options.any("bpe_codes"),
+        dash_splits=not options.boolean("moses_no_dash_splits", False),
+        escape=not options.boolean("moses_no_escape", False),
+    )
+
+
+def _read_dictionary(file: Path) -> TokenList:
+    """Read `dict.LANGUAGE.txt`, which has a token and its count on each line.
+
+    The first four tokens are special tokens that the file does not list. Decoding begins with EOS.
+
+    Raises:
+        ZooError: The file is missing or damaged.
+    """
+    lines = read_bytes(file).decode("utf-8").split("\n")
+    names = list(_SPECIAL_TOKENS)
+    known = set(names)
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        entry = line.rstrip()
+        overwrites = entry.endswith(_OVERWRITE)
+        name, _, count = entry.removesuffix(_OVERWRITE).rpartition(" ")
+        if not name or not count.isdecimal() or (name in known and not overwrites):
+            problem = f"`{line.strip()[:50]}` is not a token and a count, or repeats an earlier token"
+            raise ZooError(problem, where=f"{file}:{number}", hint="restore it from its source", exit_code=1)
+        names.append(name)
+        known.add(name)
+    return TokenList(tuple(names), unknown=_UNKNOWN, end=_END, start=_END, pad=_PAD)
+
+
+class InertObject:
+    """Replacement for an object in a pickle. It stores the state of the object and has no behaviour."""
+
+    def __init__(self, *_: object) -> None:
+        """Ignore all arguments."""
+
+    def __setstate__(self, state: object) -> None:
+        self.state = state
+
+
+def _read_checkpoint(file: Path) -> tuple[Mapping[str, Any], dict[str, Tensor]]:
+    """Return the options and tensors of a checkpoint. Newer versions of fairseq put the options into sections.
+
+    Raises:
+        ZooError: The file is damaged, is not a checkpoint of fairseq, or names a function that fairseq does not use.
+    """
+    content = load_torch_file(file, "fairseq", _replacement)
+    model = content.get("model") if isinstance(content, dict) else None
+    options = _to_plain_data(content.get("args") or content.get("cfg")) if isinstance(content, dict) else None
+    if not isinstance(model, Mapping) or not isinstance(options, dict):
+        problem = f"`{file}` is not a checkpoint of fairseq: it has no `model`, or neither `args` nor `cfg`"
+        raise ZooError(problem, hint=_CHECKPOINT_HINT, exit_code=1)
+    return options, {str(name): tensor for name, tensor in model.items() if isinstance(tensor, Tensor)}
+
+
+def _to_plain_data(value: Any) -> Any:
+    """Convert namespaces and nodes of omegaconf to dictionaries, lists and plain values.
+
+    Raises:
+        ValueError: A value is not a number, text, list or mapping.
+    """
+    if isinstance(value, argparse.Namespace):
+        value = vars(value)
+    if isinstance(value, InertObject):
+        state = getattr(value, "state", None)
+        fields = state if isinstance(state, dict) else {}
+        return _to_plain_data(fields.get("_content", fields.get("_val")))
+    if isinstance(value, dict):
+        return {str(key): _to_plain_data(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_to_plain_data(item) for item in value]
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    raise ValueError(f"an option has the type {type(value).__name__}, but only numbers, text and lists are allowed")
+
+
+def _replacement(name: str) -> Any:
+    """Return the harmless type that replaces a global in a pickle. None if files of fairseq do not use this global."""
+    if name in _PLAIN_TYPES:
+        return (_PLAIN_TYPES[name], name)
+    if name in _REPLACED_TYPES or name.startswith(_REPLACED_MODULES):
+        return (InertObject, name)
+    return None
+
+
+def _flat_options(options: Mapping[str, Any], where: str) -> Settings:
+    """Return the options of a checkpoint as one mapping without sections, for all versions of fairseq.
+
+    Args:
+        options: The options. Newer versions of fairseq put them into sections.
+        where: The file, for error messages.
+    """
+    if not isinstance(options.get("model"), Mapping):
+        return Settings({key: _name_or_value(value) for key, value in options.items()}, where)
+    flat: dict[str, Any] = {}
+    task = options.get("task")
+    for section in (task if isinstance(task, Mapping) else {}, options["model"]):
+        for key, value in section.items():
+            if isinstance(value, Mapping) and key in (*SIDES, "quant_noise"):
+                flat |= {f"{key}_{inner}": item for inner, item in value.items()}
+            else:
+                flat[key] = _name_or_value(value)
+    if isinstance(task, Mapping):
+        flat["task"] = task.get("_name")
+    return Settings(flat, where)
+
+
+def _architecture_fields(options: Settings) -> dict[str, Any]:
+    """Return the fields of `architecture`. Raise ZooError for an option that zoo does not support."""
+    options.require_known("fairseq")
+    fields = read_settings(options, _SETTINGS)
+    d_model, h = fields["d_model"], fields["h"]
+    for key in ("decoder_input_dim", "decoder_output_dim"):
+        if options.integer(key, d_model) != d_model:
+            raise options.error(key, f"differs from `decoder_embed_dim: {d_model}`, but zoo supports one `d_model`")
+    if d_model % h:
+        raise options.error("encoder_attention_heads", f"does not divide `encoder_embed_dim: {d_model}`")
+    return {
+        **fields,
+        "d_k": d_model // h,
+        "d_v": d_model // h,
+        "activation_dropout": max(options.number(key, 0.0) for key in ("activation_dropout", "relu_dropout")),
+        "norm": {"placement": "pre" if _same_boolean(options, "normalize_before") else "post", "epsilon": 1e-5},
+        "initial_weights": "glorot_uniform_half_qkv",
+    }
+
+
+def _same_boolean(options: Settings, name: str) -> bool:
+    """Return the value that the encoder and the decoder share. Raise ZooError if their values differ."""
+    ((_, value),) = Setting(f"{{side}}_{name}", name, False).read(options)
+    return bool(value)
+
+
+def _name_or_value(value: Any) -> Any:
+    """Return the value of an option. If the value is a Hydra section, return its `_name` instead."""
+    return value.get("_name") if isinstance(value, Mapping) else value
+
+
+def _fields_of_tensors(source: ForeignTensors, options: Settings) -> dict[str, Any]:
+    """Return the fields of `architecture` that follow from the tensors. Shorten learned positions to a common length.
+
+    Raises:
+        ZooError: The positions are missing.
+    """
+    positions: dict[str, Any] = {"kind": "sinusoidal_halves", "first": FIRST_POSITION}
+    if _same_boolean(options, "learned_pos"):
+        tables = {name: source.take(name) for name in (f"{side}.embed_positions.weight" for side in SIDES)}
+        rows = min(map(len, tables.values()))
+        source.left |= {name: table[:rows] for name, table in tables.items()}
+        positions = {"kind": "learned", "rows": rows - FIRST_POSITION}
+    return {"positions": positions, "projection_bias": any(map(_PROJECTION_BIAS.fullmatch, source.left))}
+
+
+def _read_embeddings(source: ForeignTensors, options: Settings) -> EmbeddingTables:
+    """Remove the embeddings and the output projection from `source`, and return them.
+
+    Raise ZooError if one is missing.
+    """
+    encoder, decoder = (source.take(f"{side}.embed_tokens.weight") for side in SIDES)
+    tied = [options.boolean(f"share_{name}", False) for name in ("decoder_input_output_embed", "all_embeddings")]
+    names = ("decoder.output_projection.weight", "decoder.embed_out")
+    outputs = [source.take(name) for name in names if name in source.left]
+    if not outputs and not any(tied):
+        problem = f"`{source.file}` has no `{names[0]}`, but its options say that it is not tied to the embedding"
+        raise ZooError(problem, hint=RESTORE)
+    scale = 1.0 if options.boolean("no_scale_embedding", False) else float(decoder.shape[1]) ** 0.5
+    return EmbeddingTables(encoder, decoder, outputs[0] if outputs else decoder, None, scale, scale)
+
+
+def _current_tensors(tensors: Mapping[str, Tensor], file: Path) -> ForeignTensors:
+    """Return the tensors that affect the model, with the names that current versions of fairseq use."""
+    renamed: dict[str, Tensor] = {}
+    for name, tensor in tensors.items():
+        if norm := _OLD_NORM.fullmatch(name):
+            layer, side, number, kind = norm.groups()
+            known = int(number) < len(_NORMS[side])
+            renamed[f"{layer}.{_NORMS[side][int(number)]}.{kind}" if known else name] = tensor
+        elif projections := _OLD_PROJECTIONS.fullmatch(name):
+            for part, chunk in zip("qkv", tensor.chunk(3) if tensor.dim() else (), strict=False):
+                renamed[f"{projections[1]}.{part}_proj.{projections[2]}"] = chunk
+        elif not _TENSORS_WITHOUT_EFFECT.fullmatch(name):
+            renamed[name] = tensor
+    return ForeignTensors(renamed, file)

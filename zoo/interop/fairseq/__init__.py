@@ -1,1 +1,0 @@
-"""Models of fairseq: checkpoints with dictionaries."""
