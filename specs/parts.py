@@ -94,17 +94,13 @@ class FeatureSource(Section):
 class Audio(FeatureSource):
     """Sound files: WAV, FLAC, OGG or MP3. A frame is the logarithm of a mel filter bank, every 10 ms."""
 
-    augmentation = ("frequency_warp", "time_masks", "frequency_masks")
+    augmentation = ("time_masks", "frequency_masks")
     kind: Literal["audio"]
     """Read sound files, mixed to one channel and resampled to 16 kHz. A frame has the logarithms of a bank of mel
     filters over a window of 25 ms, and windows start every 10 ms. In each file, every feature is shifted and scaled to
     mean 0 and variance 1."""
     bins: Annotated[int, Field(ge=8, le=512)] = 80
     """Number of mel filters. Default: 80. Unit: features."""
-    frequency_warp: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    """Maximum distance between 1 and a random factor, by which all frequencies of an example are divided in training,
-    as if the speaker had a longer or shorter vocal tract (VTLP; Jaitly & Hinton 2013). Each example has a new factor in
-    every epoch. Default: 0."""
     time_masks: Masks = Masks()
     """Masks that hide successive frames in training. Default: none."""
     frequency_masks: Masks = Masks()

@@ -71,33 +71,14 @@ class Audio(FeatureModality):
         return f"{frame * HOP / SAMPLE_RATE:.2f} s"
 
     def augment(self, frames: Frames, random: np.random.Generator) -> Frames:
-        """Return frames with warped frequencies, in which masks hide random ranges of frames and of features.
+        """Return frames in which masks hide random ranges of frames and of features (SpecAugment).
 
-        A mask hides at most a fifth of the frames (SpecAugment). Hidden values are 0, the mean of each feature.
+        A mask hides at most a fifth of the frames. Hidden values are 0, the mean of each feature.
         """
         masked = frames.copy()
-        if warp := self.options.frequency_warp:
-            masked = _warp(masked, random.uniform(1 - warp, 1 + warp))
         _mask(masked, self.options.time_masks, len(frames) // 5, random)
         _mask(masked.T, self.options.frequency_masks, frames.shape[1], random)
         return masked
-
-
-def _warp(frames: Frames, factor: float) -> Frames:
-    """Return the frames of a sound whose frequencies are divided by a factor.
-
-    Features are interpolated between filters. The features of the lowest and the highest filter are repeated beyond
-    them.
-    """
-    bins = frames.shape[1]
-    low, high = _mel([_LOWEST_HZ, SAMPLE_RATE / 2])
-    points = np.linspace(low, high, bins + 2)
-    frequencies = 700 * (10 ** (points[1:-1] / 2595) - 1)
-    places = np.interp(_mel(frequencies * factor), points[1:-1], np.arange(bins))
-    left = np.minimum(places.astype(int), bins - 2)
-    weights = (places - left).astype(np.float32)
-    warped: Frames = frames[:, left] * (1 - weights) + frames[:, left + 1] * weights
-    return warped
 
 
 def _mask(frames: Frames, masks: Masks, limit: int, random: np.random.Generator) -> None:
