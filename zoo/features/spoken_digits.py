@@ -26,7 +26,7 @@ from zoo.files import storage
 from zoo.files.atomic import FolderExistsError, atomic_folder
 from zoo.report import Report
 
-VERSION = 2
+VERSION = 3
 """Version of the strings. Increase it whenever a string changes, because prepared corpora depend on it."""
 MAX_DIGITS = 8
 _WORDS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
@@ -91,7 +91,7 @@ def _random(split: str, number: int) -> np.random.Generator:
 
 def _digits(split: str, random: np.random.Generator) -> list[int]:
     """Return the digits of a string. In training, short strings are more frequent: a model learns from them first."""
-    shares = 1 / np.arange(1, MAX_DIGITS + 1) if split == "train" else np.ones(MAX_DIGITS)
+    shares = np.arange(1, MAX_DIGITS + 1) ** -0.5 if split == "train" else np.ones(MAX_DIGITS)
     length = 1 + random.choice(MAX_DIGITS, p=shares / shares.sum())
     return [int(digit) for digit in random.integers(10, size=length)]
 
