@@ -185,6 +185,8 @@ def test_the_included_model_is_small_licensed_and_translates(monkeypatch: pytest
     german = translator.translate(sources, target="de")
     assert all("Tom" in german[row] and "alt" in german[row] for row in (0, 2))
     assert "Wibruno" in german[3]
+    with pytest.warns(UserWarning, match="1 of 2 texts consist mostly of characters that the model has no tokens for"):
+        translator.translate(["Tom is old.", "Привет, как дела?"], source="en", target="de")
     words = translator.attention("Tom is old.", source="en", target="de").by_words()
     assert words.language_tokens == (1, 0)
     assert [words.source[index] for index in words.word_indices()[0]] == ["Tom", "is", "old."]

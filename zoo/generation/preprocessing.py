@@ -76,9 +76,10 @@ class InputWarnings:
         self._unknown_effect, self._vocabulary = unknown_effect, vocabulary
         self._longest_in_training, self._max_source_length = longest_in_training, max_source_length
         self._report = report
-        self._texts = self._long = self._split = self._unknown = 0
+        self._texts = self._long = self._split = self._unknown = self._spelled = 0
         self._longest: dict[bool, EncodedText] = {}  # by whether the text was split
         self._first_unknown: EncodedText | None = None
+        self._first_spelled: EncodedText | None = None
         self._unkept = 0
         self.unit = "tokens"
         """The unit of lengths."""
@@ -94,6 +95,10 @@ class InputWarnings:
         if self._unknown_effect and any(UNK in part.tokens for part in text.parts):
             self._unknown += 1
             self._first_unknown = self._first_unknown or text
+        # Characters without a token are spelled in bytes, two to four for each character of another script.
+        if text.length > 1.3 * len(text.text) + 4:
+            self._spelled += 1
+            self._first_spelled = self._first_spelled or text
         longest_part = max(map(len, text.parts)) - len(self._vocabulary.source_suffix)
         self._long += not is_split and known is not None and longest_part > known
         if is_split not in self._longest or self._longest[is_split].length < text.length:
@@ -130,6 +135,11 @@ class InputWarnings:
                 f"{self._unknown:,} of {self._texts:,} texts have {units} that the model does not know, the first is "
                 f"text {first.index + 1:,} ({excerpt(first.text)}) with {unknown}; these {units} are "
                 f"{self._unknown_effect}"
+            )
+        if first := self._first_spelled:
+            self._report.warn(
+                f"{self._spelled:,} of {self._texts:,} texts consist mostly of characters that the model has no tokens "
+                f"for, the first is text {first.index + 1:,} ({excerpt(first.text)}); expect wrong translations"
             )
 
         if self._unkept:
