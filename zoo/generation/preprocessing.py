@@ -96,7 +96,7 @@ class InputWarnings:
             self._unknown += 1
             self._first_unknown = self._first_unknown or text
         # Characters without a token are spelled in bytes, two to four for each character of another script.
-        if text.length > 1.3 * len(text.text) + 4:
+        if self.unit == "tokens" and text.length > 1.3 * len(text.text) + 4:
             self._spelled += 1
             self._first_spelled = self._first_spelled or text
         longest_part = max(map(len, text.parts)) - len(self._vocabulary.source_suffix)
