@@ -199,6 +199,26 @@ def test_sounds_of_sentences(run: Script, texts: list[str], monkeypatch: pytest.
         assert len(Audio(parts.Audio(kind="audio")).encode(Path("out") / name)) > 20
 
 
+def test_spoken_lines_of_a_game(run: Script, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whole rooms are held out, and lines without a sound are left out."""
+    fillets = pytest.importorskip("tests.benchmarks.fillets", reason="needs the extra `speech`")
+    monkeypatch.setattr(fillets, "TIMES", 2)
+    line = 'dialogId("{0}", "font_big", "\\"Where\\" {0}?")\ndialogStr("Kde {0}?")\n'
+    for room in "abcdefghij":
+        script, sounds = Path("game/script", room), Path("game/sound", room, "cs")
+        for folder in (script, sounds):
+            folder.mkdir(parents=True)
+        (sounds / f"{room}-1.ogg").touch()
+        (script / "dialogs_cs.lua").write_text(line.format(f"{room}-1") + line.format(f"{room}-2"), "utf-8")
+    assert run(fillets, "cs", "out", "game").splitlines() == [
+        *("train: 8 sounds", "dev: 1 sounds", "test: 1 sounds", "spoken: 16 sounds")
+    ]
+    assert [Path(f"out/dev.{each}").read_text("utf-8") for each in ("cs", "en")] == ["Kde d-1?\n", '"Where" d-1?\n']
+    assert Path("out/test.sounds.cs").read_text("utf-8") == str(Path("game/sound/i/cs/i-1.ogg").resolve()) + "\n"
+    spoken = Path("out/spoken.sounds.cs").read_text("utf-8").splitlines()
+    assert all(len(Audio(parts.Audio(kind="audio")).encode(Path(name))) > 20 for name in spoken)
+
+
 def test_toy_size_changes_nothing_but_sizes() -> None:
     spec = load_spec("everyday", ["architecture.norm.kind=rms_norm"], toy=True)
     assert (spec.name, spec.architecture.norm.kind, spec.architecture.N) == ("everyday", "rms_norm", 1)

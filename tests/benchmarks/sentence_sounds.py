@@ -11,8 +11,12 @@ from __future__ import annotations
 
 import argparse
 import random
-from collections.abc import Sequence
-from functools import cache
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import suppress
+from functools import cache, partial
+from itertools import count, repeat
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -20,7 +24,7 @@ import numpy as np
 import soundfile
 
 from compiler.host import cores
-from zoo.features.spoken_digits import Speaker, as_recorded
+from zoo.features.spoken_digits import ENGLISH, Speaker, as_recorded
 
 SIZES = {"test": 500, "dev": 500, "train": 60_000}
 """Number of sounds in each set. There are fewer for training if there are not enough sentences."""
@@ -37,29 +41,35 @@ def read_pairs(sources: Path, targets: Path) -> list[tuple[str, str]]:
     return random.Random(0).sample([*pairs.items()], len(pairs))
 
 
-def speak(task: tuple[str, str, int, Path]) -> None:
-    """Write a sentence as a FLAC file, given its text, its split, its number and the path of the file."""
-    text, split, number, path = task
-    draws, speaker = np.random.default_rng([list(SIZES).index(split), number]), _speaker()
-    speaker.choose_at_random(split, draws)
-    soundfile.write(path, *as_recorded(speaker.speak(text), speaker.sample_rate, draws), subtype="PCM_16")
+def speak(split: str, accents: Sequence[str], text: str, file: Path, seed: tuple[int, ...]) -> None:
+    """Write a sentence as a FLAC file, spoken with a voice of a split."""
+    draws, speaker = np.random.default_rng(seed), _speaker()
+    speaker.choose_at_random(split, draws, accents)
+    recording = as_recorded(speaker.speak(text), speaker.sample_rate, draws)
+    partial = file.with_suffix(".partial")
+    soundfile.write(partial, *recording, subtype="PCM_16", format="FLAC")
+    partial.rename(file)
 
 
-def write(pairs: Sequence[tuple[str, str]], out: Path, split: str) -> None:
-    """Speak the source of each pair, and write the sounds and lists of a set."""
-    (out / split).mkdir(parents=True)
-    files = [f"{split}/{number}.flac" for number in range(len(pairs))]
-    tasks = [(text, split, number, out / files[number]) for number, (text, _) in enumerate(pairs)]
-    with get_context("spawn").Pool(cores()) as pool:
-        for _ in pool.imap_unordered(speak, tasks, chunksize=16):
-            pass
-    for suffix, lines in (
-        ("sounds.en", files),
-        ("en", [each for each, _ in pairs]),
-        ("de", [each for _, each in pairs]),
-    ):
-        (out / f"{split}.{suffix}").write_text("".join(f"{line}\n" for line in lines), "utf-8")
-    print(f"{split}: {len(pairs):,} sounds")
+def speak_all(texts: Sequence[str], folder: Path, split: str, accents: Sequence[str] = ENGLISH) -> list[Path]:
+    """Let the voices of a split speak texts, and return the sound files, which are in a new folder."""
+    folder.mkdir(parents=True)
+    files = [folder / f"{number}.flac" for number in range(len(texts))]
+    attempts = count()
+    while missing := [number for number, file in enumerate(files) if not file.exists()]:
+        # espeak-ng crashes with a few voices and words. Other voices then speak what is missing.
+        seeds = zip(repeat(list(SIZES).index(split)), missing, repeat(next(attempts)))
+        with suppress(BrokenProcessPool), ProcessPoolExecutor(cores(), get_context("spawn")) as pool:
+            some = [texts[number] for number in missing], [files[number] for number in missing]
+            list(pool.map(partial(speak, split, accents), *some, seeds, chunksize=16))
+    return files
+
+
+def write_lists(out: Path, name: str, sounds: Mapping[str, Iterable[Path]], **texts: Iterable[str]) -> None:
+    """Write the names of sounds and their texts as the files of a set, one per language of the sounds and texts."""
+    columns = {f"sounds.{language}": map(str, paths) for language, paths in sounds.items()} | texts
+    for suffix, lines in columns.items():
+        (out / f"{name}.{suffix}").write_text("".join(f"{line}\n" for line in lines), "utf-8")
 
 
 def main() -> None:
@@ -69,9 +79,14 @@ def main() -> None:
         parser.add_argument(name, type=Path)
     arguments = parser.parse_args()
     pairs, start = read_pairs(arguments.sources, arguments.targets), 0
-    for split, count in SIZES.items():
-        write(pairs[start : start + count], arguments.out, split)
-        start += count
+    for split, size in SIZES.items():
+        english, german = zip(*pairs[start : start + size], strict=True)
+        sounds = speak_all(english, arguments.out / split, split)
+        write_lists(
+            arguments.out, split, {"en": (path.relative_to(arguments.out) for path in sounds)}, en=english, de=german
+        )
+        print(f"{split}: {len(sounds):,} sounds")
+        start += size
 
 
 if __name__ == "__main__":

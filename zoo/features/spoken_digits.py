@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, suppress
 from importlib import import_module
 from itertools import pairwise
@@ -30,7 +30,8 @@ VERSION = 3
 """Version of the strings. Increase it whenever a string changes, because prepared corpora depend on it."""
 MAX_DIGITS = 8
 _WORDS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
-_ACCENTS = ("en-us", "en", "en-gb-x-rp", "en-gb-scotland", "en-gb-x-gbcwmd", "en-us-nyc", "en-029")
+ENGLISH = ("en-us", "en", "en-gb-x-rp", "en-gb-scotland", "en-gb-x-gbcwmd", "en-us-nyc", "en-029")
+"""Accents of English that espeak-ng speaks."""
 _DEV_VOICES = ("f2", "m5", "ian", "belinda", "paul", "klatt5", "Mario", "zac")
 _TEST_VOICES = ("f4", "m7", "Annie", "Andy", "max", "linda", "klatt3", "edward", "steph2", "michel")
 _TRAIN_VOICES = (
@@ -122,10 +123,10 @@ class Speaker:
         for name, value in parameters.items():
             self._library.espeak_SetParameter(numbers[name], value, 0)
 
-    def choose_at_random(self, split: str, random: np.random.Generator) -> None:
-        """Choose an accent, one of the voices of a split, and how it speaks."""
+    def choose_at_random(self, split: str, random: np.random.Generator, accents: Sequence[str] = ENGLISH) -> None:
+        """Choose one of the accents or languages, one of the voices of a split, and how it speaks."""
         self.choose(
-            f"{random.choice(_ACCENTS)}+{random.choice(VOICES[split])}",
+            f"{random.choice(accents)}+{random.choice(VOICES[split])}",
             rate=int(random.integers(90, 260)),
             pitch=int(random.integers(5, 95)),
             range=int(random.integers(5, 95)),
