@@ -26,7 +26,7 @@ from zoo.files import storage
 from zoo.files.atomic import FolderExistsError, atomic_folder
 from zoo.report import Report
 
-VERSION = 3
+VERSION = 4
 """Version of the strings. Increase it whenever a string changes, because prepared corpora depend on it."""
 MAX_DIGITS = 8
 _WORDS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
@@ -48,6 +48,7 @@ _RATE, _PITCH, _RANGE, _WORD_GAP = 1, 3, 4, 7
 """Numbers of espeak-ng's parameters."""
 _SYNCHRONOUS, _UTF8 = 2, 1
 _SAMPLE_RATES, _RATE_SHARES = (8_000, 11_025, 16_000, 22_050), (0.35, 0.1, 0.45, 0.1)
+_FFT_STEP = 4096  # numpy's Fourier transform is fast for multiples of powers of 2
 Samples = npt.NDArray[np.float64]
 
 
@@ -179,7 +180,7 @@ def _with_gaps(words: list[Samples], rate: int, random: np.random.Generator) -> 
 
 def _in_a_room(samples: Samples, rate: int, random: np.random.Generator) -> Samples:
     """Add the sound of a room, a microphone and noise."""
-    size = 1 << (len(samples) + rate).bit_length()
+    size = -(-(len(samples) + rate // 2) // _FFT_STEP) * _FFT_STEP
     frequencies = np.fft.rfftfreq(size, 1 / rate)
     spectrum = np.fft.rfft(samples, size)
     if random.random() < 0.5:  # an echo that decays by 60 dB in `seconds`
@@ -194,9 +195,12 @@ def _in_a_room(samples: Samples, rate: int, random: np.random.Generator) -> Samp
     if random.random() < 0.4:
         low, high = random.uniform(50, 350), random.uniform(2800, 7600)
         spectrum /= np.sqrt((1 + (low / np.maximum(frequencies, 1)) ** 6) * (1 + (frequencies / high) ** 12))
-    filtered = np.fft.irfft(spectrum, size)[: len(samples)]
+    filtered: Samples = np.fft.irfft(spectrum, size)[: len(samples)]
+    if random.random() < 0.15:  # no noise at all, as in sounds that a program makes
+        return filtered
     colour = np.maximum(frequencies, 50) ** -random.uniform(0, 1.2)
-    noise = np.fft.irfft(np.fft.rfft(random.standard_normal(size)) * colour, size)[: len(samples)]
+    real, imaginary = random.standard_normal((2, len(frequencies)))
+    noise = np.fft.irfft((real + 1j * imaginary) * colour, size)[: len(samples)]
     level = np.sqrt(np.square(filtered).mean() / np.square(noise).mean())
     mixed: Samples = filtered + noise * level * 10 ** (-random.uniform(5, 50) / 20)
     return mixed
