@@ -6,7 +6,7 @@ import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Unpack
 
 from cli import options
 from cli.options import option
@@ -32,10 +32,7 @@ def translate(
     from_: options.From = None,
     to: options.To = None,
     no_protect: options.NoProtect = False,
-    device: options.Device = "auto",
-    precision: options.Precision = None,
-    backend: options.Backend = None,
-    max_batch_tokens: options.MaxBatchTokens = None,
+    **how: Unpack[options.Batching],
 ) -> None:
     """Translate documents.
 
@@ -90,9 +87,7 @@ def translate(
     plan = _plan(found, output, direction[1], codes)
     if not _confirm_replacement(plan, yes=yes):
         return messages.info("nothing was translated")
-    translator = open_model(
-        folder, device=device, precision=precision, backend=backend, max_batch_tokens=max_batch_tokens, report=messages
-    )
+    translator = open_model(folder, **how, report=messages)
     errors, sentences = [], list[str]()
     for target, document in plan.items():
         try:
@@ -299,10 +294,7 @@ def transcribe(
     model: options.Model = None,
     to: str | None = None,
     beam: options.Beam = None,
-    device: options.Device = "auto",
-    precision: options.Precision = None,
-    backend: options.Backend = None,
-    max_batch_tokens: options.MaxBatchTokens = None,
+    **how: Unpack[options.Batching],
 ) -> None:
     """Write the text of sound files, or subtitles.
 
@@ -340,9 +332,7 @@ def transcribe(
     suffix = _transcript_suffix(format, output)
     messages = report()
     folder = from_options(spec, model, messages)
-    translator = open_model(
-        folder, device=device, precision=precision, backend=backend, max_batch_tokens=max_batch_tokens, report=messages
-    )
+    translator = open_model(folder, **how, report=messages)
     recognizer = _require_recognizer(translator, to)
     plan = _transcript_plan(found, output, f".{recognizer.spec.corpus.target}{suffix}", suffix)
     if not _confirm_replacement(plan, yes=yes):
