@@ -23,16 +23,6 @@ RUN = "runs/tiny"
 TEXTS = ["the old dog sees a small house", "", "we read two books today"]
 
 
-@pytest.fixture
-def client(client_of):
-    return client_of()
-
-
-@pytest.fixture
-def translator(client):
-    return open_model(Path(RUN), device="cpu", report=Report())
-
-
 def test_texts_are_translated_as_by_the_translator(client, translator):
     body = {"text": TEXTS, "source": "en", "target": "de", "n_best": 3, "beam": 3, "alpha": 0.3}
     answer = client.post("/v1/translate", json=body)
@@ -44,11 +34,6 @@ def test_texts_are_translated_as_by_the_translator(client, translator):
             assert one["log_probability"] == pytest.approx(other.log_probability, abs=1e-4)
         assert (result["model"], result["source"], result["detected_confidence"]) == (RUN, "en", None)
         assert result["revision"].startswith("run-")
-
-
-def test_one_text_gives_one_result(client, translator):
-    answer = client.post("/v1/translate", json={"text": TEXTS[0], "source": "EN", "target": "de-DE"}).json()
-    assert [each["translations"][0]["text"] for each in answer["results"]] == translator.translate(TEXTS[:1])
 
 
 def test_line_breaks_are_kept(client, translator):
@@ -301,8 +286,3 @@ def test_a_bad_request_gets_a_readable_error(client):
         assert list(answer.json()) == ["error"]
         assert 0 < len(answer.json()["error"]) < 400
         assert "<script>" not in answer.text or "json" in answer.headers["content-type"]
-
-
-def test_control_characters_are_no_problem(client):
-    body = {"text": "we\x00 re\x1bad\x7f \u202e\u0085 books", "source": "en", "target": "de"}
-    assert client.post("/v1/translate", json=body).status_code == 200

@@ -47,10 +47,8 @@ def test_files_that_are_not_plain_text_are_recognised(tmp_path, beginning, hint)
     ],
 )
 def test_only_line_feeds_end_lines(tmp_path, written, lines):
-    path = tmp_path / "text"
-    path.write_bytes(written)
-    assert read_lines(path) == lines
-    assert read_lines(str(path)) == lines
+    (tmp_path / "text").write_bytes(written)
+    assert read_lines(tmp_path / "text") == lines
 
 
 def test_unreadable_files_are_reported(tmp_path, pipe):
