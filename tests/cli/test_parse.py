@@ -111,6 +111,12 @@ def test_pretty_trees_are_separated_and_can_be_read(zoo: Zoo, parser: Callable[.
     assert list(read_treebank(result.out.split("\n"), "out")) == [tree for tree in expected if tree]
 
 
+def test_several_parsers_are_an_ensemble(zoo: Zoo, parser: Callable[..., Parser]) -> None:
+    ensemble = Parser.ensemble([parser("runs/one"), parser("runs/two")])
+    result = zoo("parse", "--model", "runs/one", "--model", "runs/two", stdin=TEXT)
+    assert (result.status, result.out.split("\n")) == (0, [*parsed(ensemble), ""])
+
+
 def test_unconstrained_output_is_repaired_to_trees_over_the_words(zoo: Zoo, parser: Callable[..., Parser]) -> None:
     parser()
     result = zoo("parse", "--model", "runs/parser", "--unconstrained", stdin=TEXT)

@@ -190,6 +190,13 @@ def test_too_small_and_too_large_weights_are_reported():
             epoch_batches(store, budgets(1000), 1, 0, weights=[weight])
 
 
+def test_weights_of_one_are_the_default():
+    store = realistic_store(900)
+    store.parts = (500, 400)
+    plain, weighted = (epoch_batches(store, budgets(1000), 1, 3, weights=weights) for weights in ((), (1.0, 1.0)))
+    assert all(np.array_equal(a, b) for a, b in zip(plain, weighted, strict=True))
+
+
 def test_shares_divide_the_pairs_evenly():
     pairs = Examples.from_store(realistic_store(50), range(50))
     shares = [pairs.to_batch(rank, 3) for rank in range(3)]

@@ -7,8 +7,7 @@ import pytest
 from tests.zoo.documents.translators import Shuffle, render, translate
 from zoo.documents.document import TextFile
 from zoo.documents.fragments import Format
-from zoo.documents.html import FORMAT, XHTML_FORMAT, ElementRoles
-from zoo.documents.xml import format_with
+from zoo.documents.html import FORMAT, XHTML_FORMAT, ElementRoles, format_with
 
 
 def texts(text: str, form: Format = FORMAT) -> list[str]:

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 from tests.zoo.documents.translators import Shuffle, render
 from zoo.documents.document import TextFile
-from zoo.documents.html import FORMAT, ElementRoles
-from zoo.documents.xml import format_with
+from zoo.documents.html import FORMAT, ElementRoles, format_with
 from zoo.generation.alignment import AlignedToken
 
 BLOCKS, INLINE = ("p", "div", "li", "h1", "td", "legend"), ("b", "i", "a", "span", "em", "x-y", "nobr", "ruby")

@@ -121,7 +121,7 @@ def walk(element: ElementTree.Element, result: list[str]) -> None:
 
 def form(text: str):
     name = "word/document.xml"
-    return word.FORMAT.formats([name], lambda _: text)[name]
+    return word.FORMAT([name], lambda _: text)[name]
 
 
 def translated(text: str, model: Shuffle | None = None) -> str:

@@ -286,3 +286,8 @@ def test_a_bad_request_gets_a_readable_error(client):
         assert list(answer.json()) == ["error"]
         assert 0 < len(answer.json()["error"]) < 400
         assert "<script>" not in answer.text or "json" in answer.headers["content-type"]
+
+
+def test_control_characters_are_no_problem(client):
+    body = {"text": "we\x00 re\x1bad\x7f \u202e\u0085 books", "source": "en", "target": "de"}
+    assert client.post("/v1/translate", json=body).status_code == 200

@@ -136,3 +136,8 @@ def test_formatted_trees_are_read_back_and_fit_the_width(tree: Callable[[int], T
         lines = format_tree(original, width).split("\n")
         assert read_tree("\n".join(lines)) == original
         assert all(len(line) <= width or line.count("(") == 1 for line in lines)
+
+
+def test_the_deepest_trees_can_be_formatted():
+    deepest = read_tree("(S " * (MAX_DEPTH - 1) + "(NN dog)" + ")" * (MAX_DEPTH - 1))
+    assert read_tree(format_tree(deepest)) == deepest
