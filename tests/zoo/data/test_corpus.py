@@ -54,13 +54,6 @@ def treebank_of(folder, name):
     return CorpusReader(specs.load("parsing/tiny", corpus), Report())
 
 
-def test_lines_with_the_same_number_are_pairs(tmp_path):
-    write(tmp_path / "train.en.gz", "a house\n\n the dog ")
-    write(tmp_path / "train.de", "ein Haus\nleer\nder Hund\n")
-    pairs = [("a house", "ein Haus"), ("", "leer"), (" the dog ", "der Hund")]
-    assert pairs_of(tmp_path, source="train.en.gz") == pairs
-
-
 def test_paths_start_at_the_folder_of_the_corpus(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write(tmp_path / "data" / "train.en", "a\n")

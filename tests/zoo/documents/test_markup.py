@@ -105,16 +105,9 @@ def test_random_trees_keep_their_text_elements_and_balance(seed: int) -> None:
 @pytest.mark.parametrize(
     ("before", "after"),
     [
-        ("<p>one <b>two</b> three</p>", "<p>THREE <b>TWO</b> ONE</p>"),
         ("one <b>two three</b>.", "<b>. THREE TWO</b> ONE".replace("<b>. ", ". <b>")),
         ("one <a href='x'>two <i>three</i></a> four", "FOUR <a href='x'><i>THREE</i> TWO</a> ONE"),
-        ("<b>one</b> two <b>three</b>", "<b>THREE</b> TWO <b>ONE</b>"),
-        ("one <img src=a> two", "TWO ONE <img src=a>"),
         ("one &amp; <b>two</b>", "<b>TWO</b> &amp; ONE"),
-        ("one<br>two <b>three</b>", "ONE<br><b>THREE</b> TWO"),
-        ("<li>one</li>\n<li> two </li>", "<li>ONE</li>\n<li> TWO </li>"),
-        ("one <kbd>Ctrl <b>x</b></kbd> two", "TWO <kbd>Ctrl <b>x</b></kbd> ONE"),
-        ('one <span translate="no">keep</span> two', 'TWO <span translate="no">keep</span> ONE'),
         ("<script>var one = '<b>two</b>';</script>three", "<script>var one = '<b>two</b>';</script>THREE"),
         ("<b>one <i>two</b> three</i>", "<b>ONE <i>TWO</b> THREE</i>"),
         ("12 <b>34</b>", "12 <b>34</b>"),

@@ -114,13 +114,6 @@ def test_a_prefix_is_the_beginning(client):
     assert client.post("/v1/translate", json={**body, "text": "two\nlines"}).status_code == 400
 
 
-@pytest.mark.parametrize("content", [b"", b"{bad", b"[1]"])
-@pytest.mark.parametrize("kind", ["application/json", "application/x-www-form-urlencoded"])
-def test_a_body_that_is_no_json_object_is_called_so(client, content, kind):
-    answer = client.post("/v1/translate", content=content, headers={"content-type": kind})
-    assert (answer.status_code, "not a JSON object" in answer.json()["error"]) == (400, True), answer.text
-
-
 def test_a_body_needs_the_type_of_json(client):
     answer = client.post("/v1/translate", content=b'{"text": "we", "target": "de"}')
     assert (answer.status_code, "Content-Type: application/json" in answer.json()["error"]) == (400, True), answer.text
@@ -284,6 +277,7 @@ def test_a_bad_request_gets_a_readable_error(client):
         answer = client.post("/v1/translate", content=content, headers=headers)
         assert answer.status_code == 400, (body[:100], answer.text)
         assert list(answer.json()) == ["error"]
+        assert body not in ("{", "[]") or "not a JSON object" in answer.json()["error"]
         assert 0 < len(answer.json()["error"]) < 400
         assert "<script>" not in answer.text or "json" in answer.headers["content-type"]
 
