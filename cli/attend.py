@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Unpack
 
 from cli import options
 from cli.options import argument, option
@@ -14,7 +14,6 @@ from specs import ZooError
 
 if TYPE_CHECKING:
     from zoo.generation.attention import Attention
-    from zoo.generation.compilation import BackendOptions
     from zoo.visualization.attention import View
 
 
@@ -35,9 +34,7 @@ def attend(
     layer: Annotated[int | None, option(min=1, panel=_VIEW_PANEL)] = None,
     head: Annotated[list[int] | None, option(min=1, panel=_VIEW_PANEL)] = None,
     word: Annotated[str | None, option(panel=_VIEW_PANEL)] = None,
-    device: options.Device = "auto",
-    precision: options.Precision = None,
-    backend: options.Backend = None,
+    **how: Unpack[options.Execution],
 ) -> None:
     """Show what every head of every layer attends to.
 
@@ -77,7 +74,6 @@ def attend(
     text = _sentence(sentence, figure)
     _check_files(output, svg)
     messages = report()
-    how: BackendOptions = {"device": device, "precision": precision, "backend": backend}
     with ExitStack() as files:
         page, drawing = (files.enter_context(open_output(path)) if path else None for path in (output, svg))
         translator = open_model(from_options(spec, model, messages), **how, report=messages)

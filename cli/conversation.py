@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Unpack
 
 from cli import options
 from cli.options import argument
@@ -28,9 +28,7 @@ def run(
     name: Annotated[str, argument(complete=options.complete_model_or_run)],
     from_: options.From = None,
     to: options.To = None,
-    device: options.Device = "auto",
-    precision: options.Precision = None,
-    backend: options.Backend = None,
+    **how: Unpack[options.Execution],
 ) -> None:
     """Translate or parse what you type, with a prompt.
 
@@ -56,7 +54,7 @@ def run(
     if not sys.stdin.isatty():
         hint = f"to translate a file or a pipe, run `zoo decode {name}`"
         raise ZooError("stdin is not a terminal, so `zoo run` cannot ask for texts", hint=hint)
-    translator = open_model(model(name, report()), device=device, precision=precision, backend=backend, report=report())
+    translator = open_model(model(name, report()), **how, report=report())
     conversation = Conversation(translator, from_, to)
     print(f"{translator.spec.name}: type a text, or /help. Ctrl-D ends.")
     _enable_line_editing()

@@ -10,13 +10,12 @@ from functools import partial
 from itertools import islice, tee
 from json import dumps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple, Unpack
 
 from cli import options
 from cli.options import field_option, option
 
 if TYPE_CHECKING:
-    from zoo.generation.compilation import BackendOptions
     from zoo.generation.config import TranslationOptions
     from zoo.generation.translation import Translation
     from zoo.generation.translator import Translator
@@ -29,18 +28,6 @@ _VERBS = {
     "recognition": "reads the file that is named in",
 }
 _EXAMPLE_SPECS = {"translation": "tiny", "parsing": "parsing/tiny"}
-
-_N_BEST = option(
-    "--n-best",
-    metavar="N",
-    help=(
-        "Print the N best results of each line, best first, as line number, score and text separated by tabs. Results "
-        "differ in their tokens, but two may have the same text. With --search sample, print N samples in the order in "
-        "which they are drawn."
-    ),
-    min=1,
-    max=10_000,
-)
 
 
 def decode(
@@ -57,7 +44,7 @@ def decode(
     beam: options.Beam = None,
     alpha: options.Alpha = None,
     shortlist: options.Shortlist = None,
-    n_best: Annotated[int | None, _N_BEST] = None,
+    n_best: options.NBest = None,
     no_split: bool = False,
     no_protect: options.NoProtect = False,
     temperature: Annotated[float | None, field_option("decoding.temperature", panel=_SAMPLING_PANEL)] = None,
@@ -65,10 +52,8 @@ def decode(
     top_p: Annotated[float | None, field_option("decoding.top_p", panel=_SAMPLING_PANEL)] = None,
     seed: Annotated[int | None, option(min=0, max=2**63 - 1, panel=_SAMPLING_PANEL)] = None,
     json: options.Json = False,
-    device: options.Device = "auto",
-    precision: options.Precision = None,
-    backend: options.Backend = None,
     max_batch_tokens: options.MaxBatchTokens = None,
+    **how: Unpack[options.Execution],
 ) -> None:
     """Translate stdin to stdout, line by line.
 
@@ -112,7 +97,6 @@ def decode(
     from zoo.models.find import all_from_options
 
     lines = None if part is None else _lines_of_part(part, input)
-    how: BackendOptions = {"device": device, "precision": precision, "backend": backend}
     choice: TranslationOptions = {"search": search, "beam": beam, "alpha": alpha, "max_batch_tokens": max_batch_tokens}
     choice |= {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed, "shortlist": shortlist}
     translator = _open_model(
@@ -132,14 +116,12 @@ def parse(
     pretty: bool = False,
     beam: options.Beam = None,
     alpha: options.Alpha = None,
-    n_best: Annotated[int | None, _N_BEST] = None,
+    n_best: options.NBest = None,
     tokenized: bool = False,
     unconstrained: bool = False,
     json: options.Json = False,
-    device: options.Device = "auto",
-    precision: options.Precision = None,
-    backend: options.Backend = None,
     max_batch_tokens: options.MaxBatchTokens = None,
+    **how: Unpack[options.Execution],
 ) -> None:
     """Print the constituency tree of each line of stdin.
 
@@ -170,7 +152,6 @@ def parse(
     if pretty:
         options.refuse_beside("--pretty", json=json, n_best=n_best)
     folders = all_from_options(spec, options.model_names(name, model), report())
-    how: BackendOptions = {"device": device, "precision": precision, "backend": backend}
     choice: TranslationOptions = {"beam": beam, "alpha": alpha, "max_batch_tokens": max_batch_tokens}
     parser = _open_model(folders, "parsing", how, input)
     assert isinstance(parser, Parser)
@@ -219,7 +200,7 @@ def _lines_of_part(part: str, input: Path | None) -> range:
     return range(lines * (number - 1) // count, lines * number // count)
 
 
-def _open_model(folders: list[Path], task: str, how: BackendOptions, input: Path | None) -> Translator:
+def _open_model(folders: list[Path], task: str, how: options.Execution, input: Path | None) -> Translator:
     """Load the model in a folder, or an ensemble of the models in several folders.
 
     Raises:

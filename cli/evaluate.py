@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Unpack
 
 from cli import options
 from cli.options import argument, flag, option
@@ -21,35 +21,21 @@ if TYPE_CHECKING:
     from zoo.report import Report
 
 
-_SET = option(metavar="dev|test", help="Which set of the model's corpus to score.", shown="test")
-_TRANSCRIPTS = flag(
-    "--transcripts",
-    help=(
-        "The files contain transcripts of sound or recognised text: compute WER and CER instead of the metrics for "
-        "translations."
-    ),
-    panel=options.FILES_PANEL,
-)
-
-
 def evaluate(
     name: options.Name = None,
     spec: options.OfSpec = None,
     model: options.Models = None,
-    set: Annotated[str | None, _SET] = None,
+    set: options.Split = None,
     hypotheses: Annotated[Path | None, option(panel=options.FILES_PANEL)] = None,
     references: Annotated[Path | None, option(panel=options.FILES_PANEL)] = None,
     language: options.Language = None,
     tokenize: Annotated[str | None, option(panel=options.FILES_PANEL)] = None,
     lowercase: Annotated[bool, flag("--lowercase", panel=options.FILES_PANEL)] = False,
-    transcripts: Annotated[bool, _TRANSCRIPTS] = False,
+    transcripts: options.Transcripts = False,
     brackets: Annotated[tuple[Path, Path] | None, option(panel=options.FILES_PANEL)] = None,
     parameters: Annotated[Path | None, option(panel=options.FILES_PANEL)] = None,
     json: options.Json = False,
-    device: options.Device = "auto",
-    precision: options.Precision = None,
-    backend: options.Backend = None,
-    max_batch_tokens: options.MaxBatchTokens = None,
+    **how: Unpack[options.Batching],
 ) -> None:
     """Score a model on its dev or test set, or score files.
 
@@ -88,11 +74,9 @@ def evaluate(
     from zoo.evaluation.evalb import BracketScores, evaluate_bracket_files
     from zoo.evaluation.evaluate import evaluate_models
     from zoo.evaluation.metrics import table_rows
-    from zoo.generation.compilation import BackendOptions
     from zoo.models.find import all_from_options
 
     messages = report()
-    how: BackendOptions = {"device": device, "precision": precision, "backend": backend}
     scores: Scores | BracketScores
     if brackets is None:
         options.refuse("`--brackets`", parameters=parameters)
@@ -102,7 +86,7 @@ def evaluate(
                 "give either a model or files to score, not both",
                 hint="to score files, leave `--spec` and `--model` out",
             )
-        options.refuse("models", set=set, **how, max_batch_tokens=max_batch_tokens)
+        options.refuse("models", set=set, **how)
     if brackets is not None:
         options.refuse("translations", hypotheses=hypotheses, references=references, tokenize=tokenize)
         options.refuse("translations", language=language, lowercase=lowercase, transcripts=transcripts)
@@ -125,7 +109,7 @@ def evaluate(
     else:
         options.refuse("files", language=language, tokenize=tokenize, lowercase=lowercase, transcripts=transcripts)
         folders = all_from_options(spec, options.model_names(name, model), messages)
-        scores = evaluate_models(folders, set or "test", **how, max_batch_tokens=max_batch_tokens, report=messages)
+        scores = evaluate_models(folders, set or "test", **how, report=messages)
     if json:
         show_json(scores if isinstance(scores, dict) else asdict(scores))
     elif isinstance(scores, BracketScores):
@@ -151,15 +135,12 @@ def _show_brackets(scores: BracketScores, messages: Report) -> None:
 def compare(
     a: Annotated[str, argument(complete=options.complete_model_or_run)],
     b: Annotated[str, argument(complete=options.complete_model_or_run)],
-    set: Annotated[str | None, _SET] = None,
+    set: options.Split = None,
     references: Annotated[Path | None, option(panel=options.FILES_PANEL)] = None,
     language: options.Language = None,
-    transcripts: Annotated[bool, _TRANSCRIPTS] = False,
+    transcripts: options.Transcripts = False,
     json: options.Json = False,
-    device: options.Device = "auto",
-    precision: options.Precision = None,
-    backend: options.Backend = None,
-    max_batch_tokens: options.MaxBatchTokens = None,
+    **how: Unpack[options.Batching],
 ) -> None:
     """Compare two models, or two files of translations, and test whether one is significantly better.
 
@@ -182,19 +163,17 @@ def compare(
     """
     from cli.console import report, show_json
     from zoo.evaluation.comparison import compare_files, compare_models
-    from zoo.generation.compilation import BackendOptions
     from zoo.models.find import model
 
     messages = report()
-    how: BackendOptions = {"device": device, "precision": precision, "backend": backend}
     if references is not None:
-        options.refuse("models", set=set, **how, max_batch_tokens=max_batch_tokens)
+        options.refuse("models", set=set, **how)
         compared = compare_files(Path(a), Path(b), references, language=language, transcripts=transcripts)
     else:
         options.refuse("files", language=language, transcripts=transcripts)
         models = model(a, messages), model(b, messages)
         split = set or "test"
-        found = compare_models(*models, split, **how, max_batch_tokens=max_batch_tokens, report=messages)
+        found = compare_models(*models, split, **how, report=messages)
         compared = found.comparisons
         messages.info(f"A is `{a}`, B is `{b}`; {found.sentences:,} sentences of the {split} set")
         messages.info(f"the specs differ in {'; '.join(found.settings)}" if found.settings else "the specs are equal")

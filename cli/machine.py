@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Unpack
 
 from cli import options
 from cli.options import argument, option
@@ -83,10 +83,8 @@ def compile_model(
     spec: Annotated[str | None, argument(complete=options.complete_spec)] = None,
     overrides: options.Overrides = None,
     model: options.Model = None,
-    backend: options.Backend = None,
-    device: options.Device = "auto",
-    precision: options.Precision = None,
     json: options.Json = False,
+    **how: Unpack[options.Execution],
 ) -> None:
     """Compile a model ahead of time.
 
@@ -103,12 +101,10 @@ def compile_model(
     """
     from cli.console import report, show_json
     from zoo.generation.ahead_of_time import compile_model, compile_spec
-    from zoo.generation.compilation import BackendOptions
 
     if (spec is None) == (model is None):
         problem = "give either SPEC or `--model`, not both" if model else "SPEC or `--model` is missing"
         raise ZooError(problem, hint="name a SPEC, or trained weights with `--model NAME|RUN`")
-    how: BackendOptions = {"device": device, "precision": precision, "backend": backend}
     if model is not None:
         compiled = compile_model(model, **how, report=report())
     else:
@@ -140,9 +136,7 @@ def benchmark_decode(
     sentences: Annotated[int, option(min=1, max=100_000)] = 64,
     rounds: Annotated[int, option(min=1, max=100_000)] = 5,
     json: options.Json = False,
-    device: options.Device = "auto",
-    backend: options.Backend = None,
-    precision: options.Precision = None,
+    **how: Unpack[options.Execution],
 ) -> None:
     """Measure how fast a spec translates on this machine.
 
@@ -170,9 +164,7 @@ def benchmark_decode(
         batch=batch,
         sentences=sentences,
         rounds=rounds,
-        device=device,
-        backend=backend,
-        precision=precision,
+        **how,
         folder=storage.compiled(),
         report=report(),
     )

@@ -1,4 +1,43 @@
-"""Arguments and options that several commands share."""
+"""Arguments and options that several commands share.
+
+Options:
+    From CODE: Language of the input text, such as en, for a multilingual model. Not needed if the model reads only the
+        token of the target language. [default: the other language, if the model has two; otherwise guessed for each
+        text]
+    To CODE: Target language, such as de, for a multilingual model. [default: the other language, if the model has two;
+        otherwise required]
+    Reference SPEC: Spec: a shipped name (such as `big`, or `a-h1` for `table3/a-h1`; `zoo list` prints them), or a path
+        ending in .yaml.
+    Overrides KEY=VALUE: Fields of the spec to set, such as `training.steps=500`.
+    Run RUN: Run: its folder, or the name of its spec (`tiny` stands for `runs/tiny`).
+    Name MODEL: Model to use: a published model or a run, as for --model.
+    OfSpec SPEC: Use the newest trained run of this spec under runs/. If there is none, use the published model that has
+        the name in this spec.
+    Model NAME|RUN: Use this model: the name of a published model (NAME@2 for revision 2), the folder of a run, or the
+        name of a run's spec.
+    Models NAME|RUN: Use this model: the name of a published model (NAME@2 for revision 2), the folder of a run, or the
+        name of a run's spec. Repeat the option to use an ensemble.
+    Input FILE: Read UTF-8 text from this file, one sentence per line. [default: stdin]
+    Output FILE: Write to this file. A regular file appears only when it is complete. After an error, FILE.partial has
+        the lines that were written before it. A pipe or device receives each line immediately. [default: stdout]
+    NBest N: Print the N best results of each line, best first, as line number, score and text separated by tabs.
+        Results differ in their tokens, but two may have the same text. With --search sample, print N samples in the
+        order in which they are drawn.
+    Device auto|cpu|cuda|cuda:N: Device to compute on. auto selects the GPU if there is one, otherwise the CPU.
+    MaxBatchTokens N: Maximum number of source tokens in a batch, counting padding. A smaller number needs less memory.
+        [default: 4096]
+    Source FILE: Read sources from this file, one per line. Requires --target. [default: pairs from stdin]
+    Target FILE: Read the translation or tree of each source from this file. [default: pairs from stdin]
+    Split dev|test: Which set of the model's corpus to score. [default: test]
+    Language CODE: Language of the files, such as de. It selects the tokeniser of the paper's BLEU. [default: the
+        extension of the references' file name]
+    Transcripts: The files contain transcripts of sound or recognised text: compute WER and CER instead of the metrics
+        for translations.
+    Json: Print JSON instead of text.
+    NoProtect: Do not check whether numbers, dates, links, placeholders and the like are kept. By default, a sentence
+        that loses one of them is translated again, and texts without a letter stay as they are.
+    Yes: Remove without asking for confirmation.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +45,12 @@ import inspect
 import json
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from copy import copy
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, cast, get_args, get_origin
+from typing import Annotated, Any, TypedDict, cast, get_args, get_origin, get_type_hints
 
 import typer
 
@@ -23,7 +62,7 @@ from specs.catalogue import FOLDER
 FILES_PANEL = "Comparing files"
 EXECUTION_PANEL = "Execution"
 _METAVARS = {"integer": "N", "number": "X"}
-_ITEM = re.compile(r"(\w+)(?: ([^:]+))?: (.+?)(?: \[default: (.+)\])?")
+_ITEM = re.compile(r"(\w+)(?: (.+?))?: (.+?)(?: \[default: (.+)\])?")
 
 
 def complete_spec(incomplete: str) -> list[str]:
@@ -75,20 +114,16 @@ def model_names(name: str | None, others: list[str] | None) -> list[str] | None:
     return [name, *(others or ())]
 
 
-def check_precision(precision: str | None) -> str | None:
-    """Return `precision`, or raise ZooError if it is unknown. This check precedes the search for the model."""
-    from compiler.options import check_names
+def _check_name(kind: str) -> Callable[[str | None], str | None]:
+    """Return a callback that refuses an unknown precision or backend, before the model is searched for."""
 
-    check_names(precision=precision)
-    return precision
+    def check(name: str | None) -> str | None:
+        from compiler.options import check_names
 
+        check_names(**{kind: name})
+        return name
 
-def check_backend(backend: str | None) -> str | None:
-    """Return `backend`, or raise ZooError if it is unknown. This check precedes the search for the model."""
-    from compiler.options import check_names
-
-    check_names(backend=backend)
-    return backend
+    return check
 
 
 def _require_number(value: Any) -> Any:
@@ -141,7 +176,7 @@ def option(*names: str, shown: str | bool = True, panel: str | None = None, comp
     return typer.Option(*names, show_default=shown, rich_help_panel=panel, autocompletion=complete, **more)
 
 
-def field_option(field: str, *names: str, shown: str = "", panel: str | None = None, **more: Any) -> Any:
+def field_option(field: str, *names: str, shown: str = "", panel: str | None = None) -> Any:
     """Return an option that replaces a field of the spec, such as "decoding.beam".
 
     Choices, limits and help text are those of the field. They are read from the JSON Schema of specs, because importing
@@ -158,8 +193,8 @@ def field_option(field: str, *names: str, shown: str = "", panel: str | None = N
         shown=shown or f"the spec's {field}",
         panel=panel,
         complete=lambda incomplete: [choice for choice in choices if choice.startswith(incomplete)],
+        callback=_check_name(name) if section == "compilation" else _require_number,
         **{limit: known[key] for limit, key in limits.items() if key in known},
-        **more,
     )
 
 
@@ -168,14 +203,14 @@ def _spec_schema() -> Any:
     return json.loads((FOLDER / "schema.json").read_bytes())
 
 
-def flag(*names: str, panel: str | None = None, help: str | None = None) -> Any:
+def flag(*names: str, panel: str | None = None) -> Any:
     """Return a switch. The parameters are those of `option`."""
-    return typer.Option(*names, help=help, rich_help_panel=panel)
+    return typer.Option(*names, rich_help_panel=panel)
 
 
-def argument(*, complete: Any = None, metavar: str | None = None, help: str | None = None) -> Any:
-    """Return an argument. The parameters are those of `option`."""
-    return typer.Argument(metavar=metavar, help=help, autocompletion=complete)
+def argument(*, complete: Any = None) -> Any:
+    """Return an argument. The parameter is that of `option`."""
+    return typer.Argument(autocompletion=complete)
 
 
 def describe(command: Callable[..., Any], section: str) -> Callable[..., Any]:
@@ -184,20 +219,38 @@ def describe(command: Callable[..., Any], section: str) -> Callable[..., Any]:
     An item is such as `layer N: Layer to show. [default: the last]`: the parameter, the placeholder for its value, the
     help text, and the description of the default. A parameter that is only in the docstring, without a call of
     `option`, `flag` or `argument`, becomes a switch if it is Boolean, and an argument if it has no default.
+
+    A parameter `**how` stands for the options in the typed dictionary of its annotation, see `Execution`.
     """
     signature = inspect.signature(command, eval_str=True)
-    parameters = dict(signature.parameters)
+    parameters = {each.name: each for parameter in signature.parameters.values() for each in _unpacked(parameter)}
+    for name, texts in _read_items(section):
+        parameter = parameters[name]
+        kind, *given = get_args(parameter.annotation) if _is_annotated(parameter) else (parameter.annotation,)
+        info = copy(given[0]) if given else _default_info(parameter)
+        vars(info).update(texts)
+        parameters[name] = parameter.replace(annotation=Annotated[kind, info])
+    cast(Any, command).__signature__ = signature.replace(parameters=list(parameters.values()))
+    return command
+
+
+def _unpacked(parameter: inspect.Parameter) -> Iterator[inspect.Parameter]:
+    """Yield the parameter or, if it is `**how`, one parameter for each of its options."""
+    if parameter.kind is not inspect.Parameter.VAR_KEYWORD:
+        yield parameter
+        return
+    for name, annotation in get_type_hints(get_args(parameter.annotation)[0], include_extras=True).items():
+        default = "auto" if name == "device" else None
+        yield inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+
+
+def _read_items(section: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the name of each item of a section `Options`, and its texts by the names of typer's attributes."""
     for item in filter(None, re.split(r"(?:^|\n) {4}(?=\S)", section)):
         found = _ITEM.fullmatch(" ".join(item.split()))
         assert found is not None, item
         name, metavar, text, shown = found.groups()
-        parameter = parameters[name]
-        kind, *given = get_args(parameter.annotation) if _is_annotated(parameter) else (parameter.annotation,)
-        info = copy(given[0]) if given else _default_info(parameter)
-        info.metavar, info.help, info.show_default = metavar, text, shown or True
-        parameters[name] = parameter.replace(annotation=Annotated[kind, info])
-    cast(Any, command).__signature__ = signature.replace(parameters=list(parameters.values()))
-    return command
+        yield name, {"metavar": metavar, "help": text, "show_default": shown or True}
 
 
 def _is_annotated(parameter: inspect.Parameter) -> bool:
@@ -210,154 +263,48 @@ def _default_info(parameter: inspect.Parameter) -> Any:
     return argument() if parameter.default is inspect.Parameter.empty else option()
 
 
-From = Annotated[
-    str | None,
-    option(
-        "--from",
-        metavar="CODE",
-        help=(
-            "Language of the input text, such as en, for a multilingual model. Not needed if the model reads only the "
-            "token of the target language."
-        ),
-        shown="the other language, if the model has two; otherwise guessed for each text",
-    ),
-]
-To = Annotated[
-    str | None,
-    option(
-        "--to",
-        metavar="CODE",
-        help="Target language, such as de, for a multilingual model.",
-        shown="the other language, if the model has two; otherwise required",
-    ),
-]
-Reference = Annotated[
-    str,
-    argument(
-        metavar="SPEC",
-        help=(
-            "Spec: a shipped name (such as `big`, or `a-h1` for `table3/a-h1`; `zoo list` prints them), or a path "
-            "ending in .yaml."
-        ),
-        complete=complete_spec,
-    ),
-]
-Overrides = Annotated[
-    list[str] | None,
-    argument(
-        metavar="KEY=VALUE", help="Fields of the spec to set, such as `training.steps=500`.", complete=complete_override
-    ),
-]
-Run = Annotated[
-    str,
-    argument(
-        metavar="RUN",
-        help="Run: its folder, or the name of its spec (`tiny` stands for `runs/tiny`).",
-        complete=complete_run,
-    ),
-]
-Name = Annotated[
-    str | None,
-    argument(
-        metavar="MODEL",
-        help="Model to use: a published model or a run, as for --model.",
-        complete=complete_model_or_run,
-    ),
-]
-OfSpec = Annotated[
-    str | None,
-    option(
-        "--spec",
-        metavar="SPEC",
-        help=(
-            "Use the newest trained run of this spec under runs/. If there is none, use the published model that has "
-            "the name in this spec."
-        ),
-        complete=complete_spec,
-    ),
-]
-_MODEL_HELP = (
-    "Use this model: the name of a published model (NAME@2 for revision 2), the folder of a run, or the name of a "
-    "run's spec."
-)
-Model = Annotated[str | None, option("--model", metavar="NAME|RUN", help=_MODEL_HELP, complete=complete_model_or_run)]
-Models = Annotated[
-    list[str] | None,
-    option(
-        "--model",
-        metavar="NAME|RUN",
-        help=f"{_MODEL_HELP} Repeat the option to use an ensemble.",
-        complete=complete_model_or_run,
-    ),
-]
-Input = Annotated[
-    Path | None,
-    option(
-        "--input",
-        "-i",
-        metavar="FILE",
-        help="Read UTF-8 text from this file, one sentence per line.",
-        shown="stdin",
-        callback=_standard_stream,
-    ),
-]
-Output = Annotated[
-    Path | None,
-    option(
-        "--output",
-        "-o",
-        metavar="FILE",
-        help=(
-            "Write to this file. A regular file appears only when it is complete. After an error, FILE.partial has the "
-            "lines that were written before it. A pipe or device receives each line immediately."
-        ),
-        shown="stdout",
-        callback=_standard_stream,
-    ),
-]
+From = Annotated[str | None, option("--from")]
+To = Annotated[str | None, option("--to")]
+Reference = Annotated[str, argument(complete=complete_spec)]
+Overrides = Annotated[list[str] | None, argument(complete=complete_override)]
+Run = Annotated[str, argument(complete=complete_run)]
+Name = Annotated[str | None, argument(complete=complete_model_or_run)]
+OfSpec = Annotated[str | None, option("--spec", complete=complete_spec)]
+Model = Annotated[str | None, option("--model", complete=complete_model_or_run)]
+Models = Annotated[list[str] | None, option("--model", complete=complete_model_or_run)]
+Input = Annotated[Path | None, option("--input", "-i", callback=_standard_stream)]
+Output = Annotated[Path | None, option("--output", "-o", callback=_standard_stream)]
 Beam = Annotated[int | None, field_option("decoding.beam")]
 Alpha = Annotated[float | None, field_option("decoding.alpha")]
 Shortlist = Annotated[bool | None, field_option("decoding.shortlist", "--shortlist/--no-shortlist")]
-Device = Annotated[
-    str,
-    option(
-        metavar="auto|cpu|cuda|cuda:N",
-        help="Device to compute on. auto selects the GPU if there is one, otherwise the CPU.",
-        panel=EXECUTION_PANEL,
-    ),
-]
-Precision = Annotated[
-    str | None, field_option("compilation.precision", panel=EXECUTION_PANEL, callback=check_precision)
-]
-Backend = Annotated[str | None, field_option("compilation.backend", panel=EXECUTION_PANEL, callback=check_backend)]
-MaxBatchTokens = Annotated[
-    int | None,
-    option(
-        "--max-batch-tokens",
-        metavar="N",
-        help="Maximum number of source tokens in a batch, counting padding. A smaller number needs less memory.",
-        shown="4096",
-        min=1,
-        panel=EXECUTION_PANEL,
-    ),
-]
-Language = Annotated[
-    str | None,
-    option(
-        metavar="CODE",
-        help="Language of the files, such as de. It selects the tokeniser of the paper's BLEU.",
-        shown="the extension of the references' file name",
-        panel=FILES_PANEL,
-    ),
-]
-Json = Annotated[bool, flag("--json", help="Print JSON instead of text.")]
-NoProtect = Annotated[
-    bool,
-    flag(
-        "--no-protect",
-        help=(
-            "Do not check whether numbers, dates, links, placeholders and the like are kept. By default, a sentence "
-            "that loses one of them is translated again, and texts without a letter stay as they are."
-        ),
-    ),
-]
+NBest = Annotated[int | None, option("--n-best", min=1, max=10_000)]
+Source = Annotated[Path | None, option("--source")]
+Target = Annotated[Path | None, option("--target")]
+Split = Annotated[str | None, option("--set")]
+Language = Annotated[str | None, option("--language", panel=FILES_PANEL)]
+Transcripts = Annotated[bool, flag("--transcripts", panel=FILES_PANEL)]
+Json = Annotated[bool, flag("--json")]
+NoProtect = Annotated[bool, flag("--no-protect")]
+Yes = Annotated[bool, flag("--yes")]
+Device = Annotated[str, option("--device", panel=EXECUTION_PANEL)]
+Precision = Annotated[str | None, field_option("compilation.precision", panel=EXECUTION_PANEL)]
+Backend = Annotated[str | None, field_option("compilation.backend", panel=EXECUTION_PANEL)]
+MaxBatchTokens = Annotated[int | None, option("--max-batch-tokens", min=1, panel=EXECUTION_PANEL)]
+
+
+class Execution(TypedDict, total=False):
+    """Options that select device, precision and backend."""
+
+    device: Device
+    precision: Precision
+    backend: Backend
+
+
+class Batching(Execution, total=False):
+    """Options for the execution of a model that reads its texts in batches."""
+
+    max_batch_tokens: MaxBatchTokens
+
+
+for _name, _texts in _read_items(str(__doc__).partition("\n\nOptions:\n")[2].rstrip()):
+    vars(get_args(globals()[_name])[1]).update(_texts)

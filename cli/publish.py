@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from cli import options
-from cli.options import argument, field_option, flag, option
+from cli.options import argument, field_option, option
 from specs import ZooError
 
 if TYPE_CHECKING:
@@ -114,9 +114,7 @@ def pull(names: Annotated[list[str], argument(complete=options.complete_model)],
 
 def verify(
     name: Annotated[str, argument(complete=options.complete_model)],
-    backend: Annotated[
-        str | None, field_option("compilation.backend", shown="eager on the CPU", callback=options.check_backend)
-    ] = None,
+    backend: Annotated[str | None, field_option("compilation.backend", shown="eager on the CPU")] = None,
 ) -> None:
     """Verify the files and log-probabilities of a published model.
 
@@ -144,12 +142,9 @@ def verify(
     )
 
 
-_YES = flag("--yes", help="Remove without asking for confirmation.")
-
-
 def clean(
     what: Annotated[list[str] | None, argument(complete=options.complete_run)] = None,
-    yes: Annotated[bool, _YES] = False,
+    yes: options.Yes = False,
 ) -> None:
     """Remove caches and runs: show what would be removed, and ask for confirmation.
 
@@ -175,9 +170,7 @@ def clean(
     _remove(plan_cleanup(what or ()), yes=yes)
 
 
-def remove(
-    names: Annotated[list[str], argument(complete=options.complete_model)], yes: Annotated[bool, _YES] = False
-) -> None:
+def remove(names: Annotated[list[str], argument(complete=options.complete_model)], yes: options.Yes = False) -> None:
     """Remove published models from the local model store: show them, and ask for confirmation.
 
     Models in registries are not affected, and `zoo pull` downloads them again.

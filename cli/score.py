@@ -9,10 +9,9 @@ from functools import partial
 from itertools import zip_longest
 from json import dumps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Unpack
 
 from cli import options
-from cli.options import option
 from specs import ZooError
 
 if TYPE_CHECKING:
@@ -20,12 +19,6 @@ if TYPE_CHECKING:
 
 _MAX_SCORED_LINES, _MAX_ALIGNED_LINES = 4096, 1024
 """Maximum number of pairs that are sorted by length, and computed together."""
-_SOURCE = option(
-    metavar="FILE", help="Read sources from this file, one per line. Requires --target.", shown="pairs from stdin"
-)
-_TARGET = option(
-    metavar="FILE", help="Read the translation or tree of each source from this file.", shown="pairs from stdin"
-)
 
 
 def score(
@@ -34,14 +27,11 @@ def score(
     model: options.Model = None,
     from_: options.From = None,
     to: options.To = None,
-    source: Annotated[Path | None, _SOURCE] = None,
-    target: Annotated[Path | None, _TARGET] = None,
+    source: options.Source = None,
+    target: options.Target = None,
     output: options.Output = None,
     json: options.Json = False,
-    device: options.Device = "auto",
-    precision: options.Precision = None,
-    backend: options.Backend = None,
-    max_batch_tokens: options.MaxBatchTokens = None,
+    **how: Unpack[options.Batching],
 ) -> None:
     r"""Print the log-probability of given translations or trees.
 
@@ -57,7 +47,6 @@ def score(
         zoo score --model transformer-tiny-ende --source test.en --target test.de
     """
     from cli.console import is_typed, open_output, report
-    from zoo.generation.compilation import BackendOptions
     from zoo.generation.loading import open_model
     from zoo.models.find import from_options
     from zoo.report import Report
@@ -66,10 +55,7 @@ def score(
     _check_options(source, target, name, model)
     messages = report()
     interactive = (source is None and is_typed(None)) or sys.stdout.isatty()
-    how: BackendOptions = {"device": device, "precision": precision, "backend": backend}
-    translator = open_model(
-        from_options(spec, name or model, messages), **how, max_batch_tokens=max_batch_tokens, report=messages
-    )
+    translator = open_model(from_options(spec, name or model, messages), **how, report=messages)
     progress = messages if output or not interactive else Report()
     score_tokens = partial(translator.score_tokens, source=from_, target=to, report=progress)
     inputs = [source, target] if source else [None]
@@ -89,12 +75,12 @@ def align(
     model: options.Model = None,
     from_: options.From = None,
     to: options.To = None,
-    source: Annotated[Path | None, _SOURCE] = None,
-    target: Annotated[Path | None, _TARGET] = None,
+    source: options.Source = None,
+    target: options.Target = None,
     output: options.Output = None,
     json: options.Json = False,
-    device: options.Device = "auto",
     max_batch_tokens: options.MaxBatchTokens = None,
+    device: options.Device = "auto",
 ) -> None:
     r"""Print the word alignments of given translations.
 

@@ -6,7 +6,7 @@ import logging
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Unpack
 
 import typer
 
@@ -51,10 +51,8 @@ def serve(
     max_queue: Annotated[int, option(panel=_LIMITS, min=1)] = 2_000,
     max_wait: Annotated[float, option(panel=_LIMITS, min=0.0, max=_MAX)] = 0.5,
     timeout: Annotated[float, option(panel=_LIMITS, min=0.1, max=_MAX)] = 120.0,
-    device: options.Device = "auto",
-    precision: options.Precision = None,
-    backend: options.Backend = None,
-    max_batch_tokens: Annotated[int | None, option(panel=options.EXECUTION_PANEL, min=1)] = None,
+    max_batch_tokens: options.MaxBatchTokens = None,
+    **how: Unpack[options.Execution],
 ) -> None:
     """Translate for other programs over HTTP.
 
@@ -123,7 +121,7 @@ def serve(
         wait_seconds=max_wait,
         request_seconds=timeout,
     )
-    if max_batch_tokens is None and (device == "cpu" or (device == "auto" and not may_have_gpu())):
+    if max_batch_tokens is None and (how["device"] == "cpu" or (how["device"] == "auto" and not may_have_gpu())):
         max_batch_tokens = _CPU_BATCH_TOKENS
     checks_names = host in _LOOPBACK and keys is None
     hosts = (*_LOOPBACK, *(name.lower() for name in allow_host or ())) if checks_names else ()
@@ -135,9 +133,7 @@ def serve(
         idle_seconds=60 * idle_minutes,
         open_translator=lambda folder: open_model(
             folder,
-            device=device,
-            precision=precision,
-            backend=backend,
+            **how,
             max_batch_tokens=max_batch_tokens,
             report=Report(),  # warnings contain excerpts of the users' texts
         ),

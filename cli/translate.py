@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Unpack
 
 from cli import options
 from cli.options import option
@@ -32,10 +32,7 @@ def translate(
     from_: options.From = None,
     to: options.To = None,
     no_protect: options.NoProtect = False,
-    device: options.Device = "auto",
-    precision: options.Precision = None,
-    backend: options.Backend = None,
-    max_batch_tokens: options.MaxBatchTokens = None,
+    **how: Unpack[options.Batching],
 ) -> None:
     """Translate documents.
 
@@ -63,7 +60,6 @@ def translate(
         zoo translate website -o webseite --to de
     """
     from cli.console import report
-    from cli.errors import to_zoo_error
     from zoo.documents.document import FORMATS, format_of
     from zoo.generation.loading import open_model
     from zoo.models.catalogue import EVERYDAY
@@ -74,9 +70,8 @@ def translate(
     for document in documents:
         if not document.is_dir():
             format_of(document.name)
-    found = dict(
-        _find_files(documents, output, tuple(FORMATS), tuple(FORMATS), "documents")
-    )  # before the model is loaded
+    suffixes = tuple(FORMATS)
+    found = dict(_find_files(documents, output, suffixes, suffixes, "documents"))  # before the model is loaded
     messages = report()
     if model is None and spec is None:
         if not {from_, to} <= _DEFAULT_LANGUAGES:
@@ -90,16 +85,13 @@ def translate(
     plan = _plan(found, output, direction[1], codes)
     if not _confirm_replacement(plan, yes=yes):
         return messages.info("nothing was translated")
-    translator = open_model(
-        folder, device=device, precision=precision, backend=backend, max_batch_tokens=max_batch_tokens, report=messages
-    )
-    errors, sentences = [], list[str]()
-    for target, document in plan.items():
-        try:
-            sentences += _translate(translator, direction, document, target, messages, protect=not no_protect)
-        except (ZooError, OSError) as error:
-            errors.append(to_zoo_error(error))
-    _raise_first(errors)
+    translator = open_model(folder, **how, report=messages)
+    sentences = list[str]()
+
+    def write(document: Path, target: Path) -> None:
+        sentences.extend(_translate(translator, direction, document, target, messages, protect=not no_protect))
+
+    _write_each(plan, write)
     if known.name == EVERYDAY:
         _recommend(documents, output, direction, sentences, messages)
     return None
@@ -156,8 +148,16 @@ def _confirm_replacement(files: Iterable[Path], *, yes: bool) -> bool:
     return confirm(question, f"`{existing[0]}` was not replaced")
 
 
-def _raise_first(errors: Sequence[ZooError]) -> None:
-    """Raise the first error, with the others as additional ones, if there is any."""
+def _write_each(plan: Mapping[Path, Path], write: Callable[[Path, Path], None]) -> None:
+    """Write each target from its source. Errors do not stop the others: at the end, the first is raised with them."""
+    from cli.errors import to_zoo_error
+
+    errors = []
+    for target, source in plan.items():
+        try:
+            write(source, target)
+        except (ZooError, OSError) as error:
+            errors.append(to_zoo_error(error))
     if errors:
         errors[0].additional = (*errors[0].additional, *errors[1:])
         raise errors[0]
@@ -299,10 +299,7 @@ def transcribe(
     model: options.Model = None,
     to: str | None = None,
     beam: options.Beam = None,
-    device: options.Device = "auto",
-    precision: options.Precision = None,
-    backend: options.Backend = None,
-    max_batch_tokens: options.MaxBatchTokens = None,
+    **how: Unpack[options.Batching],
 ) -> None:
     """Write the text of sound files, or subtitles.
 
@@ -329,7 +326,6 @@ def transcribe(
         zoo transcribe talk.wav -o talk.de.vtt --to de --model runs/everyday-en-de
     """
     from cli.console import report
-    from cli.errors import to_zoo_error
     from zoo.features.audio import Audio
     from zoo.files.atomic import atomic_file
     from zoo.generation.loading import open_model
@@ -340,25 +336,21 @@ def transcribe(
     suffix = _transcript_suffix(format, output)
     messages = report()
     folder = from_options(spec, model, messages)
-    translator = open_model(
-        folder, device=device, precision=precision, backend=backend, max_batch_tokens=max_batch_tokens, report=messages
-    )
+    translator = open_model(folder, **how, report=messages)
     recognizer = _require_recognizer(translator, to)
     plan = _transcript_plan(found, output, f".{recognizer.spec.corpus.target}{suffix}", suffix)
     if not _confirm_replacement(plan, yes=yes):
         return messages.info("nothing was transcribed")
-    errors = []
-    for target, recording in plan.items():
-        try:
-            transcript = recognizer.transcribe(recording, report=messages, beam=beam)
-            with atomic_file(target.resolve()) as partial:  # write through a symbolic link
-                partial.write_text(FORMATS[suffix](transcript), encoding="utf-8")
-            if not transcript.segments:
-                messages.warn(f"`{recording}`: no speech was found; the text is empty")
-            messages.info(f"wrote {target}")
-        except (ZooError, OSError) as error:
-            errors.append(to_zoo_error(error))
-    return _raise_first(errors)
+
+    def write(recording: Path, target: Path) -> None:
+        transcript = recognizer.transcribe(recording, report=messages, beam=beam)
+        with atomic_file(target.resolve()) as partial:  # write through a symbolic link
+            partial.write_text(FORMATS[suffix](transcript), encoding="utf-8")
+        if not transcript.segments:
+            messages.warn(f"`{recording}`: no speech was found; the text is empty")
+        messages.info(f"wrote {target}")
+
+    return _write_each(plan, write)
 
 
 def _transcript_suffix(chosen: str | None, output: Path | None) -> str:

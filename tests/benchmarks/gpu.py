@@ -1,12 +1,11 @@
 """Test and measure everything that needs a GPU: `python -m tests.benchmarks.gpu [PART ...] [--out FOLDER]`.
 
-Run it in the root of the repository. It takes up to 29 minutes. Without names all parts run, in this order:
+Run it in the root of the repository. It takes up to 25 minutes. Without names all parts run, in this order:
 
 - correct: steps and searches against the CPU, resume bitwise, backends against the interpreter, and the tests of the
   suite that need a GPU. 300 seconds.
 - training: base and big in bfloat16 on 25,000 + 25,000 tokens a step, and the kernels of a step. 300 seconds.
 - decoding: base in bfloat16 by batch, beside Hugging Face. 300 seconds.
-- artefacts: TensorRT engines, torch's cache in a fresh process. 200 seconds.
 - real: Multi30k to its end, if it has been prepared. 600 seconds.
 
 A part writes FOLDER/PART.json after each result, so that an interrupted run keeps its results. A part ends at its time
@@ -39,7 +38,6 @@ from typing import Any, NamedTuple
 
 import torch
 
-from tests.benchmarks.gpu_parts.artefacts import artefacts
 from tests.benchmarks.gpu_parts.correct import correct
 from tests.benchmarks.gpu_parts.decoding import decoding
 from tests.benchmarks.gpu_parts.real import real
@@ -58,7 +56,6 @@ PARTS: Mapping[str, Limited] = {
     "correct": Limited(correct, 300),
     "training": Limited(training, 300),
     "decoding": Limited(decoding, 300),
-    "artefacts": Limited(artefacts, 200),
     "real": Limited(real, 600),
 }
 

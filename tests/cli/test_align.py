@@ -41,13 +41,3 @@ def test_files_and_json(zoo: Zoo) -> None:
     start, end = first[0]["target"]
     assert re.match(r"d|er", PAIRS[0][1][start:end])
     assert 0 < first[0]["weight"] <= 1
-
-
-def test_invalid_requests_are_explained(zoo: Zoo) -> None:
-    for arguments, message in (
-        (["--source", "a.en"], "`--source` needs `--target`"),
-        (["runs/tiny"], "must have one tab"),
-        (["runs/tiny", "--model", "runs/tiny"], "both name a model"),
-    ):
-        result = zoo("align", *arguments, stdin="no tab\n")
-        assert (result.status, message in result.err, "hint: " in result.err) == (2, True, True), result

@@ -40,25 +40,25 @@ shortlist: RUN
 sweep: SPEC|KEY=VALUE --seeds --jobs --folder --list --table --json --device
 curves: RUN --output
 decode: MODEL --spec --model --from --to --input --prefix --output --part --search --beam --alpha --shortlist --n-best
-  --no-split --no-protect --temperature --top-k --top-p --seed --json --device --precision --backend
-  --max-batch-tokens
+  --no-split --no-protect --temperature --top-k --top-p --seed --json --max-batch-tokens --device --precision
+  --backend
 translate: FILE|FOLDER --output --yes --spec --model --from --to --no-protect --device --precision --backend
   --max-batch-tokens
 transcribe: FILE|FOLDER --output --format --yes --spec --model --to --beam --device --precision --backend
   --max-batch-tokens
 run: MODEL --from --to --device --precision --backend
 parse: MODEL --spec --model --input --output --pretty --beam --alpha --n-best --tokenized --unconstrained --json
-  --device --precision --backend --max-batch-tokens
+  --max-batch-tokens --device --precision --backend
 score: MODEL --spec --model --from --to --source --target --output --json --device --precision --backend
   --max-batch-tokens
-align: MODEL --spec --model --from --to --source --target --output --json --device --max-batch-tokens
+align: MODEL --spec --model --from --to --source --target --output --json --max-batch-tokens --device
 evaluate: MODEL --spec --model --set --hypotheses --references --language --tokenize --lowercase --transcripts
   --brackets --parameters --json --device --precision --backend --max-batch-tokens
 attend: SENTENCE|FILE --spec --model --from --to --target --figure --output --svg --attention --layer --head --word
   --device --precision --backend
 compare: A B --set --references --language --transcripts --json --device --precision --backend --max-batch-tokens
 serve: --model --host --port --keys --new-key --cors --allow-host --max-memory --idle-minutes --max-texts
-  --max-characters --max-body-bytes --max-queue --max-wait --timeout --device --precision --backend --max-batch-tokens
+  --max-characters --max-body-bytes --max-queue --max-wait --timeout --max-batch-tokens --device --precision --backend
 import: SOURCE --name --format --languages --positions --tokenizer --bpe --bpe-vocabulary --bpe-threshold --replace
 publish: RUN|NAME --name --replace --to --notes
 export: NAME --to --output
@@ -68,8 +68,8 @@ remove: NAME --yes
 paper: TABLE --runs --html --measure --json
 doctor: --json
 clean: compiled|prepared|archives|pulls|synthetic|runs|RUN --yes
-compile: SPEC KEY=VALUE --model --backend --device --precision --json
-benchmark decode: SPEC KEY=VALUE --batch --sentences --rounds --json --device --backend --precision
+compile: SPEC KEY=VALUE --model --json --device --precision --backend
+benchmark decode: SPEC KEY=VALUE --batch --sentences --rounds --json --device --precision --backend
 benchmark train: SPEC KEY=VALUE --steps --rounds --json --device
 """).items()
 }

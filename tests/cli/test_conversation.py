@@ -46,6 +46,7 @@ def test_the_first_direction_is_the_default_and_languages_can_be_changed() -> No
         assert list(talk.answer("x")) == [f"{direction} x"]
         assert talk.prompt.split() == [direction.split()[0], ">", f"{direction.split()[1]}:"]
     assert list(conversation(MULTILINGUAL, "fr", "en").answer("x")) == ["fr en x"]
+    assert list(talk.answer(" \n")) == []
 
 
 def test_languages_of_texts_that_are_guessed_cannot_be_exchanged() -> None:
@@ -53,10 +54,6 @@ def test_languages_of_texts_that_are_guessed_cannot_be_exchanged() -> None:
     assert talk.prompt == "any language > en: "
     with pytest.raises(ZooError, match="nothing to exchange"):
         list(talk.answer("/swap"))
-
-
-def test_empty_lines_have_no_answer() -> None:
-    assert list(conversation(MULTILINGUAL).answer(" \n")) == []
 
 
 def test_best_sets_the_number_of_results() -> None:
@@ -72,11 +69,6 @@ def test_wrong_commands_change_nothing(line: str) -> None:
     with pytest.raises(ZooError):
         list(talk.answer(line))
     assert list(talk.answer("x")) == ["de fr x"]
-
-
-def test_a_model_for_one_pair_is_not_swapped() -> None:
-    with pytest.raises(ZooError, match="translates from `en` to `de` only"):
-        list(conversation({}).answer("/swap"))
 
 
 def test_a_pipe_is_refused(zoo: Callable[..., Any], trained: Callable[..., Run]) -> None:

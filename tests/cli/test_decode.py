@@ -54,16 +54,6 @@ def test_decoding_options_are_passed_on(zoo: Zoo, translator: Translator) -> Non
     assert zoo("decode", "--model", "tiny", *options, "--seed", "8", stdin=text).out != result.out
 
 
-def test_n_best_lines_have_number_score_and_text(zoo: Zoo, translator: Translator) -> None:
-    result = zoo("decode", "--model", "tiny", "--n-best", "3", stdin="we read\n\nthe cat\n")
-    expected = translator.hypotheses(["we read", "", "the cat"], n_best=3)
-    lines = [line.split("\t") for line in result.out.splitlines()]
-    numbered = [(number, each) for number, hypotheses in enumerate(expected, start=1) for each in hypotheses]
-    assert [(int(number), text) for number, _, text in lines] == [(number, each.text) for number, each in numbered]
-    assert [float(score) for _, score, _ in lines] == pytest.approx([each.score for _, each in numbered], abs=1e-5)
-    assert [number for number, *_ in lines] == ["1", "1", "1", "2", "3", "3", "3"]
-
-
 def test_json_lines(zoo: Zoo, translator: Translator) -> None:
     result = zoo("decode", "--model", "tiny", "--json", "--n-best", "2", stdin="we read\n\n")
     first, second = (json.loads(line) for line in result.out.splitlines())
@@ -72,15 +62,6 @@ def test_json_lines(zoo: Zoo, translator: Translator) -> None:
     assert {"text", "score", "log_probability", "confidence"} <= first["translations"][0].keys()
     empty = {"text": "", "score": 0.0, "log_probability": 0.0, "confidence": None}
     assert second == {"source": "", "translations": [empty]}
-
-
-def test_texts_without_a_letter_stay_as_they_are(zoo: Zoo, translator: Translator) -> None:
-    lines = ["-", "$5", "😊", "1.", "we read"]
-    result = zoo("decode", "--model", "tiny", stdin="".join(f"{line}\n" for line in lines))
-    assert result.out.splitlines()[:4] == lines[:4]
-    result = zoo("decode", "--model", "tiny", "--no-protect", stdin="-\n$5\n")
-    with pytest.warns(UserWarning, match="does not know"):
-        assert result.out.splitlines() == translator.translate(["-", "$5"], protect=False)
 
 
 def test_spans_that_are_not_kept_are_shown(zoo: Zoo, translator: Translator) -> None:
@@ -110,21 +91,7 @@ def test_prefixes_begin_the_translations(zoo: Zoo, translator: Translator) -> No
     assert "`none`" in zoo("decode", "--model", "tiny", "--prefix", "none", stdin="we read\n").err
 
 
-def test_several_models_are_an_ensemble(zoo: Zoo, trained: Callable[..., Run]) -> None:
-    models = [library.load(str(trained(f"runs/{name}").folder), device="cpu") for name in ("one", "two")]
-    result = zoo("decode", "--model", "runs/one", "--model", "runs/two", stdin=TEXT)
-    assert result.out.splitlines() == Translator.ensemble(models).translate(TEXT.splitlines())
-    result = zoo("decode", "--spec", "tiny", "--model", "runs/one", stdin=TEXT)
-    assert (result.status, "`--spec`" in result.err) == (2, True)
-
-
 class TestFiles:
-    def test_output_file_has_the_translations(self, zoo: Zoo, translator: Translator) -> None:
-        Path("in.txt").write_text(TEXT, encoding="utf-8")
-        result = zoo("decode", "--model", "tiny", "--input", "in.txt", "--output", "out.txt")
-        assert (result.status, result.out) == (0, "")
-        assert Path("out.txt").read_text(encoding="utf-8").splitlines() == translator.translate(TEXT.splitlines())
-
     def test_inputs_are_not_overwritten(self, zoo: Zoo, translator: Translator) -> None:
         Path("in.txt").write_text(TEXT, encoding="utf-8")
         Path("link").symlink_to("in.txt")

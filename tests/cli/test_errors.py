@@ -18,13 +18,10 @@ from tests.conftest import Zoo
 
 ERRORS = [
     ("foo", "`foo` is not a command of zoo", "the commands are list, show, plan"),
-    ("pubish tiny", "`pubish` is not a command of zoo", "did you mean `zoo publish`?"),
     ("benchmark decoed tiny", "`benchmark decoed` is not a command", "did you mean `zoo benchmark decode`?"),
     ("translate tiny", "`tiny` has an unknown format", "the formats are .txt"),
-    ("eval", "`eval` is not a command of zoo", "did you mean `zoo evaluate`?"),
     ("decode tiny hello", "`zoo decode`: got unexpected extra argument", "text is read from stdin or from `--input"),
     ("decode 'the old dog'", "`the old dog` is not the name of a model", "text is read from stdin or from `--input"),
-    ("decode beam=3", "`beam=3`: the fields of a trained model cannot be changed", "options such as `--beam`"),
     ("--foo", "`zoo` has no option `--foo`", "run `zoo --help`"),
     ("decode --beem 3", "`zoo decode` has no option `--beem`", "did you mean `--beam`? run `zoo decode --help`"),
     ("decode --spec tiny --beam", "`--beam` needs a value", "run `zoo decode --help`"),
@@ -32,7 +29,6 @@ ERRORS = [
     ("train tiny --fresh=yes", "`--fresh` takes no value", "run `zoo train --help`"),
     ("show", "`zoo show` needs SPEC", "run `zoo show --help`"),
     ("serve tiny", "`zoo serve`: got unexpected extra argument", "name a model with `--model`"),
-    ("verify one two", "`zoo verify`: got unexpected extra argument", "run `zoo verify --help`"),
     ("decode --spec tiny decoding.beam=2", "the fields of a trained model cannot be changed", "leave KEY=VALUE out"),
     ("show bgi", "no spec is named `bgi`", "did you mean `big`?"),
     ("show mine.yaml", "`architecture.d_modle` is not a field of this spec (mine.yaml:3)", "`d_model`?"),
@@ -40,40 +36,24 @@ ERRORS = [
     ("sweep tiny --table", "no run of this sweep is finished", "leave `--table` out"),
     ("sweep tiny --list --json", "`--list` only prints commands", "leave `--table` and `--json` out"),
     ("compare a b --references r --device cuda:9", "`--device` applies to models only", "leave `--device` out"),
-    ("compare a b --references r --set dev", "`--set` applies to models only", "leave `--set` out"),
     ("compare a b --language de", "`--language` applies to files only", "leave `--language` out"),
-    (
-        "evaluate --hypotheses a --references r --max-batch-tokens 9",
-        "`--max-batch-tokens` applies to models only",
-        "leave",
-    ),
     ("evaluate --hypotheses a", "`--hypotheses` and `--references` must be given together", "give both files"),
-    (
-        "evaluate --hypotheses a --references r --spec tiny",
-        "give either a model or files to score, not both",
-        "leave `--spec`",
-    ),
-    ("evaluate --brackets a b --lowercase", "`--lowercase` applies to translations only", "leave `--lowercase` out"),
-    ("evaluate --spec tiny --tokenize 13a", "`--tokenize` applies to files only", "leave `--tokenize` out"),
+    ("evaluate --hypotheses a --references r --spec tiny", "give either a model or files to score", "leave `--spec`"),
     ("evaluate --spec tiny --parameters x", "`--parameters` applies to `--brackets` only", "leave `--parameters` out"),
+    ("align tiny --model tiny", "MODEL and `--model` both name a model", "leave one of them out"),
     ("score --spec tiny --source x", "`--source` needs `--target`", "give both files"),
     ("paper table5", "`table5` is not a table of the paper", "did you mean `table"),
     ("paper table3 --measure", "`--measure` applies to Table 1 only", "write `table1`"),
     ("paper table1 --html a.html", "`--html` always writes all tables", "leave TABLE and `--json` out"),
-    ("decode --beam 2.5", "`--beam` must be a whole number", "zoo decode --help"),
     ("decode --alpha x", "`--alpha` must be a number", "zoo decode --help"),
     ("decode --backend gpu", "`gpu` is not a backend", "choose one of auto, eager, "),
-    ("plan tiny --length 0", "`--length` must be at least 1", "zoo plan --help"),
     ("verify nope", "there is no published model `nope`: searched `nope`, `/", "zoo list --published"),
     ("compile", "SPEC or `--model` is missing", "name a SPEC"),
-    ("compile tiny --model tiny", "give either SPEC or `--model`, not both", "name a SPEC"),
     ("plan tiny --code --graph x.svg", "`--code` and `--graph` cannot be combined", "leave all but one"),
     ("plan tiny --code --json", "`--code` and `--json` cannot be combined", "leave all but one"),
     ("import model.npz --positions x", "`--positions` must be `marian` or `transformers`", "leave `--positions` out"),
     ("parse --spec tiny --pretty --json", "`--pretty` cannot be combined with `--json`", "leave one of them out"),
-    ("parse --spec tiny --pretty --n-best 2", "`--pretty` cannot be combined with `--n-best`", "leave one of them out"),
     ("attend --spec tiny -o a.html", "the sentence is missing", "`--figure 3`"),
-    ("attend --spec tiny words --figure 3 -o a.html", "give either a sentence or `--figure`, not both", "write"),
     ("attend --spec tiny words", "no output file is given", "-o FILE.html"),
     ("attend --spec tiny words -o a.svg", "`a.svg` does not end in .html", "a.html"),
 ]
@@ -94,14 +74,10 @@ def test_usage_errors_have_a_problem_and_a_hint(zoo: Zoo, words: str, problem: s
 def test_invalid_numbers_name_the_option(zoo: Zoo) -> None:
     for words in (
         "plan tiny --length 0",
-        "plan tiny --length 1000000000",
         "decode --beam three",
         f"decode --beam {'9' * 300}",
-        "decode --alpha 1e300",
         f"decode --top-k {2**62}",
-        "decode --n-best 10001",
         f"decode --seed {2**63}",
-        "average tiny --last 1000000000",
         "average tiny --last=0",
     ):
         result = zoo(*words.split())
@@ -184,12 +160,3 @@ def test_internal_errors_offer_a_traceback(capsys: pytest.CaptureFixture[str], m
 @pytest.mark.parametrize("error", [MemoryError(), RuntimeError("DefaultCPUAllocator: can't allocate memory: x")])
 def test_exhausted_memory_has_a_remedy(error: Exception) -> None:
     assert "--max-batch-tokens" in str(to_zoo_error(error).hint)
-
-
-def test_interrupt_in_a_command(zoo: Zoo, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupt(*arguments: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(specs, "load", interrupt)
-    result = zoo("show", "tiny")
-    assert (result.status, result.err) == (130, "\ninterrupted\n")

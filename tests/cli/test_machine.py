@@ -57,15 +57,6 @@ def test_programs_are_compiled_once(zoo: Zoo, home: Path, written: list[Path]) -
     assert len(list((home / "compiled").glob("[!.]*"))) == 2
 
 
-def test_damaged_programs_are_compiled_again(zoo: Zoo, home: Path, written: list[Path]) -> None:
-    command = ("compile", "tiny", *SMALL, "--backend", "caching", "--device", "cpu")
-    zoo(*command)
-    (file,) = (home / "compiled").glob("*/part/code")
-    file.write_bytes(b"12346")
-    assert "compiled now" in zoo(*command).out
-    assert (file.read_bytes(), len(written)) == (b"12345", 2)
-
-
 def test_trained_models_are_compiled(zoo: Zoo, trained: Callable[..., Run], written: list[Path]) -> None:
     trained("runs/tiny")
     values = json.loads(zoo("compile", "--model", "tiny", "--backend", "caching", "--device", "cpu", "--json").out)
@@ -108,15 +99,9 @@ def test_benchmark_decode(zoo: Zoo) -> None:
     command += ("--batch", "2", "--sentences", "3", "--rounds", "2")
     lines = zoo(*command).out.splitlines()
     assert lines[0] == "transformer-tiny-ende, eager, float32, cpu"
-    assert [line.split("  ")[0] for line in lines[1:8]] == [
-        "sentences per second",
-        "target tokens per second",
-        "step, ms",
-        "single sentence, ms",
-        "first sentence, ms",
-        "build, s",
-        "difference",
-    ]
+    names = ["sentences per second", "target tokens per second", "step, ms", "single sentence, ms"]
+    names += ["first sentence, ms", "build, s", "difference"]
+    assert [line.split("  ")[0] for line in lines[1:8]] == names
     assert "cores, torch" in lines[-1]
     values = json.loads(zoo(*command, "--precision", "int8", "--json").out)
     assert (values["backend"], values["precision"], values["sentences"], values["batch"]) == ("eager", "int8", 3, 2)
@@ -132,15 +117,8 @@ def test_benchmark_train(zoo: Zoo) -> None:
     command = ("benchmark", "train", "tiny", *SMALL, *tokens, "--steps", "1", "--rounds", "1", "--device", "cpu")
     lines = zoo(*command).out.splitlines()
     assert lines[0] == "transformer-tiny-ende, eager, float32, cpu"
-    assert [line.split("  ")[0].rstrip("0123456789.") for line in lines[1:8]] == [
-        "source tokens per second",
-        "target tokens per second",
-        "step, ms",
-        "first round, s",
-        "padding, %",
-        "utilisation, %",
-        "memory",
-    ]
+    names = ["source tokens per second", "target tokens per second", "step, ms", "first round, s", "padding, %"]
+    assert [line.split("  ")[0] for line in lines[1:8]] == [*names, "utilisation, %", "memory"]
     values = json.loads(zoo(*command, "--json").out)
     assert set(values["step_seconds"]) >= {"median"}
     assert values["peak_flops"] > 0

@@ -104,13 +104,6 @@ def test_n_best_and_json_have_scores(zoo: Zoo, parser: Callable[..., Parser]) ->
             assert scores == pytest.approx((parse.score, parse.log_probability), abs=1e-5)
 
 
-def test_an_invalid_tree_is_located_after_the_scores_before_it(zoo: Zoo, parser: Callable[..., Parser]) -> None:
-    good = f"they wait\t{parser().parse('they wait')}\n"
-    result = zoo("score", "--model", "runs/parser", stdin=f"{good}they wait\tno tree\n{good}")
-    assert (result.status, "(<stdin>:2)" in result.err) == (2, True)
-    assert result.out == zoo("score", "--model", "runs/parser", stdin=good).out
-
-
 def test_pretty_trees_are_separated_and_can_be_read(zoo: Zoo, parser: Callable[..., Parser]) -> None:
     expected = parser().parse(SENTENCES)
     result = zoo("parse", "--model", "runs/parser", "--pretty", stdin=TEXT)

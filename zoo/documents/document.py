@@ -8,17 +8,17 @@ import re
 import shutil
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
+from itertools import islice
 from pathlib import PurePath
 
 from specs import ZooError
-from zoo.documents import epub, html, markdown, open_document, text, word, xml
+from zoo.documents import epub, html, markdown, open_document, text, word
 from zoo.documents.fragments import Archive, Format, Fragment, Kind, View
 from zoo.documents.placement import place_markup
-from zoo.documents.segments import Segment
-from zoo.documents.splitting import split_segments
+from zoo.documents.segments import Segment, split_segments
 from zoo.generation.alignment import AlignedToken
 
 MAX_DOCUMENT_BYTES = 500_000_000
@@ -158,12 +158,16 @@ class _Parts:
         self._syntax = view.syntax
         self.segments = [part for part in self._parts if isinstance(part, Segment)]
 
-    def render(self, targets: Sequence[str], alignments: Sequence[list[AlignedToken]], language: str | None) -> str:
-        """Return the text with translations. If they change nothing, return the text itself."""
-        is_same = list(targets) == [segment.text for segment in self.segments]
+    def render(
+        self, translations: Iterable[str], alignments: Iterable[list[AlignedToken]], language: str | None
+    ) -> str:
+        """Return the text with the next translations. If they change nothing, return the text itself."""
+        count = len(self.segments)
+        chosen = list(zip(islice(translations, count), islice(alignments, count), strict=True))
+        is_same = [target for target, _ in chosen] == [segment.text for segment in self.segments]
         if is_same and not (language and any(_is_language(part) for part in self._parts)):
             return "".join(part.raw for part in self._parts)
-        rest = zip(targets, alignments, strict=True)
+        rest = iter(chosen)
         return self._syntax.finish("".join(self._write(part, rest, language) for part in self._parts))
 
     def _write(
@@ -200,7 +204,7 @@ class TextFile:
         self.segments = [segment for view in self._views for segment in view.segments]
 
     def render(
-        self, translations: Sequence[str], alignments: Sequence[list[AlignedToken]], language: str | None = None
+        self, translations: Iterable[str], alignments: Iterable[list[AlignedToken]], language: str | None = None
     ) -> str:
         """Return the text with the translations of its segments.
 
@@ -209,11 +213,10 @@ class TextFile:
             alignments: The alignments of the translations. They may be empty for segments without markup.
             language: Code of the target language. None keeps the document's own codes.
         """
-        text, start = self._text, 0
+        text, rest = self._text, (iter(translations), iter(alignments))
         for view, parts in zip(self._format, self._views, strict=True):
-            chosen = slice(start, start := start + len(parts.segments))
             current = parts if text == self._text else _Parts(text, view)
-            text = current.render(translations[chosen], alignments[chosen], language)
+            text = current.render(*rest, language)
         return self._mark + text
 
 
@@ -235,13 +238,13 @@ class Document:
         Raises:
             ZooError: The format is unknown, or the document is damaged, too large or too complex, or not UTF-8.
         """
-        form = format_of(name) if roles is None else xml.format_with(roles)
+        form = format_of(name) if roles is None else html.format_with(roles)
         self._archive: TextArchive | None = None
-        if isinstance(form, Archive):
-            self._archive = TextArchive(content, name)
-            formats = form.formats(self._archive.names, self._archive.read)
+        if isinstance(form, tuple):
+            formats: Mapping[str, Format] = {name: form}
         else:
-            formats = {name: form}
+            self._archive = TextArchive(content, name)
+            formats = form(self._archive.names, self._archive.read)
         texts = {file: self._archive.read(file) if self._archive else _decode(content, name) for file in formats}
         elements = sum(text.count("<") + text.count("\n") for text in texts.values())
         if elements > MAX_ELEMENTS:
@@ -256,10 +259,7 @@ class Document:
         self.segments = [segment for file in self._files.values() for segment in file.segments]
 
     def render(
-        self,
-        translations: Sequence[str],
-        alignments: Sequence[list[AlignedToken]],
-        language: str | None = None,
+        self, translations: Iterable[str], alignments: Iterable[list[AlignedToken]], language: str | None = None
     ) -> bytes:
         """Return the translated document. If no text changes, the result is the document itself.
 
@@ -268,10 +268,8 @@ class Document:
             alignments: The alignment of each translation. It may be empty for segments without markup.
             language: Code of the target language. None keeps the document's own codes.
         """
-        texts, start = dict[str, str](), 0
-        for name, file in self._files.items():
-            chosen = slice(start, start := start + len(file.segments))
-            texts[name] = file.render(translations[chosen], alignments[chosen], language)
+        rest = iter(translations), iter(alignments)
+        texts = {name: file.render(*rest, language) for name, file in self._files.items()}
         if self._archive is None:
             return texts[self._name].encode()
         return self._archive.replace(texts)
@@ -290,11 +288,8 @@ def write_documents(
     language: str | None = None,
 ) -> list[bytes]:
     """Return the documents with the translations of all segments. `language` is the code of the target language."""
-    written, start = [], 0
-    for document in (Document(*source) for source in sources):
-        segments = slice(start, start := start + len(document.segments))
-        written.append(document.render(translations[segments], alignments[segments], language))
-    return written
+    rest = iter(translations), iter(alignments)
+    return [Document(*source).render(*rest, language) for source in sources]
 
 
 def translate_document(

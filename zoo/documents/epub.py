@@ -68,4 +68,4 @@ def _links(text: str, base: str, element: str, attribute: str) -> Iterator[tuple
             yield normpath(join(dirname(base), path)), given.get("media-type", "").strip().lower()
 
 
-FORMAT = Archive(_formats)
+FORMAT: Archive = _formats

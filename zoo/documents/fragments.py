@@ -112,16 +112,12 @@ Format = tuple[View, ...]
 """Format of a text file: its views. They are translated one after the other, each in the result of the one before."""
 
 
-@dataclass(frozen=True)
-class Archive:
-    """Format of a zip archive, in which some files have text.
+Archive = Callable[[Sequence[str], Callable[[str], str]], Mapping[str, Format]]
+"""Format of a zip archive: a function that returns the format of each file with text.
 
-    Attributes:
-        formats: Function that returns the format of each file with text. It is called with the names of all files, and
-            with a function that returns the content of a file. The files are XML in any encoding that they declare.
-    """
-
-    formats: Callable[[Sequence[str], Callable[[str], str]], Mapping[str, Format]]
+It is called with the names of all files, and with a function that returns the content of a file. The files are XML in
+any encoding that they declare.
+"""
 
 
 def unescape(text: str) -> str:

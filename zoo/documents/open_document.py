@@ -107,4 +107,4 @@ def _formats(names: Sequence[str], read: Callable[[str], str]) -> Mapping[str, F
     return dict.fromkeys(files, (pattern_view(_DESCRIPTION), *levels))
 
 
-FORMAT = Archive(_formats)
+FORMAT: Archive = _formats

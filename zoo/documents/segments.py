@@ -1,12 +1,14 @@
-"""Segments: the texts to translate, without their markup, and the place of all markup in them."""
+"""Segments: the texts to translate, found in the fragments of a document, and the place of all markup in them."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
 from specs import ZooError
-from zoo.documents.fragments import Fragment, Kind
+from zoo.documents.fragments import Fragment, Kind, Syntax, join_fragments
 from zoo.text.lines import INVISIBLE
 from zoo.text.sentences import MAX_TEXT_LENGTH
 
@@ -20,6 +22,25 @@ PLACEHOLDER = "Foo"
 Stack = tuple[int, ...]
 """Indices of the inline elements around a character, outermost first."""
 _MARKS = (Kind.START, Kind.END)
+_BOUNDARIES = (Kind.BREAK, Kind.LANGUAGE)
+_SENTENCE_END = re.compile(r"[.!?…:;][\"'’”»)\]]*\s*$")
+_GLUED_BEFORE = re.compile(r"[\w,.;:!?)\]}»”’\"'%]$")
+_REFERENCE = re.compile(r"(?=[^\w\s]*[\d*†‡§¶#↩↑^¹²³⁰-⁹₀-₉])\S+")
+"""Content without letters that belongs to the word before it, such as a footnote's number or the arrow back to it."""
+_SYMBOLS = re.compile("[\u2190-\u21ff\u2300-\u2bff\U0001f000-\U0001faff\u200d\ufe0e\ufe0f]*")
+_GLUE = re.compile(r"[-+/&=:.~]{1,2}")
+"""Text between two copied contents, as in Ctrl+C, that is copied with them."""
+_RAISED = ("sup", "sub", "vertAlign")
+"""Parts of the names of elements whose digits do not continue a number before them."""
+_AFTER_NUMBER = re.compile(r"\s|[^\W\d_]{2}|[\"'“„‘‚«»(\[]")
+"""Text after the number of a verse or a note. One letter may be a chemical element, and "/" a fraction."""
+_MAX_MARK, _MAX_REFERENCE = 100, 12
+"""Maximum number of characters of the marks at the end of a line, and of fragments of a reference."""
+_Test = Callable[[str, Sequence[Fragment], Sequence[Fragment]], str | None]
+"""Function that returns the text of an element that is copied, or None if the element is not copied.
+
+Its arguments are the last characters before the element, its fragments, and some fragments after it.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,3 +236,235 @@ class _Reader:
         for _, stack, mark in self._marks:
             bounds = starts.get(mark.name, 0), ends.get(mark.name, len(segment.text))
             segment.marks.append(Mark(mark.kind is Kind.START, *bounds, stack, mark.written))
+
+
+def split_segments(fragments: Sequence[Fragment], syntax: Syntax) -> Iterator[Fragment | Segment]:
+    """Yield the segments that have a word, and the other fragments, in order."""
+    run: list[Fragment] = []
+    for fragment in [*_divide(_balance(_join_lines(fragments, syntax)), syntax), Fragment(Kind.BREAK, "")]:
+        if fragment.kind not in _BOUNDARIES:
+            run.append(fragment)
+            continue
+        before, middle, after = _trim(_copy_elements(_copy_marks(run, syntax), _wordless_text))
+        yield from before
+        if any(each.kind is Kind.TEXT and any(map(str.isalpha, each.text)) for each in middle):
+            yield Segment(_copy_elements(middle, _reference_text))
+        else:
+            yield from middle
+        yield from after
+        yield fragment
+        run = []
+
+
+def _join_lines(fragments: Sequence[Fragment], syntax: Syntax) -> list[Fragment]:
+    """Return the fragments. Line breaks after which the sentence continues become white space."""
+    lines, texts = list[int](), [list[str]()]
+    """Indices of the line breaks and boundaries, and the text before each of them, and after the last one."""
+    for index, fragment in enumerate(fragments):
+        if fragment.kind in _BOUNDARIES or fragment.kind is Kind.LINE:
+            lines.append(index)
+            texts.append([])
+        else:
+            texts[-1].append(fragment.text)
+    joined = list(fragments)
+    for index, (before, after) in zip(lines, pairwise("".join(parts) for parts in texts), strict=True):
+        line = fragments[index]
+        if line.kind is Kind.LINE and line.text and not _begins_sentence(before.strip(), after.strip(), syntax):
+            joined[index] = replace(line, kind=Kind.UNIT, text=" ")
+    return joined
+
+
+def _begins_sentence(before: str, after: str, syntax: Syntax) -> bool:
+    """Return whether a line does not continue the sentence of the line before it."""
+    end = before[-_MAX_MARK:]
+    if not end or not after or syntax.marks.match(after) or syntax.end_marks.search(end):
+        return True
+    is_new = not syntax.wraps and after[0].isalnum()
+    return not after[0].islower() and (is_new or _SENTENCE_END.search(end) is not None)
+
+
+def _balance(fragments: Sequence[Fragment]) -> list[Fragment]:
+    """Return the fragments. An inline tag becomes a boundary if it has no partner before the next boundary."""
+    stack, matched = list[int](), set[int]()
+    for index, fragment in enumerate(fragments):
+        if fragment.kind is Kind.OPEN:
+            stack.append(index)
+        elif fragment.kind is Kind.CLOSE and stack and fragments[stack[-1]].name == fragment.name:
+            matched |= {stack.pop(), index}
+        elif fragment.kind in (Kind.CLOSE, *_BOUNDARIES):
+            stack.clear()
+    tags = (Kind.OPEN, Kind.CLOSE)
+    return [
+        replace(fragment, kind=Kind.BREAK) if fragment.kind in tags and index not in matched else fragment
+        for index, fragment in enumerate(fragments)
+    ]
+
+
+def _divide(fragments: Sequence[Fragment], syntax: Syntax) -> Iterator[Fragment]:
+    """Yield the fragments, with line breaks as boundaries. Elements around a line break end before it and reopen."""
+    ends, stack = dict[int, Fragment](), list[int]()
+    for index, fragment in enumerate(fragments):
+        if fragment.kind is Kind.OPEN:
+            stack.append(index)
+        elif fragment.kind is Kind.CLOSE:
+            ends[stack.pop()] = fragment
+    opened: list[tuple[Fragment, Fragment]] = []
+    """The tags of the open elements, as they are written if the element is opened again."""
+    for index, fragment in enumerate(fragments):
+        if fragment.kind is Kind.OPEN:
+            opened.append((fragment, ends[index]))
+        elif fragment.kind is Kind.CLOSE:
+            fragment = replace(fragment, output=opened.pop()[1].written)
+        if fragment.kind is not Kind.LINE:
+            yield fragment
+            continue
+        if len(opened) > MAX_DEPTH:
+            raise ZooError(f"a line break is inside of more than {MAX_DEPTH} elements", hint="remove some of them")
+        yield from (replace(end, raw="", output=end.written) for _, end in reversed(opened))
+        opened = [(_reopened(start), _reopened(end)) for start, end in opened]
+        tags = "", ""
+        if syntax.needs_runs:
+            tags = "".join(start.written for start, _ in opened), "".join(end.written for _, end in reversed(opened))
+        yield Fragment(Kind.BREAK, fragment.raw, output=tags[0] + fragment.written + tags[1])
+        yield from (replace(start, raw="") for start, _ in opened)
+
+
+def _reopened(tag: Fragment) -> Fragment:
+    return replace(tag, output=tag.written if tag.again is None else tag.again)
+
+
+def _copy_marks(run: list[Fragment], syntax: Syntax) -> list[Fragment]:
+    """Return the fragments of a segment. Marks at its start and end, such as dashes, become copied content."""
+    texts = [index for index, fragment in enumerate(run) if fragment.kind is Kind.TEXT and fragment.text.strip()]
+    if not texts:
+        return run
+    first, last = run[texts[0]], run[texts[-1]]
+    indent = len(first.text) - len(first.text.lstrip())
+    start = syntax.marks.match(first.text, indent)
+    is_first = not any(each.text.strip() for each in run[: texts[0]])  # no copied word precedes the text
+    if start and start.end() > indent and is_first and start.end() <= len(first.text.rstrip()):
+        run = [*run[: texts[0]], *_split_text(first, start.end(), syntax, Kind.UNIT, Kind.TEXT), *run[texts[0] + 1 :]]
+        texts[-1] += 1
+        last = run[texts[-1]]
+    end = syntax.end_marks.search(last.text, max(len(last.text) - _MAX_MARK, 0))
+    is_last = not any(each.text.strip() for each in run[texts[-1] + 1 :])
+    if end and is_last and end.start() > 0:
+        cut = _split_text(last, end.start(), syntax, Kind.TEXT, Kind.UNIT)
+        run = [*run[: texts[-1]], *cut, *run[texts[-1] + 1 :]]
+    return run
+
+
+def _split_text(text: Fragment, position: int, syntax: Syntax, *kinds: Kind) -> list[Fragment]:
+    """Split a text into two fragments of the given kinds, unless entities make its positions unknown."""
+    parts = text.text[:position], text.text[position:]
+    if text.raw != text.text:
+        return [text] if kinds[0] is Kind.TEXT else [Fragment(Kind.UNIT, "", output=""), text]
+    outputs = [None if text.output is None or not part else syntax.escape(part) for part in parts]
+    return [
+        Fragment(kind, part, part if kind is Kind.TEXT else "", output=output)
+        for kind, part, output in zip(kinds, parts, outputs, strict=True)
+    ]
+
+
+def _copy_elements(run: Sequence[Fragment], test: _Test) -> list[Fragment]:
+    """Return the fragments of a segment, with each short element that passes a test as copied content."""
+    result, before, index = list[Fragment](), "", 0
+    while index < len(run):
+        end = _element_end(run, index) if run[index].kind is Kind.OPEN else index
+        text = test(before, run[index:end], run[end : end + _MAX_REFERENCE]) if end > index else None
+        if text is not None:
+            result.append(join_fragments(run[index:end], text))
+            index = end
+        else:
+            result.append(run[index])
+            for count in (2, 3):
+                if run[index].kind is Kind.UNIT and _is_glued(result[-count:]):
+                    result[-count:] = [join_fragments(result[-count:], "".join(each.text for each in result[-count:]))]
+            before = run[index].text[-3:] or before
+            index += 1
+    return result
+
+
+def _is_glued(parts: Sequence[Fragment]) -> bool:
+    """Return whether the last fragments are copied contents with nothing or a sign such as "+" between them."""
+    kinds, first, last = [each.kind for each in parts], parts[0], parts[-1]
+    if not first.text.strip() or not (last.text.strip() or not last.written):
+        return False
+    is_joined = kinds == [Kind.UNIT, Kind.TEXT, Kind.UNIT] and _GLUE.fullmatch(parts[1].text) is not None
+    return is_joined or kinds == [Kind.UNIT, Kind.UNIT]
+
+
+def _element_end(run: Sequence[Fragment], start: int) -> int:
+    """Return the index after a short element, or 0 if the element is long."""
+    depth = 0
+    for index in range(start, min(start + _MAX_REFERENCE, len(run))):
+        depth += {Kind.OPEN: 1, Kind.CLOSE: -1}.get(run[index].kind, 0)
+        if depth == 0:
+            return index + 1
+    return 0
+
+
+def _wordless_text(before: str, element: Sequence[Fragment], following: Sequence[Fragment]) -> str | None:
+    """Return the text that an element without words adds to the sentence. None if the element has words.
+
+    Elements without words are white space, symbols such as the arrow back from a footnote, and the numbers of notes
+    and verses.
+    """
+    content = "".join(each.text for each in element)
+    if not before.strip() and _is_number(element, following):
+        return ""
+    if any(each.kind in _MARKS for each in element) or not _SYMBOLS.fullmatch(content.strip()):
+        return None
+    return " " if content.isspace() else ""
+
+
+def _reference_text(before: str, element: Sequence[Fragment], following: Sequence[Fragment]) -> str | None:
+    """Return the text that an element such as a footnote number adds to the sentence. None if it is not a reference.
+
+    A reference has no letters and directly follows a word, or it is a raised number after a sentence.
+    """
+    if before and _is_reference(before, element, following):
+        return ""
+    if _SENTENCE_END.search(before) and before[-1].isspace() and _is_number(element, following):
+        return "".join(each.text for each in element)
+    return None
+
+
+def _is_number(element: Sequence[Fragment], following: Sequence[Fragment]) -> bool:
+    """Return whether a raised number precedes its text."""
+    after = next((each.text for each in following if each.text), "")
+    is_number = "".join(each.text for each in element).isdigit() and _AFTER_NUMBER.match(after) is not None
+    is_raised = any(name in each.name for each in element for name in _RAISED)
+    return is_number and is_raised and not any(each.kind in _MARKS for each in element)
+
+
+def _is_reference(before: str, element: Sequence[Fragment], following: Sequence[Fragment]) -> bool:
+    content = "".join(each.text for each in element)
+    after = next((each.text for each in following if each.text), "")
+    if not _REFERENCE.fullmatch(content) or any(map(str.isalpha, content)) or after[:1].isalnum():
+        return False
+    if any(each.kind in _MARKS for each in element) or not _GLUED_BEFORE.search(before):
+        return False
+    is_raised = any(name in each.name for each in element for name in _RAISED)
+    return is_raised or not (before[-1].isdigit() and content[0].isdigit())
+
+
+def _trim(run: Sequence[Fragment]) -> tuple[Sequence[Fragment], Sequence[Fragment], Sequence[Fragment]]:
+    """Split copied content and white space off both ends of a segment, so that they keep their place.
+
+    Content that the translator reads as a word and marks whose range has words stay in the segment.
+    """
+    first, last = 0, len(run)
+    while first < last and _is_edge(run[first]):
+        first += 1
+    while last > first and _is_edge(run[last - 1]):
+        last -= 1
+    starts = {each.name: index for index, each in enumerate(run) if each.kind is Kind.START}
+    ends = {each.name: index for index, each in enumerate(run) if each.kind is Kind.END}
+    first = min((index for name, index in starts.items() if index < first <= ends.get(name, -1)), default=first)
+    last = max((index + 1 for name, index in ends.items() if index >= last > starts.get(name, last)), default=last)
+    return run[:first], run[first:last], run[last:]
+
+
+def _is_edge(fragment: Fragment) -> bool:
+    return fragment.kind in (Kind.TEXT, Kind.UNIT, *_MARKS) and not fragment.text.strip()

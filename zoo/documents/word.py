@@ -403,4 +403,4 @@ def _formats(names: Sequence[str], read: Callable[[str], str]) -> Mapping[str, F
     return {name: _format(read(name), code) for name in names if name.startswith(_FILES) and name.endswith(".xml")}
 
 
-FORMAT = Archive(_formats)
+FORMAT: Archive = _formats

@@ -80,12 +80,11 @@ def test_batches_are_a_sequence_that_is_not_ordered_by_length():
         batches[len(batches)]
 
 
-@pytest.mark.parametrize("longest", [60, 60_000])
-def test_lengths_in_a_batch_are_similar(longest):
-    """Lengths that fit into 16 bits are sorted in another way than larger ones."""
-    lengths = np.random.default_rng(3).integers(1, longest + 1, 3000)
-    batches = epoch_batches(ToyStore(lengths, lengths), budgets(9 * longest), 1, 0)
-    assert np.median([np.ptp(lengths[batch]) for batch in batches]) < 0.1 * longest
+def test_lengths_in_a_batch_are_similar():
+    """Lengths that do not fit into 16 bits are sorted in another way."""
+    lengths = np.random.default_rng(3).integers(1, 60_001, 3000)
+    batches = epoch_batches(ToyStore(lengths, lengths), budgets(540_000), 1, 0)
+    assert np.median([np.ptp(lengths[batch]) for batch in batches]) < 6_000
 
 
 def test_batches_equal_those_of_a_simple_implementation():
@@ -108,17 +107,6 @@ def test_batches_equal_those_of_a_simple_implementation():
     random.shuffle(bounds)
     found = [batch.tolist() for batch in epoch_batches(store, budgets(600, 700), 7, 2)]
     assert found == [order[start:end] for start, end in bounds]
-
-
-@settings(max_examples=100, deadline=None)
-@given(STORES, st.integers(20, 90), st.integers(20, 90), st.integers(0, 2**63 - 1))
-def test_batch_examples_puts_each_pair_into_one_batch_within_both_budgets(store, max_source, max_target, seed):
-    pairs = Examples.from_store(store, range(len(store)))
-    batches = batch_examples(pairs, budgets(max_source, max_target), seed)
-    for batch in batches:
-        require_within_budgets(batch.to_batch(), max_source, max_target)
-    every = [(s.tolist(), t.tolist()) for batch in batches for s, t in zip(*batch.values(), strict=True)]
-    assert sorted(every) == sorted((s.tolist(), t.tolist()) for s, t in zip(*pairs.values(), strict=True))
 
 
 def test_batch_examples_gives_little_padding_in_an_order_by_the_seed():

@@ -45,14 +45,6 @@ def test_empty_sides_are_dropped_and_control_characters_become_spaces():
     assert counts == CleaningCounts(read=5, empty=3, kept=2, control=2)
 
 
-def test_repeated_pairs_are_duplicates():
-    pairs = [("a", "b"), ("a", "c"), ("a", "b "), ("c", "b"), ("a", "c"), ("ab", ""), ("ab", "")]
-    found, counts = kept(pairs, deduplicate=True)
-    assert found == [("a", "b"), ("a", "c"), ("c", "b")]
-    assert (counts.duplicate, counts.empty) == (2, 2)
-    assert kept(pairs)[1].duplicate == 0
-
-
 def test_pairs_with_the_same_words_on_other_sides_are_no_duplicates():
     pairs = [("a b", "c"), ("a", "b c")]
     assert kept(pairs, deduplicate=True)[0] == pairs

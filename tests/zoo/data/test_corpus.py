@@ -18,6 +18,7 @@ TREES = """
 ( (S (NP-SBJ (DT The) (NN dog)) (VP (VBZ sleeps) (-LRB- -LRB-) (CD 1\\/2) (-RRB- -RRB-)) (. .)) )
 (TOP (S (NP (-NONE- *)) (VP (VB Sleep)) (. !)))
 """
+JOINED = TREES.replace("(TOP", "\ufeff(TOP")  # two files with byte order marks, one after the other
 TREE_PAIRS = [
     (
         "The dog sleeps ( 1/2 ) .",
@@ -35,21 +36,8 @@ def write(path, text):
 
 def corpus_of(folder, source="train.en", target="train.de", report=None, **corpus):
     part = {"source": source, "target": target}
-    spec = specs.load(
-        "tiny",
-        {
-            "corpus": {
-                "folder": str(folder),
-                "train": [part],
-                "dev": [part],
-                "test": [],
-                "source": "en",
-                "target": "de",
-                **corpus,
-            }
-        },
-    )
-    return CorpusReader(spec, report or Report())
+    given = {"folder": str(folder), "train": [part], "dev": [part], "test": [], "source": "en", "target": "de"}
+    return CorpusReader(specs.load("tiny", {"corpus": {**given, **corpus}}), report or Report())
 
 
 def read(corpus, split="train"):
@@ -64,13 +52,6 @@ def treebank_of(folder, name):
     sets = {"train": [{"trees": name}], "dev": [{"grammar": 3}], "test": []}
     corpus = {"corpus": {"folder": str(folder), **sets}, "vocabulary.size": 60}
     return CorpusReader(specs.load("parsing/tiny", corpus), Report())
-
-
-def test_lines_with_the_same_number_are_pairs(tmp_path):
-    write(tmp_path / "train.en.gz", "a house\n\n the dog ")
-    write(tmp_path / "train.de", "ein Haus\nleer\nder Hund\n")
-    pairs = [("a house", "ein Haus"), ("", "leer"), (" the dog ", "der Hund")]
-    assert pairs_of(tmp_path, source="train.en.gz") == pairs
 
 
 def test_paths_start_at_the_folder_of_the_corpus(tmp_path, monkeypatch):
@@ -197,13 +178,13 @@ def test_a_treebank_gives_sentences_and_trees(tmp_path, name):
             write(tmp_path / name / f"wsj_{number}.mrg", lines)
         write(tmp_path / name / ".hidden", "nothing")
     else:
-        write(tmp_path / name, TREES)
+        write(tmp_path / name, JOINED)
     corpus = treebank_of(tmp_path, name)
     assert read(corpus) == TREE_PAIRS
     assert corpus.bytes() > 0
     if name == "a.mrg":
-        write(tmp_path / "same", TREES)
-        write(tmp_path / "other", TREES.replace("dog", "cat"))
+        write(tmp_path / "same", JOINED)
+        write(tmp_path / "other", JOINED.replace("dog", "cat"))
         same, other = (treebank_of(tmp_path, name).identity() for name in ("same", "other"))
         assert corpus.identity() == same != other
 
@@ -220,11 +201,6 @@ def test_invalid_trees_are_rejected_with_file_and_line(tmp_path, content, proble
     write(tmp_path / "bad.mrg", content)
     with pytest.raises(ZooError, match=problem):
         read(treebank_of(tmp_path, "bad.mrg"))
-
-
-def test_byte_order_marks_between_trees_are_ignored(tmp_path):
-    write(tmp_path / "joined", "\ufeff(S (NN dog))\n\ufeff(S (NN cat))\n")
-    assert [words for words, _ in read(treebank_of(tmp_path, "joined"))] == ["dog", "cat"]
 
 
 def test_empty_treebanks_are_rejected(tmp_path):

@@ -24,14 +24,8 @@ def test_text_in_another_language_is_recognised():
 def test_preparation_warns_about_other_languages(home, report):
     Path("a.en").write_text("\n".join(ENGLISH), encoding="utf-8")
     Path("a.fr").write_text("\n".join(FRENCH), encoding="utf-8")
-    corpus = {
-        "source": "en",
-        "target": "de",
-        "train": [{"source": "a.en", "target": "a.fr"}],
-        "dev": [],
-        "test": [],
-        "max_length": 512,
-    }
+    corpus = {"source": "en", "target": "de", "dev": [], "test": [], "max_length": 512}
+    corpus["train"] = [{"source": "a.en", "target": "a.fr"}]
     prepare(specs.load("tiny", {"corpus": corpus, "vocabulary.size": 60}), report)
     (warning,) = report.warnings
     assert warning.startswith("the target text looks like `fr`, but `corpus.target` is `de`: set `corpus.target=fr`")

@@ -108,14 +108,8 @@ def test_a_prepared_corpus_is_one_folder(folder):
     assert (prepared.vocabulary.sizes, prepared.vocabulary.shared) == ((120, 120), True)
     assert (prepared.counts.read, prepared.counts.kept) == (400, 400)
     names = {path.name for path in prepared.folder.iterdir()}
-    assert names == {
-        *("train", "dev", "test"),
-        "vocabulary.model",
-        "counts.json",
-        "dropped.txt",
-        "manifest.json",
-        "sections.yaml",
-    }
+    files = ("vocabulary.model", "counts.json", "dropped.txt", "manifest.json", "sections.yaml")
+    assert names == {"train", "dev", "test", *files}
     assert {path.parent for path in storage.home().rglob("manifest.json")} == {prepared.folder}
     sections = (prepared.folder / "sections.yaml").read_text()
     assert f"folder: {folder}" in sections
@@ -135,12 +129,6 @@ def test_copy_symbols_replace_the_numbers_that_both_sides_have(folder):
         assert bool(symbol) is (int(number) > 12)  # smaller numbers may become words
         found.add(symbol)
     assert found == {*symbols, ""}
-
-
-def test_separate_vocabularies(folder):
-    prepared = prepared_of(folder, vocabulary__size=80, vocabulary__shared=False, architecture__tied_embeddings="none")
-    assert not prepared.vocabulary.shared
-    assert text(prepared, "train") == TRAIN
 
 
 def test_a_prepared_corpus_is_reused_for_the_same_content(folder, tmp_path, monkeypatch):

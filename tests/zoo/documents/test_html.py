@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.zoo.documents.translators import Shuffle, render
-from zoo.documents.document import TextFile, translate_document
+from tests.zoo.documents.translators import Shuffle, render, translate
+from zoo.documents.document import TextFile
 from zoo.documents.fragments import Format
-from zoo.documents.html import FORMAT, XHTML_FORMAT, ElementRoles
-from zoo.documents.xml import format_with
+from zoo.documents.html import FORMAT, XHTML_FORMAT, ElementRoles, format_with
 
 
 def texts(text: str, form: Format = FORMAT) -> list[str]:
@@ -18,11 +17,6 @@ def texts(text: str, form: Format = FORMAT) -> list[str]:
 def roles(**names: str) -> Format:
     """Return the format of HTML, with roles for the elements with these names."""
     return format_with(ElementRoles(is_html=True, **{role: frozenset(given.split()) for role, given in names.items()}))
-
-
-def with_language(text: str, code: str = "de") -> str:
-    content = text.encode()
-    return translate_document(content, "a.html", list, lambda texts, _: [[] for _ in texts], code).decode()
 
 
 @pytest.mark.parametrize(
@@ -202,7 +196,7 @@ def test_an_attribute_of_an_element_that_is_opened_twice_is_translated() -> None
     ],
 )
 def test_the_language_of_the_page_is_set(text: str, expected: str) -> None:
-    assert with_language(text) == expected
+    assert translate(text.encode(), "a.html", language="de").decode() == expected
 
 
 @pytest.mark.parametrize(

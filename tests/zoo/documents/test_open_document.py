@@ -21,7 +21,7 @@ NAMES = {"o": "office", "t": "text", "draw": "drawing"}
 START = "<o:text {}>".format(
     " ".join(f'xmlns:{key}="urn:oasis:names:tc:opendocument:xmlns:{name}:1.0"' for key, name in NAMES.items())
 )
-FORMAT: Format = open_document.FORMAT.formats(["content.xml"], str)["content.xml"]
+FORMAT: Format = open_document.FORMAT(["content.xml"], str)["content.xml"]
 
 
 def document(paragraphs: str) -> str:
@@ -131,7 +131,7 @@ def test_text_in_a_code_style_is_copied() -> None:
     before = '<t:p>one <t:span t:style-name="{}">ls -l</t:span> two</t:p>'
     code, text = before.format("T1"), before.format("T2")
     block = '<t:p t:style-name="P1">one two</t:p>'
-    form = open_document.FORMAT.formats(["content.xml", "styles.xml"], lambda name: styles * (name == "styles.xml"))
+    form = open_document.FORMAT(["content.xml", "styles.xml"], lambda name: styles * (name == "styles.xml"))
     result = render(document(code + text + block), form["content.xml"], Shuffle())
     swapped = code.replace("one", "TWO").replace(" two", " ONE")
     assert result == document(

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import io
 import random
 import re
-import warnings
-import zipfile
 from collections import Counter
 from xml.etree import ElementTree
 
@@ -15,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from specs import ZooError
-from tests.zoo.documents.translators import Shuffle, render
+from tests.zoo.documents.translators import Shuffle, archive, render, translate, unpack
 from zoo.documents import word
-from zoo.documents.document import Document, TextFile, translate_document
+from zoo.documents.document import Document, TextFile
 from zoo.documents.segments import PLACEHOLDER
 from zoo.generation.alignment import AlignedToken
 
@@ -124,7 +121,7 @@ def walk(element: ElementTree.Element, result: list[str]) -> None:
 
 def form(text: str):
     name = "word/document.xml"
-    return word.FORMAT.formats([name], lambda _: text)[name]
+    return word.FORMAT([name], lambda _: text)[name]
 
 
 def translated(text: str, model: Shuffle | None = None) -> str:
@@ -289,11 +286,7 @@ def translated_with_styles(text: str) -> str:
         for key, name in names.items()
     )
     parts = {"word/document.xml": text, "word/styles.xml": f'<w:styles xmlns:w="{W}">{styles}</w:styles>'}
-    content = archive(*((name, part.encode()) for name, part in parts.items()))
-    model = Shuffle()
-    result = translate_document(content, "a.docx", model.translate_all, model.align)
-    with zipfile.ZipFile(io.BytesIO(result)) as written:
-        return written.read("word/document.xml").decode()
+    return unpack(translate(archive(*parts.items()), "a.docx", Shuffle()))["word/document.xml"].decode()
 
 
 @pytest.mark.parametrize(
@@ -411,31 +404,18 @@ def test_nothing_is_lost_doubled_or_swapped(seed: int) -> None:
     check(before, translated(before, draw.choice([Shuffle, Unsure])(seed, faithful=draw.random() < 0.5)))
 
 
-def archive(*parts: tuple[str, bytes]) -> bytes:
-    written = io.BytesIO()
-    with zipfile.ZipFile(written, "w") as target, warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a name occurs twice
-        for name, content in parts:
-            target.writestr(name, content)
-    return written.getvalue()
-
-
 @pytest.mark.parametrize("encoding", ["UTF-16", "utf-8-sig", "ISO-8859-1"])
 def test_a_part_keeps_its_encoding(encoding: str) -> None:
     text = f'<?xml version="1.0" encoding="{encoding.removesuffix("-sig")}"?>' + make("one für {PAGE|1}")
     content = archive(("word/document.xml", text.encode(encoding)), ("word/styles.xml", b"<x/>"))
-    model = Shuffle()
-    result = translate_document(content, "a.docx", model.translate_all, model.align)
-    with zipfile.ZipFile(io.BytesIO(result)) as written:
-        assert outline(written.read("word/document.xml").decode(encoding)) == "{PAGE|1} FÜR ONE"
+    result = unpack(translate(content, "a.docx", Shuffle()))
+    assert outline(result["word/document.xml"].decode(encoding)) == "{PAGE|1} FÜR ONE"
 
 
 def test_of_two_parts_with_one_name_the_last_is_read() -> None:
-    parts = (("word/document.xml", make(text).encode()) for text in ("one two", "three four"))
-    model = Shuffle()
-    result = translate_document(archive(*parts), "a.docx", model.translate_all, model.align)
-    with zipfile.ZipFile(io.BytesIO(result)) as written:
-        assert [outline(written.read(name).decode()) for name in written.namelist()] == ["FOUR THREE"]
+    parts = [("word/document.xml", make(text)) for text in ("one two", "three four")]
+    result = unpack(translate(archive(*parts), "a.docx", Shuffle()))
+    assert [outline(part.decode()) for part in result.values()] == ["FOUR THREE"]
 
 
 @pytest.mark.parametrize(

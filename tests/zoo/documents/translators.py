@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import random
 import re
+import warnings
+import zipfile
+from collections.abc import Mapping
 
-from zoo.documents.document import TextFile, align_segments
+from zoo.documents.document import TextFile, align_segments, translate_document
 from zoo.documents.fragments import Format
 from zoo.generation.alignment import AlignedToken
 
@@ -61,3 +65,26 @@ def render(text: str, form: Format, model: Shuffle | None = None) -> str:
         return file.render(sources, [[] for _ in sources])
     targets = model.translate_all(sources)
     return file.render(targets, align_segments(file.segments, targets, model.align))
+
+
+def translate(content: bytes, name: str, model: Shuffle | None = None, language: str | None = None) -> bytes:
+    """Return the translation of a document. Without a model, every text is copied, and nothing is aligned."""
+    if model is None:
+        return translate_document(content, name, list, lambda texts, _: [[] for _ in texts], language)
+    return translate_document(content, name, model.translate_all, model.align, language)
+
+
+def archive(*parts: tuple[str | zipfile.ZipInfo, str | bytes]) -> bytes:
+    """Return a zip archive as office programs write it: the type is first and stored, other files are compressed."""
+    written = io.BytesIO()
+    with zipfile.ZipFile(written, "w") as target, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # if a name occurs twice
+        for name, content in parts:
+            target.writestr(name, content, zipfile.ZIP_STORED if name == "mimetype" else zipfile.ZIP_DEFLATED)
+    return written.getvalue()
+
+
+def unpack(content: bytes) -> Mapping[str, bytes]:
+    """Return the content of the files of a zip archive."""
+    with zipfile.ZipFile(io.BytesIO(content)) as source:
+        return {name: source.read(name) for name in source.namelist()}

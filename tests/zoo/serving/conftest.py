@@ -16,6 +16,7 @@ from fastapi.testclient import TestClient
 
 from zoo.generation.engine import _Worker
 from zoo.generation.loading import open_model
+from zoo.generation.translator import Translator
 from zoo.report import Report
 from zoo.serving import app as serving_app
 from zoo.serving import processes
@@ -76,6 +77,17 @@ def client_of(service_of) -> Iterator[Callable[..., TestClient]]:
     """A function that returns a client of a server with these settings."""
     with ExitStack() as stack:
         yield lambda **settings: stack.enter_context(TestClient(create_app(service_of(**settings))))
+
+
+@pytest.fixture
+def client(client_of) -> TestClient:
+    return client_of()
+
+
+@pytest.fixture
+def translator(client) -> Translator:
+    """The model that the server uses."""
+    return open_quietly(Path(RUN))
 
 
 @pytest.fixture

@@ -7,8 +7,7 @@ from urllib.error import HTTPError
 
 import pytest
 
-from zoo.generation.loading import open_model
-from zoo.report import Report
+from tests.zoo.serving.conftest import RUN, open_quietly
 from zoo.serving.settings import hash_key
 
 TEXT = "the old dog sees a small house"
@@ -23,7 +22,7 @@ def url(url_of, monkeypatch):
 
 @pytest.fixture
 def expected(url):
-    return open_model(Path("runs/tiny"), device="cpu", report=Report()).translate(TEXT)
+    return open_quietly(Path(RUN)).translate(TEXT)
 
 
 def test_libretranslatepy(url, expected):

@@ -23,11 +23,6 @@ HTML = "<h1>{}</h1><p>{}<br><code>x</code></p><!-- c -->"
 
 
 @pytest.fixture
-def client(client_of):
-    return client_of()
-
-
-@pytest.fixture
 def expected(client):
     answer = client.post("/translate", json={"q": LINES, "source": "en", "target": "de"})
     return answer.json()["translatedText"]
@@ -227,12 +222,8 @@ def test_a_server_that_ends_stops_the_translation_of_documents(service_of, monke
         arguments = {"files": {"file": ("a.txt", TEXT)}, "timeout": 60}
         answer = threads.submit(httpx2.post, f"{url}/translate_file", data=FIELDS, **arguments)
         form = {"source_lang": "EN", "target_lang": "DE"}
-        assert (
-            httpx2.post(
-                f"{url}/v2/document", data=form, headers={"authorization": "DeepL-Auth-Key any"}, **arguments
-            ).status_code
-            == 200
-        )
+        key = {"authorization": "DeepL-Auth-Key any"}
+        assert httpx2.post(f"{url}/v2/document", data=form, headers=key, **arguments).status_code == 200
         wait_until(lambda: metric(url, "zoo_queued_texts") == 2)
     assert (answer.result().status_code, answer.result().json()) == (503, {"error": "the server ends; try again later"})
     assert (cancelled, "ERROR" in caplog.text) == ([True, True], False)

@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 import uvicorn
 
-import zoo
 from compiler import build
 from tests.benchmarks import serve_load
 from zoo.interop.ctranslate2.exporter import CTranslate2Export
@@ -49,33 +48,17 @@ def peer_url(trained: Callable[..., Run], tokens: Vocabulary) -> Iterator[str]:
         thread.join()
 
 
-@pytest.fixture
-def call(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
-    """A function that runs the script and returns its output."""
-
-    def call(*arguments: str) -> str:
-        Path("lines").write_text("".join(f"{line}\n" for line in LINES), encoding="utf-8")
-        monkeypatch.setattr(sys, "argv", ["serve_load", *arguments])
-        serve_load.main()
-        return capsys.readouterr().out
-
-    return call
-
-
 def test_servers_are_compared(
-    url_of: Callable[..., str], peer_url: str, call: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+    url_of: Callable[..., str],
+    peer_url: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr(serve_load, "FACTORS", (0.5,))
     servers = [f"{name}={url}={os.getpid()}" for name, url in (("zoo", url_of()), ("peer", peer_url))]
-    rows = call("compare", "lines", *servers, "--toy").splitlines()[1:]
+    Path("lines").write_text("".join(f"{line}\n" for line in LINES), encoding="utf-8")
+    monkeypatch.setattr(sys, "argv", ["serve_load", "lines", *servers, "--toy"])
+    serve_load.main()
+    rows = capsys.readouterr().out.splitlines()[1:]
     assert [row.partition(" |")[0] for row in rows] == ["zoo", "peer"]
     assert all("'200'" in row for row in rows)
-
-
-def test_answers_to_mixed_requests_are_right(url_of: Callable[..., str], call: Callable[..., str]) -> None:
-    url = url_of()
-    translations = zoo.load("runs/tiny", backend="eager").translate(LINES)
-    Path("expected").write_text("".join(f"{line}\n" for line in translations), encoding="utf-8")
-    counts = call("mixed", "lines", f"zoo={url}={os.getpid()}", "2", "expected")
-    assert "text right" in counts
-    assert "WRONG" not in counts

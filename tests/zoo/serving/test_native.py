@@ -23,16 +23,6 @@ RUN = "runs/tiny"
 TEXTS = ["the old dog sees a small house", "", "we read two books today"]
 
 
-@pytest.fixture
-def client(client_of):
-    return client_of()
-
-
-@pytest.fixture
-def translator(client):
-    return open_model(Path(RUN), device="cpu", report=Report())
-
-
 def test_texts_are_translated_as_by_the_translator(client, translator):
     body = {"text": TEXTS, "source": "en", "target": "de", "n_best": 3, "beam": 3, "alpha": 0.3}
     answer = client.post("/v1/translate", json=body)
@@ -44,11 +34,6 @@ def test_texts_are_translated_as_by_the_translator(client, translator):
             assert one["log_probability"] == pytest.approx(other.log_probability, abs=1e-4)
         assert (result["model"], result["source"], result["detected_confidence"]) == (RUN, "en", None)
         assert result["revision"].startswith("run-")
-
-
-def test_one_text_gives_one_result(client, translator):
-    answer = client.post("/v1/translate", json={"text": TEXTS[0], "source": "EN", "target": "de-DE"}).json()
-    assert [each["translations"][0]["text"] for each in answer["results"]] == translator.translate(TEXTS[:1])
 
 
 def test_line_breaks_are_kept(client, translator):
@@ -127,13 +112,6 @@ def test_a_prefix_is_the_beginning(client):
     (result,) = client.post("/v1/translate", json=body).json()["results"]
     assert result["translations"][0]["text"].startswith("der alte")
     assert client.post("/v1/translate", json={**body, "text": "two\nlines"}).status_code == 400
-
-
-@pytest.mark.parametrize("content", [b"", b"{bad", b"[1]"])
-@pytest.mark.parametrize("kind", ["application/json", "application/x-www-form-urlencoded"])
-def test_a_body_that_is_no_json_object_is_called_so(client, content, kind):
-    answer = client.post("/v1/translate", content=content, headers={"content-type": kind})
-    assert (answer.status_code, "not a JSON object" in answer.json()["error"]) == (400, True), answer.text
 
 
 def test_a_body_needs_the_type_of_json(client):
@@ -299,6 +277,7 @@ def test_a_bad_request_gets_a_readable_error(client):
         answer = client.post("/v1/translate", content=content, headers=headers)
         assert answer.status_code == 400, (body[:100], answer.text)
         assert list(answer.json()) == ["error"]
+        assert body not in ("{", "[]") or "not a JSON object" in answer.json()["error"]
         assert 0 < len(answer.json()["error"]) < 400
         assert "<script>" not in answer.text or "json" in answer.headers["content-type"]
 

@@ -17,7 +17,7 @@ from tests.zoo.serving.conftest import RUN, running
 from tests.zoo.serving.test_balancer import shipped
 from tests.zoo.serving.test_limits import BODY, metric, send, wait_until
 from zoo.serving import app
-from zoo.serving.settings import Keys, Limits, hash_key, new_key
+from zoo.serving.settings import Keys, Limits, hash_key
 
 
 @pytest.fixture(autouse=True)
@@ -37,17 +37,6 @@ def change(file: Path, text: str) -> None:
     other = file.with_name("other")
     other.write_text(text)
     os.replace(other, file)
-
-
-def test_keys_are_read_again_when_the_file_changes(keys):
-    file, known = keys
-    assert dict(known) == {hash_key("first"): 500}
-    second = new_key(file, "bob")
-    known.refresh()
-    assert dict(known) == {hash_key("first"): 500, hash_key(second): None}
-    change(file, "".join(file.read_text().splitlines(keepends=True)[1:]))
-    known.refresh()
-    assert list(known) == [hash_key(second)]
 
 
 @pytest.mark.parametrize("damage", ["secret\n", None])

@@ -20,6 +20,7 @@ from zoo.serving.pool import ModelPool, PooledModel
 
 LANGUAGES = {"codes": ["eng_Latn", "deu_Latn", "zho_Hans", "zho_Hant"], "target_token": "target"}
 FILES = [{"source": "pairs.en", "target": "pairs.de"}]
+pytestmark = pytest.mark.anyio
 CORPUS = {"source": "eng_Latn", "target": "deu_Latn", "train": [], "dev": FILES, "test": FILES}
 
 
@@ -34,6 +35,11 @@ class Opened:
         if self.error is not None:
             raise self.error
         return open_model(folder, device="cpu", report=Report())
+
+
+@pytest.fixture
+def anyio_backend():
+    return "asyncio"
 
 
 @pytest.fixture
@@ -57,144 +63,119 @@ def replace(folder: str) -> None:
     os.utime(weights, ns=(1, weights.stat().st_mtime_ns + 1_000_000))
 
 
-def test_a_model_is_loaded_once_for_all_requests(pool_of, opened):
-    async def use():
-        pool = pool_of()
-        assert opened.folders == []
+async def test_a_model_is_loaded_once_for_all_requests(pool_of, opened):
+    pool = pool_of()
+    assert opened.folders == []
 
-        async def one():
-            async with pool.lease(pool.models["runs/a"]) as loaded:
-                return loaded
+    async def one():
+        async with pool.lease(pool.models["runs/a"]) as loaded:
+            return loaded
 
-        found = await asyncio.gather(*(one() for _ in range(5)))
-        assert all(each is found[0] for each in found)
-
-    asyncio.run(use())
+    found = await asyncio.gather(*(one() for _ in range(5)))
+    assert all(each is found[0] for each in found)
     assert opened.folders == ["runs/a"]
 
 
-def test_a_new_revision_replaces_the_old_one_after_its_last_request(pool_of):
-    async def use():
-        pool = pool_of()
-        model = pool.models["runs/a"]
-        async with pool.lease(model) as old:
-            await pool.refresh()
-            assert model.loaded is old
-            replace("runs/a")
-            await pool.refresh()
-            async with pool.lease(model) as new:
-                assert new is not old
-                assert new.revision != old.revision
-            future = old.translator.submit(["we read"])  # the old one still works
-            assert len(await asyncio.wrap_future(future)) == 1
-        assert pool.loaded_models() == [new]
-        translator = weakref.ref(old.translator)
-        del old, future
-        for _ in range(300):  # the thread that delivered the result may still be returning from it
-            gc.collect()
-            if translator() is None:
-                break
-            await asyncio.sleep(0.1)
-        assert translator() is None, "the old revision remains in memory"
-
-    asyncio.run(use())
-
-
-def test_a_damaged_revision_leaves_the_old_one_in_use(pool_of, opened, caplog):
-    async def use():
-        pool = pool_of()
-        model = pool.models["runs/a"]
-        async with pool.lease(model) as old:
-            pass
-        replace("runs/a")
-        opened.error = ZooError("damaged")
-        await pool.refresh()
+async def test_a_new_revision_replaces_the_old_one_after_its_last_request(pool_of):
+    pool = pool_of()
+    model = pool.models["runs/a"]
+    async with pool.lease(model) as old:
         await pool.refresh()
         assert model.loaded is old
-        opened.error = None
         replace("runs/a")
         await pool.refresh()
-        assert model.loaded is not old
+        async with pool.lease(model) as new:
+            assert new is not old
+            assert new.revision != old.revision
+        future = old.translator.submit(["we read"])  # the old one still works
+        assert len(await asyncio.wrap_future(future)) == 1
+    assert pool.loaded_models() == [new]
+    translator = weakref.ref(old.translator)
+    del old, future
+    for _ in range(300):  # the thread that delivered the result may still be returning from it
+        gc.collect()
+        if translator() is None:
+            break
+        await asyncio.sleep(0.1)
+    assert translator() is None, "the old revision remains in memory"
 
-    asyncio.run(use())
+
+async def test_a_damaged_revision_leaves_the_old_one_in_use(pool_of, opened, caplog):
+    pool = pool_of()
+    model = pool.models["runs/a"]
+    async with pool.lease(model) as old:
+        pass
+    replace("runs/a")
+    opened.error = ZooError("damaged")
+    await pool.refresh()
+    await pool.refresh()
+    assert model.loaded is old
+    opened.error = None
+    replace("runs/a")
+    await pool.refresh()
+    assert model.loaded is not old
     assert caplog.text.count("cannot be loaded") == 1
 
 
-def test_a_removed_model_remains_in_memory(pool_of):
-    async def use():
-        pool = pool_of()
-        async with pool.lease(pool.models["runs/a"]) as loaded:
-            Path("runs/a/weights.safetensors").unlink()
-            await pool.refresh()
-        assert pool.loaded_models() == [loaded]
-
-    asyncio.run(use())
+async def test_a_removed_model_remains_in_memory(pool_of):
+    pool = pool_of()
+    async with pool.lease(pool.models["runs/a"]) as loaded:
+        Path("runs/a/weights.safetensors").unlink()
+        await pool.refresh()
+    assert pool.loaded_models() == [loaded]
 
 
-def test_a_model_that_cannot_be_loaded_is_tried_again(pool_of, opened):
-    async def use():
-        pool = pool_of()
-        opened.error = ZooError("damaged")
-        for _ in range(2):
-            with pytest.raises(ServingError) as error:
-                async with pool.lease(pool.models["runs/a"]):
-                    pass
-            assert error.value.status == 503
-        opened.error = None
-        async with pool.lease(pool.models["runs/a"]):
-            pass
-
-    asyncio.run(use())
+async def test_a_model_that_cannot_be_loaded_is_tried_again(pool_of, opened):
+    pool = pool_of()
+    opened.error = ZooError("damaged")
+    for _ in range(2):
+        with pytest.raises(ServingError) as error:
+            async with pool.lease(pool.models["runs/a"]):
+                pass
+        assert error.value.status == 503
+    opened.error = None
+    async with pool.lease(pool.models["runs/a"]):
+        pass
     assert len(opened.folders) == 3
 
 
-def test_idle_models_are_unloaded(pool_of):
-    async def use():
-        pool = pool_of(idle_seconds=0.0)
-        async with pool.lease(pool.models["runs/a"]):
-            await pool.refresh()
-            assert len(pool.loaded_models()) == 1
+async def test_idle_models_are_unloaded(pool_of):
+    pool = pool_of(idle_seconds=0.0)
+    async with pool.lease(pool.models["runs/a"]):
         await pool.refresh()
-        assert pool.loaded_models() == []
+        assert len(pool.loaded_models()) == 1
+    await pool.refresh()
+    assert pool.loaded_models() == []
 
-    asyncio.run(use())
 
-
-def test_the_model_that_was_not_used_for_the_longest_time_makes_space(pool_of, opened):
+async def test_the_model_that_was_not_used_for_the_longest_time_makes_space(pool_of, opened):
     names = ("runs/a", "runs/b", "runs/c")
-
-    async def use():
-        pool = pool_of(names)
-        a, b, c = (pool.models[name] for name in names)
-        async with pool.lease(b):
-            pass
-        async with pool.lease(a), pool.lease(c):
-            assert [model.loaded is not None for model in (a, b, c)] == [True, False, True]
-            with pytest.raises(ServingError, match="in use"):
-                async with pool.lease(b):
-                    pass
-        async with pool.lease(b):
-            assert len(pool.loaded_models()) == 2
-
-    asyncio.run(use())
-
-
-def test_a_cancelled_request_does_not_stop_the_loading(pool_of, opened):
-    async def use():
-        pool = pool_of()
-
-        async def one():
-            async with pool.lease(pool.models["runs/a"]):
+    pool = pool_of(names)
+    a, b, c = (pool.models[name] for name in names)
+    async with pool.lease(b):
+        pass
+    async with pool.lease(a), pool.lease(c):
+        assert [model.loaded is not None for model in (a, b, c)] == [True, False, True]
+        with pytest.raises(ServingError, match="in use"):
+            async with pool.lease(b):
                 pass
+    async with pool.lease(b):
+        assert len(pool.loaded_models()) == 2
 
-        first = asyncio.create_task(one())
-        await asyncio.sleep(0)
-        second = asyncio.create_task(one())
-        await asyncio.sleep(0)
-        first.cancel()
-        await second
 
-    asyncio.run(use())
+async def test_a_cancelled_request_does_not_stop_the_loading(pool_of, opened):
+    pool = pool_of()
+
+    async def one():
+        async with pool.lease(pool.models["runs/a"]):
+            pass
+
+    first = asyncio.create_task(one())
+    await asyncio.sleep(0)
+    second = asyncio.create_task(one())
+    await asyncio.sleep(0)
+    first.cancel()
+    await second
     assert opened.folders == ["runs/a"]
 
 

@@ -15,9 +15,7 @@ from zoo.text.lines import LineStream, available_chunks, clean, clean_with_posit
     ("beginning", "hint"),
     [
         (b"PK\x03\x04\n\xff", "Office document or a ZIP archive"),
-        (b"%PDF-1.7\n%\xe2\xe3", "PDF"),
         (b"RIFF\x24\xff\0\0WAVE", "task `recognition`"),
-        (b"\x89PNG\r\n", "task `recognition`"),
         (bytes.fromhex("1f8b08ff"), "zcat"),
         ("Hund".encode("utf-16"), "iconv -f utf-16"),
         (b"sch\xf6n", "iconv -f latin1"),
@@ -47,10 +45,8 @@ def test_files_that_are_not_plain_text_are_recognised(tmp_path, beginning, hint)
     ],
 )
 def test_only_line_feeds_end_lines(tmp_path, written, lines):
-    path = tmp_path / "text"
-    path.write_bytes(written)
-    assert read_lines(path) == lines
-    assert read_lines(str(path)) == lines
+    (tmp_path / "text").write_bytes(written)
+    assert read_lines(tmp_path / "text") == lines
 
 
 def test_unreadable_files_are_reported(tmp_path, pipe):

@@ -24,11 +24,9 @@ from zoo.text.spans import compare, find_spans, needs_translation
             ["https://example.org/a?b=1&c=2", "www.example.org"],
         ),
         ("ask b.ob_1@mail.example.org.", ["b.ob_1@mail.example.org"]),
-        (
-            "open /home/a/b.txt, C:\\a\\b.doc, src/a-b.py or cat.jpg.",
-            ["/home/a/b.txt", "C:\\a\\b.doc", "src/a-b.py", "cat.jpg"],
-        ),
-        ("%s, %d, %1$s, %(name)s, {0}, {name}, {{ name }}, ${x}", "%s %d %1$s %(name)s {0} {name} {{ name }} ${x}"),
+        ("open /home/a/b.txt, C:\\a\\b.doc or src/a-b.py.", ["/home/a/b.txt", "C:\\a\\b.doc", "src/a-b.py"]),
+        ("%s, %d, %1$s, %(name)s or cat.jpg", ["%s", "%d", "%1$s", "%(name)s", "cat.jpg"]),
+        ("{0}, {name}, {{ name }}, ${x}", ["{0}", "{name}", "{{ name }}", "${x}"]),
         ("😊👍🏽 or 👨‍👩‍👧, 🇩🇪 and 1️⃣", ["😊👍🏽", "👨‍👩‍👧", "🇩🇪", "1️⃣"]),
         ("next → or ↩︎", ["→", "↩︎"]),
         ("#Berlin with @anna_b, #12345 and #1", ["#Berlin", "@anna_b", "#12345", "1"]),
@@ -42,9 +40,9 @@ from zoo.text.spans import compare, find_spans, needs_translation
         ("€1.2 billion for 20 m², 16 GB and 5 m/s", ["€1.2 billion", "20 m²", "16 GB", "5 m/s"]),
     ],
 )
-def test_spans_are_recognised(text, spans):
+def test_english_spans_are_recognised(text, spans):
     found = [span.text for span in find_spans(text, "en")]
-    assert found == spans if isinstance(spans, list) else " ".join(found) == spans
+    assert found == spans
     assert all(text[span.start : span.end] == span.text for span in find_spans(text, "en"))
 
 
@@ -126,16 +124,7 @@ def test_phone_numbers_are_the_same_in_all_languages(numbers):
 
 @pytest.mark.parametrize(
     "text",
-    [
-        "01.02.2024",
-        "08.30|09.15",
-        "12|10.500",
-        "+1 000 000",
-        "030|12.345,5",
-        "600 000 000 €",
-        "2021|2022",
-        "+12.000.000 €",
-    ],
+    ["01.02.2024", "08.30|09.15", "12|10.500", "+1 000 000", "030|12.345,5", "600 000 000 €", "2021|2022", "+12.000 €"],
 )
 def test_other_numbers_are_not_phone_numbers(text):
     found = find_spans(text.replace("|", " - "), "de")
@@ -199,20 +188,6 @@ def test_translations_of_each_language_agree(languages, source, target):
 
 
 @pytest.mark.parametrize(
-    ("languages", "source", "target", "missing", "added"),
-    [
-        ("en-fr", "3 dogs", "treize chiens", ["3"], []), ("fr-es", "3 chiens", "4 perros", ["3"], ["4"]),
-        ("en-es", "$5", "5 euros", ["$5"], []), ("fr-en", "14 h 30", "at 3:30", ["14 h 30"], ["3:30"]),
-        ("es-fr", "3 de mayo", "3 juin", ["mayo"], []), ("fr-de", "1,5 km", "15 km", ["1,5 km"], ["15 km"]),
-    ],
-)  # fmt: skip
-def test_changed_spans_of_each_language_are_found(languages, source, target, missing, added):
-    differences = compare(source, target, *languages.split("-"))
-    assert [span.text for span in differences.missing] == missing
-    assert [span.text for span in differences.added] == added
-
-
-@pytest.mark.parametrize(
     ("source", "target"),
     [
         ("1,250.00 €", "1.250,00 €"), ("1,250.00 €", "€ 1.250,00"), ("1,250.00 €", "1250 Euro"),
@@ -262,10 +237,17 @@ def test_translations_agree_up_to_the_notation(source, target):
         ("1 hour", "einfach, Eis", ["1"], []),
         ("COVID-19 in 3D", "COVDD19 in 3", ["COVID-19", "3D"], ["19", "3"]),
         ("{0} 😊", "{1}", ["{0}", "😊"], []),
+        ("en-fr: 3 dogs", "treize chiens", ["3"], []),
+        ("fr-es: 3 chiens", "4 perros", ["3"], ["4"]),
+        ("en-es: $5", "5 euros", ["$5"], []),
+        ("fr-en: 14 h 30", "at 3:30", ["14 h 30"], ["3:30"]),
+        ("es-fr: 3 de mayo", "3 juin", ["mayo"], []),
+        ("fr-de: 1,5 km", "15 km", ["1,5 km"], ["15 km"]),
     ],
 )
 def test_changed_spans_are_found(source, target, missing, added):
-    differences = compare(source, target, "en", "de")
+    languages, _, source = source.rpartition(": ")
+    differences = compare(source, target, *(languages or "en-de").split("-"))
     assert [span.text for span in differences.missing] == missing
     assert [span.text for span in differences.added] == added
 
@@ -287,7 +269,7 @@ def test_words_of_other_languages_may_be_numbers():
         ("$12.50", ["12,50 $"]), ("10,000 €", ["10.000 €"]), ("1,234.50", ["1.234,50"]),
         ("3rd", ["3."]), ("1990s", ["1990er"]),
         ("9:15 p.m.", ["21:15 Uhr"]), ("1," + "000" * 2000, ["1," + "000" * 2000]),
-        ("3/4/2024", ["3/4/2024"]), ("{0}", ["{0}"]),
+        ("3/4/2024", ["3/4/2024"]), ("{0}", ["{0}"]), ("version 3.2", ["3.2"]),
         ("007", ["007"]), ("0.5", ["0,5"]), ("-5 degrees", ["-5 Grad"]), ("0.5 percent", ["0,5 Prozent"]),
         ("€1.2 billion", ["1,2 Milliarden €"]), ("5-10", ["5-10"]), ("100-meter", ["100-Meter"]),
     ],
@@ -296,11 +278,6 @@ def test_spans_are_spelled_as_in_the_target_language(text, spellings):
     (span,) = find_spans(text, "en", "de")
     assert list(span.spellings) == spellings
     assert all(compare(text, spelling, "en", "de")[:2] == ([], []) for spelling in spellings[:1])
-
-
-def test_months_are_spelled_in_the_target_language():
-    assert [span.spellings for span in find_spans("3. Mai", "de", "en")][1:] == [("May",)]
-    assert compare("3 mei", "3. Juni", "nl", "de")[:2] == ([], [])
 
 
 def test_weekdays_are_spelled_in_the_target_language():
@@ -318,11 +295,6 @@ def test_weekdays_are_spelled_in_the_target_language():
 )
 def test_a_weekday_with_a_capital_after_a_word_may_be_a_name(text, found):
     assert [span.text for span in find_spans(text, "es", "en")] == found
-
-
-def test_the_number_of_a_version_is_spelled_as_it_is():
-    (span,) = find_spans("version 3.2", "en", "de")
-    assert span.spellings == ("3.2",)
 
 
 def test_only_words_need_a_translation():

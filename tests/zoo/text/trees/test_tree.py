@@ -11,14 +11,12 @@ from zoo.text.trees.tree import (
     Tree,
     capitalise,
     detokenise,
-    escape_brackets,
     format_tree,
     leaf,
     node,
     read_tree,
     read_treebank,
     simplify,
-    unescape_brackets,
 )
 
 TREE = "(S (NP (DT the) (NN dog)) (VP (VBZ sleeps)) (. .))"
@@ -33,9 +31,8 @@ INDENTED = """
 
 
 def test_bracketed_notation():
-    tree = node(
-        "S", node("NP", leaf("DT", "the"), leaf("NN", "dog")), node("VP", leaf("VBZ", "sleeps")), leaf(".", ".")
-    )
+    dog = node("NP", leaf("DT", "the"), leaf("NN", "dog"))
+    tree = node("S", dog, node("VP", leaf("VBZ", "sleeps")), leaf(".", "."))
     assert str(tree) == TREE
     assert read_tree(TREE) == tree
     assert read_tree(TREE.replace(" ", "\n  ").replace(")", " ) ")) == tree
@@ -73,11 +70,6 @@ def test_treebank_trees_may_span_several_lines():
 def test_trees_are_simplified(text: str, simple: str):
     assert str(simplify(read_tree(text))) == simple
     assert str(simplify(read_tree(simple))) == simple
-
-
-def test_escapes_of_round_brackets():
-    assert escape_brackets("a(b)") == "a-LRB-b-RRB-"
-    assert unescape_brackets(escape_brackets("a(b)")) == "a(b)"
 
 
 @pytest.mark.parametrize(

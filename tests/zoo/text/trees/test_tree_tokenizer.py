@@ -73,12 +73,6 @@ def test_unseen_labels_are_unknown():
     assert UNK in tokenizer_of(SENTENCE, linearisation="tensor2tensor").encode("(TOP (NP (FW the)))")
 
 
-def test_trees_of_one_word():
-    known = tokenizer_of(SENTENCE)
-    assert known.decode(known.encode("(TOP (NN dog))")) == "XX"
-    assert known.to_tree(known.words, ["dog"]) == read_tree("(TOP (XX dog))")
-
-
 def test_content_is_restored_and_damage_is_detected():
     known = tokenizer_of(SENTENCE, linearisation="tensor2tensor")
     again = TreeTokenizer.from_content(known.content, "brackets")
