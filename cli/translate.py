@@ -333,7 +333,7 @@ def transcribe(
     from zoo.models.find import from_options
 
     found = dict(_find_files(recordings, output, Audio.suffixes, _TRANSCRIPT_FORMATS, "sound files"))
-    suffix = _transcript_suffix(format, output)
+    suffix = _transcript_suffix(format, output if Path() in found.values() else None)
     messages = report()
     folder = from_options(spec, model, messages)
     translator = open_model(folder, **how, report=messages)
@@ -354,16 +354,16 @@ def transcribe(
 
 
 def _transcript_suffix(chosen: str | None, output: Path | None) -> str:
-    """Return the suffix of the texts: that of `--format`, that of the output file, or .txt.
+    """Return the suffix of the texts: that of `--format`, that of the output file if there is only one, or .txt.
 
     Raises:
         ZooError: The format is unknown, or is not that of the output file.
     """
-    own = output.suffix.lower() if output is not None and not output.is_dir() else ""
-    suffix = f".{chosen}" if chosen is not None else own if own in _TRANSCRIPT_FORMATS else ".txt"
+    own = output.suffix.lower() if output is not None else ""
+    suffix = f".{chosen}" if chosen is not None else own or ".txt"
     if suffix not in _TRANSCRIPT_FORMATS:
-        raise ZooError(f"`{chosen}` is not a format of transcripts", hint="use txt, srt or vtt")
-    if own in _TRANSCRIPT_FORMATS and own != suffix:
+        raise ZooError(f"`{suffix[1:]}` is not a format of transcripts", hint="use txt, srt or vtt")
+    if own not in ("", suffix):
         raise ZooError(f"`{output}` does not end in {suffix}", hint="leave `--format` out, or rename the output")
     return suffix
 
