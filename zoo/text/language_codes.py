@@ -43,6 +43,21 @@ def language_tag(code: str) -> str:
     return "-".join((base_language(code), *code.replace("_", "-").split("-")[1:]))
 
 
+def known_code(code: str, codes: Collection[str]) -> str:
+    """Return the code in `codes` for a language: `de` for `DE`, `deu` and `de-AT`, and `deu_Latn` for `de`.
+
+    If no code or several codes fit, or only one with another script or region, return `code` itself.
+    """
+    if code in codes:
+        return code
+    spelled = code.replace("_", "-").lower()
+    same = [each for each in codes if base_language(each) == base_language(code)]
+    equal = [each for each in same if each.replace("_", "-").lower() == spelled]
+    if not equal and len(same) == 1 and not ("-" in spelled and {"-", "_"} & {*same[0]}):
+        equal = same
+    return equal[0] if equal else code
+
+
 def are_languages(source: str, target: str) -> bool:
     """Return whether these are codes of two different natural languages. The source may be undetermined."""
     known = {UNKNOWN, *_THREE_LETTERS.values()}

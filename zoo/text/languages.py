@@ -8,7 +8,7 @@ from specs import Languages, Spec, ZooError
 from specs.corpus import Direction
 from specs.sections import suggest_language
 from zoo.report import Report
-from zoo.text.language_codes import UNKNOWN
+from zoo.text.language_codes import UNKNOWN, known_code
 from zoo.text.tokenizer import Tokenizer
 from zoo.text.vocabulary import Vocabulary
 
@@ -102,19 +102,20 @@ def choose_direction(spec: Spec, source: str | None, target: str | None, report:
     """
     languages, source = spec.languages, None if source == UNKNOWN else source
     if languages is None:
-        wanted = f"{source or spec.corpus.source}-{target or spec.corpus.target}"
-        for name, given, own in (("from", source, spec.corpus.source), ("to", target, spec.corpus.target)):
-            if given not in (None, own):
+        own = spec.corpus.source, spec.corpus.target
+        for name, given, code in (("from", source, own[0]), ("to", target, own[1])):
+            if given is not None and known_code(given, (code,)) != code:
                 raise ZooError(
-                    f"`{spec.name}` translates from `{spec.corpus.source}` to `{spec.corpus.target}` only, not {name} "
-                    f"`{given}`",
+                    f"`{spec.name}` translates from `{own[0]}` to `{own[1]}` only, not {name} `{given}`",
                     hint="leave the languages out, or use a model for these languages: "
-                    f"`zoo list --available {wanted}` lists public models",
+                    f"`zoo list --available {source or own[0]}-{target or own[1]}` lists public models",
                 )
-        return spec.corpus.source, spec.corpus.target
-    for code in (source, target):
-        if code is not None and code not in languages.codes:
-            raise ZooError(f"`{spec.name}` has no language `{code}`", hint=suggest_language(code, languages))
+        return own
+    source = source and known_code(source, languages.codes)
+    target = target and known_code(target, languages.codes)
+    for given in (source, target):
+        if given is not None and given not in languages.codes:
+            raise ZooError(f"`{spec.name}` has no language `{given}`", hint=suggest_language(given, languages))
     if target is None:
         target = _other(languages, source)
     if source is None:

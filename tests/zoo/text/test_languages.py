@@ -57,6 +57,9 @@ def vocabulary_of(spec):
         ({}, (None, "de"), (UNKNOWN, "de")),  # the model reads only the token of the target language
         ({}, ("fr", "de"), ("fr", "de")),
         (NLLB, ("eng_Latn", "deu_Latn"), ("eng_Latn", "deu_Latn")),
+        (NLLB, ("en", "DEU"), ("eng_Latn", "deu_Latn")),
+        ({}, ("FR", "de-AT"), ("fr", "de")),
+        ({"codes": ["zh_CN", "zh_TW"]}, (None, "zh-tw"), ("zh_CN", "zh_TW")),
     ],
 )
 def test_languages_are_completed_where_only_one_is_possible(languages, given, expected, report):
@@ -71,8 +74,8 @@ def test_languages_are_completed_where_only_one_is_possible(languages, given, ex
         ({"codes": ["en", "de"]}, (None, None), "translates into 2 languages", "en, de"),
         (NLLB, (None, "deu_Latn"), "the language of the text is not given", "`--from CODE`"),
         ({}, ("en", "it"), "has no language `it`", "the languages are en, de, fr"),
-        (NLLB, ("eng_Latn", "deu"), "has no language `deu`", "did you mean `deu_Latn`?"),
-        (NLLB, ("eng_latn", "deu_Latn"), "has no language `eng_latn`", "did you mean `eng_Latn`?"),
+        ({"codes": ["zh_CN", "zh_TW", "en"]}, ("en", "zh"), "has no language `zh`", "did you mean"),
+        (NLLB, ("eng_Latn", "deu_Cyrl"), "has no language `deu_Cyrl`", "did you mean `deu_Latn`?"),
     ],
 )
 def test_missing_and_unknown_languages_are_errors(languages, given, problem, hint, report):
