@@ -11,7 +11,7 @@ from itertools import repeat
 from specs import BOS, EOS, UNK, Spec, ZooError
 from zoo.generation.translation import SearchInput, Translation, join_parts, unchanged
 from zoo.report import Report
-from zoo.text.copying import Replaced, replace_in_pair, replace_spans
+from zoo.text.copying import Replaced, in_capitals, replace_in_pair, replace_spans, sentence_case
 from zoo.text.language_codes import UNKNOWN, are_languages, base_language, guess_language
 from zoo.text.languages import LanguagePair
 from zoo.text.lines import without_control
@@ -405,7 +405,10 @@ class Preprocessor:
         """Return a source and its translation with the copy symbols that the model reads, if it has any."""
         if not self.symbols:
             return Replaced(source), Replaced(target)
-        return replace_in_pair(source, target, self.symbols, (self.source_language(source), self.languages.target))
+        languages = self.source_language(source), self.languages.target
+        if in_capitals(source) and in_capitals(target):
+            source, target = sentence_case(source), sentence_case(target)
+        return replace_in_pair(source, target, self.symbols, languages)
 
     def encode_pairs_side(self, texts: Sequence[str], side: Side, *, first: int = 1) -> list[list[int]]:
         """Encode one side of sentence pairs for scoring.

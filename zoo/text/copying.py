@@ -18,6 +18,9 @@ MAX_SYMBOLS = 64
 _FIRST = 0xF0000
 _SYMBOL = re.compile(rf"([{chr(_FIRST)}-{chr(_FIRST + MAX_SYMBOLS - 1)}])( Uhr|\.)?")
 """A symbol. Both the model and a spelling may write the ending of a German time or ordinal number."""
+_WORD = re.compile(r"[^\W\d_]+")
+_SHORT_WORD = 5
+"""Single words in capitals with fewer letters are abbreviations."""
 
 
 class Replaced(NamedTuple):
@@ -38,7 +41,7 @@ def copy_symbols(count: int) -> tuple[str, ...]:
 
 
 def replace_spans(text: str, symbols: Sequence[str], source: str, target: str) -> Replaced:
-    """Return a sentence with copy symbols in place of its first spans.
+    """Return a sentence with copy symbols in place of its first spans, and without capitals if it has only these.
 
     Args:
         text: The sentence.
@@ -48,8 +51,28 @@ def replace_spans(text: str, symbols: Sequence[str], source: str, target: str) -
     """
     if not symbols or has_symbol(text):  # a symbol that is already in the text is dropped
         return Replaced(text)
-    spans = [span for span in find_spans(text, source, target) if _is_copied(span)]
-    return _replace(text, dict(zip(symbols, spans, strict=False)))
+    found = find_spans(text, source, target)
+    if in_capitals(text):
+        text = sentence_case(text)
+        for span in found:
+            if span.is_name:
+                text = text[: span.start] + span.text.capitalize() + text[span.end :]
+    return _replace(text, dict(zip(symbols, filter(_is_copied, found), strict=False)))
+
+
+def in_capitals(text: str) -> bool:
+    """Return whether a text is in capitals, as headings and signs are. Abbreviations, such as HTML, are not."""
+    words = _WORD.findall(text)
+    longest = max(map(len, words), default=0)
+    return text.upper() == text and longest >= (_SHORT_WORD if len(words) == 1 else _SHORT_WORD - 1)
+
+
+def sentence_case(text: str) -> str:
+    """Return a text whose letters after the first one are lower-case. Its length does not change."""
+    first = _WORD.search(text)
+    end = first.start() + 1 if first else 0
+    lower = text[:end] + text[end:].lower()
+    return lower if len(lower) == len(text) else text
 
 
 def replace_in_pair(
@@ -77,15 +100,18 @@ def replace_in_pair(
     return _replace(source, of_source), _replace(target, of_target)
 
 
-def restore(translation: str, spans: Mapping[str, Span]) -> str:
-    """Return a translation with the spelling of the spans in place of their symbols. Other symbols are dropped."""
+def restore(translation: str, spans: Mapping[str, Span], *, capitals: bool = False) -> str:
+    """Return a translation with the spelling of the spans in place of their symbols. Other symbols are dropped.
+
+    If `capitals` is true, all other letters become capitals, as in the source.
+    """
 
     def spell(match: re.Match[str]) -> str:
         span, ending = spans.get(match[1]), match[2] or ""
         spelling = span.spellings[0] if span else ""
         return spelling if spelling.endswith(ending) else spelling + ending
 
-    return _SYMBOL.sub(spell, translation).strip()
+    return _SYMBOL.sub(spell, translation.upper() if capitals else translation).strip()
 
 
 def symbol_span(symbol: str) -> Span:

@@ -39,6 +39,8 @@ class Notation:
         weekdays: Names of each weekday, separated by `|`. All of them are spellings.
         day_endings: Strings between the day and the space before the month.
         minus: Pattern of the word before a negative number.
+        numero: Abbreviation of "number" before a number that is a name, such as that of an order.
+        numero_pattern: Pattern of all such abbreviations.
         ordinal: Pattern of the endings of ordinals.
         ordinals: The ending of an ordinal, by a pattern of the number.
         days: The ending of the day of a date, by a pattern of the number. Empty if it has the ending of an ordinal.
@@ -76,6 +78,8 @@ class Notation:
     weekdays: list[str] = field(default_factory=list)
     day_endings: list[str] = field(default_factory=list)
     minus: str = "minus"
+    numero: str = ""
+    numero_pattern: str = "(?!)"
     ordinal: str = "(?!)"
     ordinals: dict[str, str] = field(default_factory=dict)
     days: dict[str, str] = field(default_factory=dict)

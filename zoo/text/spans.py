@@ -80,7 +80,11 @@ def _patterns(code: str) -> _Patterns:
     """Return the patterns of a language. Those of all languages without a table are the same, and have no code."""
     notation = notation_of(code)
     months, weekdays = (
-        [names + "".join(f"|{before}{name.capitalize()}" for name in names.split("|")) for names in rows]
+        [
+            names
+            + "".join(f"|{before}{each}" for name in names.split("|") for each in (name.capitalize(), name.upper()))
+            for names in rows
+        ]
         # A capital after a word may belong to a name, such as "Santo Domingo".
         for rows, before in ((notation.months, ""), (notation.weekdays, r"(?<![^\W\d]\s)"))
     )
@@ -129,6 +133,7 @@ def _number_pattern(notation: Notation) -> str:
     units, currencies = _any_of(forms), _any_of(form for form, unit in forms.items() if unit in _CURRENCIES)
     clock = "|".join(notation.clock.values())
     return (
+        rf"(?P<numero>(?<!\w)(?:{notation.numero_pattern})\s?(?=\d))?"
         rf"(?P<debt>(?<![\w.,)])[-−](?=[€$£¥]))?(?P<before>[€$£¥]\s?)?(?P<sign>(?<![\w.,)])[-−]|\b{notation.minus} )?"
         rf"(?P<value>(?<![\w.,:/–-])\d+[-–/:]\d+(?![\w:/–-]|[.,]\d|\s?(?:{clock}))"
         rf"|{_GROUPED}|\d+(?:[.,]\d+)*)"
@@ -382,7 +387,7 @@ def _number(match: re.Match[str], source: Notation, target: Notation) -> Span:
         spellings += [spelling.replace("\u202f", " ") for spelling in spellings if "\u202f" in spelling]
     if _patterns(source.code).named.search(match.string, max(match.start() - 20, 0), match.start()):
         spellings = [match[0]]
-    small = int(value) if value.isdecimal() and len(value) <= 2 and not sign else -1
+    small = int(value) if value.isdecimal() and len(value) <= 2 and not (sign or match["numero"]) else -1
     symbol = (match["before"] or match["form"] or "").strip()
     if len(value) <= len("21") and _patterns(source.code).hours.match(match.string, match.end()):
         # Without a preposition, "21 h" may be a time or a duration.
@@ -399,6 +404,8 @@ def _number(match: re.Match[str], source: Notation, target: Notation) -> Span:
 
 def _spell(match: re.Match[str], value: str, sign: str, reading: str, source: Notation, target: Notation) -> str:
     """Write a number with its unit in the notation of the target language, if its value is `reading`."""
+    if match["numero"]:
+        return f"{target.numero} {_write(reading, value, target)}" if target.numero else match[0]
     unit, scale = match["unit"] or "", match["scale"] or ""
     symbol = (match["before"] or match["form"] or "").strip()
     kind = source.unit_forms.get(symbol.casefold(), "")

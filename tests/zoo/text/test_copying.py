@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zoo.text.copying import copy_symbols, replace_in_pair, replace_spans, restore
+from zoo.text.copying import copy_symbols, in_capitals, replace_in_pair, replace_spans, restore
 
 SYMBOLS = A, B, C = copy_symbols(3)
 
@@ -21,6 +21,7 @@ SYMBOLS = A, B, C = copy_symbols(3)
         ("I have three cats and 2 dogs in May.", "I have three cats and 2 dogs in May.", None),
         ("Mail a@b.org before 9:00 a.m.", f"Mail {A} before {B}", "Schreib a@b.org vor 9 Uhr"),
         ("Run {name} on the 21st.", f"Run {A} on the {B}.", "Führ {name} am 21. aus"),
+        ("Room no. 5, page 7", f"Room {A}, page 7", "Room Nr. 5, page 7"),
         ("10 km, 20 km, 30 km, 40 km", f"{A}, {B}, {C}, 40 km", "10 km, 20 km, 30 km, 40 km"),
     ],
 )
@@ -32,6 +33,29 @@ def test_spans_are_replaced_and_restored_in_the_notation_of_the_target(text, rep
     for word, other in words.items():
         replaced = replaced.replace(word, other)
     assert restore(replaced, found.spans) == (translation or text)
+
+
+@pytest.mark.parametrize(
+    ("text", "read"),
+    [
+        ("PLEASE DO NOT SMOKE!", "Please do not smoke!"),
+        ("CLOSED ON 24 MARCH 2026, MONDAY", f"Closed on {A} March {B}, Monday"),
+        ("„EINGANG“", "„Eingang“"),
+        ("WRITE TO A@B.ORG", f"Write to {A}"),
+        ("KİTAP EVİ", "KİTAP EVİ"),  # in lower case it is longer
+        ("HTML", "HTML"),
+        ("THE CPU or NO", "THE CPU or NO"),
+        ("2 + 2", "2 + 2"),
+    ],
+)
+def test_text_in_capitals_is_read_without_them(text, read):
+    assert replace_spans(text, SYMBOLS, "en", "de").text == read
+
+
+def test_the_translation_of_text_in_capitals_has_capitals_except_in_spans():
+    found = replace_spans("BIG STREET: WRITE A@b.org", SYMBOLS, "en", "de")
+    assert not in_capitals("BIG STREET: WRITE A@b.org")
+    assert restore(f"Große Straße: {A}", found.spans, capitals=True) == "GROSSE STRASSE: A@b.org"
 
 
 def test_a_symbol_that_stands_for_nothing_is_dropped():
