@@ -121,12 +121,14 @@ def split_sentences(text: str, language: str) -> list[str]:
 
     Returns:
         The sentences with the white space around them, so that joining them gives the line. A sentence without
-        letters and digits is added to a neighbouring sentence. A dot directly before a capital letter ends no sentence.
+        letters and digits is added to a neighbouring sentence. A dot directly before a capital letter or an ordinal
+        indicator ends no sentence.
     """
     sentences: list[str] = []
     for sentence in segment(language, text):
-        is_inside_name = sentences and sentences[-1].endswith(".") and sentence[0].isupper()  # such as `Math.Round`
-        if is_inside_name or (sentences and not (_has_word(sentences[-1]) and _has_word(sentence))):
+        # Such as `Math.Round` and `n.º`.
+        is_inside_word = sentences and sentences[-1].endswith(".") and (sentence[0].isupper() or sentence[0] in "ºª")
+        if is_inside_word or (sentences and not (_has_word(sentences[-1]) and _has_word(sentence))):
             sentences[-1] += sentence
         else:
             sentences.append(sentence)

@@ -28,6 +28,7 @@ def test_sentences_end_at_punctuation_marks():
         ("und", ["A dog. ", "A cat."]),
         ("de", ["Die Funktion RAND.NV() liefert ASP.NET. ", "Das ist neu."]),
         ("en", ["Call foo().Bar, Math.Round or System.Out on example.Com. ", "Then stop!", "Go."]),
+        ("es", ["Su pedido n.º 580731 ha sido enviado. ", "Gracias."]),
         ("ja", ["そうです.", "はい."]),
     ):
         assert split_sentences("".join(sentences), language) == sentences
