@@ -16,7 +16,7 @@ from tests import forks
 from zoo.generation.beam_search import BeamSearch
 from zoo.generation.constraints import SuppressedTokens
 from zoo.generation.engine import Engine, resolve_workers
-from zoo.generation.request_queue import Request, RequestQueue, Stopped
+from zoo.generation.request_queue import Request
 from zoo.generation.sampling import Sampling
 from zoo.generation.translation import MIN_ROW_TOKENS, SearchInput, group_by_length, pad_sequences
 
@@ -88,27 +88,6 @@ def test_queued_sentences_replace_finished_ones(uneven, run_search):
     assert len(uneven.read) < 31 + 4  # the steps of the longest, and the first steps of the sentences that joined
 
 
-def test_batches_never_exceed_their_size(toy, run_search):
-    class Watching(toy):
-        def _record(self, state):
-            shapes.append((len(state.sources), max(map(len, state.sources))))
-            return state
-
-        def select(self, state, sentences, parents):
-            return self._record(super().select(state, sentences, parents))
-
-        def join(self, first, second):
-            return self._record(super().join(first, second))
-
-    draw = random.Random(1)
-    texts = [tuple(draw.choices(range(4, 9), k=draw.randrange(1, 60))) for _ in range(40)]
-    for size in (20, 90, 300):
-        shapes, program = [], Watching(9, 3, 30)
-        run_search(program, texts, [5] * 40, beam=2, alpha=0.6, max_batch_tokens=size, chunk_size=16)
-        assert len(program.joined) > 3 or size == 20
-        assert all(rows == 1 or rows * longest <= size for rows, longest in shapes)
-
-
 # workers
 
 
@@ -150,16 +129,6 @@ def test_closing_the_generator_ends_the_search(toy, workers):
     next(results)
     results.close()
     assert sum(rows for rows, _ in program.encoded) < 500
-
-
-@pytest.mark.parametrize("workers", [1, 2])
-def test_an_interrupt_while_reading_ends_the_search(toy, workers):
-    def chunks():
-        yield sources(40)
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        list(search(toy(9, 1, 50), chunks(), BEAM, 60, workers))
 
 
 def test_chunks_are_read_in_the_callers_thread_and_just_ahead(toy):
@@ -271,25 +240,6 @@ def test_a_batch_has_as_many_rows_as_its_largest_beam_needs(hooked):
     assert program.read[-1] == 2
 
 
-@pytest.mark.parametrize("strategy", [BEAM, Sampling(2, 0.6, 1.0, 0, 1.0, 1)], ids=["shared", "of another kind"])
-def test_a_short_request_does_not_wait_for_a_long_one(hooked, strategy):
-    program, engine_of, finished = hooked(9, 1, 50), [], {}
-    short = []
-
-    def submit():
-        short.append(engine_of[0].submit(sources(3), strategy))
-        short[0].add_done_callback(lambda _: finished.setdefault("short", len(program.read)))
-
-    program.hooks = {10: submit}
-    with Engine(program, max_batch_tokens=160) as engine:
-        engine_of.append(engine)
-        long = engine.submit(LONG_TEXTS, BEAM)
-        long.add_done_callback(lambda _: finished.setdefault("long", len(program.read)))
-        long.result()
-        short[0].result()
-    assert finished["short"] < 10 + (finished["long"] - 10) / 5
-
-
 def test_long_requests_of_different_kinds_progress_equally(hooked, monkeypatch):
     """All batches together stay within the size of a batch."""
     program, all_wait, counts = hooked(9, 1, 50), threading.Event(), [0, 0]
@@ -396,24 +346,6 @@ def test_an_error_ends_only_the_request_that_causes_it(toy, fault, message, work
             failing.result(timeout=100)
         assert [each.result(timeout=100) for each in others] == expected
         assert engine.submit(texts[0], BEAM).result() == expected[0]
-
-
-def test_a_forbidden_prefix_ends_only_its_request(hooked):
-    program, all_wait = hooked(9, 1, 50), threading.Event()
-    program.hooks = {0: all_wait.wait}
-    strategy = BeamSearch(2, 0.6, 1, SuppressedTokens((5,), 9))
-    with Engine(program, max_batch_tokens=4096) as engine:
-        prefixes = [(6,), (5,), (7,)]
-        futures = [engine.submit([SearchInput(0, {"source": (4, EOS)}, 5, prefix)], strategy) for prefix in prefixes]
-        all_wait.set()
-        with pytest.raises(ZooError, match="has a token that is not allowed"):
-            futures[1].result()
-        assert [futures[0].result()[0][0].tokens[0], futures[2].result()[0][0].tokens[0]] == [6, 7]
-
-
-def test_the_future_of_no_sentences_has_no_results(toy):
-    with Engine(toy(9, 1, 50), max_batch_tokens=60) as engine:
-        assert engine.submit([], BEAM).result() == []
 
 
 # the life of an engine
@@ -642,36 +574,6 @@ def test_batches_halve_until_they_fit_into_memory(toy, tight, error):
 def test_workers_end_if_there_is_not_enough_memory_for_all(toy, tight, max_rows):
     results = dict(search(tight(max_rows, MemoryError()), [TEXTS], WIDE, 4096, 3))
     assert results == dict(search(toy(9, 1, 50), [TEXTS], WIDE, 4096))
-
-
-def test_the_last_worker_retries_a_sentence_before_it_fails():
-    """Two workers hold one sentence each, and both run out of memory. One of them pauses, the other tries again."""
-    queue, barrier, results = RequestQueue(4), threading.Barrier(2), []
-
-    def put_back(sentences):
-        running = {BEAM.batch_key: {BEAM.new_history(source): request for request, source in sentences}}
-        return queue.put_back_out_of_memory(sentences, running)
-
-    def work():
-        taken = queue.take({})
-        barrier.wait(timeout=60)
-        results.append(put_back(taken))
-        barrier.wait(timeout=60)
-        try:
-            results.append(put_back(queue.take({})))
-            queue.stop()
-        except Stopped:
-            results.append("paused")
-
-    queue.threads = [threading.Thread(target=work) for _ in range(2)]
-    queue.add(Request(BEAM, print, lambda error: None), sources(2))
-    for thread in queue.threads:
-        thread.start()
-    for thread in queue.threads:
-        thread.join()
-    assert results[:2] == [None, None]
-    assert "not enough memory" in str(results[2])
-    assert results[3] == "paused"
 
 
 @pytest.mark.parametrize("workers", [1, 3])

@@ -7,10 +7,6 @@ import json
 import os
 import random
 import shutil
-import signal
-import subprocess
-import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,7 +16,7 @@ import pytest
 import specs
 import zoo
 from specs import Spec, ZooError
-from tests.conftest import PAIRS, SMALL
+from tests.conftest import SMALL
 from zoo.evaluation.text_metrics import text_metric
 from zoo.files import storage
 from zoo.generation.loading import open_model
@@ -176,41 +172,6 @@ def test_a_model_that_is_replaced_meanwhile_writes_nothing(back: Run, monkeypatc
     monkeypatch.setattr(synthetic, "open_model", replaced)
     with pytest.raises(ZooError, match="the text or a model was changed"):
         written(part)
-
-
-KILLED = """
-import sys, specs
-from zoo.report import Report
-from zoo.text.languages import LanguagePair
-from zoo.training.synthetic import write_missing
-write_missing(specs.parse(open("student.yaml").read(), "student.yaml"), Report(), "cpu")
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(600)
-def test_killed_process_leaves_text_that_the_next_one_completes(back: Run, request: pytest.FixtureRequest) -> None:
-    lines = [f"{source} {number}" for number in range(400) for source, _ in PAIRS]
-    part = {"models": ["runs/back"], "target": write("text.de", lines), "decoding": {"search": "sample"}}
-    write("student.yaml", [student(part).yaml()])
-    environment = {**os.environ, "PYTHONPATH": str(request.config.rootpath)}
-    sizes, moments = [0], random.Random(5)
-    while len(sizes) < 4:
-        process = subprocess.Popen([sys.executable, "-c", KILLED], env=environment)
-        journals: list[Path] = []
-        while process.poll() is None and not (journals and journals[0].stat().st_size > sizes[-1]):
-            time.sleep(0.005)
-            journals = list(storage.synthetic().glob("*.partial"))
-        time.sleep(moments.uniform(0.0, 0.1))
-        process.send_signal(signal.SIGKILL)
-        assert process.wait() == -signal.SIGKILL
-        sizes.append(journals[0].stat().st_size)
-    (resumed,) = written(part)
-    files = [resumed / name for name in ("source.txt", "target.txt")]
-    interrupted = [file.read_bytes() for file in files]
-    shutil.rmtree(resumed)
-    assert written(part) == [resumed]
-    assert [file.read_bytes() for file in files] == interrupted
 
 
 def test_mistakes_name_the_part(back: Run, trained: Trained, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import shutil
 import signal
-import subprocess
-import sys
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,7 +15,6 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-import specs
 from specs import Spec, ZooError
 from zoo.data.batches import Batch
 from zoo.data.builtin import sentences
@@ -127,31 +122,6 @@ def test_runs_and_corpora_that_an_older_version_wrote_are_read_and_resumed(world
     with pytest.raises(ZooError, match=r"`training\.max_minutes` is not a field .*old/spec.yaml") as caught:
         train(world(), run="old")
     assert "install zoo" in str(caught.value.hint)
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(1200)
-def test_killed_run_resumes_to_identical_weights() -> None:
-    """SIGKILL at 20 random moments of training or writing."""
-    kills, keys = 20, ["architecture={N: 1, d_model: 32, d_ff: 48, h: 2, d_k: 6, d_v: 4, dropout: 0.1}"]
-    keys += ["vocabulary.size=200", "corpus={train: [{grammar: 300}], dev: [{grammar: 10}], test: [{grammar: 10}]}"]
-    keys += ["training={source_tokens: 400, target_tokens: 400, checkpoint_steps: 7, average: 3}"]
-    keys += [f"training.steps={80 * kills}"]
-    code = "import sys, zoo; zoo.train(zoo.spec('tiny', sys.argv[2:]), run=sys.argv[1])"
-    whole, folder, moments = train(specs.load("tiny", keys), run="whole"), Path("killed/checkpoints"), random.Random(7)
-    for _ in range(kills):
-        before = {p.name for p in folder.iterdir()} if folder.exists() else set()
-        command = [sys.executable, "-c", code, "killed", *keys]
-        process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-        while process.poll() is None and not (
-            folder.exists() and any(p.name.isdigit() and p.name not in before for p in folder.iterdir())
-        ):
-            time.sleep(0.02)
-        time.sleep(moments.uniform(0.0, 0.1))
-        process.send_signal(signal.SIGKILL)
-        _, output = process.communicate()
-        assert process.returncode == -signal.SIGKILL, f"it ended before it was killed: {output}"
-    assert_same_weights(whole, train(specs.load("tiny", keys), run="killed"))
 
 
 def test_finished_run_keeps_its_scores(finished_run: Run, world: World, words: Any) -> None:
