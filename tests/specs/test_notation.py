@@ -28,8 +28,7 @@ for kind, pattern in {
 }.items():
     Yaml12.add_implicit_resolver(f"tag:yaml.org,2002:{kind}", re.compile(rf"^({pattern})$"), None)
 Yaml12.add_constructor(
-    "tag:yaml.org,2002:int",
-    lambda loader, node: int(node.value, 0 if node.value[:2] in ("0o", "0x") else 10),
+    "tag:yaml.org,2002:int", lambda loader, node: int(node.value, 0 if node.value[:2] in ("0o", "0x") else 10)
 )
 Yaml12.add_constructor("tag:yaml.org,2002:float", lambda loader, node: float(node.value.replace(".inf", "inf")))
 
