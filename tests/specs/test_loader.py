@@ -127,6 +127,11 @@ class TestSpec:
         assert len(architecture.decoder) == 3
         assert load("base", {"architecture.decoder": (memory, attention)}).architecture.decoder == (memory, attention)
 
+    def test_equal_depths_are_one_number(self) -> None:
+        spec = load("base")
+        assert (spec.architecture.N, spec.architecture.depths) == (6, Depths(encoder=6, decoder=6))
+        assert load("base", {"architecture.N": Depths(encoder=6, decoder=6)}) == spec
+
     def test_depths_may_differ(self) -> None:
         spec = load("base", ["architecture.N={encoder: 12, decoder: 2}"])
         assert spec.architecture.N == spec.architecture.depths == Depths(encoder=12, decoder=2)

@@ -45,8 +45,7 @@ class BeamSearch:
       continuations as there are live hypotheses. Live hypotheses are cut off one token after the maximum length, in the
       place of EOS.
 
-    With a `shortlist`, a sentence chooses from the
-    tokens that the shortlist gives for its source.
+    With a `shortlist`, a sentence chooses from the tokens that the shortlist gives for its source.
     """
 
     size: int
