@@ -17,6 +17,7 @@ from compiler.backends.conformance import disagreement
 from compiler.backends.eager import eager
 from compiler.graph import Graphs
 from compiler.operations.attention import Attention
+from compiler.operations.elementwise import Dropout
 from compiler.operations.operation import GraphError
 from compiler.operations.projection import Embedding, Logits
 from compiler.options import CompileOptions
@@ -153,6 +154,15 @@ def test_programs_can_be_built_from_weights_that_require_gradients(small: Callab
     weights = {name: t.clone().requires_grad_() for name, t in build(small()).weights().items()}
     program = build(small(), weights=weights)
     assert all(torch.equal(program.weights()[name], tensor) for name, tensor in weights.items())
+
+
+def test_dropout_remains_in_training_only(small: Callable[..., Spec]) -> None:
+    lowered = graphs(small(attention_dropout=0.3), [Purpose.TRAIN, *TRANSLATE])
+    for purpose, graph in lowered.items():
+        dropped = [n for n in graph.nodes if isinstance(n.operation, Dropout)]
+        attention = [n.operation.dropout for n in graph.nodes if isinstance(n.operation, Attention)]
+        assert bool(dropped) == (purpose is Purpose.TRAIN)
+        assert set(attention) == ({0.3} if purpose is Purpose.TRAIN else {0.0})
 
 
 def test_the_vocabulary_is_padded_and_the_log_probabilities_are_not(small: Callable[..., Spec]) -> None:

@@ -131,6 +131,16 @@ def test_closing_the_generator_ends_the_search(toy, workers):
     assert sum(rows for rows, _ in program.encoded) < 500
 
 
+@pytest.mark.parametrize("workers", [1, 2])
+def test_an_interrupt_while_reading_ends_the_search(toy, workers):
+    def chunks():
+        yield sources(40)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        list(search(toy(9, 1, 50), chunks(), BEAM, 60, workers))
+
+
 def test_chunks_are_read_in_the_callers_thread_and_just_ahead(toy):
     read = []
 
@@ -238,6 +248,25 @@ def test_a_batch_has_as_many_rows_as_its_largest_beam_needs(hooked):
     assert set(program.read) == {1, 2, 12}
     assert program.read.count(12) == 2
     assert program.read[-1] == 2
+
+
+@pytest.mark.parametrize("strategy", [BEAM, Sampling(2, 0.6, 1.0, 0, 1.0, 1)], ids=["shared", "of another kind"])
+def test_a_short_request_does_not_wait_for_a_long_one(hooked, strategy):
+    program, engine_of, finished = hooked(9, 1, 50), [], {}
+    short = []
+
+    def submit():
+        short.append(engine_of[0].submit(sources(3), strategy))
+        short[0].add_done_callback(lambda _: finished.setdefault("short", len(program.read)))
+
+    program.hooks = {10: submit}
+    with Engine(program, max_batch_tokens=160) as engine:
+        engine_of.append(engine)
+        long = engine.submit(LONG_TEXTS, BEAM)
+        long.add_done_callback(lambda _: finished.setdefault("long", len(program.read)))
+        long.result()
+        short[0].result()
+    assert finished["short"] < 10 + (finished["long"] - 10) / 5
 
 
 def test_long_requests_of_different_kinds_progress_equally(hooked, monkeypatch):
