@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from zoo.report import Report
     from zoo.training.run import Run
     from zoo.training.sweeps.comparison import SweepComparison
-    from zoo.training.sweeps.rows import SweepRow
+    from zoo.training.sweeps.trials import SweepRow
 
 
 def prepare(spec: options.Reference, overrides: options.Overrides = None) -> None:
@@ -210,8 +210,7 @@ def sweep(
     from cli.errors import INTERRUPTED
     from zoo.paper.sweep_report import sweep_json
     from zoo.training.sweeps.comparison import compare as compare_rows
-    from zoo.training.sweeps.rows import make_rows, parse_arguments
-    from zoo.training.sweeps.trials import default_folder, make_trials, train_all
+    from zoo.training.sweeps.trials import default_folder, make_rows, make_trials, parse_arguments, train_all
 
     if list and (table or json):
         raise ZooError("`--list` only prints commands", hint="leave `--table` and `--json` out")

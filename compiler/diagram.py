@@ -189,6 +189,6 @@ def _describe_input(graph: Graph, value: str) -> str:
 
 
 _UNINFORMATIVE = {
-    *("positioned", "residual", "cross_residual", "context", "cross_context", "log_softmax", "picked", "loss"),
+    *("positioned", "residual", "cross_residual", "context", "cross_context", "log_softmax", "picked", "loss")
 }
 """Names of results that are not drawn, because the title of their box contains the same words."""

@@ -155,11 +155,7 @@ class EmittedProgram(DecoderStates, nn.Module):
         return log_probabilities.view(*tokens.shape, -1), state
 
     def top_k(
-        self,
-        state: State,
-        tokens: Int[Tensor, "rows k"],
-        count: int,
-        allowed: Bool[Tensor, "#rows·k V"] | None = None,
+        self, state: State, tokens: Int[Tensor, "rows k"], count: int, allowed: Bool[Tensor, "#rows·k V"] | None = None
     ) -> tuple[TopK, State]:
         """Read `tokens`. Return the best `count` allowed tokens after each, and the next state.
 

@@ -71,45 +71,19 @@ if TYPE_CHECKING:
     from specs.sublayers import Sublayer as Sublayer
 
 _NAMES = {
-    "architecture": ("Architecture", "Depths"),
-    "catalogue": ("names",),
-    "corpus": ("Archive", "Corpus", "Digits", "Files", "Grammar", "HeldOut", "Part", "Synthetic", "Table", "Treebank"),
-    "errors": ("ZooError", "nearest"),
-    "inspection": ("comments", "describe_head_sizes", "difference", "field_names", "schema"),
-    "loader": ("load", "parent", "parse", "where_written"),
-    "parts": (
-        "Audio",
-        "Features",
-        "FeatureSource",
-        "Learned",
-        "Norm",
-        "Relative",
-        "Rotary",
-        "Sinusoidal",
-        "Sinusoidal2d",
-    ),
-    "sections": (
-        "BOS",
-        "EOS",
-        "PAD",
-        "UNK",
-        "Decoding",
-        "Languages",
-        "Parsing",
-        "Recognition",
-        "Task",
-        "Training",
-        "Translation",
-        "Vocabulary",
-    ),
-    "spec": ("METADATA_FIELDS", "Spec"),
-    "sublayers": (
-        *("AlignedMemory", "BottleneckConvolution", "Convolution", "CrossAttention", "DecoderSubLayer"),
-        *("EncoderSubLayer", "FeedForward", "Lstm", "MixtureOfExperts", "RestrictedAttention", "SelfAttention"),
-        *("SeparableConvolution", "Ssru", "Sublayer"),
-    ),
+    "architecture": "Architecture Depths",
+    "catalogue": "names",
+    "corpus": "Archive Corpus Digits Files Grammar HeldOut Part Synthetic Table Treebank",
+    "errors": "ZooError nearest",
+    "inspection": "comments describe_head_sizes difference field_names schema",
+    "loader": "load parent parse where_written",
+    "parts": "Audio Features FeatureSource Learned Norm Relative Rotary Sinusoidal Sinusoidal2d",
+    "sections": "BOS EOS PAD UNK Decoding Languages Parsing Recognition Task Training Translation Vocabulary",
+    "spec": "METADATA_FIELDS Spec",
+    "sublayers": "AlignedMemory BottleneckConvolution Convolution CrossAttention DecoderSubLayer EncoderSubLayer "
+    "FeedForward Lstm MixtureOfExperts RestrictedAttention SelfAttention SeparableConvolution Ssru Sublayer",
 }
-_MODULES = {name: module for module, names in _NAMES.items() for name in names}
+_MODULES = {name: module for module, names in _NAMES.items() for name in names.split()}
 
 
 def __getattr__(name: str) -> Any:

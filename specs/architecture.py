@@ -131,21 +131,16 @@ class Architecture(Section):
     @model_validator(mode="after")
     def _check_sublayers(self) -> Self:
         for side, index, sublayer in self._sublayers:
-            is_dilated = sublayer.kind == "convolution" and sublayer.dilated
-            if is_dilated and sublayer.kernel ** getattr(self.depths, side) > MAX_DILATION_REACH:
+            reach, cause = 0, "N"
+            if sublayer.kind == "convolution" and sublayer.dilated:
+                reach = sublayer.kernel ** getattr(self.depths, side)
+            elif sublayer.kind == "bottleneck_convolution":
+                reach, cause = sublayer.kernel * max(sublayer.dilations), f"{side}.{index}.dilations"
+            if reach > MAX_DILATION_REACH:
                 reject(
-                    (f"{side}.{index}.kernel", "N"),
-                    f"the last dilated convolution of `architecture.{side}` would span more than "
-                    f"{MAX_DILATION_REACH:,} positions",
-                    "write a smaller `kernel`, fewer layers `N`, or `dilated: false`",
-                )
-            dilation = max(sublayer.dilations) if sublayer.kind == "bottleneck_convolution" else 0
-            if dilation and sublayer.kernel * dilation > MAX_DILATION_REACH:
-                reject(
-                    (f"{side}.{index}.dilations", f"{side}.{index}.kernel"),
-                    f"a kernel of {sublayer.kernel} positions that are {dilation:,} apart would span more than "
-                    f"{MAX_DILATION_REACH:,} positions",
-                    "write a smaller `kernel` or smaller `dilations`",
+                    (f"{side}.{index}.kernel", cause),
+                    f"dilated convolutions of `architecture.{side}` would span over {MAX_DILATION_REACH:,} positions",
+                    f"write a smaller `kernel`, or reduce `{cause.rpartition('.')[2]}`",
                 )
             if sublayer.kind == "mixture_of_experts" and sublayer.top_k > sublayer.experts:
                 reject(
@@ -153,9 +148,7 @@ class Architecture(Section):
                     f"the gate cannot select {sublayer.top_k} of {sublayer.experts} experts",
                     f"write `top_k: {sublayer.experts}` or a smaller number",
                 )
-        readers = [
-            index for index, each in enumerate(self.decoder) if each.kind in ("cross_attention", "aligned_memory")
-        ]
+        readers = [i for i, each in enumerate(self.decoder) if each.kind in ("cross_attention", "aligned_memory")]
         if not self.encoder and readers:
             reject(
                 (f"decoder.{readers[0]}", "encoder"),
@@ -186,15 +179,13 @@ class Architecture(Section):
             if sublayer.kind in ("ssru", "lstm") and self.d_model % 2:
                 reject(
                     ("d_model", f"encoder.{index}"),
-                    f"`architecture.d_model` is odd ({self.d_model}), but the encoder's `{sublayer.kind}` is "
-                    "bidirectional: each direction has half of the features",
+                    f"`architecture.d_model` is odd ({self.d_model}), but `{sublayer.kind}` is bidirectional",
                     f"write `d_model: {self.d_model + 1}`",
                 )
             if hasattr(sublayer, "kernel") and sublayer.kernel % 2 == 0:
                 reject(
                     f"encoder.{index}.kernel",
-                    f"the kernel size of an encoder's convolution must be odd, not {sublayer.kernel}, because "
-                    "the kernel is centred on a position",
+                    f"the kernel of an encoder's convolution is centred, so it must be odd, not {sublayer.kernel}",
                     f"write `kernel: {sublayer.kernel + 1}`",
                 )
         return self
@@ -227,17 +218,12 @@ class Architecture(Section):
 
     @model_validator(mode="after")
     def _check_positions(self) -> Self:
-        if isinstance(self.positions, Sinusoidal) and self.d_model % 2:
+        step = 2 if isinstance(self.positions, Sinusoidal) else 4 if isinstance(self.positions, Sinusoidal2d) else 1
+        if self.d_model % step:
             reject(
                 ("d_model", "positions"),
-                f"`architecture.d_model` is odd ({self.d_model}), but sinusoids come in pairs",
-                f"write `d_model: {self.d_model + 1}`, or other `positions`",
-            )
-        if isinstance(self.positions, Sinusoidal2d) and self.d_model % 4:
-            reject(
-                ("d_model", "positions"),
-                f"`architecture.d_model` is {self.d_model}, but two-dimensional sinusoids need a multiple of 4",
-                f"write `d_model: {self.d_model // 4 * 4 + 4}`, or other `positions`",
+                f"`architecture.d_model` is {self.d_model}, but `{self.positions.kind}` needs a multiple of {step}",
+                f"write `d_model: {self.d_model // step * step + step}`, or other `positions`",
             )
         if isinstance(self.positions, Sinusoidal2d) and (isinstance(self.source, Tokens) or self.source.subsampling):
             reject(
@@ -246,18 +232,12 @@ class Architecture(Section):
                 "write `positions: {kind: sinusoidal}`, or a `source` of the kind `features` without `subsampling`",
             )
         restricted = any(sublayer.kind == "restricted_attention" for sublayer in (*self.encoder, *self.decoder))
-        if self.positions.score_bias and restricted:
+        if self.positions.score_bias and (restricted or self.attention_score == "additive"):
+            other = "`restricted_attention`" if restricted else "`attention_score: additive`"
             reject(
-                ("positions", "encoder", "decoder"),
-                f"`restricted_attention` does not support positions of the kind `{self.positions.kind}`",
-                "write `self_attention`, or other `positions`",
-            )
-        if self.positions.score_bias and self.attention_score == "additive":
-            reject(
-                ("positions", "attention_score"),
-                f"`architecture.positions` of the kind `{self.positions.kind}` change dot-product scores, but "
-                "`attention_score` is `additive`",
-                "write another `attention_score`, or other `positions`",
+                ("positions", "attention_score", "encoder", "decoder"),
+                f"{other} does not support positions of the kind `{self.positions.kind}`",
+                "write other `positions`, or another kind of attention",
             )
         if self.positions.score_bias == "learned":
             self._require_equal_heads()
@@ -269,8 +249,7 @@ class Architecture(Section):
             if len(heads) > 1:
                 reject(
                     (side, "positions"),
-                    f"the self-attention sub-layers of `architecture.{side}` have different numbers of heads "
-                    f"({', '.join(map(str, sorted(heads)))}), but relative positions use the same biases in "
-                    "all of them",
+                    f"the self-attention of `architecture.{side}` has different numbers of heads "
+                    f"({', '.join(map(str, sorted(heads)))}), but relative positions share their biases",
                     "write the same `h` in all of them, or other `positions`",
                 )

@@ -40,7 +40,7 @@ class SpecFile:
         except OSError as error:
             problem, hint = (
                 f"cannot read `{self.file}`: {error.strerror or error}",
-                "check the file's permissions and the disk",
+                "check its permissions and the disk",
             )
             raise ZooError(problem, hint=hint, exit_code=1) from None
         if len(content) > _MAX_BYTES:
@@ -127,7 +127,5 @@ def _source(file: str, where: str | None) -> SpecFile:
         return SpecFile(path, file, path.relative_to(FOLDER).with_suffix("").as_posix())
     stem = Path(file).stem
     if not stem.strip("."):
-        raise ZooError(
-            f"`{file}` is not a valid name for a spec", where=where, hint="rename it, for example `mine.yaml`"
-        )
+        raise ZooError(f"`{file}` is not a valid name for a spec", where=where, hint="rename it, such as `mine.yaml`")
     return SpecFile(path, file, stem)

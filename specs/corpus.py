@@ -172,8 +172,7 @@ class Synthetic(Directed):
             reject(
                 "models",
                 "models must translate either a `source` or a `target`",
-                "write `source` for distillation or `target` for back-translation; `reference` is for "
-                "translations by people",
+                "write `source` for distillation, or `target` for back-translation; `reference` is by people",
             )
         if self.reference is not None and (self.source is None or self.n_best == 1):
             reject(
@@ -303,17 +302,12 @@ class Corpus(Section):
                     "`corpus.train` cannot contain `held_out`, which takes pairs out of the training set",
                     "write `held_out` in `corpus.dev` or `corpus.test`",
                 )
-            if split != "train" and getattr(part, "weight", 1.0) != 1.0:
+            weighted = getattr(part, "weight", 1.0) != 1.0
+            if split != "train" and (weighted or isinstance(part, Synthetic) or getattr(part, "tag", None)):
                 reject(
-                    f"{name}.weight",
-                    f"a part of `corpus.{split}` cannot have a weight: each of its pairs is used once",
-                    "write `weight` in a part of `corpus.train`, or leave it out",
-                )
-            if split != "train" and (isinstance(part, Synthetic) or getattr(part, "tag", None)):
-                reject(
-                    name,
-                    f"a part of `corpus.{split}` cannot have `models` or `tag`: scores need translations by people",
-                    "write this part in `corpus.train`",
+                    f"{name}.weight" if weighted else name,
+                    f"a part of `corpus.{split}` cannot have `weight`, `models` or `tag`: it is used once, for scores",
+                    "write this part in `corpus.train`, or leave them out",
                 )
             if isinstance(part, HeldOut) and any(isinstance(each, Synthetic) for each in self.train):
                 reject(

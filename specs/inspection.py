@@ -51,9 +51,8 @@ def describe_head_sizes(spec: Spec, reference: str | os.PathLike[str]) -> str | 
     if not _has_equal_sizes(shipped_origin(reference)) or _has_equal_sizes(spec):
         return None
     sizes = spec.architecture
-    products = (
-        f"h * d_k = {sizes.h * sizes.d_k} and h * d_v = {sizes.h * sizes.d_v} differ from d_model = {sizes.d_model}"
-    )
+    keys, values = sizes.h * sizes.d_k, sizes.h * sizes.d_v
+    products = f"h * d_k = {keys} and h * d_v = {values} differ from d_model = {sizes.d_model}"
     size, rest = divmod(sizes.d_model, sizes.h)
     if rest:
         return f"{products}; to make them equal, choose an `architecture.h` that divides d_model"
@@ -132,17 +131,10 @@ def schema() -> dict[str, Any]:
     sections = {choice["$ref"].rpartition("/")[2] for choice in choices if "$ref" in choice}
     for part in (whole, *(whole["$defs"][name] for name in sorted(sections))):
         part.pop("required", None)
-    extends = {
-        "type": "string",
-        "description": "Spec that supplies all fields missing in this file: the name of a shipped spec, or a path "
-        "relative to this file.",
-    }
-    file_format = {
-        "type": "integer",
-        "minimum": FIRST_FORMAT,
-        "maximum": FORMAT,
-        "description": "Version of the file format. Default: the current version.",
-    }
+    description = "Spec that supplies all fields missing in this file: the name of a shipped spec, or a path "
+    extends = {"type": "string", "description": f"{description}relative to this file."}
+    description = "Version of the file format. Default: the current version."
+    file_format = {"type": "integer", "minimum": FIRST_FORMAT, "maximum": FORMAT, "description": description}
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         **whole,

@@ -46,8 +46,7 @@ class Features(Section):
             if convolution.kernel % 2 == 0:
                 reject(
                     f"subsampling.{index}.kernel",
-                    f"the kernel size of a source convolution must be odd, not {convolution.kernel}, "
-                    "because the kernel is centred on a position",
+                    f"the kernel of a source convolution is centred, so it must be odd, not {convolution.kernel}",
                     f"write `kernel: {convolution.kernel + 1}`",
                 )
         return self
@@ -237,8 +236,7 @@ class Relative(PositionKind):
         if self.max_distance <= self.buckets // 2:
             reject(
                 ("max_distance", "buckets"),
-                f"`architecture.positions.max_distance` ({self.max_distance}) is too small: half of the "
-                f"{self.buckets} `buckets` have one distance each",
+                f"`max_distance` ({self.max_distance}) is too small: half of the `buckets` have one distance each",
                 f"write a `max_distance` of more than {self.buckets // 2}, or fewer `buckets`",
             )
         return self

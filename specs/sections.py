@@ -50,15 +50,13 @@ class Vocabulary(Section):
         if self.shared and self.target_size is not None:
             reject(
                 ("target_size", "shared"),
-                f"`vocabulary.target_size` is {self.target_size:,}, but `vocabulary.shared` is true: a shared "
-                "vocabulary has one size",
+                f"`vocabulary.target_size` is {self.target_size:,}, but a shared vocabulary has one size",
                 "write `vocabulary: {shared: false}`, or `target_size: null`",
             )
         if self.separate_models and not self.shared:
             reject(
                 ("separate_models", "shared"),
-                "`vocabulary.separate_models` is true, but `vocabulary.shared` is false: the field is only for "
-                "shared vocabularies",
+                "`vocabulary.separate_models` is only for shared vocabularies, but `vocabulary.shared` is false",
                 "write `vocabulary: {separate_models: false}`",
             )
         return self
@@ -98,8 +96,7 @@ class Languages(Section):
         if self.source_token != "target" and self.target_token is None:
             reject(
                 ("source_token", "target_token"),
-                "neither the source nor the translation has the token of the target language, so the model "
-                "cannot know which language to translate into",
+                "neither the source nor the translation has the token of the language to translate into",
                 "write `source_token: target`, or `target_token: target`",
             )
         return self

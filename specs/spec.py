@@ -9,7 +9,7 @@ from specs.corpus import Archive, Corpus, Digits, Directed, Direction, Files, Gr
 from specs.errors import ZooError
 from specs.history import FORMAT, WRITTEN_BY
 from specs.notation import dump
-from specs.parts import Features, Sinusoidal2d, Tokens
+from specs.parts import Sinusoidal2d, Tokens
 from specs.section import Section, reject
 from specs.sections import (
     EOS,
@@ -188,8 +188,7 @@ class Spec(Section):
             if isinstance(part, (Files, Archive)) and (part.source is not None) is not reads:
                 reject(
                     (f"corpus.{name}", "task.kind"),
-                    f"the task `{self.task.kind}` reads {'a' if reads else 'no'} source, but `corpus.{name}` "
-                    f"has {'none' if reads else 'one'}",
+                    f"the task `{self.task.kind}` reads {'a' if reads else 'no'} source, unlike `corpus.{name}`",
                     f"{'write' if reads else 'remove'} `source` in this part, or set another `task`",
                 )
             needs_translation = isinstance(part, Synthetic) or getattr(part, "tag", None) is not None
@@ -203,8 +202,7 @@ class Spec(Section):
                 source, target = corpus.direction(part)
                 reject(
                     (f"corpus.{name}", "corpus.source", "corpus.target"),
-                    f"the built-in corpus has {'English trees' if parsing else 'English-German pairs'}, but "
-                    f"the languages are `{source}` and `{target}`",
+                    f"`grammar` is English{'' if parsing else ' and German'}, not `{source}` and `{target}`",
                     f"write `source: en` and `target: {directions[0][1]}`, or use other parts than `grammar`",
                 )
         return self
@@ -228,9 +226,7 @@ class Spec(Section):
     def require_source(self, purpose: str) -> None:
         """Raise ZooError if the model has no encoder. `purpose` says what needs one, such as "this benchmark"."""
         if not self.task.reads:
-            problem = (
-                f"{purpose} needs a model that reads a source, but the task of `{self.name}` is `{self.task.kind}`"
-            )
+            problem = f"{purpose} needs a model that reads a source, but `{self.name}` has the task `{self.task.kind}`"
             raise ZooError(problem, hint="use a model whose task is `translation` or `parsing`")
 
     @model_validator(mode="after")
@@ -239,11 +235,8 @@ class Spec(Section):
             if bool(getattr(self.architecture, stack)) is not needed:
                 reject(
                     (f"architecture.{stack}", "task.kind"),
-                    f"the task `{self.task.kind}` needs a model with{'' if needed else 'out'} sub-layers in "
-                    f"`architecture.{stack}`",
-                    f"write sub-layers in `architecture.{stack}`, or set another `task`"
-                    if needed
-                    else f"write `architecture: {{{stack}: []}}`, and no `cross_attention` in the other stack",
+                    f"the task `{self.task.kind}` needs {'' if needed else 'no '}sub-layers in `architecture.{stack}`",
+                    f"write {'sub-layers in' if needed else '`[]` for'} `architecture.{stack}`, or set another `task`",
                 )
         shared, modalities = self.vocabulary.shared, self.task.streams
         streams = {name: modalities[name] for name in self.task.token_streams}
@@ -260,30 +253,27 @@ class Spec(Section):
                 "`vocabulary.copy_symbols` is for models that translate text",
                 "write `vocabulary: {copy_symbols: 0}`",
             )
-        task, source = self.task, self.architecture.source
+        task, source, positions = self.task, self.architecture.source, self.architecture.positions
         if isinstance(task, Recognition) is self.reads_text:
             kind = f"features, width: {task.source.width}" if isinstance(task, Recognition) else "tokens"
             reject(
                 ("architecture.source.kind", "task.kind"),
-                f"the task `{task.kind}` reads {modalities.get('source', 'nothing')}, but `architecture.source` has "
-                f"the kind `{source.kind}`",
+                f"the task `{task.kind}` reads {modalities.get('source', 'nothing')}, not `{source.kind}`",
                 f"write `architecture: {{source: {{kind: {kind}}}}}`, or set another `task`",
             )
-        if isinstance(task, Recognition) and isinstance(source, Features) and source.width != task.source.width:
-            reject(
-                ("architecture.source.width", "task.source"),
-                f"`architecture.source.width` is {source.width}, but `task.source` gives {task.source.width} features "
-                "per frame",
-                f"write `architecture: {{source: {{width: {task.source.width}}}}}`",
-            )
-        positions = self.architecture.positions
-        if isinstance(task, Recognition) and isinstance(positions, Sinusoidal2d) and positions.rows != task.source.rows:
-            reject(
-                ("architecture.positions.rows", "task.source"),
-                f"`architecture.positions.rows` is {positions.rows}, but a column of `task.source` has "
-                f"{task.source.rows} patches",
-                f"write `architecture: {{positions: {{rows: {task.source.rows}}}}}`",
-            )
+        sizes = {
+            "source.width": source,
+            **({"positions.rows": positions} if isinstance(positions, Sinusoidal2d) else {}),
+        }
+        frames = task.source if isinstance(task, Recognition) else None
+        for path, part in sizes.items() if frames else ():
+            section, _, field = path.partition(".")
+            if (own := getattr(part, field)) != (needed := getattr(frames, field)):
+                reject(
+                    (f"architecture.{path}", "task.source"),
+                    f"`architecture.{path}` is {own}, but the frames of `task.source` need {needed}",
+                    f"write `architecture: {{{section}: {{{field}: {needed}}}}}`",
+                )
         score, permitted = self.training.dev_score, self.task.scores
         if score is not None and score not in permitted:
             reject(
@@ -301,8 +291,7 @@ class Spec(Section):
         if kinds.count("cross_attention") != 1 or self.task.writes_trees or not self.reads_text:
             reject(
                 "training.guided_alignment",
-                "`training.guided_alignment` needs a model that translates text, with one `cross_attention` in "
-                "each decoder layer",
+                "`training.guided_alignment` needs a model that translates text with one `cross_attention` per layer",
                 "write `guided_alignment: null`",
             )
         return self
@@ -313,8 +302,7 @@ class Spec(Section):
         if tied in ("all", "embeddings") and not self.vocabulary.shared:
             reject(
                 ("vocabulary.shared", "architecture.tied_embeddings"),
-                f"`architecture.tied_embeddings` is `{tied}`, which needs one vocabulary, but "
-                "`vocabulary.shared` is false",
+                f"`architecture.tied_embeddings` is `{tied}`, but `vocabulary.shared` is false",
                 "write `vocabulary: {shared: true}`, or `architecture: {tied_embeddings: target}`",
             )
         size, suppressed = self.vocabulary.sizes[1], self.decoding.suppressed_tokens
@@ -327,32 +315,27 @@ class Spec(Section):
         if suppressed and max(suppressed) >= size:
             reject(
                 ("decoding.suppressed_tokens", "vocabulary.size"),
-                f"`decoding.suppressed_tokens` contains {max(suppressed):,}, but the largest token ID of the "
-                f"target is {size - 1:,}",
+                f"`decoding.suppressed_tokens` contains {max(suppressed):,}, but the last token is {size - 1:,}",
                 "remove it from the list",
             )
         return self
 
     @model_validator(mode="after")
     def _check_lengths(self) -> Self:
-        longest, rows = self.corpus.max_length, self.architecture.max_positions
-        if rows is not None and rows <= longest:
-            reject(
-                ("architecture.positions.rows", "corpus.max_length"),
-                f"`architecture.positions.rows` ({rows}) is too small for a sentence of `corpus.max_length` "
-                f"({longest}) tokens and EOS",
-                f"raise `architecture.positions.rows`, or lower `corpus.max_length` below {rows}",
-            )
-        longest += self.languages is not None  # the language token
-        # Targets of features are much shorter than `corpus.max_length`, a number of frames.
-        for field in ("source_tokens", "target_tokens") if self.reads_text else ("source_tokens",):
-            limit = getattr(self.training, field)
-            if limit <= longest:
+        longest, training = self.corpus.max_length, self.training
+        batch = longest + (self.languages is not None)  # with the language token
+        limits = [
+            ("architecture.positions.rows", self.architecture.max_positions, longest),
+            ("training.source_tokens", training.source_tokens, batch),
+            # Targets of features are much shorter than `corpus.max_length`, a number of frames.
+            ("training.target_tokens", training.target_tokens if self.reads_text else None, batch),
+        ]
+        for field, limit, length in limits:
+            if limit is not None and limit <= length:
                 reject(
-                    (f"training.{field}", "corpus.max_length"),
-                    f"`training.{field}` ({limit}) is too small for a sentence of `corpus.max_length` "
-                    f"({longest}) tokens and EOS",
-                    f"raise `training.{field}`, or lower `corpus.max_length` below {limit}",
+                    (field, "corpus.max_length"),
+                    f"`{field}` ({limit}) is too small for `corpus.max_length` ({length}) tokens and EOS",
+                    f"raise `{field}`, or lower `corpus.max_length` below {limit}",
                 )
         return self
 

@@ -83,11 +83,7 @@ class _Field(NamedTuple):
 
 
 def _combined_error(
-    root: type[Section],
-    invalid: ValidationError,
-    values: LocatedValue,
-    files: Sequence[str],
-    origins: Sequence[str],
+    root: type[Section], invalid: ValidationError, values: LocatedValue, files: Sequence[str], origins: Sequence[str]
 ) -> ZooError:
     def rank(located: LocatedValue) -> int:
         return origins.index(located.file) if located.file in origins else len(origins)

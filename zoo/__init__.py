@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from specs import Spec, Sublayer, ZooError
     from zoo.generation.translator import Translator
     from zoo.models.find import names
-    from zoo.training.own_loop import batches, save
     from zoo.training.run import Run
+    from zoo.training.train import batches, save
 
 __all__ = [
     "PaddedBatch",
@@ -49,8 +49,8 @@ _LAZY_ATTRIBUTES = {
     "ZooError": "specs",
     "names": "zoo.models.find",
     "Translator": "zoo.generation.translator",
-    "batches": "zoo.training.own_loop",
-    "save": "zoo.training.own_loop",
+    "batches": "zoo.training.train",
+    "save": "zoo.training.train",
 }
 
 

@@ -10,14 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from compiler.instruction import ActivationKind, Opcode
-from compiler.operations.operation import (
-    Operation,
-    Shape,
-    Tensors,
-    ValueType,
-    ValueTypes,
-    require,
-)
+from compiler.operations.operation import Operation, Shape, Tensors, ValueType, ValueTypes, require
 from compiler.size import Size, product
 
 if TYPE_CHECKING:

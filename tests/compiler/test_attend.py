@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from compiler import EmittedProgram, Purpose, build, build_module, graphs, interpret, lower
+from compiler import EmittedProgram, Purpose, build, graphs, interpret, lower
 from compiler.initialization import initial_weights
 from compiler.operations.attention import Attention
 from compiler.padded_batch import PaddedBatch
@@ -92,8 +92,3 @@ def test_they_are_explicit_on_a_gpu(small: Callable[..., Spec]) -> None:
     assert len(fused[Purpose.SCORE]) == 6
     assert not fused[Purpose.ATTEND]
     assert len(lowered[Purpose.ATTEND].outputs) == 6 + 1
-
-
-def test_other_programs_refuse_to_attend(small: Callable[..., Spec]) -> None:
-    with pytest.raises(ValueError, match="was not built for the purpose `attend`"):
-        build_module(small()).attend(SOURCE, TARGET)

@@ -8,26 +8,8 @@ from itertools import count
 import pytest
 
 from compiler import Purpose, lower
-from compiler.costs import (
-    END,
-    START,
-    complexity,
-    connected_distance,
-    path_length,
-    sequential_operations,
-    sublayer_stack,
-)
-from compiler.graph import Graph
-from specs import (
-    Convolution,
-    FeedForward,
-    Lstm,
-    RestrictedAttention,
-    SelfAttention,
-    SeparableConvolution,
-    Spec,
-    Ssru,
-)
+from compiler.costs import complexity, path_length, sequential_operations
+from specs import Convolution, FeedForward, Lstm, RestrictedAttention, SelfAttention, SeparableConvolution, Spec, Ssru
 
 LENGTHS = (2, 3, 8, 9, 10, 27, 28, 64, 81, 82, 200)
 
@@ -85,53 +67,6 @@ class TestFormulas:
 def test_a_sub_layer_that_connects_no_positions_is_refused() -> None:
     with pytest.raises(ValueError, match="layers of `feed_forward` alone connect no positions"):
         complexity(FeedForward(kind="feed_forward"), 3, 8)
-
-
-def path_lengths(graph: Graph, n: int) -> dict[int, int]:
-    """Return the shortest path length for each distance by brute force, one position at a time."""
-    known = {(START, 0): 0}
-    for node in graph.nodes:
-        reach = node.operation.receptive_field()
-        for index, value in enumerate(node.inputs):
-            for (name, distance), length in list(known.items()):
-                if name != value:
-                    continue
-                if reach is None or index not in reach.inputs:
-                    steps = {0: 0}
-                elif reach.sequential:
-                    steps = {m: m + 1 for m in range(n)} if reach.before is None else {0: 1}
-                else:
-                    before = n - 1 if reach.before is None else reach.before
-                    after = n - 1 if reach.after is None else reach.after
-                    spacing = reach.spacing
-                    steps = dict.fromkeys(range(-(after // spacing) * spacing, before + 1, spacing), 1)
-                for m, more in steps.items():
-                    key = node.name, distance + m
-                    known[key] = min(known.get(key, n * n), length + more)
-    end = graph.outputs[END]
-    return {distance: length for (name, distance), length in known.items() if name == end and 0 <= distance < n}
-
-
-@pytest.mark.parametrize(
-    "sublayer",
-    [
-        SelfAttention(kind="self_attention"),
-        RestrictedAttention(kind="restricted_attention", radius=3),
-        Ssru(kind="ssru"),
-        Convolution(kind="convolution", kernel=3, dilated=False),
-        Convolution(kind="convolution", kernel=3, dilated=True),
-    ],
-)
-@pytest.mark.parametrize("causal", [False, True])
-def test_paths_equal_those_of_single_positions(sublayer: SelfAttention, causal: bool) -> None:
-    for layers in (1, 2, 3):
-        graph = sublayer_stack(sublayer, 8, layers, causal=causal)
-        for n in (2, 5, 9, 14, 27, 40):
-            longest, lengths = path_length(graph, START, graph.outputs[END], n), path_lengths(graph, n)
-            assert (longest is not None) == (len(lengths) == n)
-            assert longest is None or longest >= lengths[n - 1]
-            distance = connected_distance(graph, START, graph.outputs[END], n)
-            assert set(range(distance + 1)) <= set(lengths)
 
 
 def test_the_shortest_path_may_use_several_kinds(small: Callable[..., Spec]) -> None:

@@ -11,18 +11,9 @@ from typing import Any
 
 import pytest
 import torch
+import yaml
 
-from compiler import (
-    PASSES,
-    TRANSLATE,
-    EmittedProgram,
-    Purpose,
-    artefact,
-    build,
-    graphs,
-    interpret,
-    native_codegen,
-)
+from compiler import PASSES, TRANSLATE, EmittedProgram, Purpose, artefact, build, graphs, interpret, native_codegen
 from compiler.assemble import prepare_build
 from compiler.backends import BACKENDS, BuildRequest
 from compiler.backends.conformance import disagreement
@@ -44,103 +35,46 @@ SUBLAYERS: dict[str, dict[str, object]] = {
     "mixture": {"kind": "mixture_of_experts", "experts": 4, "top_k": 2},
 }
 """Sub-layers that may take the place of self-attention."""
-ARCHITECTURES: dict[str, dict[str, object]] = {
-    "shallow": {"N": 1},
-    "post": {"N": {"encoder": 3, "decoder": 2}},
-    "pre": {
-        "N": 2,
-        "norm": {"placement": "pre"},
-        "positions": {"kind": "learned", "rows": 128},
-        "tied_embeddings": "none",
-        "projection_bias": True,
-        "d_k": 8,
-        "d_v": 8,
-    },
-    "additive": {"attention_score": "additive"},
-    "unscaled": {"attention_score": "dot_product", "positions": {"kind": "sinusoidal_halves"}},
-    "gelu": {
-        "activation": "gelu",
-        "output_bias": True,
-        "positions": {"kind": "sinusoidal", "first": 2},
-        "norm": {"placement": "pre"},
-        "tied_embeddings": "none",
-    },
-    "student": {
-        "activation": "silu",
-        "positions": {"kind": "sinusoidal_halves", "first": 1},
-        "output_bias": True,
-        "N": {"encoder": 2, "decoder": 3},
-        "decoder": [{"kind": "ssru"}, {"kind": "cross_attention"}, {"kind": "feed_forward"}],
-    },
-    "t5": {
-        "N": 2,
-        "encoder": [{"kind": "self_attention"}, {"kind": "feed_forward", "gated": True, "bias": False}],
-        "activation": "gelu_tanh",
-        "attention_score": "dot_product",
-        "positions": {"kind": "relative", "buckets": 8, "max_distance": 7},
-        "norm": {"kind": "rms_norm", "placement": "pre"},
-        "scale_embeddings": False,
-        "scale_logits": True,
-    },
-    "modern": {
-        "N": 2,
-        "encoder": [{"kind": "self_attention", "h": 4, "kv_heads": 2}, {"kind": "feed_forward", "gated": True}],
-        "decoder": [
-            {"kind": "self_attention", "h": 4, "kv_heads": 1, "d_k": 4},
-            {"kind": "cross_attention", "h": 4, "kv_heads": 2},
-            {"kind": "feed_forward", "gated": True, "activation": "silu", "d_ff": 20},
-        ],
-        "positions": {"kind": "rotary"},
-        "norm": {"kind": "rms_norm", "placement": "both", "embeddings": True},
-        "d_k": 8,
-    },
-    "alibi": {
-        "encoder": [{"kind": "self_attention", "h": 3}, {"kind": "feed_forward"}, {"kind": "feed_forward", "d_ff": 9}],
-        "positions": {"kind": "alibi"},
-    },
-    "speech": {
-        "N": 1,
-        "source": {
-            "kind": "features",
-            "width": 5,
-            "subsampling": [{"kernel": 5, "stride": 2}, {"kernel": 3, "stride": 3}],
-            "activation": "glu",
-        },
-        "tied_embeddings": "target",
-    },
-    "patches": {
-        "N": 1,
-        "source": {"kind": "features", "width": 5},
-        "positions": {"kind": "sinusoidal_2d", "rows": 2},
-        "tied_embeddings": "none",
-    },
-    "half variance": {
-        "decoder": [
-            {"kind": "self_attention", "norm": {"kind": "none", "placement": "post"}},
-            {"kind": "cross_attention", "embedded_queries": True},
-            {"kind": "feed_forward"},
-        ],
-        "norm": {"kind": "half_variance"},
-    },
-    "bytenet": {
-        "N": 2,
-        "encoder": [{"kind": "bottleneck_convolution", "kernel": 5, "dilations": [1, 2], "d_conv": 6}],
-        "decoder": [{"kind": "aligned_memory"}, {"kind": "bottleneck_convolution", "kernel": 3, "dilations": [3]}],
-        "norm": {"placement": "pre"},
-    },
-    "no positions": {"N": 1, "positions": {"kind": "none"}},
-    "reordered": {
-        "encoder": [{"kind": "feed_forward"}, {"kind": "self_attention"}],
-        "decoder": [{"kind": "feed_forward"}, {"kind": "cross_attention"}, {"kind": "self_attention"}],
-    },
-    **{
-        kind: {
-            "N": 2 if kind == "dilated" else 1,  # the dilation differs between layers
-            "encoder": [sublayer, {"kind": "feed_forward"}],
-            "decoder": [sublayer, {"kind": "cross_attention"}, {"kind": "feed_forward"}],
-        }
-        for kind, sublayer in SUBLAYERS.items()
-    },
+FEED_FORWARD = {"kind": "feed_forward"}
+ARCHITECTURES: dict[str, dict[str, object]] = yaml.safe_load("""
+  shallow: {N: 1}
+  post: {N: {encoder: 3, decoder: 2}}
+  pre: {N: 2, norm: {placement: pre}, positions: {kind: learned, rows: 128}, tied_embeddings: none,
+        projection_bias: true, d_k: 8, d_v: 8}
+  additive: {attention_score: additive}
+  unscaled: {attention_score: dot_product, positions: {kind: sinusoidal_halves}}
+  gelu: {activation: gelu, output_bias: true, positions: {kind: sinusoidal, first: 2}, norm: {placement: pre},
+         tied_embeddings: none}
+  student: {activation: silu, positions: {kind: sinusoidal_halves, first: 1}, output_bias: true,
+            N: {encoder: 2, decoder: 3}, decoder: [{kind: ssru}, {kind: cross_attention}, {kind: feed_forward}]}
+  t5: {N: 2, encoder: [{kind: self_attention}, {kind: feed_forward, gated: true, bias: false}], activation: gelu_tanh,
+       attention_score: dot_product, positions: {kind: relative, buckets: 8, max_distance: 7},
+       norm: {kind: rms_norm, placement: pre}, scale_embeddings: false, scale_logits: true}
+  modern: {N: 2, encoder: [{kind: self_attention, h: 4, kv_heads: 2}, {kind: feed_forward, gated: true}],
+           decoder: [{kind: self_attention, h: 4, kv_heads: 1, d_k: 4}, {kind: cross_attention, h: 4, kv_heads: 2},
+                     {kind: feed_forward, gated: true, activation: silu, d_ff: 20}],
+           positions: {kind: rotary}, norm: {kind: rms_norm, placement: both, embeddings: true}, d_k: 8}
+  alibi: {encoder: [{kind: self_attention, h: 3}, {kind: feed_forward}, {kind: feed_forward, d_ff: 9}],
+          positions: {kind: alibi}}
+  speech: {N: 1, tied_embeddings: target, source: {kind: features, width: 5, activation: glu,
+           subsampling: [{kernel: 5, stride: 2}, {kernel: 3, stride: 3}]}}
+  patches: {N: 1, source: {kind: features, width: 5}, positions: {kind: sinusoidal_2d, rows: 2}, tied_embeddings: none}
+  half variance: {decoder: [{kind: self_attention, norm: {kind: none, placement: post}},
+                  {kind: cross_attention, embedded_queries: true}, {kind: feed_forward}], norm: {kind: half_variance}}
+  bytenet: {N: 2, encoder: [{kind: bottleneck_convolution, kernel: 5, dilations: [1, 2], d_conv: 6}],
+            decoder: [{kind: aligned_memory}, {kind: bottleneck_convolution, kernel: 3, dilations: [3]}],
+            norm: {placement: pre}}
+  no positions: {N: 1, positions: {kind: none}}
+  reordered: {encoder: [{kind: feed_forward}, {kind: self_attention}],
+              decoder: [{kind: feed_forward}, {kind: cross_attention}, {kind: self_attention}]}
+""")
+ARCHITECTURES |= {
+    kind: {
+        "N": 2 if kind == "dilated" else 1,  # the dilation differs between layers
+        "encoder": [sublayer, FEED_FORWARD],
+        "decoder": [sublayer, {"kind": "cross_attention"}, FEED_FORWARD],
+    }
+    for kind, sublayer in SUBLAYERS.items()
 }
 QUICK = {"inductor": (), "aot": (), "onnx": {"shallow"}}
 """The architectures that are tested outside of the slow tests, for backends that take long to compile or export.

@@ -18,7 +18,7 @@ from compiler.backends import BACKENDS, BuildRequest, choose_backend
 from compiler.backends.conformance import disagreement
 from compiler.backends.export import TRANSLATING, export_programs
 from compiler.backends.inductor import _allow_variants
-from compiler.backends.tensorrt import check_shapes, compile_settings, engine_key, input_profiles
+from compiler.backends.tensorrt import check_shapes, engine_key, input_profiles
 from compiler.decoder import CACHE_BLOCK
 from compiler.initialization import initial_weights
 from specs import Spec, ZooError
@@ -124,12 +124,6 @@ def test_an_aot_package_serves_all_weights_of_a_spec_without_a_compiler(
     assert done.returncode == 0, done.stderr
 
 
-def test_aot_refuses_gpus(small: Callable[..., Spec]) -> None:
-    problem = BACKENDS["aot"].unsupported_reason
-    assert problem(_request(small())) is None
-    assert "it runs on a CPU" in (problem(_request(small(), "cuda")) or "")
-
-
 def test_tensorrt_refuses_what_it_cannot_build(small: Callable[..., Spec]) -> None:
     problem = BACKENDS["tensorrt"].unsupported_reason
     assert problem(_request(small(), "cuda")) is None
@@ -168,17 +162,6 @@ def test_tensorrt_refuses_inputs_beyond_the_profile_and_says_which_option_to_rai
         with pytest.raises(ZooError, match="was built for at most") as caught:
             check_shapes(profiles, [torch.zeros(shape)])
         assert "`decoding.beam`" in str(caught.value.hint)
-
-
-def test_tensorrt_settings_are_named_as_in_the_installed_version() -> None:
-    for version in ("2.11.0", "2.13.0+cu130", "2.14.0"):
-        settings = compile_settings(version, "cuda:0")
-        assert settings["attn_bias_is_causal"] is False
-        assert settings["decompose_attention"] is True
-        for name in ("cache_built_engines", "reuse_cached_engines", "immutable_weights"):
-            assert not settings[name]
-        for name in ("use_explicit_typing", "enabled_precisions"):
-            assert (name in settings) == version.startswith("2.11")
 
 
 def test_every_weight_of_a_tensorrt_engine_can_be_replaced(small: Callable[..., Spec], exported: Any) -> None:

@@ -160,36 +160,3 @@ def test_programs_are_exported_for_a_gpu(spec: Callable[[str], Spec], gpu: FakeG
         nodes = [node for node in exported[purpose].graph.nodes if "val" in node.meta]
         found = [tensor for node in nodes for tensor in tensors(node.meta["val"])]
         assert {tensor.device for tensor in found} == {DEVICE}
-
-
-REFUSED: dict[str, tuple[str, Callable[[Tensor], object]]] = {
-    "item": ("_local_scalar_dense needs values", lambda x: x.sum().item()),
-    "truth": ("_local_scalar_dense needs values", lambda x: bool(x.any())),
-    "list": ("_local_scalar_dense needs values", lambda x: x.tolist()),
-    "cpu": ("copies from the GPU to cpu", lambda x: x.cpu()),
-    "to": ("copies from the GPU to cpu", lambda x: x.to("cpu", non_blocking=True)),
-    "copy_": ("copies from the GPU to the CPU", lambda x: torch.zeros(4).copy_(x)),
-    "mask": ("index needs values", lambda x: x[x > 0]),
-    "assignment": ("index_put_ needs values", lambda x: x.__setitem__(x > 0, torch.zeros(1, device=DEVICE))),
-    "nonzero": ("nonzero needs values", lambda x: x.nonzero()),
-    "masked_select": ("masked_select needs values", lambda x: x.masked_select(x > 0)),
-    "equal": ("equal needs values", lambda x: torch.equal(x, x)),
-    "repeats": ("repeat_interleave needs values", lambda x: x.repeat_interleave(x.long())),
-    "devices": ("on the CPU and on the GPU", lambda x: x + torch.zeros(4)),
-    "index on the CPU": ("on the CPU and on the GPU", lambda x: x.index_select(0, torch.tensor([1]))),
-    "constant": ("copies from the CPU while a CUDA graph", lambda x: torch.tensor([1.0], device=DEVICE)),
-    "copy from the CPU": ("copies from the CPU while a CUDA graph", lambda x: x.copy_(torch.zeros(4))),
-}
-
-
-@pytest.mark.parametrize("operation", REFUSED)
-def test_the_fake_gpu_refuses_what_a_recording_refuses(gpu: FakeGpu, operation: str) -> None:
-    message, function = REFUSED[operation]
-    with gpu.capture(), pytest.raises(AssertionError, match=message):
-        function(torch.zeros(4, device=DEVICE))
-
-
-def test_the_cpu_still_has_values_beside_a_fake_gpu(gpu: FakeGpu) -> None:
-    x = torch.tensor([1, 2, 3])
-    assert (int(x.max()), x[x > 1].tolist(), bool((x == 2).any())) == (3, [2, 3], True)
-    assert (x.to(DEVICE) + 1).device == DEVICE

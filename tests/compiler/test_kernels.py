@@ -92,19 +92,6 @@ def test_sums_of_8_bit_products_are_exact(new_program: Any) -> None:
         assert torch.equal(program.run_once(rows).round().double(), x.double().round() @ w.double())
 
 
-def test_each_row_is_quantised_with_its_own_scale(new_program: Any) -> None:
-    for rows, inner, outer in SHAPES:
-        x = torch.randn(rows, inner) * torch.rand(rows, 1)
-        x[rows // 2] = 0.0
-        w = torch.randint(-127, 128, (outer, inner), dtype=torch.int8).T
-        scales, bias = torch.rand(outer) / 127 / inner**0.5, torch.randn(outer)
-        program = new_program()
-        out = program.buffer(outer)
-        program.add(Opcode.LINEAR, a=program.embed(x), out=out, width=outer, matrix=program.matrix(w, bias, scales))
-        program.output(out, outer)
-        close(program.run_once(rows), runtime.quantised_linear(x, w, scales, bias))
-
-
 @pytest.mark.parametrize(
     ("rows", "width", "halves", "first"), [(1, 5, False, 2), (131, 37, False, 0), (3, 64, True, 300), (3, 2, True, 0)]
 )
@@ -156,34 +143,6 @@ def test_attention_over_source_and_memory(new_program: Any, heads: int, key_widt
     for source, token, result in zip(sources, tokens, results, strict=True):
         expected = attention(q_table[token], k_table[source], v_table[source], heads, 0.3)
         close(result, torch.cat([expected, expected], 1))
-
-
-@pytest.mark.parametrize("width", [16, 37])
-def test_an_ssru_over_a_source_runs_in_both_directions(new_program: Any, width: int) -> None:
-    """The step reads the encoder's result for a token by attention whose only match is that token."""
-    ids = 40
-    gates, values = torch.randn(ids, width), torch.randn(ids, width)
-    program = new_program(memory=[ids, 2 * width])
-    gate, value, one_hot = (program.embed(table, program.encode) for table in (gates, values, torch.eye(ids)))
-    both = program.buffer(2 * width)
-    for column, backwards in ((0, False), (width, True)):
-        out = program.buffer(width)
-        fields = {"a": gate, "b": value, "out": out, "width": width, "backwards": backwards}
-        program.add(Opcode.SSRU_SOURCE, program.encode, **fields)
-        program.add(Opcode.COPY, program.encode, a=out, out=both, out_column=column, width=width)
-    program.add(Opcode.STORE_MEMORY, program.encode, out=0, a=one_hot, width=ids, heads=1, keys=True)
-    program.add(Opcode.STORE_MEMORY, program.encode, out=1, a=both, width=2 * width, heads=1)
-    lookup = {"heads": 1, "key_width": ids, "value_width": 2 * width, "scale": 1.0, "width": 2 * width}
-    out = program.buffer(2 * width)
-    program.add(Opcode.ATTEND_MEMORY, a=program.embed(torch.eye(ids) * 1000), b=0, c=1, out=out, **lookup)
-    program.output(out, 2 * width)
-    sources = [torch.randperm(ids)[:length] for length in (1, 17, 40)]
-    state = program.start(torch.cat(sources), [len(source) for source in sources])
-    for position in (0, -1):
-        results = program.run(state, torch.stack([source[position] for source in sources]))
-        for result, source in zip(results, sources, strict=True):
-            forwards, backwards = (ssru(gates[s][None], values[s][None])[0] for s in (source, source.flip(0)))
-            close(result, torch.cat([forwards[position], backwards.flip(0)[position]]))
 
 
 @pytest.mark.parametrize(("heads", "key_width", "value_width"), [(2, 16, 64), (3, 5, 7)])

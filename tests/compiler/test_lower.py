@@ -15,7 +15,7 @@ from compiler import Purpose, build_module, emit, graphs, interpret, lower
 from compiler.graph import stored_tensors, verify
 from compiler.operations.elementwise import Dropout
 from compiler.padded_batch import PaddedBatch
-from compiler.runtime import additive_scores, sinusoids
+from compiler.runtime import sinusoids
 from specs import Spec
 
 TABLE_3 = {
@@ -169,17 +169,6 @@ def test_every_attention_has_the_score_of_the_spec(
     torch.testing.assert_close(both, alone)
     both.backward()
     assert all(parameter.grad is not None and parameter.grad.any() for parameter in program.parameters())
-
-
-def test_additive_scores_are_a_feed_forward_network_of_query_and_key() -> None:
-    """v tanh(W query + U key) per head; W and U are the projections of the head."""
-    query, key, vector = torch.randn(3, 2, 5, 6), torch.randn(3, 2, 4, 6), torch.randn(2, 6)
-    scores = additive_scores(query, key, vector)
-    for head in range(2):
-        for i in range(5):
-            for j in range(4):
-                expected = torch.tanh(query[:, head, i] + key[:, head, j]) @ vector[head]
-                torch.testing.assert_close(scores[:, head, i, j], expected)
 
 
 def test_dropout_of_the_inner_feed_forward_layer(small: Callable[..., Spec]) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import partial
 
 import pytest
 import torch
@@ -13,15 +12,7 @@ from torch import nn
 from compiler import Purpose, interpret, lower, runtime, windows
 from compiler.initialization import initial_weights
 from compiler.lowering.norm import RmsNorm
-from compiler.lowering.positions import (
-    AlibiBias,
-    GridEncoding,
-    PositionBias,
-    RelativeBias,
-    Rotate,
-    alibi_slope,
-    relative_bucket,
-)
+from compiler.lowering.positions import GridEncoding, Rotate, alibi_slope, relative_bucket
 from compiler.operations.attention import Attention
 from compiler.padded_batch import PaddedBatch
 from compiler.runtime import fused_attention
@@ -92,20 +83,6 @@ def test_small_distances_have_buckets_of_their_own_and_large_ones_share_them() -
     assert before[128:] == [31] * 172
     assert relative_bucket(5, 32, 128, True) == 0, "a hidden key"
     assert relative_bucket(5, 32, 128, False) == 16 + relative_bucket(-5, 32, 128, False)
-
-
-@pytest.mark.parametrize("kind", [AlibiBias, partial(RelativeBias, max_distance=6)])
-@pytest.mark.parametrize("planned", [False, True])
-def test_biases_of_a_step_are_rows_of_those_of_all_positions(kind: Callable[..., PositionBias], planned: bool) -> None:
-    table = [] if kind is AlibiBias else [torch.randn(4, 3)]
-    whole = kind(3, True, in_step=False).interpret([torch.zeros(1, 9, dtype=torch.long)], table)
-    step = kind(3, True, in_step=True, planned=planned)
-    cache = torch.zeros(2, 3, 12 if planned else 6, 1)
-    position = torch.tensor([[6], [3]])
-    actual = step.interpret([position, cache], table)
-    for row, query in enumerate(position.flatten().tolist()):
-        visible = slice(0, query + 1) if planned else slice(7 - query - 1, 7)
-        torch.testing.assert_close(actual[row, :, 0, visible], whole[0, :, query, : query + 1])
 
 
 @pytest.mark.parametrize("biased", [False, True])

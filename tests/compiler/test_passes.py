@@ -19,7 +19,7 @@ from compiler.graph import Graphs
 from compiler.operations.attention import Attention
 from compiler.operations.elementwise import Dropout
 from compiler.operations.operation import GraphError
-from compiler.operations.projection import Embedding, Linear, Logits
+from compiler.operations.projection import Embedding, Logits
 from compiler.options import CompileOptions
 from compiler.padded_batch import PaddedBatch
 from specs import Spec, ZooError
@@ -110,17 +110,6 @@ def test_scales_are_folded_into_weights_without_other_readers(small: Callable[..
     assert {a.scale for a in attention} == {6**-0.5}
 
 
-def test_one_product_projects_the_memory_for_all_layers(small: Callable[..., Spec]) -> None:
-    for purpose, graph in graphs(small(N=3), [Purpose.TRAIN, *TRANSLATE]).items():
-        joined = [n for n in graph.nodes if n.name == "memory_keys_values"]
-        assert len(joined) == (purpose is not Purpose.DECODE_STEP), purpose
-        for node in joined:
-            assert node.type.shape[-1].constant == 3 * 2 * (6 + 4)
-            assert [n.name for n in graph.nodes if isinstance(n.operation, Linear) and n.inputs == node.inputs] == [
-                node.name
-            ]
-
-
 def test_attention_without_dropout_is_fused_on_a_gpu(small: Callable[..., Spec]) -> None:
     for attention_dropout in (0.0, 0.2):
         lowered = graphs(small(attention_dropout=attention_dropout), [Purpose.TRAIN, *TRANSLATE], "cuda:0")
@@ -174,27 +163,6 @@ def test_dropout_remains_in_training_only(small: Callable[..., Spec]) -> None:
         attention = [n.operation.dropout for n in graph.nodes if isinstance(n.operation, Attention)]
         assert bool(dropped) == (purpose is Purpose.TRAIN)
         assert set(attention) == ({0.3} if purpose is Purpose.TRAIN else {0.0})
-
-
-def test_a_layer_projects_each_value_once(small: Callable[..., Spec]) -> None:
-    step = graphs(small())[Purpose.DECODE_STEP]
-    names = [n.parameters[0] for n in step.nodes if isinstance(n.operation, Linear) and n.layer == "decoder.0"]
-    assert [name.removeprefix("decoder.0.") for name in names] == [
-        "self_attention.query_key_value",
-        "self_attention.output",
-        "cross_attention.query",
-        "cross_attention.output",
-        "feed_forward.w1",
-        "feed_forward.w2",
-    ]
-
-
-def test_the_step_no_longer_sees_the_memory(small: Callable[..., Spec]) -> None:
-    spec = small()
-    assert "memory" in lower(spec, Purpose.DECODE_STEP).inputs
-    lowered = graphs(spec)
-    assert "memory" not in lowered[Purpose.DECODE_STEP].inputs
-    assert len(lowered[Purpose.ENCODE].outputs) == 2 * spec.architecture.depths.decoder + 1  # and the padding
 
 
 def test_the_vocabulary_is_padded_and_the_log_probabilities_are_not(small: Callable[..., Spec]) -> None:

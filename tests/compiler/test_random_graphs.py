@@ -240,21 +240,6 @@ def test_exact_passes_do_not_change_results(seed: int, steps: int) -> None:
         torch.testing.assert_close(tensor, expected[name], atol=1e-4, rtol=1e-4)
 
 
-def test_a_layer_function_takes_any_number_of_values() -> None:
-    maker = RandomGraph(random.Random(0))
-    maker.layer = "decoder.0"
-    x = maker.add(Add(), [name for name, type_ in maker.inputs.items() if _wide(type_)][1:])
-    maker.layer = "decoder.1"
-    for _ in range(4):
-        maker.layer = ""
-        other = maker.add(Linear(), [x], (WIDTH, WIDTH))
-        maker.layer = "decoder.1"
-        x = maker.add(Add(), [x, other])
-    graph = Graph(Purpose.SCORE, maker.inputs, tuple(maker.nodes), {"x": x}, maker.parameters)
-    verify(graph)
-    compile(str(emit([prune(graph)])), "any.py", "exec")
-
-
 class TestPasses:
     """Graphs that no spec has today, and that passes once handled wrongly."""
 

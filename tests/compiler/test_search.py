@@ -17,7 +17,6 @@ from compiler.initialization import initial_weights
 from compiler.passes.pack_rows import Unpackable
 from compiler.search import Searcher
 from compiler.search_graphs import search_graphs
-from compiler.slots import Field, SlotLayout
 from specs import EOS, Spec
 from tests.compiler import beam_in_slots
 from tests.compiler.test_conformance import ARCHITECTURES
@@ -29,6 +28,8 @@ from zoo.generation.translation import SearchInput
 
 VOCABULARY = 101
 RULES: tuple[Any, ...] = ("admissible", "full", "shrinking")
+
+Searching = Callable[..., tuple[EmittedProgram, Searcher]]
 
 
 def sources(count: int, prefix: tuple[int, ...] = (), seed: int = 3) -> list[SearchInput]:
@@ -45,9 +46,7 @@ def sources(count: int, prefix: tuple[int, ...] = (), seed: int = 3) -> list[Sea
 
 
 @pytest.fixture
-def searching(
-    small: Callable[..., Spec], monkeypatch: pytest.MonkeyPatch
-) -> Callable[..., tuple[EmittedProgram, Searcher]]:
+def searching(small: Callable[..., Spec], monkeypatch: pytest.MonkeyPatch) -> Searching:
     """A function that returns a program with weights that give no ties, and its search in slots."""
     monkeypatch.setattr("compiler.search.advance", beam_in_slots.advance)
 
@@ -105,9 +104,7 @@ def assert_same(expected: Sequence[SearchHistory], found: Sequence[SearchHistory
 
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("beam", [1, 3, 12])
-def test_slots_find_what_the_search_in_python_finds(
-    searching: Callable[..., tuple[EmittedProgram, Searcher]], rule: Any, beam: int
-) -> None:
+def test_slots_find_what_the_search_in_python_finds(searching: Searching, rule: Any, beam: int) -> None:
     program, searcher = searching()
     constraint = SuppressedTokens((11, 12), VOCABULARY, None, 4) if beam == 3 else None
     search = BeamSearch(beam, 0.6, min(2, beam), constraint, stopping_rule=rule)
@@ -118,9 +115,7 @@ def test_slots_find_what_the_search_in_python_finds(
 
 
 @pytest.mark.parametrize("name", ["pre", "unscaled", "gelu", "student"])
-def test_slots_hold_every_kind_of_decoder_that_has_kernels(
-    searching: Callable[..., tuple[EmittedProgram, Searcher]], name: str
-) -> None:
+def test_slots_hold_every_kind_of_decoder_that_has_kernels(searching: Searching, name: str) -> None:
     program, searcher = searching(**ARCHITECTURES[name])
     search, given = BeamSearch(4, 0.6), sources(6)
     assert_same(in_python(program, search, given), in_slots(searcher, search, [given[:1], given[1:]]))
@@ -137,9 +132,7 @@ def test_decoders_without_kernels_are_refused_with_the_reason(
         search_graphs(small(**ARCHITECTURES[name]), TRANSLATE, "float32")
 
 
-def test_sentences_of_different_beams_lengths_and_rules_share_slots(
-    searching: Callable[..., tuple[EmittedProgram, Searcher]],
-) -> None:
+def test_sentences_of_different_beams_lengths_and_rules_share_slots(searching: Searching) -> None:
     program, searcher = searching()
     given = sources(4)
     searches = [
@@ -153,9 +146,7 @@ def test_sentences_of_different_beams_lengths_and_rules_share_slots(
         assert_same(in_python(program, search, [source]), [history])
 
 
-def test_cancelled_sentences_leave_and_their_slots_are_used_again(
-    searching: Callable[..., tuple[EmittedProgram, Searcher]],
-) -> None:
+def test_cancelled_sentences_leave_and_their_slots_are_used_again(searching: Searching) -> None:
     program, searcher = searching()
     search, given = BeamSearch(3, 0.6), sources(8)
     histories = [search.new_history(source) for source in given]
@@ -169,9 +160,7 @@ def test_cancelled_sentences_leave_and_their_slots_are_used_again(
     assert_same(in_python(program, search, [given[n] for n in kept]), [histories[n] for n in kept])
 
 
-def test_the_slots_of_an_abandoned_search_are_used_again(
-    searching: Callable[..., tuple[EmittedProgram, Searcher]],
-) -> None:
+def test_the_slots_of_an_abandoned_search_are_used_again(searching: Searching) -> None:
     program, searcher = searching()
     recorded = []
     searcher.record = lambda function: recorded.append(function) or function  # type: ignore[func-returns-value]
@@ -184,9 +173,7 @@ def test_the_slots_of_an_abandoned_search_are_used_again(
     assert len(recorded) == steps
 
 
-def test_unused_slots_are_kept_up_to_a_total_size(
-    searching: Callable[..., tuple[EmittedProgram, Searcher]], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unused_slots_are_kept_up_to_a_total_size(searching: Searching, monkeypatch: pytest.MonkeyPatch) -> None:
     _, searcher = searching()
     monkeypatch.setattr("compiler.search.FREE_BYTES", 0)
     for size in (2, 3, 6):
@@ -194,9 +181,7 @@ def test_unused_slots_are_kept_up_to_a_total_size(
     assert len(searcher._free) == 1
 
 
-def test_hypotheses_may_reach_the_last_learned_position(
-    searching: Callable[..., tuple[EmittedProgram, Searcher]],
-) -> None:
+def test_hypotheses_may_reach_the_last_learned_position(searching: Searching) -> None:
     """Slots of sentences that have ended are computed further until the others end, too."""
     program, searcher = searching(positions={"kind": "learned", "rows": 65})
     search = BeamSearch(2, 0.6, constraint=SuppressedTokens((), VOCABULARY, None, 64))
@@ -204,9 +189,7 @@ def test_hypotheses_may_reach_the_last_learned_position(
     assert_same(in_python(program, search, given), in_slots(searcher, search, [given[:3], given[3:]]))
 
 
-def test_a_search_that_has_no_kernel_runs_in_python(
-    searching: Callable[..., tuple[EmittedProgram, Searcher]],
-) -> None:
+def test_a_search_that_has_no_kernel_runs_in_python(searching: Searching) -> None:
     program, searcher = searching()
     program.searcher = searcher
     for beam, kind in ((16, ProgramBatch), (17, Batch)):
@@ -214,26 +197,13 @@ def test_a_search_that_has_no_kernel_runs_in_python(
         assert isinstance(start_batch(program, [search.new_history(sources(1)[0])], "cpu"), kind)
 
 
-def test_log_probabilities_that_are_not_numbers_end_the_search(
-    searching: Callable[..., tuple[EmittedProgram, Searcher]],
-) -> None:
+def test_log_probabilities_that_are_not_numbers_end_the_search(searching: Searching) -> None:
     program, searcher = searching()
     with torch.no_grad():
         program.get_parameter("embedding")[5] = torch.nan
     (history,) = in_slots(searcher, BeamSearch(2, 0.6), [sources(1)])
     with pytest.raises(Exception, match="not usable numbers"):
         history.hypotheses()
-
-
-def test_the_arrays_of_a_slot_fill_it_without_overlap() -> None:
-    layout = SlotLayout(rows=4, capacity=64, source=64, n_best=2, candidates=8)
-    slots = torch.zeros(3, layout.width, dtype=torch.int32)
-    for number, part in enumerate(layout.arrays(slots), start=1):
-        part += number
-    assert int(slots.min()) == 1
-    assert int(slots.max()) == len(layout.arrays(slots))
-    assert len(Field) <= layout.tokens
-    assert layout.penalties % 2 == layout.results % 2 == layout.width % 2 == 0  # float64 begins at even columns
 
 
 def test_a_layer_of_a_decoder_step_has_few_kernels(small: Callable[..., Spec]) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -15,8 +15,8 @@ from compiler.backends import BACKENDS
 from compiler.costs import sublayer_stack
 from compiler.decoder import CACHE_BLOCK
 from compiler.padded_batch import PaddedBatch
-from compiler.sublayers import lstm, lstm_step, ssru, ssru_step
-from compiler.windows import convolve, convolve_depthwise, restricted_attention, window_mask
+from compiler.sublayers import ssru, ssru_step
+from compiler.windows import restricted_attention
 from specs import RestrictedAttention, Spec, ZooError
 
 KINDS: dict[str, dict[str, object]] = {
@@ -75,11 +75,6 @@ class TestFormulas:
         reach = (radius, radius if after else 0)
         torch.testing.assert_close(restricted_attention(query, key, value, reach, block, 0.5), expected)
 
-    def test_window_mask(self) -> None:
-        """The positions 0, 3 and 9 see at most 4 positions before them, and themselves."""
-        hidden = window_mask(torch.tensor([[0], [3], [9]]), 4)[:, 0, 0]
-        assert hidden.tolist() == [[True] * 4 + [False], [True] + [False] * 4, [False] * 5]
-
     @pytest.mark.parametrize("length", [1, 2, 3, 8, 13, 64])
     def test_ssru_and_its_gradient_equal_a_loop(self, length: int) -> None:
         gate, value, weights = (torch.randn(2, length, 3, dtype=torch.double) for _ in range(3))
@@ -102,45 +97,6 @@ class TestFormulas:
         value = torch.full((1, 4096, 1), 1e4)
         assert torch.equal(ssru(torch.full_like(value, -200.0), value), value)
         assert torch.equal(ssru(torch.full_like(value, 200.0), value), torch.zeros_like(value))
-
-    def test_lstm_equals_torchs(self) -> None:
-        x, theirs = torch.randn(3, 6, 4), nn.LSTM(4, 5, batch_first=True)
-        weights = theirs.weight_ih_l0.T, theirs.weight_hh_l0.T, theirs.bias_ih_l0 + theirs.bias_hh_l0
-        expected, (_, cell) = theirs(x)
-        torch.testing.assert_close(lstm(x, *weights), expected)
-        _, (h, c) = theirs(x[:, :2])
-        state = torch.cat([h[0], c[0]], 1)[:, None]
-        found = lstm_step(x[:, 2:], state, *weights)
-        torch.testing.assert_close(found[:, 0], state[:, 0])
-        torch.testing.assert_close(found[:, 1:, :5], expected[:, 2:])
-        torch.testing.assert_close(found[:, -1, 5:], cell[0])
-
-    def test_backwards_equals_forwards_on_reversed_rows(self) -> None:
-        lengths = torch.tensor([4, 2])
-        x, weights = torch.randn(2, 4, 3), (torch.randn(3, 8), torch.randn(2, 8), torch.randn(8))
-        for backwards, plain in (
-            (lstm(x, *weights, lengths), lambda part: lstm(part, *weights)),
-            (ssru(x, x, lengths), lambda part: ssru(part, part)),
-        ):
-            for row, length in enumerate(lengths):
-                turned = plain(x[row, :length].flip(0)[None])[0].flip(0)
-                torch.testing.assert_close(backwards[row, :length], turned)
-
-    @pytest.mark.parametrize(("dilation", "length"), [(1, 7), (3, 7), (27, 7)])
-    def test_convolutions_equal_torchs(self, dilation: int, length: int) -> None:
-        x, kernel, bias = torch.randn(2, length, 4), torch.randn(3, 4, 6), torch.randn(6)
-        same = functional.conv1d(x.mT, kernel.permute(2, 1, 0), bias, padding="same", dilation=dilation).mT
-        torch.testing.assert_close(convolve(x, kernel, bias, (1, 1), dilation), same)
-        before = functional.pad(x, (0, 0, 2 * dilation, 0))
-        past = functional.conv1d(before.mT, kernel.permute(2, 1, 0), bias, dilation=dilation).mT
-        torch.testing.assert_close(convolve(x, kernel, bias, (2, 0), dilation), past)
-        torch.testing.assert_close(convolve(before, kernel, bias, (0, 0), dilation), past)
-
-    def test_a_separable_convolution_is_one_with_a_factored_kernel(self) -> None:
-        x, apart, across = torch.randn(2, 7, 4), torch.randn(3, 4), torch.randn(4, 4)
-        zeros = torch.zeros(4)
-        whole = convolve(x, apart[:, :, None] * across, zeros, (1, 1), 1)
-        torch.testing.assert_close(convolve_depthwise(x, apart, zeros, (1, 1), 1) @ across, whole)
 
 
 @every_kind
@@ -230,15 +186,22 @@ def test_flops_are_those_that_torch_counts(layers: Callable[..., Spec], of: dict
     at = {"batch": 3, "source": 19, "target": 5, "new": 1, "beams": 1, "past": 0, "capacity": CACHE_BLOCK}
     state = program.encode(source)
     runs: dict[Purpose, Callable[[], object]] = {
+        Purpose.TRAIN: lambda: program(source, target),
         Purpose.SCORE: lambda: program.score(source, target),
         Purpose.DECODE_STEP: lambda: program.advance(state, target[:, :1]),
     }
     if of["kind"] == "lstm":  # torch does not count its kernel for whole sequences
         del runs[Purpose.SCORE]
+    if of["kind"] in ("lstm", "mixture_of_experts"):
+        del runs[Purpose.TRAIN]
     for purpose, run in runs.items():
         with torch.no_grad(), FlopCounterMode(display=False) as counter:
             run()
         assert counter.get_total_flops() == cost(program.graphs[purpose]).flops(**at)
+    if of["kind"] == "self_attention":
+        with FlopCounterMode(display=False) as counter:
+            program(source, target).smoothed.backward()
+        assert counter.get_total_flops() == 3 * cost(program.graphs[Purpose.TRAIN]).flops(**at)
 
 
 def test_restricted_attention_does_not_store_all_pairs() -> None:

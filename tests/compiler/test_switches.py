@@ -14,12 +14,7 @@ import torch
 
 from compiler import PaddedBatch, Purpose, build, build_module
 from compiler.backends import BACKENDS
-from compiler.host import (
-    DEFAULT,
-    ONEDNN,
-    fast_float32,
-    matrix_libraries,
-)
+from compiler.host import DEFAULT, ONEDNN, fast_float32, matrix_libraries
 from specs import Spec
 from tests import forks
 

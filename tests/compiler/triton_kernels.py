@@ -187,9 +187,8 @@ def steps() -> None:
     layout, count, heads = SlotLayout(4, 64, 64, 1, 8), 2, HeadColumns(4, 2, 8, 16, 0, 32, 48)
     widths = {"memory_width": 2 * 48, "vocabulary": 30}
     made = Slots(layout, count, torch.zeros(1), widths=[2 * (8 + 16)], recurrent=[], **widths)
-    for name in ("memory",):
-        getattr(made, name).normal_()
-    made.caches[0].normal_()
+    for buffer in (made.memory, made.caches[0]):
+        buffer.normal_()
     made.table[:, Field.LENGTH] = torch.tensor([5, 33], dtype=torch.int32)
     made.table[:, Field.SOURCE] = torch.tensor([7, 50], dtype=torch.int32)
     made.table[:, layout.ancestors :] = torch.randint(0, 4, (count, 4 * 64), dtype=torch.int32)
@@ -222,42 +221,12 @@ def compile_all() -> None:
     integers = ("spans", "readers", "labels", "tokens", "states", "table")
     floats = ("logs", "deltas", "gain", "bias", "c", "means", "deviations", "sums", "losses", "highest", "values")
     numbers = ("scale", "epsilon", "smoothing", "suppressed")
-    data = (
-        "q",
-        "kv",
-        "x",
-        "y",
-        "d",
-        "out",
-        "matrix",
-        "outer_bias",
-        "normed",
-        "twin",
-        "gradient",
-        "q_gradient",
-        "kv_gradient",
-        "x_gradient",
-        "y_gradient",
-        "gate",
-        "z",
-        "gate_gradient",
-        "z_gradient",
-    )
-    data += ("logits", "features", "cache", "memory", "embeddings", "positions")
+    data = "q kv x y d out matrix outer_bias normed twin gradient q_gradient kv_gradient x_gradient y_gradient gate z "
+    data += "gate_gradient z_gradient logits features cache memory embeddings positions"
     pointers = {**dict.fromkeys(integers, "*i32"), **dict.fromkeys(floats, "*fp32"), **dict.fromkeys(numbers, "fp32")}
     pointers |= {"seed": "*i64", "allowed": "*i1"}
     blocks = {"k_block": 64, "v_block": 64, "group": 1}
-    step = {
-        "rows": 4,
-        "heads": 8,
-        "group": 1,
-        "d_k": 64,
-        "d_v": 64,
-        "k_block": 64,
-        "v_block": 64,
-        "block": 16,
-        "early": True,
-    }
+    step = {**blocks, "rows": 4, "heads": 8, "d_k": 64, "d_v": 64, "block": 16, "early": True}
     flags = dict.fromkeys(("has_y", "has_c", "has_bias", "relu", "early"), True)
     multiplied = {**flags, "rows": 4, "width": 512, "block": 16}
     selected = {
@@ -269,13 +238,10 @@ def compile_all() -> None:
         "best_block": 1,
         "block": 64,
     }
+    norm = {"has_y": True, "has_c": True, "drops": True, "block_rows": 2, "block_width": 512}
     kernels: list[tuple[Any, Mapping[str, Any], Mapping[str, str]]] = [
-        (norms._forward, {"has_y": True, "has_c": True, "drops": True, "block_rows": 2, "block_width": 512}, {}),
-        (
-            norms._backward,
-            {"has_y": True, "has_c": True, "has_twin": True, "drops": True, "block_rows": 2, "block_width": 512},
-            {},
-        ),
+        (norms._forward, norm, {}),
+        (norms._backward, {**norm, "has_twin": True}, {}),
         (products._product, {**multiplied, "has_norm": True, "chunks": 1}, {}),
         (products._product, {**multiplied, "has_norm": False, "chunks": 2}, {}),
         (norms._drop, {"block": 1024}, {}),
@@ -298,7 +264,7 @@ def compile_all() -> None:
     for capability, kernel, constants, others in (*((90, *each) for each in kernels), *((80, *each) for each in early)):
         for dtype, precision in (("*fp32", "ieee"), ("*bf16", "tf32")):
             fixed = {**constants, **({"precision": precision} if "precision" in kernel.arg_names else {})}
-            types = {**dict.fromkeys(data, dtype), **pointers, **others}
+            types = {**dict.fromkeys(data.split(), dtype), **pointers, **others}
             signature = {name: "constexpr" if name in fixed else types.get(name, "i32") for name in kernel.arg_names}
             places = {(kernel.arg_names.index(name),): value for name, value in fixed.items()}
             made = compile(ASTSource(kernel, signature, places), target=GPUTarget("cuda", capability, 32))
@@ -330,13 +296,6 @@ if __name__ == "__main__":
         print("compiled")
     else:
         _convert_arrays_of_one_element()
-        {
-            "norms": norms,
-            "products": products,
-            "loss": loss,
-            "attention": attention,
-            "recurrence": recurrence,
-            "selection": selection,
-            "steps": steps,
-        }[sys.argv[1]]()
+        parts = (norms, products, loss, attention, recurrence, selection, steps)
+        {part.__name__: part for part in parts}[sys.argv[1]]()
         print("equal")

@@ -28,8 +28,7 @@ for kind, pattern in {
 }.items():
     Yaml12.add_implicit_resolver(f"tag:yaml.org,2002:{kind}", re.compile(rf"^({pattern})$"), None)
 Yaml12.add_constructor(
-    "tag:yaml.org,2002:int",
-    lambda loader, node: int(node.value, 0 if node.value[:2] in ("0o", "0x") else 10),
+    "tag:yaml.org,2002:int", lambda loader, node: int(node.value, 0 if node.value[:2] in ("0o", "0x") else 10)
 )
 Yaml12.add_constructor("tag:yaml.org,2002:float", lambda loader, node: float(node.value.replace(".inf", "inf")))
 
@@ -66,25 +65,8 @@ def test_scalars_that_the_versions_read_differently_are_text(text: str) -> None:
     assert read(f"key: {text}", "file").plain() == {"key": text}
 
 
-AMBIGUOUS = [
-    "no",
-    "Yes",
-    "null",
-    "~",
-    "on",
-    "1e5",
-    "0x1f",
-    "1_0",
-    "=",
-    "<<",
-    "- a",
-    "a: b",
-    "#",
-    "",
-    " ",
-    "\x85",
-    "\u2028",
-]
+AMBIGUOUS = ["no", "Yes", "null", "~", "on", "1e5", "0x1f", "1_0", "=", "<<", "#"]
+AMBIGUOUS += ["- a", "a: b", "", " ", "\x85", "\u2028"]
 values = st.one_of(
     st.integers(-(2**63), 2**63),
     st.floats(allow_nan=False, allow_infinity=False),

@@ -108,6 +108,7 @@ def attend(
     translator: Translator, text: str, translation: str | None, source: str | None, target: str | None
 ) -> Attention:
     """Return the attention weights over a text and its translation. See `Translator.attention`."""
+    translator.spec.require_source("attention")
     build_program = translator.require_attention()
     check_text(text, 1, "text")
     preprocessor = translator.preprocessor(source, target)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from functools import cache, lru_cache
-from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, cast
+from typing import TYPE_CHECKING, Generic, Self, cast
 
 import numpy as np
 
@@ -249,7 +249,7 @@ Many steps of a small model fit into this time. If one step takes longer, each c
 
 def start_batch(
     program: StepwiseDecoder[State], histories: Sequence[SearchHistory], device: torch.device | str
-) -> RunningBatch:
+) -> Batch[State] | ProgramBatch[State]:
     """Return a new batch. Its search runs in the program if the program and the strategy support this."""
     strategy = histories[0].strategy
     if strategy.runs_in_program:
@@ -265,28 +265,6 @@ def start_batch(
 @cache
 def _can_search(program_class: type) -> bool:
     return issubclass(program_class, SearchingDecoder)
-
-
-class RunningBatch(Protocol):
-    """Interface of `Batch` and `ProgramBatch` for the engine. All batches with one key have the same class."""
-
-    histories: Sequence[SearchHistory]
-
-    @property
-    def rows(self) -> int:
-        """The number of rows (hypotheses) per sentence."""
-
-    def prepare_to_join(self, rows: int) -> list[SearchHistory]:
-        """Prepare a new batch to `join` one with `rows` rows per sentence. Return the histories that are done."""
-
-    def step(self, min_rows: int = 0) -> list[SearchHistory]:
-        """Run one or more decoding steps. Return the histories of the sentences that are done."""
-
-    def join(self, other: Any) -> RunningBatch:
-        """Return a batch with the sentences of this batch, followed by the sentences of `other`."""
-
-    def abandon(self) -> None:
-        """End the search, because nobody waits for any of its sentences."""
 
 
 class ProgramBatch(Generic[State]):

@@ -45,8 +45,7 @@ class BeamSearch:
       continuations as there are live hypotheses. Live hypotheses are cut off one token after the maximum length, in the
       place of EOS.
 
-    With a `shortlist`, a sentence chooses from the
-    tokens that the shortlist gives for its source.
+    With a `shortlist`, a sentence chooses from the tokens that the shortlist gives for its source.
     """
 
     size: int
@@ -105,7 +104,17 @@ class BeamSearch:
         allowed: Bool[Tensor, "#rows V"] | None,
         rows: int,
     ) -> tuple[Selection, State]:
-        """Run one decoding step. Return the selected candidates of each sentence, and the new decoder state."""
+        """Run one decoding step. Return the selected candidates of each sentence, and the new decoder state.
+
+        Args:
+            program: The program that computes the probabilities of tokens.
+            state: The decoder state. It must not be used afterwards.
+            token: The last token of each row (hypothesis).
+            totals: Log-probability of each row so far. In the first step, each sentence has one row.
+            histories: The history of each sentence. Their strategies may differ, but have the same batch key.
+            allowed: The tokens that the constraint allows. None allows all.
+            rows: Number of rows per sentence after the step: the largest `rows` of all strategies, or more.
+        """
         beams = [cast(Self, history.strategy) for history in histories]
         limits = None
         if {(beam.size, beam.stopping_rule) for beam in beams} != {(rows, self.stopping_rule)}:

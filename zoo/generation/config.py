@@ -145,9 +145,7 @@ class GenerationConfig(Decoding):
         return f"with a {kind} of {self.rows:,}, this takes about {factor}"
 
     def strategy(
-        self,
-        constraint: Constraint | None = None,
-        shortlist: Shortlist | None = None,
+        self, constraint: Constraint | None = None, shortlist: Shortlist | None = None
     ) -> BeamSearch | Sampling:
         """Return the search strategy that these options describe.
 
@@ -164,17 +162,3 @@ class GenerationConfig(Decoding):
             return BeamSearch(self.beam, self.alpha, self.n_best, constraint, penalty, rule, shortlist)
         distribution = (self.temperature, self.top_k, self.top_p)
         return Sampling(self.n_best, self.alpha, *distribution, self.seed, constraint, self.length_penalty, shortlist)
-
-
-def check_max_batch_tokens(max_batch_tokens: int | None) -> int:
-    """Return `max_batch_tokens` if it is valid, or the default if it is None.
-
-    Raises:
-        ZooError: `max_batch_tokens` is not a whole number within the allowed range.
-    """
-    if max_batch_tokens is None:
-        return DEFAULT_MAX_BATCH_TOKENS
-    if type(max_batch_tokens) is not int or not 1 <= max_batch_tokens <= _MAX_TOKENS:
-        expected = f"a whole number from 1 to {_MAX_TOKENS:,}"
-        raise ZooError(f"`max_batch_tokens` is {quote(max_batch_tokens)}; it should be {expected}")
-    return max_batch_tokens

@@ -10,7 +10,7 @@ import numpy as np
 
 from compiler.program import TreeLimits, TreeRules
 from specs import EOS, PAD, UNK
-from zoo.generation.translation import SearchInput, pad_sequences
+from zoo.generation.translation import SearchInput, concatenate, pad_sequences
 
 if TYPE_CHECKING:
     import torch
@@ -275,18 +275,12 @@ class BracketState:
 
     def join(self, other: BracketState) -> BracketState:
         """Return the state with the rows of this state, followed by the rows of `other`."""
-        self._stack = _concatenate(self._stack, other._stack)
+        self._stack = concatenate(self._stack, other._stack)
         self._counters = torch.cat([self._counters, other._counters])
-        self._words = _concatenate(self._words, other._words)
+        self._words = concatenate(self._words, other._words)
         self._max_length = max(self._max_length, other._max_length)
         self._tokens_read = max(self._tokens_read, other._tokens_read)
         return self
-
-
-def _concatenate(first: Tensor, second: Tensor) -> Tensor:
-    """Concatenate the rows of two matrices. The narrower one is padded with zeros."""
-    width = max(first.shape[1], second.shape[1])
-    return torch.cat([torch.nn.functional.pad(rows, (0, width - rows.shape[1])) for rows in (first, second)])
 
 
 def _build_tables(

@@ -1,7 +1,7 @@
 """The search engine: worker threads that decode the sentences of all callers in continuously refilled batches.
 
 An `Engine` belongs to one program and lives as long as the model. Callers add sentences to its `RequestQueue`, and its
-workers take them from there. Each worker has one running batch for each batch key (see `SearchStrategy.batch_key`), and
+workers take them from there. Each worker has one running batch for each batch key (see `BeamSearch.batch_key`), and
 runs one or a few steps of each batch in turn. Sentences of different callers share a batch, also if their beam sizes,
 stopping rules or length penalties differ. Finished sentences leave a batch, and waiting ones join it.
 
@@ -19,13 +19,13 @@ from contextlib import suppress
 from functools import partial
 from queue import SimpleQueue
 from threading import Lock, Thread, current_thread
-from typing import TYPE_CHECKING, Any, Generic, Literal, Self
+from typing import TYPE_CHECKING, Any, Generic, Literal, Self, cast
 from weakref import WeakSet
 
 from compiler.host import cores
 from compiler.program import Scorer, State, StepwiseDecoder
 from specs import ZooError
-from zoo.generation.batch import RunningBatch, start_batch
+from zoo.generation.batch import Batch, ProgramBatch, start_batch
 from zoo.generation.hypotheses import SearchHistory, SearchStrategy
 from zoo.generation.request_queue import Request, RequestQueue, Stopped, closed_error
 from zoo.generation.translation import SearchInput, Translation
@@ -90,11 +90,7 @@ class Engine:
         for thread in self._queue.threads:
             thread.join()
 
-    def submit(
-        self,
-        sources: Sequence[SearchInput],
-        strategy: SearchStrategy,
-    ) -> Future[list[list[Translation]]]:
+    def submit(self, sources: Sequence[SearchInput], strategy: SearchStrategy) -> Future[list[list[Translation]]]:
         """Start to search for the hypotheses of some sentences.
 
         Cancelling the future removes its sentences from the queue at once, and from batches within a few steps.
@@ -218,7 +214,7 @@ class _Worker(Generic[State]):
 
     def __init__(self, program: StepwiseDecoder[State], queue: RequestQueue, device: torch.device | str) -> None:
         self._program, self._queue, self._device = program, queue, device
-        self._batches: dict[Hashable, RunningBatch] = {}
+        self._batches: dict[Hashable, Batch[State] | ProgramBatch[State]] = {}
         self._running: dict[Hashable, dict[SearchHistory, Request]] = {}
         """The sentences without a result, by batch key, also if they have left the batch."""
 
@@ -259,7 +255,7 @@ class _Worker(Generic[State]):
         self._deliver(key, new.prepare_to_join(self._batches[key].rows if key in self._batches else 0))
         if new.histories:
             batch = self._batches.pop(key, None)
-            self._batches[key] = new if batch is None else batch.join(new)
+            self._batches[key] = new if batch is None else batch.join(cast(Any, new))
 
     def _attempt(self, key: Hashable, action: Callable[[], None], joining: Sequence[SearchHistory] = ()) -> None:
         """Run a function. If it fails, put the affected sentences back into the queue, or let their request fail.

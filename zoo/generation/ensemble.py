@@ -50,11 +50,7 @@ class Ensemble:
         return self._mean([log_probabilities for log_probabilities, _ in steps]), tuple(own for _, own in steps)
 
     def top_k(
-        self,
-        state: States,
-        tokens: Int[Tensor, "rows k"],
-        count: int,
-        allowed: Bool[Tensor, "#rows·k V"] | None = None,
+        self, state: States, tokens: Int[Tensor, "rows k"], count: int, allowed: Bool[Tensor, "#rows·k V"] | None = None
     ) -> tuple[TopK, States]:
         """Return the `count` most probable next tokens after each of `tokens`, and the new states."""
         log_probabilities, state = self.advance(state, tokens)

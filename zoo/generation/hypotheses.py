@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable
 from random import Random
-from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
-from compiler.program import State, StepwiseDecoder
 from specs import EOS, ZooError
-from zoo.generation.constraints import Constraint
 from zoo.generation.translation import SearchInput, Translation
-from zoo.models.shortlist import Shortlist
 
 if TYPE_CHECKING:
-    from jaxtyping import Bool, Float32, Int, Int64
+    from jaxtyping import Float32, Int, Int64
     from torch import Tensor
+
+    from zoo.generation.beam_search import BeamSearch
+    from zoo.generation.sampling import Sampling
 
 LengthPenalty = Literal["gnmt", "power"]
 
@@ -60,63 +60,8 @@ class StepRecord(NamedTuple):
     live: Int64[np.ndarray, "sentences rows"]
 
 
-class SearchStrategy(Protocol):
-    """Interface of `BeamSearch` and `Sampling`, which choose the next tokens. Several workers can share an object."""
-
-    @property
-    def constraint(self) -> Constraint | None:
-        """The constraint on the outputs, if any."""
-
-    @property
-    def shortlist(self) -> Shortlist | None:
-        """The shortlist of the tokens that a sentence may choose, if any. The program must be a `ShortlistDecoder`."""
-
-    @property
-    def reorders_rows(self) -> bool:
-        """Whether a hypothesis may continue a hypothesis that was in a different row of the same sentence."""
-
-    @property
-    def rows(self) -> int:
-        """The number of rows (hypotheses) that a sentence needs."""
-
-    @property
-    def runs_in_program(self) -> bool:
-        """Whether a `SearchingDecoder` can run the search, so that no tensors are needed between the steps."""
-
-    @property
-    def batch_key(self) -> Hashable:
-        """The key of the batch. Sentences whose strategies have the same key can share a batch."""
-
-    def new_history(self, source: SearchInput) -> SearchHistory:
-        """Return an empty search history for a sentence."""
-
-    def step(
-        self,
-        program: StepwiseDecoder[State],
-        state: State,
-        token: Int[Tensor, " rows"],
-        totals: Float32[Tensor, "sentences rows"],
-        histories: Sequence[SearchHistory],
-        allowed: Bool[Tensor, "#rows V"] | None,
-        rows: int,
-    ) -> tuple[Selection, State]:
-        """Run one decoding step, and select the candidates of each sentence.
-
-        The sentences may have different strategies with the same batch key (`SearchHistory.strategy`).
-
-        Args:
-            program: The program that computes the probabilities of tokens.
-            state: The decoder state. It must not be used afterwards.
-            token: The last token of each row (hypothesis).
-            totals: Log-probability of each row so far. In the first step, each sentence has one row.
-            histories: The history of each sentence.
-            allowed: The tokens that the constraint allows. None allows all.
-            rows: Number of rows per sentence after the step: the largest `rows` of all strategies, or more.
-
-        Returns:
-            The selected candidates, and the new decoder state.
-        """
-
+SearchStrategy: TypeAlias = "BeamSearch | Sampling"
+"""Strategy that chooses the next tokens. Several workers can share an object."""
 
 StopReason = Literal["exhausted", "decided", "full", "length", "cancelled"]
 """Reason why the search for a sentence has stopped: no live hypothesis is left, none can become one of the `n_best`,

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, Unpack, cast
+from typing import TYPE_CHECKING, Unpack, cast
 
 import compiler
 from specs import Task, ZooError
@@ -22,7 +22,6 @@ from zoo.generation.translator import Translator
 from zoo.models.folder import ModelFolder
 from zoo.models.loading import Model, read_model, read_weights
 from zoo.report import Report, WarningsReport
-from zoo.text.languages import LanguagePair
 from zoo.text.sentences import checked_texts, excerpt
 
 if TYPE_CHECKING:
@@ -82,22 +81,10 @@ class LanguageModel(Translator):
         (lines,) = texts
         return (checked_texts(lines),)
 
-    def preprocessor(
-        self, source: str | None = None, target: str | None = None, *, split: bool = False, protect: bool = False
-    ) -> Preprocessor:
-        """Return a new preprocessor for prompts, which are never split. The arguments have no effect."""
-        corpus = self.spec.corpus
-        languages = LanguagePair(corpus.source, corpus.target)
-        return PromptPreprocessor(self.vocabulary, self.spec, self.positions, None, self.report, languages)
-
-    def align(self, *_: Any, **__: Any) -> NoReturn:
-        """Raise ZooError, because a language model has no source to align with."""
-        raise ZooError(f"`{self.spec.name}` is a language model, so no text is aligned", hint="use a translation model")
-
-    def attention(self, *_: Any, **__: Any) -> NoReturn:
-        """Raise ZooError, because attention is only shown between a source and its output."""
-        problem = f"`{self.spec.name}` is a language model, and only attention over a source and its output is shown"
-        raise ZooError(problem, hint="use a translation model or a parser")
+    @property
+    def preprocessor_class(self) -> type[Preprocessor]:
+        """The class of the preprocessor."""
+        return PromptPreprocessor
 
 
 class PromptPreprocessor(Preprocessor):
@@ -112,17 +99,13 @@ class PromptPreprocessor(Preprocessor):
             ZooError: A prefix is given, or the prompt is too long or has characters that the model cannot generate.
         """
         if prefix.strip():
-            problem = (
-                f"text {index + 1:,} has the prefix {excerpt(prefix)}, but a language model continues the text itself"
-            )
+            problem = f"text {index + 1:,} has the prefix {excerpt(prefix)}, but a language model continues the text"
             raise ZooError(problem, hint="leave prefixes out, and write the beginning of the output as the text")
         prompt = self._encode_prefix(text, index)
         limit = self.max_source_length
         if len(prompt) > limit:
             problem = f"the prompt {excerpt(text)} has {len(prompt):,} tokens, but may have at most {limit:,}"
-            raise ZooError(
-                problem, hint="shorten the prompt, or raise `decoding.max_source_length` in the model's spec"
-            )
+            raise ZooError(problem, hint="shorten it, or raise `decoding.max_source_length` in the model's spec")
         part = SearchInput(index, {}, self._max_target_length(len(prompt)), prompt, text.strip())
         return EncodedText(index, text, (part,), len(prompt))
 

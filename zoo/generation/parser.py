@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Unpack, overload
 
@@ -13,7 +13,6 @@ from zoo.generation.preprocessing import EncodedText, Preprocessor
 from zoo.generation.translation import SearchInput, Translation
 from zoo.generation.translator import Translator
 from zoo.text.copying import Replaced
-from zoo.text.languages import LanguagePair, choose_direction
 from zoo.text.lines import clean
 from zoo.text.sentences import checked_texts, excerpt
 from zoo.text.trees.tokenizer import TreeTokenizer
@@ -105,13 +104,10 @@ class Parser(Translator):
         """Return a sentence with spaces between its words and punctuation marks, as in the training data."""
         return tokenize_words(text, self.spec.corpus.source)
 
-    def preprocessor(
-        self, source: str | None = None, target: str | None = None, *, split: bool = False, protect: bool = False
-    ) -> Preprocessor:
-        """Return a new preprocessor. A parser never splits texts or keeps them, so the last two have no effect."""
-        languages = LanguagePair(*choose_direction(self.spec, source, target, self.report))
-        arguments = (self.vocabulary, self.spec, self.positions, self.longest_source, self.report, languages)
-        return ParserPreprocessor(self.symbols.word_ids, self.constraint is not None, *arguments)
+    @property
+    def preprocessor_class(self) -> type[Preprocessor]:
+        """The class of the preprocessor."""
+        return ParserPreprocessor
 
     def check_examples(self, *texts: Iterable[str], first: int = 1) -> tuple[list[str], ...]:
         """Check sentences and the trees to score, and return both. Trees are simplified as for training.
@@ -139,16 +135,13 @@ class ParserPreprocessor(Preprocessor):
 
     unknown_effect = None  # no warning, because the tree contains unknown words unchanged
 
-    def __init__(self, word_tokens: Callable[[Iterable[str]], tuple[int, ...]], constrained: bool, *args: Any) -> None:
-        """Create a preprocessor.
-
-        Args:
-            word_tokens: Function that returns the target token of each word.
-            constrained: Whether the search is restricted to valid trees.
-            *args: Arguments of `Preprocessor`.
-        """
-        super().__init__(*args)
-        self.word_tokens, self.constrained = word_tokens, constrained
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        """Create a preprocessor, with the arguments of `Preprocessor`."""
+        super().__init__(*args, **kwargs)
+        symbols, task = self.vocabulary.target, self.spec.task
+        assert isinstance(symbols, TreeTokenizer)
+        assert isinstance(task, Parsing)
+        self.word_ids, self.constrained = symbols.word_ids, task.constrained
         self.pending_words: dict[int, tuple[str, ...]] = {}
 
     def encode(self, text: str, prefix: str, index: int) -> EncodedText:
@@ -179,7 +172,7 @@ class ParserPreprocessor(Preprocessor):
                     hint="raise `decoding.extra_length` in the model's spec (learned positions also set a maximum)",
                 )
             self.pending_words[index] = words
-        word_tokens = self.word_tokens(map(escape_brackets, words))
+        word_tokens = self.word_ids(map(escape_brackets, words))
         part = SearchInput(index, {"source": tokens}, max_length, (), text, word_tokens)
         return EncodedText(index, text, (part,) if length else (), length)
 

@@ -344,13 +344,7 @@ class Preprocessor:
         return replace_spans(text, symbols, language, self.languages.target)
 
     def _input(
-        self,
-        index: int,
-        text: str,
-        language: str,
-        replaced: Replaced,
-        tokens: Sequence[int],
-        forced: tuple[int, ...],
+        self, index: int, text: str, language: str, replaced: Replaced, tokens: Sequence[int], forced: tuple[int, ...]
     ) -> SearchInput:
         max_length = self._max_target_length(self.source_length(tokens))
         own = self.languages.source_tokens if tuple(tokens) != self.empty_source else ()

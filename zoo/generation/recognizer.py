@@ -6,10 +6,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, Unpack, cast
+from typing import TYPE_CHECKING, Any, Unpack, cast
 
 from compiler.lazy import no_grad
-from specs import Features, ZooError
+from specs import ZooError
 from zoo.features.modality import FeatureModality, Frames, modality_of
 from zoo.generation.attention import Attention, compute_attention
 from zoo.generation.config import GenerationOptions
@@ -19,7 +19,6 @@ from zoo.generation.transcription import Transcript, transcribe
 from zoo.generation.translation import SearchInput, Translation
 from zoo.generation.translator import Translator
 from zoo.report import Report
-from zoo.text.languages import LanguagePair, choose_direction
 from zoo.text.tokenizer import SPACE
 from zoo.text.vocabulary import Side
 
@@ -78,7 +77,7 @@ class Recognizer(Translator):
         Raises:
             ZooError: An input is too long, or an option is out of range.
         """
-        config, preprocessor = self.config(n_best, options), self.preprocessor()
+        config, preprocessor = self.config(n_best, options), cast(FilePreprocessor, self.preprocessor())
         sources = [
             preprocessor.search_input(frames, f"input {index + 1:,}", index) for index, frames in enumerate(inputs)
         ]
@@ -86,13 +85,10 @@ class Recognizer(Translator):
         pairs = zip(sources, found, strict=True)
         return [self._to_translations(preprocessor, source, hypotheses) for source, hypotheses in pairs]
 
-    def preprocessor(
-        self, source: str | None = None, target: str | None = None, *, split: bool = False, protect: bool = False
-    ) -> FilePreprocessor:
-        """Return a new preprocessor for files. Files are never split, so the last two arguments have no effect."""
-        languages = LanguagePair(*choose_direction(self.spec, source, target, self.report))
-        arguments = (self.vocabulary, self.spec, self.positions, self.longest_source, self.report, languages)
-        return FilePreprocessor(self.modality, *arguments)
+    @property
+    def preprocessor_class(self) -> type[FilePreprocessor]:
+        """The class of the preprocessor."""
+        return FilePreprocessor
 
     def score_tokens(
         self,
@@ -117,11 +113,6 @@ class Recognizer(Translator):
             )
         return scores
 
-    def align(self, *_: Any, **__: Any) -> NoReturn:
-        """Raise ZooError, because words are only aligned to words."""
-        self.spec.require_text("word alignment")
-        raise AssertionError
-
     @no_grad
     def attention(
         self, text: str, translation: str | None = None, *, source: str | None = None, target: str | None = None
@@ -141,7 +132,7 @@ class Recognizer(Translator):
                 program.
         """
         build_program = self.require_attention()
-        preprocessor, frames = self.preprocessor(source, target), self.modality.encode(text)
+        preprocessor, frames = cast(FilePreprocessor, self.preprocessor(source, target)), self.modality.encode(text)
         values = preprocessor.search_input(frames, text, 0).streams["source"]
         positions = -(-len(frames) // preprocessor.stride)
         if positions > _MAX_ATTENTION_POSITIONS:
@@ -175,12 +166,11 @@ class FilePreprocessor(Preprocessor):
     unknown_effect = None
     max_chunk = _CHUNK_FILES
 
-    def __init__(self, modality: FeatureModality, *args: Any) -> None:
-        """Create a preprocessor. The other arguments are those of `Preprocessor`."""
-        super().__init__(*args)
-        source = self.spec.architecture.source
-        assert isinstance(source, Features)
-        self.modality, self.stride = modality, source.total_stride
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        """Create a preprocessor, with the arguments of `Preprocessor`."""
+        super().__init__(*args, **kwargs)
+        self.modality = cast(FeatureModality, modality_of(self.spec.task))
+        self.stride = self.spec.architecture.source_stride
         self.max_source_length = self.decoding.max_source_length
         if self.positions is not None:
             self.max_source_length = min(self.max_source_length, self.positions * self.stride)

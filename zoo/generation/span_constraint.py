@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from specs import EOS, PAD, UNK
-from zoo.generation.translation import SearchInput, pad_sequences
+from zoo.generation.translation import SearchInput, concatenate, pad_sequences
 from zoo.text.codes import SEPARATOR
 from zoo.text.copying import has_symbol
 from zoo.text.spans import Span
@@ -186,7 +186,7 @@ class SpanState(NamedTuple):
 
     def join(self, other: SpanState) -> SpanState:
         """Return the state with the rows of this state, followed by the rows of `other`."""
-        return SpanState._make([*map(_concatenate, self[:-3], other[:-3]), *self[-3:]])
+        return SpanState._make([*map(concatenate, self[:-3], other[:-3]), *self[-3:]])
 
     def _left_after(self) -> Int[Tensor, "rows spans"]:
         """Return how often each span is missing if no longer span continues at the node."""
@@ -200,13 +200,3 @@ class SpanState(NamedTuple):
         continuing = (self.parents == node) & (self.below & (self.left > 0).unsqueeze(1)).any(2) & (node > _AFTER_MARK)
         starting = is_first & (self.below & (self._left_after() > 0).unsqueeze(1)).any(2) & ~self.forced.gather(1, node)
         return continuing, starting
-
-
-def _concatenate(first: Tensor, second: Tensor) -> Tensor:
-    """Concatenate the rows of two tensors, which are padded with zeros to the same sizes."""
-    sizes = list(map(max, first.shape[1:], second.shape[1:]))
-    padded = []
-    for tensor in (first, second):
-        missing = [size - own for size, own in zip(sizes, tensor.shape[1:], strict=True)]
-        padded.append(torch.nn.functional.pad(tensor, [side for each in reversed(missing) for side in (0, each)]))
-    return torch.cat(padded)

@@ -14,11 +14,11 @@ from compiler.program import ShortlistDecoder, TranslationModel
 from specs import Spec, ZooError
 from zoo.generation.confidence import Calibration
 from zoo.generation.config import (
+    DEFAULT_MAX_BATCH_TOKENS,
     LARGE_BEAM,
     GenerationConfig,
     GenerationOptions,
     TranslationOptions,
-    check_max_batch_tokens,
 )
 from zoo.generation.constraints import Constraint
 from zoo.generation.engine import Engine, resolve_workers
@@ -85,9 +85,9 @@ class TextSearch:
         self.longest_source = longest_source
         self.report = report or Report()
         self.device = str(device)
-        self.max_batch_tokens = check_max_batch_tokens(max_batch_tokens)
-        architecture = spec.architecture
-        self.positions = architecture.max_positions
+        self.max_batch_tokens = DEFAULT_MAX_BATCH_TOKENS
+        self.max_batch_tokens = self.batch_tokens(max_batch_tokens)
+        self.positions = spec.architecture.max_positions
         self.backend = ""
         self.constraint: Constraint | None = None
         self._span_constraints: dict[tuple[int, ...], SpanConstraint] = {}
@@ -191,6 +191,12 @@ class TextSearch:
         checked_texts(text for text, _ in pairs)  # report an invalid text before the work starts
         return pairs, config, preprocessor
 
+    def batch_tokens(self, given: int | None) -> int:
+        """Return the maximum number of tokens in a batch, or the default for None. Raise ZooError if it is invalid."""
+        if given is None:
+            return self.max_batch_tokens
+        return GenerationConfig.from_spec(self.spec, {"max_batch_tokens": given}).max_batch_tokens
+
     def config(self, n_best: int | None, options: GenerationOptions) -> GenerationConfig:
         """Return the options, completed from the spec. If there are many hypotheses, the batch size is reduced.
 
@@ -273,6 +279,11 @@ class TextSearch:
         split, protect = options.pop("split", True), options.pop("protect", True)
         return self.preprocessor(source, target, split=split, protect=protect)
 
+    @property
+    def preprocessor_class(self) -> type[Preprocessor]:
+        """The class of the preprocessor. Only a plain `Preprocessor` splits and protects texts."""
+        return Preprocessor
+
     def preprocessor(
         self, source: str | None = None, target: str | None = None, *, split: bool = False, protect: bool = False
     ) -> Preprocessor:
@@ -290,7 +301,8 @@ class TextSearch:
         direction = choose_direction(self.spec, source, target, self.report)
         languages = LanguagePair.of(self.spec, self.vocabulary, direction)
         arguments = (self.vocabulary, self.spec, self.positions, self.longest_source, self.report, languages)
-        return Preprocessor(*arguments, split=split, protect=protect)
+        translates = self.preprocessor_class is Preprocessor
+        return self.preprocessor_class(*arguments, split=split and translates, protect=protect and translates)
 
     def _protection(self, config: GenerationConfig, preprocessor: Preprocessor) -> Protection:
         """Return the protection of the texts that a preprocessor reads. Only a single best translation is repaired."""

@@ -169,6 +169,16 @@ def pad_sequences(rows: Sequence[Sequence[int]], device: torch.device | str) -> 
     return torch.tensor(padded, dtype=torch.long, device=device)
 
 
+def concatenate(first: Tensor, second: Tensor) -> Tensor:
+    """Concatenate the rows of two tensors, which are padded with zeros to the same sizes."""
+    sizes = list(map(max, first.shape[1:], second.shape[1:]))
+    padded = []
+    for tensor in (first, second):
+        missing = [size - own for size, own in zip(sizes, tensor.shape[1:], strict=True)]
+        padded.append(torch.nn.functional.pad(tensor, [side for each in reversed(missing) for side in (0, each)]))
+    return torch.cat(padded)
+
+
 def unchanged(text: str) -> Translation:
     """Return a text, without language tokens, as its own translation."""
     return Translation(text[len(language_tokens(text)) :])

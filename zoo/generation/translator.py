@@ -11,11 +11,7 @@ from specs import ZooError
 from specs.sections import OUTPUT
 from zoo.generation.alignment import AlignedToken, AlignmentHead, align
 from zoo.generation.attention import Attention, attend
-from zoo.generation.config import (
-    LanguageOptions,
-    TranslationOptions,
-    check_max_batch_tokens,
-)
+from zoo.generation.config import LanguageOptions, TranslationOptions
 from zoo.generation.ensemble import Ensemble, check_compatible
 from zoo.generation.scoring import TokenScores, score_targets
 from zoo.generation.text_search import Prefixes, TextSearch
@@ -62,9 +58,7 @@ class Translator(TextSearch):
             ZooError: The translator is an ensemble or was created from a program.
         """
         if self.attention_program is None:
-            problem = (
-                "attention is only available for a single model that was opened from a folder, not for an ensemble"
-            )
+            problem = "attention is only available for one model that was opened from a folder, not for an ensemble"
             raise ZooError(problem, hint="open one model: `zoo.load(NAME)`")
         return self.attention_program
 
@@ -97,21 +91,11 @@ class Translator(TextSearch):
     # mypy checks overloads in order, and str is also an Iterable[str]: str has to come first.
     @overload
     def translate(  # type: ignore[overload-overlap]
-        self,
-        texts: str,
-        *,
-        n_best: None = None,
-        prefixes: str | None = None,
-        **options: Unpack[TranslationOptions],
+        self, texts: str, *, n_best: None = None, prefixes: str | None = None, **options: Unpack[TranslationOptions]
     ) -> str: ...
     @overload
     def translate(  # type: ignore[overload-overlap]
-        self,
-        texts: str,
-        *,
-        n_best: int,
-        prefixes: str | None = None,
-        **options: Unpack[TranslationOptions],
+        self, texts: str, *, n_best: int, prefixes: str | None = None, **options: Unpack[TranslationOptions]
     ) -> list[str]: ...
     @overload
     def translate(
@@ -124,12 +108,7 @@ class Translator(TextSearch):
     ) -> list[str]: ...
     @overload
     def translate(
-        self,
-        texts: Iterable[str],
-        *,
-        n_best: int,
-        prefixes: Prefixes = None,
-        **options: Unpack[TranslationOptions],
+        self, texts: Iterable[str], *, n_best: int, prefixes: Prefixes = None, **options: Unpack[TranslationOptions]
     ) -> list[list[str]]: ...
     def translate(
         self,
@@ -249,9 +228,7 @@ class Translator(TextSearch):
                 self.program,
                 ids.get("source"),
                 ids[OUTPUT],
-                max_batch_tokens=self.max_batch_tokens
-                if max_batch_tokens is None
-                else check_max_batch_tokens(max_batch_tokens),
+                max_batch_tokens=self.batch_tokens(max_batch_tokens),
                 device=self.device,
                 progress=progress,
                 first=first,
@@ -294,6 +271,8 @@ class Translator(TextSearch):
             ZooError: The same errors as `score`, or the model is a parser, an ensemble, or has no attention to the
                 source.
         """
+        self.spec.require_text("word alignment")
+        self.spec.require_source("word alignment")
         source_texts, target_texts = self.check_examples(sources, targets)
         codes = languages.get("source"), languages.get("target")
         return align(self, source_texts, target_texts, *codes, report or Report())

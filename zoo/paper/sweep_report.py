@@ -14,7 +14,7 @@ from zoo.evaluation.metrics import get_metric
 from zoo.paper.claims import ROWS, Row
 from zoo.report import duration
 from zoo.training.sweeps.comparison import METRICS, Difference, RowPair, ScoreSample, SweepComparison, Verdict
-from zoo.training.sweeps.rows import SweepRow
+from zoo.training.sweeps.trials import SweepRow
 
 ORDERED = ("perplexity", "paper_bleu")
 """Metrics that Table 3 prints, and by which it orders rows. Its BLEU is computed differently from sacreBLEU's."""

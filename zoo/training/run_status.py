@@ -115,12 +115,6 @@ class RunStatus:
         return f"training was stopped {steps} ({self.fraction:.0%})"
 
 
-def _no_entries_error(status: RunStatus) -> ZooError:
-    """Return the error for a run whose log has no entry yet."""
-    hint = f"`zoo train {status.run.spec_file}` writes the first after {status.spec.training.log_steps:,} steps"
-    return ZooError(f"the log of `{status.name}` has no complete entry yet", hint=hint)
-
-
 def learning_curves(folders: Sequence[Path], report: Report) -> tuple[list[CurveMetric], list[RunCurves]]:
     """Read the learning curves of runs.
 
@@ -144,7 +138,8 @@ def learning_curves(folders: Sequence[Path], report: Report) -> tuple[list[Curve
         if status.entries:
             runs.append(_run_curves(status))
         else:
-            errors.append(_no_entries_error(status))
+            hint = f"`zoo train {status.run.spec_file}` writes the first after {status.spec.training.log_steps:,} steps"
+            errors.append(ZooError(f"the log of `{status.name}` has no complete entry yet", hint=hint))
     if not runs:
         raise errors[0]
     for error in errors:

@@ -7,6 +7,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 from typing import NamedTuple
@@ -14,9 +15,10 @@ from typing import NamedTuple
 import torch
 
 import specs
-from compiler import Purpose, build_module
+from compiler import EmittedProgram, Purpose, build_module
 from compiler.host import fast_float32, matrix_libraries, matrix_library
 from specs import Spec, ZooError
+from zoo.data.batches import Batch
 from zoo.data.prefetch import run_in_thread
 from zoo.data.prepare import prepare
 from zoo.data.prepared_corpus import PreparedCorpus
@@ -26,8 +28,9 @@ from zoo.evaluation.evaluate import evaluate_models
 from zoo.evaluation.metrics import summary_line
 from zoo.files.reading import UnreadableError, read_json
 from zoo.files.storage import folder_bytes, require_space
+from zoo.models.weights import Weights
 from zoo.planning.memory_estimate import estimate_memory, require_memory_to_train
-from zoo.report import Report
+from zoo.report import LibraryReport, Report
 from zoo.system.processors import bfloat16_speed, device_name
 from zoo.text.vocabulary import Vocabulary
 from zoo.training.alignment import BatchAligner
@@ -35,7 +38,7 @@ from zoo.training.averaging import average, end_of_training, mean_of
 from zoo.training.checkpoints import list_checkpoints, scheduled_checkpoints
 from zoo.training.dev_set import DevSet, continue_without_score, require_scorable_dev_set
 from zoo.training.distributed import Processes, join_processes, needs_sharding
-from zoo.training.initial_model import initial_model
+from zoo.training.initial_model import initial_model, prepare_corpus
 from zoo.training.run import Run, RunIdentity
 from zoo.training.synthetic import write_missing
 from zoo.training.trainer import Trainer
@@ -331,3 +334,55 @@ def _stop_requested(report: Report) -> Iterator[Callable[[], bool]]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def batches(spec: Spec | str | os.PathLike[str]) -> Iterator[Batch]:
+    """Yield the training batches of a spec endlessly, epoch after epoch, in the order of `zoo train`.
+
+    The corpus is prepared first, unless that has been done before.
+
+    Args:
+        spec: A spec, or its name or path.
+
+    Yields:
+        Padded token IDs: `batch.source` is a `zoo.PaddedBatch`, and `batch.target.values` a tensor
+        `[batch, target + 1]`.
+
+    Raises:
+        ZooError: The corpus is missing or cannot be used.
+    """
+    loaded = spec if isinstance(spec, Spec) else specs.load(spec)
+    data = TrainingSet.from_prepared(loaded, prepare_corpus(loaded, LibraryReport()))
+    for examples, _ in data.batches_from(0):
+        yield examples.to_batch()
+
+
+def save(model: EmittedProgram, run: str | os.PathLike[str], *, steps: int) -> Run:
+    """Write the spec, the vocabulary and the weights of a module from `zoo.model` to the folder of a run.
+
+    `zoo.load` and all commands that take a run accept the folder. Scores of earlier weights are removed.
+
+    Args:
+        model: The trained module.
+        run: Folder of the run. It is created if it does not exist.
+        steps: Number of training steps of the module, which the model card will contain.
+
+    Raises:
+        ZooError: The folder contains other files, or a run with another spec, or a weight is not a finite number.
+    """
+    spec, chosen, tensors = model.spec, Run(Path(run)), model.weights()
+    if broken := [name for name, tensor in tensors.items() if not tensor.isfinite().all()]:
+        hint = "save the model before its training diverges, or lower the learning rate"
+        raise ZooError(f"the weights `{broken[0]}` are not finite numbers", hint=hint)
+    chosen.check(spec)
+    prepared = prepare_corpus(spec, Report())
+    longest = longest_input(prepared.store("train"))
+    identity = RunIdentity(prepared.fingerprint, longest, model.backend, torch.get_num_threads(), processes=1)
+    software, machine = f"zoo {__version__} and torch {torch.__version__}", device_name(str(model.device))
+    with chosen.locked():
+        chosen.start(spec, replace(identity, software=software, named=spec.has_own_name, machine=machine), Report())
+        prepared.vocabulary.save(chosen.folder)
+        for file in (chosen.scores, chosen.answers("dev"), chosen.answers("test")):
+            file.unlink(missing_ok=True)
+        Weights(tensors, {"steps": str(steps), "longest_source": str(longest)}).write(chosen.weights)
+    return chosen

@@ -115,19 +115,6 @@ def test_words_are_written_as_given_and_consecutive_brackets_are_limited(max_con
         check_allowed_tokens(constraint, source, trees)
 
 
-def test_stacks_grow_and_rows_may_stay_in_place():
-    state, rows = TREES.start(tree_sources([(1, 101), (1, 101)]), CPU), [[4, 9] * 25, [9] * 50]
-    for tokens in zip(*rows, strict=True):
-        assert state.allowed().gather(1, torch.tensor(tokens).unsqueeze(1)).all()
-        state = state.advance(None, torch.tensor(tokens))
-    assert state.allowed().nonzero().tolist() == [[0, 6], [0, 10], [1, 6], [1, 10]]
-    state = state.advance(torch.tensor([1, 0]), torch.tensor([6, 6]))
-    for tokens in zip(*([CLOSING[OPENING.index(each)] for each in row[::-1]] for row in rows[::-1]), strict=True):
-        assert state.allowed().nonzero()[:, 1].tolist() == list(tokens)
-        state = state.advance(None, torch.tensor(tokens))
-    assert state.allowed().nonzero().tolist() == [[0, EOS], [1, EOS]]
-
-
 TREE_STRATEGIES = {
     "greedy": BeamSearch(1, 0.3, 1, TREES),
     "beam": BeamSearch(4, 0.3, 4, TREES),
@@ -232,43 +219,29 @@ def sentences():
 
 
 @pytest.mark.parametrize("name", STRATEGIES)
-def test_suppressed_tokens_are_as_if_they_were_impossible(toy, search, sentences, name):
-    suppressed = (UNK, 6)
+@pytest.mark.parametrize("levels", [3, 400])
+def test_suppressed_tokens_are_as_if_they_were_impossible(toy, search, sentences, name, levels):
+    """So is EOS before the minimum length, unless the maximum is smaller. Who joins later counts from its own start."""
+    suppressed, (sources, lengths) = (UNK, 6), sentences
+    lengths = [2, *lengths[1:]]
 
     class Without(toy):
         def row(self, source, prefix):
-            row = super().row(source, prefix)
-            return [-math.inf if token in suppressed else value for token, value in enumerate(row)]
-
-    for levels in (3, 400):
-        results = search(toy(9, 1, levels), *sentences, STRATEGIES[name](SuppressedTokens(suppressed, 9)), **BATCHES)
-        assert results == search(Without(9, 1, levels), *sentences, STRATEGIES[name](None))
-        nested = SuppressedTokens((UNK,), 9, SuppressedTokens((6,), 9))
-        assert results == search(toy(9, 1, levels), *sentences, STRATEGIES[name](nested), **BATCHES)
-        free = search(toy(9, 1, levels), *sentences, STRATEGIES[name](None))
-        assert any(set(suppressed) & set(each.tokens) for hypotheses in free for each in hypotheses)
-
-
-@pytest.mark.parametrize("name", STRATEGIES)
-@pytest.mark.parametrize("levels", [3, 400])
-def test_eos_is_impossible_before_the_minimum_length(toy, search, sentences, name, levels):
-    """A smaller maximum length takes precedence. Sentences that join later count from their own start."""
-    sources, lengths = sentences
-    lengths = [2, *lengths[1:]]
-
-    class Longer(toy):
-        def row(self, source, prefix):
-            row = super().row(source, prefix)
-            min_length = min(3, lengths[sources.index(source[:-1])])
-            too_short = len(prefix) < min_length
-            return [-math.inf if token == EOS and too_short else value for token, value in enumerate(row)]
+            too_short = len(prefix) < min(3, lengths[sources.index(source[:-1])])
+            impossible = {*suppressed, *([EOS] if too_short else [])}
+            return [-math.inf if token in impossible else value
+                    for token, value in enumerate(super().row(source, prefix))]  # fmt: skip
 
     options = {**BATCHES, "prefixes": [(4, 5) if index % 3 == 0 else () for index in range(len(sources))]}
-    constraint = SuppressedTokens((), 9, min_length=3)
-    results = search(toy(9, 1, levels), sources, lengths, STRATEGIES[name](constraint), **options)
-    assert results == search(Longer(9, 1, levels), sources, lengths, STRATEGIES[name](None), **options)
+
+    def find(program, constraint):
+        return search(program(9, 1, levels), sources, lengths, STRATEGIES[name](constraint), **options)
+
+    results, free = find(toy, SuppressedTokens(suppressed, 9, min_length=3)), find(toy, None)
+    assert results == find(Without, None)
+    assert results == find(toy, SuppressedTokens((UNK,), 9, SuppressedTokens((6,), 9), min_length=3))
     assert min(len(each.tokens) for hypotheses in results for each in hypotheses) == 2
-    assert results != search(toy(9, 1, levels), sources, lengths, STRATEGIES[name](None), **options)
+    assert any(set(suppressed) & set(each.tokens) for hypotheses in free for each in hypotheses)
 
 
 @pytest.mark.parametrize("name", STRATEGIES)

@@ -16,7 +16,7 @@ from tests import forks
 from zoo.generation.beam_search import BeamSearch
 from zoo.generation.constraints import SuppressedTokens
 from zoo.generation.engine import Engine, resolve_workers
-from zoo.generation.request_queue import Request, RequestQueue, Stopped
+from zoo.generation.request_queue import Request
 from zoo.generation.sampling import Sampling
 from zoo.generation.translation import MIN_ROW_TOKENS, SearchInput, group_by_length, pad_sequences
 
@@ -86,27 +86,6 @@ def test_queued_sentences_replace_finished_ones(uneven, run_search):
     assert uneven.joined == [(4, 4), (4, 2)]
     assert max(uneven.read) == 16
     assert len(uneven.read) < 31 + 4  # the steps of the longest, and the first steps of the sentences that joined
-
-
-def test_batches_never_exceed_their_size(toy, run_search):
-    class Watching(toy):
-        def _record(self, state):
-            shapes.append((len(state.sources), max(map(len, state.sources))))
-            return state
-
-        def select(self, state, sentences, parents):
-            return self._record(super().select(state, sentences, parents))
-
-        def join(self, first, second):
-            return self._record(super().join(first, second))
-
-    draw = random.Random(1)
-    texts = [tuple(draw.choices(range(4, 9), k=draw.randrange(1, 60))) for _ in range(40)]
-    for size in (20, 90, 300):
-        shapes, program = [], Watching(9, 3, 30)
-        run_search(program, texts, [5] * 40, beam=2, alpha=0.6, max_batch_tokens=size, chunk_size=16)
-        assert len(program.joined) > 3 or size == 20
-        assert all(rows == 1 or rows * longest <= size for rows, longest in shapes)
 
 
 # workers
@@ -398,24 +377,6 @@ def test_an_error_ends_only_the_request_that_causes_it(toy, fault, message, work
         assert engine.submit(texts[0], BEAM).result() == expected[0]
 
 
-def test_a_forbidden_prefix_ends_only_its_request(hooked):
-    program, all_wait = hooked(9, 1, 50), threading.Event()
-    program.hooks = {0: all_wait.wait}
-    strategy = BeamSearch(2, 0.6, 1, SuppressedTokens((5,), 9))
-    with Engine(program, max_batch_tokens=4096) as engine:
-        prefixes = [(6,), (5,), (7,)]
-        futures = [engine.submit([SearchInput(0, {"source": (4, EOS)}, 5, prefix)], strategy) for prefix in prefixes]
-        all_wait.set()
-        with pytest.raises(ZooError, match="has a token that is not allowed"):
-            futures[1].result()
-        assert [futures[0].result()[0][0].tokens[0], futures[2].result()[0][0].tokens[0]] == [6, 7]
-
-
-def test_the_future_of_no_sentences_has_no_results(toy):
-    with Engine(toy(9, 1, 50), max_batch_tokens=60) as engine:
-        assert engine.submit([], BEAM).result() == []
-
-
 # the life of an engine
 
 
@@ -642,36 +603,6 @@ def test_batches_halve_until_they_fit_into_memory(toy, tight, error):
 def test_workers_end_if_there_is_not_enough_memory_for_all(toy, tight, max_rows):
     results = dict(search(tight(max_rows, MemoryError()), [TEXTS], WIDE, 4096, 3))
     assert results == dict(search(toy(9, 1, 50), [TEXTS], WIDE, 4096))
-
-
-def test_the_last_worker_retries_a_sentence_before_it_fails():
-    """Two workers hold one sentence each, and both run out of memory. One of them pauses, the other tries again."""
-    queue, barrier, results = RequestQueue(4), threading.Barrier(2), []
-
-    def put_back(sentences):
-        running = {BEAM.batch_key: {BEAM.new_history(source): request for request, source in sentences}}
-        return queue.put_back_out_of_memory(sentences, running)
-
-    def work():
-        taken = queue.take({})
-        barrier.wait(timeout=60)
-        results.append(put_back(taken))
-        barrier.wait(timeout=60)
-        try:
-            results.append(put_back(queue.take({})))
-            queue.stop()
-        except Stopped:
-            results.append("paused")
-
-    queue.threads = [threading.Thread(target=work) for _ in range(2)]
-    queue.add(Request(BEAM, print, lambda error: None), sources(2))
-    for thread in queue.threads:
-        thread.start()
-    for thread in queue.threads:
-        thread.join()
-    assert results[:2] == [None, None]
-    assert "not enough memory" in str(results[2])
-    assert results[3] == "paused"
 
 
 @pytest.mark.parametrize("workers", [1, 3])

@@ -164,13 +164,6 @@ def test_threads_share_the_complete_program(name: str, monkeypatch: pytest.Monke
     assert program.complete.model is program.model
 
 
-def test_an_ensemble_of_packed_models(name: str) -> None:
-    opened(name)
-    packed_model = opened(name)
-    ensemble = type(packed_model).ensemble([packed_model, opened(name)])
-    assert ensemble.translate(TEXTS) == packed_model.translate(TEXTS)
-
-
 @pytest.mark.parametrize("backend", ["auto", "native"])
 def test_without_a_compiler_another_backend_is_used_or_the_error_has_a_hint(
     name: str, monkeypatch: pytest.MonkeyPatch, backend: str

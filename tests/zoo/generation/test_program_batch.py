@@ -164,29 +164,6 @@ def random_tree_source(draw: random.Random, index: int) -> SearchInput:
     return SearchInput(index, streams, words + 2 + draw.randrange(30), prefix, words=tuple(listed))
 
 
-def test_sentences_with_and_without_trees_can_be_joined(program: NativeProgram) -> None:
-    trees = BracketConstraint(range(4, 9), range(9, 14), range(14, 20), SIZE)
-    source = SearchInput(0, {"source": (4, 5, EOS)}, 12, words=(UNK, UNK))
-    histories = [BeamSearch(2, 0.6, 1, rule).new_history(source) for rule in (None, trees)]
-    arguments = ([source.tokens], [()], [module._options(histories[0], None)], [[1.0] * 20])
-
-    def start(constrained: bool) -> Any:
-        state = program.start_search(*arguments)
-        return program.constrain(state, trees.rules([source])) if constrained else state
-
-    def finish(state: Any) -> dict[int, Any]:
-        found, left = {}, list(range(state.sentences))
-        while left:
-            done, state = program.search(state, 0, None)
-            numbers = [left[result.sentence] for result in done]
-            found |= dict(zip(numbers, (result.hypotheses for result in done), strict=True))
-            left = [number for number in left if number not in numbers]
-        return found
-
-    together = finish(program.join(start(False), start(True)))
-    assert [together[0], together[1]] == [finish(start(constrained))[0] for constrained in (False, True)]
-
-
 def test_a_prefix_that_breaks_the_tree_rules_is_refused(program: NativeProgram) -> None:
     trees = BracketConstraint(range(4, 9), range(9, 14), range(14, 20), SIZE)
     history = BeamSearch(1, 0.6, 1, trees).new_history(SearchInput(0, {"source": (4, EOS)}, 9, (9,), words=(UNK, UNK)))
@@ -210,22 +187,6 @@ def test_drafts_save_steps(program: NativeProgram, monkeypatch: pytest.MonkeyPat
         assert history.hypotheses() == expected(program, [history])[0][0]
     assert counts[0] == length + 1
     assert counts[3] < counts[0]
-
-
-def test_a_hypothesis_does_not_depend_on_the_number_of_others(program: NativeProgram) -> None:
-    """Bitwise: compilers must not round differently in the code for one row and for several rows."""
-    draw = random.Random(0)
-    for _ in range(5):
-        source = PaddedBatch.pad([(*draw.choices(range(4, SIZE), k=draw.randrange(1, 20)), EOS)])
-        tokens = [BOS, *draw.choices(range(4, SIZE), k=12)]
-        results = []
-        for rows in range(1, 10):
-            state = program.select(program.encode(source), torch.tensor([0]), torch.zeros(1, rows, dtype=torch.long))
-            for token in tokens:
-                others = draw.choices(range(4, SIZE), k=rows - 1)
-                log_probabilities, state = program.advance(state, torch.tensor([[token], *([t] for t in others)]))
-            results.append(log_probabilities[0])
-        assert all(torch.equal(result, results[0]) for result in results)
 
 
 def test_a_wide_beam_finds_what_the_search_in_python_finds(program: NativeProgram) -> None:
@@ -318,25 +279,6 @@ def test_the_search_runs_in_the_program_if_possible(
     with Engine(program, max_batch_tokens=100) as engine:
         engine.submit([SearchInput(0, {"source": (5, 6, EOS)}, 6, words=(UNK, UNK))], strategy).result()
     assert set(spy.called) == {method}
-
-
-def test_a_batch_that_does_not_fit_into_memory_is_split(
-    program: NativeProgram, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    sources, search, sizes = long_sources(8), program.search, []
-
-    def limited(state: Any, *arguments: Any) -> Any:
-        sizes.append(state.sentences)
-        if state.sentences > 3:
-            raise MemoryError
-        return search(state, *arguments)
-
-    with Engine(program, max_batch_tokens=4096) as engine:
-        whole = engine.submit(sources, SLOW).result()
-        monkeypatch.setattr(program, "search", limited)
-        assert engine.submit(sources, SLOW).result() == whole
-    assert sizes[0] == 8
-    assert 3 >= sizes[-1] >= 1
 
 
 def test_counts_of_any_integer_type_can_be_taken_back(program: NativeProgram) -> None:

@@ -222,7 +222,7 @@ def test_options_are_checked_without_any_text(translator):
         with pytest.raises(ZooError, match=f"`{next(iter(options))}` (is|has no effect)"):
             translator.translate("", **options)
     for invalid in (0, 1.5, True, 10**300):
-        with pytest.raises(ZooError, match=r"`max_batch_tokens` is `.*`; it should be a whole number from 1 to"):
+        with pytest.raises(ZooError, match=r"`max_batch_tokens` is `.*`; it should be"):
             translator.score("a", "a", max_batch_tokens=invalid)
     with pytest.raises(TypeError, match="`beams` is not a generation option"):
         translator.translate("ab", beams=4)

@@ -10,7 +10,7 @@ import pytest
 
 from zoo.paper.sweep_report import pair_table, row_table, sweep_json, sweep_notes
 from zoo.training.sweeps.comparison import METRICS, RowResult, ScoreSample, SeedVariance, SweepComparison, row_pairs
-from zoo.training.sweeps.rows import make_rows
+from zoo.training.sweeps.trials import make_rows
 
 SCORES = {  # perplexity and BLEU; the paper has 4.92/25.8, 5.29/24.9, 6.11/23.7, 5.19/25.3, 4.92/25.7
     "base": (9.0, 20.0),

@@ -20,10 +20,7 @@ def test_timed_returns_seconds_and_result() -> None:
     assert timing.spread([3.0, 1.0, 2.0]) == timing.Spread(median=2.0, min=1.0, max=3.0)
 
 
-@pytest.mark.parametrize(
-    ("seconds", "rounds", "calls"),
-    [(2.5, 1, 3), (0.0, 1, 1), (0.5, 4, 4)],
-)
+@pytest.mark.parametrize(("seconds", "rounds", "calls"), [(2.5, 1, 3), (0.0, 1, 1), (0.5, 4, 4)])
 def test_function_is_repeated_until_the_time_is_over(seconds: float, rounds: int, calls: int) -> None:
     called: list[None] = []
     times = timing.repeat(lambda: called.append(None), seconds, rounds=rounds)

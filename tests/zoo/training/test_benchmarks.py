@@ -14,13 +14,7 @@ from compiler.padded_batch import PaddedBatch
 from specs import BOS, EOS, PAD, UNK, Learned, Spec, ZooError
 from zoo.generation.config import GenerationConfig
 from zoo.system import memory
-from zoo.training.benchmarks import (
-    LENGTH,
-    benchmark_decoding,
-    benchmark_training,
-    translations,
-    weights_avoiding,
-)
+from zoo.training.benchmarks import LENGTH, benchmark_decoding, benchmark_training, translations, weights_avoiding
 
 pytestmark = pytest.mark.integration
 Small = Callable[..., Spec]

@@ -20,6 +20,7 @@ from safetensors.torch import load_file
 
 from specs import Spec, ZooError
 from tests.forks import Fork
+from tests.zoo.training.test_train import assert_same_weights
 from zoo.data.batches import BatchSize
 from zoo.planning.memory_estimate import training_bytes, update_bytes
 from zoo.system import memory
@@ -76,12 +77,6 @@ def without_last_checkpoint(run: Run, name: str = "stopped") -> str:
 
 def losses_of(run: Run) -> list[float]:
     return [json.loads(line)["loss"] for line in run.log.read_text().splitlines()]
-
-
-def assert_same_weights(a: Run, b: Run) -> None:
-    for file in (a.weights, list_checkpoints(a)[-1].weights):
-        ours, theirs = load_file(file), load_file(b.folder / file.relative_to(a.folder))
-        assert all(torch.equal(ours[name], theirs[name]) for name in ours), file
 
 
 def assert_similar(a: Run, b: Run) -> None:

@@ -114,15 +114,6 @@ def test_a_parser_is_refused(run: Run, parsing: Callable[..., Spec]) -> None:
         make_shortlist(run, Report())
 
 
-def test_a_file_contains_the_table(tmp_path: Path) -> None:
-    written = Shortlist.from_lists([5, 9], [[], [4, 7], [8]])
-    written.write(file := tmp_path / NAME)
-    read = Shortlist.parse(file.read_bytes(), file, (3, 10))
-    assert [listed(read, *source) for source in ((), (0,), (1,), (1, 2))] == [
-        {EOS, 5, 9}, {EOS, 5, 9}, {EOS, 4, 5, 7, 9}, {EOS, 4, 5, 7, 8, 9}
-    ]  # fmt: skip
-
-
 VALID: dict[str, Any] = {
     "common": np.array([3], np.int32), "offsets": np.array([0, 2, 3]), "tokens": np.array([4, 5, 6], np.int32)
 }  # fmt: skip

@@ -31,8 +31,7 @@ from zoo.evaluation.outputs import load_outputs
 from zoo.evaluation.text_metrics import FloatArray
 from zoo.report import Report
 from zoo.training.checkpoints import list_checkpoints
-from zoo.training.sweeps.rows import SweepRow
-from zoo.training.sweeps.trials import Trial
+from zoo.training.sweeps.trials import SweepRow, Trial
 
 METRICS = ("perplexity", "bleu", "paper_bleu")
 """Metrics that are compared. Perplexity is per token, and its natural logarithm is used for all calculations."""

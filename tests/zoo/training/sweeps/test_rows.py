@@ -8,7 +8,7 @@ import pytest
 
 import specs
 from specs import ZooError
-from zoo.training.sweeps.rows import SweepRow, make_rows, parse_arguments
+from zoo.training.sweeps.trials import SweepRow, make_rows, parse_arguments
 
 
 def table3(*overrides: str) -> dict[str, SweepRow]:

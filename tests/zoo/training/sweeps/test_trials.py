@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import re
 import shlex
 import signal
 import subprocess
@@ -20,8 +19,7 @@ import pytest
 from specs import ZooError
 from zoo.training.run import Run
 from zoo.training.sweeps.comparison import compare
-from zoo.training.sweeps.rows import make_rows
-from zoo.training.sweeps.trials import Trial, default_folder, make_trials, train_all
+from zoo.training.sweeps.trials import Trial, default_folder, make_rows, make_trials, train_all
 from zoo.training.train import train
 
 ROOT = Path(__file__).parents[4]
@@ -68,29 +66,6 @@ def start_sweep(*words: str) -> subprocess.Popen[str]:
 def wait_for_checkpoint(process: subprocess.Popen[str], run: Run) -> None:
     while process.poll() is None and not (run.checkpoints.is_dir() and any(run.checkpoints.iterdir())):
         time.sleep(0.02)
-
-
-@pytest.mark.slow
-def test_killed_sweep_resumes(trials: Trials, report: Any) -> None:
-    """Killed while the second of four runs trains: finished runs are left, and the second resumes."""
-    four = trials("training.steps=60")
-    for finished in four[0], four[3]:
-        train(finished.spec, run=finished.run.folder)
-    process = start_sweep("training.steps=60", "--seeds", "2")
-    wait_for_checkpoint(process, four[1].run)
-    process.send_signal(signal.SIGKILL)
-    process.communicate()
-    assert process.returncode == -signal.SIGKILL
-    assert [trial.finished for trial in four] == [True, False, False, True]
-    before = four[0].run.weights.stat().st_mtime_ns
-    assert train_all(four, jobs=2, device="cpu", report=report)
-    messages = "\n".join(report.said)
-    assert "runs: 4, of which 2 finished" in messages
-    assert "plain.seed1:" not in messages
-    assert re.search(r"flat\.seed1: (resuming at step \d+|nothing is left to train)", messages)
-    assert four[0].run.weights.stat().st_mtime_ns == before
-    assert all(trial.finished for trial in four)
-    assert sorted(path.name for path in FOLDER.iterdir()) == sorted(trial.name for trial in four)
 
 
 @pytest.mark.slow
