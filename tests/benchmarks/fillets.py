@@ -62,9 +62,10 @@ def main() -> None:
     if not all(sets.values()):
         parser.error(f"{arguments.game} has too few lines in `{language}`: install the game's packages")
     arguments.out.mkdir(parents=True)
-    texts = [line[1] for line in sets["train"]] * TIMES
-    spoken = speak_all(texts, (arguments.out / "spoken").resolve(), "train", accents=[language])
-    sets["spoken"] = [(path, *line[1:]) for path, line in zip(spoken, sets["train"] * TIMES, strict=True)]
+    repeated = sets["train"] * TIMES
+    folder = (arguments.out / "spoken").resolve()
+    spoken = speak_all([text for _, text, _ in repeated], folder, "train", accents=[language])
+    sets["spoken"] = [(path, *line[1:]) for path, line in zip(spoken, repeated, strict=True)]
     for name, found in sets.items():
         sounds, texts, english = zip(*found, strict=True)
         write_lists(arguments.out, name, {language: sounds}, **{language: texts, "en": english})
