@@ -19,7 +19,7 @@ from zoo.interop.formats import (
     imported_spec,
     require_folder,
 )
-from zoo.interop.settings import Settings
+from zoo.interop.tables import Settings
 from zoo.interop.text_rules import ModelText, find_rules
 from zoo.interop.vocabulary import TokenList, convert_vocabulary, find_models
 
