@@ -13,7 +13,6 @@ import pytest
 import zoo
 from specs import ZooError
 from zoo.data.prepare import prepare
-from zoo.evaluation import evaluate
 from zoo.evaluation.evaluate import evaluate_models, read_split
 from zoo.evaluation.metrics import Scores, compute_scores, perplexity, summary_line, table_rows
 from zoo.evaluation.outputs import EvaluationSet, ModelOutputs, SavedOutput, load_outputs
@@ -23,8 +22,7 @@ from zoo.files.atomic import write_json
 from zoo.files.reading import read_json
 from zoo.generation import confidence
 from zoo.generation.scoring import TokenScores
-from zoo.models import weights
-from zoo.publishing.publish import publish, verify
+from zoo.publishing.publish import publish
 from zoo.report import Report
 from zoo.system.processors import device_name
 from zoo.training.run import Run
@@ -198,36 +196,6 @@ def test_the_dev_set_calibrates_the_confidence(trained: Callable[..., Run], monk
     assert rows["calibration error of the confidence"] == f"{test['calibration_error']:.3f}"
     card = (publish(run.folder) / "README.md").read_text(encoding="utf-8")
     assert f"the calibration error is {test['calibration_error']:.3f}" in card
-
-
-def test_scores_of_changed_weights_are_not_saved(trained: Callable[..., Run], monkeypatch: pytest.MonkeyPatch) -> None:
-    run = trained()
-    scored = evaluate.compute_scores
-
-    def slowly(*given: Any) -> Any:
-        before = weights.read(run.weights)
-        weights.Weights({name: tensor * 0.9 for name, tensor in before.tensors.items()}, before.metadata).write(
-            run.weights
-        )
-        return scored(*given)
-
-    monkeypatch.setattr(evaluate, "compute_scores", slowly)
-    evaluate_models([run.folder], "test", device="cpu")
-    assert "test" not in read_json(run.scores)
-    assert not run.answers("test").exists()
-
-
-def test_a_bundle_is_not_changed(trained: Callable[..., Run]) -> None:
-    bundle = publish(trained().folder)
-    evaluate_models([bundle], "test", device="cpu")
-    verify(bundle.name)
-
-
-def test_bfloat16_scores_are_not_saved(trained: Callable[..., Run]) -> None:
-    run = trained()
-    evaluate_models([run.folder], "test", device="cpu", precision="bfloat16")
-    assert "test" not in read_json(run.scores)
-    assert not run.answers("test").exists()
 
 
 def test_a_set_of_files_needs_no_training_text(trained: Callable[..., Run]) -> None:

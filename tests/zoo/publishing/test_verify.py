@@ -174,13 +174,3 @@ def test_weights_of_another_spec_are_refused(trained: Trained) -> None:
         assert message in str(raised.value)
     save_file(tensors, run.weights)
     assert open_model(run.folder, device="cpu").longest_source is None
-
-
-def test_weights_are_memory_mapped_and_hashed_once(trained: Trained, monkeypatch: pytest.MonkeyPatch) -> None:
-    run = trained()
-    monkeypatch.setattr("zoo.files.manifest._MIN_AGE", -1.0)
-    assert len(weights.read(run.weights).tensors) == len(load_file(run.weights))
-    monkeypatch.setattr(weights, "_tensor_digest", lambda tensors: pytest.fail("hashed twice"))
-    mapped = weights.read(run.weights)
-    assert str(run.weights.resolve()) in Path("/proc/self/maps").read_text() or not Path("/proc/self/maps").exists()
-    assert mapped.tensors
