@@ -84,22 +84,6 @@ def test_f1_counts_invalid_trees_as_errors(parrot):
     assert broken["f1"] == none["f1"] < right["f1"]
 
 
-def test_f1_uses_the_tags_of_the_references(parrot):
-    parser = parrot("parsing")
-    wanted = ["(TOP (S (NP (DT a) (NN dog)) (VP (VB eats) (NP (NN fish))) (. .)))", "(TOP (S (NP (NN c)) (VP (VB d))))"]
-    wrong = "(TOP (FRAG (NN a) (NN dog) (NN eats) (NN fish) (NN .)))"
-    parser.known = dict(zip(parser.sources, (wrong, wanted[1]), strict=True))
-    scores = scores_of(parser, wanted)
-    assert (scores["complete_match"], scores["recall"]) == (50, pytest.approx(100 * 3 / 7))
-    assert scores["signature"] == "evalb:collins|tags:reference|cutoff:40"
-
-
-def test_an_invalid_reference_tree_is_an_error(parrot):
-    parser = parrot("parsing")
-    with pytest.raises(ZooError, match=r"`\(TOP \(S` is not a bracketed tree \(reference 1\)"):
-        scores_of(parser, ["(TOP (S", parser.references[1]])
-
-
 def test_scores_are_formatted_for_people(parrot):
     scores = {"bleu": 93.758, "signature": "nrefs:1", "perplexity": 1.1504, "sentences": 1000, "seconds": 0.74}
     assert summary_line(scores) == "BLEU 93.76, perplexity 1.150 per token"

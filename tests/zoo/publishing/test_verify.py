@@ -93,22 +93,6 @@ def test_verify_detects_every_flipped_bit_and_every_truncation(bundle: Path) -> 
     verify(str(bundle))
 
 
-def test_opening_detects_every_flipped_bit(bundle: Path, trained: Trained) -> None:
-    run = trained()
-    for folder, names in ((bundle, OPENED), (run.folder, OPENED[1:])):
-        for name in names:
-            content = (folder / name).read_bytes()
-            for position in (0.0, 0.3, 0.7, 1.0):
-                flip(folder / name, position)
-                with pytest.raises(ZooError, match=name.partition(".")[0]):
-                    open_model(folder, device="cpu")
-                (folder / name).write_bytes(content)
-            (folder / name).unlink()
-            with pytest.raises(ZooError, match=name):
-                open_model(folder, device="cpu")
-            (folder / name).write_bytes(content)
-
-
 def test_a_damaged_file_is_not_parsed(bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def parsed(*given: object, **options: object) -> None:
         pytest.fail("the damaged file was parsed")
