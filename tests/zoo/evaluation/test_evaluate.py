@@ -22,7 +22,7 @@ from zoo.files.atomic import write_json
 from zoo.files.reading import read_json
 from zoo.generation import confidence
 from zoo.generation.scoring import TokenScores
-from zoo.publishing.publish import publish
+from zoo.publishing.publish import publish, verify
 from zoo.report import Report
 from zoo.system.processors import device_name
 from zoo.training.run import Run
@@ -180,6 +180,12 @@ def test_the_dev_set_calibrates_the_confidence(trained: Callable[..., Run], monk
     assert rows["calibration error of the confidence"] == f"{test['calibration_error']:.3f}"
     card = (publish(run.folder) / "README.md").read_text(encoding="utf-8")
     assert f"the calibration error is {test['calibration_error']:.3f}" in card
+
+
+def test_a_bundle_is_not_changed(trained: Callable[..., Run]) -> None:
+    bundle = publish(trained().folder)
+    evaluate_models([bundle], "test", device="cpu")
+    verify(bundle.name)
 
 
 def test_a_set_of_files_needs_no_training_text(trained: Callable[..., Run]) -> None:

@@ -83,6 +83,14 @@ def test_folders_whose_names_are_not_model_names_are_not_listed(trained: Callabl
     assert local_store.names() == ["b"]
 
 
+def test_a_published_model_of_another_spec_is_an_error(trained: Callable[..., Run]) -> None:
+    store(trained("runs/there"))
+    shutil.rmtree("runs")
+    Path("mine.yaml").write_text("extends: tiny\n")
+    with pytest.raises(ZooError, match=r"models/transformer-tiny-ende` differs from `mine.yaml`"):
+        find.of_spec("mine.yaml")
+
+
 def test_the_newest_run_of_a_spec_is_used(trained: Callable[..., Run]) -> None:
     run = age(trained("runs/own"), 100)
     spec = write_spec(run)
