@@ -5,20 +5,20 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import shutil
 import tarfile
 import zipfile
 import zlib
 from functools import lru_cache
-from pathlib import Path
 from random import Random
 
 from hostile import values
 from hostile.judge import check
 from hostile.trial import Trial
+from hostile.values import lock_first_member
 from hostile.world import FIELDS, PAIRS
 from specs import BOS, EOS, PAD, ZooError
 from zoo.data.prepared_corpus import PreparedCorpus
-from zoo.text import protobuf
 from zoo.text.vocabulary import Vocabulary
 
 _PLAIN = tuple("".join(f"{pair[side]}\n" for pair in PAIRS * 3).encode() for side in (0, 1))
@@ -35,12 +35,8 @@ def run_archive(random: Random, trial: Trial) -> None:
     (trial.folder / "own.yaml").write_text(json.dumps({"extends": "tiny", **spec}))
     trial.log(f"{split}: {part}")
     if trial.zoo("prepare", "own.yaml").status == 0:
-        PreparedCorpus(_prepared_folder(trial)).verify()
-
-
-def _prepared_folder(trial: Trial) -> Path:
-    (file,) = (trial.home / "prepared").glob("*/manifest.json")
-    return file.parent
+        (file,) = (trial.home / "prepared").glob("*/manifest.json")
+        PreparedCorpus(file.parent).verify()
 
 
 def _odd_archive(random: Random, trial: Trial) -> dict[str, object]:
@@ -55,24 +51,16 @@ def _odd_archive(random: Random, trial: Trial) -> dict[str, object]:
     names = ["a/x.en", "a/x.de"]
     if random.random() < 0.3:
         odd = ("a/x.en", "../x.en", "/x.en", "a", "a/link", "a/hard", "./a/x.en", "a//x.en", "a/./x.en", "A/X.EN")
-        names[random.randrange(2)] = random.choice((*odd, values.word(random) or "x"))
+        names[random.randrange(2)] = random.choice((*odd, random.choice(values.WORDS) or "x"))
     uri = file.as_uri()
-    address = random.choice((uri,) * 8 + (f"{uri}%00", "http://[::1", "file://", values.word(random)))
+    address = random.choice((uri,) * 8 + (f"{uri}%00", "http://[::1", "file://", *random.sample(values.WORDS, 1)))
     digest = random.choice((None, None, None, "0" * 64))
     return {"archive": address, "sha256": digest, "source": names[0], "target": names[1]}
 
 
-# Archives
-
 CHUNK = 64 << 20
 _CHUNKS = 48
 _BOMB = _CHUNKS * CHUNK
-
-
-@lru_cache(maxsize=1)
-def _gzipped_zeros() -> bytes:
-    """Return a gzip member of 64 MB of zeros; members can be concatenated."""
-    return gzip.compress(bytes(CHUNK))
 
 
 @lru_cache(maxsize=1)
@@ -115,21 +103,13 @@ def _zip(random: Random, source: bytes, target: bytes) -> bytes:
     return lock_first_member(random, content) if random.random() < 0.2 else content
 
 
-def lock_first_member(random: Random, content: bytes) -> bytes:
-    """Mark the first member of a zip as encrypted, or as compressed by an unknown method."""
-    changed = bytearray(content)
-    offset, number = random.choice(((6, 1), (8, 99)))
-    changed[offset] = changed[changed.index(b"PK\x01\x02") + offset + 2] = number
-    return bytes(changed)
-
-
 def _archive_bomb(random: Random, source: bytes, target: bytes) -> bytes:
     """Return a .tgz or .zip with a member of gigabytes of zeros."""
     if random.random() < 0.5:
         small, large = tarfile.TarInfo("a/x.de"), tarfile.TarInfo("a/x.en")
         small.size, large.size = len(target), _BOMB
         end = small.tobuf() + target + bytes(-len(target) % 512) + bytes(1024)
-        return gzip.compress(large.tobuf()) + _gzipped_zeros() * _CHUNKS + gzip.compress(end)
+        return gzip.compress(large.tobuf()) + gzip.compress(bytes(CHUNK)) * _CHUNKS + gzip.compress(end)
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
         archive.writestr("a/x.en", deflated_zeros() * _CHUNKS + deflate_end())
@@ -149,17 +129,11 @@ _TEXTS = ("the old dog sees a small house", "", "   ", "\x07Ω 日本 🏳️‍
 
 def run_vocabulary(random: Random, trial: Trial) -> None:
     """Load a damaged SentencePiece model, and let it encode, decode and sample."""
-    file = trial.folder / "vocabulary.model"
-    good = (trial.world.run / file.name).read_bytes()
-    if random.random() < 0.1:
-        file.write_bytes(good)
-        trial.log(values.replace_file(random, file))
-    else:
-        content = edit_sentencepiece(random, good) if random.random() < 0.6 else values.corrupt(random, good)
-        trial.log(f"{len(content)} bytes of {len(good)}")
-        names = (file.name,) if random.random() < 0.8 else ("vocabulary.source.model", "vocabulary.target.model")
-        for name in names[: random.choice((1, 2, 2))]:
-            (trial.folder / name).write_bytes(content)
+    good = trial.world.run / "vocabulary.model"
+    names = ("vocabulary.model",) if random.random() < 0.8 else ("vocabulary.source.model", "vocabulary.target.model")
+    for name in names:
+        shutil.copyfile(good, trial.folder / name)
+        trial.log(values.damage(random, trial.folder / name))
     loaded = trial.call(lambda: Vocabulary.load(trial.folder))
     if not isinstance(loaded, ZooError):
         _use(random, trial, loaded)
@@ -181,28 +155,3 @@ def _use(random: Random, trial: Trial, vocabulary: Vocabulary) -> None:
         text = trial.call(lambda tokens=tokens: vocabulary.decode(tokens))
         if isinstance(text, str):
             check(not any("\ud800" <= sign <= "\udfff" for sign in text), f"half a character: {text!r}")
-
-
-def edit_sentencepiece(random: Random, model: bytes) -> bytes:
-    """Reorder, repeat, remove or change fields of a SentencePiece model, which is a protobuf message."""
-    fields = [(field.number, bytes(field.value)) for field in protobuf.parse_fields(model)]
-    for _ in range(random.choice((1, 1, 2, 5))):
-        at, other = random.randrange(len(fields)), random.randrange(len(fields))
-        settings = random.randrange(max(0, len(fields) - 4), len(fields))  # the last fields, after the tokens
-        number, content = fields[at]
-        token = values.word(random).encode("utf-8", "surrogatepass")[:100]
-        entry = protobuf.encode_bytes(1, token) + protobuf.encode_integer(3, random.randrange(9))
-        place = random.randrange(2, max(3, len(content)))  # a byte that is no character, in a token
-        edits: tuple[tuple[int, int, list[tuple[int, bytes]]], ...] = (
-            (at, at + 1, []),
-            (at, at, [fields[other]]),
-            (min(at, other), max(at, other) + 1, fields[min(at, other) : max(at, other) + 1][::-1]),
-            (at, at + 1, [(random.randrange(1, 20), content)]),
-            (settings, settings + 1, [(fields[settings][0], values.corrupt(random, fields[settings][1]))]),
-            (at, at + 1, [(1, entry)]),
-            (at, at + 1, [(number, content[:place] + random.randbytes(1) + content[place + 1 :])]),
-            (at, at + 1, [(number, values.corrupt(random, content))]),
-        )
-        start, end, changed = random.choice(edits)
-        fields[start:end] = changed
-    return b"".join(protobuf.encode_bytes(number, content) for number, content in fields)

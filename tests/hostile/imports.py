@@ -2,38 +2,44 @@
 
 from __future__ import annotations
 
+import argparse
 import gc
+import io
 import json
 import os
+import pickle
 import shutil
+import struct
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
 from typing import Any
 
+import torch
 import yaml
 
-from hostile import formats, values
-from hostile.bundles import forge_header
-from hostile.data import edit_sentencepiece
+from hostile import values
+from hostile.data import CHUNK, deflate_end, deflated_zeros
 from hostile.judge import check
 from hostile.trial import Trial
 
-Damage = Callable[[Random, Path, Trial], bool | None]
-"""Damages a model in a folder. Returns True if the import must be refused."""
+Attack = Callable[[Random, Path, Trial], bool | None]
+"""Changes a model in a folder. Returns True if the import must be refused."""
 NAME = "new"
+_HUGE = 3 << 30
 
 
 def run(random: Random, trial: Trial) -> None:
     """Import a damaged model: it is in the store and valid, or it is refused and leaves nothing behind."""
     gc.collect()  # so that the memory of the process is that of this import
-    kind = random.choice(sorted(_DAMAGES))
+    kind = random.choice(sorted(path.name for path in trial.world.foreign.iterdir()))
     folder = trial.folder / "foreign"
     shutil.copytree(trial.world.foreign / kind, folder)
     trial.write_secret()
-    damage = random.choice(_DAMAGES[kind])
-    trial.log(f"{kind}: {damage.__name__}")
-    must_refuse = damage(random, folder, trial)
+    attack = random.choice((*[_damaged_file] * 4, _sizes, _linked, *_ATTACKS[kind]))
+    trial.log(f"{kind}: {attack.__name__}")
+    must_refuse = attack(random, folder, trial)
     before = {path.name for path in trial.folder.iterdir()}
     trial.guard.forget()
     done = trial.zoo("import", folder.name, "--name", NAME, *random.choice(([], ["--format", kind])))
@@ -48,30 +54,20 @@ def run(random: Random, trial: Trial) -> None:
 
 
 def _damaged_file(random: Random, folder: Path, trial: Trial) -> None:
-    trial.log(values.corrupt_file(random, random.choice(sorted(folder.iterdir()))))
-
-
-def _not_a_file(random: Random, folder: Path, trial: Trial) -> None:
     file = random.choice(sorted(folder.iterdir()))
-    if random.random() < 0.15:
+    if random.random() < 0.05:
         file.chmod(0)
     else:
-        trial.log(values.replace_file(random, file))
+        trial.log(values.damage(random, file))
 
 
-def _optional_file(random: Random, folder: Path, trial: Trial) -> bool:
-    """Put something that is not a file in the place of a file that a model may lack."""
-    file = folder / "generation_config.json"
-    file.unlink(missing_ok=True)
-    kind = random.choice(("folder", "fifo", "dangling link"))
-    if kind == "folder":
-        file.mkdir()
-    elif kind == "fifo":
-        os.mkfifo(file)
-    else:
-        file.symlink_to("nowhere")
-    trial.log(f"{file.name}: {kind}")
-    return True
+def _sizes(random: Random, folder: Path, trial: Trial) -> None:
+    """Write impossible sizes into the settings."""
+    if not (file := folder / "config.json").exists():
+        return
+    wrong = (10**9, 10**12, -1, 0, 100, 101, 2**63, 0.5, True, [10**9], [[10**30]], [["x"]], 10**400)
+    numbers = [key for key, value in json.loads(file.read_text()).items() if isinstance(value, int | float)]
+    trial.log(values.edit_json(random, file, {(key,): wrong for key in numbers}))
 
 
 def _linked(random: Random, folder: Path, trial: Trial) -> None:
@@ -83,136 +79,151 @@ def _linked(random: Random, folder: Path, trial: Trial) -> None:
         file.symlink_to(os.path.relpath(store / str(number), folder))
 
 
-def _transformers_config(random: Random, folder: Path, trial: Trial) -> None:
-    file = folder / random.choice(("config.json", "config.json", "config.json", "tokenizer_config.json"))
-    if random.random() < 0.2:
-        file = folder / "generation_config.json"
-        file.write_text(json.dumps({"num_beams": values.writable(values.value(random))}))
-    if random.random() < 0.3:
-        sizes = ("d_model", "vocab_size", "encoder_layers", "max_position_embeddings", "num_beams", "max_length")
-        keys = (*sizes, "eos_token_id", "pad_token_id", "bad_words_ids", "decoder_start_token_id")
-        wrong = (10**9, 10**12, -1, 0, 100, 101, 2**63, 0.5, True, [10**9], [[10**30]], [["x"]], 10**400)
-        trial.log(values.edit_json(random, file, {(key,): wrong for key in keys}))
-    else:
-        trial.log(values.mutate_json(random, file))
+# Marian
 
 
-def _tokenizer(random: Random, folder: Path, trial: Trial) -> None:
-    trial.log(values.mutate_json(random, folder / random.choice(("tokenizer.json", "tokenizer_config.json"))))
-
-
-def _token_ids(random: Random, folder: Path, trial: Trial) -> None:
-    """Write a `vocab.json` with repeated, missing or invalid IDs, or with strange tokens."""
-    file = folder / "vocab.json"
-    if random.random() < 0.2:
-        trial.log(values.mutate_json(random, file))
-        return
-    ids = json.loads(file.read_text())
-    names = sorted(ids)
-    strange = ("", "\ud800", "\0", "\x1b[2J", "x" * 100_000, ">>deu<<", "<unk>", "▁")
-    wrong = (5, -1, 10**6, 2**20, 10**30, 1.5, None, "1", True, [1], 101, 102)
-    missing = random.sample(names, random.choice((1, 50)))
-    changed: dict[str, dict[str, Any]] = {
-        "other ID": {**ids, random.choice(names): random.choice(wrong)},
-        "strange token": {**ids, random.choice(strange): 101},
-        "same IDs": dict.fromkeys(names, random.choice((0, 7))),
-        "missing": {name: id for name, id in ids.items() if name not in missing},
-        "more": {**ids, **{f"w{number}": number for number in range(101, random.choice((200, 300_000)))}},
-    }
-    kind = random.choice(sorted(changed))
-    trial.log(kind)
-    file.write_text(json.dumps(changed[kind]))
-
-
-def _sentencepiece(random: Random, folder: Path, trial: Trial) -> None:
-    """Write a SentencePiece model with invalid lengths, other fields, or tokens in another order."""
-    file = random.choice([path for path in sorted(folder.iterdir()) if path.suffix in (".spm", ".model")])
-    good = file.read_bytes()
-    endless = b"\x0a" + b"\xff" * 9 + b"\x01"
-    alone = (
-        *(endless, b"\x0a" + b"\xff" * 30, b"\x0a" + b"\x80" * 10 + b"\x00", b"\x0b" * 1000, b"\x0c", b"\x07", b""),
-        *(b"\x0a\x02\x0a\x7f", b"\x08\x01" * 1000, b"\x0a\x00" * 100_000, b"\x0a" + b"\x0a" * 5000, bytes(100)),
-    )
-    added = (endless, b"\x12\x04\x18\xff\xff\x7f", b"\x12\x02\x18\x03", b"\x1a\x06\x12\x04\xff\xff\xff\xff")
-    broken = (*alone, *(good + field for field in added), good[:-1], good * 2, b"\x12\x02\x18\x63" + good)
-    edited = {edit_sentencepiece(random, good): 4, values.corrupt(random, good): 2, random.choice(broken): 4}
-    content = values.weighted(random, edited)
-    trial.log(f"{file.name}: {len(content)} bytes, {content[:40]!r}")
-    file.write_bytes(content)
-
-
-def _safetensors(random: Random, folder: Path, trial: Trial) -> bool:
-    file = folder / "model.safetensors"
-    before = file.read_bytes()
-    if random.random() < 0.2:
-        length = random.choice(((1 << 62).to_bytes(8, "little"), b"\xff" * 8, bytes(8), b""))
-        file.write_bytes(length + before[8:])
-    else:
-        trial.log(forge_header(random, file, facts=False))
-    return file.read_bytes() != before
-
-
-def _marian_decoder(random: Random, folder: Path, trial: Trial) -> None:
-    """Write a `decoder.yml` with wrong types, too much depth or size."""
-    file = folder / "model.npz.decoder.yml"
-    text = file.read_text()
-    if random.random() < 0.6:
-        tree = yaml.safe_load(text)
-        trial.log(values.mutate(random, tree))
-        text = yaml.dump(values.writable(tree))
-    else:
-        nested = values.nests(random.choice((30, 5_000, 45_000)))[0]
-        call = "!!python/object/apply:os.mkdir [pwned]"
-        options = ("unheard: 1", f"x: {call}", f"---\n{text}", f"# {'x' * 200_000}", "beam-size: 0")
-        added = [f"{text}{line}\n" for line in (*options, f"max-length-factor: {10**400}")]
-        changed = (text.replace("2", "1000000000000"), *(text.replace("0.6", odd) for odd in (".nan", "1e999", "-1")))
-        alone = ("", "[]", "a: [", "\x00", f"x: {nested}\n{text}", f"{values.LAUGHS}{text}")
-        text = random.choice((*added, *changed, *alone))
-    file.write_bytes(text.encode(random.choice(("utf-8", "utf-8", "latin-1", "utf-16")), "replace"))
-
-
-def _marian_outside(random: Random, folder: Path, trial: Trial) -> bool:
+def _outside(random: Random, folder: Path, trial: Trial) -> bool:
     """Write a `decoder.yml` that names files outside of its folder, which must not be read."""
     file = folder / "model.npz.decoder.yml"
     outside = ("../secret", str(trial.secret), "x/../../secret", "/dev/zero", "/etc/passwd", "~/secret")
-    key, name = random.choice(("models", "vocabs")), random.choice(outside)
     tree = yaml.safe_load(file.read_text())
-    tree[key] = [name] * len(tree[key])
-    trial.log(f"{key}: {name}")
+    key = random.choice(("models", "vocabs"))
+    tree[key] = [random.choice(outside)] * len(tree[key])
+    trial.log(tree)
     file.write_text(yaml.dump(tree))
     return True
 
 
-def _ctranslate2_texts(random: Random, folder: Path, trial: Trial) -> None:
-    file = folder / random.choice(("config.json", "config.json", "shared_vocabulary.json"))
-    if file.name == "config.json" or random.random() < 0.5:
-        trial.log(values.mutate_json(random, file))
-        return
-    tokens = json.loads(file.read_text())
-    file.unlink()
-    text = "\n".join(tokens[: random.choice((50, 100, 101))])
-    wrong = (text.encode(), text.encode("utf-16"), b"\xff\xfe", b"\n" * 101, b"", b"\r\n" * 101, b"<unk>\n" * 101)
-    (folder / "shared_vocabulary.txt").write_bytes(random.choice(wrong))
-
-
-def _fairseq_dictionary(random: Random, folder: Path, trial: Trial) -> bool:
-    file = folder / random.choice(("dict.en.txt", "dict.de.txt"))
-    lines = file.read_bytes().splitlines()
-    invalid = (b"the 9", b"x", b"x y", b"x 1.5", b" 5", b"5", b"\xff 5", b"x -1", b"x \xd9\xa3", b"<pad> 5", b"\0 5")
-    strange = (b"the 9 #fairseq:overwrite", b"\x1b[2J 5", b"a\rb 5", b"new 5", b"\xe2\x96\x81x 5")
-    line = random.choice((*invalid, *strange, b"x" * 1_000_000 + b" 1", b"x " + b"9" * 100_000))
-    lines.insert(random.randrange(len(lines) + 1), line)
-    trial.log(f"{line[:60]!r}")
-    file.write_bytes(b"\n".join(lines) + random.choice((b"\n", b"", b"\n" * 100_000)))
+def _bomb(random: Random, folder: Path, trial: Trial) -> bool:
+    """Add gigabytes of zeros as a matrix, or an array of objects, which numpy would unpickle."""
+    file, name = folder / "model.npz", random.choice(("Wemb.npy", "special:model.yml.npy", "unheard.npy"))
+    header = "{'descr': '%s', 'fortran_order': False, 'shape': %s}"
+    start, deflated = values.npy(header % ("|i1", (_HUGE,)), b""), random.random() < 0.5
+    content = start + bytes(1000)
+    if deflated:  # one block that is not compressed: 0, length, and its complement; then the zeros
+        block = b"\0" + struct.pack("<HH", len(start), len(start) ^ 0xFFFF) + start
+        content = block + deflated_zeros() * (_HUGE // CHUNK) + deflate_end()
+    if has_objects := random.random() < 0.3:
+        content = values.npy(header % ("|O", (1,)), pickle.dumps(_Harm()))
+    with zipfile.ZipFile(file) as archive:
+        members = {each: archive.read(each) for each in archive.namelist()} | {name: content}
+    with zipfile.ZipFile(file, "w") as archive:
+        for each, inner in members.items():
+            archive.writestr(each, inner)
+    if not has_objects:
+        written = bytearray(file.read_bytes())
+        at = written.rindex(name.encode()) - 46  # the entry in the directory
+        struct.pack_into("<I", written, at + 24, len(start) + _HUGE)
+        if deflated:
+            struct.pack_into("<H", written, at + 10, zipfile.ZIP_DEFLATED)
+            struct.pack_into("<H", written, struct.unpack_from("<I", written, at + 42)[0] + 8, zipfile.ZIP_DEFLATED)
+        file.write_bytes(written)
     return True
 
 
-_ALL = (_damaged_file, _damaged_file, _not_a_file, _linked)
-_DAMAGES: dict[str, tuple[Damage, ...]] = {
-    "marian": (*_ALL, *formats.NPZ, _marian_decoder, _marian_outside, _sentencepiece),
-    "hf-marian": (*_ALL, _optional_file, *formats.BIN, _transformers_config, _token_ids, _sentencepiece, _safetensors),
-    "hf-multilingual": (*_ALL, _optional_file, _transformers_config, _tokenizer, _tokenizer, _safetensors),
-    "hf-t5": (*_ALL, _optional_file, _transformers_config, _tokenizer, _tokenizer, _safetensors),
-    "ctranslate2": (*_ALL, *formats.CTRANSLATE2, _ctranslate2_texts, _sentencepiece),
-    "fairseq": (*_ALL, *formats.PT, _fairseq_dictionary),
+# Pickles of transformers and fairseq
+
+
+class _Harm:
+    """An object that creates a folder when it is unpickled."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return os.mkdir, ("pwned",)
+
+
+_CALLS: tuple[tuple[Any, ...], ...] = (
+    *(("os", "mkdir", "pwned"), ("posix", "system", "mkdir pwned"), ("subprocess", "Popen", ["mkdir", "pwned"])),
+    *(("builtins", "eval", "__import__('os').mkdir('pwned')"), ("__builtin__", "exec", "import os; os.mkdir('pwned')")),
+    *(("builtins", "getattr", 1, "real"), ("torch.hub", "load", "x", "y")),
+    *(("torch.serialization", "os.mkdir", "pwned"),),
+    *(("torch", "load", "secret"), ("fairseq.data", "os.mkdir", "pwned"), ("pathlib", "Path", "secret")),
+    *(("builtins", "bytearray", 1 << 36), ("builtins", "int", "9" * 100_000), ("collections", "defaultdict", 5)),
+    *(("torch._utils", "_rebuild_tensor_v2", 1, 2, 3), ("torch", "FloatStorage", 1 << 40)),
+)
+"""Modules, functions and arguments that a pickle may call."""
+
+
+def _call(random: Random) -> bytes:
+    """Return a pickle that calls a function; it is written by hand, because pickle would look the function up."""
+    module, name, *arguments = random.choice(_CALLS)
+    pickled = b"(" + b"".join(pickle.dumps(each, 2)[2:-1] for each in arguments) + b"tR."
+    if random.random() < 0.7:
+        return b"\x80\x02" + f"c{module}\n{name}\n".encode() + pickled
+    return b"\x80\x04" + b"".join(b"\x8c" + bytes([len(w)]) + w.encode() for w in (module, name)) + b"\x93" + pickled
+
+
+def _growing(random: Random) -> bytes:
+    """Return a pickle that doubles a text with calls that tensors or options need, until it has gigabytes."""
+    text = b"X\x05\x00\x00\x00model"
+    encoded = b"c_codecs\nencode\n(" + text + b"X\x06\x00\x00\x00latin1tRq\x00"
+    doubled = b"c_codecs\nencode\n(h\x00X\x03\x00\x00\x00hextRq\x00"
+    listed = b"cbuiltins\nstr\n(](h\x00h\x00etRq\x00"
+    start, step = random.choice(((encoded, doubled), (text + b"q\x00", listed)))
+    return b"\x80\x02" + start + step * random.choice((27, 31, 40)) + b"."
+
+
+def _broken(random: Random) -> bytes:
+    """Return a pickle that ends early, claims gigabytes, contains itself, or has no model."""
+    deep, model = b"]" * random.choice((10, 100_000)), b"X\x05\x00\x00\x00model"
+    claims = (b"X\xff\xff\xff\x7fabc.", b"\x8b\xff\xff\xff\x7f\x01.", b"r\xff\xff\xff\xff.", deep + b".")
+    loops = (b"]q\x00h\x00a.", b"}q\x00" + model + b"q\x01h\x00s.", b"h\x05.", b"(((((tttt.")
+    others = (b"", b"}q\x00.", b"].", b"K\x01.", b"}" + model + b"X\x01\x00\x00\x00xs.", b"garbage" * 100)
+    return b"\x80\x02" + random.choice((*claims, *loops, *others))
+
+
+def _pickle(random: Random, folder: Path, trial: Trial) -> bool:
+    """Write a hostile pickle in a format of torch: a zip file, the older format, or only the pickle."""
+    (folder / "model.safetensors").unlink(missing_ok=True)
+    file = folder / ("checkpoint_best.pt" if (folder / "checkpoint_best.pt").exists() else "pytorch_model.bin")
+    if random.random() < 0.2:  # a call among valid content, or tensors without values
+        hidden = {"model": {"encoder.version": torch.zeros(1)}, "args": argparse.Namespace(x=_Harm()), "extra": _Harm()}
+        empty = {"model": {"encoder.version": torch.zeros(2, 2).to("meta")}, "args": argparse.Namespace(arch="x")}
+        torch.save(random.choice((hidden, empty)), file, _use_new_zipfile_serialization=random.random() < 0.6)
+        return True
+    content = random.choice((_call, _call, _growing, _broken))(random)
+    trial.log(content[:200])
+    heads = (0x1950A86A20F9469CFC6C, 1001, {"protocol_version": 1001, "little_endian": True, "type_sizes": {}})
+    legacy = b"".join(pickle.dumps(each, 2) for each in heads) + content + pickle.dumps([], 2)
+    buffer, name = io.BytesIO(), random.choice(("data.pkl", "data.pkl", "DATA.PKL"))  # torch ignores case
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
+        for each, part in {name: content, "version": b"3\n", "byteorder": b"little", "data/0": bytes(64)}.items():
+            archive.writestr(f"archive/{each}", part)
+    file.write_bytes(random.choice((buffer.getvalue(), buffer.getvalue(), legacy, content)))
+    return True
+
+
+def _checkpoint(random: Random, folder: Path, trial: Trial) -> None:
+    """Write fairseq options that are too deep or of other types, or tensors that are large but have a small file."""
+    file = folder / "checkpoint_best.pt"
+    with torch.serialization.safe_globals([argparse.Namespace]):
+        content = torch.load(file, weights_only=True)
+    options, model = vars(content["args"]), content["model"]
+    if random.random() < 0.3:
+        factor = 1 << random.choice((9, 10, 11))
+        content["args"] = argparse.Namespace(**{
+            key: each * factor if key.endswith("embed_dim") else each for key, each in options.items()
+        })  # fmt: skip
+        for name, tensor in model.items():
+            model[name] = torch.zeros(1).expand([size * factor if size > 4 else size for size in tensor.shape])
+    else:
+        deep: Any = ["lol"]
+        for _ in range(random.choice((6, 40, 300))):
+            deep = [deep] * random.choice((1, 9))
+        reshaped = torch.zeros(
+            random.choice(((), (0,), (1, 1), (2, 2, 2))), dtype=random.choice((torch.int8, torch.bool))
+        )
+        name, changed = random.choice((("deep", deep), (random.choice(sorted(options)), values.value(random))))
+        options[name] = changed
+        if random.random() < 0.3:
+            model[random.choice(sorted(model))] = reshaped
+    torch.save(content, file)
+
+
+_ATTACKS: dict[str, tuple[Attack, ...]] = {
+    "marian": (_outside, _bomb),
+    "hf-marian": (_pickle, _pickle),
+    "hf-multilingual": (_pickle,),
+    "hf-t5": (_pickle,),
+    "ctranslate2": (),
+    "fairseq": (_pickle, _pickle, _checkpoint, _checkpoint),
 }

@@ -107,83 +107,53 @@ def _revision_file(folder: Path, number: int = 2) -> Path:
     return folder / "models" / GOOD / f"{number}.json"
 
 
-def _damaged_json(random: Random, folder: Path, trial: Trial) -> None:
-    file = random.choice((folder / "index.json", *(_revision_file(folder, number) for number in (1, 2, 2))))
-    damage = random.choice((values.mutate_json, values.mutate_json, values.corrupt_file))
-    trial.log(damage(random, file))
+def _damaged_file(random: Random, folder: Path, trial: Trial) -> None:
+    """Damage a list, a revision or a blob, or copy a revision to another number."""
+    files = [folder / "index.json", folder / "registry.json", *(_revision_file(folder, number) for number in (1, 2, 2))]
+    trial.log(values.damage(random, random.choice((*files, *sorted((folder / "blobs" / "sha256").iterdir())))))
+    if random.random() < 0.2 and (file := _revision_file(folder)).is_file():
+        shutil.copyfile(
+            file, file.with_name(random.choice(("3.json", "999999999.json", "01.json", "-1.json", "٣.json")))
+        )
 
 
 def _wrong_revision(random: Random, folder: Path, trial: Trial) -> bool:
     """Give a revision another number, name or digest, or its files names outside of the folder or wrong content."""
     file = _revision_file(folder)
-    revision = json.loads(file.read_text())
-    files = revision["files"]
-    name, other = random.sample(sorted(files.keys() - {"manifest.json"}), 2)
-    entry, any_value = files[name], values.value(random)
-    outside = ("../x", "../../../../pwned.txt", "/etc/x.y", "a/b.c", "..", ".x", "x", "", "a\0.b", "\x1b[2J.x")
-    more = ("x.y" * 10_000, "weights.safetensors.partial", "new.txt", "origin.json")
-    names = ("../x", OTHER, "/etc/x", "..", "", "a/b", "x" * 1000, "\x1b[2J", "good\n", any_value)
-    digest = revision["digest"]
+    good = json.loads(file.read_text())
+    name, other = random.sample(sorted(good["files"].keys() - {"manifest.json"}), 2)
+    entry, any_value = good["files"][name], values.value(random)
+    odd = (
+        *("../x", "../../../../pwned.txt", "/etc/x.y", "a/b.c", "..", ".x", "x", "", "a\0b", "\x1b[2J.x"),
+        "x.y" * 10_000,
+    )
     wrong: dict[tuple[str, ...], Any] = {
         ("format",): (any_value,),
-        ("name",): names,
+        ("name",): ("../x", OTHER, "/etc/x", "..", "", "a/b", "x" * 1000, "\x1b[2J", "good\n", any_value),
         ("revision",): (1, 3, 0, -1, 10**9, 10**30, 1e300, "2", True, 2.5, any_value),
-        ("digest",): ("0" * 64, "", "g" * 64, "A" * 64, "../../x", digest[:-1], 5, any_value),
-        ("files", random.choice((*outside, *more))): (entry,),
+        ("digest",): ("0" * 64, "", "g" * 64, "A" * 64, "../../x", good["digest"][:-1], 5, any_value),
+        ("files", random.choice((*odd, "weights.safetensors.partial", "new.txt", "origin.json"))): (entry,),
         ("files", name, "bytes"): (-1, 0, entry["bytes"] + 1, 10**14, 10**15, 10**30, 1.5, None, "5", True),
         ("files", name, "sha256"): ("0" * 64, "", "../../x", entry["sha256"].upper() + "\n", 5),
-        ("files", name): (values.DELETED, files[other]),
+        ("files", name): (values.DELETED, good["files"][other]),
     }
-    good = file.read_text()
     trial.log(values.edit_json(random, file, wrong))
-    return bool(json.loads(file.read_text()) != json.loads(good))
-
-
-def _copied_revision(random: Random, folder: Path, trial: Trial) -> None:
-    file = _revision_file(folder)
-    shutil.copyfile(file, file.with_name(random.choice(("3.json", "999999999.json", "01.json", "-1.json", "٣.json"))))
+    return bool(json.loads(file.read_text()) != good)
 
 
 def _damaged_blob(random: Random, folder: Path, trial: Trial) -> bool:
+    """Remove or change a file of GOOD, or make it longer: only its beginning is read, whose hash is correct."""
     files = json.loads(_revision_file(folder).read_text())["files"]
-    name = random.choice(sorted(files))
-    blob = folder / "blobs" / "sha256" / files[name]["sha256"]
+    blob = folder / "blobs" / "sha256" / files[random.choice(sorted(files))]["sha256"]
     content = blob.read_bytes()
-    kind, at = random.choice(("missing", "changed", "longer", "replaced")), random.randrange(len(content))
+    at, is_longer = random.randrange(len(content)), random.random() < 0.3
     flipped = content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :]
-    if kind == "missing":
-        blob.unlink()
-    elif kind == "changed":
-        blob.write_bytes(random.choice((content[:at], flipped, random.randbytes(len(content)))))
-    elif kind == "longer":  # only the beginning is read, and its hash is correct
-        blob.write_bytes(content + random.choice((b"x", content, bytes(1 << 22))))
-    else:
-        trial.log(values.replace_file(random, blob))
-        if blob.is_file() and not blob.is_symlink():
-            os.truncate(blob, len(content) + 1)
-    trial.log(f"{name}: {kind}")
-    return kind in ("missing", "changed")
+    longer = (content + b"x", content * 2, content + bytes(1 << 22))
+    blob.write_bytes(random.choice(longer if is_longer else (content[:at], flipped, random.randbytes(len(content)))))
+    return not is_longer
 
 
-def _not_a_file(random: Random, folder: Path, trial: Trial) -> None:
-    names = ("models/good/1.json", "models/good/2.json", "models/good", "models")
-    trial.log(values.replace_file(random, folder / random.choice((*names, "index.json", "registry.json"))))
-
-
-def _linked(random: Random, folder: Path, trial: Trial) -> None:
-    path = random.choice((_revision_file(folder), *sorted((folder / "blobs" / "sha256").iterdir())))
-    path.unlink()
-    path.symlink_to(random.choice(("/etc/passwd", "/dev/zero", "/proc/self/environ", "/proc/self/mem")))
-
-
-_DAMAGES: dict[Damage, int] = {
-    _damaged_json: 3,
-    _wrong_revision: 4,
-    _copied_revision: 1,
-    _damaged_blob: 2,
-    _not_a_file: 1,
-    _linked: 1,
-}
+_DAMAGES: dict[Damage, int] = {_damaged_file: 6, _wrong_revision: 4, _damaged_blob: 2}
 
 # A web server, and its tricks
 
@@ -230,12 +200,7 @@ def _served(folder: Path, trick: Trick | None) -> Iterator[str]:
 _LARGE = b"x" * (1 << 20)
 _MANY_DIGITS = "9" * 5000
 _CHUNKS = (
-    b"-5\r\nhello\r\n0\r\n\r\n",
-    b"x\r\nhello\r\n",
-    b"\r\n",
-    b"9" * 30 + b"\r\n",
-    b"-0\r\n",
-    b"5;" + b"x" * 10**5,
+    *(b"-5\r\nhello\r\n0\r\n\r\n", b"x\r\nhello\r\n", b"\r\n", b"9" * 30 + b"\r\n", b"-0\r\n", b"5;" + b"x" * 10**5),
 )
 _LOCATIONS = (
     *("file:///etc/passwd", "file:secret", "/dev/zero", "../../secret", "http://[::1", "http://", "http://x:y/"),

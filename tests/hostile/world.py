@@ -2,32 +2,32 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import shutil
-import struct
-from collections.abc import Iterator
 from contextlib import chdir
 from dataclasses import dataclass
 from functools import cached_property
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
-
-import numpy as np
-import torch
-import yaml
-from safetensors.torch import save_file
-from torch import Tensor
 
 import specs
 import zoo
 from compiler import build
-from specs import BOS, EOS, PAD, UNK, Spec
+from specs import Spec
 from tests.examples import examples
+from tests.zoo.interop import conftest as marian
+from tests.zoo.interop.test_fairseq import Model as FairseqModel
 from zoo.files import manifest
 from zoo.generation.translation import Translation
 from zoo.generation.translator import Translator
+from zoo.interop.ctranslate2.exporter import CTranslate2Export
+from zoo.interop.formats import Bundle
+from zoo.interop.huggingface.marian import HuggingFaceMarian
+from zoo.interop.huggingface.multilingual import Multilingual
+from zoo.interop.huggingface.t5 import T5
+from zoo.interop.sentencepiece_model import SentencePieceModel
 from zoo.models.weights import Weights
 from zoo.publishing import publish
 from zoo.text.vocabulary import Vocabulary
@@ -106,7 +106,7 @@ class World:
             self.write_corpus(self.folder)
             for name, seed in ((OTHER, 2), (GOOD, 1)):
                 self._publish(name, seed)
-            _write_foreign(self.foreign, self.run / "vocabulary.model")
+            _write_foreign(self.foreign)
             self._upload()
 
     def _upload(self) -> None:
@@ -134,199 +134,50 @@ class World:
 
 # Models of other toolkits
 
-D, D_FF, HEADS = 8, 12, 2
-SIDES = ("encoder", "decoder")
-WORDS = ("the", "old", "dog", "a", "small", "house", "cat")
-MARIAN_OPTIONS: dict[str, Any] = {
-    "type": "transformer",
-    "dim-emb": D,
-    "transformer-heads": HEADS,
-    "transformer-dim-ffn": D_FF,
-    "enc-depth": 1,
-    "dec-depth": 1,
-    "transformer-ffn-activation": "swish",
-    "transformer-preprocess": "",
-    "transformer-postprocess": "dan",
-    "transformer-decoder-autoreg": "self-attention",
-    "tied-embeddings-all": True,
-    "output-omit-bias": False,
-    "version": "v1.12.0",
+EVEN = {"N": 1, "d_model": 16, "d_ff": 24, "h": 2, "d_k": 8, "d_v": 8}
+_LANGUAGES = {"codes": ["en", "de"], "token": "{}", "source_token": "source", "target_token": "target"}
+_NLLB = {"norm": {"placement": "pre", "epsilon": 1e-5}, "positions": {"kind": "sinusoidal_halves", "first": 2}}
+_RELU = {"kind": "feed_forward", "bias": False, "activation": "relu"}
+_T5 = {
+    "encoder": [{"kind": "self_attention"}, _RELU],
+    "decoder": [{"kind": "self_attention"}, {"kind": "cross_attention"}, _RELU],
+    "positions": {"kind": "relative", "buckets": 8, "max_distance": 12},
+    "norm": {"kind": "rms_norm", "placement": "pre"},
+    "attention_score": "dot_product",
+    "scale_embeddings": False,
 }
 
 
-def _write_foreign(folder: Path, vocabulary: Path) -> None:
-    """Write a model in each format that can be imported; `vocabulary` is a SentencePiece model."""
-    torch.manual_seed(7)
-    tokens = Vocabulary.load(vocabulary.parent)
-    names = [str(tokens.source.model.id_to_piece(number)) for number in range(tokens.sizes[0])]  # type: ignore[union-attr]
-    writers = {"marian": _marian, "hf-marian": _transformers, "hf-multilingual": _nllb, "hf-t5": _t5}
-    writers |= {"ctranslate2": _ctranslate2, "fairseq": _fairseq}
-    for name, writer in writers.items():
+def _bundle(architecture: dict[str, Any], kind: str = "bpe", **fields: Any) -> Bundle:
+    """Return a model with random weights, in two languages if `fields` has them."""
+    corpus = {"max_length": 40, **FIELDS["corpus"]}
+    vocabulary = {"size": 60 if kind == "unigram" else 101, "kind": kind}
+    fields |= {"decoding": {"extra_length": 3, "length_factor": 0.0}}
+    own = {**FIELDS, "architecture": {**EVEN, **architecture}, "vocabulary": vocabulary, "corpus": corpus, **fields}
+    spec = specs.load("tiny", {**own, "name": "foreign"})
+    tokens = [spec.languages.token_of(code) for code in spec.languages.codes] if spec.languages else []
+    learned = Vocabulary.learn(lambda: examples([*PAIRS] * 3), spec.vocabulary, language_tokens=tokens)
+    return Bundle(spec, learned, build(spec).weights(), proof=None)  # type: ignore[arg-type]
+
+
+def _write_foreign(folder: Path) -> None:
+    """Write a model in each format that can be imported."""
+    for name in ("marian", "hf-marian", "hf-multilingual", "hf-t5", "fairseq"):
         (folder / name).mkdir(parents=True)
-        writer(folder / name, vocabulary, names)
-
-
-def _attentions(side: str) -> tuple[str, ...]:
-    return ("self", "context") if side == "decoder" else ("self",)
-
-
-def _normal(*shape: int) -> Tensor:
-    return torch.randn(shape) / 3
-
-
-def _marian(folder: Path, vocabulary: Path, names: list[str]) -> None:
-    tensors = {"Wemb": _normal(len(names), D), "decoder_ff_logit_out_b": _normal(1, len(names))}
-    for side in SIDES:
-        layer = f"{side}_l1"
-        for part in _attentions(side):
-            for letter in "qkvo":
-                tensors[f"{layer}_{part}_W{letter}"] = _normal(D, D)
-                tensors[f"{layer}_{part}_b{letter}"] = _normal(1, D)
-        for number, shape in (("1", (D, D_FF)), ("2", (D_FF, D))):
-            tensors[f"{layer}_ffn_W{number}"], tensors[f"{layer}_ffn_b{number}"] = _normal(*shape), _normal(1, shape[1])
-        for norm in (*(f"{part}_Wo" for part in _attentions(side)), "ffn_ffn"):
-            tensors[f"{layer}_{norm}_ln_scale"], tensors[f"{layer}_{norm}_ln_bias"] = _normal(1, D), _normal(1, D)
-    options = np.frombuffer(yaml.safe_dump(MARIAN_OPTIONS).encode() + b"\0", np.int8)
-    arrays = {"special:model.yml": options, **{key: tensor.numpy() for key, tensor in tensors.items()}}
-    np.savez(folder / "model.npz", **arrays)
+    vocabulary = marian.train_sentencepiece(marian.TEXT)
+    (folder / "marian" / "v.spm").write_bytes(vocabulary)
+    weights = marian.marian_weights(marian.MARIAN_OPTIONS, marian.processor(vocabulary).get_piece_size())
     decoder = {"models": ["model.npz"], "vocabs": ["v.spm", "v.spm"], "beam-size": 2, "normalize": 0.6}
-    (folder / "model.npz.decoder.yml").write_text(yaml.safe_dump(decoder))
-    shutil.copyfile(vocabulary, folder / "v.spm")
-
-
-def _torch_layers(prefix: str) -> dict[str, Tensor]:
-    """Return one layer of each side, named as in transformers and fairseq."""
-    attention = {"self": "self_attn", "context": "encoder_attn"}
-    tensors: dict[str, Tensor] = {}
-
-    def linear(name: str, inner: int, outer: int) -> None:
-        tensors[f"{name}.weight"], tensors[f"{name}.bias"] = _normal(outer, inner), _normal(outer)
-
-    for side in SIDES:
-        layer = f"{prefix}{side}.layers.0"
-        for part in _attentions(side):
-            for projection in ("q_proj", "k_proj", "v_proj", "out_proj"):
-                linear(f"{layer}.{attention[part]}.{projection}", D, D)
-        linear(f"{layer}.fc1", D, D_FF)
-        linear(f"{layer}.fc2", D_FF, D)
-        for norm in (*(f"{attention[part]}_layer_norm" for part in _attentions(side)), "final_layer_norm"):
-            tensors[f"{layer}.{norm}.weight"], tensors[f"{layer}.{norm}.bias"] = _normal(D), _normal(D)
-    return tensors
-
-
-def _transformers(folder: Path, vocabulary: Path, names: list[str]) -> None:
-    rows = len(names)
-    tensors = _torch_layers("model.")
-    tensors |= {"model.shared.weight": _normal(rows, D), "final_logits_bias": _normal(1, rows)}
-    save_file(tensors, folder / "model.safetensors")
-    sides = {f"{side}_{key}": value for side in SIDES for key, value in (("attention_heads", HEADS), ("ffn_dim", D_FF))}
-    sizes = {"d_model": D, "encoder_layers": 1, "decoder_layers": 1, "vocab_size": rows, "decoder_vocab_size": rows}
-    ids = {"eos_token_id": EOS, "pad_token_id": PAD, "decoder_start_token_id": BOS, "bad_words_ids": [[PAD]]}
-    limits = {"max_position_embeddings": 64, "num_beams": 2, "max_length": 32}
-    kind = {"model_type": "marian", "activation_function": "swish", "scale_embedding": True}
-    (folder / "config.json").write_text(json.dumps({**kind, **sides, **sizes, **ids, **limits}))
-    (folder / "vocab.json").write_text(json.dumps({name: number for number, name in enumerate(names)}))
-    (folder / "tokenizer_config.json").write_text(json.dumps({"source_lang": "eng", "target_lang": "deu"}))
-    for side in ("source", "target"):
-        shutil.copyfile(vocabulary, folder / f"{side}.spm")
-
-
-def _nllb(folder: Path, vocabulary: Path, names: list[str]) -> None:
-    tokens, codes = ["<s>", "<pad>", "</s>", "<unk>", *names[4:]], ["eng_Latn", "deu_Latn"]
-    rows, known = len(tokens) + len(codes), set(names)
-    tensors = {**_torch_layers("model."), "model.shared.weight": _normal(rows, D)}
-    for side in SIDES:
-        tensors |= {f"model.{side}.layer_norm.{name}": _normal(D) for name in ("weight", "bias")}
-    save_file(tensors, folder / "model.safetensors")
-    sides = {f"{side}_{key}": value for side in SIDES for key, value in (("attention_heads", HEADS), ("ffn_dim", D_FF))}
-    sizes = {"d_model": D, "encoder_layers": 1, "decoder_layers": 1, "vocab_size": rows, "max_length": 32}
-    (folder / "config.json").write_text(json.dumps({"model_type": "m2m_100", **sides, **sizes}))
-    splits = ((name[:cut], name[cut:]) for name in names for cut in range(1, len(name)))
-    merges = [pair for pair in splits if known.issuperset(pair)]
-    model = {"type": "BPE", "vocab": {name: number for number, name in enumerate(tokens)}, "merges": merges}
-    added = [{"id": number, "content": code} for number, code in enumerate(codes, start=len(tokens))]
-    (folder / "tokenizer.json").write_text(json.dumps({"model": model, "normalizer": None, "added_tokens": added}))
-    (folder / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "NllbTokenizer"}))
-
-
-def _t5(folder: Path, vocabulary: Path, names: list[str]) -> None:
-    tokens: list[list[Any]] = [["<pad>", 0.0], ["</s>", 0.0], ["<unk>", 0.0]]
-    tokens += [[name, -float(number)] for number, name in enumerate(names[4:], start=1)]
-    rows = len(tokens) + 2
-    attention = {"q": (D, D), "k": (D, D), "v": (D, D), "o": (D, D)}
-    tensors = {"shared.weight": _normal(rows, D)}
-    for side in SIDES:
-        parts = ["SelfAttention", *(["EncDecAttention"] if side == "decoder" else [])]
-        for index, part in enumerate([*parts, "DenseReluDense"]):
-            layer = f"{side}.block.0.layer.{index}"
-            tensors[f"{layer}.layer_norm.weight"] = _normal(D)
-            shapes = {"wi": (D_FF, D), "wo": (D, D_FF)} if part == "DenseReluDense" else attention
-            tensors |= {f"{layer}.{part}.{name}.weight": _normal(*shape) for name, shape in shapes.items()}
-        tensors[f"{side}.block.0.layer.0.SelfAttention.relative_attention_bias.weight"] = _normal(8, HEADS)
-        tensors[f"{side}.final_layer_norm.weight"] = _normal(D)
-    save_file(tensors, folder / "model.safetensors")
-    config = {"model_type": "t5", "d_model": D, "d_kv": D // HEADS, "d_ff": D_FF, "num_layers": 1, "num_heads": HEADS}
-    config |= {"relative_attention_num_buckets": 8, "relative_attention_max_distance": 20, "vocab_size": rows}
-    (folder / "config.json").write_text(json.dumps({**config, "eos_token_id": 1, "decoder_start_token_id": 0}))
-    tokenizer = {"model": {"type": "Unigram", "unk_id": 2, "vocab": tokens}, "normalizer": None}
-    (folder / "tokenizer.json").write_text(json.dumps({**tokenizer, "added_tokens": [{"id": 1, "content": "</s>"}]}))
-    (folder / "tokenizer_config.json").write_text(json.dumps({"extra_ids": 1, "added_tokens_decoder": {}}))
-
-
-def _ctranslate2_variables(rows: int) -> Iterator[tuple[str, Tensor]]:
-    def linear(name: str, inner: int, outer: int) -> Iterator[tuple[str, Tensor]]:
-        yield f"{name}/weight", _normal(outer, inner)
-        yield f"{name}/bias", _normal(outer)
-
-    for side in SIDES:
-        layer = f"{side}/layer_0"
-        for name, widths in (("self_attention", (3 * D, D)), ("attention", (D, 2 * D, D)))[: 1 + (side == "decoder")]:
-            for number, width in enumerate(widths):
-                yield from linear(f"{layer}/{name}/linear_{number}", D, width)
-        yield from linear(f"{layer}/ffn/linear_0", D, D_FF)
-        yield from linear(f"{layer}/ffn/linear_1", D_FF, D)
-        for name in ("self_attention", "attention", "ffn") if side == "decoder" else ("self_attention", "ffn"):
-            yield f"{layer}/{name}/layer_norm/gamma", _normal(D)
-            yield f"{layer}/{name}/layer_norm/beta", _normal(D)
-    yield "encoder/embeddings_0/weight", _normal(rows, D)
-    yield "decoder/embeddings/weight", _normal(rows, D)
-    yield from linear("decoder/projection", D, rows)
-    yield "num_heads", torch.tensor(HEADS, dtype=torch.int16)
-    yield "pre_norm", torch.tensor(0, dtype=torch.int8)
-
-
-def ctranslate2_text(value: str) -> bytes:
-    """Return a string as `model.bin` stores it."""
-    return struct.pack("<H", len(value) + 1) + value.encode() + b"\0"
-
-
-def ctranslate2_variable(name: str, tensor: Tensor) -> bytes:
-    """Return a variable as `model.bin` stores it."""
-    kinds = {torch.float32: 0, torch.int8: 1, torch.int16: 2}
-    shape = struct.pack(f"<B{tensor.dim()}I", tensor.dim(), *tensor.shape)
-    content = struct.pack("<BI", kinds[tensor.dtype], tensor.nbytes) + tensor.numpy().tobytes()
-    return ctranslate2_text(name) + shape + content
-
-
-def _ctranslate2(folder: Path, vocabulary: Path, names: list[str]) -> None:
-    variables = [ctranslate2_variable(name, tensor) for name, tensor in _ctranslate2_variables(len(names))]
-    head = struct.pack("<I", 6) + ctranslate2_text("TransformerSpec") + struct.pack("<II", 7, len(variables))
-    (folder / "model.bin").write_bytes(head + b"".join(variables) + struct.pack("<I", 0))
-    (folder / "shared_vocabulary.json").write_text(json.dumps(names))
-    tokens = {"unk_token": names[UNK], "bos_token": names[BOS], "eos_token": names[EOS]}
-    config = {**tokens, "decoder_start_token": names[BOS], "add_source_eos": True, "layer_norm_epsilon": 1e-5}
-    (folder / "config.json").write_text(json.dumps(config))
-    shutil.copyfile(vocabulary, folder / "sentencepiece.model")
-
-
-def _fairseq(folder: Path, vocabulary: Path, names: list[str]) -> None:
-    tensors, rows = _torch_layers(""), 4 + len(WORDS)
-    for name in ("encoder.embed_tokens", "decoder.embed_tokens", "decoder.output_projection"):
-        tensors[f"{name}.weight"] = _normal(rows, D)
-    sizes = {"embed_dim": D, "ffn_embed_dim": D_FF, "attention_heads": HEADS, "layers": 1}
-    options: dict[str, Any] = {f"{side}_{key}": value for side in SIDES for key, value in sizes.items()}
-    options |= {"arch": "transformer", "task": "translation", "source_lang": "en", "target_lang": "de"}
-    torch.save({"args": argparse.Namespace(**options), "model": tensors}, folder / "checkpoint_best.pt")
-    for language in ("en", "de"):
-        lines = "".join(f"{word} {9 - index}\n" for index, word in enumerate(WORDS))
-        (folder / f"dict.{language}.txt").write_text(lines)
+    marian.write_marian(folder / "marian", marian.MARIAN_OPTIONS, weights, decoder)
+    FairseqModel().write(folder / "fairseq")
+    HuggingFaceMarian().write(_bundle({}), folder / "hf-marian")
+    Multilingual().write(_bundle(_NLLB, languages=_LANGUAGES), folder / "hf-multilingual")
+    t5 = folder / "hf-t5"
+    T5().write(_bundle(_T5, "unigram"), t5)
+    entries = SentencePieceModel(t5 / "spiece.model").entries
+    model = {"type": "Unigram", "unk_id": 2, "vocab": [[entry.name, entry.score] for entry in entries]}
+    (t5 / "tokenizer.json").write_text(json.dumps({"model": model, "normalizer": None, "added_tokens": []}))
+    (t5 / "spiece.model").unlink()
+    if find_spec("ctranslate2"):
+        (folder / "ctranslate2").mkdir()
+        CTranslate2Export().write(_bundle({}), folder / "ctranslate2")

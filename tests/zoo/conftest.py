@@ -6,13 +6,13 @@ import functools
 import http.server
 import math
 import random
-import re
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -287,64 +287,107 @@ def bundle(tmp_path: Path) -> Callable[..., Path]:
 
 
 @dataclass
-class Served:
-    """Web server of the files in a folder."""
+class Site:
+    """Web server of the files in a folder, which can fail in many ways. An answer takes the next item of each list."""
 
     folder: Path
     address: str = ""
-    asked: list[tuple[str, str | None]] = field(default_factory=list)
-    """Requested paths with their range headers."""
+    content: bytes | None = None
+    """Content of every file. If it is None, the folder has the files."""
+    tag: str | None = '"one"'
+    date: str | None = None
+    ranges: bool = True
+    ignores_if_range: bool = False
+    """Whether it sends the rest of a file that has changed."""
+    length: bool = True
+    longer: int = 0
+    """Number of bytes that are announced but not sent."""
+    statuses: list[int] = field(default_factory=list)
+    """Status codes to answer instead of the file."""
+    headers: dict[str, str] = field(default_factory=dict)
     breaks: list[int] = field(default_factory=list)
-    """For each of the next answers, the bytes of a blob after which the connection breaks."""
+    """Numbers of bytes after which the connection ends, for `content` and for blobs."""
+    after: list[Callable[[], object]] = field(default_factory=list)
+    """Functions to call after an answer."""
     forbidden: set[str] = field(default_factory=set)
     """Paths that are answered with status 403."""
+    asked: list[tuple[str, str | None]] = field(default_factory=list)
+    """Requested paths with their range headers."""
+    requests: list[dict[str, str]] = field(default_factory=list)
+    """Headers of the requests."""
 
 
-class FileHandler(http.server.SimpleHTTPRequestHandler):
+class SiteHandler(http.server.BaseHTTPRequestHandler):
     """Request handler that supports range requests, which Python's own does not."""
 
     protocol_version = "HTTP/1.1"
 
-    def __init__(self, served: Served, *rest: object) -> None:
-        self.served = served
-        super().__init__(*rest, directory=str(served.folder))
+    def __init__(self, site: Site, *rest: Any) -> None:
+        self.site = site
+        super().__init__(*rest)
 
     def log_message(self, *_: object) -> None:
         pass
 
     def do_GET(self) -> None:
-        wanted = self.headers["Range"]
-        self.served.asked.append((self.path, wanted))
-        file = Path(self.translate_path(self.path))
-        if not file.is_file() or self.path in self.served.forbidden:
-            self.send_error(403 if self.path in self.served.forbidden else 404)
-            return
-        content = file.read_bytes()
-        start = int(re.fullmatch(r"bytes=(\d+)-", wanted)[1]) if wanted else 0
-        body = content[start:]
-        self.send_response(206 if wanted else 200)
-        if wanted:
-            self.send_header("Content-Range", f"bytes {start}-{len(content) - 1}/{len(content)}")
-        self.send_header("Content-Length", str(len(body)))
+        site, self.close_connection = self.site, True
+        site.asked.append((self.path, self.headers["Range"]))
+        site.requests.append(dict(self.headers))
+        file = site.folder / self.path.lstrip("/")
+        if self.path in site.forbidden:
+            self.send_error(403)
+        elif site.statuses and (status := site.statuses.pop(0)) != 200:
+            self.send_head(status, {**site.headers, "Content-Length": "0"})
+        elif site.content is not None or file.is_file():
+            self.send_file(file.read_bytes() if site.content is None else site.content)
+            if site.after:
+                site.after.pop(0)()
+        else:
+            self.send_error(404)
+
+    def send_head(self, status: int, headers: dict[str, str]) -> None:
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name, value)
         self.end_headers()
-        if "/blobs/" in self.path and self.served.breaks:
-            body, self.close_connection = body[: self.served.breaks.pop(0)], True
+
+    def send_file(self, content: bytes) -> None:
+        site, start, whole = self.site, self.start(), len(content)
+        if start is not None and start >= whole:
+            self.send_head(416, {"Content-Range": f"bytes */{whole}", "Content-Length": "0"})
+            return
+        body = content[start or 0 :]
+        headers = {"ETag": site.tag, "Last-Modified": site.date}
+        headers["Content-Length"] = str(len(body) + site.longer) if site.length else None
+        if start is not None:
+            headers["Content-Range"] = f"bytes {start}-{whole - 1}/{whole + site.longer}"
+        self.send_head(200 if start is None else 206, {name: value for name, value in headers.items() if value})
+        if site.breaks and (site.content is not None or "/blobs/" in self.path):
+            body = body[: site.breaks.pop(0)]
         with suppress(ConnectionError):  # the client was killed
             self.wfile.write(body)
 
+    def start(self) -> int | None:
+        """Return the first requested byte. None for the whole file."""
+        site, requested, unchanged = self.site, self.headers["Range"], self.headers["If-Range"]
+        changed = unchanged and unchanged not in (site.tag, site.date) and not site.ignores_if_range
+        if not site.ranges or not requested or changed:
+            return None
+        return int(requested.removeprefix("bytes=").rstrip("-"))
+
 
 @pytest.fixture
-def web(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
-    """Serve the folder `registry`, which may not exist yet, on this machine."""
+def web(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
+    """Serve the folder `registry`, which may not exist yet, on this machine. Clients do not wait between attempts."""
     monkeypatch.delenv("ZOO_OFFLINE", raising=False)
     monkeypatch.setattr("zoo.files.transfer.time.sleep", lambda seconds: None)
     monkeypatch.setenv("no_proxy", "*")
-    served = Served(tmp_path / "registry")
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(FileHandler, served))
-    served.address = f"http://127.0.0.1:{server.server_address[1]}"
+    site = Site(tmp_path / "registry")
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(SiteHandler, site))
+    site.address = f"http://127.0.0.1:{server.server_address[1]}"
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
-    yield served
+    yield site
     server.shutdown()
     thread.join()
     server.server_close()

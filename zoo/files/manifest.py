@@ -99,22 +99,26 @@ class Manifest:
             _require_size(path, os.fstat(file.fileno()).st_size, entry)
 
     def path(self, name: str) -> Path:
-        """Return the path of a file. Call this before the file is opened.
-
-        Raises:
-            ZooError: The path is a link that leads out of the folder.
-        """
-        path = self.folder / name
-        root = os.path.join(os.path.realpath(self.folder), "")
-        if not os.path.realpath(path).startswith(root):
-            hint = "if you trust the link's target, copy it into the folder in place of the link"
-            raise damaged(path, "it is a link to a file outside its folder", hint)
-        return path
+        """Return the path of a file. Call this before the file is opened. Raises the errors of `path_inside`."""
+        return path_inside(self.folder, name)
 
     def _entry(self, name: str) -> ManifestEntry:
         if name not in self.entries:
             raise damaged(self.folder / NAME, f"it has no entry for {quote(name)}", _RESTORE_HINT)
         return self.entries[name]
+
+
+def path_inside(folder: Path, name: str) -> Path:
+    """Return the path of a file in a published folder.
+
+    Raises:
+        ZooError: The path is a link that leads out of the folder.
+    """
+    path = folder / name
+    if not os.path.realpath(path).startswith(os.path.join(os.path.realpath(folder), "")):
+        hint = "if you trust the link's target, copy it into the folder in place of the link"
+        raise damaged(path, "it is a link to a file outside its folder", hint)
+    return path
 
 
 def read(folder: Path) -> Manifest:

@@ -19,11 +19,10 @@ from torch import Tensor
 from specs import ZooError
 from zoo.files.reading import file_exists, read_bytes
 from zoo.interop.formats import ImportedModel, ImportRequest, are_language_codes, imported_spec
-from zoo.interop.settings import Settings
-from zoo.interop.tables import FIRST_POSITION, Setting, pytorch_layout, read_settings, read_tensors
-from zoo.interop.tensors import RESTORE, SIDES, EmbeddingTables, ForeignTensors, load_torch_file
+from zoo.interop.tables import FIRST_POSITION, Setting, Settings, pytorch_layout, read_settings, read_tensors
+from zoo.interop.tensors import RESTORE, SIDES, EmbeddingTables, ForeignTensors, TokenList, load_torch_file
 from zoo.interop.text_rules import ModelText, find_rules
-from zoo.interop.vocabulary import TokenList, convert_vocabulary, find_models
+from zoo.interop.vocabulary import convert_vocabulary, find_models
 from zoo.text.codes import SEPARATOR
 
 _REPLACED_MODULES = ("fairseq.", "omegaconf.", "numpy.")

@@ -48,47 +48,52 @@ class Token:
 
 
 @dataclass(frozen=True)
-class Numbering:
-    """Tokens of a converted vocabulary, in the order of their IDs in zoo."""
+class TokenList:
+    """Tokens of one side of a model to import, in the order of their IDs in that model (the original IDs)."""
 
-    tokens: tuple[Token, ...]
+    names: Sequence[str]
+    unknown: int
+    """Original ID of the unknown token."""
+    end: int
+    """Original ID of the end of a sentence."""
+    start: int | None = None
+    """Original ID of the token that decoding starts with, whose row becomes that of BOS. It may be one of the others.
+    None for a source, or if decoding starts with zeros: BOS then gets a row of zeros."""
+    pad: int | None = None
+    """Original ID of the padding token. If there is none, or if it equals `start`, PAD gets a row of zeros."""
 
-    @classmethod
-    def of(
-        cls,
-        names: Sequence[str],
-        *,
-        unknown: int,
-        end: int,
-        start: int | None = None,
-        pad: int | None = None,
-        read_as_unknown: Sequence[str] = (),
-    ) -> Numbering:
-        """Assign zoo's token IDs to the tokens of another toolkit's model.
+    def require_rows(self, side: str, rows: int) -> None:
+        """Raise ZooError if the embedding has a different number of rows than the list has tokens."""
+        if len(self.names) != rows:
+            problem = f"the {side} vocabulary lists {len(self.names):,} tokens, but its embedding has {rows:,} rows"
+            raise ZooError(problem, hint=RESTORE, exit_code=1)
+
+    def numbering(self, read_as_unknown: Sequence[str] = ()) -> Numbering:
+        """Assign zoo's token IDs to the tokens.
 
         Args:
-            names: The names of the tokens, in the order of their IDs in the original model.
-            unknown: The original ID of the unknown token.
-            end: The original ID of the end of a sentence.
-            start: The original ID of the token that decoding starts with, whose row becomes that of BOS. It may equal
-                `unknown`, `end` or `pad`. By default, BOS gets a row of zeros.
-            pad: The original ID of the padding token. By default, or if it equals `start`, PAD gets a row of zeros.
             read_as_unknown: Tokens that the tokenizer produces but that the original model treats as unknown.
         """
-        if start == pad:
-            pad = None
-        special = {unknown, end, start, pad}
+        pad = None if self.start == self.pad else self.pad
+        special = {self.unknown, self.end, self.start, pad}
         taken = set(SPECIAL)
         others = []
-        for row, name in enumerate(names):
+        for row, name in enumerate(self.names):
             if row not in special:
                 unique = name if name and name not in taken else f"{name}<{row}>"
                 taken.add(unique)
                 others.append(Token(unique, row))
-        bos = Token(SPECIAL[2], start, input_only=start in (unknown, end))
-        heads = (Token(SPECIAL[0], pad), Token(SPECIAL[1], unknown), bos, Token(SPECIAL[3], end))
+        bos = Token(SPECIAL[2], self.start, input_only=self.start in (self.unknown, self.end))
+        heads = (Token(SPECIAL[0], pad), Token(SPECIAL[1], self.unknown), bos, Token(SPECIAL[3], self.end))
         unlisted = dict.fromkeys(name for name in read_as_unknown if name not in taken)
-        return cls((*heads, *others, *(Token(name, unknown, input_only=True) for name in unlisted)))
+        return Numbering((*heads, *others, *(Token(name, self.unknown, input_only=True) for name in unlisted)))
+
+
+@dataclass(frozen=True)
+class Numbering:
+    """Tokens of a converted vocabulary, in the order of their IDs in zoo."""
+
+    tokens: tuple[Token, ...]
 
     @property
     def names(self) -> list[str]:
@@ -133,7 +138,7 @@ class Numbering:
         if (last := max((row for row in rows if row is not None), default=0)) >= len(values):
             raise ZooError(
                 f"the vocabulary has {last + 1:,} tokens, but a matrix of the model has only {len(values):,} rows",
-                hint="restore the files from the model's original source",
+                hint=RESTORE,
                 exit_code=1,
             )
         selected = values[torch.tensor([0 if row is None else row for row in rows])]

@@ -17,11 +17,11 @@ from zoo.interop.sentencepiece_model import (
     without_source_end,
     word_list_tokenizer,
 )
-from zoo.interop.tensors import Numbering
+from zoo.interop.tensors import Numbering, TokenList
 from zoo.interop.text_rules import FoundRules, has_joiners, require_no_joiners
 from zoo.text.codes import SEPARATOR
 from zoo.text.tokenizer import SPACE
-from zoo.text.vocabulary import Side, Vocabulary
+from zoo.text.vocabulary import Vocabulary
 
 _FILES_OF_SIDE = ("{}.spm", "{}.model", "{}.spm.model", "spm.{}.model")
 _FILES_OF_BOTH_SIDES = ("sentencepiece.model", "sentencepiece.bpe.model", "spm.model", "spiece.model")
@@ -36,43 +36,6 @@ _SUBWORD_NMT = (
     "codes: `--tokenizer moses --bpe FILE`."
 )
 _PYONMTTOK = "Tokens with `￭` come from OpenNMT's tokenizer (pyonmttok), which zoo does not apply."
-
-
-@dataclass(frozen=True)
-class TokenList:
-    """Tokens of one side of a model to import, in the order of their IDs in that model (the original IDs)."""
-
-    names: tuple[str, ...]
-    unknown: int
-    """Original ID of the unknown token."""
-    end: int
-    """Original ID of the end of a sentence."""
-    start: int | None = None
-    """Original ID of the token that decoding starts with. None for a source, or if decoding starts with zeros."""
-    pad: int | None = None
-    """Original ID of the padding token, if there is one."""
-
-    def require_rows(self, side: Side, rows: int) -> None:
-        """Raise ZooError if the embedding has a different number of rows than the list has tokens."""
-        if len(self.names) != rows:
-            problem = f"the {side} vocabulary lists {len(self.names):,} tokens, but its embedding has {rows:,} rows"
-            raise ZooError(problem, hint="restore the files from the model's original source", exit_code=1)
-
-    def numbering(self, models: Sequence[SentencePieceModel]) -> Numbering:
-        """Assign token IDs of zoo to these tokens.
-
-        Tokens of the SentencePiece models that are not in this list become unknown tokens, as in the original engine.
-        """
-        types = (TokenType.NORMAL, TokenType.USER_DEFINED, TokenType.BYTE)
-        listed = {*self.names, *(SPACE + name for name in self.names if is_language_token(name))}
-        return Numbering.of(
-            self.names,
-            unknown=self.unknown,
-            end=self.end,
-            start=self.start,
-            pad=self.pad,
-            read_as_unknown=[name for model in models for name in model.names(*types) if name not in listed],
-        )
 
 
 @dataclass(frozen=True)
@@ -145,9 +108,9 @@ def convert_vocabulary(
     """
     of_sides = [models[:1], models[-1:]]
     if shared:
-        numberings = [target.numbering(models)] * 2
+        numberings = [_numbering(target, models)] * 2
     else:
-        numberings = [tokens.numbering(model) for tokens, model in zip((source, target), of_sides, strict=True)]
+        numberings = [_numbering(tokens, model) for tokens, model in zip((source, target), of_sides, strict=True)]
     if rules:
         require_no_joiners(target.names, where)
         if not rules.sides[0].codes and _has_subwords(target):
@@ -173,6 +136,13 @@ def convert_vocabulary(
     list_notes = [rules.note] if rules else [] if models else _word_list_notes(target)
     notes = (*_language_notes(numberings[0]), *list_notes)
     return ImportedVocabulary(vocabulary, numberings[0], numberings[1], fields, notes)
+
+
+def _numbering(tokens: TokenList, models: Sequence[SentencePieceModel]) -> Numbering:
+    """Assign zoo's token IDs. Tokens of the SentencePiece models that are not listed become unknown tokens."""
+    types = (TokenType.NORMAL, TokenType.USER_DEFINED, TokenType.BYTE)
+    known = {*tokens.names, *(SPACE + name for name in tokens.names if is_language_token(name))}
+    return tokens.numbering([name for model in models for name in model.names(*types) if name not in known])
 
 
 def _language_notes(source: Numbering) -> list[str]:

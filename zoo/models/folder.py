@@ -82,7 +82,7 @@ class ModelFolder:
     def imported(self) -> Mapping[str, Any]:
         """Facts about the origin of an imported model, such as its `source`. Empty for other models."""
         try:
-            facts = read_json(self.folder / FACTS).get("imported")
+            facts = read_json(manifest.path_inside(self.folder, FACTS)).get("imported")
         except (ZooError, OSError):  # the model works without the file
             return {}
         return facts if isinstance(facts, dict) else {}
@@ -123,7 +123,9 @@ class ModelFolder:
     @property
     def known_scores(self) -> dict[str, Any]:
         """The content of `scores.json`: split (`dev` or `test`) -> scores. Empty if the model was never evaluated."""
-        return read_json(self.scores) if file_exists(self.scores) else {}
+        if not file_exists(self.scores):
+            return {}
+        return read_json(manifest.path_inside(self.folder, SCORES) if self.published else self.scores)
 
 
 Differences = Mapping[str, tuple[Any, Any]]

@@ -85,7 +85,7 @@ class Claim:
     setting: str = ""
     """Field of the spec that contains the number."""
     measure: tuple[str, ...] = ()
-    """Name of the function in `zoo.paper.measured` that looks up a measured number, and its arguments."""
+    """Name of the function in `zoo.paper.runs` that looks up a measured number, and its arguments."""
 
 
 @dataclass(frozen=True)
@@ -185,7 +185,7 @@ def check(claim: Claim, measurements: Measurements) -> CheckedClaim:
     """Check a claim in the way that `claims.yaml` specifies."""
     if claim.measure:
         name, *arguments = claim.measure
-        checked: CheckedClaim = _function(f"measured.{name}")(claim, measurements, *arguments)
+        checked: CheckedClaim = _function(f"runs.{name}")(claim, measurements, *arguments)
         return checked
     if claim.setting:
         value = attrgetter(claim.setting)(specs.load(claim.spec or ""))

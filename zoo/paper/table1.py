@@ -17,15 +17,13 @@ from compiler import EmittedProgram, Purpose, emit
 from compiler.backends.eager import functions
 from compiler.costs import END, LENGTH, START, SubLayer, complexity, sublayer_stack
 from specs import Convolution, Lstm, RestrictedAttention, SelfAttention, SeparableConvolution, Ssru
-from zoo.paper.runs import LayerTiming
+from zoo.paper.runs import TOLERANCE, LayerTiming
 from zoo.system.processors import repeat
 
 Sizes = Mapping[str, int]
 """Values of Table 1's variables: n positions, d features, kernel width k and neighbourhood r."""
 Formula = Callable[..., float]
 """Function of n, d, k and r."""
-TOLERANCE = 0.15
-"""Largest accepted difference between the exponent of a measured growth and the exponent of the formula."""
 SIZES: Sizes = {"n": 64, "d": 64, "k": 4, "r": 8}
 """Sizes at which sequential operations and path lengths are counted."""
 _LARGE: Sizes = {"n": 1024, "d": 512, "k": 16, "r": 64}

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -136,14 +136,6 @@ class PublicModel:
     texts: str
     stored: str
     description: str
-
-
-class Scores(TypedDict):
-    """Scores of a model on its dev and test sets, by one metric. None if a set was not evaluated."""
-
-    metric: str
-    dev: float | None
-    test: float | None
 
 
 def inventory(pattern: str | None, report: Report) -> Inventory:
@@ -317,7 +309,7 @@ def summarize(folder: Path) -> Summary:
         raise ZooError(f"`{field}` of the model in `{folder}` is not valid", hint=hint, exit_code=1) from None
 
 
-def _first_metric_scores(spec: Spec, scores: Mapping[str, Any]) -> Scores:
+def _first_metric_scores(spec: Spec, scores: Mapping[str, Any]) -> dict[str, Any]:
     """Return the scores in `scores.json` by the first metric of the model's task."""
     first, *_ = metrics_for(spec.task)
     return {

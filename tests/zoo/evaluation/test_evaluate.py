@@ -13,7 +13,6 @@ import pytest
 import zoo
 from specs import ZooError
 from zoo.data.prepare import prepare
-from zoo.evaluation import evaluate
 from zoo.evaluation.evaluate import evaluate_models, read_split
 from zoo.evaluation.metrics import Scores, compute_scores, perplexity, summary_line, table_rows
 from zoo.evaluation.outputs import EvaluationSet, ModelOutputs, SavedOutput, load_outputs
@@ -23,7 +22,6 @@ from zoo.files.atomic import write_json
 from zoo.files.reading import read_json
 from zoo.generation import confidence
 from zoo.generation.scoring import TokenScores
-from zoo.models import weights
 from zoo.publishing.publish import publish, verify
 from zoo.report import Report
 from zoo.system.processors import device_name
@@ -84,22 +82,6 @@ def test_f1_counts_invalid_trees_as_errors(parrot):
     assert right["recall"] == pytest.approx(600 / 7), "S, NP, VP twice and an NP that it does not find"
     assert right["precision"] == 100
     assert broken["f1"] == none["f1"] < right["f1"]
-
-
-def test_f1_uses_the_tags_of_the_references(parrot):
-    parser = parrot("parsing")
-    wanted = ["(TOP (S (NP (DT a) (NN dog)) (VP (VB eats) (NP (NN fish))) (. .)))", "(TOP (S (NP (NN c)) (VP (VB d))))"]
-    wrong = "(TOP (FRAG (NN a) (NN dog) (NN eats) (NN fish) (NN .)))"
-    parser.known = dict(zip(parser.sources, (wrong, wanted[1]), strict=True))
-    scores = scores_of(parser, wanted)
-    assert (scores["complete_match"], scores["recall"]) == (50, pytest.approx(100 * 3 / 7))
-    assert scores["signature"] == "evalb:collins|tags:reference|cutoff:40"
-
-
-def test_an_invalid_reference_tree_is_an_error(parrot):
-    parser = parrot("parsing")
-    with pytest.raises(ZooError, match=r"`\(TOP \(S` is not a bracketed tree \(reference 1\)"):
-        scores_of(parser, ["(TOP (S", parser.references[1]])
 
 
 def test_scores_are_formatted_for_people(parrot):
@@ -200,34 +182,10 @@ def test_the_dev_set_calibrates_the_confidence(trained: Callable[..., Run], monk
     assert f"the calibration error is {test['calibration_error']:.3f}" in card
 
 
-def test_scores_of_changed_weights_are_not_saved(trained: Callable[..., Run], monkeypatch: pytest.MonkeyPatch) -> None:
-    run = trained()
-    scored = evaluate.compute_scores
-
-    def slowly(*given: Any) -> Any:
-        before = weights.read(run.weights)
-        weights.Weights({name: tensor * 0.9 for name, tensor in before.tensors.items()}, before.metadata).write(
-            run.weights
-        )
-        return scored(*given)
-
-    monkeypatch.setattr(evaluate, "compute_scores", slowly)
-    evaluate_models([run.folder], "test", device="cpu")
-    assert "test" not in read_json(run.scores)
-    assert not run.answers("test").exists()
-
-
 def test_a_bundle_is_not_changed(trained: Callable[..., Run]) -> None:
     bundle = publish(trained().folder)
     evaluate_models([bundle], "test", device="cpu")
     verify(bundle.name)
-
-
-def test_bfloat16_scores_are_not_saved(trained: Callable[..., Run]) -> None:
-    run = trained()
-    evaluate_models([run.folder], "test", device="cpu", precision="bfloat16")
-    assert "test" not in read_json(run.scores)
-    assert not run.answers("test").exists()
 
 
 def test_a_set_of_files_needs_no_training_text(trained: Callable[..., Run]) -> None:

@@ -16,10 +16,8 @@ from zoo.files.atomic import (
     FolderExistsError,
     atomic_file,
     atomic_folder,
-    create_file,
     link_or_copy,
     partial_target,
-    remove_folder,
     restore_replaced,
     write_json,
 )
@@ -274,20 +272,6 @@ def test_only_errors_about_the_written_file_are_converted(folder):
         raise ConnectionResetError(errno.ECONNRESET, "reset")
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="the superuser may write anywhere")
-def test_a_read_only_folder_is_a_clear_error(folder):
-    folder.chmod(0o500)
-    with pytest.raises(ZooError, match="cannot be written: Permission denied"):
-        write_json(folder / "file.json", {})
-
-
-def test_a_folder_is_removed_whether_or_not_it_exists(folder):
-    (folder / "inner" / "deep").mkdir(parents=True)
-    for _ in range(2):
-        assert remove_folder(folder / "inner") is None
-    assert names(folder) == []
-
-
 def test_json_cannot_contain_nan(folder):
     with pytest.raises(ValueError, match="not JSON compliant"):
         write_json(folder / "file.json", {"loss": float("nan")})
@@ -306,24 +290,6 @@ def test_permissions_follow_the_umask_even_if_a_library_sets_others(folder, umas
         os.umask(before)
     modes = {(path / "file").stat().st_mode & 0o777 for path in (folder, folder / "inner")}
     assert modes == {0o666 & ~umask}
-
-
-def test_of_concurrent_creators_exactly_one_creates_the_file(folder):
-    path, start, done = folder / "new" / "file", threading.Barrier(8), []
-
-    def create(text):
-        start.wait()
-        done.append((create_file(path, text), text))
-
-    threads = [threading.Thread(target=create, args=(bytes([number]) * 100_000,)) for number in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    ((_, text),) = [each for each in done if each[0]]
-    assert not create_file(path, b"late")
-    assert path.read_bytes() == text
-    assert names(path.parent) == ["file"]
 
 
 def test_a_file_is_linked_or_copied(folder, monkeypatch):

@@ -21,16 +21,16 @@ HASH = hashlib.sha256(CONTENT).hexdigest()
 
 
 @pytest.fixture
-def url(site):
-    site.content = CONTENT
-    return f"{site.address}/wmt/some.tgz"
+def url(web):
+    web.content = CONTENT
+    return f"{web.address}/wmt/some.tgz"
 
 
 def stored_names():
     return sorted(path.name for path in storage.archives().iterdir() if not path.name.startswith("."))
 
 
-def test_an_archive_is_downloaded_once_and_recorded(site, url):
+def test_an_archive_is_downloaded_once_and_recorded(web, url):
     assert recorded_sha256(url) is None
     first = fetch(url, None, Report())
     assert first.path.read_bytes() == CONTENT
@@ -40,19 +40,19 @@ def test_an_archive_is_downloaded_once_and_recorded(site, url):
     lock_file().unlink()  # a file that the user put there is recorded
     assert fetch(url, None, Report()) == first
     assert recorded_sha256(url) == HASH
-    assert len(site.requests) == 1
+    assert len(web.requests) == 1
     assert set(stored_names()) == {first.path.name, "corpus.lock"}
 
 
-def test_archives_with_one_name_are_kept_apart(site, url):
+def test_archives_with_one_name_are_kept_apart(web, url):
     first = fetch(url, None, Report())
-    site.content = b"another"
+    web.content = b"another"
     second = fetch(url.replace("wmt", "iwslt"), None, Report())
     assert (first.path.read_bytes(), second.path.read_bytes()) == (CONTENT, b"another")
     assert first.path.name.endswith("-some.tgz")
 
 
-def test_a_first_download_without_sha256_is_warned_of_once(site, url, report):
+def test_a_first_download_without_sha256_is_warned_of_once(web, url, report):
     fetch(url, None, report)
     (warning,) = report.warnings
     assert "could not be verified" in warning
@@ -71,9 +71,9 @@ def test_another_sha256_than_the_spec_requires_is_an_error(url):
     assert fetch(url, HASH, Report()).path.read_bytes() == CONTENT
 
 
-def test_another_sha256_than_at_the_first_download_is_an_error(site, url):
+def test_another_sha256_than_at_the_first_download_is_an_error(web, url):
     fetch(url, None, Report()).path.unlink()
-    site.content = b"changed"
+    web.content = b"changed"
     with pytest.raises(ZooError, match=rf"but had {HASH} at its first download") as raised:
         fetch(url, None, Report())
     assert str(lock_file()) in raised.value.hint
@@ -81,7 +81,7 @@ def test_another_sha256_than_at_the_first_download_is_an_error(site, url):
     assert fetch(url, None, Report()).path.read_bytes() == b"changed"
 
 
-def test_a_damaged_archive_is_downloaded_again_but_not_removed_offline(site, url, report, monkeypatch):
+def test_a_damaged_archive_is_downloaded_again_but_not_removed_offline(web, url, report, monkeypatch):
     path = fetch(url, None, Report()).path
     path.write_bytes(CONTENT[:5])
     with monkeypatch.context() as patch:
@@ -91,15 +91,15 @@ def test_a_damaged_archive_is_downloaded_again_but_not_removed_offline(site, url
     assert path.read_bytes() == CONTENT[:5]
     assert fetch(url, None, report).path.read_bytes() == CONTENT
     assert "downloading the file again" in report.warnings[0]
-    assert len(site.requests) == 2
+    assert len(web.requests) == 2
 
 
-def test_offline_only_stored_archives_are_used(site, url, monkeypatch):
+def test_offline_only_stored_archives_are_used(web, url, monkeypatch):
     monkeypatch.setenv("ZOO_OFFLINE", "1")
     with pytest.raises(ZooError, match=r"some\.tgz` has not been downloaded yet, and ZOO_OFFLINE") as raised:
         fetch(url, None, Report())
     assert "ZOO_MIRROR" in raised.value.hint
-    assert site.requests == []
+    assert web.requests == []
     for value in ("0", "", "1"):
         monkeypatch.setenv("ZOO_OFFLINE", value)
         assert fetch(url, None, Report()).path.read_bytes() == CONTENT
@@ -124,11 +124,11 @@ def test_a_mirror_folder_replaces_the_host(tmp_path, monkeypatch, template):
     assert (mirror / "wmt" / "some one.tgz").exists()
 
 
-def test_a_mirror_address_replaces_the_host(site, monkeypatch):
-    site.content = CONTENT
-    monkeypatch.setenv("ZOO_MIRROR", f"{site.address}/mirror/")
+def test_a_mirror_address_replaces_the_host(web, monkeypatch):
+    web.content = CONTENT
+    monkeypatch.setenv("ZOO_MIRROR", f"{web.address}/mirror/")
     fetch("http://host.invalid/wmt/some.tgz?version=2", None, Report())
-    assert [path for path, _ in site.requests] == ["/mirror/wmt/some.tgz?version=2"]
+    assert [path for path, _ in web.asked] == ["/mirror/wmt/some.tgz?version=2"]
     assert recorded_sha256("http://host.invalid/wmt/some.tgz?version=2") == HASH
 
 
@@ -168,8 +168,8 @@ def test_a_damaged_lock_file_is_an_error():
             recorded_sha256("http://a")
 
 
-def test_concurrent_calls_download_once(site, url):
-    site.content = CONTENT * 100_000
+def test_concurrent_calls_download_once(web, url):
+    web.content = CONTENT * 100_000
     results = []
     threads = [threading.Thread(target=lambda: results.append(fetch(url, None, Report()))) for _ in range(3)]
     for thread in threads:
@@ -178,7 +178,7 @@ def test_concurrent_calls_download_once(site, url):
         thread.join()
     assert len(results) == 3
     assert len(set(results)) == 1
-    assert len(site.requests) == 1
+    assert len(web.requests) == 1
 
 
 RECORD = """

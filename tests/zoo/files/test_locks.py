@@ -100,8 +100,3 @@ def test_a_new_user_of_a_folder_waits_for_its_possible_removal(tmp_path, removed
     if not removed:
         with try_exclusive(folder) as free:
             assert not free
-
-
-def test_a_missing_folder_cannot_be_used(tmp_path):
-    with pytest.raises(ZooError, match="removed by another process"):
-        hold_while_alive(User(), tmp_path / "gone")

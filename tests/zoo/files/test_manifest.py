@@ -6,7 +6,6 @@ import pytest
 
 from specs import ZooError
 from zoo.files import manifest
-from zoo.files.atomic import write_json
 
 DIGEST = "0" * 64
 
@@ -90,10 +89,3 @@ def test_a_link_out_of_the_folder_is_not_opened(folder, linked, tmp_path, monkey
     (tmp_path / "outside").rename(folder / "moved")
     (folder / linked).symlink_to(folder / "moved")
     assert manifest.check(folder, [name])
-
-
-def test_a_manifest_is_current_until_it_is_replaced(folder):
-    listed = manifest.read(folder)
-    assert listed.is_current
-    write_json(folder / "manifest.json", json.loads((folder / "manifest.json").read_text()))
-    assert not listed.is_current

@@ -25,43 +25,43 @@ def partial(tmp_path):
     return tmp_path / "file.tgz.partial"
 
 
-def fetch(site, partial, report=None):
-    transfer(f"{site.address}/a/file.tgz", partial, report or Report())
+def fetch(web, partial, report=None):
+    transfer(f"{web.address}/a/file.tgz", partial, report or Report())
     return partial.read_bytes()
 
 
-def ranges(site):
-    return [headers.get("Range") for _, headers in site.requests]
+def ranges(web):
+    return [wanted for _, wanted in web.asked]
 
 
-def test_a_download_is_resumed_where_the_connection_broke(site, partial, report):
-    site.content, site.breaks = CONTENT, [7_000, 1, 0, 5_000, 6_000]
-    assert fetch(site, partial, report) == CONTENT
-    assert {path for path, _ in site.requests} == {"/a/file.tgz"}
-    assert ranges(site) == [None, *(f"bytes={start}-" for start in (7_000, 7_001, 7_001, 12_001, 18_001))]
-    assert site.requests[1][1]["If-Range"] == '"one"'
+def test_a_download_is_resumed_where_the_connection_broke(web, partial, report):
+    web.content, web.breaks = CONTENT, [7_000, 1, 0, 5_000, 6_000]
+    assert fetch(web, partial, report) == CONTENT
+    assert {path for path, _ in web.asked} == {"/a/file.tgz"}
+    assert ranges(web) == [None, *(f"bytes={start}-" for start in (7_000, 7_001, 7_001, 12_001, 18_001))]
+    assert web.requests[1]["If-Range"] == '"one"'
     assert len(report.warnings) == 5
     assert "lost after 7.0 kB of 20 kB; trying again in 1 s" in report.warnings[0]
 
 
-def test_the_next_call_resumes_and_a_complete_file_is_not_downloaded_again(site, partial):
-    site.content, site.breaks = CONTENT, [9_000]
-    site.statuses = [200, *[503] * 10]
+def test_the_next_call_resumes_and_a_complete_file_is_not_downloaded_again(web, partial):
+    web.content, web.breaks = CONTENT, [9_000]
+    web.statuses = [200, *[503] * 10]
     with pytest.raises(ZooError, match="503"):
-        fetch(site, partial)
+        fetch(web, partial)
     assert partial.read_bytes() == CONTENT[:9_000]
-    site.statuses = []
+    web.statuses = []
     for start in (9_000, 20_000):
-        assert fetch(site, partial) == CONTENT
-        assert ranges(site)[-1] == f"bytes={start}-"
+        assert fetch(web, partial) == CONTENT
+        assert ranges(web)[-1] == f"bytes={start}-"
 
 
-def test_servers_with_fewer_features_are_supported(site, partial):
-    site.content, site.ranges, site.breaks = CONTENT, False, [7_000, 3_000, 15_000]
-    assert fetch(site, partial) == CONTENT
+def test_servers_with_fewer_features_are_supported(web, partial):
+    web.content, web.ranges, web.breaks = CONTENT, False, [7_000, 3_000, 15_000]
+    assert fetch(web, partial) == CONTENT
     discard(partial)
-    site.length = False
-    assert fetch(site, partial) == CONTENT
+    web.length = False
+    assert fetch(web, partial) == CONTENT
 
 
 @pytest.mark.parametrize(
@@ -71,10 +71,10 @@ def test_servers_with_fewer_features_are_supported(site, partial):
         ('W/"one"', None, None),
     ],
 )
-def test_the_condition_is_a_date_without_a_tag_and_never_a_weak_tag(site, partial, tag, date, condition):
-    site.content, site.tag, site.date, site.breaks = CONTENT, tag, date, [5_000]
-    assert fetch(site, partial) == CONTENT
-    assert site.requests[1][1].get("If-Range") == condition
+def test_the_condition_is_a_date_without_a_tag_and_never_a_weak_tag(web, partial, tag, date, condition):
+    web.content, web.tag, web.date, web.breaks = CONTENT, tag, date, [5_000]
+    assert fetch(web, partial) == CONTENT
+    assert web.requests[1].get("If-Range") == condition
 
 
 @pytest.mark.parametrize(
@@ -86,58 +86,58 @@ def test_the_condition_is_a_date_without_a_tag_and_never_a_weak_tag(site, partia
         ({"tag": None}, {"content": OTHER[:500]}),
     ],
 )
-def test_two_versions_are_never_mixed(site, partial, before, changed):
+def test_two_versions_are_never_mixed(web, partial, before, changed):
     def change():
         for name, value in changed.items():
-            setattr(site, name, value)
+            setattr(web, name, value)
 
-    site.content, site.breaks, site.after = CONTENT, [7_000], [change]
+    web.content, web.breaks, web.after = CONTENT, [7_000], [change]
     for name, value in before.items():
-        setattr(site, name, value)
-    assert fetch(site, partial) == changed["content"]
+        setattr(web, name, value)
+    assert fetch(web, partial) == changed["content"]
 
 
-def test_a_wrong_length_is_an_error(site, partial):
-    site.content, site.longer = CONTENT, 1_000
+def test_a_wrong_length_is_an_error(web, partial):
+    web.content, web.longer = CONTENT, 1_000
     with pytest.raises(ZooError, match="could not be downloaded") as raised:
-        fetch(site, partial)
+        fetch(web, partial)
     assert raised.value.exit_code == 1
-    assert len(site.requests) < 20
+    assert len(web.requests) < 20
 
 
-def test_a_busy_server_is_asked_again_after_growing_waits(site, partial, monkeypatch):
+def test_a_busy_server_is_asked_again_after_growing_waits(web, partial, monkeypatch):
     waits = []
     monkeypatch.setattr("zoo.files.transfer.time.sleep", waits.append)
-    site.content, site.statuses = CONTENT, [408, 429, 500, 502]
-    assert fetch(site, partial) == CONTENT
+    web.content, web.statuses = CONTENT, [408, 429, 500, 502]
+    assert fetch(web, partial) == CONTENT
     assert waits == [1, 2, 4, 8]
     discard(partial)
-    site.statuses = [503] * 10
+    web.statuses = [503] * 10
     with pytest.raises(ZooError, match="503"):
-        fetch(site, partial)
+        fetch(web, partial)
     assert waits[4:] == [1, 2, 4, 8]
     for announced, expected in (("7", [7, 7]), ("86400", [60, 60])):
         waits.clear()
-        site.statuses, site.headers = [503, 504], {"Retry-After": announced}
-        fetch(site, partial)
+        web.statuses, web.headers = [503, 504], {"Retry-After": announced}
+        fetch(web, partial)
         assert waits == expected
         discard(partial)
 
 
-def test_a_server_that_always_sends_a_little_is_not_asked_for_ever(site, partial):
-    site.content, site.breaks = bytes(100_000), [1] * 1_000
+def test_a_server_that_always_sends_a_little_is_not_asked_for_ever(web, partial):
+    web.content, web.breaks = bytes(100_000), [1] * 1_000
     with pytest.raises(ZooError, match="the connection was lost"):
-        fetch(site, partial)
-    assert len(site.requests) == 50
+        fetch(web, partial)
+    assert len(web.requests) == 50
     assert partial.stat().st_size == 50, "what has arrived is kept"
 
 
-def test_a_connection_that_is_too_slow_counts_as_broken(site, partial, monkeypatch):
-    site.content, clock = bytes(100_000), itertools.count(step=20)
+def test_a_connection_that_is_too_slow_counts_as_broken(web, partial, monkeypatch):
+    web.content, clock = bytes(100_000), itertools.count(step=20)
     monkeypatch.setattr(transfer_module, "time", SimpleNamespace(sleep=lambda _: None, monotonic=lambda: next(clock)))
     monkeypatch.setattr(http.client.HTTPResponse, "read1", lambda response, count: response.read(100))
     with pytest.raises(ZooError, match=r"sends less than 16 kB in 30 s"):
-        fetch(site, partial)
+        fetch(web, partial)
 
 
 @pytest.mark.parametrize("size", ["-5", "x", "", "9" * 30])
@@ -160,27 +160,27 @@ def test_chunks_of_impossible_sizes_are_an_error(partial, size):
 @pytest.mark.parametrize(
     ("status", "kind"), [(404, NotFoundError), (410, NotFoundError), (403, ForbiddenError), (401, ZooError)]
 )
-def test_a_refusal_is_an_error_at_once(site, partial, status, kind):
-    site.statuses = [status]
+def test_a_refusal_is_an_error_at_once(web, partial, status, kind):
+    web.statuses = [status]
     with pytest.raises(ZooError, match=rf"/a/file.tgz` cannot be downloaded: the server answers {status}") as raised:
-        fetch(site, partial)
+        fetch(web, partial)
     assert type(raised.value) is kind
     assert raised.value.exit_code == 1
-    assert len(site.requests) == 1
+    assert len(web.requests) == 1
     assert not partial.exists()
 
 
-def test_no_server_and_a_full_disk_are_errors(site, partial, monkeypatch):
-    address = site.address.rpartition(":")[0] + ":9/x"
+def test_no_server_and_a_full_disk_are_errors(web, partial, monkeypatch):
+    address = web.address.rpartition(":")[0] + ":9/x"
     with pytest.raises(ZooError, match=r"could not be downloaded: .*refused"):
         transfer(address, partial, Report())
-    site.content = CONTENT
+    web.content = CONTENT
     monkeypatch.setattr("zoo.files.storage.shutil.disk_usage", lambda path: type("Usage", (), {"free": 100}))
     with pytest.raises(ZooError, match=r"`file\.tgz` needs 20 kB"):
-        fetch(site, partial)
+        fetch(web, partial)
 
 
-def test_progress_starts_at_the_resumed_byte(site, partial):
+def test_progress_starts_at_the_resumed_byte(web, partial):
     class Recorder(Report):
         def __init__(self):
             self.calls = []
@@ -198,28 +198,28 @@ def test_progress_starts_at_the_resumed_byte(site, partial):
         def advance(self, n=1, **_):
             self.calls[-1].append(n)
 
-    site.content, site.breaks = CONTENT, [7_000]
+    web.content, web.breaks = CONTENT, [7_000]
     recorder = Recorder()
-    fetch(site, partial, recorder)
+    fetch(web, partial, recorder)
     assert [call[:3] for call in recorder.calls] == [["downloading file.tgz", 20_000, "bytes"]] * 2
     assert [sum(call[3:]) for call in recorder.calls] == [7_000, 20_000]
     assert recorder.calls[1][3] == 7_000
 
 
 @pytest.mark.parametrize("length", [True, False])
-def test_a_file_above_the_limit_is_refused_without_reading_all_of_it(site, partial, length):
-    site.content, site.length = CONTENT, length
-    transfer(f"{site.address}/file", partial, Report(), len(CONTENT))
+def test_a_file_above_the_limit_is_refused_without_reading_all_of_it(web, partial, length):
+    web.content, web.length = CONTENT, length
+    transfer(f"{web.address}/file", partial, Report(), len(CONTENT))
     discard(partial)
-    site.content = CONTENT * 100
+    web.content = CONTENT * 100
     with pytest.raises(ZooError, match="is larger than 20 kB"):
-        transfer(f"{site.address}/file", partial, Report(), len(CONTENT) - 1)
+        transfer(f"{web.address}/file", partial, Report(), len(CONTENT) - 1)
     assert not partial.exists()
 
 
 @pytest.mark.parametrize("error", [ssl.SSLError(1, "bad record mac"), OSError(errno.EHOSTUNREACH, "No route to host")])
-def test_an_error_of_the_network_is_not_one_of_the_disk(site, partial, report, monkeypatch, error):
-    site.content, errors = CONTENT, iter([error])
+def test_an_error_of_the_network_is_not_one_of_the_disk(web, partial, report, monkeypatch, error):
+    web.content, errors = CONTENT, iter([error])
     read = http.client.HTTPResponse.read1
 
     def failing(response, count):
@@ -228,5 +228,5 @@ def test_an_error_of_the_network_is_not_one_of_the_disk(site, partial, report, m
         return read(response, count)
 
     monkeypatch.setattr(http.client.HTTPResponse, "read1", failing)
-    assert fetch(site, partial, report) == CONTENT
+    assert fetch(web, partial, report) == CONTENT
     assert "the connection was lost: " in report.warnings[0]

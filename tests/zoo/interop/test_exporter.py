@@ -278,8 +278,6 @@ def test_onnx_models_compute_the_same(published: Publish, tmp_path: Path) -> Non
     [
         ("hf-marian", "`architecture.norm.placement: pre` would become `post`", {"norm": {"placement": "pre"}}),
         ("hf-marian", "`architecture.d_k: 6` would become `8`", {"d_k": 6, "d_v": 4}),
-        ("hf-marian", "its decoder has layers of ssru", SSRU),
-        ("hf-marian", "`architecture.attention_score: dot_product`", {"attention_score": "dot_product"}),
         ("ctranslate2", "cannot export this model to CTranslate2: its decoder has layers of ssru", SSRU),
         ("ctranslate2", "cannot export this model to CTranslate2", {"attention_score": "additive"}),
         ("ctranslate2", "encoder/layer_0/self_attention/layer_norm/beta", OWN_NORM),

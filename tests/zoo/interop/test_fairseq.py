@@ -200,17 +200,6 @@ def test_spec_and_notes(tmp_path: Path) -> None:
     assert any("subword-nmt" in note for note in imported.notes)
 
 
-def test_options_in_sections_are_equivalent(tmp_path: Path) -> None:
-    model = Model()
-    network = {k: v for k, v in model.options.items() if k not in ("task", "source_lang", "target_lang")}
-    task = {"_name": "translation", "source_lang": "en", "target_lang": "de_DE", "left_pad_source": True}
-    sections = {"_name": None, "common": {"seed": 1, "other": 2}, "task": task, "model": argparse.Namespace(**network)}
-    with_sections = read(model.write(tmp_path / "new", {"args": None, "cfg": sections}))
-    flat = read(model.write(tmp_path / "old"))
-    assert with_sections.spec == flat.spec
-    assert all(torch.equal(tensor, flat.tensors[name]) for name, tensor in with_sections.tensors.items())
-
-
 @pytest.mark.parametrize("zipped", [True, False], ids=["zip", "legacy"])
 def test_old_names_of_tensors_and_old_files(tiny: SimpleNamespace, zipped: bool, tmp_path: Path) -> None:
     model = Model()

@@ -7,7 +7,6 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-import specs
 import zoo
 from specs import ZooError
 from tests.public_models import FOLDER, WORDS, add_card, checkpoint, pack
@@ -18,8 +17,6 @@ from zoo.models.folder import ModelFolder
 from zoo.publishing.publish import publish
 from zoo.publishing.removal import plan_model_removal
 from zoo.report import Report
-from zoo.text.vocabulary import Vocabulary
-from zoo.training.train import train
 
 
 @pytest.fixture
@@ -56,12 +53,6 @@ def test_zoo_load_needs_a_name_only(archive, capsys):
     assert "licence: MIT" in capsys.readouterr().err
 
 
-def test_an_interrupted_download_is_resumed(archive, web, report):
-    web.breaks = [500]
-    find.model("wmt99", report)
-    assert [range for _, range in web.asked] == [None, "bytes=500-"]
-
-
 def test_a_replaced_archive_is_refused(archive, web, report):
     find.model("wmt99", report)
     fetch_module.remove_path(local_store.model_path("wmt99"))
@@ -75,13 +66,6 @@ def test_an_archive_needs_the_sha256_of_its_card(archive, web, report):
     add_card("wmt99", web.url, sha256="0" * 64)
     with pytest.raises(ZooError, match=f"but {'0' * 64} is specified"):
         find.model("wmt99", report)
-
-
-def test_a_damaged_archive_is_refused(archive, web, report):
-    archive.write_bytes(archive.read_bytes()[:-300])
-    with pytest.raises(ZooError, match="or it is damaged"):
-        find.model("wmt99", report)
-    assert local_store.names() == []
 
 
 def test_a_page_in_place_of_an_archive_is_not_kept(archive, web, report):
@@ -182,23 +166,6 @@ def test_no_member_of_an_ensemble_is_stored_if_it_does_not_translate_as_document
     with pytest.raises(ZooError, match="does not translate as documented"):
         find.models("winner", report)
     assert local_store.names() == []
-
-
-def test_training_starts_from_a_model_of_the_catalogue(archive, web, report, tmp_path):
-    for language, lines in {"en": ["a b cc", "dd e f"], "de": ["cc b a", "f e dd"]}.items():
-        (tmp_path / f"own.{language}").write_text("\n".join(lines * 4) + "\n")
-    files = {"source": str(tmp_path / "own.en"), "target": str(tmp_path / "own.de")}
-    fetched = find.model("wmt99", report)
-    overrides = {
-        "name": "mine",
-        "corpus": {"train": [files], "dev": [files], "max_length": 20},
-        "compilation.backend": "eager",
-        "training": {"start_from": "newest", "steps": 1, "source_tokens": 40, "target_tokens": 40},
-    }
-    spec = specs.load(str(fetched / "spec.yaml"), overrides)
-    run = train(spec, run=tmp_path / "run")
-    assert Vocabulary.load(run.folder).has_same_tokens_as(Vocabulary.load(fetched))
-    assert run.trained
 
 
 def test_a_file_that_the_card_names_must_be_in_the_archive(archive, web, report):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import sys
 import zipfile
@@ -16,11 +15,9 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from compiler import TRANSLATE, build
 from specs import BOS, Sinusoidal, ZooError
 from tests import forks
-from zoo.generation.translator import Translator
-from zoo.interop.formats import Bundle, ImportedModel, ImportRequest, PositionConvention
+from zoo.interop.formats import ImportedModel, ImportRequest, PositionConvention
 from zoo.interop.huggingface.marian import HuggingFaceMarian
 from zoo.interop.importer import ImportOptions, find_format, import_model, read_foreign
 from zoo.models import local_store
@@ -101,19 +98,6 @@ def test_each_way_of_tying_computes_the_same_as_transformers(
             logits = network(**inputs).logits[0, :-1]
         expected = logits.log_softmax(-1)[torch.arange(len(target_ids)), target_ids]
         np.testing.assert_allclose(tiny.log_probabilities(imported, source, target), expected, atol=2e-5)
-
-
-def test_a_model_with_language_tokens_is_the_same_after_an_export(folder: Any, tmp_path: Path) -> None:
-    """The exported SentencePiece models contain the tokens, with a leading space that the list does not have."""
-    before = read(folder, "transformers")
-    (tmp_path / "written").mkdir()
-    bundle = Bundle(before.spec, before.vocabulary, before.tensors, proof=None)  # type: ignore[arg-type]
-    HuggingFaceMarian().write(bundle, tmp_path / "written")
-    after = HuggingFaceMarian().read(tmp_path / "written", ImportRequest("mine"))
-    assert after.vocabulary.has_same_tokens_as(before.vocabulary)
-    assert all(torch.equal(after.tensors[name], tensor) for name, tensor in before.tensors.items())
-    text = ">>deu<< the old dog"
-    assert after.vocabulary.encode(text) == before.vocabulary.encode(text)
 
 
 def test_missing_tables_are_tied_and_contradictory_ones_are_rejected(folder: Any) -> None:
@@ -298,14 +282,13 @@ def test_pickled_weights_are_read_without_running_code(folder: Any, zipped: bool
         read(folder)
 
 
-@pytest.mark.parametrize("member", ["data.pkl", "DATA.PKL"])
-def test_pickles_that_call_functions_are_rejected_by_name(folder: Any, member: str) -> None:
+def test_pickles_that_call_functions_are_rejected_by_name(folder: Any) -> None:
     """torch ignores case when it looks for the member with the pickle."""
     folder.weights_file.unlink()
     for name in ("builtins bytearray", "torch Tensor", "os mkdir"):
         call = f"c{name.replace(' ', chr(10))}\n(K\x10tR.".encode("latin-1")
         with zipfile.ZipFile(folder.path / "pytorch_model.bin", "w") as archive:
-            archive.writestr(f"archive/{member}", b"\x80\x02" + call)
+            archive.writestr("archive/DATA.PKL", b"\x80\x02" + call)
         with pytest.raises(ZooError, match=f"calls `{name.replace(' ', '.')}`"):
             read(folder)
 
@@ -338,19 +321,6 @@ def test_a_small_file_that_fills_the_memory_is_rejected(folder: Any) -> None:
     assert int(peak) < 2e9
 
 
-def test_damaged_pickle_is_reported(folder: Any) -> None:
-    pickled = folder.path / "pytorch_model.bin"
-    torch.save(load_file(folder.weights_file), pickled)
-    folder.weights_file.unlink()
-    content = bytearray(pickled.read_bytes())
-    with zipfile.ZipFile(pickled) as archive:
-        (member,) = [info for info in archive.infolist() if info.filename.endswith("data.pkl")]
-    content[content.index(b"ctorch", member.header_offset) + 3] ^= 1
-    pickled.write_bytes(content)
-    with pytest.raises(ZooError, match="is not a valid model of hf-marian"):
-        read(folder)
-
-
 def test_tensors_without_values_are_rejected(folder: Any) -> None:
     tensors = load_file(folder.weights_file)
     tensors["final_logits_bias"] = tensors["final_logits_bias"].to("meta")
@@ -360,17 +330,9 @@ def test_tensors_without_values_are_rejected(folder: Any) -> None:
         read(folder)
 
 
-@pytest.mark.parametrize("kind", ["folder", "FIFO", "dangling link"])
-def test_an_optional_file_that_cannot_be_read_is_not_ignored(folder: Any, kind: str) -> None:
-    file = folder.path / "generation_config.json"
-    file.unlink(missing_ok=True)
-    if kind == "folder":
-        file.mkdir()
-    elif kind == "FIFO":
-        os.mkfifo(file)
-    else:
-        file.symlink_to("nowhere")
-    with pytest.raises(ZooError, match=r"generation_config\.json` is (a folder, pipe or device|missing)"):
+def test_an_optional_file_that_cannot_be_read_is_not_ignored(folder: Any) -> None:
+    (folder.path / "generation_config.json").symlink_to("nowhere")
+    with pytest.raises(ZooError, match=r"generation_config\.json` is missing"):
         read(folder)
 
 
@@ -395,20 +357,3 @@ def test_names_of_imported_models(folder: Any, monkeypatch: pytest.MonkeyPatch) 
     bundle = import_model(".", ImportOptions(), Report())
     assert bundle.name == "me-work"
     assert json.loads((bundle / "facts.json").read_text())["imported"]["source"] == "me@work"
-
-
-def test_transformers_translates_the_same(folder: Any) -> None:
-    """With `early_stopping`, its beam search stops by the same rule."""
-    transformers = pytest.importorskip("transformers")
-    starts = {"decoder_start_token_id": folder.pad, "pad_token_id": folder.pad, "bad_words_ids": [[folder.pad]]}
-    folder.write_generation(num_beams=3, forced_eos_token_id=0, max_length=32, early_stopping=True, **starts)
-    texts = [source for source, _ in SENTENCES]
-    imported = read(folder, "transformers")
-    network = transformers.MarianMTModel.from_pretrained(folder.path)
-    tokenizer = transformers.MarianTokenizer.from_pretrained(folder.path)
-    program = build(imported.spec, TRANSLATE, weights=imported.tensors, backend="eager", device="cpu")
-    best = [best for best, *_ in Translator(program, imported.vocabulary, imported.spec).hypotheses(texts)]
-    for text, found in zip(texts, best, strict=True):
-        ids = network.generate(**tokenizer(text, return_tensors="pt"))[0].tolist()[1:]
-        ids = ids[: ids.index(0)] if 0 in ids else ids
-        assert imported.vocabulary.token_strings(found.tokens) == tokenizer.convert_ids_to_tokens(ids)

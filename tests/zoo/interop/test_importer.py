@@ -3,14 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import socket
-import subprocess
-import sys
-import threading
-from collections.abc import Iterator
-from hashlib import sha256
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -167,84 +159,26 @@ def test_licence_comes_from_the_front_matter_of_a_card(tmp_path: Path) -> None:
     )
 
 
-FILES = {
-    "config.json": b"{}",
-    "source.spm": b"a model",
-    "model.safetensors": b"weights",
-    "pytorch_model.bin": b"the same weights, pickled",
-    "tf_model.h5": b"and for another library",
-    "sub/notes.json": b"{}",
-}
-COMMIT = "0123456789abcdef0123456789abcdef01234567"
+def test_needed_files_are_downloaded_from_the_hub(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The Hub has the model `us/small` only. The client of the Hub is not what this test is about."""
+    hub = pytest.importorskip("huggingface_hub")
+    weights = ("model.safetensors", "pytorch_model.bin", "tf_model.h5")
+    names = ("config.json", "source.spm", *weights, "sub/notes.json")
 
+    def model_info(api: object, name: str, revision: str | None) -> SimpleNamespace:
+        if name != "us/small":
+            raise hub.errors.OfflineModeIsEnabled("not found\nRequest ID: 1")
+        return SimpleNamespace(siblings=[SimpleNamespace(rfilename=each) for each in names])
 
-class Hub(BaseHTTPRequestHandler):
-    """Stand-in for the Hugging Face Hub with one model, `us/small`."""
-
-    def do_HEAD(self) -> None:
-        self.answer(body=False)
-
-    def do_GET(self) -> None:
-        self.answer(body=True)
-
-    def answer(self, *, body: bool) -> None:
-        path = self.path.partition("?")[0]
-        content = FILES.get(path.removeprefix(f"/us/small/resolve/{COMMIT}/"))
-        if "/tree/" in path:
-            sizes = {name: len(file) for name, file in FILES.items()}
-            tree = [{"type": "file", "path": name, "size": size, "oid": "0" * 40} for name, size in sizes.items()]
-            content = json.dumps(tree).encode()
-        elif path.startswith("/api/models/us/small"):
-            siblings = [{"rfilename": name} for name in FILES]
-            content = json.dumps({"id": "us/small", "sha": COMMIT, "siblings": siblings}).encode()
-        self.send_response(404 if content is None else 200)
-        if content is None:
-            self.send_header("X-Error-Code", "RepoNotFound")
-        else:
-            self.send_header("ETag", f'"{sha256(content).hexdigest()}"')
-            self.send_header("X-Repo-Commit", COMMIT)
-        self.send_header("Content-Length", str(len(content or b"")))
-        self.end_headers()
-        if body and content:
-            self.wfile.write(content)
-
-    def log_message(self, format: str, *arguments: object) -> None:
-        pass
-
-
-@pytest.fixture
-def endpoint() -> Iterator[str]:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Hub)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    server.server_close()
-
-
-def download(endpoint: str, home: Path, *sources: str) -> list[str]:
-    """Return the printed result of each download. `huggingface_hub` reads its settings once per process."""
-    code = "import sys; from zoo.report import Report; from zoo.interop import importer; from specs import ZooError\n"
-    code += "for source in sys.argv[1:]:\n try: print(importer.download_from_hub(source, Report()))\n"
-    code += " except ZooError as error: print(error.problem)"
-    settings = {"HF_ENDPOINT": endpoint, "HF_HOME": str(home), "HF_HUB_DISABLE_XET": "1", "NO_PROXY": "*"}
-    environment = {**os.environ, **settings, "ZOO_OFFLINE": ""}
-    command = [sys.executable, "-c", code, *sources]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr
-    return done.stdout.splitlines()
-
-
-@pytest.mark.integration
-def test_needed_files_are_downloaded_from_the_hub(endpoint: str, tmp_path: Path) -> None:
-    pytest.importorskip("huggingface_hub")
-    path, unknown = download(endpoint, tmp_path, "hf:us/small", "hf:us/other")
-    assert {file.name for file in Path(path).rglob("*")} == {"config.json", "source.spm", "model.safetensors"}
-    assert Path(path, "model.safetensors").read_bytes() == b"weights"
-    assert unknown.startswith("cannot download `hf:us/other`: ")
-    with socket.socket() as closed:
-        closed.bind(("127.0.0.1", 0))  # a port on which nothing listens
-        (unreachable,) = download(f"http://127.0.0.1:{closed.getsockname()[1]}", tmp_path / "empty", "hf:us/small")
-    assert unreachable.startswith("cannot download `hf:us/small`: ")
+    calls: list[tuple[object, ...]] = []
+    monkeypatch.delenv("ZOO_OFFLINE")
+    monkeypatch.setattr(hub.HfApi, "model_info", model_info)
+    monkeypatch.setattr(hub, "snapshot_download", lambda *given, **options: calls.append((*given, options)) or "folder")
+    assert importer.download_from_hub("hf:us/small@v1", Report()) == Path("folder")
+    needed = ["config.json", "source.spm", "model.safetensors"]
+    assert calls == [("us/small", {"revision": "v1", "allow_patterns": needed})]
+    with pytest.raises(ZooError, match=r"cannot download `hf:us/other`: not found\n"):
+        importer.download_from_hub("hf:us/other", Report())
 
 
 def test_invalid_names_and_offline_mode_are_rejected_before_a_request() -> None:

@@ -82,7 +82,7 @@ def test_imported_model_computes_the_same(tiny: SimpleNamespace, tmp_path: Path,
         np.testing.assert_allclose(tiny.log_probabilities(imported, source, target), expected, atol=2e-5)
 
 
-@pytest.mark.parametrize("version", ["v1.9.0 ba94c5b9 2020-05-17", "v1.10.24 4dd30b50", "v1.10.28", "1.2.0"])
+@pytest.mark.parametrize("version", ["v1.9.0 ba94c5b9 2020-05-17", "v1.10.28"])
 def test_pre_norm_models_of_old_marians_are_rejected(tiny: SimpleNamespace, tmp_path: Path, version: str) -> None:
     """Until 1.10.23, Marian trained self-attention with keys and values that are not normalised."""
     with pytest.raises(ZooError) as error:
@@ -203,15 +203,6 @@ def test_unsupported_search_settings_are_rejected_by_name(model: Model) -> None:
         with pytest.raises(ZooError) as error:
             read(path.with_name("model.npz.decoder.yml") if "models" in decoder else path)
         assert message in error.value.problem
-
-
-def test_missing_and_additional_tensors_are_rejected_by_name(model: Model) -> None:
-    query = model.weights.pop("decoder_l1_self_Wq")
-    with pytest.raises(ZooError, match="`decoder_l1_self_Wq`"):
-        read(model.write())
-    model.weights |= {"decoder_l1_self_Wq": query, "Wpos": query}
-    with pytest.raises(ZooError, match="`Wpos`"):
-        read(model.write())
 
 
 def test_quantised_and_damaged_files_are_rejected(model: Model) -> None:

@@ -9,8 +9,15 @@ import torch
 
 import specs
 from specs import ZooError
-from zoo.interop.settings import Settings
-from zoo.interop.tables import Setting, TensorRow, read_settings, read_tensors, written_settings, written_tensors
+from zoo.interop.tables import (
+    Setting,
+    Settings,
+    TensorRow,
+    read_settings,
+    read_tensors,
+    written_settings,
+    written_tensors,
+)
 from zoo.interop.tensors import ForeignTensors
 
 ROWS = [

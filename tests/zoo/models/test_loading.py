@@ -140,6 +140,16 @@ def test_a_target_vocabulary_of_another_task_is_refused(
         read_model(tmp_path)
 
 
+def test_scores_and_facts_are_not_read_through_links_out_of_a_published_folder(bundle: Path, tmp_path: Path) -> None:
+    for name in ("scores.json", "facts.json"):
+        (tmp_path / name).write_text('{"imported": {"source": "elsewhere"}, "test": {"bleu": 99}}')
+        (bundle / name).unlink(missing_ok=True)
+        (bundle / name).symlink_to(tmp_path / name)
+    assert ModelFolder(bundle).imported == {}
+    with pytest.raises(ZooError, match="is a link to a file outside its folder"):
+        assert ModelFolder(bundle).known_scores
+
+
 @pytest.mark.parametrize("published", [True, False])
 def test_a_link_to_an_endless_device_is_not_read(trained: Trained, published: bool) -> None:
     run = trained()

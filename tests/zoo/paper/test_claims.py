@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from zoo.data.cleaning import CleaningCounts
-from zoo.paper import measured
+from zoo.paper import runs
 from zoo.paper.claims import (
     CLAIMS,
     ROWS,
@@ -89,7 +89,7 @@ def test_each_function_belongs_to_a_claim() -> None:
         decisions = [key for key, function in getmembers(module, isfunction) if _is_derivation(function, module)]
         assert {f"{name}.{key}" for key in decisions} == {key for key in derived if key.startswith(f"{name}.")}
     used = {claim.measure[0] for claim in CLAIMS.values() if claim.measure}
-    assert used == {key for key, function in getmembers(measured, isfunction) if _is_check(function)}
+    assert used == {key for key, function in getmembers(runs, isfunction) if _is_check(function)}
 
 
 def _is_derivation(function: Callable[..., object], module: object) -> bool:
@@ -98,7 +98,7 @@ def _is_derivation(function: Callable[..., object], module: object) -> bool:
 
 
 def _is_check(function: Callable[..., object]) -> bool:
-    return function.__module__ == measured.__name__ and function.__annotations__["return"] == "CheckedClaim"
+    return function.__module__ == runs.__name__ and function.__annotations__["return"] == "CheckedClaim"
 
 
 def test_derived_number_is_compared_with_each_printed_one() -> None:
@@ -180,7 +180,7 @@ def test_corpus_is_counted_if_it_was_prepared(monkeypatch: pytest.MonkeyPatch) -
     before = find(("corpus_size",), "600", spec="tiny")
     assert before.status is Status.OPEN
     assert before.because == "its corpus is available, but `zoo prepare tiny` has not been run"
-    monkeypatch.setattr(measured, "known_counts", lambda spec: CleaningCounts(read=600))
+    monkeypatch.setattr(runs, "known_counts", lambda spec: CleaningCounts(read=600))
     for printed, status in (("600", Status.MEASURED), ("4.5e6", Status.DIFFERENT)):
         after = find(("corpus_size",), printed, spec="tiny")
         assert (after.status, after.value) == (status, 600)

@@ -48,22 +48,15 @@ def replace_bundle(bundle: Path, stored: Callable[..., Path]) -> None:
 
 
 def test_a_bundle_that_fails_its_verification_is_not_published(bundle: Path, address: str) -> None:
-    intact = shutil.copytree(bundle, bundle.with_name("intact"))
-    for name in ("weights.safetensors", "proof.safetensors", "scores.json", "manifest.json"):
-        if name == "weights.safetensors":
-            content = bytearray((bundle / name).read_bytes())
-            content[-1] ^= 1
-            (bundle / name).write_bytes(content)
-        else:
-            (bundle / name).unlink()
-        if name != "manifest.json":
-            manifest.write(bundle)
+    for name in ("proof.safetensors", "scores.json"):
+        content = (bundle / name).read_bytes()
+        (bundle / name).unlink()
+        manifest.write(bundle)
         with pytest.raises(ZooError):
             publish.upload(bundle, address)
-        shutil.copytree(intact, bundle, dirs_exist_ok=True)
+        (bundle / name).write_bytes(content)
     assert not (Path(address) / "models").exists()
     assert not (Path(address) / "blobs").exists()
-    assert publish.upload(bundle, address).revision == 1
 
 
 def test_a_new_registry_is_reported(bundle: Path, tmp_path: Path, report: Any) -> None:

@@ -93,22 +93,6 @@ def test_verify_detects_every_flipped_bit_and_every_truncation(bundle: Path) -> 
     verify(str(bundle))
 
 
-def test_opening_detects_every_flipped_bit(bundle: Path, trained: Trained) -> None:
-    run = trained()
-    for folder, names in ((bundle, OPENED), (run.folder, OPENED[1:])):
-        for name in names:
-            content = (folder / name).read_bytes()
-            for position in (0.0, 0.3, 0.7, 1.0):
-                flip(folder / name, position)
-                with pytest.raises(ZooError, match=name.partition(".")[0]):
-                    open_model(folder, device="cpu")
-                (folder / name).write_bytes(content)
-            (folder / name).unlink()
-            with pytest.raises(ZooError, match=name):
-                open_model(folder, device="cpu")
-            (folder / name).write_bytes(content)
-
-
 def test_a_damaged_file_is_not_parsed(bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def parsed(*given: object, **options: object) -> None:
         pytest.fail("the damaged file was parsed")
@@ -174,13 +158,3 @@ def test_weights_of_another_spec_are_refused(trained: Trained) -> None:
         assert message in str(raised.value)
     save_file(tensors, run.weights)
     assert open_model(run.folder, device="cpu").longest_source is None
-
-
-def test_weights_are_memory_mapped_and_hashed_once(trained: Trained, monkeypatch: pytest.MonkeyPatch) -> None:
-    run = trained()
-    monkeypatch.setattr("zoo.files.manifest._MIN_AGE", -1.0)
-    assert len(weights.read(run.weights).tensors) == len(load_file(run.weights))
-    monkeypatch.setattr(weights, "_tensor_digest", lambda tensors: pytest.fail("hashed twice"))
-    mapped = weights.read(run.weights)
-    assert str(run.weights.resolve()) in Path("/proc/self/maps").read_text() or not Path("/proc/self/maps").exists()
-    assert mapped.tensors

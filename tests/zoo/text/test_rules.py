@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import specs
 from specs import UNK, ZooError
 from zoo.interop.sentencepiece_model import word_list_tokenizer
-from zoo.interop.tensors import Numbering
+from zoo.interop.tensors import TokenList
 from zoo.text.lines import clean
 from zoo.text.protobuf import encode_bytes
 from zoo.text.rules import TEXT_RULES, AddedTokens, TextRules
@@ -86,7 +86,7 @@ def test_true_cases() -> None:
 @pytest.fixture(scope="module")
 def tokenizer() -> Tokenizer:
     names = ["</s>", "<unk>", "the", "house", "b@@", "o@@", "a@@", "t", "."]
-    return word_list_tokenizer(Numbering.of(names, unknown=1, end=0), "list", MOSES)
+    return word_list_tokenizer(TokenList(names, unknown=1, end=0).numbering(), "list", MOSES)
 
 
 def test_tokenizers_apply_their_rules(tokenizer: Tokenizer) -> None:

@@ -19,9 +19,10 @@ from zoo.interop.formats import (
     imported_spec,
     require_folder,
 )
-from zoo.interop.settings import Settings
+from zoo.interop.tables import Settings
+from zoo.interop.tensors import TokenList
 from zoo.interop.text_rules import ModelText, find_rules
-from zoo.interop.vocabulary import TokenList, convert_vocabulary, find_models
+from zoo.interop.vocabulary import convert_vocabulary, find_models
 
 MODEL = "model.bin"
 _CONFIG = "config.json"

@@ -13,8 +13,7 @@ from typing import Any
 from specs import ZooError
 from zoo.files.reading import MAX_VOCABULARY_BYTES, is_present, read_json
 from zoo.interop.sentencepiece_model import SentencePieceModel, TokenEntry, TokenType, new_model
-from zoo.interop.settings import Settings
-from zoo.interop.tables import Setting, read_settings
+from zoo.interop.tables import Setting, Settings, read_settings
 from zoo.interop.tensors import Numbering
 
 CONFIG, GENERATION_CONFIG, TOKENIZER_CONFIG = "config.json", "generation_config.json", "tokenizer_config.json"

@@ -36,8 +36,7 @@ from zoo.interop.huggingface.config import (
     model_type,
 )
 from zoo.interop.huggingface.weights import FILES
-from zoo.interop.settings import Settings
-from zoo.interop.tables import Layout, read_tensors, written_tensors
+from zoo.interop.tables import Layout, Settings, read_tensors, written_tensors
 from zoo.interop.tensors import NEVER, EmbeddingTables, ForeignTensors
 from zoo.interop.vocabulary import ImportedVocabulary
 from zoo.text.tokenizer import Tokenizer

@@ -47,10 +47,9 @@ from zoo.interop.huggingface.weights import (
     written_bart_tables,
 )
 from zoo.interop.sentencepiece_model import SentencePieceModel, is_language_token
-from zoo.interop.settings import Settings
-from zoo.interop.tables import Layout, pytorch_layout, written_settings
-from zoo.interop.tensors import SIDES
-from zoo.interop.vocabulary import ImportedVocabulary, TokenList, convert_vocabulary
+from zoo.interop.tables import Layout, Settings, pytorch_layout, written_settings
+from zoo.interop.tensors import SIDES, TokenList
+from zoo.interop.vocabulary import ImportedVocabulary, convert_vocabulary
 from zoo.text.tokenizer import SPACE, Tokenizer, damaged_vocabulary
 
 _SETTINGS = bart_settings(activation="gelu", attention_dropout=0.0)

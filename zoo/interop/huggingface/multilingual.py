@@ -32,14 +32,7 @@ from zoo.interop.huggingface.multilingual_vocabulary import (
     written_ids,
 )
 from zoo.interop.huggingface.weights import BART_TABLES, open_weights, take_tables, written_bart_tables
-from zoo.interop.settings import Settings
-from zoo.interop.tables import (
-    FIRST_POSITION,
-    Layout,
-    Setting,
-    pytorch_layout,
-    written_settings,
-)
+from zoo.interop.tables import FIRST_POSITION, Layout, Setting, Settings, pytorch_layout, written_settings
 from zoo.interop.tensors import SIDES
 
 _BIAS = "final_logits_bias"

@@ -32,9 +32,9 @@ from zoo.interop.huggingface.config import (
 )
 from zoo.interop.huggingface.family import WrittenIds
 from zoo.interop.sentencepiece_model import SentencePieceModel, TokenType
-from zoo.interop.settings import Settings, known_settings
-from zoo.interop.tensors import NEVER
-from zoo.interop.vocabulary import ImportedVocabulary, TokenList, convert_vocabulary
+from zoo.interop.tables import Settings, known_settings
+from zoo.interop.tensors import NEVER, TokenList
+from zoo.interop.vocabulary import ImportedVocabulary, convert_vocabulary
 from zoo.text.tokenizer import Tokenizer, damaged_vocabulary
 from zoo.text.vocabulary import Vocabulary
 

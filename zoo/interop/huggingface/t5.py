@@ -27,8 +27,7 @@ from zoo.interop.huggingface.t5_vocabulary import (
     written_ids,
 )
 from zoo.interop.huggingface.weights import open_weights, take_tables
-from zoo.interop.settings import Settings
-from zoo.interop.tables import Layout, Setting, attention_names, read_settings, written_settings
+from zoo.interop.tables import Layout, Setting, Settings, attention_names, read_settings, written_settings
 from zoo.interop.tensors import SIDES
 
 _GATED_GELU = "gated-gelu"

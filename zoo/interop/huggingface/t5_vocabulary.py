@@ -33,8 +33,8 @@ from zoo.interop.huggingface.config import (
 )
 from zoo.interop.huggingface.family import WrittenIds
 from zoo.interop.sentencepiece_model import SentencePieceModel, TokenEntry, TokenType
-from zoo.interop.tensors import NEVER, Numbering
-from zoo.interop.vocabulary import ImportedVocabulary, TokenList, convert_vocabulary
+from zoo.interop.tensors import NEVER, Numbering, TokenList
+from zoo.interop.vocabulary import ImportedVocabulary, convert_vocabulary
 from zoo.text.tokenizer import Tokenizer, damaged_vocabulary
 from zoo.text.vocabulary import Vocabulary
 

@@ -21,7 +21,7 @@ import torch
 from specs import ZooError
 from specs.reader import read_value
 from zoo.files.reading import is_present, open_file
-from zoo.interop.settings import Settings
+from zoo.interop.tables import Settings
 from zoo.interop.tensors import ForeignTensors
 
 OPTIONS = "special:model.yml"

@@ -16,7 +16,7 @@ from zoo.interop.formats import ImportedModel, ImportRequest, imported_spec
 from zoo.interop.marian.files import is_binary_model, network_options, read_arrays, tensors_of
 from zoo.interop.marian.network import architecture_fields, read_embeddings, read_layers
 from zoo.interop.marian.vocabulary import read_shortlist, read_vocabulary, shortlist_files
-from zoo.interop.settings import Settings
+from zoo.interop.tables import Settings
 
 _SCRIPTS = ("preprocess.sh", "postprocess.sh")
 _SEARCH_NOTE = (

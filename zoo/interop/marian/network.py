@@ -11,8 +11,7 @@ from typing import Any
 from torch import Tensor
 
 from specs import Architecture, Spec
-from zoo.interop.settings import Settings
-from zoo.interop.tables import Layout, Setting, attention_names, read_settings, read_tensors
+from zoo.interop.tables import Layout, Setting, Settings, attention_names, read_settings, read_tensors
 from zoo.interop.tensors import EmbeddingTables, ForeignTensors
 
 _SETTINGS = (

@@ -21,9 +21,9 @@ from specs import UNK, ZooError
 from zoo.files.reading import is_present, open_file, read_bytes
 from zoo.interop.formats import ImportRequest
 from zoo.interop.sentencepiece_model import SentencePieceModel, TokenType
-from zoo.interop.tensors import Numbering
+from zoo.interop.tensors import Numbering, TokenList
 from zoo.interop.text_rules import ModelText, find_rules
-from zoo.interop.vocabulary import ImportedVocabulary, TokenList, convert_vocabulary
+from zoo.interop.vocabulary import ImportedVocabulary, convert_vocabulary
 from zoo.models.shortlist import MAX_BYTES, Shortlist, invalid_reason
 from zoo.text.tokenizer import damaged_vocabulary
 

@@ -5,12 +5,9 @@ They do not load torch, so they start in a fraction of a second.
 
 from __future__ import annotations
 
-import random
 import sys
-import time
 from pathlib import Path
 
-from zoo.files import manifest
 from zoo.models import find
 from zoo.models.registries.registry import open_registry
 from zoo.models.registries.revision import Summary
@@ -30,30 +27,12 @@ SUMMARY = Summary(
 )
 
 
-def make_bundle(folder: Path, seed: int, size: int) -> Path:
-    """Write a bundle with random weights."""
-    folder.mkdir(parents=True)
-    (folder / "weights.safetensors").write_bytes(random.Random(seed).randbytes(size))
-    (folder / "spec.yaml").write_text(f"seed: {seed}")
-    manifest.write(folder)
-    return folder
-
-
 def publish(address: str, folder: str, name: str) -> None:
     """Publish one bundle. Print a line at the start, for the parent process."""
     print("started", flush=True)
     revision = open_registry(address).publish(name, Path(folder), SUMMARY, Report())
     open_registry(address).write_index(str, Report())
     print(revision.pin, flush=True)
-
-
-def publish_many(address: str, folder: str, seed: str, count: str) -> None:
-    """Publish bundles, each at a tenth of a second of the clock, when the other process also publishes one."""
-    for number in range(int(count)):
-        bundle = make_bundle(Path(folder) / f"{seed}-{number}", int(seed) * 10_000 + number, 20_000)
-        time.sleep(0.1 - time.time() % 0.1)
-        print(open_registry(address).publish("model", bundle, SUMMARY, Report()).pin, flush=True)
-        open_registry(address).write_index(str, Report())
 
 
 def pull(name: str) -> None:
@@ -63,4 +42,4 @@ def pull(name: str) -> None:
 
 
 if __name__ == "__main__":
-    {"publish": publish, "publish_many": publish_many, "pull": pull}[sys.argv[1]](*sys.argv[2:])
+    {"publish": publish, "pull": pull}[sys.argv[1]](*sys.argv[2:])

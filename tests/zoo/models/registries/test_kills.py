@@ -93,19 +93,6 @@ def check_killed_pulls(served, bundle, tmp_path, monkeypatch, kills):
     assert [folder.name for folder in storage.models().iterdir()] == ["model"]
 
 
-def check_concurrent_publishers(address, tmp_path, count):
-    processes = [start("publish_many", address, tmp_path / "bundles", seed, count) for seed in (1, 2)]
-    pins = [pin for process in processes for pin in process.communicate()[0].split()]
-    assert [process.returncode for process in processes] == [0, 0]
-    assert sorted(pins) == sorted(f"model@{number}" for number in range(1, 2 * count + 1))
-    registry = open_registry(address)
-    assert count_complete_revisions(registry, "model") == 2 * count
-    digests = {registry.revision("model", number).digest for number in range(1, 2 * count + 1)}
-    published = {hashlib.sha256(file.read_bytes()).hexdigest() for file in tmp_path.glob("bundles/*/manifest.json")}
-    assert digests == published
-    assert len(published) == 2 * count
-
-
 @pytest.mark.integration
 def test_a_killed_publisher_leaves_complete_revisions_only(tmp_path, bundle, summary):
     check_killed_publishers(str(tmp_path / "registry"), bundle, 1)
@@ -113,11 +100,6 @@ def test_a_killed_publisher_leaves_complete_revisions_only(tmp_path, bundle, sum
     registry.publish("model", bundle(2), summary, Report())
     registry.write_index(str, Report())
     assert [file.name for file in registry.store.folder.rglob("*partial*")] == []
-
-
-@pytest.mark.integration
-def test_two_concurrent_publishers_lose_nothing(tmp_path):
-    check_concurrent_publishers(str(tmp_path / "registry"), tmp_path, 3)
 
 
 @pytest.mark.slow
@@ -136,9 +118,3 @@ def test_twenty_killed_publishers_to_s3(bucket, bundle):
 @pytest.mark.timeout(1800)
 def test_twenty_killed_pulls(web, bundle, tmp_path, monkeypatch):
     check_killed_pulls(web, bundle, tmp_path, monkeypatch, 20)
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(1800)
-def test_two_concurrent_publishers_in_fifty_rounds(registry, tmp_path):
-    check_concurrent_publishers(registry.address, tmp_path, 50)

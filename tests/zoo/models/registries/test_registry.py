@@ -15,7 +15,6 @@ from zoo.models.registries import registry, remote_stores
 from zoo.models.registries.file_stores import FolderStore, WritableFileStore
 from zoo.models.registries.registry import INDEX, Registry, open_registry
 from zoo.models.registries.remote_stores import FsspecStore
-from zoo.models.registries.revision import Reference
 from zoo.report import Progress, Report
 
 
@@ -71,16 +70,6 @@ def test_the_newest_revision_is_found_by_bisection(filled, count):
     newest = Registry(Recorder(filled(count).store.folder)).newest("model")
     assert (newest.revision if newest else 0) == count
     assert len(reads) <= 2 * (count + 1).bit_length()
-
-
-def test_a_revision_is_found_by_number(filled):
-    found = filled(3)
-    for number in range(1, 4):
-        revision = found.find(Reference("model", revision=number))
-        assert revision.revision == number
-    assert found.find(Reference("model")).revision == 3
-    assert found.find(Reference("model", revision=4)) is None
-    assert found.find(Reference("another")) is None
 
 
 def test_a_web_server_serves_a_registry_that_is_read_only(filled, web):
