@@ -261,17 +261,15 @@ class Spec(Section):
                 f"the task `{task.kind}` reads {modalities.get('source', 'nothing')}, not `{source.kind}`",
                 f"write `architecture: {{source: {{kind: {kind}}}}}`, or set another `task`",
             )
-        sizes = {
-            "source.width": source,
-            **({"positions.rows": positions} if isinstance(positions, Sinusoidal2d) else {}),
-        }
+        sizes: list[tuple[str, object, str, str]] = [("source", source, "width", "`task.source` gives {} features")]
+        if isinstance(positions, Sinusoidal2d):
+            sizes.append(("positions", positions, "rows", "a column of `task.source` has {}"))
         frames = task.source if isinstance(task, Recognition) else None
-        for path, part in sizes.items() if frames else ():
-            section, _, field = path.partition(".")
+        for section, part, field, given in sizes if frames else ():
             if (own := getattr(part, field)) != (needed := getattr(frames, field)):
                 reject(
-                    (f"architecture.{path}", "task.source"),
-                    f"`architecture.{path}` is {own}, but the frames of `task.source` need {needed}",
+                    (f"architecture.{section}.{field}", "task.source"),
+                    f"`architecture.{section}.{field}` is {own}, but {given.format(needed)}",
                     f"write `architecture: {{{section}: {{{field}: {needed}}}}}`",
                 )
         score, permitted = self.training.dev_score, self.task.scores

@@ -131,7 +131,7 @@ def test_what_needs_text_refuses_features_by_name() -> None:
         ({}, "`architecture.tied_embeddings` is `all`, but a model that reads features has no source embedding"),
         ({**UNTIED, "source.subsampling": [{"kernel": 4, "stride": 2}]}, "must be odd, not 4"),
         ({**UNTIED, "source.subsampling": [{"kernel": 3, "stride": 0}]}, "stride` must be at least 1"),
-        ({**UNTIED, "positions": {"kind": "sinusoidal_2d", "rows": 4}, "d_model": 6}, "need a multiple of 4"),
+        ({**UNTIED, "positions": {"kind": "sinusoidal_2d", "rows": 4}, "d_model": 6}, "needs a multiple of 4"),
         (
             {
                 **UNTIED,
