@@ -65,9 +65,9 @@ def decode(
     trained on longer texts, if the line has a prefix, or with --no-split. But a line of more than
     decoding.max_source_length tokens is always split.
 
-    A language model continues each line instead, and also empty lines. It never splits them. If a model reads sounds,
-    each line is the name of a file. --input is then a sound, a folder of sounds, or a list of files with names relative
-    to the list.
+    A language model continues each line instead, and also empty lines. It never splits them. If a model reads audio,
+    each line is the name of a file. --input is then an audio file, a folder of audio files, or a list of files with
+    names relative to the list.
 
     With --json, each line becomes an object with `source` and `translations`. Each translation has `text`, `score`
     (length-penalised), `log_probability` (natural logarithm, of the whole translation) and `confidence` (probability

@@ -31,7 +31,7 @@ Options:
     Split dev|test: Which set of the model's corpus to score. [default: test]
     Language CODE: Language of the files, such as de. It selects the tokeniser of the paper's BLEU. [default: the
         extension of the references' file name]
-    Transcripts: The files contain transcripts of sound or recognised text: compute WER and CER instead of the metrics
+    Transcripts: The files contain transcripts of audio or recognised text: compute WER and CER instead of the metrics
         for translations.
     Json: Print JSON instead of text.
     NoProtect: Do not check whether numbers, dates, links, placeholders and the like are kept. By default, a sentence

@@ -1,4 +1,4 @@
-"""`zoo translate` writes documents in another language, and `zoo transcribe` the text of sound files."""
+"""`zoo translate` writes documents in another language, and `zoo transcribe` the text of audio files."""
 
 from __future__ import annotations
 
@@ -301,19 +301,19 @@ def transcribe(
     beam: options.Beam = None,
     **how: Unpack[options.Batching],
 ) -> None:
-    """Write the text of sound files, or subtitles.
+    """Write the text of audio files, or subtitles.
 
-    A recording is cut at its pauses into windows. A window is at most as long as the longest sound that the model was
-    trained on, and at most 30 seconds. Without a pause, two windows overlap by two seconds, and their texts are joined
-    at the words that both contain. Each window becomes a line of text, or one or more subtitles.
+    A recording is cut at its pauses into windows. A window is at most as long as the longest recording that the model
+    was trained on, and at most 30 seconds. Without a pause, two windows overlap by two seconds, and their texts are
+    joined at the words that both contain. Each window becomes a line of text, or one or more subtitles.
 
-    If a sound file cannot be transcribed, the others are transcribed nevertheless.
+    If an audio file cannot be transcribed, the others are transcribed nevertheless.
 
     Options:
-        recordings FILE|FOLDER: Sound file (WAV, FLAC, OGG or MP3) of any length, or folder. In a folder and its
-            subfolders, all sound files are transcribed, except hidden files.
-        output FILE|FOLDER: File to write or, for several sound files or a folder, folder to write to. [default: beside
-            each sound file, with the code of the text's language and the format as suffixes]
+        recordings FILE|FOLDER: Audio file (WAV, FLAC, OGG or MP3) of any length, or folder. In a folder and its
+            subfolders, all audio files are transcribed, except hidden files.
+        output FILE|FOLDER: File to write or, for several audio files or a folder, folder to write to. [default: beside
+            each audio file, with the text's language code and the format as suffixes]
         format txt|srt|vtt: Format of the text: plain text with one line per passage, or subtitles (SubRip or WebVTT).
             [default: that of --output, otherwise txt]
         yes: Replace existing files without asking for confirmation.
@@ -332,7 +332,7 @@ def transcribe(
     from zoo.generation.transcription import FORMATS
     from zoo.models.find import from_options
 
-    found = dict(_find_files(recordings, output, Audio.suffixes, _TRANSCRIPT_FORMATS, "sound files"))
+    found = dict(_find_files(recordings, output, Audio.suffixes, _TRANSCRIPT_FORMATS, "audio files"))
     suffix = _transcript_suffix(format, output if Path() in found.values() else None)
     messages = report()
     folder = from_options(spec, model, messages)
@@ -369,14 +369,14 @@ def _transcript_suffix(chosen: str | None, output: Path | None) -> str:
 
 
 def _require_recognizer(translator: object, to: str | None) -> Recognizer:
-    """Return the model. Raise ZooError if it does not read sound, or does not write the language in `--to`."""
+    """Return the model. Raise ZooError if it does not read audio, or does not write the language in `--to`."""
     from zoo.generation.recognizer import Recognizer
     from zoo.generation.transcription import max_window_seconds
 
     assert hasattr(translator, "spec")
     spec = translator.spec
     if not isinstance(translator, Recognizer):
-        problem = f"`{spec.name}` does not read sound: its task is `{spec.task.kind}`"
+        problem = f"`{spec.name}` does not read audio: its task is `{spec.task.kind}`"
         raise ZooError(problem, hint="use a model with the task `recognition`")
     max_window_seconds(translator)
     if to is not None and to != spec.corpus.target:
@@ -386,10 +386,10 @@ def _require_recognizer(translator: object, to: str | None) -> Recognizer:
 
 
 def _transcript_plan(found: Mapping[Path, Path], output: Path | None, suffixes: str, suffix: str) -> dict[Path, Path]:
-    """Return the files to write, and the sound file for each of them.
+    """Return the files to write, and the audio file for each of them.
 
     Raises:
-        ZooError: Two sound files would be written to the same file.
+        ZooError: Two audio files would be written to the same file.
     """
     plan: dict[Path, Path] = {}
     for recording, relative in found.items():
@@ -397,6 +397,6 @@ def _transcript_plan(found: Mapping[Path, Path], output: Path | None, suffixes: 
         if output is not None:
             target = output if relative == Path() else (output / relative).with_suffix(suffix)
         if target in plan:
-            raise ZooError(f"two sound files would be written to `{target}`", hint="transcribe them in separate calls")
+            raise ZooError(f"two audio files would be written to `{target}`", hint="transcribe them in separate calls")
         plan[target] = recording
     return plan

@@ -84,7 +84,7 @@ class StepwiseDecoder(Protocol[State]):
         """
 
     def select(self, state: State, sentences: Int[Tensor, " kept"], parents: Int[Tensor, "kept beams"], /) -> State:
-        """Return the state of some of the sentences. New rows continue the hypotheses of old rows.
+        """Return the state with only the given sentences. New rows continue the hypotheses of old rows.
 
         Args:
             state: The state to select from.
@@ -196,7 +196,7 @@ class SearchingDecoder(Protocol[State]):
         """
 
     def keep(self, state: State, sentences: Sequence[int], /) -> State:
-        """Return the state of some of the sentences, whose indices are ascending."""
+        """Return the state with only the given sentences. Their indices are ascending."""
 
     def join(self, first: State, second: State, /) -> State:
         """Return one state with the sentences of `first`, then those of `second`."""

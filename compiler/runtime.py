@@ -322,7 +322,7 @@ def chunked_loss(
 
 
 class _Smoothing(NamedTuple):
-    """Options of label smoothing: the probability that is spread over the wrong classes, or over all."""
+    """Options of label smoothing: the probability to spread, and whether to spread it over the wrong classes only."""
 
     probability: float
     wrong_classes: bool

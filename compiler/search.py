@@ -145,7 +145,7 @@ class Searcher:
         return results
 
     def keep(self, state: SearchState, sentences: Sequence[int]) -> SearchState:
-        """Return the state of some of the sentences, whose indices are ascending."""
+        """Return the state with only the given sentences. Their indices are ascending."""
         kept = [state.sentences[number] for number in sentences]
         stays = set(kept)
         with self._lock:

@@ -61,7 +61,7 @@ def search_graphs(spec: Spec, purposes: Iterable[Purpose], precision: str) -> Gr
 
 
 def _fuse_products(graph: Graph) -> Graph:
-    """Join each norm with the product after it. One kernel computes both if there are few hypotheses."""
+    """Fuse each norm with the matrix product that follows. One kernel computes both if there are few hypotheses."""
     nodes, readers = list[Node](), dict[str, list[Node]]()
     for node in graph.nodes:
         if node.operation.is_projection and node.operation.quantised():  # None: it is in int8
@@ -181,7 +181,7 @@ def _self_attention(
 def _cross_attention(
     by_name: Mapping[str, Node], encode: Graph, encoded: Mapping[str, Node], merged: Node, attention: Node
 ) -> tuple[Node, str]:
-    """Join attention to the memory into one operation. Also return the name of the value with keys and values."""
+    """Fuse attention to the memory into one operation. Also return the name of the value with keys and values."""
     query, (_, key_name, value_name, _) = by_name[attention.inputs[0]], attention.inputs
     if not {key_name, value_name} <= encode.outputs.keys():
         raise Unpackable("its decoder projects the memory in each step: enable the pass `hoist_memory`")

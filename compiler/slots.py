@@ -61,9 +61,10 @@ RESULT_HEAD = 6
 
 @dataclass(frozen=True)
 class SlotLayout:
-    """Sizes of slots, and the first columns of the arrays in a slot. The numbers are 32-bit integers.
+    """Layout of the slots. A slot is a row of 32-bit integers with the search state of one sentence.
 
-    Log-probabilities are stored as the bits of a float32. Length penalties and scores are float64 in two columns.
+    The fields are the sizes, and the properties are the columns in which the arrays of a slot begin. Log-probabilities
+    are stored as the bits of a float32. Length penalties and scores are float64 in two columns.
     """
 
     rows: int

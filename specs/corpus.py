@@ -206,7 +206,7 @@ class Treebank(Weighted):
 class Digits(Weighted):
     """Strings of digits and their texts, for the task `recognition`.
 
-    If the task reads sounds, espeak-ng speaks strings such as `3 1 4` with many voices, and noise and echoes
+    If the task reads audio, espeak-ng speaks strings such as `3 1 4` with many voices, and noise and echoes
     are added. If it reads pictures, they show strings such as `314` of the handwritten digits that are part of
     scikit-learn. No voice and no handwritten digit is in two of train, dev and test.
     """

@@ -41,8 +41,8 @@ def describe_head_sizes(spec: Spec, reference: str | os.PathLike[str]) -> str | 
 
     Args:
         spec: The spec with all changes.
-        reference: Path or name from which `spec` was loaded. It leads to the shipped spec: either this reference
-            itself, or the nearest one that it extends.
+        reference: Path or name from which `spec` was loaded. The shipped spec is this spec, or the nearest shipped
+            spec that it extends.
 
     Returns:
         A warning of one line, with the override that restores the equation. None if `spec` fulfils the equation, or

@@ -91,11 +91,11 @@ class FeatureSource(Section):
 
 
 class Audio(FeatureSource):
-    """Sound files: WAV, FLAC, OGG or MP3. A frame is the logarithm of a mel filter bank, every 10 ms."""
+    """Audio files: WAV, FLAC, OGG or MP3. A frame is the logarithm of a mel filter bank, every 10 ms."""
 
     augmentation = ("time_masks", "frequency_masks")
     kind: Literal["audio"]
-    """Read sound files, mixed to one channel and resampled to 16 kHz. A frame has the logarithms of a bank of mel
+    """Read audio files, mixed to one channel and resampled to 16 kHz. A frame has the logarithms of a bank of mel
     filters over a window of 25 ms, and windows start every 10 ms. In each file, every feature is shifted and scaled to
     mean 0 and variance 1."""
     bins: Annotated[int, Field(ge=8, le=512)] = 80

@@ -202,7 +202,7 @@ class Recognition(BaseTask):
     command = "decode"
     scores = ("wer", "cer", "bleu", "chrf", "perplexity")
     kind: Literal["recognition"]
-    """Write the text of a sound or picture, in the same language or in another one (section 7)."""
+    """Write the text of a recording or picture, in the same language or in another one (section 7)."""
     source: Annotated[Audio | Image, Field(discriminator="kind")]
     """Kind of the files that the model reads, and how they become features."""
 

@@ -182,7 +182,7 @@ class Spec(Section):
             if isinstance(part, Digits) and not isinstance(self.task, Recognition):
                 reject(
                     (f"corpus.{name}", "task.kind"),
-                    f"`corpus.{name}` has sounds or pictures of digits, but the task `{self.task.kind}` reads neither",
+                    f"`corpus.{name}` has audio or pictures of digits, but the task `{self.task.kind}` reads neither",
                     "write other parts, or `task: {kind: recognition, source: {kind: audio}}`",
                 )
             if isinstance(part, (Files, Archive)) and (part.source is not None) is not reads:

@@ -214,7 +214,7 @@ def trained(run_files: Callable[..., Mapping[str, bytes]], home: Path) -> Callab
 
 @pytest.fixture
 def hearing(trained: Callable[..., Run]) -> Callable[..., Run]:
-    """A function that writes a run like `trained`, of a model that reads sound."""
+    """A function that writes a run like `trained`, of a model that reads audio."""
 
     def make(folder: str | Path = "runs/hearing", **fields: object) -> Run:
         source = {"kind": "features", "width": 16, "subsampling": [{"kernel": 3, "stride": 4}]}

@@ -68,9 +68,9 @@ def _product(
 
 
 def early(x: Tensor) -> dict[str, bool]:
-    """Return the launch options of a kernel that starts before the kernel before it has finished, and then waits.
+    """Return the options for programmatic dependent launch, in which a kernel starts before its predecessor has ended.
 
-    They are empty before compute capability 9.0, which cannot do this.
+    Return no options below compute capability 9.0, which does not support this.
     """
     return {"launch_pdl": True} if x.is_cuda and _capability(x.device) >= (9, 0) else {}
 

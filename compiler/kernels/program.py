@@ -199,7 +199,7 @@ class KernelProgram:
         return results, state
 
     def keep(self, state: KernelState, sentences: Sequence[int]) -> KernelState:
-        """Return the state of some of the sentences, whose indices are ascending."""
+        """Return the state with only the given sentences. Their indices are ascending."""
         kept = _as_array(sentences, np.int64)
         raise_for(self.library.zoo_keep(state.handle, kept.ctypes.data, len(kept)))
         state.sentences = len(kept)

@@ -1,10 +1,10 @@
 """Restricted attention over long inputs (section 4): `python -m tests.benchmarks.long_inputs [--backward]`.
 
-An encoder for speech reads random frames of sound, with full attention and with restricted attention of three radii.
+An encoder for speech reads random frames of audio, with full attention and with restricted attention of three radii.
 Each measurement runs in its own process and prints the processor time of one run, over all threads, and the process's
 peak memory. With `--backward`, a run is a forward and a backward pass. Beside them are the FLOPs and the bytes of all
 results, as the cost model predicts them, and the longest path between two positions: 1 for full attention, n / r for
-restricted attention (Table 1). The last column says how far apart two frames of sound may be so that the layers connect
+restricted attention (Table 1). The last column says how far apart two frames of audio may be so that the layers connect
 them.
 """
 

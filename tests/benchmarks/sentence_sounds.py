@@ -52,7 +52,7 @@ def speak(split: str, accents: Sequence[str], text: str, file: Path, seed: tuple
 
 
 def speak_all(texts: Sequence[str], folder: Path, split: str, accents: Sequence[str] = ENGLISH) -> list[Path]:
-    """Let the voices of a split speak texts, and return the sound files, which are in a new folder."""
+    """Let the voices of a split speak texts, and return the audio files, which are in a new folder."""
     folder.mkdir(parents=True)
     files = [folder / f"{number}.flac" for number in range(len(texts))]
     attempts = count()

@@ -1,4 +1,4 @@
-"""Acceptance test: models that read sounds are trained from lists of files, resumed, scored, published and used."""
+"""Acceptance test: models that read audio are trained from lists of files, resumed, scored, published and used."""
 
 from __future__ import annotations
 

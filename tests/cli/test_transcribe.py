@@ -90,7 +90,7 @@ def test_existing_files_and_wrong_options_are_refused(zoo: Zoo, heard: list[int]
         assert (result.status, problem in result.err) == (2, True), result.err
     assert Path("a.de.txt").read_text("utf-8") == "part 1\n", "errors in one file do not stop the others"
     result = zoo("transcribe", "a.wav", "--yes", "--model", "runs/tiny")
-    assert (result.status, "does not read sound" in result.err) == (2, True), result.err
+    assert (result.status, "does not read audio" in result.err) == (2, True), result.err
 
 
 def test_silence_gives_an_empty_transcript_and_a_warning(zoo: Zoo, heard: list[int]) -> None:

@@ -47,7 +47,7 @@ from zoo.text.vocabulary import SIDES, Vocabulary, check_learnable, learning_exa
 
 _FORMAT = 3  # increase it whenever the same corpus gives other prepared files
 _CHUNK_EXAMPLES = 8192
-_CHUNK_FILES = 32  # an hour of sound takes 115 MB
+_CHUNK_FILES = 32  # an hour of audio takes 115 MB
 _LANGUAGE_EXAMPLES = 500  # number of examples from which the languages are detected
 _CHUNK_CHARACTERS = 4_000_000  # encoding takes fifty bytes per character
 _MAX_OVERLAP = 0.01  # warn if a larger fraction of dev or test is also in the training text
@@ -96,7 +96,7 @@ def prepare(spec: Spec, report: Report, vocabulary: Vocabulary | None = None) ->
     if prepared := _open_existing(folder, report):
         return prepared
     # Most words are one token of two bytes, and each line has 16 bytes of offsets. Features take half as many bytes as
-    # uncompressed sound.
+    # uncompressed audio.
     require_space(folder, 2 * corpus.bytes() + (1 << 24), "the prepared corpus")
     # Another process may create the folder first.
     with suppress(FolderExistsError), atomic_folder(folder, replace=False) as partial:

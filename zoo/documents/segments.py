@@ -257,7 +257,7 @@ def split_segments(fragments: Sequence[Fragment], syntax: Syntax) -> Iterator[Fr
 
 
 def _join_lines(fragments: Sequence[Fragment], syntax: Syntax) -> list[Fragment]:
-    """Return the fragments. Line breaks after which the sentence continues become white space."""
+    """Replace each line break after which the sentence continues by white space."""
     lines, texts = list[int](), [list[str]()]
     """Indices of the line breaks and boundaries, and the text before each of them, and after the last one."""
     for index, fragment in enumerate(fragments):
@@ -284,7 +284,7 @@ def _begins_sentence(before: str, after: str, syntax: Syntax) -> bool:
 
 
 def _balance(fragments: Sequence[Fragment]) -> list[Fragment]:
-    """Return the fragments. An inline tag becomes a boundary if it has no partner before the next boundary."""
+    """Replace each inline tag that has no matching tag before the next boundary by a boundary."""
     stack, matched = list[int](), set[int]()
     for index, fragment in enumerate(fragments):
         if fragment.kind is Kind.OPEN:

@@ -23,7 +23,7 @@ FloatArray = npt.NDArray[np.float64]
 TRANSLATION_METRICS = ("bleu", "paper_bleu", "chrf", "ter")
 """Names of the metrics for translations, in the order in which they are shown."""
 TRANSCRIPT_METRICS = ("wer", "cer")
-"""Names of the metrics for transcripts of sound and for recognised text."""
+"""Names of the metrics for transcripts of audio and for recognised text."""
 TEXT_METRICS = (*TRANSLATION_METRICS, *TRANSCRIPT_METRICS)
 # sacreBLEU's other tokenisations download models or need further packages.
 TOKENIZATIONS = ("13a", "intl", "char", "zh", "none")

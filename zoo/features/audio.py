@@ -1,4 +1,4 @@
-"""Modality `audio`: sound files as logarithms of mel filter banks, with masks in training (SpecAugment)."""
+"""Modality `audio`: audio files as logarithms of mel filter banks, with masks in training (SpecAugment)."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from soundfile import SoundFile
 
 SAMPLE_RATE = 16_000
-"""Sampling rate to which all sounds are converted. Unit: Hz."""
+"""Sampling rate to which all audio is converted. Unit: Hz."""
 WINDOW, HOP, FFT = 400, 160, 512
 """Length of a window (25 ms), distance between windows (10 ms), and length of the Fourier transform, in samples."""
 MAX_SECONDS = 3_600
-"""Maximum length of a sound that is encoded as a whole. Its frames take 115 MB."""
+"""Maximum length of a recording that is encoded as a whole. Its frames take 115 MB."""
 _LOWEST_HZ, _FLOOR, _MIN_VARIANCE = 20.0, 1e-10, 1e-5
 _FORMATS = ("WAV", "WAVEX", "RF64", "FLAC", "OGG", "MP3")
 _SAMPLE_RATES, _MAX_CHANNELS = range(1_000, 768_001), 256
@@ -50,7 +50,7 @@ class Audio(FeatureModality):
     options: specs.Audio
 
     def encode(self, file: str | Path | BinaryIO) -> Frames:
-        """Return the frames of a sound file. See `read_samples` for errors."""
+        """Return the frames of an audio file. See `read_samples` for errors."""
         return self.features(read_samples(file))
 
     def features(self, samples: Samples) -> Frames:
@@ -110,7 +110,7 @@ def _hann_window() -> npt.NDArray[np.float64]:
 
 
 def read_samples(file: str | Path | BinaryIO, max_seconds: int = MAX_SECONDS) -> Samples:
-    """Return the samples of a sound file: the mean of its channels, resampled to SAMPLE_RATE.
+    """Return the samples of an audio file: the mean of its channels, resampled to SAMPLE_RATE.
 
     Raises:
         ZooError: The file is missing, damaged, empty, longer than `max_seconds`, or not WAV, FLAC, OGG or MP3.
@@ -121,14 +121,14 @@ def read_samples(file: str | Path | BinaryIO, max_seconds: int = MAX_SECONDS) ->
         count += len(block)
         if count > max_seconds * SAMPLE_RATE:
             limit = f"{max_seconds // 60:,} minutes"
-            raise ZooError(f"`{_name(file)}` is longer than {limit}", hint="split the sound into shorter files")
+            raise ZooError(f"`{_name(file)}` is longer than {limit}", hint="split the recording into shorter files")
     if not count:
-        raise ZooError(f"`{_name(file)}` contains no sound", hint="remove the file, or record it again")
+        raise ZooError(f"`{_name(file)}` contains no audio", hint="remove the file, or record it again")
     return np.concatenate(blocks)
 
 
 def read_blocks(file: str | Path | BinaryIO) -> Iterator[Samples]:
-    """Yield the samples of a sound file, as `read_samples` does, in blocks, so that a file may be of any length.
+    """Yield the samples of an audio file, as `read_samples` does, in blocks, so that a file may be of any length.
 
     Raises:
         ZooError: See `read_samples`.
@@ -151,10 +151,10 @@ def read_blocks(file: str | Path | BinaryIO) -> Iterator[Samples]:
 
 
 def _check(sound: SoundFile, name: str) -> None:
-    """Raise ZooError if a sound cannot be read because of its format, sampling rate or number of channels."""
+    """Raise ZooError if a file cannot be read because of its format, sampling rate or number of channels."""
     hint = "convert the file, for example with `ffmpeg -i FILE -ac 1 -ar 16000 NEW.wav`"
     if sound.format not in _FORMATS:
-        raise ZooError(f"`{name}` has the format {sound.format}, which is not read as a sound", hint=hint)
+        raise ZooError(f"`{name}` has the format {sound.format}, which is not read as audio", hint=hint)
     if sound.samplerate not in _SAMPLE_RATES:
         limits = f"{_SAMPLE_RATES[0]:,} to {_SAMPLE_RATES[-1]:,} Hz"
         raise ZooError(f"`{name}` has a sampling rate of {sound.samplerate:,} Hz, but {limits} are read", hint=hint)
@@ -178,7 +178,7 @@ def _damage(name: str) -> Iterator[None]:
     except (soundfile.LibsndfileError, OverflowError, MemoryError) as error:
         reason = getattr(error, "error_string", None) or str(error)
         hint = "the file must be an undamaged WAV, FLAC, OGG or MP3 file"
-        raise ZooError(f"`{name}` cannot be read as a sound (WAV, FLAC, OGG or MP3): {reason}", hint=hint) from None
+        raise ZooError(f"`{name}` cannot be read as audio (WAV, FLAC, OGG or MP3): {reason}", hint=hint) from None
 
 
 def _packages() -> tuple[Any, Any]:
@@ -187,8 +187,8 @@ def _packages() -> tuple[Any, Any]:
         return import_module("soundfile"), import_module("soxr")
     except (ImportError, OSError) as error:  # OSError: the library libsndfile is missing
         hint = "run `pip install -e '.[speech]'` in zoo's source folder"
-        raise ZooError(f"reading sounds needs the packages soundfile and soxr: {error}", hint=hint) from None
+        raise ZooError(f"reading audio needs the packages soundfile and soxr: {error}", hint=hint) from None
 
 
 def _name(file: str | Path | BinaryIO) -> str:
-    return str(file) if isinstance(file, str | Path) else str(cast(Any, getattr(file, "name", "the sound")))
+    return str(file) if isinstance(file, str | Path) else str(cast(Any, getattr(file, "name", "the audio")))

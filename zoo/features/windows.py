@@ -48,7 +48,7 @@ class Window(NamedTuple):
 
 
 class Recording:
-    """Sound file as windows of frames, which can be read once.
+    """Audio file as windows of frames, which can be read once.
 
     Attributes:
         duration: Length of the part that was read, in seconds.
@@ -60,7 +60,7 @@ class Recording:
         """Open a recording.
 
         Args:
-            file: The sound file.
+            file: The audio file.
             modality: Modality of the model.
             max_seconds: Maximum length of a window.
             limit_seconds: Maximum length of the recording.
@@ -78,15 +78,15 @@ class Recording:
         for block in read_blocks(self._file):
             self.duration += len(block) / SAMPLE_RATE
             if self.duration > self._limit_seconds:
-                problem = f"the sound is longer than {self._limit_seconds:g} seconds"
-                raise ZooError(problem, hint="split the sound into shorter files")
+                problem = f"the recording is longer than {self._limit_seconds:g} seconds"
+                raise ZooError(problem, hint="split the recording into shorter files")
             yield block
 
 
 def read_windows(
     content: bytes, options: specs.Audio, max_seconds: float, limit_seconds: float
 ) -> tuple[list[Window], float]:
-    """Return the windows of a sound file in memory, and its length in seconds. See `Recording` for the arguments."""
+    """Return the windows of an audio file in memory, and its length in seconds. See `Recording` for the arguments."""
     recording = Recording(BytesIO(content), Audio(options), max_seconds, limit_seconds)
     return list(recording), recording.duration
 

@@ -79,8 +79,8 @@ def try_exclusive(path: Path) -> Iterator[bool]:
     """Try to lock a folder or a lock file that other processes lock while they use it. Do not wait.
 
     Yields:
-        Whether no other process uses it. If True, it stays locked during the body of `with`. Also True if the system
-        has no locks.
+        True if no other process uses the path, or if the file system has no locks. The path then stays locked during
+        the body of `with`.
     """
     descriptor = os.open(path, os.O_RDONLY)
     try:

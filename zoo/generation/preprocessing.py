@@ -434,7 +434,7 @@ class Preprocessor:
                 )
             if row == list(own):  # attention over zero positions is not defined
                 raise ZooError(
-                    f"pair {number:,} has a source without tokens, {excerpt(text)}, and this model reads no EOS",
+                    f"pair {number:,} has a source without tokens ({excerpt(text)}), and this model appends no EOS",
                     hint="leave the pair out: the model cannot score it",
                 )
             rows.append(row)

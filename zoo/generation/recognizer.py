@@ -1,4 +1,4 @@
-"""Recognizers: models that read files which are not text, such as sounds, and write their text."""
+"""Recognizers: models that read files which are not text, such as audio, and write their text."""
 
 from __future__ import annotations
 
@@ -51,16 +51,16 @@ class Recognizer(Translator):
     ) -> Transcript:
         """Return the transcript of a recording of any length, with the times of its parts.
 
-        The recording is cut at pauses into windows, which are at most as long as the longest sound in training, and at
-        most 30 seconds. For sounds that the model reads as a whole, use `translate`.
+        The recording is cut at pauses into windows. A window is at most as long as the longest recording in training,
+        and at most 30 seconds. For recordings that the model reads as a whole, use `translate`.
 
         Args:
-            file: The path of a sound file.
+            file: The path of an audio file.
             report: Receives the progress.
             **options: Generation options. Defaults come from the spec.
 
         Raises:
-            ZooError: The file is missing or damaged, an option is out of range, or the model does not read sound.
+            ZooError: The file is missing or damaged, an option is out of range, or the model does not read audio.
         """
         return transcribe(self, Path(file), report, **options)
 

@@ -130,12 +130,12 @@ def max_window_seconds(recognizer: Recognizer) -> float:
     """Return the maximum length of a window: that of the longest recording in training, but at most 30 seconds.
 
     Raises:
-        ZooError: The model does not read sound.
+        ZooError: The model does not read audio.
     """
     if not isinstance(recognizer.modality, Audio):
         read = recognizer.spec.task.streams["source"]
-        problem = f"`{recognizer.spec.name}` does not read sound: its `task.source` has the kind `{read}`"
-        raise ZooError(problem, hint="use a model that was trained on sound")
+        problem = f"`{recognizer.spec.name}` does not read audio: its `task.source` has the kind `{read}`"
+        raise ZooError(problem, hint="use a model that was trained on audio")
     longest = recognizer.preprocessor().max_source_length
     if recognizer.longest_source is not None:
         longest = min(longest, recognizer.longest_source)

@@ -81,7 +81,7 @@ class Settings:
         value = self._value(key, default)
         if isinstance(value, str):
             return value
-        raise self.error(key, "is not text")
+        raise self.error(key, "is not a string")
 
     def any(self, key: str, default: Any = None) -> Any:
         """Return a value of any type, or the default if the key is missing."""

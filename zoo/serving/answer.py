@@ -96,7 +96,7 @@ class ClientGone(Exception):
 
 
 def error_response(path: str, error: ServingError) -> JSONResponse:
-    """Return the response for an error, in the form that the clients of this path expect."""
+    """Return the JSON response for an error, in the format of the API that the path belongs to."""
     headers = {} if error.retry_after is None else {"Retry-After": str(error.retry_after)}
     if path.startswith(AUDIO_PATH):
         kind = "invalid_request_error" if error.status < 500 else "server_error"

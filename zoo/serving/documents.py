@@ -44,7 +44,7 @@ _PROCESSES = 2
 _CALL_SECONDS = 30.0
 """Maximum time to read or write a document or the texts of a request with markup."""
 _CHARACTERS_PER_SECOND, _CHARACTERS_PER_PICTURE = 15, 100
-"""Numbers of characters as which a second of sound and a picture count in quotas and in the queue."""
+"""Numbers of characters as which a second of audio and a picture count in quotas and in the queue."""
 _RETRY_SECONDS = 2
 DOWNLOAD_SECONDS = 600.0
 """Time after which a translated document is removed, so that clients can no longer download it."""
@@ -214,13 +214,13 @@ class Documents:
         return written
 
     async def transcribe(self, call: Call, model: PooledModel, content: bytes) -> Transcript:
-        """Return the transcript of a sound file.
+        """Return the transcript of an audio file.
 
         Raises:
-            ServingError: The file cannot be read as a sound, or a limit is exceeded.
+            ServingError: The file cannot be read as audio, or a limit is exceeded.
             ClientGone: The client has disconnected.
         """
-        limit = self._service.settings.limits.sound_seconds
+        limit = self._service.settings.limits.audio_seconds
 
         async def work() -> Transcript:
             async with self._service.pool.lease(model) as loaded:

@@ -33,7 +33,7 @@ def router(service: Service, documents: Documents) -> APIRouter:
         if str(given.get("stream", "")).lower() == "true":
             raise ServingError(400, "`stream` is not supported; leave it out")
         if not content:
-            raise ServingError(400, "`file` is missing or empty; send the sound as `multipart/form-data`")
+            raise ServingError(400, "`file` is missing or empty; send the audio as `multipart/form-data`")
         call = Call(
             request, key, read_string(given, "language") or None, model=None if name in ("", _ANY_MODEL) else name
         )

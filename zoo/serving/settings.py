@@ -27,7 +27,7 @@ class Limits:
     Attributes:
         body_bytes: Maximum size of a request's body in bytes.
         document_bytes: Maximum size of a request with a document, in bytes.
-        sound_seconds: Maximum length of a sound.
+        audio_seconds: Maximum length of an audio file, in seconds.
         held_bytes: Maximum size of the bodies of all open requests together, in bytes.
         text_characters: Maximum length of a text.
         texts: Maximum number of texts in a request.
@@ -43,7 +43,7 @@ class Limits:
 
     body_bytes: int = 1_000_000
     document_bytes: int = 20_000_000
-    sound_seconds: float = 600.0
+    audio_seconds: float = 600.0
     held_bytes: int = 200_000_000
     text_characters: int = 20_000
     texts: int = 100

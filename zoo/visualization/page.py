@@ -188,7 +188,7 @@ def element(name: str, content: str = "", /, **attributes: str | float) -> str:
 
 
 def text(kind: str, x: float, y: float, words: str, /, **attributes: str | float) -> str:
-    """Return an SVG text whose baseline begins at (x, y)."""
+    """Return an SVG text element whose baseline begins at (x, y)."""
     return element("text", escape_text(words), kind=kind, x=x, y=y, **attributes)
 
 

@@ -191,7 +191,7 @@ class _Drawing:
             yield self.x(x) - 6, self.y(y) - 6, self.x(x) + 6, self.y(y) + 6
 
     def _labels(self, series: Series) -> Iterator[str]:
-        """Yield an SVG text for each label, at the first free position beside its point. Omit labels without one."""
+        """Yield an SVG text element for each label, at a free position beside its point. Omit labels without space."""
         for (x, y), label in zip(series.points, series.labels, strict=bool(series.labels)):
             wide, left, at = text_width(label, 13), self.x(x), self.y(y)
             places = [

@@ -1,4 +1,4 @@
-"""Sound files: their features against a plain twin, formats, masks, and damaged or unusual files."""
+"""Audio files: their features against a plain twin, formats, masks, and damaged or unusual files."""
 
 from __future__ import annotations
 
@@ -104,10 +104,10 @@ def test_masks_hide_ranges_of_frames_and_of_features() -> None:
 @pytest.mark.parametrize(
     ("content", "problem"),
     [
-        (b"", "cannot be read as a sound"),
-        (b"RIFF\xff\xff\xff\xffWAVEfmt ", "cannot be read as a sound"),
-        (b"hello, this is text\n" * 99, "cannot be read as a sound"),
-        ((np.zeros(0), 16_000, "PCM_16"), "contains no sound"),
+        (b"", "cannot be read as audio"),
+        (b"RIFF\xff\xff\xff\xffWAVEfmt ", "cannot be read as audio"),
+        (b"hello, this is text\n" * 99, "cannot be read as audio"),
+        ((np.zeros(0), 16_000, "PCM_16"), "contains no audio"),
         ((np.full(16_000, np.nan), 16_000, "FLOAT"), "not finite or too large"),
         ((np.tile([3e38, -3e38], 22_050), 44_100, "FLOAT"), "not finite or too large"),
         ((np.zeros(900), 900, "PCM_16"), "has a sampling rate of 900 Hz"),

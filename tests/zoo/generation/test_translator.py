@@ -315,7 +315,7 @@ def test_an_empty_source_cannot_be_scored_without_eos(translator, monkeypatch, e
     assert len(translator.score(["ab", empty], ["c", "d"])) == 2
     monkeypatch.setattr(type(translator.vocabulary), "source_suffix", ())
     assert len(translator.score(["ab", "b"], ["c", ""])) == 2
-    with pytest.raises(ZooError, match=r"pair 12 has a source without tokens, .* and this model reads no EOS"):
+    with pytest.raises(ZooError, match=r"pair 12 has a source without tokens \(.*\), and this model appends no EOS"):
         translator.score_tokens(["ab", empty], ["c", "d"], first=11)
     assert translator.translate([empty]) == [""]
 

@@ -32,7 +32,7 @@ def client(hearing, client_of):
     """A client of a server with a model that transcribes German, one that translates, and one that reads text."""
     hearing(HEARING, **{"corpus.source": "de"})
     hearing(DIRECT)
-    return client_of(names=(HEARING, DIRECT, "runs/tiny"), sound_seconds=20.0)
+    return client_of(names=(HEARING, DIRECT, "runs/tiny"), audio_seconds=20.0)
 
 
 def post(client, content: bytes, path: str = "transcriptions", **fields: str) -> Any:
@@ -67,7 +67,7 @@ def test_errors_have_openais_form(client) -> None:
         "no such model translates": post(client, content, "translations", model=HEARING),
         "no such model transcribes speech": post(client, content, language="fr"),
         "longer than 20 seconds": post(client, sound(20.5)),
-        "cannot be read as a sound": post(client, b"RIFF" + bytes(100)),
+        "cannot be read as audio": post(client, b"RIFF" + bytes(100)),
         "body should be JSON or a form": client.post("/v1/audio/transcriptions", content=content),
     }.items():
         error = answer.json()["error"]

@@ -243,7 +243,7 @@ def test_sounds_and_the_microphone_are_transcribed(open_page, hearing, url_of, m
     assert np.abs(samples).max() > 0.01, "the browser's microphone for tests beeps"
     page.set_input_files("#sound-file", {"name": "b.wav", "mimeType": "", "buffer": b"nothing"})
     page.wait_for_selector("#sound-error:not(:empty)")
-    assert "cannot be read as a sound" in page.inner_text("#sound-error")
+    assert "cannot be read as audio" in page.inner_text("#sound-error")
     assert serious(page) == []
 
 

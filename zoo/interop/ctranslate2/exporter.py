@@ -215,8 +215,8 @@ def _set_scalars_and_positions(a: Architecture, side: str, stack: Any, tensors: 
 def _encodings(a: Architecture, side: str, tensors: Mapping[str, Tensor]) -> Tensor | None:
     """Return the table [positions, d_model] that is added to the embeddings of the encoder or the decoder.
 
-    Return None if positions enter self-attention. Otherwise a missing table would make CTranslate2 add its own
-    sinusoids, which differ from zoo's.
+    Without a table, CTranslate2 would add its own sinusoids, which differ from zoo's. So a model without positions gets
+    a table of zeros. Return None if positions enter self-attention.
     """
     if isinstance(a.positions, Sinusoidal):
         rows, halves = torch.empty(1, POSITIONS, a.d_model), a.positions.kind == "sinusoidal_halves"
@@ -251,7 +251,7 @@ def _part(model: Any, name: str) -> Any:
 
 
 def _token_names(side: Any) -> list[str]:
-    """Return the names of tokens for CTranslate2's vocabulary. Words of a word list lose the leading space."""
+    """Return the names of tokens for CTranslate2's vocabulary. Those of whole words lose the leading `▁`."""
     names = [str(side.model.id_to_piece(id)) for id in range(side.size)]
     return [name.removeprefix(SPACE) for name in names] if side.is_word_level else names
 

@@ -149,7 +149,7 @@ def read_settings(folder: Path, binary: Binary) -> Settings:
 
 
 def _token(settings: Settings, key: str, default: str) -> str:
-    """Return the name of a token. Raise ZooError if it is not text or is `null`."""
+    """Return the name of a token. Raise ZooError if the value is not a string, or is `null`."""
     if settings.any(key, default) is None:
         raise settings.error(key, "is not a token")
     return settings.text(key, default)

@@ -116,7 +116,8 @@ class Registry:
         try:
             revision = parse_record(Revision, content, f"{self.address}/{path}")
             if (revision.name, revision.revision) != (name, number):
-                raise ZooError(f"`{self.address}/{path}` is damaged: it contains `{revision.pin}`")
+                problem = f"it describes `{revision.pin}` instead of `{name}@{number}`"
+                raise ZooError(f"`{self.address}/{path}` is damaged: {problem}")
         except ZooError as error:
             earlier = f"use the earlier revision `{name}@{number - 1}`, or " if number > 1 else ""
             hint = f"{earlier}ask the registry's owner to restore the file, or to remove it and publish again"

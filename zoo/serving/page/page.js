@@ -369,7 +369,7 @@ async function translateFile(file) {
   }
 }
 
-// Writes the text of a sound or a picture. A model that writes another language than that of the sound translates.
+// Writes the text of a recording or a picture. A model that writes another language than that of the audio translates.
 async function transcribe(file) {
   if (!file) return;
   byId("sound-error").textContent = "";
@@ -414,7 +414,7 @@ async function record() {
   showRecording();
 }
 
-// Adapts the part for sounds and pictures to the chosen model.
+// Adapts the part for audio and pictures to the chosen model.
 function showInput() {
   const { reads } = state.models.find((each) => each.name === byId("sound-model").value);
   byId("sound-file").accept = { audio: ".wav,.flac,.ogg,.oga,.opus,.mp3", image: ".png,.jpg,.jpeg" }[reads];

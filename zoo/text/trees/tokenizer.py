@@ -147,7 +147,7 @@ class TreeTokenizer(Modality):
 
     @classmethod
     def from_content(cls, content: bytes, name: str) -> Self:
-        """Return the tokenizer that the attribute `content` has stored as JSON.
+        """Load a tokenizer from JSON, as the attribute `content` stores it.
 
         Raises:
             ZooError: The content is damaged. `name` is the file in the error message.

@@ -111,10 +111,10 @@ def test_a_revision_under_another_name_or_number_is_refused(filled):
     found = filled(2)
     models = found.store.folder / "models"
     (models / "model" / "1.json").write_bytes((models / "model" / "2.json").read_bytes())
-    with pytest.raises(ZooError, match=r"1.json` is damaged: it contains `model@2`"):
+    with pytest.raises(ZooError, match=r"1.json` is damaged: it describes `model@2` instead of `model@1`"):
         found.revision("model", 1)
     (models / "model").rename(models / "other")
-    with pytest.raises(ZooError, match=r"is damaged: it contains `model@2`"):
+    with pytest.raises(ZooError, match=r"is damaged: it describes `model@2` instead of `other@1`"):
         found.newest("other")
 
 
