@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from zoo.generation.translator import Translator
 
 
-_DEFAULT_LANGUAGES = {None, "en", "de", "fr", "es"}
+_DEFAULT_LANGUAGES = ("en", "de", "fr", "es")
 _TRANSCRIPT_FORMATS = (".txt", ".srt", ".vtt")
 
 
@@ -65,6 +65,7 @@ def translate(
     from zoo.models.catalogue import EVERYDAY
     from zoo.models.find import from_options
     from zoo.models.folder import ModelFolder
+    from zoo.text.language_codes import known_code
     from zoo.text.languages import choose_direction
 
     for document in documents:
@@ -74,7 +75,8 @@ def translate(
     found = dict(_find_files(documents, output, suffixes, suffixes, "documents"))  # before the model is loaded
     messages = report()
     if model is None and spec is None:
-        if not {from_, to} <= _DEFAULT_LANGUAGES:
+        from_, to = (code and known_code(code, _DEFAULT_LANGUAGES) for code in (from_, to))
+        if not {from_, to} <= {None, *_DEFAULT_LANGUAGES}:
             raise _no_model_error(documents, output, from_, to)
         model = EVERYDAY
     folder = from_options(spec, model, messages)

@@ -168,6 +168,7 @@ def test_the_included_model_is_the_default(zoo: Zoo, monkeypatch: pytest.MonkeyP
         assert (result.status, "--to" in result.err) == (2, True)
     opened = []
     monkeypatch.setattr(loading, "open_model", lambda folder, **_: opened.append(folder) or sys.exit(0))
-    with pytest.raises(SystemExit):
-        zoo("translate", "a.txt", "--to", "de")
-    assert [folder.name for folder in opened] == ["everyday"]
+    for options in (["--to", "de"], ["--from", "EN", "--to", "de-AT"]):
+        with pytest.raises(SystemExit):
+            zoo("translate", "a.txt", *options)
+    assert [folder.name for folder in opened] == ["everyday"] * 2

@@ -109,9 +109,22 @@ def align(
             weights = _weights_of(layers, translator.alignment_head)
             for pair, row in zip(group, weights, strict=True):
                 spans = _spans(tokenizers[0], pair.source), _spans(tokenizers[1], pair.target)
-                results[pair.number] += _aligned_tokens(row[rows:, columns:], *spans, pair)
+                texts = sources[pair.number], targets[pair.number]
+                for token in _aligned_tokens(row[rows:, columns:], *spans, pair):
+                    results[pair.number] += separate_words(token, *texts)
             progress.advance(len(group))
     return [sorted(tokens) for tokens in results]
+
+
+def separate_words(token: AlignedToken, source: str, target: str) -> list[AlignedToken]:
+    """Return the words of a token that stands for several words, such as `no. 5`, each aligned to its own source."""
+    words = [
+        [(start + word.start(), start + word.end()) for word in re.finditer(r"\S+", text[start:end])]
+        for text, (start, end) in ((target, token.target), (source, token.source))
+    ]
+    if len(words[0]) != len(words[1]) or len(words[0]) < 2:
+        return [token]
+    return [AlignedToken(part, origin, token.weight) for part, origin in zip(*words, strict=True)]
 
 
 def word_links(source: str, target: str, tokens: Sequence[AlignedToken]) -> list[tuple[int, int]]:

@@ -16,7 +16,7 @@ from zoo.text.language_codes import UNKNOWN, are_languages, base_language, guess
 from zoo.text.languages import LanguagePair
 from zoo.text.lines import without_control
 from zoo.text.sentences import check_text, excerpt, language_tokens, split_sentences
-from zoo.text.spans import needs_translation
+from zoo.text.spans import find_spans, needs_translation
 from zoo.text.vocabulary import Side, Vocabulary
 
 TextWithPrefix = tuple[str, str]
@@ -349,7 +349,16 @@ class Preprocessor:
         max_length = self._max_target_length(self.source_length(tokens))
         own = self.languages.source_tokens if tuple(tokens) != self.empty_source else ()
         streams = {"source": (*own, *tokens)}
-        return SearchInput(index, streams, max_length, forced, text.strip(), language=language, copied=replaced.spans)
+        return SearchInput(
+            index,
+            streams,
+            max_length,
+            forced,
+            text.strip(),
+            language=language,
+            copied=replaced.spans,
+            capitals=replaced.capitals,
+        )
 
     def _encode_prefix(self, prefix: str, index: int) -> tuple[int, ...]:
         """Return the tokens that the translation must start with: its language token, if any, and the prefix."""
@@ -401,7 +410,8 @@ class Preprocessor:
             return Replaced(source), Replaced(target)
         languages = self.source_language(source), self.languages.target
         if in_capitals(source) and in_capitals(target):
-            source, target = sentence_case(source), sentence_case(target)
+            source = sentence_case(source, find_spans(source, *languages), languages[0])
+            target = sentence_case(target, find_spans(target, *languages[::-1]), languages[1])
         return replace_in_pair(source, target, self.symbols, languages)
 
     def encode_pairs_side(self, texts: Sequence[str], side: Side, *, first: int = 1) -> list[list[int]]:

@@ -30,7 +30,7 @@ from zoo.generation.translation import MIN_ROW_TOKENS, SearchInput, Translation
 from zoo.models.shortlist import Shortlist
 from zoo.planning.memory_estimate import max_sentences
 from zoo.report import Report
-from zoo.text.copying import in_capitals, restore
+from zoo.text.copying import restore
 from zoo.text.languages import LanguagePair, choose_direction
 from zoo.text.lines import available_chunks, never_paused
 from zoo.text.sentences import checked_texts, zip_prefixes
@@ -325,8 +325,7 @@ class TextSearch:
         start = len(preprocessor.languages.target_tokens)
         texts = [self.vocabulary.decode(each.tokens[start:]) for each in hypotheses]
         if preprocessor.symbols:
-            capitals = in_capitals(source.text)
-            texts = [restore(text, source.copied, capitals=capitals) for text in texts]
+            texts = [restore(text, source.copied, capitals=source.capitals) for text in texts]
         return [
             each.with_text(text, source.text, self.calibration) for each, text in zip(hypotheses, texts, strict=True)
         ]

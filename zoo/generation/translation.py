@@ -44,6 +44,7 @@ class SearchInput:
         required: Spans that the output must contain (see `SpanConstraint`).
         language: Code of the language of the text, given or guessed.
         copied: The span that each copy symbol of the source stands for (see `zoo.text.copying`).
+        capitals: Whether the output gets capitals, because the text has them and the model has read it without.
     """
 
     index: int
@@ -56,6 +57,7 @@ class SearchInput:
     required: tuple[Span, ...] = ()
     language: str = ""
     copied: Mapping[str, Span] = field(default_factory=dict)
+    capitals: bool = False
 
     @property
     def tokens(self) -> tuple[int, ...]:

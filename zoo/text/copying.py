@@ -8,10 +8,13 @@ words). A symbol is one character of a private use area, so that SentencePiece n
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import accumulate
 from typing import NamedTuple
 
+from zoo.text.language_codes import base_language
+from zoo.text.notation import notation_of
 from zoo.text.spans import Span, find_spans, match_spans
 
 MAX_SYMBOLS = 64
@@ -21,13 +24,25 @@ _SYMBOL = re.compile(rf"([{chr(_FIRST)}-{chr(_FIRST + MAX_SYMBOLS - 1)}])( Uhr|\
 _WORD = re.compile(r"[^\W\d_]+")
 _SHORT_WORD = 5
 """Single words in capitals with fewer letters are abbreviations."""
+_FEW_WORDS = 4
+"""Fewer words in capitals, all of up to three letters, are abbreviations."""
+_ABBREVIATION = re.compile(
+    r"(?<![\w'’])(?:[BCDFGHJKLMNPQRSTVWXZ]{3,}|TV|USA|USB|URL|ASCII|BIOS|JPEG|NASA|NATO|UNESCO|UNICEF)(?!\w)"
+)
+"""An abbreviation in a text in capitals: it has no vowel, or is well known."""
+_DOTTED = frozenset({"tr", "az"})
+"""Languages with a dotted and a dotless i, whose lower-case letters `str.lower` gets wrong."""
 
 
 class Replaced(NamedTuple):
-    """Text with copy symbols, and the span that each symbol stands for."""
+    """Text with copy symbols, and the span that each symbol stands for.
+
+    `capitals` is true if the original text is in capitals, but `text` is not.
+    """
 
     text: str
     spans: Mapping[str, Span] = {}
+    capitals: bool = False
 
     def original_positions(self) -> list[int]:
         """Return the position in the original text of each character of `text`, and that of the end."""
@@ -52,27 +67,58 @@ def replace_spans(text: str, symbols: Sequence[str], source: str, target: str) -
     if not symbols or has_symbol(text):  # a symbol that is already in the text is dropped
         return Replaced(text)
     found = find_spans(text, source, target)
-    if in_capitals(text):
-        text = sentence_case(text)
-        for span in found:
-            if span.is_name:
-                text = text[: span.start] + span.text.capitalize() + text[span.end :]
-    return _replace(text, dict(zip(symbols, filter(_is_copied, found), strict=False)))
+    capitals = in_capitals(text) and not _DOTTED & {base_language(source), base_language(target)}
+    if capitals:
+        text = sentence_case(text, found, source)
+        found = [
+            replace(span, spellings=tuple(map(str.upper, span.spellings))) if span.numeric else span for span in found
+        ]
+    return _replace(text, dict(zip(symbols, filter(_is_copied, found), strict=False)), capitals)
 
 
 def in_capitals(text: str) -> bool:
-    """Return whether a text is in capitals, as headings and signs are. Abbreviations, such as HTML, are not."""
+    """Return whether a text is in capitals, as headings and signs are.
+
+    Abbreviations, such as HTML, and lists of names, such as COUNT, SUM, AVERAGE, are not.
+    """
+    # People write ß in words in capitals, and the ordinal indicators have no capitals.
+    if not all(letter.isupper() or letter in "ßºª" for letter in text if letter.isalpha()):
+        return False
     words = _WORD.findall(text)
-    longest = max(map(len, words), default=0)
-    return text.upper() == text and longest >= (_SHORT_WORD if len(words) == 1 else _SHORT_WORD - 1)
+    items = text.replace(";", ",").split(",")
+    if len(items) > 2 and all(len(item.split()) == 1 for item in items):
+        return False
+    is_sentence = sum(len(word) > 1 for word in words) >= _FEW_WORDS
+    return is_sentence or max(map(len, words), default=0) >= (_SHORT_WORD if len(words) == 1 else _SHORT_WORD - 1)
 
 
-def sentence_case(text: str) -> str:
-    """Return a text whose letters after the first one are lower-case. Its length does not change."""
+def sentence_case(text: str, spans: Iterable[Span], language: str) -> str:
+    """Return a text in capitals as in the middle of other text. Its length does not change.
+
+    Only the first letter, abbreviations, and the names of months and weekdays have capitals.
+
+    Args:
+        text: The text.
+        spans: The spans of the text.
+        language: Code of its language.
+    """
+    lower = text.lower()
+    if len(lower) != len(text):
+        return text
+    notation = notation_of(base_language(language))
+    rows = [*notation.months, *notation.weekdays]
+    names = {name.upper(): name for row in rows for name in row.split("|")}
     first = _WORD.search(text)
-    end = first.start() + 1 if first else 0
-    lower = text[:end] + text[end:].lower()
-    return lower if len(lower) == len(text) else text
+    kept = [(match.start(), match[0]) for match in _ABBREVIATION.finditer(text)]
+    for match in _WORD.finditer(text):
+        if len(match[0]) >= _SHORT_WORD - 1 and match[0] in names:  # shorter ones are also words, such as MAY
+            kept.append((match.start(), names[match[0]]))
+    kept += [(span.start, names.get(span.text, span.text)) for span in spans if span.is_name]
+    kept += [(first.start(), first[0][0])] if first else []
+    letters = list(lower)
+    for start, word in kept:
+        letters[start : start + len(word)] = word
+    return "".join(letters)
 
 
 def replace_in_pair(
@@ -130,9 +176,9 @@ def _is_copied(span: Span) -> bool:
     return not span.is_name and (span.small < 0 or bool(span.unit) or is_time)
 
 
-def _replace(text: str, spans: Mapping[str, Span]) -> Replaced:
+def _replace(text: str, spans: Mapping[str, Span], capitals: bool = False) -> Replaced:
     parts, end = list[str](), 0
     for symbol, span in sorted(spans.items(), key=lambda item: item[1].start):
         parts += text[end : span.start], symbol
         end = span.end
-    return Replaced("".join([*parts, text[end:]]), spans)
+    return Replaced("".join([*parts, text[end:]]), spans, capitals)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import zoo
 from specs import ZooError
-from zoo.generation.alignment import AlignedToken, AlignmentHead, word_links
+from zoo.generation.alignment import AlignedToken, AlignmentHead, separate_words, word_links
 from zoo.generation.translator import Translator
 from zoo.text.vocabulary import Vocabulary
 from zoo.training.run import Run
@@ -88,6 +88,21 @@ def test_a_word_is_linked_to_the_word_with_the_highest_sum():
     ]
     assert word_links("one two", "abcd efg hij", tokens) == [(0, 0), (1, 1)]
     assert word_links("one two", "abcd", []) == []
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "words"),
+    [
+        ("no. 5", "Nr. 5", [("Nr.", "no."), ("5", "5")]),
+        ("9 a.m.", "um 9 Uhr", [("um 9 Uhr", "9 a.m.")]),
+        ("5", "5", [("5", "5")]),
+    ],
+)
+def test_the_words_of_a_token_are_aligned_in_their_order(source, target, words):
+    texts = f"in {source}", f"am {target}"
+    parts = separate_words(AlignedToken((3, len(texts[1])), (3, len(texts[0])), 0.5), *texts)
+    assert [(texts[1][slice(*part.target)], texts[0][slice(*part.source)]) for part in parts] == words
+    assert {part.weight for part in parts} == {0.5}
 
 
 def test_a_head_is_the_same_after_writing_and_reading():

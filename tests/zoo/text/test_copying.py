@@ -46,16 +46,46 @@ def test_spans_are_replaced_and_restored_in_the_notation_of_the_target(text, rep
         ("HTML", "HTML"),
         ("THE CPU or NO", "THE CPU or NO"),
         ("2 + 2", "2 + 2"),
+        ("UNESCO", "UNESCO"),
+        ("THE USB AND HTML TEST", "The USB and HTML test"),
+        ("WE'LL OPEN IN APRIL, NOT IN MAY", "We'll open in April, not in may"),
+        ("WHO IS THE BOY", "Who is the boy"),
+        ("LED TV", "LED TV"),
+        ("COUNT, COUNTIF, AVERAGE", "COUNT, COUNTIF, AVERAGE"),
+        ("FUßGÄNGER, ÖFFNEN!", "Fußgänger, öffnen!"),
+        ("1ª PLANTA, 5 M²", f"1ª planta, {A}"),
+        ("ΚΑΛΗΜΕΡΑ ΚΟΣΜΟΣ", "Καλημερα κοσμος"),
+        ("我们喜欢HTML网页文件", "我们喜欢HTML网页文件"),
     ],
 )
 def test_text_in_capitals_is_read_without_them(text, read):
-    assert replace_spans(text, SYMBOLS, "en", "de").text == read
+    found = replace_spans(text, SYMBOLS, "en", "de")
+    assert found.text == read
+    assert found.capitals == (text != read or text in ("UNESCO", "KİTAP EVİ"))
+
+
+@pytest.mark.parametrize(
+    ("text", "languages", "read"),
+    [
+        ("LE 3 MAI 2020, LUNDI", ("fr", "en"), f"Le 3 mai {A}, lundi"),
+        ("KAPI AÇIK KALSIN", ("tr", "en"), "KAPI AÇIK KALSIN"),
+        ("THE DOOR STAYS OPEN", ("en", "tr"), "THE DOOR STAYS OPEN"),
+    ],
+)
+def test_text_in_capitals_in_other_languages(text, languages, read):
+    assert replace_spans(text, SYMBOLS, *languages).text == read
 
 
 def test_the_translation_of_text_in_capitals_has_capitals_except_in_spans():
     found = replace_spans("BIG STREET: WRITE A@b.org", SYMBOLS, "en", "de")
     assert not in_capitals("BIG STREET: WRITE A@b.org")
     assert restore(f"Große Straße: {A}", found.spans, capitals=True) == "GROSSE STRASSE: A@b.org"
+    found = replace_spans("ROOM NO. 5 OPENS AT 9 A.M. FOR %S", SYMBOLS, "en", "de")
+    assert restore(f"Raum {A} öffnet um {B} für {C}", found.spans, capitals=True) == "RAUM NR. 5 ÖFFNET UM 9 UHR FÜR %S"
+
+
+def test_without_copy_symbols_text_in_capitals_is_read_as_it_is():
+    assert replace_spans("PLEASE DO NOT SMOKE", (), "en", "de") == ("PLEASE DO NOT SMOKE", {}, False)
 
 
 def test_a_symbol_that_stands_for_nothing_is_dropped():
