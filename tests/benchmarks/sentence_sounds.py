@@ -16,7 +16,7 @@ from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
 from functools import cache, partial
-from itertools import count, repeat
+from itertools import repeat
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -29,6 +29,7 @@ from zoo.features.spoken_digits import ENGLISH, Speaker, as_recorded
 SIZES = {"test": 500, "dev": 500, "train": 60_000}
 """Number of sounds in each set. There are fewer for training if there are not enough sentences."""
 MAX_CHARACTERS = 60
+_ATTEMPTS = 20
 
 _speaker = cache(Speaker)
 """The library of espeak-ng in this process, which can be initialised once."""
@@ -46,23 +47,25 @@ def speak(split: str, accents: Sequence[str], text: str, file: Path, seed: tuple
     draws, speaker = np.random.default_rng(seed), _speaker()
     speaker.choose_at_random(split, draws, accents)
     recording = as_recorded(speaker.speak(text), speaker.sample_rate, draws)
-    partial = file.with_suffix(".partial")
-    soundfile.write(partial, *recording, subtype="PCM_16", format="FLAC")
-    partial.rename(file)
+    unfinished = file.with_suffix(".partial")
+    soundfile.write(unfinished, *recording, subtype="PCM_16", format="FLAC")
+    unfinished.rename(file)
 
 
 def speak_all(texts: Sequence[str], folder: Path, split: str, accents: Sequence[str] = ENGLISH) -> list[Path]:
     """Let the voices of a split speak texts, and return the audio files, which are in a new folder."""
     folder.mkdir(parents=True)
     files = [folder / f"{number}.flac" for number in range(len(texts))]
-    attempts = count()
-    while missing := [number for number, file in enumerate(files) if not file.exists()]:
+    for attempt in range(_ATTEMPTS):
+        missing = [number for number, file in enumerate(files) if not file.exists()]
+        if not missing:
+            return files
         # espeak-ng crashes with a few voices and words. Other voices then speak what is missing.
-        seeds = zip(repeat(list(SIZES).index(split)), missing, repeat(next(attempts)))
+        seeds = zip(repeat(list(SIZES).index(split)), missing, repeat(attempt))
         with suppress(BrokenProcessPool), ProcessPoolExecutor(cores(), get_context("spawn")) as pool:
             some = [texts[number] for number in missing], [files[number] for number in missing]
             list(pool.map(partial(speak, split, accents), *some, seeds, chunksize=16))
-    return files
+    raise RuntimeError(f"espeak-ng crashed {_ATTEMPTS} times: install another version of espeakng-loader")
 
 
 def write_lists(out: Path, name: str, sounds: Mapping[str, Iterable[Path]], **texts: Iterable[str]) -> None:
