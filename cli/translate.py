@@ -319,13 +319,13 @@ def transcribe(
         format txt|srt|vtt: Format of the text: plain text with one line per passage, or subtitles (SubRip or WebVTT).
             [default: that of --output, otherwise txt]
         yes: Replace existing files without asking for confirmation.
-        to CODE: Language of the text, such as de. The model must write this language: it is a check for models that
-            translate speech directly. [default: the language that the model writes]
+        to CODE: Language of the text, such as de, for models that also translate speech directly. [default: the
+            language of the model's corpus]
 
     Examples:
         zoo transcribe talk.ogg --model runs/everyday-en
         zoo transcribe lectures --format srt -o subtitles --model runs/everyday-en
-        zoo transcribe talk.wav -o talk.de.vtt --to de --model runs/everyday-en-de
+        zoo transcribe talk.wav -o talk.de.vtt --to de --model runs/everyday-en
     """
     from cli.console import report
     from zoo.features.audio import Audio
@@ -339,13 +339,14 @@ def transcribe(
     messages = report()
     folder = from_options(spec, model, messages)
     translator = open_model(folder, **how, report=messages)
-    recognizer = _require_recognizer(translator, to)
-    plan = _transcript_plan(found, output, f".{recognizer.spec.corpus.target}{suffix}", suffix)
+    recognizer = _require_recognizer(translator)
+    language = recognizer.preprocessor(target=to).languages.target
+    plan = _transcript_plan(found, output, f".{language}{suffix}", suffix)
     if not _confirm_replacement(plan, yes=yes):
         return messages.info("nothing was transcribed")
 
     def write(recording: Path, target: Path) -> None:
-        transcript = recognizer.transcribe(recording, report=messages, beam=beam)
+        transcript = recognizer.transcribe(recording, target=to, report=messages, beam=beam)
         with atomic_file(target.resolve()) as partial:  # write through a symbolic link
             partial.write_text(FORMATS[suffix](transcript), encoding="utf-8")
         if not transcript.segments:
@@ -370,8 +371,8 @@ def _transcript_suffix(chosen: str | None, output: Path | None) -> str:
     return suffix
 
 
-def _require_recognizer(translator: object, to: str | None) -> Recognizer:
-    """Return the model. Raise ZooError if it does not read audio, or does not write the language in `--to`."""
+def _require_recognizer(translator: object) -> Recognizer:
+    """Return the model. Raise ZooError if it does not read audio."""
     from zoo.generation.recognizer import Recognizer
     from zoo.generation.transcription import max_window_seconds
 
@@ -381,9 +382,6 @@ def _require_recognizer(translator: object, to: str | None) -> Recognizer:
         problem = f"`{spec.name}` does not read audio: its task is `{spec.task.kind}`"
         raise ZooError(problem, hint="use a model with the task `recognition`")
     max_window_seconds(translator)
-    if to is not None and to != spec.corpus.target:
-        problem = f"`{spec.name}` writes `{spec.corpus.target}`, not `{to}`"
-        raise ZooError(problem, hint="use a model that was trained to write this language, or translate its text")
     return translator
 
 

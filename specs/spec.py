@@ -127,11 +127,17 @@ class Spec(Section):
 
     @model_validator(mode="after")
     def _check_languages(self) -> Self:
-        if self.languages is not None and not isinstance(self.task, Translation):
+        if self.languages is not None and not isinstance(self.task, (Translation, Recognition)):
             reject(
                 ("languages", "task.kind"),
                 f"the task `{self.task.kind}` has one language, but `languages` has several",
                 "write `languages: null`",
+            )
+        if self.languages is not None and not self.reads_text and self.languages.source_token is not None:
+            reject(
+                ("languages.source_token", "task.kind"),
+                "a language token precedes the source, but the source does not consist of tokens",
+                "write `source_token: null` and `target_token: target` in `languages`",
             )
         for name, part in self.corpus.named_parts:
             if not isinstance(part, Directed):

@@ -1,10 +1,11 @@
 """Speak English sentences with many voices, for `specs/speech/everyday-en.yaml`.
 
-    python -m tests.benchmarks.sentence_sounds SENTENCES.en SENTENCES.de OUT
+    python -m tests.benchmarks.sentence_sounds SENTENCES HELD_OUT OUT
 
-Line n of SENTENCES.de translates line n of SENTENCES.en. For train, dev and test, OUT gets a list of sounds
-(`train.sounds.en`), their texts (`train.en`) and translations (`train.de`). No sentence and no voice of dev and test is
-in the training set. The voices are those of the recipe `speech/digits`.
+Line n of SENTENCES.de translates line n of SENTENCES.en. The dev set and the test set are from HELD_OUT.en and
+HELD_OUT.de. For train, dev and test, OUT gets a list of sounds (`train.sounds.en`), their texts (`train.en`) and
+translations (`train.de`). No sentence and no voice of dev and test is in the training set. The voices are those of the
+recipe `speech/digits`.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ import soundfile
 from compiler.host import cores
 from zoo.features.spoken_digits import ENGLISH, Speaker, as_recorded
 
-SIZES = {"test": 500, "dev": 500, "train": 60_000}
-"""Number of sounds in each set. There are fewer for training if there are not enough sentences."""
+SIZES = {"test": 500, "dev": 300, "train": 80_000}
+"""Maximum number of sounds in each set."""
 MAX_CHARACTERS = 60
 _ATTEMPTS = 20
 
@@ -35,9 +36,9 @@ _speaker = cache(Speaker)
 """The library of espeak-ng in this process, which can be initialised once."""
 
 
-def read_pairs(sources: Path, targets: Path) -> list[tuple[str, str]]:
+def read_pairs(prefix: str) -> list[tuple[str, str]]:
     """Return the pairs with short sources, one for each source, in random order."""
-    lines = zip(*(path.read_text("utf-8").split("\n")[:-1] for path in (sources, targets)), strict=True)
+    lines = zip(*(Path(f"{prefix}.{end}").read_text("utf-8").split("\n")[:-1] for end in ("en", "de")), strict=True)
     pairs = {source: target for source, target in lines if 0 < len(source) <= MAX_CHARACTERS}
     return random.Random(0).sample([*pairs.items()], len(pairs))
 
@@ -78,18 +79,23 @@ def write_lists(out: Path, name: str, sounds: Mapping[str, Iterable[Path]], **te
 def main() -> None:
     """Speak the sentences that the command line names."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    for name in ("sources", "targets", "out"):
-        parser.add_argument(name, type=Path)
+    for name in ("sentences", "held_out"):
+        parser.add_argument(name)
+    parser.add_argument("out", type=Path)
     arguments = parser.parse_args()
-    pairs, start = read_pairs(arguments.sources, arguments.targets), 0
-    for split, size in SIZES.items():
-        english, german = zip(*pairs[start : start + size], strict=True)
+    held_out = read_pairs(arguments.held_out)
+    kept = {english for english, _ in held_out}
+    sets = {
+        "test": held_out[: SIZES["test"]],
+        "dev": held_out[SIZES["test"] :][: SIZES["dev"]],
+        "train": [pair for pair in read_pairs(arguments.sentences) if pair[0] not in kept][: SIZES["train"]],
+    }
+    for split, pairs in sets.items():
+        english, german = zip(*pairs, strict=True)
         sounds = speak_all(english, arguments.out / split, split)
-        write_lists(
-            arguments.out, split, {"en": (path.relative_to(arguments.out) for path in sounds)}, en=english, de=german
-        )
+        names = {"en": (path.relative_to(arguments.out) for path in sounds)}
+        write_lists(arguments.out, split, names, en=english, de=german)
         print(f"{split}: {len(sounds):,} sounds")
-        start += size
 
 
 if __name__ == "__main__":

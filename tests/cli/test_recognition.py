@@ -121,7 +121,7 @@ def test_files_folders_and_lists_are_recognised(run: Run, zoo: Callable[..., Any
     Path(names[1]).rename("folder/a.WAV")
     Path("folder/notes.txt").write_text("not a sound")
     assert zoo("decode", "--model", "run", "--input", "folder").out.splitlines() == [texts[1]]
-    assert "only, not to `fr`" in zoo("decode", "--model", "run", "--input", "folder", "--to", "fr").err
+    assert "writes `en`, not `fr`" in zoo("decode", "--model", "run", "--input", "folder", "--to", "fr").err
     missing = zoo("decode", "--model", "run", "--input", "dev.lst")
     assert missing.status == 1
     assert "is missing" in missing.err
@@ -142,6 +142,31 @@ def test_a_run_is_scored_and_published(run: Run) -> None:
     name = sorted(map(str, Path("sounds").glob("dev*")))[0]
     assert published.translate(name) == library.load(run.folder).translate(name)
     assert "It reads audio files in `en`, and writes their text in" in (folder / "README.md").read_text()
+
+
+@pytest.mark.integration
+def test_one_model_writes_what_is_said_or_its_translation(sounds: None, zoo: Callable[..., Any]) -> None:
+    words = {"low": "tief", "high": "hoch", "top": "oben"}
+    parts: dict[str, list[dict[str, str]]] = {}
+    for split in ("train", "dev"):
+        lines = Path(f"{split}.en").read_text().splitlines()
+        Path(f"{split}.de").write_text("".join(" ".join(map(words.get, line.split())) + "\n" for line in lines))
+        files = {"source": f"{split}.lst", "target": f"{split}.en"}
+        parts[f"corpus.{split}"] = [files, {**files, "target": f"{split}.de", "target_language": "de"}]
+    languages = {"codes": ["en", "de"], "source_token": None, "target_token": "target"}
+    overrides = {"languages": languages, "vocabulary.size": 24, "training.steps": 60, "training.warmup_steps": 20}
+    model = library.load(library.train(recognition(**parts, **overrides), run="both", quiet=True).folder)
+    name = min(map(str, Path("sounds").glob("dev*")))
+    texts = {target: model.translate(name, target=target) for target in ("en", "de")}
+    assert model.translate(name) == texts["en"] != texts["de"]
+    assert not {*texts["de"].split()} & {*words}
+    for target, text in texts.items():
+        ((best,),) = model.recognize([model.modality.encode(name)], target=target)
+        assert (best.text, model.transcribe(name, target=target).text) == (text, text)
+        assert model.attention(name, target=target).picture is not None
+        assert zoo("transcribe", name, "--to", target, "--model", "both").status == 0
+        assert Path(name).with_suffix(f".{target}.txt").read_text().strip() == text
+    assert "has no language `fr`" in zoo("transcribe", name, "--to", "fr", "--model", "both").err
 
 
 def test_prepared_features_are_those_of_the_files(sounds: None) -> None:
@@ -186,6 +211,7 @@ def test_a_list_with_a_wrong_line_is_refused(sounds: None, line: str, problem: s
         ({"corpus.train": [{"grammar": 9}]}, "reads files of audio"),
         ({"corpus.max_ratio": 2.0}, "`corpus.max_ratio` compares numbers of tokens"),
         ({"vocabulary.shared": False}, "`vocabulary.shared` is false"),
+        ({"languages": {"codes": ["en", "de"]}}, "`source_token: null` and `target_token: target`"),
     ],
 )
 def test_specs_that_need_text_are_refused(overrides: dict[str, Any], problem: str) -> None:

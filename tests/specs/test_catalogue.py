@@ -57,7 +57,7 @@ def redundant_keys(written: dict[str, Any], inherited: dict[str, Any]) -> list[s
     """Return the keys that a file sets to the value that they have without it."""
     defaults = leaves(inherited)
     metadata = set(specs.METADATA_FIELDS)
-    return [key for key, value in leaves(written).items() if key not in metadata and defaults.get(key) == value]
+    return [key for key, value in leaves(written).items() if key not in metadata and defaults.get(key, ...) == value]
 
 
 def changes(name: str, other: str) -> dict[str, Any]:

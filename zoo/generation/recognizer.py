@@ -47,7 +47,12 @@ class Recognizer(Translator):
         self.modality = cast(FeatureModality, modality_of(self.spec.task))
 
     def transcribe(
-        self, file: str | PathLike[str], *, report: Report | None = None, **options: Unpack[GenerationOptions]
+        self,
+        file: str | PathLike[str],
+        *,
+        target: str | None = None,
+        report: Report | None = None,
+        **options: Unpack[GenerationOptions],
     ) -> Transcript:
         """Return the transcript of a recording of any length, with the times of its parts.
 
@@ -56,30 +61,40 @@ class Recognizer(Translator):
 
         Args:
             file: The path of an audio file.
+            target: Code of the language to write. None: that of the spec's corpus.
             report: Receives the progress.
             **options: Generation options. Defaults come from the spec.
 
         Raises:
-            ZooError: The file is missing or damaged, an option is out of range, or the model does not read audio.
+            ZooError: The file is missing or damaged, an option is out of range, or the model does not read audio or
+                does not write the language.
         """
-        return transcribe(self, Path(file), report, **options)
+        return transcribe(self, Path(file), target, report, **options)
 
     def recognize(
-        self, inputs: Sequence[Frames], *, n_best: int | None = None, **options: Unpack[GenerationOptions]
+        self,
+        inputs: Sequence[Frames],
+        *,
+        target: str | None = None,
+        n_best: int | None = None,
+        **options: Unpack[GenerationOptions],
     ) -> list[list[Translation]]:
         """Return the texts of frames in memory, such as those of a part of a file, with their scores.
 
         Args:
             inputs: The frames of each input, `[frames, width]`.
+            target: Code of the language to write. None: that of the spec's corpus.
             n_best: Number of texts per input. None: one.
             **options: Generation options. Defaults come from the spec.
 
         Raises:
-            ZooError: An input is too long, or an option is out of range.
+            ZooError: An input is too long, an option is out of range, or the model does not write the language.
         """
-        config, preprocessor = self.config(n_best, options), cast(FilePreprocessor, self.preprocessor())
+        config, preprocessor = self.config(n_best, options), cast(FilePreprocessor, self.preprocessor(target=target))
+        language = preprocessor.languages.target_tokens
         sources = [
-            preprocessor.search_input(frames, f"input {index + 1:,}", index) for index, frames in enumerate(inputs)
+            preprocessor.search_input(frames, f"input {index + 1:,}", index, language)
+            for index, frames in enumerate(inputs)
         ]
         found = self._engine_for(config).submit(sources, config.strategy(self.constraint)).result()
         pairs = zip(sources, found, strict=True)
@@ -139,7 +154,7 @@ class Recognizer(Translator):
             problem = f"`{text}` has {positions:,} positions; attention is shown for {_MAX_ATTENTION_POSITIONS:,}"
             raise ZooError(problem, hint="cut the file")
         if translation is None:
-            best = self.recognize([frames])[0][0]
+            best = self.recognize([frames], target=target)[0][0]
             output, tokens = best.text, list(best.tokens)
         else:
             ((_, *tokens, _),) = preprocessor.encode_pairs_side([translation], "target")
@@ -155,7 +170,7 @@ class Recognizer(Translator):
             (Path(text).name, values, places),
             (output, tokens, self.vocabulary.token_strings(tokens)),
             forced=translation is not None,
-            language_tokens=(0, 0),
+            language_tokens=(0, len(preprocessor.languages.target_tokens)),
         )
         return replace(attention, picture=self.modality.picture(frames))
 

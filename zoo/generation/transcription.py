@@ -110,7 +110,11 @@ def _time(seconds: float, point: str = ".") -> str:
 
 
 def transcribe(
-    recognizer: Recognizer, file: Path, report: Report | None = None, **options: Unpack[GenerationOptions]
+    recognizer: Recognizer,
+    file: Path,
+    target: str | None = None,
+    report: Report | None = None,
+    **options: Unpack[GenerationOptions],
 ) -> Transcript:
     """Return the transcript of a recording of any length. See `Recognizer.transcribe`."""
     seconds = max_window_seconds(recognizer)
@@ -119,7 +123,7 @@ def transcribe(
     with (report or Report()).progress("transcribe", None, "seconds") as progress:
         pending = iter(recording)
         while chunk := list(islice(pending, CHUNK_WINDOWS)):
-            found = recognizer.recognize([window.values for window in chunk], **options)
+            found = recognizer.recognize([window.values for window in chunk], target=target, **options)
             windows += [window._replace(values=np.empty(0, np.float32)) for window in chunk]
             results += [best for best, *_ in found]
             progress.advance(round(chunk[-1].end - chunk[0].start))

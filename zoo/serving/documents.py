@@ -30,7 +30,7 @@ from zoo.generation.translation import Translation
 from zoo.serving.admission import MAX_LINES
 from zoo.serving.answer import Answer, Call, Options, ServingError
 from zoo.serving.languages import standard_code
-from zoo.serving.pool import PooledModel
+from zoo.serving.pool import Route
 from zoo.serving.processes import Processes
 from zoo.serving.service import Plan, Service, models_of, readable_errors, routes_of
 
@@ -213,8 +213,8 @@ class Documents:
         (written,) = await self._call(self._document_processes, write_documents, *arguments)
         return written
 
-    async def transcribe(self, call: Call, model: PooledModel, content: bytes) -> Transcript:
-        """Return the transcript of an audio file.
+    async def transcribe(self, call: Call, route: Route, content: bytes) -> Transcript:
+        """Return the transcript of an audio file, in the language of a route.
 
         Raises:
             ServingError: The file cannot be read as audio, or a limit is exceeded.
@@ -223,26 +223,26 @@ class Documents:
         limit = self._service.settings.limits.audio_seconds
 
         async def work() -> Transcript:
-            async with self._service.pool.lease(model) as loaded:
+            async with self._service.pool.lease(route.model) as loaded:
                 seconds = max_window_seconds(cast(Recognizer, loaded.translator))
-            arguments = content, cast(Recognition, model.spec.task).source, seconds, limit
+            arguments = content, cast(Recognition, route.model.spec.task).source, seconds, limit
             windows, duration = await self._call(self._document_processes, read_windows, *arguments)
             spoken = " " * math.ceil(duration * _CHARACTERS_PER_SECOND)
-            with self._service.admission.admit(call.key, [spoken], [model]):
-                found = await self._service.recognize(model, [window.values for window in windows])
+            with self._service.admission.admit(call.key, [spoken], [route.model]):
+                found = await self._service.recognize(route, [window.values for window in windows])
                 return Transcript.of(windows, found, duration)
 
         return await self._service.admission.unless_disconnected(call.request, work())
 
-    async def recognize(self, call: Call, model: PooledModel, content: bytes) -> Translation:
+    async def recognize(self, call: Call, route: Route, content: bytes) -> Translation:
         """Return the text of a picture. The errors are those of `transcribe`."""
 
         async def work() -> Translation:
             frames = await self._call(
-                self._document_processes, read_frames, content, cast(Recognition, model.spec.task)
+                self._document_processes, read_frames, content, cast(Recognition, route.model.spec.task)
             )
-            with self._service.admission.admit(call.key, [" " * _CHARACTERS_PER_PICTURE], [model]):
-                (found,) = await self._service.recognize(model, [frames])
+            with self._service.admission.admit(call.key, [" " * _CHARACTERS_PER_PICTURE], [route.model]):
+                (found,) = await self._service.recognize(route, [frames])
                 return found
 
         return await self._service.admission.unless_disconnected(call.request, work())

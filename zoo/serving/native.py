@@ -221,9 +221,10 @@ def router(service: Service, documents: Documents) -> APIRouter:
         """Return the text of a picture, which is the field `file` of a form (`multipart/form-data`)."""
         given, _, content = await read_upload(request)
         call = Call(request, authorize(service, request, given))
-        model = service.pool.recognizer("image", read_string(given, "model") or None)
-        found = await documents.recognize(call, model, content)
-        return RecognizeResult(text=found.text, log_probability=found.log_probability, model=model.name)
+        name, target = (read_string(given, field) or None for field in ("model", "target"))
+        route = service.pool.recognizer("image", name, target=target)
+        found = await documents.recognize(call, route, content)
+        return RecognizeResult(text=found.text, log_probability=found.log_probability, model=route.model.name)
 
     @routes.post("/v1/score")
     async def score(request: Request, body: ScoreBody) -> ScoreResult:

@@ -34,11 +34,10 @@ def router(service: Service, documents: Documents) -> APIRouter:
             raise ServingError(400, "`stream` is not supported; leave it out")
         if not content:
             raise ServingError(400, "`file` is missing or empty; send the audio as `multipart/form-data`")
-        call = Call(
-            request, key, read_string(given, "language") or None, model=None if name in ("", _ANY_MODEL) else name
-        )
-        model = service.pool.recognizer("audio", call.model, call.source, translates=translates)
-        transcript = await documents.transcribe(call, model, content)
+        chosen = None if name in ("", _ANY_MODEL) else name
+        languages = [read_string(given, field) or None for field in ("language", "target")]
+        route = service.pool.recognizer("audio", chosen, *languages, translates=translates)
+        transcript = await documents.transcribe(Call(request, key), route, content)
         if form == "text":
             return PlainTextResponse(f"{transcript.text}\n")
         if form in ("srt", "vtt"):
@@ -46,7 +45,7 @@ def router(service: Service, documents: Documents) -> APIRouter:
         if form == "json":
             return JSONResponse({"text": transcript.text})
         task = "translate" if translates else "transcribe"
-        return JSONResponse({"task": task, **_verbose(transcript, model.spec.corpus.target)})
+        return JSONResponse({"task": task, **_verbose(transcript, route.target)})
 
     @routes.post("/transcriptions")
     async def transcriptions(request: Request) -> Response:

@@ -127,7 +127,7 @@ class PooledModel:
 
 @dataclass(frozen=True)
 class Route:
-    """Model that translates between two languages, and its own codes of these languages."""
+    """Model that reads one language and writes the same or another one, and its own codes of these languages."""
 
     model: PooledModel
     source: str
@@ -213,14 +213,21 @@ class ModelPool:
         return self.models[name]
 
     def recognizer(
-        self, kind: str, name: str | None, source: str | None = None, *, translates: bool | None = None
-    ) -> PooledModel:
-        """Return the model that writes the text of files. A model that writes English precedes others.
+        self,
+        kind: str,
+        name: str | None,
+        source: str | None = None,
+        target: str | None = None,
+        *,
+        translates: bool | None = None,
+    ) -> Route:
+        """Return the model that writes the text of files, and its languages. Text in English precedes other text.
 
         Args:
             kind: Kind of the files: audio or image.
             name: Name of the model, if the client asks for a certain one.
             source: Code of the language of the files. None: any language.
+            target: Code of the language to write. None: any language.
             translates: Whether the text is in another language than the files. None: either.
 
         Raises:
@@ -228,17 +235,18 @@ class ModelPool:
         """
         candidates = [self.named(name)] if name is not None else list(self.models.values())
         found = [
-            model
+            Route(model, own_source, own_target)
             for model in candidates
-            if isinstance(task := model.spec.task, Recognition)
-            and task.source.kind == kind
-            and translates in (None, model.spec.corpus.source != model.spec.corpus.target)
-            and (source is None or match_code(source, [model.spec.corpus.source]))
+            if isinstance(task := model.spec.task, Recognition) and task.source.kind == kind
+            for own_source, own_target in model.directions()
+            if translates in (None, own_source != own_target)
+            and (source is None or match_code(source, [own_source]))
+            and (target is None or match_code(target, [own_target]))
         ]
         if not found:
             work = {None: f"reads {kind}", True: "translates speech", False: "transcribes speech"}[translates]
             raise ServingError(400, f"no such model {work}; `GET /v1/models` lists the models")
-        return min(found, key=lambda model: model.spec.corpus.target != "en")
+        return min(found, key=lambda route: route.target != "en")
 
     def sources(self, target: str, name: str | None = None) -> list[str]:
         """Return the base codes of all languages that can be translated into `target`."""

@@ -222,15 +222,15 @@ class Service:
         with self.admission.admit(call.key, texts, parsers[:1]):
             return await self.admission.unless_disconnected(call.request, work())
 
-    async def recognize(self, model: PooledModel, inputs: Sequence[Frames]) -> list[Translation]:
+    async def recognize(self, route: Route, inputs: Sequence[Frames]) -> list[Translation]:
         """Return the text of pictures, or of the windows of a recording."""
         found = list[Translation]()
-        async with self.pool.lease(model) as loaded:
-            recognizer = cast(Recognizer, loaded.translator)
+        async with self.pool.lease(route.model) as loaded:
+            recognize = partial(cast(Recognizer, loaded.translator).recognize, target=route.target)
             for start in range(0, len(inputs), _CHUNK_INPUTS):
                 chunk = inputs[start : start + _CHUNK_INPUTS]
-                found += [best for best, *_ in await _in_thread(self._recognizing, recognizer.recognize, chunk)]
-        self.metrics.sentences.labels(model.name).inc(len(inputs))
+                found += [best for best, *_ in await _in_thread(self._recognizing, recognize, chunk)]
+        self.metrics.sentences.labels(route.model.name).inc(len(inputs))
         return found
 
     def detect(self, text: str) -> list[tuple[str, float]]:

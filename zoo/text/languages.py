@@ -89,7 +89,8 @@ def choose_direction(spec: Spec, source: str | None, target: str | None, report:
     """Return the source and target language of a request. A language that the user did not give comes from the spec.
 
     If the model has only two languages, it is enough to give one of them. If the model does not read a token for the
-    source language, the source language need not be given.
+    source language, the source language need not be given. A recogniser by default writes the language of the spec's
+    corpus, which may be that of its files.
 
     Args:
         spec: Spec of the model.
@@ -104,18 +105,25 @@ def choose_direction(spec: Spec, source: str | None, target: str | None, report:
     if languages is None:
         own = spec.corpus.source, spec.corpus.target
         for name, given, code in (("from", source, own[0]), ("to", target, own[1])):
-            if given is not None and known_code(given, (code,)) != code:
-                raise ZooError(
-                    f"`{spec.name}` translates from `{own[0]}` to `{own[1]}` only, not {name} `{given}`",
-                    hint="leave the languages out, or use a model for these languages: "
-                    f"`zoo list --available {source or own[0]}-{target or own[1]}` lists public models",
-                )
+            if given is None or known_code(given, (code,)) == code:
+                continue
+            if not spec.reads_text:
+                verb = "reads" if name == "from" else "writes"
+                hint = "leave the language out, or use a model that was trained on this language"
+                raise ZooError(f"`{spec.name}` {verb} `{code}`, not `{given}`", hint=hint)
+            raise ZooError(
+                f"`{spec.name}` translates from `{own[0]}` to `{own[1]}` only, not {name} `{given}`",
+                hint="leave the languages out, or use a model for these languages: "
+                f"`zoo list --available {source or own[0]}-{target or own[1]}` lists public models",
+            )
         return own
     source = source and known_code(source, languages.codes)
     target = target and known_code(target, languages.codes)
     for given in (source, target):
         if given is not None and given not in languages.codes:
             raise ZooError(f"`{spec.name}` has no language `{given}`", hint=suggest_language(given, languages))
+    if not spec.reads_text:
+        source, target = source or spec.corpus.source, target or spec.corpus.target
     if target is None:
         target = _other(languages, source)
     if source is None:

@@ -56,6 +56,27 @@ def test_all_formats_have_the_text_of_the_library(client, tmp_path) -> None:
     assert (direct["task"], direct["text"]) == ("translate", zoo.load(DIRECT).transcribe(file).text)
 
 
+def test_one_model_transcribes_and_translates(hearing, client_of, tmp_path) -> None:
+    files = {"source": "a.lst", "target": "a.en"}
+    names = {"en": "english", "es": "spanish", "no": "norwegian bokmål"}  # the codes are tokens of the vocabulary, too
+    parts = [{**files, "target_language": code} for code in names]
+    languages = {"codes": [*names], "token": "{}", "source_token": None, "target_token": "target"}
+    hearing(
+        HEARING, languages=languages, corpus={"source": "en", "target": "en", "train": parts, "dev": [], "test": []}
+    )
+    client = client_of(names=(HEARING,))
+    (file := tmp_path / "a.wav").write_bytes(content := sound(1))
+    for path, fields, target in (
+        ("transcriptions", {}, "en"),
+        ("translations", {}, "es"),
+        ("translations", {"target": "no"}, "no"),
+    ):
+        answer = post(client, content, path, response_format="verbose_json", **fields).json()
+        assert answer["language"] == names[target]
+        assert answer["text"] == zoo.load(HEARING).transcribe(file, target=target).text
+    assert "no such model translates" in post(client, content, "translations", target="de").text
+
+
 def test_errors_have_openais_form(client) -> None:
     content = sound(0.5)
     for problem, answer in {

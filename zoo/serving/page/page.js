@@ -374,11 +374,9 @@ async function transcribe(file) {
   if (!file) return;
   byId("sound-error").textContent = "";
   byId("heard").textContent = `Reading ${file.name} …`;
-  const { name, directions, reads } = state.models.find((each) => each.name === byId("sound-model").value);
-  const [[source, target]] = directions;
+  const { name, reads, source, target } = state.recognizers[byId("sound-model").value];
   const form = new FormData();
-  form.append("file", file);
-  form.append("model", name);
+  for (const [field, value] of Object.entries({ file, model: name, target })) form.append(field, value);
   const headers = byId("key").value ? { Authorization: `Bearer ${byId("key").value}` } : {};
   try {
     const path = source === target ? "audio/transcriptions" : "audio/translations";
@@ -416,7 +414,7 @@ async function record() {
 
 // Adapts the part for audio and pictures to the chosen model.
 function showInput() {
-  const { reads } = state.models.find((each) => each.name === byId("sound-model").value);
+  const { reads } = state.recognizers[byId("sound-model").value];
   byId("sound-file").accept = { audio: ".wav,.flac,.ogg,.oga,.opus,.mp3", image: ".png,.jpg,.jpeg" }[reads];
   byId("record").hidden = reads !== "audio" || !navigator.mediaDevices; // only on HTTPS and on this machine
 }
@@ -489,10 +487,16 @@ async function start() {
   document.querySelector(".work").hidden = !languages.length;
   byId("documents").hidden = !settings.filesTranslation || !languages.length;
   byId("file").setAttribute("accept", settings.supportedFilesFormat.join(","));
-  const recognizers = models.filter(({ reads }) => reads !== "text");
+  const recognizers = models
+    .filter(({ reads }) => reads !== "text")
+    .flatMap(({ name, reads, directions }) => directions.map(([source, target]) => ({ name, reads, source, target })));
+  state.recognizers = recognizers;
   const titles = { audio: "Speech", image: "Pictures" };
   byId("sound-title").textContent = [...new Set(recognizers.map(({ reads }) => titles[reads]))].join(" and ");
-  byId("sound-model").replaceChildren(...recognizers.map(({ name }) => element("option", {}, name)));
+  const options = recognizers.map(({ name, source, target }, index) =>
+    element("option", { value: index }, `${name}: ${[...new Set([source, target].map(languageName))].join(" to ")}`),
+  );
+  byId("sound-model").replaceChildren(...options);
   byId("sound").hidden = !recognizers.length;
   if (recognizers.length) showInput();
   fillLanguages();
