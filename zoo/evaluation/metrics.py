@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from specs import Task, ZooError
 from zoo.evaluation.evalb import score_brackets
-from zoo.evaluation.text_metrics import text_metric
+from zoo.evaluation.text_metrics import TRANSCRIPT_METRICS, text_metric
 from zoo.generation.confidence import ERROR_KEY
 
 if TYPE_CHECKING:
@@ -118,14 +118,18 @@ def compute_text_metric(outputs: ModelOutputs, *, name: str) -> dict[str, float 
     """Return the score and the signature of one of `TEXT_METRICS` as entries of `scores.json`.
 
     For several translation directions, the score is the mean over the directions. Each direction then has an additional
-    entry, such as `bleu_de_en`.
+    entry, such as `bleu_de_en`. If a model both transcribes and translates, error rates are computed only for its
+    transcripts, and the other metrics only for its translations.
     """
-    scores = {}
-    for (source, target), rows in outputs.rows_by_direction.items():
+    scores, directions = {}, outputs.rows_by_direction
+    if len({source == target for source, target in directions}) > 1:
+        transcripts = name in TRANSCRIPT_METRICS
+        directions = {pair: rows for pair, rows in directions.items() if (pair[0] == pair[1]) is transcripts}
+    for (source, target), rows in directions.items():
         metric = text_metric(name, target)
         texts, references = ([lines[row] for row in rows] for lines in (outputs.texts, outputs.references))
         scores[f"{name}_{source}_{target}"] = metric.score(texts, references)
-    of_directions = scores if len(scores) > 1 else {}
+    of_directions = scores if len(outputs.rows_by_direction) > 1 else {}
     return {name: fmean(scores.values()), **of_directions, get_metric(name).signature: metric.signature()}
 
 

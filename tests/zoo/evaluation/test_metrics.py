@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable
+from itertools import cycle, islice
 from typing import Any, get_args
 
 import pytest
@@ -42,6 +43,20 @@ def test_a_metric_asks_only_for_what_it_needs(metric: Metric, parrot: Callable[.
     assert 0 < metric.score(outputs) == entries[metric.name] <= metric.max_value
     asked = [what for what, _ in translator.asked]
     assert asked == ["scores" if metric.uses_probabilities else "outputs"], "once, and no other"
+
+
+def test_a_model_that_transcribes_and_translates_has_the_metrics_of_each(parrot: Callable[..., Any]) -> None:
+    translator = parrot("translation")
+    streams = {"source": translator.sources, "target": translator.references}
+    rows = len(translator.sources)
+    for directions, names in (
+        ([("en", "en"), ("en", "de")], {"wer_en_en", "chrf_en_de"}),
+        ([("en", "de"), ("de", "en")], {"wer_en_de", "wer_de_en", "chrf_en_de", "chrf_de_en"}),
+        ([("en", "en")], set()),
+    ):
+        outputs = ModelOutputs(translator, EvaluationSet(streams, [*islice(cycle(directions), rows)]))
+        entries = [{**get_metric(name).compute(outputs)} for name in ("wer", "chrf")]
+        assert {*entries[0], *entries[1]} == {"wer", "wer_signature", "chrf", "chrf_signature"} | names
 
 
 @MEMBERS
