@@ -244,7 +244,7 @@ def import_model(
         bpe_vocabulary SOURCE TARGET: Files with subwords and their counts, if the codes were applied with a vocabulary
             threshold (`subword-nmt apply-bpe --vocabulary`). Rarer subwords are split again. [default: all subwords are
             kept]
-        bpe_threshold N: Count from which on subwords in the files of --bpe-vocabulary are kept.
+        bpe_threshold N: Split subwords that occur fewer than N times according to the files of --bpe-vocabulary.
         replace: Replace a stored model of the same name.
 
     Examples:

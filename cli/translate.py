@@ -49,9 +49,9 @@ def translate(
     Options:
         documents FILE|FOLDER: Document to translate, or folder. In a folder and its subfolders, all documents are
             translated. Hidden files and translations beside their originals are left out.
-        output FILE|FOLDER: File to write or, for several documents or a folder, folder to write to. In this folder,
-            documents keep their names, and the documents of a folder their subfolders. [default: beside each document,
-            with the code of the target language before the suffix]
+        output FILE|FOLDER: File to write. For several documents or a folder, the folder to write to. Translations have
+            the names of their documents, in the same subfolders. [default: beside each document, with the code of the
+            target language before the suffix]
         yes: Replace existing files without asking for confirmation.
 
     Examples:

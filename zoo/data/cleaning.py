@@ -126,7 +126,7 @@ def classify(
     for example in examples:
         if len(statuses) % _PAIRS_BETWEEN_MEMORY_CHECKS == 0:
             require_memory(
-                len(statuses) * pair_bytes, machine_memory(), "to classify the pairs of `corpus.train`", _MEMORY_HINT
+                len(statuses) * pair_bytes, machine_memory(), "classifying the pairs of `corpus.train`", _MEMORY_HINT
             )
         cleaned = [clean(raw) for raw in example.values()]
         control += any(raw.strip() != kept for raw, kept in zip(example.values(), cleaned, strict=True))

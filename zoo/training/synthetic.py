@@ -173,7 +173,7 @@ class _SyntheticText:
                 counts[index] += 1
                 size += len(line.encode()) if index == 0 else 0
         if not counts[0]:
-            problem = f"`{self.paths[0]}` contains no line"
+            problem = f"`{self.paths[0]}` is empty"
             raise ZooError(problem, hint="give another file, or remove this part of the corpus")
         if min(counts) < max(counts):
             text, reference = (f"`{path}` has {count:,} lines" for path, count in zip(self.paths, counts, strict=True))

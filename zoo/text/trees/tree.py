@@ -94,7 +94,7 @@ def leaf(label: str, word: str) -> Tree:
 
 
 def with_root(tree: Tree) -> Tree:
-    """Return the tree with the label ROOT at its root, where treebanks may have no label or the label `ROOT`."""
+    """Return the tree with the constant `ROOT` as the root's label. Treebanks label the root `ROOT`, or not at all."""
     if tree.label in ("", "ROOT") and tree.children:
         return replace(tree, label=ROOT)
     return tree if tree.label == ROOT and tree.children else node(ROOT, tree)
@@ -212,7 +212,7 @@ def read_treebank(lines: Iterable[str], name: str) -> Iterator[Tree]:
             pending.clear()
     yield from read()
     if not count:
-        raise ZooError(f"`{name}` contains no tree", hint="give another file, or remove this part of the corpus")
+        raise ZooError(f"`{name}` contains no trees", hint="give another file, or remove this part of the corpus")
 
 
 def _read_trees(text: str) -> Iterator[Tree]:
