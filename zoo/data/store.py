@@ -177,7 +177,10 @@ class Store:
 
 
 def longest_input(store: Store) -> int:
-    """Return the length of the longest example in the first stream, without EOS: the source, if there is one."""
+    """Return the maximum length of the sequences in the first stream, without EOS.
+
+    The first stream is the source. If there is no source, as in a language model, it is the target.
+    """
     return int(next(iter(store.lengths.values())).max())
 
 

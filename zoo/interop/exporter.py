@@ -101,8 +101,8 @@ class ExportResult:
 
     Attributes:
         folder: Folder of the exported model.
-        check: Result of running the exported model in its engine. None if the engine is not installed.
-        notes: Sentences for the user about the exported model.
+        check: Result of running the exported model in its toolkit. None if the toolkit is not installed.
+        notes: Notes for the user about the exported model.
     """
 
     folder: Path

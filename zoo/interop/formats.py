@@ -146,7 +146,7 @@ class ExportFormat(Protocol):
         """
 
     def check(self, bundle: Bundle, folder: Path) -> ExportCheck | None:
-        """Run the exported model in its engine, and compare the results with zoo's.
+        """Run the exported model in its toolkit, and compare the results with zoo's.
 
         Return None if the engine is not installed.
         """

@@ -330,7 +330,7 @@ class Service:
         return results
 
     async def _submit_in_thread(self, submit: Callable[..., Future[_T]]) -> _T:
-        """Submit work in another thread, because that splits and tokenises texts, and wait for its result."""
+        """Call `submit`, which splits and tokenises texts, in another thread. Return the result of its future."""
         abandoned = Event()
         submitting = self._tokenizing.submit(submit, abandoned=abandoned)
         try:
