@@ -187,7 +187,7 @@ def show(
 ) -> None:
     """Print a spec with all its fields, or only the fields that differ from the spec that it extends.
 
-    With --difference, the output also has the comments on these fields in the spec's file, and those at its beginning.
+    With --difference, the output also has the comments at the beginning of the spec's file and on these fields.
 
     Options:
         difference: Print only the fields that differ from the parent spec (`extends`).

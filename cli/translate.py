@@ -219,7 +219,7 @@ def _plan(found: dict[Path, Path], output: Path | None, code: str, codes: Sequen
         codes: Codes of all languages of the model.
 
     Raises:
-        ZooError: A file would have another format than its document, or a document would be lost.
+        ZooError: A file and its document have different formats, or a document would be replaced.
     """
     plan: dict[Path, Path] = {}
     for document, relative in found.items():

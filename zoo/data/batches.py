@@ -121,7 +121,7 @@ class Batch:
 
 
 class EpochBatches:
-    """Batches of one epoch. Each batch is an array of indices of examples in the training text.
+    """Batches of one epoch. Each batch is an array of example indices.
 
     Attributes:
         total: Size of all batches together.

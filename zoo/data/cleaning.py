@@ -255,7 +255,7 @@ def other_language(lines: Iterable[str], language: str) -> str | None:
 
 
 def is_other_language(line: str, language: str) -> bool:
-    """Return whether a line with enough letters is clearly in another language than `language`."""
+    """Return whether a line with enough letters is clearly in a language different from `language`."""
     if sum(map(str.isalpha, line)) < _MIN_LETTERS:
         return False
     scores = dict(rank(line[:_MAX_CHARACTERS]))

@@ -65,7 +65,7 @@ class StoreWriter:
 
         Args:
             rows: Values of each stream, without BOS and EOS.
-            parts: Index of the part of the corpus that each example belongs to. Defaults to the first part.
+            parts: For each example, the index of its corpus part. Defaults to the first part.
         """
         count = len(next(iter(rows.values())))
         part_indices = np.zeros(count, np.int64) if parts is None else parts

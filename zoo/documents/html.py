@@ -156,7 +156,7 @@ class Parser:
         return end
 
     def _read_declaration(self, start: int) -> int:
-        """Read a comment, a declaration or another construct that is no tag, and return its end."""
+        """Read a comment, a declaration or another construct that is not a tag, and return its end."""
         text = self._text
         beginning = text[start : start + 9].lower()
         has_cdata = self.is_xml or self._copied[:1] in (["svg"], ["math"])
@@ -353,7 +353,7 @@ class _XmlElement:
 
 
 class _XmlParser(Parser):
-    """Parser of XML of clients, who choose which elements divide the text and which ones are copied."""
+    """Parser for XML from clients. The client chooses which elements divide the text, and which elements are copied."""
 
     is_xml = True
 

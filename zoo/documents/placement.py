@@ -430,7 +430,7 @@ class _Writer:
         return None
 
     def _write_gap(self, stack: Stack) -> None:
-        """Write the space after copied content outside of its elements, where those of the following text begin."""
+        """Write the space that follows copied content. The space is outside of the content's own elements."""
         if self._gap:
             self._gap = False
             self.text(" ", _common(self.stack, stack))

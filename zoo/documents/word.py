@@ -40,7 +40,7 @@ _COMPUTED_CODE = re.compile(
 """Fields whose result Word or a reference manager computes."""
 
 _ONE_FIELD = re.compile("b?c*s?|e|bc*s?e")
-"""First letters of the names of the parts that are all before the result, or after it, or a whole field."""
+"""First letters of the names of parts that are all before the result, all after the result, or a whole field."""
 
 
 @dataclass

@@ -102,7 +102,7 @@ def _random(split: str, number: int) -> np.random.Generator:
 
 
 def _choose(split: str, random: np.random.Generator) -> npt.NDArray[np.int64]:
-    """Return the indices of the digits of a string in scikit-learn's data."""
+    """Return the index in scikit-learn's data of each digit in a string."""
     return random.choice(digits_of(split), random.integers(1, MAX_DIGITS + 1))
 
 

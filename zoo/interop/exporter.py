@@ -147,7 +147,7 @@ def export_model(name: str, to: str, folder: Path, report: Report) -> ExportResu
         check = format.check(bundle, partial)
         if check is not None and not check.difference <= _TOLERANCE:
             raise ZooError(
-                f"the exported model of `{path.name}` computes something else: the results of {check.engine} differ by "
+                f"the exported model of `{path.name}` computes different results: those of {check.engine} differ by "
                 f"{check.difference:.2g} from {check.reference}, but at most {_TOLERANCE:g} is allowed",
                 hint="please report this with the command and the spec of the model",
                 exit_code=1,

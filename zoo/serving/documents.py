@@ -191,9 +191,9 @@ class Documents:
         """Raise ServingError if there are too many segments, or if a segment is too long."""
         limit = self._service.settings.limits.text_characters
         if (longest := max((len(text) for text, _ in segments), default=0)) > limit:
-            raise ServingError(413, f"a paragraph has {longest:,} characters; at most {limit:,} fit", "length")
+            raise ServingError(413, f"a paragraph has {longest:,} characters; the limit is {limit:,}", "length")
         if len(segments) > MAX_LINES:
-            message = f"there are {len(segments):,} paragraphs; at most {MAX_LINES:,} fit; split the document"
+            message = f"there are {len(segments):,} paragraphs; the limit is {MAX_LINES:,}; split the document"
             raise ServingError(413, message, "texts")
 
     async def _translate_planned(self, document: _Document) -> bytes:
@@ -291,7 +291,7 @@ class Documents:
 
 
 def _server_ends() -> ServingError:
-    return ServingError(503, "the server ends; try again later", "end", _RETRY_SECONDS)
+    return ServingError(503, "the server is shutting down; try again later", "end", _RETRY_SECONDS)
 
 
 def _plain(segments: Sequence[SegmentText]) -> str:

@@ -228,7 +228,7 @@ class ModelPool:
             name: Name of the model, if the client asks for a certain one.
             source: Code of the language of the files. None: any language.
             target: Code of the language to write. None: any language.
-            translates: Whether the text is in another language than the files. None: either.
+            translates: Whether the languages of the files and of the text differ. None: either.
 
         Raises:
             ServingError: There is no such model.

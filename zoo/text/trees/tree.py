@@ -1,4 +1,4 @@
-"""Constituency trees, their bracketed notation as in the Penn Treebank, and the sentences of their words."""
+"""Constituency trees, their bracketed notation as in the Penn Treebank, and the sentences that their words form."""
 
 from __future__ import annotations
 
@@ -175,9 +175,9 @@ def read_tree(text: str) -> Tree:
     try:
         trees = list(_read_trees(text))
     except ZooError as error:
-        raise ZooError(f"{quote(text)} is not one bracketed tree: {error.problem}", hint=_HINT) from None
+        raise ZooError(f"{quote(text)} is not a single bracketed tree: {error.problem}", hint=_HINT) from None
     if len(trees) != 1:
-        raise ZooError(f"{quote(text)} is not one bracketed tree: it contains {len(trees)} trees", hint=_HINT)
+        raise ZooError(f"{quote(text)} is not a single bracketed tree: it contains {len(trees)} trees", hint=_HINT)
     return trees[0]
 
 
