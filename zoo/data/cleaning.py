@@ -243,7 +243,7 @@ def other_language(lines: Iterable[str], language: str) -> str | None:
 
     Returns:
         The code of another language, if most of the long lines are in that language, and at most a fifth as many are
-        in `language`. None otherwise, and also if there is too little text or py3langid does not know `language`.
+        in `language`. Otherwise None. Also None if there is too little text, or if py3langid does not know `language`.
     """
     expected = language.partition("-")[0]
     long_lines = [line[:_MAX_CHARACTERS] for line in lines if sum(map(str.isalpha, line)) >= _MIN_LETTERS]

@@ -72,7 +72,7 @@ class ElementRoles:
         splitting: Names of elements that are segments of their own.
         non_splitting: Names of elements that are part of the sentence around them.
         copied: Names of elements that are copied with their content.
-        outline: Whether an element of XML is also a segment if its parent is a segment that contains only elements.
+        outline: Whether the children of an XML element are segments, too, if the element is a segment without text.
         is_html: Whether the text is HTML. Elements without a chosen role then have the role that HTML gives them.
     """
 

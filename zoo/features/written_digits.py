@@ -1,7 +1,7 @@
 """Strings of handwritten digits as pictures, from scikit-learn's 1,797 digits of 8 x 8 pixels.
 
 The digits of a string are written side by side, with different sizes, gaps, ink and noise. For training, each digit is
-also turned, slanted, stretched and thickened at random. Each string only depends on its split and its number.
+also rotated, slanted, stretched and thickened at random. Each string only depends on its split and its number.
 """
 
 from __future__ import annotations

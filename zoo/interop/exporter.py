@@ -1,4 +1,4 @@
-"""Export of published models to the formats of other engines (`zoo export`)."""
+"""Export of published models to the formats of other toolkits (`zoo export`)."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ _PROCESSES = 2
 _CALL_SECONDS = 30.0
 """Maximum time to read or write a document or the texts of a request with markup."""
 _CHARACTERS_PER_SECOND, _CHARACTERS_PER_PICTURE = 15, 100
-"""Numbers of characters as which a second of audio and a picture count in quotas and in the queue."""
+"""Number of characters that a second of audio or a picture counts as, in quotas and in the queue."""
 _RETRY_SECONDS = 2
 DOWNLOAD_SECONDS = 600.0
 """Time after which a translated document is removed, so that clients can no longer download it."""

@@ -318,7 +318,7 @@ class ModelPool:
         return [model.loaded for model in self.models.values() if model.loaded is not None]
 
     def close(self) -> None:
-        """Unload all models, and wait for no model that is being loaded."""
+        """Unload all models. Do not wait for models that are being loaded."""
         for model in self.models.values():
             if model.loading is not None:
                 model.loading.cancel()

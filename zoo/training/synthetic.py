@@ -130,7 +130,7 @@ class _SyntheticText:
     def _require_unchanged(
         self, record: Record, models: Sequence[str] | None = None, journal: Path | None = None
     ) -> None:
-        """Raise ZooError if the text or a model differs from its record. Remove the journal of the other text."""
+        """Raise ZooError if the text or a model differs from its record. In this case, remove the journal."""
         digests = record["models"] if models is None else dict(zip(self.part.models, models, strict=True))
         if self._record(digests)["folder"] != record["folder"]:
             if journal is not None:
