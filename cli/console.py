@@ -138,7 +138,7 @@ def open_output(
 
         try:
             yield write
-        except BaseException:  # also if the user interrupts the command
+        except BaseException:  # even if the user interrupts the command
             if lines:
                 _keep_partial(path, file, lines)
             raise

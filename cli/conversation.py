@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 HELP = """\
 /to CODE    translate into this language
 /from CODE  read texts in this language
-/swap       exchange the two languages
+/swap       swap the two languages
 /best N     print the N best results of each text
 /help       print this list
 /exit       end (also Ctrl-D)"""
@@ -32,7 +32,7 @@ def run(
 ) -> None:
     """Translate or parse what you type, with a prompt.
 
-    Each line that you type is answered at once. `/help` lists the commands, such as `/swap`, which exchanges the two
+    Each line that you type is answered at once. `/help` lists the commands, such as `/swap`, which swaps the two
     languages. Ctrl-C abandons a line, and Ctrl-D ends the program.
 
     To translate a file or the output of another program, use `zoo decode`.
@@ -136,7 +136,7 @@ class Conversation:
                 self._choose(code, self._target)
             case ["/swap"] if self._source == UNKNOWN:
                 hint = "type `/from CODE` to set the source language, or `/to CODE` to change the target language"
-                raise ZooError("there is nothing to exchange: the language of each text is guessed", hint=hint)
+                raise ZooError("`/swap` needs a source language, but the language of each text is guessed", hint=hint)
             case ["/swap"]:
                 self._choose(self._target, self._source)
             case ["/best", number] if number.isdecimal() and 1 <= int(number) <= 100:

@@ -155,7 +155,7 @@ def compare(
     Options:
         a A: First model (NAME or RUN), or first file of translations.
         b B: Second model, or second file of translations.
-        references FILE: Reference translations, one per line. A and B are then files.
+        references FILE: Compare two files of translations. This file contains the reference translations, one per line.
 
     Examples:
         zoo compare runs/tiny runs/tiny-2

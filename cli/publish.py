@@ -90,7 +90,7 @@ def pull(names: Annotated[list[str], argument(complete=options.complete_model)],
 
     Options:
         names NAME: Published model, or public model of the catalogue. NAME@2 selects a revision. By default, the newest
-            is pulled.
+            revision is pulled.
         yes: Download public models without asking for confirmation.
 
     Examples:
@@ -237,14 +237,14 @@ def import_model(
             sinusoidal positional encodings slightly differently. OPUS-MT models were trained with Marian. [default:
             marian]
         tokenizer moses|space: Tokenizer of the texts that the model was trained on, if it has no SentencePiece model.
-            With `moses`, raw text is tokenised and translations are detokenised. With `space`, texts are tokenised
-            already. [default: as the files specify]
+            With `moses`, raw text is tokenised and translations are detokenised. With `space`, your texts must already
+            be tokenised. [default: as the files specify]
         bpe FILE: BPE codes of subword-nmt or fastBPE, which split words into subwords. [default: `bpecodes`, `code`,
             `bpe.codes`, or `source.bpe` and `target.bpe`, if the model's folder has them]
         bpe_vocabulary SOURCE TARGET: Files with subwords and their counts, if the codes were applied with a vocabulary
             threshold (`subword-nmt apply-bpe --vocabulary`). Rarer subwords are split again. [default: all subwords are
             kept]
-        bpe_threshold N: Count from which on subwords in the files of --bpe-vocabulary are kept.
+        bpe_threshold N: Split subwords that occur fewer than N times according to the files of --bpe-vocabulary.
         replace: Replace a stored model of the same name.
 
     Examples:

@@ -88,8 +88,9 @@ def align(
     from --source and --target. Each pair gives one line in Pharaoh's format: `0-1` means that the second word of the
     translation comes from the first word of the source. Spaces separate words.
 
-    With --json, each line becomes a list of the target tokens: the positions of their characters in the
-    translation and in the source, and the weight of the attention.
+    With --json, each pair gives a JSON list with an entry for each target token: the start and end of the token in
+    the translation (`target`), the start and end of the source token that it attends to most (`source`), and the
+    attention weight from 0 to 1 (`weight`).
 
     Examples:
         printf 'He sleeps.\tEr schläft.\n' | zoo align everyday --to de

@@ -63,9 +63,9 @@ def serve(
     After SIGTERM or Ctrl-C, the server answers the requests that it has accepted, and exits.
 
     Options:
-        model NAME|RUN: Load this model at the start, and offer it. Give the option several times for several models.
+        model NAME|RUN: Load this model at the start, and offer it. Repeat the option to offer several models.
             [default: all published models on this machine]
-        host ADDRESS: Listen on this address. 0.0.0.0 accepts other machines.
+        host ADDRESS: Listen on this address. With 0.0.0.0, other machines can connect.
         port N: Listen on this port.
         keys FILE: Accept only the API keys in this file, which is read again when it changes. Each line has the SHA-256
             of a key and, optionally, the number of characters that the key may translate until the server is restarted.

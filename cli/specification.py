@@ -31,8 +31,8 @@ def list_models(
     for this pair only before multilingual models, and then smaller models before larger ones.
 
     Options:
-        pattern PATTERN: List only names that contain this text, or match it as a pattern such as `*-ende`. With
-            --available, also a language pair such as de-fr. [default: everything]
+        pattern PATTERN: List only names that contain this text, or match a pattern such as `*-ende`. With --available,
+            a language pair such as de-fr lists the models for this pair. [default: everything]
         published: List published models only: those in the local model store and in the registries.
         available: List the catalogue of public models, by language pair: `zoo pull` downloads them.
 
@@ -187,7 +187,7 @@ def show(
 ) -> None:
     """Print a spec with all its fields, or only the fields that differ from the spec that it extends.
 
-    With --difference, the output also has the comments on these fields in the spec's file, and those at its beginning.
+    With --difference, the output also has the comments at the beginning of the spec's file and on these fields.
 
     Options:
         difference: Print only the fields that differ from the parent spec (`extends`).

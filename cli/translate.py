@@ -1,4 +1,4 @@
-"""`zoo translate` writes documents in another language, and `zoo transcribe` the text of audio files."""
+"""`zoo translate` translates documents, and `zoo transcribe` writes the text of audio files."""
 
 from __future__ import annotations
 
@@ -49,9 +49,9 @@ def translate(
     Options:
         documents FILE|FOLDER: Document to translate, or folder. In a folder and its subfolders, all documents are
             translated. Hidden files and translations beside their originals are left out.
-        output FILE|FOLDER: File to write or, for several documents or a folder, folder to write to. In this folder,
-            documents keep their names, and the documents of a folder their subfolders. [default: beside each document,
-            with the code of the target language before the suffix]
+        output FILE|FOLDER: File to write. For several documents or a folder, the folder to write to. Translations have
+            the names of their documents, in the same subfolders. [default: beside each document, with the code of the
+            target language before the suffix]
         yes: Replace existing files without asking for confirmation.
 
     Examples:
@@ -151,7 +151,7 @@ def _confirm_replacement(files: Iterable[Path], *, yes: bool) -> bool:
 
 
 def _write_each(plan: Mapping[Path, Path], write: Callable[[Path, Path], None]) -> None:
-    """Write each target from its source. Errors do not stop the others: at the end, the first is raised with them."""
+    """Write each target from its source. Continue after an error, and raise the first error at the end."""
     from cli.errors import to_zoo_error
 
     errors = []
@@ -219,7 +219,7 @@ def _plan(found: dict[Path, Path], output: Path | None, code: str, codes: Sequen
         codes: Codes of all languages of the model.
 
     Raises:
-        ZooError: A file would have another format than its document, or a document would be lost.
+        ZooError: A file and its document have different formats, or a document would be replaced.
     """
     plan: dict[Path, Path] = {}
     for document, relative in found.items():
@@ -287,7 +287,7 @@ def _translate(
     if uncertain:
         problem = f"sentences whose translations have a low probability: {len(uncertain):,}"
         first = re.sub(rf"\b{PLACEHOLDER}\b", "…", uncertain[0])  # stands for code, which the model does not read
-        warnings.warn(f"{problem}; check them, the first is {excerpt(first)}")
+        warnings.warn(f"{problem}; check them; the first is {excerpt(first)}")
     messages.info(f"wrote {target}")
     return sentences
 
@@ -314,7 +314,7 @@ def transcribe(
     Options:
         recordings FILE|FOLDER: Audio file (WAV, FLAC, OGG or MP3) of any length, or folder. In a folder and its
             subfolders, all audio files are transcribed, except hidden files.
-        output FILE|FOLDER: File to write or, for several audio files or a folder, folder to write to. [default: beside
+        output FILE|FOLDER: File to write. For several audio files or a folder, the folder to write to. [default: beside
             each audio file, with the text's language code and the format as suffixes]
         format txt|srt|vtt: Format of the text: plain text with one line per passage, or subtitles (SubRip or WebVTT).
             [default: that of --output, otherwise txt]
@@ -357,7 +357,7 @@ def transcribe(
 
 
 def _transcript_suffix(chosen: str | None, output: Path | None) -> str:
-    """Return the suffix of the texts: that of `--format`, that of the output file if there is only one, or .txt.
+    """Return the suffix for transcripts: from `--format`, from the name of a single output file, or else `.txt`.
 
     Raises:
         ZooError: The format is unknown, or is not that of the output file.

@@ -92,7 +92,7 @@ def build_module(
 
 
 def update_refusal(spec: Spec) -> str | None:
-    """Return the reason why an update of a model cannot be one graph on a GPU, or None if it can."""
+    """Return the reason why a training step cannot be compiled to one graph on a GPU, or None if it can."""
     if spec.compilation.backend not in ("auto", "eager"):
         return f"`compilation.backend` is `{spec.compilation.backend}`"
     if "pack_rows" in spec.compilation.disabled_passes:

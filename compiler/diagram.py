@@ -61,7 +61,7 @@ class Column:
 
 
 def columns(graphs: Sequence[Graph]) -> tuple[Column, Column]:
-    """Return two columns of a drawing: that of the encoder and that of the decoder.
+    """Return the encoder's column and the decoder's column of a drawing.
 
     Args:
         graphs: One graph that contains encoder and decoder (for training or scoring), or one graph for each of them.

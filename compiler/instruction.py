@@ -110,7 +110,7 @@ class Instruction:
     b: Operand = UNUSED
     c: Operand = UNUSED
     width: int = 0
-    """The number of elements of a row of the result."""
+    """The number of elements in each row of the result."""
     heads: int = 0
     groups: int = 1
     """In an attention, the number of query heads that share a head of keys and values."""

@@ -153,7 +153,7 @@ class NativeCodeGenerator:
         return tuple(i for name in node.inputs for i in (self.nodes[name].inputs if name in self.fused else (name,)))
 
     def row_length(self, value: str) -> int:
-        """Return the number of elements of a row of a value."""
+        """Return the number of elements in each row of a value."""
         return _row_length(self.graph.types[value])
 
     def parameter_shape(self, parameter: str) -> tuple[int, ...]:

@@ -291,7 +291,7 @@ class _Pool:
         self.slots.table.index_copy_(0, self._sent(slots), self._sent(rows))
 
     def take(self, other: _Pool, sentences: Sequence[_Sentence]) -> None:
-        """Move sentences from another pool, whose slots are not larger in any respect."""
+        """Move sentences from another pool. No dimension of its slots is larger than in this pool."""
         if not sentences:
             return
         old = self._sent(np.array([each.slot for each in sentences]))
@@ -315,7 +315,7 @@ class _Pool:
             into[new, : source.shape[1]] = source[old]
 
     def release(self, sentences: Sequence[_Sentence]) -> None:
-        """Free the slots of sentences. Those that are not done yet go on until others take their place."""
+        """Free the slots of sentences. Unfinished searches continue until other sentences take their slots."""
         for each in sentences:
             if each.slot >= 0:
                 self._unused.append(each.slot)

@@ -37,7 +37,7 @@ class Field(IntEnum):
     LENGTH = 1
     """Number of tokens so far, with the prefix. It is the position of the next token that the decoder reads."""
     FINISHED = 2
-    """Number of hypotheses that have finished, also those that are not kept."""
+    """Number of hypotheses that have finished, including those that are not kept."""
     KEPT = 3
     """Number of finished hypotheses that are kept."""
     SOURCE = 4

@@ -251,7 +251,7 @@ def check_weights(file: Mapping[str, Tensor], expected: Mapping[str, StoredTenso
     Raises:
         ZooError: A tensor is missing, unknown or of the wrong shape.
     """
-    hint = f"the weights belong to another spec than `{spec}`: use the spec that they were trained with"
+    hint = f"the weights were not trained with the spec `{spec}`: use the spec that they were trained with"
     for name, tensor in expected.items():
         if name not in file:
             raise ZooError(f"the weights have no tensor `{name}`", hint=hint)

@@ -1,4 +1,4 @@
-"""Versions of the format of spec files: an older format is upgraded step by step, a newer one is refused.
+"""Versions of the file format of specs. Older formats are upgraded step by step, and newer formats are rejected.
 
 A new field has a default in its section, so that older files stay readable. To change a field, increase FORMAT and add
 to UPGRADES a function that upgrades from the previous format. The function must contain literal values instead of

@@ -77,7 +77,7 @@ class FeatureSource(Section):
     """Base class of the kinds of files that a model reads as features."""
 
     augmentation: ClassVar[tuple[str, ...]] = ()
-    """Names of the fields that only change training examples, at random."""
+    """Names of the fields that change training examples at random, and nothing else."""
 
     @property
     def width(self) -> int:
@@ -91,7 +91,7 @@ class FeatureSource(Section):
 
 
 class Audio(FeatureSource):
-    """Audio files: WAV, FLAC, OGG or MP3. A frame is the logarithm of a mel filter bank, every 10 ms."""
+    """Audio files: WAV, FLAC, OGG or MP3. A frame has the logarithms of a mel filter bank. Frames are 10 ms apart."""
 
     augmentation = ("time_masks", "frequency_masks")
     kind: Literal["audio"]
@@ -173,7 +173,7 @@ class PositionKind(Section):
     """Base class of the kinds of positions."""
 
     score_bias: ClassVar[Literal["constant", "learned"] | None] = None
-    """Type of the bias that the positions add to attention scores, if they do. All layers share a learned one."""
+    """Type of the bias that positions add to attention scores, or None. If it is learned, all layers share it."""
 
 
 class Sinusoidal(PositionKind):

@@ -23,9 +23,10 @@ Steps = Annotated[int, Field(ge=1, le=1_000_000_000)]
 class Section(BaseModel):
     """Base class of the sections of a spec, which are frozen pydantic models.
 
-    A missing field and an unknown field are errors. Text is never converted to a number. Fields have no defaults,
-    because `base.yaml` sets them. Only options that `base.yaml` does not contain have defaults, and new fields, which
-    files of older versions lack. The docstring below a field is its description, for people and in the JSON Schema.
+    A missing field and an unknown field are errors. Text is never converted to a number. Most fields have no defaults,
+    because `base.yaml` sets them. Options that `base.yaml` does not contain have defaults. So do new fields, because
+    files of older versions do not contain them. The docstring below a field is its description, for people and in the
+    JSON Schema.
     """
 
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid", allow_inf_nan=False, defer_build=True)
@@ -45,7 +46,7 @@ class Section(BaseModel):
 
 @cache
 def _docstrings(section: type[BaseModel]) -> dict[str, str]:
-    """Return the docstrings of the fields of a section. They are read from its source, which is rarely needed."""
+    """Return the docstrings of the fields of a section. Python does not store them, so parse its source."""
     found: dict[str, str] = {}
     for base in reversed(section.__mro__[: section.__mro__.index(Section)]):
         with suppress(OSError, TypeError):  # a class that was typed at a prompt has no source

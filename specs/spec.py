@@ -58,7 +58,8 @@ class Spec(Section):
     """Licence of the published weights, for the model card: an SPDX identifier such as CC-BY-4.0, or a phrase. null:
     not specified."""
     task: Task
-    """Task that the model learns: translation (section 6.1), parsing (section 6.3) or language modelling."""
+    """Task that the model learns: translation (section 6.1), parsing (section 6.3), recognition (section 7) or
+    language modelling."""
     architecture: Architecture
     """Layers and dimensions of the network (section 3)."""
     vocabulary: Vocabulary
@@ -209,7 +210,7 @@ class Spec(Section):
                 reject(
                     (f"corpus.{name}", "corpus.source", "corpus.target"),
                     f"`grammar` is English{'' if parsing else ' and German'}, not `{source}` and `{target}`",
-                    f"write `source: en` and `target: {directions[0][1]}`, or use other parts than `grammar`",
+                    f"write `source: en` and `target: {directions[0][1]}`, or replace `grammar` with other parts",
                 )
         return self
 
@@ -345,7 +346,7 @@ class Spec(Section):
 
 
 def add_sublayer_kind(sublayer: type[Sublayer]) -> None:
-    """Let encoder and decoder layers have another kind of sub-layer, in this process."""
+    """Allow a new kind of sub-layer in encoder and decoder layers, in this process."""
     for stack in ("encoder", "decoder"):
         field = Architecture.model_fields[stack]
         kinds = get_args(get_args(get_args(field.annotation)[0])[0])

@@ -29,6 +29,7 @@ RETIRED = {
     r"to the same bits": "bitwise identical",
     r"zoo/door|zoo\.door": "zoo.entry_point",
     r"[Ll]edger|\w*Evidence|Finding": "say what it is",
+    r"also if|also those|from which on": "even if, including, a verb",
 }
 """Regular expressions of retired words, and what replaces them."""
 EXCEPTIONS = {

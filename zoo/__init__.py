@@ -85,9 +85,9 @@ def load(
 ) -> Translator:
     """Load a trained model for translation or parsing.
 
-    A model that is not in the local model store is pulled from the registries. If no registry has it, but the catalogue
-    of public models (`zoo list --available`), it is downloaded, imported and stored, and its size and licence are
-    printed. With ZOO_OFFLINE=1, nothing is downloaded.
+    A model that is not in the local model store is pulled from the registries. If no registry has the model, it is
+    looked up in the catalogue of public models (`zoo list --available`). A model in the catalogue is downloaded,
+    imported and stored, and its size and licence are printed. With ZOO_OFFLINE=1, nothing is downloaded.
 
     Warnings are issued through Python's `warnings` module. Weights are memory-mapped: do not overwrite the files of a
     model while it is loaded.
@@ -202,7 +202,7 @@ def register_sublayer(sublayer: type[Sublayer], lower: Callable[[Any, Any, Any],
             `x` is a `compiler.builder.Value`, and `context` a `compiler.lowering.context.LayerContext`.
 
     Raises:
-        ZooError: The class is not a subclass of `specs.Sublayer` with one kind, or there already is a kind with this
+        ZooError: The class is not a subclass of `specs.Sublayer` with one kind, or there is already a kind with this
             name.
     """
     specs, lowering = _import("specs"), _import("compiler.lowering.transformer")
@@ -213,7 +213,7 @@ def register_sublayer(sublayer: type[Sublayer], lower: Callable[[Any, Any, Any],
         raise specs.ZooError(problem, hint='pass a subclass with a field such as `kind: Literal["my_kind"]`')
     if kinds[0] in lowering.SUBLAYERS:
         hint = "choose another name, or restart Python to replace your own kind"
-        raise specs.ZooError(f"there already is a kind of sub-layer named `{kinds[0]}`", hint=hint)
+        raise specs.ZooError(f"there is already a kind of sub-layer named `{kinds[0]}`", hint=hint)
     _import("specs.spec").add_sublayer_kind(sublayer)
     lowering.SUBLAYERS[kinds[0]] = lower
 

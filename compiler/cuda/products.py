@@ -21,7 +21,7 @@ from compiler.cuda.norms import Norm
 MAX_ROWS = 4
 """Largest number of rows for which the kernel was measured and is faster than cuBLAS."""
 WIDTH = 2048
-"""Largest number of rows of the matrix that a program reads at a time, and largest width of a norm."""
+"""Maximum number of matrix rows that a program reads at a time, and maximum width of a norm."""
 
 
 @triton.jit

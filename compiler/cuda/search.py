@@ -26,7 +26,7 @@ VOCABULARY_BLOCK = 1024
 PROGRAMS = 2048
 """Number of programs between which the logits of all rows are divided, if there are enough logits."""
 COLUMNS = 64
-"""Number of positions of a hypothesis that are moved at a time."""
+"""Number of positions that are copied at a time when hypotheses are reordered."""
 
 # Columns of a slot (`compiler.slots.Field`), and states.
 _STATE, _LENGTH, _FINISHED, _KEPT, _SOURCE, _SIZE, _CANDIDATES, _N_BEST, _FULL_RULE, _SHRINKING, *_LIMITS = (

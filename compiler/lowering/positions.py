@@ -284,8 +284,8 @@ class Rotate(Operation):
 class PositionBias(Operation):
     """Base class of biases of attention scores that depend on the distance of query and key.
 
-    Outside of decoder steps, the input is that of the stack [batch, n, ...], of which only the shape is used, and the
-    result is [1, heads, n, n]. In a decoder step, the inputs are position [rows, new] and cache [rows, h, length, d],
+    Outside of decoder steps, the input is the input of the stack [batch, n, ...]. Only its shape is used. The result is
+    [1, heads, n, n]. In a decoder step, the inputs are position [rows, new] and cache [rows, h, length, d],
     and the result is [rows, heads, new, slots]. Parameters are tables
     [..., heads].
     """

@@ -141,7 +141,7 @@ class Attention(_ScoredAttention):
             context.statements.append(f"{weights} = {weights} + {bias}")
         if hidden:
             context.statements.append(f"{weights} = {weights}.masked_fill({hidden}, -math.inf)")
-        # A bias that is computed from distances is float32, also if the weights of the model are bfloat16.
+        # A bias that is computed from distances is float32, even if the weights of the model are bfloat16.
         converted = f".to({value}.dtype)" if bias else ""
         context.statements.append(f"{weights} = torch.softmax({weights}, dim=-1){converted}")
         if self.dropout:

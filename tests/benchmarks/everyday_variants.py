@@ -135,7 +135,7 @@ def renamed(pair: Pair, languages: Sequence[str], generator: random.Random) -> P
 
 
 def replaced(pair: Pair, languages: Sequence[str], name: str, other: str) -> Pair:
-    """Return a pair with a name replaced on both sides, also in the genitive. Unchanged if the counts differ."""
+    """Return a pair with a name replaced on both sides, including its genitive. Unchanged if the counts differ."""
     old, new = ([form(each, language) for language in languages] for each in (name, other))
     if old[0] not in pair[0] or old[1] not in pair[1]:
         return pair

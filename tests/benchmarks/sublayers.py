@@ -60,7 +60,7 @@ def main() -> None:
 
 
 def crossing(other: Mapping[int, float], one: Mapping[int, float]) -> int | None:
-    """Return the smallest length from which on sub-layer `one` is always faster than sub-layer `other`.
+    """Return the smallest length such that sub-layer `one` is faster than `other` at this and all greater lengths.
 
     None if there is no such length.
     """

@@ -49,10 +49,10 @@ def test_the_first_direction_is_the_default_and_languages_can_be_changed() -> No
     assert list(talk.answer(" \n")) == []
 
 
-def test_languages_of_texts_that_are_guessed_cannot_be_exchanged() -> None:
+def test_a_guessed_source_language_cannot_be_swapped() -> None:
     talk = conversation({"languages": {"codes": ["en", "de", "fr"]}, "corpus": {"train": [PART]}}, None, "en")
     assert talk.prompt == "any language > en: "
-    with pytest.raises(ZooError, match="nothing to exchange"):
+    with pytest.raises(ZooError, match="needs a source language"):
         list(talk.answer("/swap"))
 
 

@@ -84,7 +84,7 @@ class _Beam:
             values[[PAD, BOS]] = -np.inf
             count = min(self.candidates, len(values))
             worst = np.partition(values, -count)[-count]  # sorting all tokens would be slow
-            best = np.flatnonzero(~(values < worst))  # also if all are NaN
+            best = np.flatnonzero(~(values < worst))  # even if all are NaN
             best = best[np.lexsort((best, -values[best]))][:count]
             for token in [EOS] if length == self.max_length and not self.shrinking else best.tolist():
                 if values[token] != -np.inf:

@@ -167,7 +167,7 @@ except zoo.ZooError as error:
 
 OWN_KIND_ERRORS = """\
 `architecture.encoder[0].scale` must be at least 1, not `0` (override: `architecture.encoder`)
-there already is a kind of sub-layer named `own_linear`
+there is already a kind of sub-layer named `own_linear`
 the function of the sub-layer `narrow` returns f[batch, source, 8] for an input f[batch, source, 16]
 """
 

@@ -121,7 +121,7 @@ class Batch:
 
 
 class EpochBatches:
-    """Batches of one epoch. Each batch is an array of indices of examples in the training text.
+    """Batches of one epoch. Each batch is an array of example indices.
 
     Attributes:
         total: Size of all batches together.
@@ -266,7 +266,7 @@ def _draw(store: Store, weights: Sequence[float], seed: int, epoch: int) -> Indi
     total = sum(count * weight for count, weight in zip(store.parts, weights, strict=True))
     hint = "lower the weights of `corpus.train`"
     require_memory(
-        total * _BYTES_PER_ORDERED_EXAMPLE, machine_memory(), f"to order an epoch of {total:,.0f} examples", hint
+        total * _BYTES_PER_ORDERED_EXAMPLE, machine_memory(), f"ordering an epoch of {total:,.0f} examples", hint
     )
     random, start, indices = np.random.default_rng([seed, epoch, 1]), 0, []
     for count, weight in zip(store.parts, weights, strict=True):

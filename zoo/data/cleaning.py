@@ -126,7 +126,7 @@ def classify(
     for example in examples:
         if len(statuses) % _PAIRS_BETWEEN_MEMORY_CHECKS == 0:
             require_memory(
-                len(statuses) * pair_bytes, machine_memory(), "to classify the pairs of `corpus.train`", _MEMORY_HINT
+                len(statuses) * pair_bytes, machine_memory(), "classifying the pairs of `corpus.train`", _MEMORY_HINT
             )
         cleaned = [clean(raw) for raw in example.values()]
         control += any(raw.strip() != kept for raw, kept in zip(example.values(), cleaned, strict=True))
@@ -243,7 +243,7 @@ def other_language(lines: Iterable[str], language: str) -> str | None:
 
     Returns:
         The code of another language, if most of the long lines are in that language, and at most a fifth as many are
-        in `language`. None otherwise, and also if there is too little text or py3langid does not know `language`.
+        in `language`. Otherwise None. Also None if there is too little text, or if py3langid does not know `language`.
     """
     expected = language.partition("-")[0]
     long_lines = [line[:_MAX_CHARACTERS] for line in lines if sum(map(str.isalpha, line)) >= _MIN_LETTERS]
@@ -255,7 +255,7 @@ def other_language(lines: Iterable[str], language: str) -> str | None:
 
 
 def is_other_language(line: str, language: str) -> bool:
-    """Return whether a line with enough letters is clearly in another language than `language`."""
+    """Return whether a line with enough letters is clearly in a language different from `language`."""
     if sum(map(str.isalpha, line)) < _MIN_LETTERS:
         return False
     scores = dict(rank(line[:_MAX_CHARACTERS]))

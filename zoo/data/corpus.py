@@ -217,7 +217,7 @@ class CorpusReader:
             yield dict(zip(self._streams, values, strict=True))
             count += 1
         if not count:
-            unit = "<seg>" if is_sgml(paths[0]) else "line"
+            unit = "<seg>" if is_sgml(paths[0]) else "lines"
             hint = "give another file, or remove this part of the corpus"
             raise ZooError(f"`{paths[0]}` contains no {unit}", hint=hint)
 
@@ -255,7 +255,7 @@ class CorpusReader:
         with file_errors(folder):
             files = sorted(path for path in folder.iterdir() if path.is_file() and not path.name.startswith("."))
         if not files:
-            raise ZooError(f"the folder of trees `{folder}` contains no file", hint="give another folder, or a file")
+            raise ZooError(f"the folder of trees `{folder}` contains no files", hint="give another folder, or a file")
         return files
 
 

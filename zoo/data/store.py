@@ -65,7 +65,7 @@ class StoreWriter:
 
         Args:
             rows: Values of each stream, without BOS and EOS.
-            parts: Index of the part of the corpus that each example belongs to. Defaults to the first part.
+            parts: For each example, the index of its corpus part. Defaults to the first part.
         """
         count = len(next(iter(rows.values())))
         part_indices = np.zeros(count, np.int64) if parts is None else parts
@@ -177,7 +177,10 @@ class Store:
 
 
 def longest_input(store: Store) -> int:
-    """Return the length of the longest example in the first stream, without EOS: the source, if there is one."""
+    """Return the maximum length of the sequences in the first stream, without EOS.
+
+    The first stream is the source. If there is no source, as in a language model, it is the target.
+    """
     return int(next(iter(store.lengths.values())).max())
 
 

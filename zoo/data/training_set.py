@@ -67,7 +67,7 @@ class Position(NamedTuple):
 
     epoch: int
     batch: int
-    """Number of finished batches in the epoch. With subword regularisation, only those before the current pool."""
+    """Number of finished batches in the epoch. With subword regularisation, without the current pool's batches."""
     pool_batch: int
     """Number of finished batches in the current pool (see POOL_BATCHES). 0 without subword regularisation."""
 
@@ -107,7 +107,7 @@ class TrainingSet:
         return cls(spec, prepared.store("train"), sampler, verified)
 
     def epoch_batches(self, epoch: int) -> EpochBatches:
-        """Return the batches of an epoch. Their sizes are those before subword regularisation.
+        """Return the batches of an epoch, with the sizes that they have without subword regularisation.
 
         The last requested epoch is cached. The method is not thread-safe.
 

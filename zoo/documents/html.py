@@ -72,7 +72,7 @@ class ElementRoles:
         splitting: Names of elements that are segments of their own.
         non_splitting: Names of elements that are part of the sentence around them.
         copied: Names of elements that are copied with their content.
-        outline: Whether an element of XML is also a segment if its parent is a segment that contains only elements.
+        outline: Whether the children of an XML element are segments, too, if the element is a segment without text.
         is_html: Whether the text is HTML. Elements without a chosen role then have the role that HTML gives them.
     """
 
@@ -156,7 +156,7 @@ class Parser:
         return end
 
     def _read_declaration(self, start: int) -> int:
-        """Read a comment, a declaration or another construct that is no tag, and return its end."""
+        """Read a comment, a declaration or another construct that is not a tag, and return its end."""
         text = self._text
         beginning = text[start : start + 9].lower()
         has_cdata = self.is_xml or self._copied[:1] in (["svg"], ["math"])
@@ -353,7 +353,7 @@ class _XmlElement:
 
 
 class _XmlParser(Parser):
-    """Parser of XML of clients, who choose which elements divide the text and which ones are copied."""
+    """Parser for XML from clients. The client chooses which elements divide the text, and which elements are copied."""
 
     is_xml = True
 

@@ -223,7 +223,7 @@ def _solid_elements(segment: Segment) -> set[int]:
 
 
 def _pop_nearest(words: list[tuple[int, int]], start: int) -> tuple[int, int] | None:
-    """Remove and return the first of the words whose source starts nearest to a position."""
+    """Remove and return the word whose source starts nearest to a position. If there are several, take the first."""
     following = bisect_left(words, (start, 0))
     nearest = words[following : following + 1]
     if following:  # the first of the words that start at the nearest position before `start`
@@ -430,7 +430,7 @@ class _Writer:
         return None
 
     def _write_gap(self, stack: Stack) -> None:
-        """Write the space after copied content outside of its elements, where those of the following text begin."""
+        """Write the space that follows copied content. The space is outside of the content's own elements."""
         if self._gap:
             self._gap = False
             self.text(" ", _common(self.stack, stack))

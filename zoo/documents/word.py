@@ -40,7 +40,7 @@ _COMPUTED_CODE = re.compile(
 """Fields whose result Word or a reference manager computes."""
 
 _ONE_FIELD = re.compile("b?c*s?|e|bc*s?e")
-"""First letters of the names of the parts that are all before the result, or after it, or a whole field."""
+"""First letters of the names of parts that are all before the result, all after the result, or a whole field."""
 
 
 @dataclass
@@ -143,7 +143,11 @@ def _join_fields(fragments: Sequence[Fragment]) -> list[Fragment]:
 
 
 def _join(fragments: Sequence[Fragment], field: _Field, end: int, *, is_whole: bool) -> dict[int, tuple[int, Fragment]]:
-    """Return replacements for the parts of a field: the index of the first fragment -> the last index, new fragment."""
+    """Join the fragments of a field.
+
+    Returns:
+        For the index of each replaced part's first fragment, the index of its last fragment and the joined fragment.
+    """
     if field.separate < 0 or _is_computed(field.code):
         parts = fragments[field.begin : end + 1]
         marks = Counter(part.name for part in parts if part.kind in (Kind.START, Kind.END))
@@ -161,7 +165,12 @@ def _join(fragments: Sequence[Fragment], field: _Field, end: int, *, is_whole: b
 
 
 def _replaced(fragments: Sequence[Fragment], joined: dict[int, tuple[int, Fragment]]) -> list[Fragment]:
-    """Return the fragments with the results of `_join`. Parts of incomplete fields become boundaries."""
+    """Replace the fragments of fields with the joined fragments. Parts of incomplete fields become boundaries.
+
+    Args:
+        fragments: The fragments of a paragraph.
+        joined: The results of `_join`.
+    """
     result, index = list[Fragment](), 0
     while index < len(fragments):
         fragment = fragments[index]
@@ -247,7 +256,7 @@ def _read(text: str, code: Collection[str]) -> list[Token]:
 
 
 def _leaf(tokens: Sequence[Token], prefix: str) -> Iterator[Fragment]:
-    """Yield the fragments of a child of a paragraph that does not contain other elements."""
+    """Yield the fragments of an element that is directly in a paragraph and contains no other elements."""
     name, raw = tokens[0].name, join_raw(tokens)
     if name in ("w:r", _CODE):
         yield from _run(tokens, prefix)
@@ -367,7 +376,7 @@ def _split_runs(fragments: Iterable[Fragment]) -> Iterator[Fragment]:
 
 
 def _join_runs(fragments: Sequence[Fragment]) -> Iterator[Fragment]:
-    """Join neighbouring runs of the same style, into which Word splits text for its own purposes."""
+    """Join adjacent runs that have the same style. Word often splits text of one style into several runs."""
     index = 0
     while index < len(fragments):
         fragment, following = fragments[index], index + 1

@@ -48,7 +48,7 @@ class EvaluationSet(NamedTuple):
         return self.streams[OUTPUT]
 
     def examples(self, direction: Direction) -> list[tuple[str, ...]]:
-        """Return the texts of each stream of the examples of one translation direction."""
+        """Return the texts of each stream, for the examples of one translation direction."""
         directions = self.directions or [direction] * len(self.references)
         rows = zip(zip(*self.streams.values(), strict=True), directions, strict=True)
         return [example for example, of_row in rows if of_row == direction]

@@ -31,8 +31,8 @@ _STEP = 257
 class Image(FeatureModality):
     """Modality `image`. The pixels of a picture have mean 0 and variance 1. Dark pixels are positive.
 
-    Transparent pixels are white. Of an animated picture, the first frame is read. A photo is turned as its EXIF data
-    says.
+    Transparent pixels are white. Of an animated picture, the first frame is read. A photo is rotated according to
+    its EXIF data.
     """
 
     suffixes = (".png", ".jpg", ".jpeg")

@@ -149,7 +149,7 @@ def input_files(path: Path, suffixes: tuple[str, ...]) -> list[str] | None:
         The paths. None if the path is that of a text file, which is then a list of files.
 
     Raises:
-        ZooError: The folder contains no file with one of the suffixes.
+        ZooError: The folder contains no files with one of the suffixes.
     """
     if file_exists(path):
         return [str(path)] if path.suffix.lower() in suffixes else None
@@ -157,5 +157,5 @@ def input_files(path: Path, suffixes: tuple[str, ...]) -> list[str] | None:
         return None
     found = [str(each) for each in sorted(path.iterdir()) if each.suffix.lower() in suffixes and each.is_file()]
     if not found:
-        raise ZooError(f"`{path}` contains no file to read", hint=f"the formats are {', '.join(suffixes)}")
+        raise ZooError(f"`{path}` contains no files to read", hint=f"the formats are {', '.join(suffixes)}")
     return found

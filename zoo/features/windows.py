@@ -28,11 +28,11 @@ _HOP_SECONDS, _LEAST_ENERGY = 0.01, 1e-12
 _SILENT_DECIBELS = -60.0
 """Level of speech below which a recording is silent."""
 _EXTREME_HOPS = 10
-"""The quietest and the loudest hops, which are clicks and gaps in the sound, do not count."""
+"""Number of quietest hops (gaps in the sound) and of loudest hops (clicks) to ignore."""
 _MIN_RANGE_DECIBELS, _MAX_RANGE_DECIBELS = 10.0, 50.0
-"""Smallest difference between them at which there are pauses, and largest difference that is taken into account."""
+"""Minimum level difference of speech and noise for finding pauses, and the limit to which it is reduced."""
 _PAUSE_LEVEL = 0.3
-"""Maximum level of a pause between that of the noise (0) and that of the speech (1)."""
+"""Maximum level of a pause, on a scale from the noise (0) to the speech (1)."""
 
 
 class Window(NamedTuple):

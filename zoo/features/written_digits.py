@@ -1,7 +1,7 @@
 """Strings of handwritten digits as pictures, from scikit-learn's 1,797 digits of 8 x 8 pixels.
 
 The digits of a string are written side by side, with different sizes, gaps, ink and noise. For training, each digit is
-also turned, slanted, stretched and thickened at random. Each string only depends on its split and its number.
+also rotated, slanted, stretched and thickened at random. Each string only depends on its split and its number.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def _random(split: str, number: int) -> np.random.Generator:
 
 
 def _choose(split: str, random: np.random.Generator) -> npt.NDArray[np.int64]:
-    """Return the indices of the digits of a string in scikit-learn's data."""
+    """Return the index in scikit-learn's data of each digit in a string."""
     return random.choice(digits_of(split), random.integers(1, MAX_DIGITS + 1))
 
 

@@ -1,4 +1,4 @@
-"""Functions that build programs, and tell the user if it takes long, and the cache of packed models.
+"""Functions that build programs and show a message if this takes long, and the cache of packed models.
 
 Importing torch, building the graphs and packing the weights takes seconds. It is done when a published model is first
 opened with the backend `native`. The result is stored in `storage.compiled()`, under the SHA-256 of everything that it

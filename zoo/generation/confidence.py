@@ -112,7 +112,7 @@ def _logistic_regression(
 ) -> Float64[np.ndarray, " features"]:
     """Return the coefficients that maximise the likelihood.
 
-    The targets are slightly inside of 0 and 1 (Platt 1999), so that there is a maximum also if all translations are
+    The targets are slightly inside of 0 and 1 (Platt 1999), so that there is a maximum even if all translations are
     good. The Hessian is replaced by its bound (Böhning and Lindsay 1988), so that each step improves the likelihood.
     """
     count = good.sum()

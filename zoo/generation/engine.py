@@ -2,7 +2,7 @@
 
 An `Engine` belongs to one program and lives as long as the model. Callers add sentences to its `RequestQueue`, and its
 workers take them from there. Each worker has one running batch for each batch key (see `BeamSearch.batch_key`), and
-runs one or a few steps of each batch in turn. Sentences of different callers share a batch, also if their beam sizes,
+runs one or a few steps of each batch in turn. Sentences of different callers share a batch, even if their beam sizes,
 stopping rules or length penalties differ. Finished sentences leave a batch, and waiting ones join it.
 
 A request fails alone. If a step with sentences of several requests fails, they are decoded again, each request in
@@ -216,7 +216,7 @@ class _Worker(Generic[State]):
         self._program, self._queue, self._device = program, queue, device
         self._batches: dict[Hashable, Batch[State] | ProgramBatch[State]] = {}
         self._running: dict[Hashable, dict[SearchHistory, Request]] = {}
-        """The sentences without a result, by batch key, also if they have left the batch."""
+        """The sentences without a result, by batch key, even if they have left the batch."""
 
     def run(self) -> None:
         """Decode sentences until the queue is stopped."""

@@ -132,14 +132,14 @@ class InputWarnings:
             units = _units(self._vocabulary, "source")
             unknown = ", ".join(map(repr, self._vocabulary.unknown(first.text)[:_MAX_UNKNOWN]))
             self._report.warn(
-                f"{self._unknown:,} of {self._texts:,} texts have {units} that the model does not know, the first is "
+                f"{self._unknown:,} of {self._texts:,} texts have {units} that the model does not know; the first is "
                 f"text {first.index + 1:,} ({excerpt(first.text)}) with {unknown}; these {units} are "
                 f"{self._unknown_effect}"
             )
         if first := self._first_spelled:
             self._report.warn(
                 f"{self._spelled:,} of {self._texts:,} texts consist mostly of characters that the model has no tokens "
-                f"for, the first is text {first.index + 1:,} ({excerpt(first.text)}); expect wrong translations"
+                f"for; the first is text {first.index + 1:,} ({excerpt(first.text)}); expect wrong translations"
             )
 
         if self._unkept:

@@ -102,7 +102,7 @@ class SpanConstraint:
 
 
 class _Trie:
-    """Trie of the tokens of all spellings of a sentence's spans.
+    """Trie with the tokens of every spelling of the spans in a sentence.
 
     Attributes:
         left: How often each span must be written.

@@ -1,4 +1,4 @@
-"""Export of published models to the formats of other engines (`zoo export`)."""
+"""Export of published models to the formats of other toolkits (`zoo export`)."""
 
 from __future__ import annotations
 
@@ -101,8 +101,8 @@ class ExportResult:
 
     Attributes:
         folder: Folder of the exported model.
-        check: Result of running the exported model in its engine. None if the engine is not installed.
-        notes: Sentences for the user about the exported model.
+        check: Result of running the exported model in its toolkit. None if the toolkit is not installed.
+        notes: Notes for the user about the exported model.
     """
 
     folder: Path
@@ -147,7 +147,7 @@ def export_model(name: str, to: str, folder: Path, report: Report) -> ExportResu
         check = format.check(bundle, partial)
         if check is not None and not check.difference <= _TOLERANCE:
             raise ZooError(
-                f"the exported model of `{path.name}` computes something else: the results of {check.engine} differ by "
+                f"the exported model of `{path.name}` computes different results: those of {check.engine} differ by "
                 f"{check.difference:.2g} from {check.reference}, but at most {_TOLERANCE:g} is allowed",
                 hint="please report this with the command and the spec of the model",
                 exit_code=1,

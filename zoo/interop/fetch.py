@@ -127,7 +127,7 @@ def _obtain_from_hub(card: ModelCard, again: str, report: Report) -> Path:
 
 
 def _hold(card: ModelCard, folder: Path, report: Report) -> None:
-    """Record the SHA-256 of a repository's files, or compare it with the recorded one. Only without a revision."""
+    """Record the SHA-256 of a repository's files, or compare it with the recorded SHA-256."""
     files = sorted(file for file in folder.iterdir() if file.is_file() and file.suffix not in (".md", ".lock"))
     digest = hashlib.sha256("".join(f"{sha256(file)} {file.name}\n" for file in files).encode()).hexdigest()
     if download.hold(card.source, digest, sum(file.stat().st_size for file in files)):

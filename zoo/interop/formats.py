@@ -107,14 +107,14 @@ class Bundle:
 
 @dataclass(frozen=True)
 class ExportCheck:
-    """Result of running an exported model in the engine that it was exported for."""
+    """Result of running an exported model in the toolkit that it was exported for."""
 
     engine: str
-    """Name and version of the engine."""
+    """Name and version of the toolkit."""
     difference: float
     """Largest difference of a token's log-probability. For `onnx`, the largest relative difference of any output."""
     reference: str = "the reference log-probabilities of the model"
-    """Description of the results that the engine's results were compared with, for messages."""
+    """Description of the results that the toolkit's results were compared with, for messages."""
 
 
 class ExportFormat(Protocol):
@@ -146,9 +146,9 @@ class ExportFormat(Protocol):
         """
 
     def check(self, bundle: Bundle, folder: Path) -> ExportCheck | None:
-        """Run the exported model in its engine, and compare the results with zoo's.
+        """Run the exported model in its toolkit, and compare the results with zoo's.
 
-        Return None if the engine is not installed.
+        Return None if the toolkit is not installed.
         """
 
 

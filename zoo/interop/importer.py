@@ -112,7 +112,7 @@ def import_model(source: str, options: ImportOptions, report: Report) -> Path:
         raise ZooError(f"`{name}` is not a valid name for a model", hint=hint)
     format = find_format(path, options.format)
     if options.positions and format.name != HuggingFaceMarian.name:
-        problem = f"`--positions` applies to {HuggingFaceMarian.name} only, but this model is of {format.name}"
+        problem = f"`--positions` is for {HuggingFaceMarian.name} only, but this model has the format {format.name}"
         raise ZooError(problem, hint="leave `--positions` out")
     if format in FAMILIES:
         refuse_options(options.text, "transformers' models come with their tokenizers")

@@ -190,7 +190,7 @@ def _read_vocabulary(file: Path, threshold: int) -> str:
 
 
 def _read_cases(file: Path) -> str:
-    """Read the words of a truecase model of Moses, whose lines are such as `The (9/14) the (5)`."""
+    """Read the words in a truecase model of Moses. An example of a line is `The (9/14) the (5)`."""
     words = "\n".join(" ".join(line.split()[::2]) for line in _read_text(file).split("\n"))
     return _require_short(words, file)
 

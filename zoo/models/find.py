@@ -152,12 +152,12 @@ def model(reference: str | os.PathLike[str], report: Report | None = None) -> Pa
 
 
 def models(reference: str | os.PathLike[str], report: Report | None = None) -> list[Path]:
-    """Return the folder of a model, or the folders of all members of an ensemble of the catalogue.
+    """Return the folder of a model, or the folders of all models in an ensemble from the catalogue.
 
-    The reference can be the folder of a run or of a published model, the name of a published model (also `NAME@2`), the
-    name of a spec that has a run, or the name of a model in the catalogue. They are tried in this order. A published
-    model that is not in the local model store is pulled from the registries, or else fetched as the catalogue
-    describes.
+    These kinds of references are tried in this order: the folder of a run or a published model; the name of a published
+    model, such as `NAME` or `NAME@2`; the name of a spec that has a run; and the name of a model in the catalogue. A
+    published model that is not in the local model store is pulled from the registries. If no registry has the model, it
+    is fetched as the catalogue describes.
 
     Raises:
         ZooError: There is no such model, the run has no weights yet, or the model cannot be pulled or fetched.
@@ -211,7 +211,7 @@ def _obtain(reference: Reference, report: Report) -> list[Path]:
     """Return the folders of a model that a registry or the catalogue has. Empty if neither has it."""
     card = None if reference.pinned else catalogue.find(reference.name)
     if card is not None and (folders := _stored(card, reference.name)):
-        return folders  # under another name than that of the reference
+        return folders  # their names differ from the reference
     if (folder := pull(reference, report)) is not None:
         return [folder]
     return [] if card is None else _fetch(card, reference.name, report)
@@ -225,7 +225,7 @@ def _fetch(card: ModelCard, name: str, report: Report) -> list[Path]:
 
 
 def _stored(card: ModelCard, name: str) -> list[Path]:
-    """Return the folders of a model of the catalogue in the local model store. Empty if it is not complete.
+    """Return the folders in the local model store that contain a model of the catalogue. Empty if it is not complete.
 
     Args:
         card: The card of the model.

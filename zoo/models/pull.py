@@ -108,13 +108,13 @@ def _similar(registry: Registry, reference: Reference) -> str:
 
 
 def _require_replaceable(folder: Path, found: RegistryModel) -> None:
-    """Raise ZooError if the folder contains a model that was only published locally, because it would be lost."""
+    """Raise ZooError if pulling would replace a model that was only published locally."""
     existing = bundle_digest(folder)
     if existing is None or existing == found.revision.digest or file_exists(folder / ORIGIN_FILE):
         return
     raise ZooError(
-        f"`{folder}` was published on this machine and is not a revision of `{found.registry.address}`, so it would be "
-        "lost",
+        f"`{folder}` was published on this machine and is not a revision of `{found.registry.address}`, so pulling "
+        "would replace it",
         hint=f"remove it with `zoo remove {folder.name}`, or keep both with `zoo pull {found.revision.pin}`",
     )
 
@@ -221,7 +221,7 @@ def _require_consistent(folder: Path, revision: Revision) -> None:
     listed = {name: (entry.sha256, entry.bytes) for name, entry in manifest.read(folder).entries.items()}
     published = {name: (file.sha256, file.bytes) for name, file in revision.files.items() if name != manifest.NAME}
     if listed != published:
-        problem = f"`{revision.pin}` is damaged: the manifest lists other files than the revision"
+        problem = f"`{revision.pin}` is damaged: the manifest and the revision list different files"
         hint = "pull another revision, or ask the owner of the registry to publish the model again"
         raise ZooError(problem, hint=hint, exit_code=1)
 

@@ -41,11 +41,11 @@ _STORED_TYPE, _SCALES = "stored_type", ".scales"
 
 @dataclass(frozen=True)
 class Weights:
-    """Tensors by name, with metadata as text. Each matrix of the paper is one tensor. Tied matrices share one.
+    """Tensors by name, with metadata as text. Each matrix of the paper is one tensor. Tied matrices share a tensor.
 
-    Metadata are, for example, `steps` (the training steps of the averaged checkpoints, separated by commas) and
-    `longest_source` (the number of tokens of the longest source sentence in training), and `alignment_head` (the
-    attention head that aligns best, see `zoo.generation.alignment.AlignmentHead`). If `stored_type` is "int8", the
+    Examples of metadata are `steps` (the training steps of the averaged checkpoints, separated by commas),
+    `longest_source` (the number of tokens in the longest source sentence of the training text), and `alignment_head`
+    (the attention head that aligns best, see `zoo.generation.alignment.AlignmentHead`). If `stored_type` is "int8", the
     file contains matrices in int8, see `quantise`.
     """
 

@@ -105,7 +105,7 @@ class CheckedClaim:
 
 
 Row = Mapping[str, str]
-"""Cells of a row of one of the paper's tables."""
+"""Cells in a row of one of the paper's tables."""
 
 # The base loader reads all values as text, so that numbers keep the digits that the paper prints.
 PARTS: Mapping[str, Any] = yaml.load(Path(__file__).with_name("claims.yaml").read_text("utf-8"), yaml.BaseLoader)

@@ -114,7 +114,7 @@ def require_memory_to_train(spec: Spec, device: str = "auto", processes: int = 1
     """
     hint = _SMALLER_MODEL if processes > 1 else f"{_SMALLER_MODEL}; {_SHARDING}"
     needed = STATE_COPIES * weight_bytes(spec) // processes
-    _require(needed, device, f"to train `{spec.name}`", hint)
+    _require(needed, device, f"training `{spec.name}`", hint)
 
 
 def require_memory_to_translate(spec: Spec, device: str = "auto") -> None:
@@ -123,7 +123,7 @@ def require_memory_to_translate(spec: Spec, device: str = "auto") -> None:
     Raises:
         ZooError: The memory is too small, or the device does not exist.
     """
-    _require(weight_bytes(spec), device, f"to hold the weights of `{spec.name}`", _SMALLER_MODEL)
+    _require(weight_bytes(spec), device, f"holding the weights of `{spec.name}`", _SMALLER_MODEL)
 
 
 def weight_bytes(spec: Spec) -> int:
@@ -146,7 +146,7 @@ def max_sentences(spec: Spec, hypotheses: int, device: torch.device | str) -> in
         ZooError: The logits of a single sentence do not fit in memory.
     """
     needed = _LOGIT_BYTES * hypotheses * spec.vocabulary.sizes[1]
-    purpose = f"to follow {hypotheses:,} hypotheses of one sentence"
+    purpose = f"following {hypotheses:,} hypotheses of one sentence"
     memory.require_device_memory(needed, device, purpose, "reduce the beam size")
     return max(1, int(_LOGIT_SHARE * memory.available_memory(device)) // needed)
 

@@ -21,7 +21,7 @@ from zoo.serving.settings import Settings, hash_key
 LINE_BREAKS = re.compile(r"((?<!\s)\s*[\r\n]\s*)")
 """The lookbehind makes the search linear: it begins only once in each run of white space."""
 MAX_LINES = 20_000
-"""Maximum number of lines of all texts of a request. Each line needs some time of the event loop."""
+"""Maximum number of lines in all texts of a request together. Each line needs some time of the event loop."""
 _LONGEST_LIGATURE = 17  # a tokenizer reads U+FDFA as 18 characters, and all others as at most 4
 _T = TypeVar("_T")
 _RETRY_SECONDS = 2
@@ -105,7 +105,7 @@ class Admission:
         if not keys.needed:
             return ""
         if key is None:
-            raise ServingError(403, "an API key is needed", "key")
+            raise ServingError(403, "an API key is required", "key")
         if (hashed := hash_key(key)) not in keys:
             raise ServingError(403, "the API key is wrong", "key")
         return hashed
@@ -120,11 +120,11 @@ class Admission:
         if not texts:
             raise ServingError(400, "there is no text")
         if len(texts) > limits.texts:
-            raise ServingError(413, f"the request has {len(texts):,} texts; at most {limits.texts:,} fit", "texts")
+            raise ServingError(413, f"the request has {len(texts):,} texts; the limit is {limits.texts:,}", "texts")
         for text in (*texts, options.prefix or ""):
             length = len(text) + _LONGEST_LIGATURE * text.count("\ufdfa")
             if length > limits.text_characters:
-                message = f"a text has {length:,} characters; at most {limits.text_characters:,} fit"
+                message = f"a text has {length:,} characters; the limit is {limits.text_characters:,}"
                 raise ServingError(413, message, "length")
             try:
                 text.encode()
@@ -132,12 +132,12 @@ class Admission:
                 message = "a text is not valid Unicode: it contains half of a surrogate pair"
                 raise ServingError(400, message) from None
         if (lines := sum(text.count("\n") + text.count("\r") for text in texts)) > MAX_LINES:
-            raise ServingError(413, f"the texts have {lines:,} lines; at most {MAX_LINES:,} fit", "length")
+            raise ServingError(413, f"the texts have {lines:,} lines; the limit is {MAX_LINES:,}", "length")
         for name, value in (("beam", options.beam), ("n_best", options.n_best)):
             if value is not None and not 1 <= value <= limits.beam:
                 raise ServingError(400, f"`{name}` is {value:,}; it should be from 1 to {limits.beam}")
         if options.prefix and any(LINE_BREAKS.search(text.strip()) for text in (*texts, options.prefix)):
-            raise ServingError(400, "`prefix` needs texts of one line")
+            raise ServingError(400, "`prefix` requires texts of one line")
 
     @contextmanager
     def admit(self, key: str, texts: Sequence[str], models: Iterable[PooledModel] = ()) -> Iterator[None]:
@@ -154,8 +154,8 @@ class Admission:
         """
         characters, limits, quota = sum(map(len, texts)), self._limits, self._keys.get(key)
         if len(texts) > limits.queued_texts or characters > limits.queued_characters:
-            fit = f"at most {limits.queued_texts:,} texts with {limits.queued_characters:,} characters fit"
-            raise ServingError(413, f"the request has {len(texts):,} texts with {characters:,} characters; {fit}")
+            limit = f"the limit is {limits.queued_texts:,} texts with {limits.queued_characters:,} characters"
+            raise ServingError(413, f"the request has {len(texts):,} texts with {characters:,} characters; {limit}")
         if quota is not None and self.used_characters[key] + characters > quota:
             raise ServingError(456, f"the limit of this API key, {quota:,} characters, is reached", "quota")
         if (

@@ -43,7 +43,7 @@ _SWEEP_SECONDS = 1.0
 _LOG_SECONDS = 60.0
 _MAX_HEAD_BYTES = 300_000  # some clients send the text in the query string
 KEEP_ALIVE_SECONDS = 15.0
-"""Maximum time for the headers of a request to arrive, from the connection or the last response on."""
+"""Maximum time for the headers of a request to arrive, after the connection or the last response."""
 STALLED_SECONDS = 20.0
 """Maximum time in which a client accepts nothing of a response."""
 SEND_BUFFER_BYTES = 128 * 1024

@@ -187,7 +187,10 @@ def _check_options(given: Parameters, target: str) -> None:
 
 
 def _element_roles(given: Parameters, *, is_html: bool) -> ElementRoles:
-    """Return the roles that the client gives to XML or HTML elements, named in lists or separated by commas."""
+    """Return the roles that the client assigns to XML or HTML elements.
+
+    Each parameter is a list of element names, or a string of names separated by commas.
+    """
     splitting, non_splitting, copied = (
         frozenset(name.strip().lower() for names in read_texts(given, key) for name in names.split(",") if name.strip())
         if given.get(key)

@@ -44,7 +44,7 @@ _PROCESSES = 2
 _CALL_SECONDS = 30.0
 """Maximum time to read or write a document or the texts of a request with markup."""
 _CHARACTERS_PER_SECOND, _CHARACTERS_PER_PICTURE = 15, 100
-"""Numbers of characters as which a second of audio and a picture count in quotas and in the queue."""
+"""Number of characters that a second of audio or a picture counts as, in quotas and in the queue."""
 _RETRY_SECONDS = 2
 DOWNLOAD_SECONDS = 600.0
 """Time after which a translated document is removed, so that clients can no longer download it."""
@@ -191,9 +191,9 @@ class Documents:
         """Raise ServingError if there are too many segments, or if a segment is too long."""
         limit = self._service.settings.limits.text_characters
         if (longest := max((len(text) for text, _ in segments), default=0)) > limit:
-            raise ServingError(413, f"a paragraph has {longest:,} characters; at most {limit:,} fit", "length")
+            raise ServingError(413, f"a paragraph has {longest:,} characters; the limit is {limit:,}", "length")
         if len(segments) > MAX_LINES:
-            message = f"there are {len(segments):,} paragraphs; at most {MAX_LINES:,} fit; split the document"
+            message = f"there are {len(segments):,} paragraphs; the limit is {MAX_LINES:,}; split the document"
             raise ServingError(413, message, "texts")
 
     async def _translate_planned(self, document: _Document) -> bytes:
@@ -291,7 +291,7 @@ class Documents:
 
 
 def _server_ends() -> ServingError:
-    return ServingError(503, "the server ends; try again later", "end", _RETRY_SECONDS)
+    return ServingError(503, "the server is shutting down; try again later", "end", _RETRY_SECONDS)
 
 
 def _plain(segments: Sequence[SegmentText]) -> str:

@@ -28,7 +28,7 @@ _ALIASES = {
 }
 _SCRIPT_LENGTH = 4
 _CERTAIN = 0.5
-"""Probability from which a text in a language without a model is refused. Short texts are rarely so clear."""
+"""A text is rejected if its language has no model and at least this probability. Short texts rarely reach it."""
 
 
 def standard_code(code: str) -> str:

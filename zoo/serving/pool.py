@@ -88,8 +88,8 @@ class PooledModel:
     def scores(self) -> dict[str, float]:
         """Return WER, BLEU and chrF of the test set or, without one, of the dev set.
 
-        The names are `BLEU` and `chrF` or, if there are several directions, such as `BLEU en-de`. Empty if the file
-        with the scores is damaged.
+        The keys are names such as `BLEU`. If the model has several directions, the names contain the direction, as in
+        `BLEU en-de`. The mapping is empty if the file with the scores is damaged.
         """
         known: dict[str, Any] = {}
         with suppress(ZooError):
@@ -174,7 +174,7 @@ class ModelPool:
         }
         for model in self.models.values():
             model.spec.require_source("the server")
-            require_memory(model.memory_bytes(), memory_bytes, f"to load `{model.name}`", _MEMORY_HINT, "the server")
+            require_memory(model.memory_bytes(), memory_bytes, f"loading `{model.name}`", _MEMORY_HINT, "the server")
 
     def directions(self) -> dict[str, list[str]]:
         """Return the target languages of each source language, in the codes that clients see."""
@@ -228,7 +228,7 @@ class ModelPool:
             name: Name of the model, if the client asks for a certain one.
             source: Code of the language of the files. None: any language.
             target: Code of the language to write. None: any language.
-            translates: Whether the text is in another language than the files. None: either.
+            translates: Whether the languages of the files and of the text differ. None: either.
 
         Raises:
             ServingError: There is no such model.
@@ -318,7 +318,7 @@ class ModelPool:
         return [model.loaded for model in self.models.values() if model.loaded is not None]
 
     def close(self) -> None:
-        """Unload all models, and wait for no model that is being loaded."""
+        """Unload all models. Do not wait for models that are being loaded."""
         for model in self.models.values():
             if model.loading is not None:
                 model.loading.cancel()

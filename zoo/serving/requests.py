@@ -109,7 +109,7 @@ class Guard:
         return None
 
     def _refusal(self, scope: Scope) -> ServingError | None:
-        """Return an error if the name of the server or the API key is wrong, as far as the headers say so.
+        """Return an error if the headers have a wrong name of the server or a wrong API key.
 
         A web page could bind its own name to the server's address (DNS rebinding).
         """

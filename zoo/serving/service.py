@@ -330,7 +330,7 @@ class Service:
         return results
 
     async def _submit_in_thread(self, submit: Callable[..., Future[_T]]) -> _T:
-        """Submit work in another thread, because that splits and tokenises texts, and wait for its result."""
+        """Call `submit`, which splits and tokenises texts, in another thread. Return the result of its future."""
         abandoned = Event()
         submitting = self._tokenizing.submit(submit, abandoned=abandoned)
         try:
@@ -372,7 +372,7 @@ def _require_short(
     preprocessor = translator.preprocessor(**languages)
     tokens = [*preprocessor.encode_pairs_side(sources, "source"), *preprocessor.encode_pairs_side(targets, "target")]
     if (longest := max(map(len, tokens), default=0)) > limit:
-        message = f"a text has {longest:,} tokens; at most {limit:,} fit; split it into sentences"
+        message = f"a text has {longest:,} tokens; the limit is {limit:,}; split it into sentences"
         raise ServingError(413, message, "length")
 
 

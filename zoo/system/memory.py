@@ -51,7 +51,7 @@ def require_memory(needed: float, available: int, purpose: str, hint: str, owner
     Args:
         needed: Memory that the task needs, in bytes.
         available: Memory that `owner` has, in bytes.
-        purpose: The task, as the beginning of the error message: "to train `base`".
+        purpose: The task, as the beginning of the error message: "training `base`".
         hint: What the user can do if there is too little memory.
         owner: The device with the memory, for the error message: "this machine" or "the GPU".
 
@@ -59,7 +59,7 @@ def require_memory(needed: float, available: int, purpose: str, hint: str, owner
         ZooError: `needed` is more than `available`.
     """
     if needed > available:
-        raise ZooError(f"{purpose} needs {size(needed)} of memory, and {owner} has {size(available)}", hint=hint)
+        raise ZooError(f"{purpose} needs {size(needed)} of memory, but {owner} has {size(available)}", hint=hint)
 
 
 @contextmanager
@@ -112,7 +112,7 @@ def require_device_memory(needed: int, device: torch.device | str, purpose: str,
     """Check that a device has `needed` bytes of memory.
 
     Raises:
-        ZooError: The device has less memory. The message begins with `purpose`, such as "to train `base`".
+        ZooError: The device has less memory. The message begins with `purpose`, such as "training `base`".
     """
     owner = "the GPU" if _is_gpu(device) else "this machine"
     require_memory(needed, available_memory(device), purpose, hint, owner)

@@ -259,11 +259,13 @@ def compare(source: str, target: str, source_language: str, target_language: str
 def match_spans(
     spans: Iterable[Span], others: Sequence[Span], keys: Callable[[Span], Iterable[Hashable]]
 ) -> list[tuple[Span, Span]]:
-    """Return pairs of each span and the first other span that has a key in common and is in no earlier pair.
+    """Pair each span with the first unused span in `others` that has a key in common with it.
+
+    Spans without a partner are left out.
 
     Args:
-        spans: The spans, in the order in which they choose.
-        others: The other spans.
+        spans: The spans, in order of priority.
+        others: The spans to choose from. Each is used at most once.
         keys: Function that returns the keys of a span, such as its readings.
     """
     numbers: dict[Hashable, list[int]] = {}

@@ -186,7 +186,7 @@ class TrainStep:
         self._packs = Purpose.UPDATE in program.graphs and not sharded
         if not processes.all_equal(int(self._packs)):
             problem = "some processes can train in CUDA graphs, and others cannot"
-            raise ZooError(problem, hint="install the same packages on all machines, above all Triton", exit_code=1)
+            raise ZooError(problem, hint="install the same packages on all machines, especially Triton", exit_code=1)
         if processes.device.type == "cuda":
             report.info(f"each step is {self._describe_graphs()}")
         one = processes.count == 1 or sharded or self._packs

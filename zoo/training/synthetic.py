@@ -130,7 +130,7 @@ class _SyntheticText:
     def _require_unchanged(
         self, record: Record, models: Sequence[str] | None = None, journal: Path | None = None
     ) -> None:
-        """Raise ZooError if the text or a model differs from its record. Remove the journal of the other text."""
+        """Raise ZooError if the text or a model differs from its record. In this case, remove the journal."""
         digests = record["models"] if models is None else dict(zip(self.part.models, models, strict=True))
         if self._record(digests)["folder"] != record["folder"]:
             if journal is not None:
@@ -173,7 +173,7 @@ class _SyntheticText:
                 counts[index] += 1
                 size += len(line.encode()) if index == 0 else 0
         if not counts[0]:
-            problem = f"`{self.paths[0]}` contains no line"
+            problem = f"`{self.paths[0]}` is empty"
             raise ZooError(problem, hint="give another file, or remove this part of the corpus")
         if min(counts) < max(counts):
             text, reference = (f"`{path}` has {count:,} lines" for path, count in zip(self.paths, counts, strict=True))

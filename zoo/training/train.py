@@ -252,7 +252,7 @@ def _start(
 
 
 def _require_same_vocabulary(prepared: PreparedCorpus, run: Run) -> None:
-    """Raise ZooError if a run with checkpoints has another vocabulary than the corpus. Its embeddings would not fit."""
+    """Raise ZooError if the corpus gives a vocabulary that does not fit the embeddings in the run's checkpoints."""
     fingerprint = read_json(run.data).get("fingerprint") if run.data.is_file() else None
     if fingerprint != prepared.fingerprint or not list_checkpoints(run):  # `Run.start` reports another corpus
         return
@@ -282,7 +282,7 @@ def _torch_threads(count: int, report: Report) -> Iterator[None]:
 
 
 def _average(run: Run, device: str, report: Report) -> None:
-    """Average the last checkpoints. If the last one alone has a better dev score, use it instead, with a warning."""
+    """Average the last checkpoints. If the last checkpoint has a better dev score than the average, use it and warn."""
     average(run)
     report.info(f"averaged the last checkpoints into {run.weights}")
     averaged = scheduled_checkpoints(run)[-run.spec.training.average :]

@@ -1,8 +1,8 @@
 """The training loop (section 5 of the paper).
 
 A step depends only on the weights, the moments, the seed, its number and the number of accumulation steps. Its batch
-follows from the seed, the epoch and the number of batches before it in that epoch, and its random numbers from the seed
-and the step. A run that is stopped and resumed from its checkpoint therefore ends with bitwise identical weights.
+follows from the seed, the epoch and the number of earlier batches in that epoch. Its random numbers follow from the
+seed and the step. A run that is stopped and resumed from its checkpoint therefore ends with bitwise identical weights.
 """
 
 from __future__ import annotations

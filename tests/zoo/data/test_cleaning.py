@@ -180,6 +180,6 @@ def test_too_many_pairs_for_the_memory_are_rejected_while_reading(monkeypatch):
             read.append(None)
             yield from examples([("a", "b")])
 
-    with pytest.raises(ZooError, match=r"`corpus\.train` needs \d+ kB of memory, and this machine has 50 kB"):
+    with pytest.raises(ZooError, match=r"`corpus\.train` needs \d+ kB of memory, but this machine has 50 kB"):
         classify(endless(), deduplicate=True, dev=5)
     assert 500 < len(read) < 1_000

@@ -171,7 +171,7 @@ def random_paragraph(draw: random.Random, depth: int = 0) -> str:
 
 
 def with_ranges(text: str, draw: random.Random) -> str:
-    """Add ranges, of which the starts are in another order than the ends."""
+    """Add ranges whose starts and ends are in different orders."""
     outside = re.sub(
         "<t:(note|ruby|date)>.*?</t:\\1>|<draw:frame>.*?</draw:frame>", lambda copied: "_" * len(copied[0]), text
     )

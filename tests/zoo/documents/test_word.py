@@ -386,7 +386,7 @@ def random_text(draw: random.Random, depth: int = 0) -> str:
 
 
 def with_ranges(text: str, draw: random.Random) -> str:
-    """Add ranges, of which the starts are in another order than the ends."""
+    """Add ranges whose starts and ends are in different orders."""
     gaps = [0, len(text), *(match.end() for match in re.finditer(r"(?<=[a-z]) (?=[a-z])(?![^{]*\|)|[→↵⇊^@☎¶>]", text))]
     for number, kind in zip("123", ("[]", "()", "[]"), strict=True):
         start, end = sorted(draw.choices(gaps, k=2))

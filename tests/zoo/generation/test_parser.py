@@ -130,8 +130,8 @@ def test_attention_over_words_and_brackets(parser: MakeParser) -> None:
     [
         ("the dog", "(TOP (NP (DT the) (NN cat)))", "differ from those of the sentence"),
         ("the dog", "(TOP (NP (DT the)))", "differ from those of the sentence"),
-        ("the dog", "(TOP (NP (DT the) (NN dog))", "not one bracketed tree"),
-        ("the dog", "the dog", "not one bracketed tree"),
+        ("the dog", "(TOP (NP (DT the) (NN dog))", "not a single bracketed tree"),
+        ("the dog", "the dog", "not a single bracketed tree"),
     ],
 )
 def test_trees_of_other_sentences_cannot_be_scored(parser: MakeParser, text: str, tree: str, message: str) -> None:

@@ -104,7 +104,7 @@ def expected(program: NativeProgram, histories: Sequence[SearchHistory]) -> list
 def test_hypotheses_and_scores_equal_those_of_the_search_in_python(
     program: NativeProgram, monkeypatch: pytest.MonkeyPatch, size: int
 ) -> None:
-    """They are equal for each rule and penalty, also if sentences of other beam sizes join between the steps."""
+    """They are equal for each rule and penalty, even if sentences of other beam sizes join between the steps."""
     monkeypatch.setattr(module, "MAX_MICROSECONDS", 0)
     reasons = set()
     for seed in range(8):

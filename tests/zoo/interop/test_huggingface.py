@@ -262,7 +262,7 @@ def test_tables_of_positions_must_be_sinusoids_or_on_both_sides(folder: Any) -> 
 def test_implausible_sizes_allocate_no_memory(folder: Any) -> None:
     save_file(load_file(folder.weights_file) | {POSITIONS: torch.empty(0, 1_000_000_000)}, folder.weights_file)
     folder.write_config(d_model=1_000_000_000)
-    with pytest.raises(ZooError, match="positions of another dimension"):
+    with pytest.raises(ZooError, match="positions whose dimension is not"):
         read(folder)
     folder.weights_file.write_bytes((11_000_000).to_bytes(8, "little") + b"{}")
     with pytest.raises(ZooError, match=r"model\.safetensors"):

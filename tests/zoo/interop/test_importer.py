@@ -69,7 +69,7 @@ def test_user_errors_have_hints(zoo: Zoo, model: Path) -> None:
         (["vocab.spm"], "error: `vocab.spm` is a part of a model\n\nhint: give the model's folder, `.`"),
         (["model.npz", "--format", "maria"], "error: `maria` is not an import format\n\nhint: did you mean `marian`? "),
         (["model.npz", "--name", "../x"], "error: `../x` is not a valid name for a model\n\nhint: "),
-        (["model.npz", "--positions", "marian"], "error: `--positions` applies to hf-marian only"),
+        (["model.npz", "--positions", "marian"], "error: `--positions` is for hf-marian only"),
         (["model.npz", "--tokenizer", "penn"], "error: `--tokenizer` must be `moses` or `space`, not `penn`\n\nhint: "),
         (
             ["model.npz", "--bpe", "vocab.spm"],

@@ -159,7 +159,7 @@ def test_a_revision_with_other_files_than_its_manifest_is_refused(publish, home)
     revision = json.loads(file.read_text())
     revision["files"]["extra.txt"] = revision["files"]["spec.yaml"]
     file.write_text(json.dumps(revision))
-    with pytest.raises(ZooError, match="the manifest lists other files than the revision"):
+    with pytest.raises(ZooError, match="the manifest and the revision list different files"):
         pull_by("model")
     assert not (home / "models").exists()
 

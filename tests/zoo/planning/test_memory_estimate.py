@@ -41,7 +41,7 @@ def huge() -> Spec:
     ],
 )
 def test_error_says_how_much_is_needed_and_available(huge: Spec, use: Callable[[Spec], object]) -> None:
-    error = pytest.raises(ZooError, match=r"needs \S+ TB of memory, and this machine has")
+    error = pytest.raises(ZooError, match=r"needs \S+ TB of memory, but this machine has")
     with memory_limit(500_000_000), error as caught:
         use(huge)
     assert caught.value.hint
@@ -49,7 +49,7 @@ def test_error_says_how_much_is_needed_and_available(huge: Spec, use: Callable[[
 
 def test_training_is_refused_before_anything_is_written(huge: Spec, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("zoo.training.train.require_space", lambda *given: None)
-    with pytest.raises(ZooError, match="to train `transformer-tiny-ende` needs"):
+    with pytest.raises(ZooError, match="training `transformer-tiny-ende` needs"):
         train(huge, device="cpu")
     assert not Path("runs").exists()
 
@@ -98,5 +98,5 @@ def test_more_hypotheses_allow_fewer_sentences(monkeypatch: pytest.MonkeyPatch) 
     assert sentences[0] * 16 > 4096, "usual settings are not limited"
     assert 16 * sentences[-1] * 1024 * 37_000 <= 4_000_000_000
     monkeypatch.setattr(memory, "available_memory", lambda device: 100_000_000)
-    with pytest.raises(ZooError, match="to follow 1,024 hypotheses of one sentence needs 606 MB"):
+    with pytest.raises(ZooError, match="following 1,024 hypotheses of one sentence needs 606 MB"):
         max_sentences(spec, 1024, cpu)

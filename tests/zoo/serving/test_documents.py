@@ -225,5 +225,8 @@ def test_a_server_that_ends_stops_the_translation_of_documents(service_of, monke
         key = {"authorization": "DeepL-Auth-Key any"}
         assert httpx2.post(f"{url}/v2/document", data=form, headers=key, **arguments).status_code == 200
         wait_until(lambda: metric(url, "zoo_queued_texts") == 2)
-    assert (answer.result().status_code, answer.result().json()) == (503, {"error": "the server ends; try again later"})
+    assert (answer.result().status_code, answer.result().json()) == (
+        503,
+        {"error": "the server is shutting down; try again later"},
+    )
     assert (cancelled, "ERROR" in caplog.text) == ([True, True], False)

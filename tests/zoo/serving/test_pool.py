@@ -187,7 +187,7 @@ def test_a_server_needs_a_model(home):
 
 
 def test_a_model_that_never_fits_into_the_memory_is_refused_at_the_start(pool_of):
-    with pytest.raises(ZooError, match="to load `runs/a` needs"):
+    with pytest.raises(ZooError, match="loading `runs/a` needs"):
         pool_of(models=0.5)
 
 

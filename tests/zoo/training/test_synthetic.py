@@ -223,7 +223,7 @@ def test_mistakes_name_the_part(back: Run, trained: Trained, monkeypatch: pytest
             "another model",
         ),
         ({"models": ["runs/back"], "target": "none.de"}, "`none.de` does not exist", "correct the path"),
-        ({"models": ["runs/back"], "target": write("empty.de", [])}, "`empty.de` contains no line", "another file"),
+        ({"models": ["runs/back"], "target": write("empty.de", [])}, "`empty.de` is empty", "another file"),
         (
             {"models": ["runs/back"], "target": text, "decoding": {"top_k": 5}},
             "`top_k` has no effect when `search`",

@@ -1,8 +1,8 @@
 """transformers' Marian models.
 
 All their norms are layer norms after the residual connection, and all their linear maps have biases. transformers
-computes other sinusoids than zoo. An export therefore writes the model's positions as a table, which transformers uses
-instead of its own.
+computes sinusoids that differ from zoo's. An export therefore writes the model's positions as a table, and transformers
+uses this table.
 """
 
 from __future__ import annotations
@@ -216,7 +216,7 @@ class HuggingFaceMarian(Family):
 
 
 def _position_rows(spec: Spec) -> int:
-    """Return the number of rows of the table of positions. For sinusoids, it is the maximum source length plus EOS."""
+    """Return the number of rows in the position table. For sinusoids, it is the maximum source length plus EOS."""
     if (rows := spec.architecture.max_positions) is not None:
         return rows
     return min(spec.decoding.max_source_length, _MAX_POSITIONS - 1) + 1

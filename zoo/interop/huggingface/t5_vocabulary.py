@@ -206,7 +206,7 @@ def _read_tokens(folder: Path, config: Mapping[str, Any]) -> TokenizerTokens:
 
 
 def _require_plain(entry: Mapping[str, Any], folder: Path) -> None:
-    """Raise ZooError if an added token is found in another way than by its characters.
+    """Raise ZooError if an added token is not found by its characters alone.
 
     Texts for tokens that are searched for after the normalisation must be ASCII, which it does not change. `lstrip` and
     `rstrip` have no effect, because T5Tokenizer removes the spaces around added tokens in any case.

@@ -152,12 +152,12 @@ def take_positions(source: ForeignTensors, d_model: int) -> tuple[dict[str, Any]
         the file has no tables, or only ignored ones.
 
     Raises:
-        ZooError: Only one side has a table, or a table has another dimension than `d_model`.
+        ZooError: Only one side has a table, or the dimension of a table is not `d_model`.
     """
     names = {side: f"model.{side}.embed_positions.weight" for side in SIDES}
     tables = {side: source.take(name) for side, name in names.items() if name in source.left}
     if any(table.shape != (len(table), d_model) or not len(table) for table in tables.values()):
-        raise ZooError(f"`{source.file}` has positions of another dimension than {d_model}", hint=RESTORE, exit_code=1)
+        raise ZooError(f"`{source.file}` has positions whose dimension is not {d_model}", hint=RESTORE, exit_code=1)
     if all(map(_is_of_marian_or_transformers, tables.values())):
         return {}, {}
     if len(tables) < len(SIDES):

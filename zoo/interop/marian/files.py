@@ -38,12 +38,12 @@ except embeddings.
 _TYPES: dict[int, np.dtype[Any]] = {0x0101: np.dtype("i1"), 0x0404: np.dtype("<f4"), _INTGEMM8: np.dtype("i1")}
 _MIN_MULTIPLIER = 1e-30  # its reciprocal is finite in float32
 _ACTIVATION_MULTIPLIERS = ("_QuantMultA", "_QuantMultB")
-"""Endings of the names of tensors that only matter to products of 8-bit integers."""
+"""Suffixes in the names of tensors that are only used for products of 8-bit integers."""
 _HEADER = struct.Struct("<4Q")
 
 
 def read_arrays(file: Path) -> dict[str, np.ndarray]:
-    """Return the arrays in an .npz or .bin file, except those that only matter to products of 8-bit integers.
+    """Return the arrays in an .npz or .bin file, except tensors that are only used for products of 8-bit integers.
 
     Raises:
         ZooError: The file is missing, or its version or the type of a tensor is not supported.

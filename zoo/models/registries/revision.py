@@ -43,7 +43,7 @@ class Summary(Record):
     source: _Text
     target: _Text
     languages: list[_Text] = []
-    """Languages of a model that translates between several: from each of them to each other one."""
+    """Languages of a multilingual model, which translates from each language to all others."""
     parameters: Annotated[int, Field(ge=0)]
     metric: _Text
     dev: float | None

@@ -245,7 +245,7 @@ def _word_token(linearisation: Linearisation, tag: str, word: str) -> str:
 
 
 def _line_hides_root(line: str) -> bool:
-    """Return the same as `_hides_root` for a line with a tree in bracketed notation, without parsing the tree."""
+    """Compute `_hides_root` for a line with a tree in bracketed notation, without parsing the tree."""
     depth = children = 0
     for bracket in _ROUND_BRACKET.findall(line):
         children += depth == 1 and bracket == "("

@@ -1,4 +1,4 @@
-"""Constituency trees, their bracketed notation as in the Penn Treebank, and the sentences of their words."""
+"""Constituency trees, their bracketed notation as in the Penn Treebank, and the sentences that their words form."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def leaf(label: str, word: str) -> Tree:
 
 
 def with_root(tree: Tree) -> Tree:
-    """Return the tree with the label ROOT at its root, where treebanks may have no label or the label `ROOT`."""
+    """Return the tree with the constant `ROOT` as the root's label. Treebanks label the root `ROOT`, or not at all."""
     if tree.label in ("", "ROOT") and tree.children:
         return replace(tree, label=ROOT)
     return tree if tree.label == ROOT and tree.children else node(ROOT, tree)
@@ -175,9 +175,9 @@ def read_tree(text: str) -> Tree:
     try:
         trees = list(_read_trees(text))
     except ZooError as error:
-        raise ZooError(f"{quote(text)} is not one bracketed tree: {error.problem}", hint=_HINT) from None
+        raise ZooError(f"{quote(text)} is not a single bracketed tree: {error.problem}", hint=_HINT) from None
     if len(trees) != 1:
-        raise ZooError(f"{quote(text)} is not one bracketed tree: it contains {len(trees)} trees", hint=_HINT)
+        raise ZooError(f"{quote(text)} is not a single bracketed tree: it contains {len(trees)} trees", hint=_HINT)
     return trees[0]
 
 
@@ -212,7 +212,7 @@ def read_treebank(lines: Iterable[str], name: str) -> Iterator[Tree]:
             pending.clear()
     yield from read()
     if not count:
-        raise ZooError(f"`{name}` contains no tree", hint="give another file, or remove this part of the corpus")
+        raise ZooError(f"`{name}` contains no trees", hint="give another file, or remove this part of the corpus")
 
 
 def _read_trees(text: str) -> Iterator[Tree]:

@@ -41,7 +41,7 @@ def test_bracketed_notation():
 
 def test_strings_that_are_not_one_tree_are_rejected():
     for text in ("", "dog", "(NP)", "(NP dog", "(NP (NN dog)", "(NP dog) (NP cat)", "(NP dog cat)", "(S ((NN dog)))"):
-        with pytest.raises(ZooError, match="is not one bracketed tree"):
+        with pytest.raises(ZooError, match="is not a single bracketed tree"):
             read_tree(text)
 
 
