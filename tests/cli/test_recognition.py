@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -217,6 +218,50 @@ def test_a_list_with_a_wrong_line_is_refused(sounds: None, line: str, problem: s
 def test_specs_that_need_text_are_refused(overrides: dict[str, Any], problem: str) -> None:
     with pytest.raises(ZooError, match=problem):
         recognition(**overrides)
+
+
+FILES, TOKENS = {"source": "a.lst", "target": "a.en"}, {"source_token": None, "target_token": "target"}
+GERMAN = {**FILES, "target_language": "de"}
+
+
+@pytest.mark.parametrize(
+    ("overrides", "problem", "hint"),
+    [
+        (
+            {"corpus.train": [FILES, GERMAN]},
+            "sets its own language, but the spec has no `languages`",
+            "write `languages: {codes: [en, de], source_token: null, target_token: target}`",
+        ),
+        (
+            {"languages": {"codes": ["en", "de"], **TOKENS}},
+            "no part of `corpus.train` has the language `de`, which `languages.codes` contains",
+            "write `target_language: de` in the parts with text in this language",
+        ),
+        (
+            {"languages": {"codes": ["en", "de"], **TOKENS}, "corpus.target": "fr", "corpus.train": [{"digits": 5}]},
+            "`languages.codes` does not contain `fr`, which is `corpus.target`",
+            "the languages are en, de",
+        ),
+        (
+            {
+                "languages": {"codes": ["en", "de"], **TOKENS},
+                "corpus.source": "und",
+                "corpus.train": [GERMAN | {"source_language": "en"}],
+                "corpus.dev": [],
+            },
+            "`languages.codes` does not contain `und`, which is `corpus.source`",
+            "the languages are en, de",
+        ),
+        ({"languages": {"codes": ["en"], **TOKENS}}, "needs at least 2 entries", "`languages: null`"),
+    ],
+    ids=["no languages", "language without a part", "target", "source", "one language"],
+)
+def test_a_recognizer_with_contradicting_languages_is_refused(
+    overrides: dict[str, Any], problem: str, hint: str
+) -> None:
+    with pytest.raises(ZooError, match=re.escape(problem)) as error:
+        recognition(**overrides)
+    assert hint in str(error.value.hint)
 
 
 def test_spoken_digits_need_a_model_that_reads_sounds() -> None:
