@@ -173,7 +173,7 @@ class Spec(Section):
                     suggest_language(code, languages),
                 )
         known = {code for part in self.corpus.train for code in self.corpus.direction(part)}
-        if self.corpus.train and (unknown := [code for code in languages.codes if code not in known]):
+        if known and self.training.start_from is None and (unknown := [c for c in languages.codes if c not in known]):
             reject(
                 ("languages.codes", "corpus.train"),
                 f"no part of `corpus.train` has the language `{unknown[0]}`, which `languages.codes` contains",
