@@ -170,6 +170,22 @@ def test_one_model_writes_what_is_said_or_its_translation(sounds: None, zoo: Cal
     assert "has no language `fr`" in zoo("transcribe", name, "--to", "fr", "--model", "both").err
 
 
+def test_files_with_names_that_cannot_be_lines_of_a_list_are_to_be_renamed(
+    hearing: Callable[..., Run], zoo: Callable[..., Any]
+) -> None:
+    hearing()
+    for name, problem in (("a\nb.wav", "contains a line break"), ("a\udcff.wav", "is not valid Unicode")):
+        soundfile.write(name.encode(errors="surrogateescape"), np.ones(3_000) / 2, 16_000)
+        result = zoo("decode", "--model", "runs/hearing", "--input", name)
+        with pytest.raises(ZooError, match=problem) as error:
+            library.load("runs/hearing").translate(name)
+        assert result.status == 2
+        for text in (result.err, f"{error.value} {error.value.hint}"):
+            assert "file 1 ('a" in text
+            assert problem in text
+            assert "rename the file" in text
+
+
 def test_prepared_features_are_those_of_the_files(sounds: None) -> None:
     spec = recognition(**{"corpus.max_length": 25})
     prepared = prepare(spec, Report())

@@ -175,6 +175,8 @@ class Preprocessor:
 
     unknown_effect: str | None = "left out, or translated as something else"
     """The effect on characters or words that the model does not know, for the warning."""
+    label = "text"
+    """Word for a text in error messages."""
     max_chunk = sys.maxsize
     """Maximum number of texts to encode at a time."""
 
@@ -220,7 +222,7 @@ class Preprocessor:
                 inputs = list[SearchInput]()
                 try:
                     for index, (text, prefix) in enumerate(chunk, first):
-                        check_text(text, index + 1, "text")
+                        check_text(text, index + 1, self.label)
                         check_text(prefix, index + 1, "prefix")
                         inputs += self._inputs(self.encode(text, prefix, index), prefix)
                 except Exception as error:
