@@ -118,6 +118,12 @@ def test_files_folders_and_lists_are_recognised(run: Run, zoo: Callable[..., Any
     ]
     assert outputs[0].out.splitlines() == outputs[1].out.splitlines() == texts
     assert json.loads(outputs[2].out)["translations"][0]["text"] == texts[0]
+    Path("lists").mkdir()
+    Path("lists/dev.lst").write_text("".join(f"../{name}\n" for name in names))
+    scored = zoo("score", "--model", "run", "--source", "lists/dev.lst", "--target", "dev.en")
+    assert len(scored.out.splitlines()) == 6, scored.err
+    halves = [zoo("decode", "--model", "run", "--input", "sounds", "--part", f"{part}/2").out for part in (1, 2)]
+    assert "".join(halves) == zoo("decode", "--model", "run", "--input", "sounds").out != ""
     Path("folder").mkdir()
     Path(names[1]).rename("folder/a.WAV")
     Path("folder/notes.txt").write_text("not a sound")
