@@ -190,7 +190,7 @@ class FilePreprocessor(Preprocessor):
         self.max_source_length = self.decoding.max_source_length
         if self.positions is not None:
             self.max_source_length = min(self.max_source_length, self.positions * self.stride)
-        self.warnings.unit = "frames"
+        self.warnings.noun, self.warnings.unit, self.warnings.treatment = FILE, "frames", "read"
 
     def encode(self, text: str, prefix: str, index: int) -> EncodedText:
         """Read a file for the search.
