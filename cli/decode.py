@@ -96,12 +96,13 @@ def decode(
     from cli.console import report
     from zoo.models.find import all_from_options
 
-    lines = None if part is None else _lines_of_part(part, input)
+    fraction = None if part is None else _fraction_of_part(part, input)
     choice: TranslationOptions = {"search": search, "beam": beam, "alpha": alpha, "max_batch_tokens": max_batch_tokens}
     choice |= {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed, "shortlist": shortlist}
     translator = _open_model(
         all_from_options(spec, options.model_names(name, model), report()), "translation", how, input
     )
+    lines = _lines_of_part(fraction, translator, input) if fraction and input else None
     format_lines = partial(_format_results, json=json, n_best=n_best)
     choice |= {"source": from_, "target": to, "split": not no_split, "protect": not no_protect}
     _answer_lines(translator, _Files(input, output, prefix, lines), choice, n_best, format_lines)
@@ -179,14 +180,13 @@ class _Files(NamedTuple):
     lines: range | None = None
 
 
-def _lines_of_part(part: str, input: Path | None) -> range:
-    """Return the line indices of a part, such as "3/8", of a file. The parts differ by at most one line.
+def _fraction_of_part(part: str, input: Path | None) -> tuple[int, int]:
+    """Return the two numbers of a part of the input, such as "3/8".
 
     Raises:
         ZooError: The part is not valid, or there is no input file.
     """
     from specs import ZooError
-    from zoo.text.lines import count_lines
 
     match = re.fullmatch(r"([1-9][0-9]{0,6})/([1-9][0-9]{0,6})", part)
     number, count = map(int, match.groups()) if match else (1, 0)
@@ -196,7 +196,17 @@ def _lines_of_part(part: str, input: Path | None) -> range:
     if input is None:
         problem = "`--part` needs an input file, because stdin cannot be divided into parts"
         raise ZooError(problem, hint="add `--input FILE`")
-    lines = count_lines(input)
+    return number, count
+
+
+def _lines_of_part(fraction: tuple[int, int], translator: Translator, input: Path) -> range:
+    """Return the indices of the lines, or of the files in a folder, of a part. Parts differ by at most one line."""
+    from zoo.features.modality import input_files
+    from zoo.generation.recognizer import Recognizer
+    from zoo.text.lines import count_lines
+
+    found = input_files(input, translator.modality.suffixes) if isinstance(translator, Recognizer) else None
+    lines, (number, count) = count_lines(input) if found is None else len(found), fraction
     return range(lines * (number - 1) // count, lines * number // count)
 
 

@@ -60,8 +60,9 @@ def score(
     score_tokens = partial(translator.score_tokens, source=from_, target=to, report=progress)
     inputs = [source, target] if source else [None]
     names = [str(path or "<stdin>") for path in inputs]
-    reads = translator.spec.task.reads
-    with _open_pairs(source, target, reads=reads) as (read, paused), open_output(output, inputs, flush=True) as write:
+    task = translator.spec.task
+    pairs = _open_pairs(source, target, reads=task.reads, lists_files="source" not in task.token_streams)
+    with pairs as (read, paused), open_output(output, inputs, flush=True) as write:
         first = 1
         for chunk, _ in available_chunks(read, _MAX_SCORED_LINES, paused):
             for forced in _score_pairs(score_tokens, chunk, first, names):
@@ -163,13 +164,15 @@ def _check_options(source: Path | None, target: Path | None, name: str | None, m
 
 @contextmanager
 def _open_pairs(
-    source: Path | None, target: Path | None, *, reads: bool = True
+    source: Path | None, target: Path | None, *, reads: bool = True, lists_files: bool = False
 ) -> Iterator[tuple[Iterator[tuple[str, ...]], Callable[[], bool]]]:
     """Yield an iterator over (source, target) pairs, and a function that returns whether the input has paused.
 
-    If `reads` is false, the model reads no source, and each line is a text to score.
+    If `reads` is false, the model reads no source, and each line is a text to score. If `lists_files` is true, the
+    lines of `source` are names of files, relative to the folder of `source`.
     """
     from cli.console import open_lines
+    from zoo.features.modality import listed_files
 
     if source is None or target is None:
         with open_lines(None) as lines:
@@ -179,7 +182,7 @@ def _open_pairs(
         problem = "a language model scores texts without a source"
         raise ZooError(problem, hint="leave `--source` and `--target` out, and write the texts to stdin, one per line")
     with open_lines(source) as sources, open_lines(target) as targets:
-        yield _zip_pairs(sources, targets, source, target), sources.paused
+        yield _zip_pairs(listed_files(source) if lists_files else sources, targets, source, target), sources.paused
 
 
 def _split_pairs(lines: Iterable[str]) -> Iterator[tuple[str, str]]:

@@ -74,7 +74,8 @@ class Languages(Section):
     """
 
     codes: Annotated[tuple[LanguageCode, ...], Field(strict=False)] = Field(min_length=2, max_length=1_000)
-    """Codes of all languages of the model, such as `[en, de, fr]`. The models of NLLB use codes such as `eng_Latn`."""
+    """Codes of all languages of the model, such as `[en, de, fr]`. The models of NLLB use codes such as `eng_Latn`. A
+    model with one code has `languages: null`."""
     token: Annotated[str, Field(pattern=r"^[^\s{}]*\{\}[^\s{}]*$", max_length=40)] = "<2{}>"
     """Pattern of the language tokens in the vocabulary. `{}` stands for the language code: `<2{}>` gives the token
     `<2de>` for German. Default: `<2{}>`."""

@@ -65,8 +65,8 @@ class Spec(Section):
     vocabulary: Vocabulary
     """How text is split into subword tokens (section 5.1)."""
     languages: Languages | None
-    """Languages of a model that translates in several directions (not in the paper). null: the model translates from
-    `corpus.source` to `corpus.target` only."""
+    """Languages of a model that translates in several directions, or writes the text of files in several languages (not
+    in the paper). null: the model reads `corpus.source` and writes `corpus.target` only."""
     corpus: Corpus
     """Training, development and test data: sentence pairs (section 5.1) or trees (section 6.3)."""
     training: Training
@@ -140,6 +140,8 @@ class Spec(Section):
                 "a language token precedes the source, but the source does not consist of tokens",
                 "write `source_token: null` and `target_token: target` in `languages`",
             )
+        if self.languages is not None and not self.reads_text:
+            self._check_languages_of_files(self.languages)
         for name, part in self.corpus.named_parts:
             if not isinstance(part, Directed):
                 continue
@@ -147,10 +149,12 @@ class Spec(Section):
                 own = getattr(part, f"{side}_language") is not None
                 field = f"corpus.{name}.{side}_language" if own else f"corpus.{side}"
                 if self.languages is None and own:
+                    codes = ", ".join(dict.fromkeys((self.corpus.source, self.corpus.target, code)))
+                    tokens = "" if self.reads_text else ", source_token: null, target_token: target"
                     reject(
                         field,
                         f"`corpus.{name}` sets its own language, but the spec has no `languages`",
-                        f"write `languages: {{codes: [{self.corpus.source}, {self.corpus.target}, {code}]}}`",
+                        f"write `languages: {{codes: [{codes}]{tokens}}}`",
                     )
                 if self.languages is not None and code not in self.languages.codes:
                     reject(
@@ -159,6 +163,23 @@ class Spec(Section):
                         suggest_language(code, self.languages),
                     )
         return self
+
+    def _check_languages_of_files(self, languages: Languages) -> None:
+        """Check the languages of a recogniser, whose default languages are those of the corpus."""
+        for side in ("source", "target"):
+            if (code := getattr(self.corpus, side)) not in languages.codes:
+                reject(
+                    (f"corpus.{side}", "languages.codes"),
+                    f"`languages.codes` does not contain `{code}`, which is `corpus.{side}`",
+                    suggest_language(code, languages),
+                )
+        known = {code for part in self.corpus.train for code in self.corpus.direction(part)}
+        if known and self.training.start_from is None and (unknown := [c for c in languages.codes if c not in known]):
+            reject(
+                ("languages.codes", "corpus.train"),
+                f"no part of `corpus.train` has the language `{unknown[0]}`, which `languages.codes` contains",
+                f"write `target_language: {unknown[0]}` in the parts with text in this language, or remove the code",
+            )
 
     @model_validator(mode="after")
     def _check_corpus(self) -> Self:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -117,6 +118,12 @@ def test_files_folders_and_lists_are_recognised(run: Run, zoo: Callable[..., Any
     ]
     assert outputs[0].out.splitlines() == outputs[1].out.splitlines() == texts
     assert json.loads(outputs[2].out)["translations"][0]["text"] == texts[0]
+    Path("lists").mkdir()
+    Path("lists/dev.lst").write_text("".join(f"../{name}\n" for name in names))
+    scored = zoo("score", "--model", "run", "--source", "lists/dev.lst", "--target", "dev.en")
+    assert len(scored.out.splitlines()) == 6, scored.err
+    halves = [zoo("decode", "--model", "run", "--input", "sounds", "--part", f"{part}/2").out for part in (1, 2)]
+    assert "".join(halves) == zoo("decode", "--model", "run", "--input", "sounds").out != ""
     Path("folder").mkdir()
     Path(names[1]).rename("folder/a.WAV")
     Path("folder/notes.txt").write_text("not a sound")
@@ -169,6 +176,22 @@ def test_one_model_writes_what_is_said_or_its_translation(sounds: None, zoo: Cal
     assert "has no language `fr`" in zoo("transcribe", name, "--to", "fr", "--model", "both").err
 
 
+def test_files_with_names_that_cannot_be_lines_of_a_list_are_to_be_renamed(
+    hearing: Callable[..., Run], zoo: Callable[..., Any]
+) -> None:
+    hearing()
+    for name, problem in (("a\nb.wav", "contains a line break"), ("a\udcff.wav", "is not valid Unicode")):
+        soundfile.write(name.encode(errors="surrogateescape"), np.ones(3_000) / 2, 16_000)
+        result = zoo("decode", "--model", "runs/hearing", "--input", name)
+        with pytest.raises(ZooError, match=problem) as error:
+            library.load("runs/hearing").translate(name)
+        assert result.status == 2
+        for text in (result.err, f"{error.value} {error.value.hint}"):
+            assert "file 1 ('a" in text
+            assert problem in text
+            assert "rename the file" in text
+
+
 def test_prepared_features_are_those_of_the_files(sounds: None) -> None:
     spec = recognition(**{"corpus.max_length": 25})
     prepared = prepare(spec, Report())
@@ -217,6 +240,50 @@ def test_a_list_with_a_wrong_line_is_refused(sounds: None, line: str, problem: s
 def test_specs_that_need_text_are_refused(overrides: dict[str, Any], problem: str) -> None:
     with pytest.raises(ZooError, match=problem):
         recognition(**overrides)
+
+
+FILES, TOKENS = {"source": "a.lst", "target": "a.en"}, {"source_token": None, "target_token": "target"}
+GERMAN = {**FILES, "target_language": "de"}
+
+
+@pytest.mark.parametrize(
+    ("overrides", "problem", "hint"),
+    [
+        (
+            {"corpus.train": [FILES, GERMAN]},
+            "sets its own language, but the spec has no `languages`",
+            "write `languages: {codes: [en, de], source_token: null, target_token: target}`",
+        ),
+        (
+            {"languages": {"codes": ["en", "de"], **TOKENS}},
+            "no part of `corpus.train` has the language `de`, which `languages.codes` contains",
+            "write `target_language: de` in the parts with text in this language",
+        ),
+        (
+            {"languages": {"codes": ["en", "de"], **TOKENS}, "corpus.target": "fr", "corpus.train": [{"digits": 5}]},
+            "`languages.codes` does not contain `fr`, which is `corpus.target`",
+            "the languages are en, de",
+        ),
+        (
+            {
+                "languages": {"codes": ["en", "de"], **TOKENS},
+                "corpus.source": "und",
+                "corpus.train": [GERMAN | {"source_language": "en"}],
+                "corpus.dev": [],
+            },
+            "`languages.codes` does not contain `und`, which is `corpus.source`",
+            "the languages are en, de",
+        ),
+        ({"languages": {"codes": ["en"], **TOKENS}}, "needs at least 2 entries", "`languages: null`"),
+    ],
+    ids=["no languages", "language without a part", "target", "source", "one language"],
+)
+def test_a_recognizer_with_contradicting_languages_is_refused(
+    overrides: dict[str, Any], problem: str, hint: str
+) -> None:
+    with pytest.raises(ZooError, match=re.escape(problem)) as error:
+        recognition(**overrides)
+    assert hint in str(error.value.hint)
 
 
 def test_spoken_digits_need_a_model_that_reads_sounds() -> None:

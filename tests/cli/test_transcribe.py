@@ -98,3 +98,11 @@ def test_silence_gives_an_empty_transcript_and_a_warning(zoo: Zoo, heard: list[i
     result = zoo("transcribe", "a.wav", "--model", "runs/hearing")
     assert (result.status, "no speech was found" in result.err) == (0, True), result.err
     assert (Path("a.de.txt").read_text("utf-8"), heard) == ("", [])
+
+
+def test_a_file_that_is_longer_than_those_in_training_gives_a_warning_about_files(zoo: Zoo) -> None:
+    record("a.wav", 0.5)
+    result = zoo("decode", "--input", "a.wav", "--model", "runs/hearing")
+    for words in ("1 of 1 files are longer than any source in training (31 frames)", "the longest is file 1 ('a.wav')"):
+        assert words in result.err
+    assert "they are read whole, but quality may be lower" in result.err

@@ -30,7 +30,7 @@ MAX_SECONDS = 3_600
 _LOWEST_HZ, _FLOOR, _MIN_VARIANCE = 20.0, 1e-10, 1e-5
 _FORMATS = ("WAV", "WAVEX", "RF64", "FLAC", "OGG", "MP3")
 _SAMPLE_RATES, _MAX_CHANNELS = range(1_000, 768_001), 256
-_BLOCK_VALUES = 1 << 20  # samples of all channels that are read at a time
+_BLOCK_VALUES, _BLOCK_SECONDS = 1 << 20, 30  # at most so many samples of all channels are read at a time
 _BLOCK_FRAMES = 1 << 12  # frames that are computed at a time
 
 Samples = npt.NDArray[np.float32]
@@ -139,7 +139,7 @@ def read_blocks(file: str | Path | BinaryIO) -> Iterator[Samples]:
     with opened as stream, _damage(name), soundfile.SoundFile(stream) as sound:
         _check(sound, name)
         resample = soxr.ResampleStream(sound.samplerate, SAMPLE_RATE, 1, dtype="float32")
-        size, last = max(1, _BLOCK_VALUES // sound.channels), False
+        size, last = max(1, min(_BLOCK_VALUES // sound.channels, _BLOCK_SECONDS * sound.samplerate)), False
         while not last:
             block = sound.read(size, dtype="float32", always_2d=True)
             last = len(block) < size

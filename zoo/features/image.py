@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 MAX_PIXELS = 25_000_000
 """Maximum number of pixels of a picture. Unpacking takes up to ten bytes for each of them."""
 MAX_ASPECT = 512
-"""Maximum width of a picture, divided by its height."""
+"""Maximum ratio of the two sides of a picture. Scaling a picture that is much higher takes gigabytes."""
 _MIN_DEVIATION = 1.0
 """Minimum standard deviation, in grey values, by which pixels are divided. The noise of blank paper stays small."""
 _STEP = 257
@@ -91,6 +91,9 @@ def _read_grey(file: str | Path | BinaryIO, height: int) -> PillowImage.Image:
             if picture.width > MAX_ASPECT * picture.height:
                 problem = f"`{name}` is more than {MAX_ASPECT} times as wide as high"
                 raise ZooError(problem, hint="cut the line of text into parts")
+            if picture.height > MAX_ASPECT * picture.width:
+                problem = f"`{name}` is more than {MAX_ASPECT} times as high as wide"
+                raise ZooError(problem, hint="cut out the line of text, and turn it if it is vertical")
             width = max(1, round(picture.width * height / picture.height))
             return _convert_to_grey(picture).resize((width, height), pillow.Resampling.BILINEAR)
     except (ZooError, MemoryError):

@@ -109,7 +109,7 @@ def split_windows(blocks: Iterable[Samples], rate: int, max_seconds: float) -> I
         rest = _fill(rest, pending, size)
         if not len(rest):
             return
-        levels = _levels(rest, hop)
+        levels = _levels(rest[:size], hop)
         silent = _silent(levels)
         heard = np.flatnonzero(~silent)
         if len(heard):
@@ -132,7 +132,7 @@ def _fill(rest: Samples, pending: Iterator[Samples], size: int) -> Samples:
     while available < size and (block := next(pending, None)) is not None:
         parts.append(block)
         available += len(block)
-    return np.concatenate(parts)
+    return np.concatenate(parts) if len(parts) > 1 else rest
 
 
 def _levels(samples: Samples, hop: int) -> npt.NDArray[np.float64]:

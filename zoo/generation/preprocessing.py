@@ -81,8 +81,8 @@ class InputWarnings:
         self._first_unknown: EncodedText | None = None
         self._first_spelled: EncodedText | None = None
         self._unkept = 0
-        self.unit = "tokens"
-        """The unit of lengths."""
+        self.noun, self.unit, self.treatment = "text", "tokens", "translated"
+        """Words for an input, for the unit of lengths, and for what happens to inputs."""
         self._examples: list[str] = []
 
     def count(self, text: EncodedText) -> None:
@@ -118,9 +118,9 @@ class InputWarnings:
     def __exit__(self, *_: object) -> None:
         if self._long:
             self._report.warn(
-                f"{self._long:,} of {self._texts:,} texts are longer than any source in training "
-                f"({self._longest_in_training:,} {self.unit}), {self._describe_longest(False)}; they are translated "
-                "whole, but quality may be lower"
+                f"{self._long:,} of {self._texts:,} {self.noun}s are longer than any source in training "
+                f"({self._longest_in_training:,} {self.unit}), {self._describe_longest(False)}; they are "
+                f"{self.treatment} whole, but quality may be lower"
             )
         if self._split:
             self._report.warn(
@@ -151,7 +151,8 @@ class InputWarnings:
     def _describe_longest(self, is_split: bool) -> str:
         longest = self._longest[is_split]
         return (
-            f"the longest is text {longest.index + 1:,} ({excerpt(longest.text)}) with {longest.length:,} {self.unit}"
+            f"the longest is {self.noun} {longest.index + 1:,} ({excerpt(longest.text)}) with {longest.length:,} "
+            f"{self.unit}"
         )
 
 
@@ -175,6 +176,8 @@ class Preprocessor:
 
     unknown_effect: str | None = "left out, or translated as something else"
     """The effect on characters or words that the model does not know, for the warning."""
+    label = "text"
+    """Word for a text in error messages."""
     max_chunk = sys.maxsize
     """Maximum number of texts to encode at a time."""
 
@@ -220,7 +223,7 @@ class Preprocessor:
                 inputs = list[SearchInput]()
                 try:
                     for index, (text, prefix) in enumerate(chunk, first):
-                        check_text(text, index + 1, "text")
+                        check_text(text, index + 1, self.label)
                         check_text(prefix, index + 1, "prefix")
                         inputs += self._inputs(self.encode(text, prefix, index), prefix)
                 except Exception as error:

@@ -19,6 +19,7 @@ from zoo.generation.transcription import Transcript, transcribe
 from zoo.generation.translation import SearchInput, Translation
 from zoo.generation.translator import Translator
 from zoo.report import Report
+from zoo.text.sentences import FILE
 from zoo.text.tokenizer import SPACE
 from zoo.text.vocabulary import Side
 
@@ -178,7 +179,7 @@ class Recognizer(Translator):
 class FilePreprocessor(Preprocessor):
     """Preprocessor for recognizers. Each text is the path of a file, which is never split."""
 
-    unknown_effect = None
+    unknown_effect, label = None, FILE
     max_chunk = _CHUNK_FILES
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -189,7 +190,7 @@ class FilePreprocessor(Preprocessor):
         self.max_source_length = self.decoding.max_source_length
         if self.positions is not None:
             self.max_source_length = min(self.max_source_length, self.positions * self.stride)
-        self.warnings.unit = "frames"
+        self.warnings.noun, self.warnings.unit, self.warnings.treatment = FILE, "frames", "read"
 
     def encode(self, text: str, prefix: str, index: int) -> EncodedText:
         """Read a file for the search.

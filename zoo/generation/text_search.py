@@ -188,7 +188,7 @@ class TextSearch:
         preprocessor = self.preprocessor_of(options)
         config = self.config(n_best, options)
         pairs = list(zip_prefixes(texts, prefixes))
-        checked_texts(text for text, _ in pairs)  # report an invalid text before the work starts
+        checked_texts((text for text, _ in pairs), label=preprocessor.label)  # before the work starts
         return pairs, config, preprocessor
 
     def batch_tokens(self, given: int | None) -> int:

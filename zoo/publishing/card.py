@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import PurePath
 from typing import Any, NamedTuple
 
 import compiler
 import specs
-from specs import Archive, Corpus, Digits, Files, Grammar, Parsing, Spec, Synthetic, Table, Task, Treebank
+from specs import Archive, Corpus, Digits, Files, Grammar, Parsing, Recognition, Spec, Synthetic, Table, Task, Treebank
 from zoo.evaluation.metrics import metrics_for
 from zoo.generation.confidence import CALIBRATION_KEY, ERROR_KEY, GOOD_CHRF
 from zoo.publishing.provenance import Provenance, TrainingProvenance
@@ -16,6 +16,9 @@ from zoo.publishing.reference_results import NAME as REFERENCES
 from zoo.report import duration
 from zoo.text.vocabulary import Vocabulary
 
+_NORMALISATION = (
+    "Text is normalised as in training: control characters become spaces, and other characters follow Unicode NFKC."
+)
 _ARCHITECTURE_FIELDS = ("N", "d_model", "d_ff", "h", "d_k", "d_v", "dropout")
 
 
@@ -45,7 +48,7 @@ _TASKS = {
         examples="trees",
     ),
     "recognition": _TaskWords(
-        "It reads {1} files in `{0.source}`, and writes their text in `{0.target}`.",
+        "It reads {1} files in {2}, and writes their text in {3}.",
         noun="recognizer",
         verb="transcribe",
         files="names-of-files.txt > texts.txt",
@@ -105,12 +108,19 @@ def escape(text: str) -> str:
 
 
 def _purpose(spec: Spec, words: _TaskWords) -> str:
-    if spec.languages is not None:
+    if spec.languages is not None and spec.reads_text:
         codes = ", ".join(f"`{code}`" for code in spec.languages.codes)
         return f"It translates between {len(spec.languages.codes)} languages: {codes}."
     if {spec.corpus.source, spec.corpus.target} == {"und"}:  # ISO 639 code of an undetermined language
         return "Its languages are unknown."
-    return words.summary.format(spec.corpus, spec.task.streams.get("source"))
+    sides = zip(*(_directions(spec) or [(spec.corpus.source, spec.corpus.target)]), strict=True)
+    return words.summary.format(spec.corpus, spec.task.streams.get("source"), *map(_any_of, sides))
+
+
+def _any_of(codes: Iterable[str]) -> str:
+    """Return language codes in Markdown, such as "`en`, `de` or `fr`"."""
+    *others, last = (f"`{code}`" for code in dict.fromkeys(codes))
+    return f"{', '.join(others)} or {last}" if others else last
 
 
 def _architecture_table(spec: Spec) -> tuple[list[str], list[list[str]]]:
@@ -184,11 +194,16 @@ def _training(spec: Spec, provenance: Provenance) -> str:
     if training is None:
         return "It is unknown how this model was trained."
     batches = (
-        f"Each step used batches of at most {spec.training.source_tokens:,} source tokens and "
+        f"Each step used batches of at most {spec.training.source_tokens:,} source {_unit(spec)} and "
         f"{spec.training.target_tokens:,} target tokens, including padding. The seed was {training.seed}. All settings "
         "are in `spec.yaml`."
     )
     return "\n\n".join([f"{_averaging(training.averaged_steps)} {batches}", *_cost(training)])
+
+
+def _unit(spec: Spec) -> str:
+    """Return what the model reads."""
+    return "tokens" if spec.reads_text else "frames"
 
 
 def _averaging(steps: Sequence[int]) -> str:
@@ -279,13 +294,14 @@ def _limitations(
     longest_source: int | None,
     scores: Mapping[str, Any],
 ) -> str:
-    noun, unit = ("sentence", "tokens") if spec.reads_text else ("file", "frames")
+    noun, unit = "sentence" if spec.reads_text else "file", _unit(spec)
     longest = "" if longest_source is None else f" Its longest training {noun} had {longest_source:,} {unit}."
+    normalised = f"{_NORMALISATION} " if spec.reads_text else ""
+    unlike = "Text that is unlike the training data gives" if spec.reads_text else "Files unlike the training data give"
     items = [
         f"It accepts {noun}s of up to {spec.decoding.max_source_length:,} {unit}.{longest}",
-        "Text is normalised as in training: control characters become spaces, and other characters follow Unicode "
-        f"NFKC. {_unknown_characters(vocabulary, spec.task)}",
-        f"Text that is unlike the training data gives worse results. {_confidence(scores)}",
+        f"{normalised}{_unknown_characters(vocabulary, spec.task)}",
+        f"{unlike} worse results. {_confidence(scores)}",
     ]
     if spec.corpus.train and all(isinstance(part, Grammar) for part in spec.corpus.train):
         items.append("It only knows the words and sentences of zoo's small built-in grammar. It is a demonstration.")
@@ -307,6 +323,10 @@ def _unknown_characters(vocabulary: Vocabulary, task: Task) -> str:
     if isinstance(task, Parsing):
         kind = "read as bytes" if vocabulary.byte_fallback else "unknown tokens"
         return f"Characters outside the vocabulary are {kind}. The trees contain the words as they were given."
+    if isinstance(task, Recognition):
+        if vocabulary.byte_fallback:
+            return "Characters outside its vocabulary are written as bytes."
+        return "It cannot write characters outside its vocabulary."
     if vocabulary.byte_fallback:
         return "Characters outside the vocabulary are read and written as bytes, so that no text is lost."
     return (
@@ -319,13 +339,14 @@ def _use(spec: Spec, words: _TaskWords, *, has_scores: bool) -> str:
     note = " The scores above cannot be reproduced from the published files." if has_scores else ""
     target = next((target for _, target in _directions(spec)), None)
     argument, option = ("", "") if target is None else (f', target="{target}"', f" --to {target}")
+    verb = "translate" if spec.task.streams.get("source") == "image" else words.verb
     return f"""## How to use
 
 ```python
 import zoo
 
 {words.noun} = zoo.load("{spec.name}")
-{words.noun}.{words.verb}("..."{argument})
+{words.noun}.{verb}("..."{argument})
 ```
 
 ```sh

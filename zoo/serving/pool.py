@@ -14,6 +14,7 @@ from typing import Any
 
 from specs import Parsing, Recognition, Spec, Translation, ZooError
 from specs.corpus import Direction
+from specs.notation import quote
 from zoo.files.reading import file_exists
 from zoo.generation.translator import Translator
 from zoo.models import find
@@ -27,6 +28,7 @@ from zoo.system.memory import require_memory
 
 LOG = logging.getLogger("zoo.serving")
 _REVISION_LENGTH = 16
+_SHOWN_LENGTH = 40
 _CHECK_SECONDS = 2.0
 _RETRY_SECONDS = 5
 _BYTES_PER_WEIGHT_BYTE = 2.5
@@ -221,7 +223,10 @@ class ModelPool:
         *,
         translates: bool | None = None,
     ) -> Route:
-        """Return the model that writes the text of files, and its languages. Text in English precedes other text.
+        """Return the model that writes the text of files, and its languages.
+
+        Text in English precedes other text. If it does not matter whether a model translates, the language of its
+        corpus precedes other languages, as in `Recognizer.translate`.
 
         Args:
             kind: Kind of the files: audio or image.
@@ -245,8 +250,14 @@ class ModelPool:
         ]
         if not found:
             work = {None: f"reads {kind}", True: "translates speech", False: "transcribes speech"}[translates]
+            work += f" in {quote(source[:_SHOWN_LENGTH])}" if source else ""
+            work += f" and writes {quote(target[:_SHOWN_LENGTH])}" if target else ""
             raise ServingError(400, f"no such model {work}; `GET /v1/models` lists the models")
-        return min(found, key=lambda route: route.target != "en")
+
+        def rank(route: Route) -> tuple[bool, bool]:
+            return translates is None and route.target != route.model.spec.corpus.target, route.target != "en"
+
+        return min(found, key=rank)
 
     def sources(self, target: str, name: str | None = None) -> list[str]:
         """Return the base codes of all languages that can be translated into `target`."""

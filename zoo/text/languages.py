@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import eq
 
 from specs import Languages, Spec, ZooError
 from specs.corpus import Direction
@@ -90,7 +92,8 @@ def choose_direction(spec: Spec, source: str | None, target: str | None, report:
 
     If the model has only two languages, it is enough to give one of them. If the model does not read a token for the
     source language, the source language need not be given. A recogniser by default writes the language of the spec's
-    corpus, which may be that of its files.
+    corpus, which may be that of its files. If only the language of the files is given, it writes a language for which
+    it was trained on such files.
 
     Args:
         spec: Spec of the model.
@@ -122,8 +125,9 @@ def choose_direction(spec: Spec, source: str | None, target: str | None, report:
     for given in (source, target):
         if given is not None and given not in languages.codes:
             raise ZooError(f"`{spec.name}` has no language `{given}`", hint=suggest_language(given, languages))
+    learned = list(map(spec.corpus.direction, spec.corpus.train))
     if not spec.reads_text:
-        source, target = source or spec.corpus.source, target or spec.corpus.target
+        source, target = _direction_of_files(spec, source, target, learned)
     if target is None:
         target = _other(languages, source)
     if source is None:
@@ -140,13 +144,28 @@ def choose_direction(spec: Spec, source: str | None, target: str | None, report:
                 hint=f"give it with `--from CODE` (in Python: `source=`): {_list(languages)}",
             )
         return UNKNOWN, target
-    learned = {spec.corpus.direction(part) for part in spec.corpus.train}
     if learned and (source, target) not in learned:
-        report.warn(
+        problem = (
             f"the training text of `{spec.name}` has no translations from `{source}` to `{target}`: expect a poor "
-            "translation, or one into another language"
         )
+        problem += "translation, or one into another language"
+        if not spec.reads_text:
+            problem = f"`{spec.name}` was not trained on {spec.task.streams['source']} in `{source}` with text in "
+            problem += f"`{target}`: expect a poor text, or text in another language"
+        report.warn(problem)
     return source, target
+
+
+def _direction_of_files(spec: Spec, source: str | None, target: str | None, learned: Sequence[Direction]) -> Direction:
+    """Return the languages of files and of their text.
+
+    If one of them is not given, it is that of the corpus or, if the model has not learned this pair of languages, that
+    of another pair.
+    """
+    own = spec.corpus.source, spec.corpus.target
+    target = own[1] if source is None and target is None else target
+    suitable = [pair for pair in learned if source in (None, pair[0]) and target in (None, pair[1])]
+    return max(suitable, key=lambda pair: sum(map(eq, pair, own)), default=(source or own[0], target or own[1]))
 
 
 _MAX_LISTED = 12

@@ -14,6 +14,8 @@ MAX_TEXT_LENGTH = 1_000_000
 MAX_WORD_LENGTH = 100_000
 """Maximum number of characters per word. The time to tokenise a word grows with the square of its length."""
 
+FILE = "file"
+"""Label of texts that are names of files."""
 _LANGUAGE_TOKENS = re.compile(r"(\s*(>>[^\s<>]+<<|<2[^\s<>]+>)\s)*")
 
 
@@ -39,7 +41,7 @@ def check_text(text: object, number: int, label: str) -> None:
     """Check that a text is one line of valid Unicode, and not too long.
 
     Args:
-        text: The text.
+        text: The text. If the label is FILE, it is the name of a file.
         number: Number of the text, for error messages.
         label: Word for the text in error messages, such as "source".
 
@@ -49,15 +51,16 @@ def check_text(text: object, number: int, label: str) -> None:
     """
     if not isinstance(text, str):
         raise TypeError(f"{label} {number} is a {type(text).__name__}: pass a str or a list of str")
+    rename = "rename the file" if label == FILE else None
     if "\n" in text.strip():
         raise ZooError(
             f"{label} {number} ({excerpt(text)}) contains a line break",
-            hint="a sentence is one line: split the text, or replace its line breaks with spaces",
+            hint=rename or "a sentence is one line: split the text, or replace its line breaks with spaces",
         )
     if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
         raise ZooError(
             f"{label} {number} ({excerpt(text)}) is not valid Unicode: it contains half of a surrogate pair",
-            hint="read the file as UTF-8 with errors='strict'",
+            hint=rename or "read the file as UTF-8 with errors='strict'",
         )
     check_length(text, f"{label} {number:,}")
 

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from zoo.features import windows as module
 from zoo.features.windows import split_windows
 
 RATE = 4000
@@ -65,6 +66,19 @@ def test_windows_cover_all_speech_and_are_never_too_long(parts: list[tuple[str, 
     assert [window.start for window in windows] == sorted(window.start for window in windows)
     loud = np.abs(samples) > 0.05
     assert covered[loud].all()
+
+
+def test_the_work_for_a_window_does_not_depend_on_the_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A block of a recording with a low sampling rate has many minutes."""
+    read, levels = list[int](), module._levels
+    monkeypatch.setattr(module, "_levels", lambda part, hop: read.append(len(part)) or levels(part, hop))
+    loud = sound(*[("a", 3.0), (".", 0.7)] * 40)
+    quiet = 0.02 * sound(*[("a", 3.0), (".", 0.7)] * 40, seed=1)
+    samples = np.concatenate([quiet, loud])
+    whole, parts = (list(split_windows(blocks(samples, size), RATE, 5)) for size in (len(samples), 777))
+    assert [(each.start, each.end) for each in whole] == [(each.start, each.end) for each in parts]
+    assert len(whole) >= 70
+    assert max(read) <= 10 * RATE
 
 
 def test_silence_and_hum_have_no_pauses() -> None:

@@ -137,3 +137,34 @@ def test_a_multilingual_model_has_a_score_for_each_direction_and_a_target_langua
     assert "| test, de to en | 50.00 | - |  |  |\n" in text
     assert 'translator.translate("...", target="de")' in text
     assert f"zoo decode --model {spec.name} --to de < source.txt" in text
+
+
+@pytest.mark.parametrize(
+    ("folder", "kind", "verb"), [("speech", "audio", "transcribe"), ("pictures", "image", "translate")]
+)
+def test_the_card_of_a_recognizer_is_about_files_and_all_languages_that_it_writes(
+    tokens: Vocabulary, folder: str, kind: str, verb: str
+) -> None:
+    files = {"source": "a.lst", "target": "a.en"}
+    overrides = {
+        "languages": {"codes": ["en", "de", "fr"], "source_token": None, "target_token": "target"},
+        "corpus.source": "en",
+        "corpus.target": "en",
+        "corpus.train": [{**files, "target_language": code} for code in ("en", "de", "fr")],
+        "corpus.dev": [],
+        "corpus.test": [],
+    }
+    spec = specs.load(f"{folder}/digits", overrides)
+    text = card(spec, tokens, {}, Provenance(training=TrainingProvenance(seed=1)), longest_source=1234)
+    for expected in (
+        f"It reads {kind} files in `en`, and writes their text in `en`, `de` or `fr`.",
+        f'recognizer.{verb}("...", target="en")',
+        f"at most {spec.training.source_tokens:,} source frames and",
+        "It cannot write characters outside its vocabulary.",
+        "Files unlike the training data give worse results.",
+    ):
+        assert expected in text, expected
+    for wrong in ("translates", "guess a translation", "is normalised"):
+        assert wrong not in text, wrong
+    one = card(specs.load(f"{folder}/digits"), tokens, {}, Provenance())
+    assert f"It reads {kind} files in `en`, and writes their text in `en`." in one

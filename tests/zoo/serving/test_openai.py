@@ -111,6 +111,29 @@ def test_pictures_are_read(hearing, client_of) -> None:
     assert "no such model transcribes" in post(client, sound(0.5)).text
 
 
+def test_pictures_are_read_in_the_language_of_the_corpus_by_default(hearing, client_of) -> None:
+    pillow = pytest.importorskip("PIL.Image")
+    source = {"kind": "image", "height": 8, "patch": {"height": 8, "width": 2}}
+    files = {"source": "a.lst", "target": "a.txt"}
+    parts = [{**files, "target_language": code} for code in ("en", "es")]
+    hearing(
+        "runs/seeing",
+        task={"kind": "recognition", "source": source},
+        languages={"codes": ["es", "en"], "token": "{}", "source_token": None, "target_token": "target"},
+        corpus={"source": "es", "target": "es", "train": parts, "dev": [], "test": []},
+    )
+    client = client_of(names=("runs/seeing",))
+    pixels = np.random.default_rng(0).integers(0, 256, (8, 30)).astype(np.uint8)
+    pillow.fromarray(pixels).save("a.png")
+    texts = {code: zoo.load("runs/seeing").translate("a.png", target=code) for code in ("es", "en")}
+    assert zoo.load("runs/seeing").translate("a.png") == texts["es"] != texts["en"]
+    for fields, code in (({}, "es"), ({"target": "en"}, "en"), ({"target": "ES"}, "es")):
+        answer = client.post("/v1/recognize", data=fields, files={"file": ("a.png", Path("a.png").read_bytes())}).json()
+        assert answer["text"] == texts[code]
+    refused = client.post("/v1/recognize", data={"target": "de"}, files={"file": ("a.png", b"")})
+    assert (refused.status_code, "writes `de`" in refused.json()["error"]) == (400, True), refused.text
+
+
 def test_models_that_hear_do_not_translate_text(client) -> None:
     body = {"text": "we read", "source": "en", "target": "de"}
     assert client.post("/v1/translate", json=body).json()["results"][0]["model"] == "runs/tiny"

@@ -227,7 +227,7 @@ def test_sounds_and_the_microphone_are_transcribed(open_page, hearing, url_of, m
     monkeypatch.setattr(Documents, "transcribe", record)
     address = url_of(names=("runs/hearing", "runs/tiny"))
     page = open_page(address, permissions=["microphone"])
-    assert page.locator("#sound-model option").all_inner_texts() == ["runs/hearing"]
+    assert page.locator("#sound-model option").all_inner_texts() == ["runs/hearing: English to German"]
     with page.expect_response("**/v1/audio/translations") as answer:
         page.set_input_files("#sound-file", tmp_path / "a.flac")
     page.wait_for_selector("#heard[lang]")

@@ -37,6 +37,20 @@ CODES = ["eng_Latn", "deu_Latn", "fra_Latn"]
 NLLB = {"codes": CODES, "token": "{}", "source_token": "source", "target_token": "target"}
 
 
+def hearing(*directions):
+    """Return a spec of a model that reads English and German audio, with a part for each direction."""
+    files = {"source": "a.lst", "target": "a.txt"}
+    parts = [{**files, "source_language": source, "target_language": target} for source, target in directions]
+    codes = list(dict.fromkeys(code for pair in directions for code in pair))
+    return specs.load(
+        "speech/digits",
+        {
+            "languages": {"codes": codes, "source_token": None, "target_token": "target"},
+            "corpus": {"source": "en", "target": "en", "train": parts, "dev": [], "test": []},
+        },
+    )
+
+
 def imported(**languages):
     """Return a spec without training text, as importers write it."""
     corpus = {"corpus.train": [], "corpus.dev": [], "corpus.test": []}
@@ -228,3 +242,23 @@ def test_codes_with_scripts_and_countries_have_the_rules_of_their_language() -> 
     codes = {"zho_Hans": "zh", "zh_CN": "zh", "yue-Hant": "zh", "eng_Latn": "en", "pt-BR": "pt", "ast_Latn": "ast"}
     assert {code: base_language(code) for code in codes} == codes
     assert base_language(UNKNOWN) == UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ((None, None), ("en", "en")),
+        ((None, "de"), ("de", "de")),
+        ((None, "fr"), ("en", "fr")),
+        (("de", None), ("de", "de")),
+        (("en", None), ("en", "en")),
+        (("en", "fr"), ("en", "fr")),
+    ],
+)
+def test_a_recognizer_completes_the_languages_from_those_that_it_has_learned(given, expected, report):
+    spec = hearing(("en", "en"), ("de", "de"), ("de", "fr"), ("en", "fr"))
+    assert choose_direction(spec, *given, report) == expected
+    assert not report.warnings
+    assert choose_direction(spec, "fr", "de", report) == ("fr", "de")
+    (warning,) = report.warnings
+    assert "was not trained on audio in `fr` with text in `de`: expect a poor text, or text in another" in warning
