@@ -14,8 +14,9 @@ from zoo.generation.alignment import AlignmentHead
 from zoo.generation.compilation import BackendOptions, build_with_message, packed_artefact, read_or_build
 from zoo.generation.confidence import Calibration
 from zoo.generation.config import GenerationOptions
+from zoo.generation.input_warnings import EncodedText
 from zoo.generation.parser import Parser
-from zoo.generation.preprocessing import EncodedText, Preprocessor
+from zoo.generation.preprocessing import Preprocessor
 from zoo.generation.recognizer import Recognizer
 from zoo.generation.translation import SearchInput, Translation
 from zoo.generation.translator import Translator

@@ -9,7 +9,8 @@ from typing import Any, Unpack, overload
 from specs import Parsing, ZooError
 from zoo.generation.config import GenerationOptions
 from zoo.generation.constraints import BracketConstraint, min_tree_tokens
-from zoo.generation.preprocessing import EncodedText, Preprocessor
+from zoo.generation.input_warnings import EncodedText
+from zoo.generation.preprocessing import Preprocessor
 from zoo.generation.translation import SearchInput, Translation
 from zoo.generation.translator import Translator
 from zoo.text.copying import Replaced

@@ -13,7 +13,8 @@ from specs import ZooError
 from zoo.features.modality import FeatureModality, Frames, modality_of
 from zoo.generation.attention import Attention, compute_attention
 from zoo.generation.config import GenerationOptions
-from zoo.generation.preprocessing import EncodedText, Preprocessor
+from zoo.generation.input_warnings import EncodedText
+from zoo.generation.preprocessing import Preprocessor
 from zoo.generation.scoring import TokenScores
 from zoo.generation.transcription import Transcript, transcribe
 from zoo.generation.translation import SearchInput, Translation
