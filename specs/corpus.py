@@ -4,7 +4,7 @@ Each of the three sets is a list of parts. A part is one origin of data, such as
 """
 
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 from urllib.parse import urlsplit
 
 from pydantic import (
@@ -211,6 +211,8 @@ class Digits(Weighted):
     scikit-learn. No voice and no handwritten digit is in two of train, dev and test.
     """
 
+    sources: ClassVar[tuple[str, ...]] = ("audio", "image")
+    """Modalities of the sources that digits exist for."""
     digits: Size = Field(le=1_000_000)
     """Number of strings. Each has 1 to 8 digits. They are made before training. Unit: strings."""
 

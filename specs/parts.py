@@ -152,6 +152,9 @@ class Image(FeatureSource):
         return self
 
 
+SourceFiles = Annotated[Audio | Image, Field(discriminator="kind")]
+
+
 class Norm(Section):
     """Normalisation of the sub-layers (section 3.1)."""
 

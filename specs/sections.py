@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
-from specs.parts import Audio, Image
+from specs.parts import SourceFiles
 from specs.section import Count, Epsilon, Positive, Probability, Section, Size, Steps, reject
 
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
@@ -204,7 +204,7 @@ class Recognition(BaseTask):
     scores = ("wer", "cer", "bleu", "chrf", "perplexity")
     kind: Literal["recognition"]
     """Write the text of a recording or picture, in the same language or in another one (section 7)."""
-    source: Annotated[Audio | Image, Field(discriminator="kind")]
+    source: SourceFiles
     """Kind of the files that the model reads, and how they become features."""
 
     @property

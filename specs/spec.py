@@ -207,7 +207,7 @@ class Spec(Section):
                     f"the task `recognition` reads files of {self.task.source.kind}, but `corpus.{name}` has text",
                     "write `source`, a list of file names, and `target` in this part, or set another `task`",
                 )
-            if isinstance(part, Digits) and not isinstance(self.task, Recognition):
+            if isinstance(part, Digits) and self.task.streams.get("source") not in part.sources:
                 reject(
                     (f"corpus.{name}", "task.kind"),
                     f"`corpus.{name}` has audio or pictures of digits, but the task `{self.task.kind}` reads neither",

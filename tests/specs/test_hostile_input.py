@@ -67,29 +67,36 @@ def test_no_name_leads_out_of_the_catalogue() -> None:
             load(name)
 
 
-def leaves(schema: dict[str, Any], whole: dict[str, Any], path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the path and the schema of every value in a JSON Schema."""
+Kinds = dict[str, str]
+"""Overrides with which a spec has a value, such as `{"task.kind": "recognition"}`."""
+
+
+def leaves(
+    schema: dict[str, Any], whole: dict[str, Any], path: str = "", kinds: Kinds | None = None
+) -> Iterator[tuple[str, dict[str, Any], Kinds]]:
+    """Yield the path, the schema and the kinds of the sections around every value in a JSON Schema."""
+    kinds = kinds or {}
     if "$ref" in schema:
-        yield from leaves(whole["$defs"][schema["$ref"].rpartition("/")[2]], whole, path)
+        yield from leaves(whole["$defs"][schema["$ref"].rpartition("/")[2]], whole, path, kinds)
         return
     for member in (*schema.get("anyOf", ()), *schema.get("oneOf", ())):
-        yield from leaves(member, whole, path)
+        yield from leaves(member, whole, path, kinds)
+    if kind := schema.get("properties", {}).get("kind", {}).get("const"):
+        kinds = {**kinds, f"{path}.kind": kind}
     for key, inner in schema.get("properties", {}).items():
-        yield from leaves(inner, whole, f"{path}.{key}" if path else key)
+        yield from leaves(inner, whole, f"{path}.{key}" if path else key, kinds)
     if "items" in schema:
-        yield from leaves(schema["items"], whole, f"{path}[]")
-    yield path, schema
+        yield from leaves(schema["items"], whole, f"{path}[]", kinds)
+    yield path, schema, kinds
 
 
 LEAVES = list(leaves(specs.Spec.model_json_schema(), specs.Spec.model_json_schema()))
-NUMBERS = sorted({path for path, schema in LEAVES if schema.get("type") in ("integer", "number")})
-KINDS = {"rows": "learned", "theta": "rotary", "buckets": "relative", "max_distance": "relative", "width": "features"}
-"""The kind of source or of positions that has each number. The others belong to the kind that `tiny` has."""
+NUMBERS = {path: kinds for path, schema, kinds in LEAVES if schema.get("type") in ("integer", "number")}
 
 
 def test_every_number_list_and_text_has_bounds() -> None:
     assert len(NUMBERS) > 40
-    for path, schema in LEAVES:
+    for path, schema, _ in LEAVES:
         if schema.get("type") in ("integer", "number"):
             assert schema.keys() & {"minimum", "exclusiveMinimum"}, path
             assert schema.keys() & {"maximum", "exclusiveMaximum"}, path
@@ -101,16 +108,11 @@ def test_every_number_list_and_text_has_bounds() -> None:
 
 @pytest.mark.parametrize("number", [10**300, -(10**300), "9" * 5000, "1e300", "1e999"])
 def test_numbers_beyond_every_model_are_refused(number: object) -> None:
-    for path in NUMBERS:
+    for path, kinds in NUMBERS.items():
         if "[]" in path:
             continue
-        overrides: dict[str, Any] = {}
-        parent, _, name = path.rpartition(".")
-        if name in KINDS:
-            overrides = {f"{parent}.kind": KINDS[name]}
-        if path.startswith("task.source."):
-            kind = "image" if path.startswith(("task.source.height", "task.source.patch")) else "audio"
-            overrides = {"task.kind": "recognition", "task.source.kind": kind}
+        overrides: dict[str, Any] = {**kinds}
+        parent = path.rpartition(".")[0]
         if parent == "architecture.N":
             overrides = {f"{parent}.encoder": 1, f"{parent}.decoder": 1}
         overrides[path] = number

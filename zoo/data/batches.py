@@ -369,12 +369,12 @@ def _check_longest(lengths: Lengths, budget: int, side: str) -> None:
 
 def _lengths(streams: Mapping[str, PaddedBatch]) -> dict[str, Lengths]:
     """Return the length of each row, with EOS and without BOS. Features have neither."""
-    return {name: each.lengths.numpy() - (name == OUTPUT and each.values.ndim == 2) for name, each in streams.items()}
+    return {name: x.lengths.numpy() - (name == OUTPUT and x.values.dtype == torch.long) for name, x in streams.items()}
 
 
 def _pad(rows: Sequence[Values], prefix: tuple[int, ...]) -> PaddedBatch:
     """Return sequences as a padded stream. Each row of tokens has the IDs in `prefix`, the tokens and EOS."""
-    if rows[0].ndim > 1:
+    if rows[0].dtype.kind == "f":
         return PaddedBatch.pad([torch.from_numpy(row) for row in rows])
     ends = np.array([len(prefix) + len(row) for row in rows])
     array = np.full((len(rows), ends.max() + 1), PAD, np.int64)

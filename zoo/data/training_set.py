@@ -56,7 +56,7 @@ class SubwordSampler:
         return Examples((name, [self._sample(row, name) for row in rows]) for name, rows in examples.items())
 
     def _sample(self, row: Values, stream: str) -> Values:
-        if row.ndim > 1:  # features
+        if row.dtype.kind == "f":  # features
             return row
         sample = self._vocabulary.stream(stream).sample(row.tolist(), self._alpha)
         return np.array(sample, np.int32) if 0 < len(sample) <= max(self._max_length, len(row)) else row

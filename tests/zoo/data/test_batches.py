@@ -226,3 +226,13 @@ def test_a_stream_of_features_is_stored_and_padded_without_eos(tmp_path):
     assert batch.target.values.tolist() == [[BOS, 7, EOS, PAD], [BOS, 8, 9, EOS]]
     turned = Batch.of({"source": batch.target, "target": batch.source})
     assert turned.size.target_tokens == 4
+
+
+def test_a_number_per_example_is_stored_and_padded_without_bos_and_eos(tmp_path):
+    numbers = [[0.1], [-7.25], [1e6]]
+    with StoreWriter(tmp_path, {"source": "uint16", "target": "float32"}) as writer:
+        writer.add({"source": [[5, 6], [7], [8]], "target": numbers})
+    batch = Examples.from_store(Store(tmp_path), [2, 0, 1]).to_batch()
+    assert batch.target.values.tolist() == np.float32([numbers[2], numbers[0], numbers[1]]).tolist()
+    assert batch.size.target_tokens == 3
+    assert Batch.of(batch.streams).size.target_tokens == 3

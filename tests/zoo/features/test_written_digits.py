@@ -8,7 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import specs
 from specs import ZooError, parts
+from zoo.data import corpus
 from zoo.features.image import Image
 from zoo.report import Report
 
@@ -45,3 +47,10 @@ def test_missing_packages_are_reported(monkeypatch: pytest.MonkeyPatch, module: 
     with pytest.raises(ZooError, match="need the packages pillow and scikit-learn") as error:
         next(written_digits.strings("dev", 1, Report()))
     assert "pip install" in error.value.hint
+
+
+def test_digits_exist_for_some_kinds_of_files_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert set(corpus._DIGITS) == set(specs.Digits.sources)
+    monkeypatch.setattr(specs.Digits, "sources", ("audio",))
+    with pytest.raises(ZooError, match=r"`corpus.train\[0\]` has audio or pictures of digits, but the task"):
+        specs.load("pictures/digits")

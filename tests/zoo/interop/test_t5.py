@@ -7,16 +7,17 @@ import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import sentencepiece
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 
 from specs import BOS, Architecture, Languages, ZooError
 from zoo.interop.formats import Bundle, ImportedModel, ImportRequest
 from zoo.interop.huggingface.t5 import T5
+from zoo.interop.tables import Layout
 from zoo.text.languages import LanguagePair
 
 transformers = pytest.importorskip("transformers")
@@ -100,12 +101,13 @@ def read(folder: Path) -> ImportedModel:
     return T5().read(folder, ImportRequest("mine"))
 
 
-def exported(model: ImportedModel, folder: Path) -> Path:
+def exported(model: ImportedModel, folder: Path, family: T5 | None = None) -> Path:
     """Export an imported model, and return the folder. It must be the same when it is read back."""
     folder.mkdir()
     bundle = Bundle(model.spec, model.vocabulary, model.tensors, proof=None)  # type: ignore[arg-type]
-    T5().write(bundle, folder)
-    again = read(folder)
+    family = family or T5()
+    family.write(bundle, folder)
+    again = family.read(folder, ImportRequest("mine"))
     fields = ("architecture", "vocabulary", "decoding", "languages")
     assert all(getattr(again.spec, name) == getattr(model.spec, name) for name in fields)
     assert again.tensors.keys() == model.tensors.keys()
@@ -284,3 +286,29 @@ def test_networks_that_t5_cannot_express_are_rejected_by_name(write: Write) -> N
         changed = spec.model_copy(update={"architecture": Architecture.model_validate(fields)})
         with pytest.raises(ZooError, match=message):
             T5().written_architecture(changed)
+
+
+class _Nested(T5):
+    """A family whose tensors differ from those of T5 in their names only."""
+
+    name = "hf-nested"
+    model_types = ("nested",)
+    tables: ClassVar = {key: name if key == "output" else f"model.{name}" for key, name in T5.tables.items()}
+
+    def layout(self, a: Architecture) -> Layout:
+        return Layout({ours: f"model.{theirs}" for ours, theirs in super().layout(a).names.items()})
+
+
+@pytest.mark.parametrize("name", ["first T5", "v1.1"])
+def test_a_family_with_other_names_of_tensors_needs_only_their_names(name: str, write: Write, tmp_path: Path) -> None:
+    folder = write(**CONFIGS[name])
+    expected = read(folder)
+    file, config = folder / "model.safetensors", folder / "config.json"
+    renamed = {key if key.startswith("lm_head") else f"model.{key}": x for key, x in load_file(file).items()}
+    save_file(renamed, file, metadata={"format": "pt"})
+    config.write_text(json.dumps({**json.loads(config.read_text()), "model_type": "nested"}))
+    model = _Nested().read(folder, ImportRequest("mine"))
+    assert model.spec == expected.spec
+    assert all(torch.equal(tensor, model.tensors[key]) for key, tensor in expected.tensors.items())
+    exported(model, tmp_path / "written", _Nested())
+    assert load_file(tmp_path / "written/model.safetensors").keys() == renamed.keys()

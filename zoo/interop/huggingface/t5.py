@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -32,12 +32,6 @@ from zoo.interop.tensors import SIDES
 
 _GATED_GELU = "gated-gelu"
 """Value of `feed_forward_proj` for gated networks with the approximation of GELU by tanh."""
-_TABLES = {
-    "shared": "shared.weight",
-    "source": "encoder.embed_tokens.weight",
-    "target": "decoder.embed_tokens.weight",
-    "output": "lm_head.weight",
-}
 _ATTENTIONS = {"self_attention": "SelfAttention", "cross_attention": "EncDecAttention"}
 _UNUSED = "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight"
 """Tensor of old files that transformers ignores."""
@@ -48,9 +42,16 @@ class T5(Family):
 
     name = "hf-t5"
     description = "a folder of transformers' T5 or mT5: config.json, weights, spiece.model or tokenizer.json"
-    model_types = ("t5", "mt5")
+    model_types: ClassVar[tuple[str, ...]] = ("t5", "mt5")
     model_class = "T5ForConditionalGeneration"
     tokenizer = "T5Tokenizer"
+    tables: ClassVar[Mapping[str, str]] = {
+        "shared": "shared.weight",
+        "source": "encoder.embed_tokens.weight",
+        "target": "decoder.embed_tokens.weight",
+        "output": "lm_head.weight",
+    }
+    """Names of the embeddings and of the output projection."""
 
     def read(self, path: Path, request: ImportRequest) -> ImportedModel:
         """Read a model. Raise ZooError if it is damaged or has a property that zoo does not support."""
@@ -61,11 +62,11 @@ class T5(Family):
         weights = open_weights(path)
         weights.left.pop(_UNUSED, None)
         # transformers ties the output projection unless the file has another one, regardless of `tie_word_embeddings`.
-        has_output = _TABLES["output"] in weights.left and any(
-            name in weights.left for key, name in _TABLES.items() if key != "output"
+        has_output = self.tables["output"] in weights.left and any(
+            name in weights.left for key, name in self.tables.items() if key != "output"
         )
-        equal = [key for key in _TABLES if key != "output" or not has_output]
-        tables = take_tables(weights, _TABLES, equal, rows, fields["d_model"], bias=torch.zeros(1).expand(rows))
+        equal = [key for key in self.tables if key != "output" or not has_output]
+        tables = take_tables(weights, self.tables, equal, rows, fields["d_model"], bias=torch.zeros(1).expand(rows))
         vocabulary = read_t5_vocabulary(path, rows, special)
         codes = language_codes(vocabulary.target.names)
         return self.imported(
@@ -85,7 +86,7 @@ class T5(Family):
         a = spec.architecture
         return {
             "architectures": [self.model_class],
-            "model_type": "t5",
+            "model_type": self.model_types[0],
             **WRITTEN,
             **written_settings(a, _settings(is_mt5=False)),
             "num_decoder_layers": a.depths.decoder,
@@ -149,9 +150,9 @@ class T5(Family):
         self, spec: Spec, tensors: Mapping[str, Tensor], ids: WrittenIds
     ) -> Iterator[tuple[str, Tensor]]:
         """Yield the embedding and, unless it is tied, the output projection with their names in transformers."""
-        yield _TABLES["shared"], ids.select(tensors["embedding"])
+        yield self.tables["shared"], ids.select(tensors["embedding"])
         if spec.architecture.tied_embeddings == "embeddings":
-            yield _TABLES["output"], ids.select(tensors["output_projection"])
+            yield self.tables["output"], ids.select(tensors["output_projection"])
 
     def write_vocabulary(self, bundle: Bundle, folder: Path, ids: WrittenIds) -> None:
         """Write the files of the tokenizer."""
