@@ -50,7 +50,7 @@ def attend(
         target TEXT: Show the attention weights for this translation (or tree), whether or not the model would choose
             it. [default: the model's own translation]
         figure 3|4|5: Show the sentence of this figure of the paper, with the figure's layer, heads and word.
-        output FILE.html: Write an interactive page to this file. It needs no other files and no network.
+        output FILE.html: Write interactive HTML to this file, which needs no other files and no network.
         svg FILE.svg: Write an SVG drawing to this file. It shows the attention, layer, heads and word that the options
             select.
         attention encoder|decoder|encoder-decoder: Attention to show: the encoder's or decoder's self-attention, or the
@@ -106,9 +106,7 @@ def _check_files(output: Path | None, svg: Path | None) -> None:
     if svg is not None:
         require_svg(svg)
     if output is None and svg is None:
-        raise ZooError(
-            "no output file is given", hint="write a page with `-o FILE.html`, or a drawing with `--svg FILE.svg`"
-        )
+        raise ZooError("no output file is given", hint="write HTML with `-o FILE.html`, or SVG with `--svg FILE.svg`")
 
 
 def _initial_view(
@@ -149,8 +147,8 @@ def curves(
 
     Options:
         run RUN: Runs: their folders, or the names of their specs (`tiny` stands for `runs/tiny`).
-        output FILE.html|FILE.svg: Write a page, or a drawing if the name ends in .svg, to this file. It needs no other
-            files and no network.
+        output FILE.html|FILE.svg: Write the curves to this file: SVG if the name ends in .svg, otherwise HTML. The
+            file needs no other files and no network.
 
     Examples:
         zoo curves tiny

@@ -30,9 +30,9 @@ def run(
     to: options.To = None,
     **how: Unpack[options.Execution],
 ) -> None:
-    """Translate or parse what you type, with a prompt.
+    """Translate or parse each line that you type.
 
-    Each line that you type is answered at once. `/help` lists the commands, such as `/swap`, which swaps the two
+    The answer to a line is printed at once. `/help` lists the commands, such as `/swap`, which swaps the two
     languages. Ctrl-C abandons a line, and Ctrl-D ends the program.
 
     To translate a file or the output of another program, use `zoo decode`.

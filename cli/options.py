@@ -11,8 +11,8 @@ Options:
     Overrides KEY=VALUE: Fields of the spec to set, such as `training.steps=500`.
     Run RUN: Run: its folder, or the name of its spec (`tiny` stands for `runs/tiny`).
     Name MODEL: Model to use: a published model or a run, as for --model.
-    OfSpec SPEC: Use the newest trained run of this spec under runs/. If there is none, use the published model that has
-        the name in this spec.
+    OfSpec SPEC: Use the newest trained run of this spec under runs/. If there is none, use the published model with
+        the spec's name.
     Model NAME|RUN: Use this model: the name of a published model (NAME@2 for revision 2), the folder of a run, or the
         name of a run's spec.
     Models NAME|RUN: Use this model: the name of a published model (NAME@2 for revision 2), the folder of a run, or the

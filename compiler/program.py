@@ -125,7 +125,7 @@ class BeamOptions(NamedTuple):
 
 
 class TreeLimits(NamedTuple):
-    """Limits of the trees of one sentence."""
+    """Constraints on the parse trees that the decoder may write for one sentence."""
 
     words: int
     """Number of words."""

@@ -72,7 +72,7 @@ class Directed(Weighted):
 
 
 class Grammar(Directed):
-    """Sentence pairs from the built-in synthetic English-German corpus. No pair is in two of train, dev and test."""
+    """Sentence pairs from the built-in synthetic English-German corpus. The train, dev and test sets share no pairs."""
 
     grammar: Size = Field(le=5_000_000)
     """Number of pairs to take from the built-in English-German corpus. It has 40,000 pairs for `train`, and 2,000 each
@@ -207,8 +207,8 @@ class Digits(Weighted):
     """Strings of digits and their texts, for the task `recognition`.
 
     If the task reads audio, espeak-ng speaks strings such as `3 1 4` with many voices, and noise and echoes
-    are added. If it reads pictures, they show strings such as `314` of the handwritten digits that are part of
-    scikit-learn. No voice and no handwritten digit is in two of train, dev and test.
+    are added. If it reads pictures, they show strings such as `314`, made of handwritten digits from scikit-learn.
+    The train, dev and test sets share no voices and no handwritten digits.
     """
 
     sources: ClassVar[tuple[str, ...]] = ("audio", "image")

@@ -259,7 +259,10 @@ class Transformer:
 
 
 def cross_entropy(model: Transformer) -> None:
-    """Add the loss of the target's tokens (5.4), each given the tokens before it, or their log-probabilities."""
+    """Add the cross entropy of the target tokens, each predicted from the tokens before it (section 5.4).
+
+    For purposes other than training, add the log-probabilities of the target tokens instead.
+    """
     (logits, labels), b, training = model.teacher_forced(), model.b, model.spec.training
     if not b.purpose.trains:
         log_probabilities = b.node("log_softmax", LogSoftmax(), (logits,))

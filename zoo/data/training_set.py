@@ -146,7 +146,7 @@ class TrainingSet:
     ) -> Generator[tuple[Examples, Position], None, None]:
         """Yield the examples of each batch and the position after it endlessly, starting from a position.
 
-        No other thread may use the training set meanwhile.
+        No other thread may use the training set during the iteration.
 
         Args:
             epoch: Epoch of the first batch.

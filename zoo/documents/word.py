@@ -45,15 +45,17 @@ _ONE_FIELD = re.compile("b?c*s?|e|bc*s?e")
 
 @dataclass
 class _Field:
-    """Field whose end has not been read yet.
+    """Field of a Word document, such as a page number or a link, whose end has not been read yet.
+
+    A field consists of a code, such as `PAGE`, and usually the result that Word shows.
 
     Attributes:
-        begin: Index of its first fragment.
-        place: Index of the element around it, and number of boundaries before it.
-        is_inside: Whether it is part of the code of another field, or of a result that is copied.
-        code: The start of its code.
-        separate: Index of the fragment before its result. -1 if it has none.
-        is_whole: Whether its code contains no part of another element.
+        begin: Index of the field's first fragment.
+        place: Index of the element that contains the field, and number of text boundaries before the field.
+        is_inside: Whether the field is inside the code of another field, or inside a result that is copied.
+        code: The start of the field's code.
+        separate: Index of the fragment that precedes the field's result. -1 if the field has no result.
+        is_whole: Whether the field's code contains no part of another element.
     """
 
     begin: int

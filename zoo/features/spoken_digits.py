@@ -43,7 +43,7 @@ _TRAIN_VOICES = (
     *("quincy", "rob", "robert", "sandro", "shelby", "steph", "steph3", "travis", "victor", "whisper"),
 )
 VOICES = {"train": _TRAIN_VOICES, "dev": _DEV_VOICES, "test": _TEST_VOICES}
-"""Voices of each split. No voice is in two splits."""
+"""Voices of each split. The splits share no voices."""
 _RATE, _PITCH, _RANGE, _WORD_GAP = 1, 3, 4, 7
 """Numbers of espeak-ng's parameters."""
 _SYNCHRONOUS, _UTF8 = 2, 1

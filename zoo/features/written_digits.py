@@ -108,7 +108,7 @@ def _choose(split: str, random: np.random.Generator) -> npt.NDArray[np.int64]:
 
 @cache
 def digits_of(split: str) -> npt.NDArray[np.int64]:
-    """Return the indices of all digits of a split in scikit-learn's data. No digit is in two splits."""
+    """Return the indices in scikit-learn's data of all digits in a split. The splits share no digits."""
     _, classes = _data()
     ranks = np.zeros(len(classes), np.int64)
     for digit in range(10):

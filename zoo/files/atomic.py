@@ -128,7 +128,7 @@ def temporary_path(path: Path) -> Iterator[Path]:
 
 
 def _rename_folder(partial: Path, path: Path, replace: bool) -> None:
-    """Rename a complete folder to its final name. Try again if another process changes `path` meanwhile."""
+    """Rename a complete folder to its final name. Try again if another process changes `path` at the same time."""
     for attempt in range(_MAX_ATTEMPTS):
         try:
             if replace and os.path.lexists(path):

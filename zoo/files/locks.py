@@ -63,7 +63,7 @@ def hold_while_alive(user: object, folder: Path) -> None:
     """Mark a folder as in use for as long as the object `user` lives. Several processes may use a folder.
 
     Raises:
-        FolderRemovedError: Another process removed the folder meanwhile.
+        FolderRemovedError: Another process removed the folder in the meantime.
     """
     with suppress(FileNotFoundError):
         descriptor = os.open(folder, os.O_RDONLY)

@@ -51,7 +51,7 @@ def require_svg(path: Path) -> None:
         ZooError: The name does not end in .svg.
     """
     if path.suffix.lower() != ".svg":
-        raise ZooError(f"`{path}` does not end in .svg", hint=f"the drawing is SVG: name the file `{path.stem}.svg`")
+        raise ZooError(f"`{path}` does not end in .svg", hint=f"the output is SVG: name the file `{path.stem}.svg`")
 
 
 def require_html(path: Path) -> None:
@@ -61,7 +61,7 @@ def require_html(path: Path) -> None:
         ZooError: The name has another extension.
     """
     if path.suffix.lower() not in (".html", ".htm"):
-        raise ZooError(f"`{path}` does not end in .html", hint=f"the page is HTML: name the file `{path.stem}.html`")
+        raise ZooError(f"`{path}` does not end in .html", hint=f"the output is HTML: name the file `{path.stem}.html`")
 
 
 def require_different_files(output: Path | int, inputs: Iterable[Path | int]) -> None:

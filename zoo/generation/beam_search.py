@@ -169,7 +169,7 @@ class BeamSearch:
 
 
 class _Limits(NamedTuple):
-    """Limits of the sentences of a batch that have different beam sizes or stopping rules, one row per sentence."""
+    """Beam limits, one row per sentence, for a batch whose sentences have different beam sizes or stopping rules."""
 
     rows: int
     """Number of rows per sentence. A sentence with a smaller beam leaves the others unused, with the total -inf."""

@@ -90,7 +90,7 @@ class InputWarnings:
             self._longest[is_split] = text
 
     def count_unkept(self, text: EncodedText | SearchInput, translation: Translation) -> None:
-        """Add the translation of a text to the counts."""
+        """Count a translation that lacks numbers, links or the like of its text, or has added numbers."""
         if translation.unkept:
             self._unkept += 1
             if len(self._examples) < _MAX_EXAMPLES:

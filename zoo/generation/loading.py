@@ -150,7 +150,7 @@ def open_model(
 
 
 def _open_version(folder: Path, options: BackendOptions, max_batch_tokens: int | None, report: Report) -> Translator:
-    """Open a model. Raise _ReplacedError if another process replaces the model meanwhile."""
+    """Open a model. Raise _ReplacedError if another process replaces the model at the same time."""
     light = read_model(folder, tensors=False)
     given = options["device"], options["precision"], options["backend"]
 

@@ -81,7 +81,10 @@ class OnnxExport:
         return [_ONNX_NOTE]
 
     def check(self, bundle: Bundle, folder: Path) -> ExportCheck | None:
-        """Run both models on random tokens with onnxruntime, and compare them with the compiler's interpreter."""
+        """Compare the exported encoder and decoder step with the compiler's interpreter.
+
+        onnxruntime runs the exported models. All inputs are random tokens.
+        """
         if find_spec("onnxruntime") is None:
             return None
         onnxruntime = import_module("onnxruntime")

@@ -301,7 +301,7 @@ class Layout:
     vectors_are_rows: bool = False
     """Whether the other toolkit stores vectors as matrices with one row."""
     unused_positions: int = 0
-    """Number of unused rows at the beginning of tables of positions."""
+    """Number of unused rows at the beginning of position embeddings."""
 
     def rows(self, spec: Spec) -> Iterator[TensorRow]:
         """Yield a row for each tensor of the layers. The spec determines the shapes."""

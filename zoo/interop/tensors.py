@@ -238,7 +238,7 @@ class EmbeddingTables:
 
 
 def position_fields(encoder: Float[Tensor, "rows d_model"], decoder: Float[Tensor, "rows d_model"]) -> dict[str, Any]:
-    """Return the fields of `architecture.positions` for the tables of positions of the encoder and the decoder.
+    """Return the fields of `architecture.positions` for the position embeddings of encoder and decoder.
 
     Returns:
         If both tables contain the same sinusoids: their kind and first position. Otherwise: the fields for learned

@@ -85,7 +85,7 @@ def read_weights(folder: Path) -> Weights:
 def _read_one_version(folder: Path, read: Callable[[ModelFolder, Manifest | None], Content]) -> Content:
     """Call a function that reads a folder.
 
-    If another process replaces the folder meanwhile, call it again, so that all files are of one version.
+    If another process replaces the folder during a call, call it again, so that all files are of one version.
     """
     storage.require_utf8(folder)
     model = ModelFolder(folder)

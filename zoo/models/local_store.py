@@ -33,16 +33,16 @@ class Origin(Record):
 
     @classmethod
     def of(cls, revision: Revision, registry: str) -> Self:
-        """Return the origin for a revision and the address of its registry."""
+        """Return the record for a revision and the address of its registry."""
         return cls(registry=registry, name=revision.name, revision=revision.revision, digest=revision.digest)
 
     def write(self, folder: Path) -> None:
-        """Write the origin into the folder of a published model."""
+        """Write the registry and revision into the model's folder, as `revision.json`."""
         write_json(folder / ORIGIN_FILE, self.model_dump())
 
 
 def read_origin(folder: Path) -> Origin | None:
-    """Return the recorded origin of a published model. None if it is missing or belongs to a replaced model."""
+    """Read a published model's registry and revision. None if they are not recorded or belong to a replaced model."""
     if not file_exists(folder / ORIGIN_FILE):
         return None
     try:

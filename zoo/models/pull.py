@@ -137,7 +137,7 @@ def _download(found: RegistryModel, folder: Path, report: Report) -> None:
                 for name in revision.files:
                     link_or_copy(downloads / name, partial / name)
                 Origin.of(revision, address).write(partial)
-                _require_replaceable(folder, found)  # another process may have published to the folder meanwhile
+                _require_replaceable(folder, found)  # another process may have published to the folder in the meantime
         remove_path(downloads)
 
 

@@ -156,7 +156,7 @@ def pass_effects(spec: Spec, length: int) -> tuple[PassEffect, ...]:
 
 
 def graph_sizes(graphs: Graphs, spec: Spec, length: int) -> GraphSizes:
-    """Return the total sizes of a spec's graphs (for all purposes), if all sentences have `length` tokens."""
+    """Return the total sizes of a spec's graphs for training and translation, if all sentences have `length` tokens."""
     encode, step = graphs.get(Purpose.ENCODE), graphs[Purpose.DECODE_STEP]
     flops, last = cost(step).flops, _last_step_sizes(step, spec.decoding.beam, length)
     _, part = batch_rows(spec, length)
@@ -183,7 +183,7 @@ def _last_step_sizes(step: Graph, beam: int, length: int) -> Mapping[str, int]:
 
 
 def _final_graphs(spec: Spec) -> Graphs:
-    """Return the graphs of all purposes after all passes. Passes rewrite training and translation separately."""
+    """Return the graphs for training and translation after all passes, which rewrite the two separately."""
     return {**graphs(spec, [Purpose.TRAIN]), **graphs(spec, TRANSLATE)}
 
 

@@ -130,7 +130,7 @@ def _new_bundle(name: str, *, replace: bool, report: Report) -> Iterator[ModelFo
     with atomic_folder(folder) as partial:
         yield ModelFolder(partial)
         verify_folder(partial, report)
-        if not replace:  # another process may have published meanwhile
+        if not replace:  # another process may have published in the meantime
             _require_unused_name(name, folder)
 
 

@@ -52,7 +52,7 @@ class RemovableItem:
         path: Its path.
         bytes: The disk space in bytes that becomes free.
         inode: Inode of a published model's folder. If it has changed before the removal, another model was published
-            under the same name meanwhile, and that model is kept.
+            under the same name, and that model is kept.
     """
 
     kind: str
@@ -197,7 +197,7 @@ def _remove(item: RemovableItem) -> KeptItem | None:
         if reason := _reason_to_keep(item.kind, item.path):
             return KeptItem(item.path, reason)
         if item.kind == "model" and item.path.stat().st_ino != item.inode:
-            return KeptItem(item.path, "another model was published there meanwhile")
+            return KeptItem(item.path, "another model was published there in the meantime")
         if item.kind == "run":
             Run(item.path).lock.touch()  # create the lock file, so that it can be locked and no training run starts
         with try_exclusive(_lock_path(item.kind, item.path)) as free:

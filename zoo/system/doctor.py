@@ -45,7 +45,7 @@ class ProcessorInfo:
     matrix_library: str
     """Default library for float32 matrix products."""
     bfloat16: float
-    """Measured speed of a large product in bfloat16, divided by that in float32. Below 1, bfloat16 is emulated."""
+    """Measured speed of a large bfloat16 product, divided by its speed in float32. If below 1, bfloat16 is emulated."""
     compiler: str | None
     """C++ compiler that backends use, and its version. None if there is none."""
 

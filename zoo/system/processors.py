@@ -103,7 +103,7 @@ def matrix_peak(device: torch.device, precision: str) -> float:
 
 
 def bfloat16_speed() -> float:
-    """Return the speed of this processor in bfloat16, divided by that in float32. Below 1, it emulates bfloat16."""
+    """Return this processor's speed in bfloat16 divided by its speed in float32. If below 1, bfloat16 is emulated."""
     return matrix_peak(_CPU, "bfloat16") / matrix_peak(_CPU, "float32")
 
 

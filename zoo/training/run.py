@@ -209,7 +209,7 @@ class Run(ModelFolder):
                 yield
             finally:
                 file.truncate(0)
-                with suppress(OSError):  # other programs may have added or removed files meanwhile
+                with suppress(OSError):  # other programs may have added or removed files in the meantime
                     if [path.name for path in self.folder.iterdir()] == [_LOCK]:  # nothing was written
                         self.lock.unlink()
                         for folder in created:

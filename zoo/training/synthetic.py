@@ -143,7 +143,7 @@ class _SyntheticText:
         return zip(*map(read_sentences, self.paths), strict=True)
 
     def _write(self, record: Record, models: Sequence[Path], languages: Direction, device: str) -> None:
-        """Write the folder of the part. `exclusive` must lock it. Another process may have written it meanwhile."""
+        """Write the part's folder, unless another process has written it. The caller must hold the folder's lock."""
         folder = Path(record["folder"])
         journal = folder.with_suffix(".partial")
         if not folder.is_dir():

@@ -142,17 +142,17 @@ def written_bart_tables(
 
 
 def take_positions(source: ForeignTensors, d_model: int) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """Remove the tables of positions from `source`, and convert them.
+    """Remove the position embeddings from `source`, and convert them.
 
-    Tables with the sinusoids of Marian or of transformers are ignored. They show only which program wrote the file, not
-    how the model was trained.
+    Sinusoids as Marian or transformers compute them are ignored. They show only which program wrote the file, not how
+    the model was trained.
 
     Returns:
-        The fields of `architecture` that describe the tables, and the tensors of learned positions. Both are empty if
-        the file has no tables, or only ignored ones.
+        The fields of `architecture` that describe the position embeddings, and the tensors of learned positions. The
+        fields and the tensors are empty if the file has no position embeddings, or only ignored sinusoids.
 
     Raises:
-        ZooError: Only one side has a table, or the dimension of a table is not `d_model`.
+        ZooError: Only the encoder or only the decoder has position embeddings, or their dimension is not `d_model`.
     """
     names = {side: f"model.{side}.embed_positions.weight" for side in SIDES}
     tables = {side: source.take(name) for side, name in names.items() if name in source.left}

@@ -143,7 +143,7 @@ class Registry:
         return tuple(self._newest_entries(numbers, indexed, on_error))
 
     def publish(self, name: Name, folder: Path, summary: Summary, report: Report) -> Revision:
-        """Publish a folder as the next revision of a model. The folder must not change meanwhile.
+        """Publish a folder as the next revision of a model. The folder must not change during the upload.
 
         The blobs (file contents) are uploaded first, and then the revision that refers to them is created. If another
         process creates a revision with this number first, the next number is used.
@@ -178,7 +178,7 @@ class Registry:
         raise ZooError(problem, hint="run the command again later", exit_code=1)
 
     def write_index(self, render: Callable[[Sequence[IndexEntry]], str], report: Report) -> None:
-        """Write `index.json` and `index.html`. Write them again if another process published meanwhile.
+        """Write `index.json` and `index.html`. Write them again if another process published in the meantime.
 
         Warn about each revision that cannot be read. The entry of its model in the index then stays unchanged.
 
