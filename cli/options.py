@@ -179,8 +179,8 @@ def option(*names: str, shown: str | bool = True, panel: str | None = None, comp
 def field_option(field: str, *names: str, shown: str = "", panel: str | None = None) -> Any:
     """Return an option that replaces a field of the spec, such as "decoding.beam".
 
-    Choices, limits and help text are those of the field. They are read from the JSON Schema of specs, because importing
-    pydantic takes longer than printing a help text.
+    The field determines the choices, limits and help text. They are read from the JSON Schema of specs, because
+    importing pydantic takes longer than printing a help text.
     """
     section, _, name = field.partition(".")
     schema = _spec_schema()

@@ -201,5 +201,5 @@ def _zip_pairs(
         if source is None or target is None:
             shorter, longer = (source_file, target_file) if source is None else (target_file, source_file)
             problem = f"`{shorter}` has {number - 1:,} lines, but `{longer}` has more"
-            raise ZooError(problem, hint="both files need the same number of lines: line n of both is a pair")
+            raise ZooError(problem, hint="the files need the same number of lines: line n of each file forms a pair")
         yield source, target

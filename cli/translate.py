@@ -360,7 +360,7 @@ def _transcript_suffix(chosen: str | None, output: Path | None) -> str:
     """Return the suffix for transcripts: from `--format`, from the name of a single output file, or else `.txt`.
 
     Raises:
-        ZooError: The format is unknown, or is not that of the output file.
+        ZooError: The format is unknown, or differs from the output file's format.
     """
     own = output.suffix.lower() if output is not None else ""
     suffix = f".{chosen}" if chosen is not None else own or ".txt"

@@ -339,7 +339,7 @@ class _Smoothing(NamedTuple):
         return (1 - self.probability) * plain + self.probability * spread
 
     def labels(self, classes: Tensor | int) -> tuple[Tensor | float, Tensor | float]:
-        """Return two probabilities of the smoothed label: that of the true class, and that of every other class."""
+        """Return the probabilities of a smoothed label: first of the true class, then of every other class."""
         other = self.probability / (classes - 1) if self.wrong_classes else self.probability / classes
         return 1 - self.probability + (0.0 if self.wrong_classes else other), other
 

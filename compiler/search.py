@@ -1,8 +1,8 @@
 """A beam search as a program: a decoder step and the selection of tokens for many sentences, run without the host.
 
-On a GPU, a step is one CUDA graph. The host starts a step, and meanwhile looks at the states of the slots after the
-step before. It waits for the GPU only to read results. On any other device, the same functions run directly, as the
-twin of the graphs in tests.
+On a GPU, a step is one CUDA graph. The host starts a step. While it runs, the host looks at the states of the slots
+after the previous step. It waits for the GPU only to read results. On any other device, the same functions run
+directly, as the twin of the graphs in tests.
 """
 
 from __future__ import annotations

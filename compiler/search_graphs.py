@@ -1,7 +1,7 @@
 """Graphs of a search that runs on a GPU: the encoder on packed rows, and a decoder step on slots.
 
-Both are made from the graphs of the encoder and of the decoder step. So they have the same parameters, in the same
-form, and a program needs its weights only once.
+Both graphs are made from the graphs of the encoder and the decoder step. They therefore have the same parameters, in
+the same form, and a program needs its weights only once.
 """
 
 from __future__ import annotations

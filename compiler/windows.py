@@ -94,8 +94,8 @@ def distance_mask(
 def window_mask(position: Int[Tensor, "rows new"], radius: int) -> Bool[Tensor, "rows 1 new keys"]:
     """Return a mask that is True at the keys of a decoder step that a query must not see.
 
-    A query sees the key at its own position and the `radius` keys before it. The keys are those of the last `radius`
-    positions before the step, followed by those of the new positions. Keys before the first position are masked.
+    A query sees the key at its own position and the `radius` keys before it. The keys cover the last `radius`
+    positions before the step, and then the new positions. Keys before the first position are masked.
     """
     new = position.shape[1]
     back = (

@@ -119,21 +119,21 @@ class Archive(Directed):
 
 
 class SearchOptions(Sparse):
-    """Options of the search that replace those of a trained model."""
+    """Search options that replace a trained model's own options."""
 
     search: Literal["beam", "sample"] | None = None
-    """Decoding method, as in the section `decoding`. Default: that of the model."""
+    """Decoding method, as in the section `decoding`. Default: the model's method."""
     beam: Annotated[int, Field(ge=1, le=1_024)] | None = None
-    """Beam size. Default: that of the model. Unit: hypotheses."""
+    """Beam size. Default: the model's value. Unit: hypotheses."""
     alpha: Annotated[float, Field(ge=0, le=10)] | None = None
-    """Exponent of the length penalty. Default: that of the model."""
+    """Exponent of the length penalty. Default: the model's value."""
     temperature: Annotated[float, Field(gt=0, le=1e6)] | None = None
-    """Divisor of the logits for sampling. Default: that of the model."""
+    """Divisor of the logits for sampling. Default: the model's value."""
     top_k: Annotated[int, Field(ge=0, le=1_048_576)] | None = None
-    """Sample only from the k most probable tokens. Default: that of the model. Unit: tokens."""
+    """Sample only from the k most probable tokens. Default: the model's value. Unit: tokens."""
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None
-    """Sample only from the most probable tokens whose total probability reaches this value. Default: that of the
-    model. Unit: probability."""
+    """Sample only from the most probable tokens whose total probability reaches this value. Default: the
+    model's value. Unit: probability."""
     seed: Annotated[int, Field(ge=0, lt=2**63)] | None = None
     """Random seed of sampling. Default: `training.seed` of the model."""
 

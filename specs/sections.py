@@ -245,7 +245,7 @@ class Training(Section):
     batch must also respect `source_tokens`. Unit: tokens."""
     accumulation_steps: Size = Field(le=65_536)
     """Number of parts into which the batch of one step is split to save memory (not in the paper). The gradients of the
-    parts are accumulated, so the update is that of the whole batch."""
+    parts are accumulated, so the update is the same as for the whole batch."""
     learning_rate_factor: float = Field(ge=0.01, le=100)
     """Factor that multiplies the learning rate of the paper's schedule (section 5.3: 1.0). The highest rate is
     learning_rate_factor * (d_model * warmup_steps)^-0.5, at the end of the warm-up: 0.0007 for base."""
@@ -275,9 +275,9 @@ class Training(Section):
     limit. Unit: tokens."""
     dev_score: Literal["perplexity", "bleu", "paper_bleu", "chrf", "ter", "wer", "cer", "f1"] | None
     """Metric computed on the development set at every checkpoint (sections 6.2 and 6.3). bleu uses the tokenisation of
-    sacreBLEU, and paper_bleu that of the paper. wer and cer count the wrong words and characters of transcripts. f1
-    compares the brackets of trees. The checkpoint with the best score is kept in addition to the last ones. null: score
-    the final weights only."""
+    sacreBLEU. paper_bleu uses the paper's tokenisation. wer and cer count the wrong words and characters in
+    transcripts. f1 compares the brackets of trees. The checkpoint with the best score is kept in addition to the
+    last ones. null: score the final weights only."""
     patience: Steps | None
     """Stop training after this number of successive checkpoints without a better `dev_score` (not in the paper). null:
     never. Unit: checkpoints."""

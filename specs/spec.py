@@ -165,7 +165,7 @@ class Spec(Section):
         return self
 
     def _check_languages_of_files(self, languages: Languages) -> None:
-        """Check the languages of a recogniser, whose default languages are those of the corpus."""
+        """Check the languages of a recogniser, whose default languages are the languages of the corpus."""
         for side in ("source", "target"):
             if (code := getattr(self.corpus, side)) not in languages.codes:
                 reject(

@@ -45,7 +45,7 @@ class Outcome:
         peak_bytes: The most memory that the server and its processes had together.
         end_seconds: Time from SIGTERM to the end, or infinity.
         log_bytes: Size of the log.
-        text_seconds: Time to translate a text of 1,200 characters meanwhile, or infinity.
+        text_seconds: Time to translate a text of 1,200 characters during the attack, or infinity.
         statuses: Status of each answer to the attack.
     """
 

@@ -24,7 +24,7 @@ from zoo.text.vocabulary import MODALITIES
 
 Split = Literal["train", "dev", "test"]
 Example = Mapping[str, str]
-"""Raw data of each stream of an example, such as a sentence and its translation. Its order is that of the task."""
+"""Raw data of each stream of an example, such as a sentence and its translation, in the order of the task."""
 SPLITS: tuple[Split, Split, Split] = ("train", "dev", "test")
 
 _BUILTIN_PAIR_BYTES = 150  # average size of a pair of the built-in corpus

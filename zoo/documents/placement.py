@@ -132,7 +132,7 @@ def _replace_words(segment: Segment, words: list[_Word], target: str) -> list[Un
 
 
 def _set_parts(segment: Segment, words: Sequence[_Word], target: str) -> None:
-    """Set the elements around each word. Words without a source get those of the word before them."""
+    """Set the elements around each word. Words without a source get the elements of the word before them."""
     covered = _covered(segment)
     spans = [match.span() for match in WORDS.finditer(segment.text)]
     starts = [start for start, _ in spans]

@@ -139,7 +139,7 @@ def compare_models(
     """Compare the models in two folders by their outputs for the same dev or test set.
 
     Each model uses the beam size and the length penalty of its spec. If one model has no such set, or the set is not on
-    this machine, both models use the set of the other.
+    this machine, both models use the other model's set.
 
     Raises:
         ZooError: The models have different dev or test sets, the task of a model has no metric that compares texts, or

@@ -195,7 +195,7 @@ def _weights_of(
 def _aligned_tokens(
     weights: Float32[np.ndarray, "target source"], sources: Sequence[Span], targets: Sequence[Span], pair: SentencePair
 ) -> Iterator[AlignedToken]:
-    """Yield the tokens that are aligned. The columns after those of the source's tokens are EOS and padding."""
+    """Yield the tokens that are aligned. The columns after the source tokens are EOS and padding."""
     columns = [column for column, (start, end) in enumerate(sources) if start < end]
     if not columns:
         return

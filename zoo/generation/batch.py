@@ -118,8 +118,8 @@ class Batch(Generic[State]):
     def join(self, other: Batch[State]) -> Batch[State]:
         """Return a batch with the sentences of this batch, followed by the sentences of `other`.
 
-        Call `prepare_to_join` on the new batch first, so that both have the same number of `rows`. Do not use either of
-        them afterwards.
+        Call `prepare_to_join` on the new batch first, so that both batches have the same number of `rows`. Do not use
+        either batch afterwards.
         """
         if not other.histories or not self.histories:
             return self if self.histories else other

@@ -63,7 +63,7 @@ class Recognizer(Translator):
 
         Args:
             file: The path of an audio file.
-            target: Code of the language to write. None: that of the spec's corpus.
+            target: Code of the language to write. None: the language of the spec's corpus.
             report: Receives the progress.
             **options: Generation options. Defaults come from the spec.
 
@@ -85,7 +85,7 @@ class Recognizer(Translator):
 
         Args:
             inputs: The frames of each input, `[frames, width]`.
-            target: Code of the language to write. None: that of the spec's corpus.
+            target: Code of the language to write. None: the language of the spec's corpus.
             n_best: Number of texts per input. None: one.
             **options: Generation options. Defaults come from the spec.
 

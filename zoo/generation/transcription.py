@@ -131,7 +131,7 @@ def transcribe(
 
 
 def max_window_seconds(recognizer: Recognizer) -> float:
-    """Return the maximum length of a window: that of the longest recording in training, but at most 30 seconds.
+    """Return the maximum window length: the length of the longest training recording, but at most 30 seconds.
 
     Raises:
         ZooError: The model does not read audio.

@@ -226,7 +226,7 @@ def cannot_export(format: str, reason: str) -> ZooError:
 
 
 def require_standard_layers(a: Architecture, format: str) -> None:
-    """Raise ZooError unless the layers are those of the original Transformer."""
+    """Raise ZooError unless the model has the layers of the original Transformer."""
     for side, supported in LAYERS.items():
         if (kinds := tuple(sublayer.kind for sublayer in getattr(a, side))) != supported:
             names, known = ", ".join(kinds), ", ".join(supported)

@@ -1,6 +1,6 @@
 """Cards of public models, and their search by name or by language pair.
 
-The catalogue consists of the cards in this package and those of the user, `catalogue/*.yaml` in the data folder.
+The catalogue consists of the cards in this package and the user's cards, `catalogue/*.yaml` in the data folder.
 """
 
 from __future__ import annotations

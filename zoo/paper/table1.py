@@ -108,7 +108,7 @@ def exponents(layer: LayerType) -> dict[str, tuple[float, float]]:
 
     Returns:
         For each of these sizes, two exponents: for the FLOPs in the layer's graph, and for Table 1's formula.
-        Both are measured by doubling the size.
+        Both exponents are measured by doubling the size.
     """
     result = {}
     for name in _LARGE:

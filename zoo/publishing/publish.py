@@ -54,7 +54,7 @@ def publish(
     Args:
         run: The folder of a run, or the name of its spec.
         name: Name of the published model. The default is the name in the spec.
-        replace: Whether to replace any model that has the name.
+        replace: Whether to replace an existing model with this name.
         notes: Markdown text that the card contains, such as the limits of the model and further scores.
         report: Receives progress and warnings.
 
@@ -103,14 +103,14 @@ def publish_imported(
     Args:
         name: Name of the published model.
         fill: Writes the spec, vocabulary and weights into an empty folder, and returns the provenance of the model.
-        replace: Whether to replace a model that has the name.
+        replace: Whether to replace an existing model with this name.
         report: Receives progress and warnings.
 
     Returns:
         The folder of the bundle.
 
     Raises:
-        ZooError: Another model has the name, or the model is not valid.
+        ZooError: Another model has this name, or the model is not valid.
     """
     with _new_bundle(name, replace=replace, report=report or Report()) as bundle:
         provenance = fill(bundle)

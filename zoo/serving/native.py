@@ -45,7 +45,7 @@ class _SearchBody(_Body):
     text: str | list[str]
     """The text or sentence, or a list of them."""
     beam: int | None = None
-    """Beam size. Default: that of the model's spec."""
+    """Beam size. Default: the beam size in the model's spec."""
     n_best: int | None = None
     """Number of results per text, best first. Default: 1."""
     alpha: Annotated[float | None, Field(ge=0, le=10, allow_inf_nan=False)] = None
@@ -111,9 +111,9 @@ class Translated(BaseModel):
 
     `sentences` are pairs of a sentence of the text and its translation, if the request asks for them. `unkept` are
     numbers, links and the like that the translation lacks, and numbers that it has added. `uncertain` are the sentences
-    whose translations have a low confidence. Both are left out if they are empty. `confidence` is the probability that
-    the translation is good, or the lowest one of its sentences. It is null if the model has no calibration, or if the
-    text stays as it is. `confidences` are those of `sentences`.
+    whose translations have a low confidence. `unkept` and `uncertain` are left out if they are empty.
+    `confidence` is the probability that the translation is good, or the lowest confidence of its sentences. It is null
+    if the model has no calibration, or if the text stays as it is. `confidences` contains one confidence per sentence.
     """
 
     text: str
@@ -175,8 +175,8 @@ class AttentionResult(BaseModel):
 class ModelInfo(BaseModel):
     """A model of the server. `revision` is null if the model is not in memory.
 
-    `reads` is the kind of input, such as text or audio. `scores` are those of the test set or, without one, of the dev
-    set.
+    `reads` is the kind of input, such as text or audio. `scores` are the scores on the test set or, without a test set,
+    on the dev set.
     """
 
     name: str

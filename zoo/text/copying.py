@@ -45,7 +45,7 @@ class Replaced(NamedTuple):
     capitals: bool = False
 
     def original_positions(self) -> list[int]:
-        """Return the position in the original text of each character of `text`, and that of the end."""
+        """Return the position in the original text of each character of `text`, and the position of its end."""
         lengths = (len(self.spans[each].text) if each in self.spans else 1 for each in self.text)
         return [0, *accumulate(lengths)]
 

@@ -159,8 +159,8 @@ def choose_direction(spec: Spec, source: str | None, target: str | None, report:
 def _direction_of_files(spec: Spec, source: str | None, target: str | None, learned: Sequence[Direction]) -> Direction:
     """Return the languages of files and of their text.
 
-    If one of them is not given, it is that of the corpus or, if the model has not learned this pair of languages, that
-    of another pair.
+    A language that is not given is the language of the corpus. If the model has not learned this language pair, it is
+    the language of another pair.
     """
     own = spec.corpus.source, spec.corpus.target
     target = own[1] if source is None and target is None else target

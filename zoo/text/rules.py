@@ -4,7 +4,8 @@ Text rules are the preprocessing that a model was trained with, such as Moses to
 text into the tokens of a word list, and join tokens into raw text. Added tokens (a name from transformers) are found in
 raw text before SentencePiece tokenises the text between them.
 
-Both are stored at the beginning of the model file, as fields whose numbers SentencePiece reserves for extensions.
+Text rules and added tokens are stored at the beginning of the model file, as fields whose numbers SentencePiece
+reserves for extensions.
 """
 
 from __future__ import annotations

@@ -87,7 +87,7 @@ def check_same_length(first: Sequence[str], second: Sequence[str], names: tuple[
     if len(first) != len(second):
         raise ZooError(
             f"there are {len(first):,} {names[0]} and {len(second):,} {names[1]}",
-            hint="line n of one belongs to line n of the other: both need the same number of lines",
+            hint="line n of one file belongs to line n of the other, so the files need the same number of lines",
         )
 
 

@@ -145,8 +145,9 @@ class BatchAligner:
 def find_alignment_head(spec: Spec, vocabulary: Vocabulary, weights: Mapping[str, Tensor]) -> AlignmentHead | None:
     """Return the attention head that aligns the dev set best.
 
-    A token of the translation can be compared with the position of the decoder that predicts it, or with the one that
-    reads it. Both are tried for each head. With `training.guided_alignment`, it is the head that was trained to align.
+    A token of the translation can be compared with the decoder position that predicts it, or with the decoder position
+    that reads it. For each head, both positions are tried. With `training.guided_alignment`, return the head that was
+    trained to align.
 
     Returns:
         The head. None if the model does not translate text or has no attention to the source, or if the dev set is
@@ -171,7 +172,7 @@ def find_alignment_head(spec: Spec, vocabulary: Vocabulary, weights: Mapping[str
 def _count_agreements(
     program: EmittedProgram, translator: Translator, texts: EvaluationSet
 ) -> Iterator[tuple[AlignmentHead, int]]:
-    """Yield, for batches of the dev set and each head, how many of its links are those of the statistical alignment."""
+    """Yield, for batches of the dev set and each head, how many of its links are in the statistical alignment."""
     spec, vocabulary = translator.spec, translator.vocabulary
     for direction in dict.fromkeys(texts.directions or [spec.default_direction]):
         preprocessor = translator.preprocessor(*direction)

@@ -127,7 +127,7 @@ class Network(ForeignTensors):
         self._heads = self._same("num_heads", _HEADS.get(binary.name, _DEFAULT_HEADS))
 
     def architecture(self, epsilon: float | None) -> tuple[dict[str, Any], dict[str, Tensor]]:
-        """Return the fields of `architecture` except those of the embeddings, and the tensors of positions.
+        """Return the fields of `architecture` except the embedding fields, and the tensors for positions.
 
         Args:
             epsilon: The epsilon of norms, if the settings contain it.

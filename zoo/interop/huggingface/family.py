@@ -115,9 +115,9 @@ class Family(ABC):
         return model_type(path) in self.model_types
 
     def settings(self, path: Path) -> tuple[Settings, Settings]:
-        """Return the settings of the network and those of the search.
+        """Return the settings of the network and the settings of the search.
 
-        In older folders, `config.json` contains both. The two results are then the same object.
+        In older folders, `config.json` contains both kinds. The two results are then the same object.
 
         Raises:
             ZooError: The path is not a folder, or a file is damaged.
@@ -147,7 +147,7 @@ class Family(ABC):
         Args:
             path: The folder of the model.
             request: The options of the user.
-            settings: The settings of the network, those of the search, and any others that must be known.
+            settings: The settings of the network, the search settings, and any other required settings.
             weights: The tensors of the layers.
             architecture: The fields of `architecture`, except those that follow from the tables.
             tables: The embeddings and the output projection. The output has a bias.

@@ -197,5 +197,5 @@ def to_interleaved(name: str, tensor: Tensor, d_model: int) -> Tensor:
 
 
 def _interleaving(d_model: int) -> Tensor:
-    """Return the order of features in which those of the first and the second half alternate."""
+    """Return the order in which features of the first half and of the second half alternate."""
     return torch.arange(d_model).view(2, d_model // 2).T.flatten()
