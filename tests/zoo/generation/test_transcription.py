@@ -53,7 +53,8 @@ def test_the_frames_of_finished_windows_are_freed(monkeypatch: pytest.MonkeyPatc
         def __iter__(self) -> Any:
             return (Window(np.ones((9, 80), np.float32), n, n + 1, False) for n in range(2 * CHUNK_WINDOWS + 1))
 
-    def recognize(inputs: list[Any]) -> list[list[Translation]]:
+    def recognize(inputs: list[Any], target: str | None) -> list[list[Translation]]:
+        assert target is None
         assert not any(each() is not None for each in known)
         known.extend(map(ref, inputs))
         return [[Translation("yes")] for _ in inputs]
