@@ -422,7 +422,7 @@ def test_errors_say_what_to_do(open_page, service_of):
     page.select_option("#source", "en")
     page.fill("#text", TEXT)
     page.wait_for_selector("#error:not(:empty)")
-    assert "key is needed" in page.inner_text("#error")
+    assert "key is required" in page.inner_text("#error")
     page.fill("#key", "wrong")
     page.wait_for_selector("#error:has-text('wrong')")
     page.fill("#key", "secret")

@@ -310,7 +310,16 @@ function fillNumbers(id, count, chosen, first) {
   byId(id).value = chosen ?? "";
 }
 
-const languageName = (code) => state.languages.find((each) => each.code === code)?.name || code;
+const englishNames = new Intl.DisplayNames(["en"], { type: "language" });
+
+function languageName(code) {
+  const known = state.languages.find((each) => each.code === code)?.name; // only languages that are translated from
+  try {
+    return known || englishNames.of(code);
+  } catch {
+    return code; // not a standard code
+  }
+}
 
 // Fills the lists of languages. The target that the user has chosen is selected whenever it is possible.
 function fillLanguages() {
