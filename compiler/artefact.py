@@ -22,7 +22,7 @@ MAX_WAIT = 600.0
 """How long to wait while another process compiles the same artefact. Unit: seconds."""
 
 PROCESS_ENDS = Event()
-"""Set this before this process ends, so that a thread that compiles an artefact ends, too, with an error."""
+"""Event to set before this process ends. Threads that are compiling an artefact then stop with an error."""
 
 
 class Artefact:
@@ -112,7 +112,7 @@ class Artefact:
 
 
 def is_disk_full(text: str) -> bool:
-    """Return whether an error message contains the operating system's text for a file that cannot be stored.
+    """Return whether an error message contains a message of the operating system about a file that cannot be stored.
 
     The causes are a full disk, an exceeded quota, a file that is too large, or a read-only file system.
     """

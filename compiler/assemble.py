@@ -26,7 +26,7 @@ from specs import Spec, ZooError
 
 
 class BuildOptions(TypedDict, total=False):
-    """Options of `build`. The device is cpu if it is missing. The other options are None if they are missing."""
+    """Options of `build`. The default device is "cpu". All other defaults are None."""
 
     weights: Mapping[str, Tensor] | None
     device: str
@@ -37,16 +37,16 @@ class BuildOptions(TypedDict, total=False):
 
 
 def build(spec: Spec, purposes: Iterable[Purpose] = TRANSLATE, **options: Unpack[BuildOptions]) -> Program:
-    """Build a program from a spec, and return the program.
+    """Build a program from a spec, and return it.
 
-    If the backend was chosen by `auto` and fails, for example because the disk is full or the compiler is broken, warn
-    and use the backend `eager` instead.
+    If `auto` has chosen the backend and the backend fails, for example because the disk is full or the compiler is
+    broken, warn and use the backend `eager` instead.
 
     On a CPU, the program may share memory with `weights`. Do not change these tensors afterwards.
 
     Args:
         spec: The spec of the model.
-        purposes: What the program will compute, such as encoder outputs, decoder steps and scores.
+        purposes: The purposes of the program, such as encoding, decoder steps and scoring.
         **options: See `prepare_build`.
 
     Raises:
@@ -70,7 +70,7 @@ def build_module(
     weights: Mapping[str, Tensor] | None = None,
     device: str = "cpu",
 ) -> EmittedProgram:
-    """Build a program that can be trained, a torch module with a float32 copy of the weights.
+    """Build a program that can be trained: a torch module with a float32 copy of the weights.
 
     The arguments have the same meaning as those of `build`. On a GPU, the program also has the graph of an update,
     unless there is a reason against it (see `update_refusal`).
@@ -121,14 +121,14 @@ def prepare_build(
 
     Args:
         spec: The spec of the model.
-        purposes: What the program will compute.
+        purposes: The purposes of the program.
         weights: The tensors of a weights file by name. None: random initial weights, as before training.
         device: auto, cpu, cuda or cuda:N.
         precision: Overrides `compilation.precision` of the spec.
         backend: Overrides `compilation.backend` of the spec.
         folder: The folder in which compiled files are cached. None: a temporary folder, which is deleted when the
             process ends.
-        packed: The weights as the backend `native` packs them, if they are packed.
+        packed: Weights that the backend `native` has already packed. None: it packs `weights`.
 
     Raises:
         ZooError: See `build`.

@@ -27,15 +27,15 @@ class CudaGraphRecorder:
 
         Args:
             device: The device.
-            releases_memory: Whether to free what the run before a recording needed. It takes time, but otherwise a
-                function needs its memory twice while it is recorded.
+            releases_memory: Whether to free the memory of the warm-up run before recording. This takes time, but
+                otherwise recording a function needs its memory twice.
         """
         self._device, self._releases_memory = device, releases_memory
         self._stream: torch.cuda.Stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
         self._latest: torch.cuda.CUDAGraph | None = None  # keeps the memory pool alive
 
     def __call__(self, function: Callable[[], Any]) -> Callable[[], object]:
-        """Run a function once, to compile its kernels. Then record it, and return the replay of the recording."""
+        """Run a function once to compile its kernels, then record it. Return a function that replays the recording."""
         with torch.cuda.device(self._device):
             current = torch.cuda.current_stream()
             self._stream.wait_stream(current)

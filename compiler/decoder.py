@@ -62,7 +62,7 @@ class DecoderStates:
             sentences: The number of sentences.
             device: The device of the state.
             memory: The encoder's outputs.
-            dtype: The data type of caches, if there are no encoder's outputs to take it from.
+            dtype: The data type of caches if there are no encoder outputs.
         """
         step = self._graph
         memory = {name: value for name, value in memory.items() if name in step.inputs}
@@ -116,7 +116,9 @@ class DecoderStates:
         return replace(state, carried=carried, position=position, read=read)
 
     def select(self, state: State, sentences: Int[Tensor, " kept"], parents: Int[Tensor, "kept beams"]) -> State:
-        """Return the state of the sentences to keep. Its rows continue old rows (see `StepwiseDecoder.select`).
+        """Return the state of the given sentences. New rows continue the hypotheses of old rows.
+
+        See `StepwiseDecoder.select`.
 
         Args:
             state: The state to select from.
@@ -279,7 +281,7 @@ def top_k(
 def _lowest_ids(
     rows: Float32[Tensor, "rows vocabulary"], last: Float32[Tensor, "rows 1"], count: int
 ) -> Int[Tensor, "rows count"]:
-    """Return the most probable tokens of each row, in any order. Of tokens with a probability of `last`, use low IDs.
+    """Return the most probable tokens of each row, in any order. Of tokens that are as probable as `last`, use low IDs.
 
     Args:
         rows: The log-probabilities of all tokens.

@@ -170,7 +170,7 @@ def _shape(type_: ValueType) -> str:
 
 
 def _labels(graph: Graph, node: Node) -> tuple[str, str, str]:
-    """Return three texts for a node's box: its kind (which selects the colour), its title and its details."""
+    """Return three strings for a node's box: its kind (which selects the colour), its title and its details."""
     kind, title = node.operation.caption or ("", "")
     sizes = [size for shape in graph.shapes(node)[:1] for size in shape]
     change = ""

@@ -90,7 +90,7 @@ class _Names:
         return name
 
     def temporary(self, name: str, suffix: str) -> str:
-        """Return an unused name: `name` with another last word, such as cross_weights for cross_context."""
+        """Return an unused name: `name` with `suffix` as its last word, such as cross_weights for cross_context."""
         return self.new("_".join(filter(None, (name.rpartition("_")[0], suffix))))
 
     def assign(self, value: str, wanted: str) -> str:

@@ -43,7 +43,7 @@ class _ParameterTree(nn.Module):
         return cast(nn.Module, self._modules[str(index)])
 
     def forward(self, function: Callable[..., Any], *inputs: Any) -> Any:
-        """Return the result of a layer's function on these parameters and the inputs. Hooks on the layer run."""
+        """Call a layer's function with these parameters and the inputs, so that hooks on the layer run."""
         return function(self, *inputs)
 
 
@@ -180,7 +180,9 @@ class EmittedProgram(DecoderStates, nn.Module):
     def run(self, purpose: Purpose, **inputs: Tensor) -> dict[str, Tensor]:
         """Run the graph of a purpose, and return its outputs by name."""
         if purpose not in self._functions:
-            raise ValueError(f"this program was not built for the purpose `{purpose}`: add it to the build")
+            raise ValueError(
+                f"this program was not built for the purpose `{purpose}`: pass the purpose to `build`, too"
+            )
         with fast_float32():
             return self._functions[purpose](self, inputs)
 
@@ -227,7 +229,7 @@ class EmittedProgram(DecoderStates, nn.Module):
             self._subtree(path).register_parameter(leaf, tensor)
 
     def with_parameters(self, parameters: Mapping[str, Tensor]) -> EmittedProgram:
-        """Return a program like this one that uses other tensors for some of its parameters, and shares the rest."""
+        """Return a copy of this program with some parameters replaced. It shares all other parameters."""
         how = {"backend": self.backend, "precision": self.precision}
         made = EmittedProgram(self.spec, self.graphs, self._functions, **how)
         for name, parameter in {**dict(self.named_parameters()), **parameters}.items():

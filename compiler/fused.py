@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 _MASK = 0xFFFFFFFF
 _RESIDUAL_COPY = "_residual_copy"
-"""Attribute of a norm's result: the same tensor as a second result, which the next residual connection reads. So the
-backward pass of the norm receives two gradients, and adds them while it reads them."""
+"""Attribute of a norm's result that contains a second copy of the result. The next residual connection reads the copy.
+So the backward pass of the norm receives two gradients, and adds them while it reads them."""
 
 
 def uses_kernels(x: Tensor) -> bool:
@@ -33,7 +33,7 @@ def uses_kernels(x: Tensor) -> bool:
 
 
 def keep_mask(seed: Int[Tensor, ""], key: int, shape: torch.Size, probability: float) -> Bool[Tensor, ...]:
-    """Return the elements that dropout keeps. `compiler.cuda.norms` describes the hash that decides.
+    """Return a mask that is True at the elements that dropout keeps. `compiler.cuda.norms` describes the hash function.
 
     Args:
         seed: The seed of the step, a 64-bit integer.
@@ -48,7 +48,7 @@ def keep_mask(seed: Int[Tensor, ""], key: int, shape: torch.Size, probability: f
 
 
 def _mixed(h: Tensor) -> Tensor:
-    """Return the finaliser of MurmurHash3, for 32-bit numbers in a tensor of 64-bit integers."""
+    """Apply the finaliser of MurmurHash3 to 32-bit numbers in a tensor of 64-bit integers."""
     h = h & _MASK
     h = ((h ^ (h >> 16)) * 0x85EBCA6B) & _MASK
     h = ((h ^ (h >> 13)) * 0xC2B2AE35) & _MASK
@@ -113,7 +113,7 @@ def step_linear(
     bias: Float[Tensor, " outer"] | None = None,
     relu: bool = False,
 ) -> Float[Tensor, "rows 1 outer"]:
-    """Return x W, x W + b or max(0, x W + b) in a decoder step. A few rows have a kernel of their own."""
+    """Return x W, x W + b or max(0, x W + b) in a decoder step. A separate kernel computes up to a few rows."""
     if _is_narrow(x):
         return cuda.products.product(x, cuda.products.Product(matrix, bias, relu))
     if relu and bias is not None and uses_kernels(x):
@@ -133,7 +133,7 @@ def norm_linear(
     bias: Float[Tensor, " outer"] | None = None,
     relu: bool = False,
 ) -> tuple[Float[Tensor, "rows 1 inner"], Float[Tensor, "rows 1 outer"]]:
-    """Return z = LayerNorm(x + y + c), and `step_linear` of z. A few rows have one kernel for both."""
+    """Return z = LayerNorm(x + y + c), and `step_linear` of z. For a few rows, one kernel computes both."""
     if _is_narrow(x) and x.shape[-1] <= cuda.products.WIDTH:
         norm = cuda.norms.Norm(x, y, c, gain, norm_bias, epsilon, 0.0, None, 0)
         return cuda.products.norm_product(norm, cuda.products.Product(matrix, bias, relu))
@@ -160,8 +160,8 @@ def packed_attention(
     Args:
         q: Features that contain the queries.
         kv: Features that contain keys and values. May be the same tensor as `q`.
-        spans: For each query, the first key that it sees, and the first key after those. A padding sees none.
-        readers: For each key, the first query that sees it, and the first query after those.
+        spans: For each query, the indices of its first key and after its last key. A query at padding has no keys.
+        readers: For each key, the indices of the first query that sees it and after the last one.
         heads: The columns of queries, keys and values.
         scale: Factor of Q Kᵀ.
         causal: Whether a query sees only keys at its own index and before.

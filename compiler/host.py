@@ -89,7 +89,7 @@ def fast_float32(library: str | None = None) -> Iterator[None]:
     """
     global _library_users, _precision_before
     if library not in (None, *matrix_libraries()):
-        raise ValueError(f"{library} cannot compute float32 products on this processor")
+        raise ValueError(f"the library must be one of {', '.join(matrix_libraries())}, not {library}")
     settings = torch.backends.mkldnn.matmul  # type: ignore[attr-defined]
     with _LIBRARY_LOCK:
         if not _library_users:

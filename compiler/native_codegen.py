@@ -202,7 +202,7 @@ class NativeCodeGenerator:
             column += width
 
     def attention(self, node: Node, scale: float, *, biased: bool) -> None:
-        """Add an instruction for attention. The mask and the keys decide if it reads the source, cache or memory.
+        """Add an attention instruction. The mask and the keys determine whether it reads the source, cache or memory.
 
         Args:
             node: The node of the attention.

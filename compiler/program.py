@@ -112,7 +112,7 @@ class BeamOptions(NamedTuple):
 
     size: int
     candidates: int
-    """Number of continuations that a step takes."""
+    """Number of continuations that a step selects."""
     n_best: int
     full: bool
     """Whether the stopping rule is "full" (see `zoo.generation.beam_search.BeamSearch`)."""

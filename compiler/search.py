@@ -52,7 +52,7 @@ class _Sentence:
 
 @dataclass
 class SearchState:
-    """Sentences that are searched together. Those that have just joined wait for the next step."""
+    """Sentences that are searched together. Sentences that have just joined wait for the next step."""
 
     sentences: list[_Sentence]
     pool: _Pool | None = None
@@ -105,7 +105,7 @@ class Searcher:
         penalties: Sequence[Sequence[float]],
         shortlists: object = None,
     ) -> SearchState:
-        """Return a search that has not begun (see `SearchingDecoder.start_search`). The first step encodes."""
+        """Return a search that has not begun (see `SearchingDecoder.start_search`). Sources are encoded later."""
         sentences = [_Sentence(*each) for each in zip(sources, prefixes, options, penalties, strict=True)]
         return SearchState(sentences, waiting=list(sentences))
 
@@ -159,7 +159,7 @@ class Searcher:
     def join(self, first: SearchState, second: SearchState) -> SearchState:
         """Return one state with the sentences of `first`, then those of `second`, whose search has not begun."""
         if second.pool:
-            raise ValueError("the search of the second state has begun already")
+            raise ValueError("the search of the second state has already begun: join it before its first step")
         first.sentences += second.sentences
         first.waiting += second.waiting
         return first
@@ -170,7 +170,7 @@ class Searcher:
         return outputs[MEMORY if purpose is Purpose.ENCODE else LOGITS]
 
     def encoder(self, tokens: int) -> tuple[PackedRows, Tensor, Callable[[], object]]:
-        """Return the buffers of an encoder for rows of at least `tokens` tokens: its inputs, its output, and itself."""
+        """Return an encoder for at least `tokens` tokens: its input buffer, its output, and a function that runs it."""
         length = _rounded(tokens, MIN_TOKENS)
         if length not in self._encoders:
             rows = PackedRows(length, 0, self.device)
@@ -184,14 +184,14 @@ class Searcher:
         output.copy_(self.run(Purpose.ENCODE, rows.inputs)[0])
 
     def new_pool(self, layout: SlotLayout, count: int) -> _Pool:
-        """Return a pool of free slots, which may have been used before."""
+        """Return a pool of free slots. Reuse an unused pool if there is one of this size."""
         for number, pool in enumerate(self._free):
             if pool.layout == layout and pool.slots.count == count:
                 return self._free.pop(number)
         return _Pool(self, layout, count, next(self._program.parameters()))
 
     def _admit(self, state: SearchState, allowed: npt.NDArray[np.bool_] | None) -> _Pool:
-        """Give slots to the sentences that wait, and return the pool of all. Use a larger or smaller pool if needed."""
+        """Give slots to waiting sentences, and return their pool. If needed, move all sentences to a pool of another size."""
         pool, count = state.pool, _rounded(len(state.sentences), 1)
         layout = _layout(state.waiting) if state.waiting or pool is None else pool.layout
         if pool:
@@ -291,7 +291,7 @@ class _Pool:
         self.slots.table.index_copy_(0, self._sent(slots), self._sent(rows))
 
     def take(self, other: _Pool, sentences: Sequence[_Sentence]) -> None:
-        """Move sentences from another pool. No dimension of its slots is larger than in this pool."""
+        """Move sentences from another pool, whose slots are at most as large as the slots of this pool."""
         if not sentences:
             return
         old = self._sent(np.array([each.slot for each in sentences]))
@@ -346,7 +346,7 @@ class _Pool:
         return self._host.tolist()
 
     def read(self, slots: Sequence[int]) -> npt.NDArray[np.int32]:
-        """Return the scalars and results of some slots. Waits for the device."""
+        """Wait for the device, and return the scalars and results of some slots."""
         table = self.slots.table[:, : self.layout.sequences]
         chosen = table if len(slots) == self.slots.count == 1 else table[self._sent(np.array(slots))]
         rows: npt.NDArray[np.int32] = chosen.cpu().numpy()

@@ -30,7 +30,7 @@ from compiler.size import ONE, Size
 from specs import Spec
 
 _PASSES = ("beams_as_queries", "plan_cache", "choose_attention")
-"""Passes that would hide what becomes an operation on slots. None of them changes parameters."""
+"""Passes that would hide the operations to replace by operations on slots. None of these passes changes parameters."""
 MEMORY, SLOTS, CACHE, LOGITS = "memory", "slots", "cache", "logits"
 """Names of the encoder's output, of the inputs of a step (the slots, and the cache of a layer), and of its output."""
 _PARENTS = "slot_parents"
@@ -164,7 +164,7 @@ def _self_attention(
     query, keys, values, mask = (by_name[name] for name in attention.inputs)
     reads_cache = keys.operation.appends_to_cache and values.operation.appends_to_cache
     if not reads_cache or mask.operation.mask_role is not MaskRole.UNWRITTEN:
-        raise Unpackable("its decoder attends to something else than a cache, which has no kernel for GPUs")
+        raise Unpackable("its decoder attends to something other than a cache, which has no kernel for GPUs")
     key, value = by_name[keys.inputs[1]], by_name[values.inputs[1]]
     (q, q_column), (k, k_column), (v, v_column) = (columns(by_name, each) for each in (query, key, value))
     heads = head_columns(query.type, value.type, q_column, k_column, v_column)

@@ -76,7 +76,7 @@ class SlotLayout:
     n_best: int
     """Largest number of finished hypotheses that are kept."""
     candidates: int
-    """Largest number of continuations that a step takes."""
+    """Largest number of continuations that a step selects."""
 
     @property
     def tokens(self) -> int:
@@ -286,7 +286,7 @@ def slot_self_attention(
 
 
 def slot_parents(slots: Slots) -> Int[Tensor, " rows"]:
-    """Return the row of the step before that each hypothesis continues, or one row more before the first token."""
+    """Return the row of the previous step that each hypothesis continues; before the first token, `slots.rows`."""
     layout, lengths = slots.layout, slots.column(Field.LENGTH).long()
     ancestors = layout.arrays(slots.table)[-1]
     last = (lengths - 1).clamp(min=0)[:, None, None].expand(-1, layout.rows, 1)
@@ -325,9 +325,9 @@ def _attend(query: Tensor, key: Tensor, value: Tensor, hidden: Tensor, heads: He
 
 
 def advance(slots: Slots, logits: Float[Tensor, "rows V"]) -> None:
-    """Select the hypotheses of the next step in all slots, and write the state of each to `slots.states`.
+    """Select the hypotheses of the next step in all slots, and write the state of each slot to `slots.states`.
 
-    Only a kernel does this. Tests have the same in Python.
+    There is only a kernel for this. Tests contain the same function in Python.
 
     Args:
         slots: The slots.

@@ -24,7 +24,7 @@ def ssru(
         value: The inputs, of which each state is a weighted average.
         length: The number of positions of each row without padding. If given, the SSRU runs backwards: from the last
             of these positions to the first.
-        starts: The positions at which the state before is 0, in addition to the first.
+        starts: True at the positions whose previous state counts as 0, in addition to the first position.
     """
     if length is not None:
         order = _reversed_positions(length, value.shape[1])

@@ -1,6 +1,6 @@
 """An update of the weights as a program on static buffers: copy the weights, forward pass, backward pass.
 
-All sentences of a batch follow each other in one row of source tokens and one of target tokens. Both rows have a
+All sentences of a batch follow each other in one row of source tokens and one row of target tokens. Both rows have a
 constant length. What follows the last sentence is padding: it sees nothing, nothing sees it, and its label is PAD. So
 each update has the same shapes, and a CUDA graph can compute it.
 
@@ -119,7 +119,7 @@ def _locate(views: Mapping[str, Any], side: str, own: Indices, spans: Mapping[st
         views: The inputs.
         side: `source` or `target`.
         own: Lengths of the sentences in this row.
-        spans: Names of the spans, and the lengths of the sentences in the rows that they refer to.
+        spans: Name of each array of spans -> lengths of the sentences in the row that the spans refer to.
     """
     count = own.sum()
     views[f"{side}_position"][0, :count] = np.arange(count) - np.repeat(own.cumsum() - own, own)

@@ -1,7 +1,7 @@
 """Declarations of models as frozen, validated data that is read from YAML. This package never imports torch.
 
-The modules are imported when one of their names is first used, because pydantic takes longer to import than a short
-command runs.
+The modules are imported when one of their names is first used, because importing pydantic takes longer than running a
+short command.
 """
 
 from importlib import import_module

@@ -11,12 +11,12 @@ from specs.sublayers import Activation, DecoderSubLayer, Dimension, EncoderSubLa
 
 LayerCount = Annotated[int, Field(ge=1, le=128)]
 MAX_DILATION_REACH = 16_384
-"""Maximum number of positions that a dilated convolution spans. The decoder caches as many inputs."""
+"""Maximum number of positions that a dilated convolution spans. The decoder caches the input at each of them."""
 MAX_SUBLAYERS = 16
 
 
 class Depths(Section):
-    """Number of encoder layers and number of decoder layers, for a model in which they differ."""
+    """Numbers of encoder layers and decoder layers, for a model in which the two numbers differ."""
 
     encoder: LayerCount
     """Number of encoder layers (N in section 3.1). Unit: layers."""
@@ -38,8 +38,8 @@ class Architecture(Section):
     """N, the number of encoder layers and of decoder layers (section 3.1: 6). If the two numbers differ, write
     `{encoder: 12, decoder: 2}`. Unit: layers."""
     encoder: Annotated[tuple[EncoderSubLayer, ...], Field(strict=False)] = Field(max_length=MAX_SUBLAYERS)
-    """Sub-layers of each encoder layer, in order (section 3.1: self-attention, feed-forward). An empty list: the model
-    has no encoder, as the task `language_modelling` requires."""
+    """Sub-layers of each encoder layer, in order (section 3.1: self-attention, feed-forward). If the list is empty,
+    the model has no encoder, as the task `language_modelling` requires."""
     decoder: Annotated[tuple[DecoderSubLayer, ...], Field(strict=False)] = Field(max_length=MAX_SUBLAYERS)
     """Sub-layers of each decoder layer, in order (section 3.1: self-attention, cross-attention, feed-forward)."""
     source: Source
@@ -98,12 +98,12 @@ class Architecture(Section):
 
     @property
     def depths(self) -> Depths:
-        """Number of encoder layers and number of decoder layers. If `N` is a single number, both are equal to it."""
+        """Numbers of encoder layers and decoder layers. If `N` is a single number, both are equal to it."""
         return self.N if isinstance(self.N, Depths) else Depths(encoder=self.N, decoder=self.N)
 
     @property
     def source_stride(self) -> int:
-        """Number of values of the source per position of the encoder: 1 for tokens."""
+        """Number of source values per encoder position: 1 for tokens, or the product of all strides for features."""
         return 1 if isinstance(self.source, Tokens) else self.source.total_stride
 
     @property
@@ -118,7 +118,7 @@ class Architecture(Section):
 
     @property
     def own_options(self) -> Iterator[str]:
-        """Names of all options of sub-layers that differ from their defaults, such as `encoder[0].kv_heads`."""
+        """Names of all sub-layer options that differ from their defaults, such as `encoder[0].kv_heads`."""
         for side, index, sublayer in self._sublayers:
             yield from (f"{side}[{index}].{name}" for name in sublayer.own_options)
 
@@ -139,7 +139,7 @@ class Architecture(Section):
             if reach > MAX_DILATION_REACH:
                 reject(
                     (f"{side}.{index}.kernel", cause),
-                    f"dilated convolutions of `architecture.{side}` would span over {MAX_DILATION_REACH:,} positions",
+                    f"dilated convolutions of `architecture.{side}` span more than {MAX_DILATION_REACH:,} positions",
                     f"write a smaller `kernel`, or reduce `{cause.rpartition('.')[2]}`",
                 )
             if sublayer.kind == "mixture_of_experts" and sublayer.top_k > sublayer.experts:
@@ -179,7 +179,7 @@ class Architecture(Section):
             if sublayer.kind in ("ssru", "lstm") and self.d_model % 2:
                 reject(
                     ("d_model", f"encoder.{index}"),
-                    f"`architecture.d_model` is odd ({self.d_model}), but `{sublayer.kind}` is bidirectional",
+                    f"`architecture.d_model` must be even for a bidirectional `{sublayer.kind}`, not {self.d_model}",
                     f"write `d_model: {self.d_model + 1}`",
                 )
             if hasattr(sublayer, "kernel") and sublayer.kernel % 2 == 0:
@@ -228,7 +228,7 @@ class Architecture(Section):
         if isinstance(self.positions, Sinusoidal2d) and (isinstance(self.source, Tokens) or self.source.subsampling):
             reject(
                 ("positions", "source"),
-                "positions of the kind `sinusoidal_2d` are for patches of pictures that no convolution has shortened",
+                "positions of the kind `sinusoidal_2d` need a source of picture patches without `subsampling`",
                 "write `positions: {kind: sinusoidal}`, or a `source` of the kind `features` without `subsampling`",
             )
         restricted = any(sublayer.kind == "restricted_attention" for sublayer in (*self.encoder, *self.decoder))
@@ -249,7 +249,7 @@ class Architecture(Section):
             if len(heads) > 1:
                 reject(
                     (side, "positions"),
-                    f"the self-attention of `architecture.{side}` has different numbers of heads "
-                    f"({', '.join(map(str, sorted(heads)))}), but relative positions share their biases",
-                    "write the same `h` in all of them, or other `positions`",
+                    f"self-attention sub-layers in `architecture.{side}` have different numbers of heads "
+                    f"({', '.join(map(str, sorted(heads)))}), but share the biases of relative positions",
+                    "write the same `h` in all these sub-layers, or other `positions`",
                 )

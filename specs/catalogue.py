@@ -44,7 +44,7 @@ class SpecFile:
             )
             raise ZooError(problem, hint=hint, exit_code=1) from None
         if len(content) > _MAX_BYTES:
-            hint = "check that the path is right: the file of a spec usually has a few thousand bytes"
+            hint = "check that the path is right: a spec file usually has a few thousand bytes"
             raise ZooError(f"`{self.file}` is too large for a spec: more than {_MAX_BYTES:,} bytes", hint=hint)
         try:
             return content.decode("utf-8")
@@ -81,8 +81,8 @@ def find(reference: str, *, referrer: str = "", where: str | None = None) -> Spe
     """Find the file of a spec by its path or, if the spec is part of zoo, by its name.
 
     Args:
-        reference: A path that ends in .yaml or .yml, or a name. A name may omit the folder if it is unique: "a-h1"
-            stands for "table3/a-h1".
+        reference: A path that ends in .yaml or .yml, or a name. A name may omit the folder if only one spec has
+            this name: "a-h1" stands for "table3/a-h1".
         referrer: Path of the spec that contains the reference in its field `extends`. A relative `reference` starts
             from the folder of that spec. If empty, it starts from the current folder.
         where: Location of the reference ("mine.yaml:1"), for error messages.
@@ -91,7 +91,7 @@ def find(reference: str, *, referrer: str = "", where: str | None = None) -> Spe
         The file, which exists.
 
     Raises:
-        ZooError: There is no such file and no such shipped spec.
+        ZooError: No file has this path, and no shipped spec has this name.
     """
     is_path = reference.endswith(_SUFFIXES)
     if is_path:
@@ -115,7 +115,7 @@ def find(reference: str, *, referrer: str = "", where: str | None = None) -> Spe
         raise ZooError(f"no such file: {quote(reference)}", where=where, hint=hint)
     inner = os.path.join(os.path.dirname(referrer), reference, "spec.yaml")
     if os.path.isfile(inner):
-        problem = f"{quote(reference)} is a folder, not the file of a spec"
+        problem = f"{quote(reference)} is a folder, not a spec file"
         raise ZooError(problem, where=where, hint=f"write {quote(inner)}, the spec in this folder")
     hint = f"{guess}`zoo list` prints the shipped specs; for a file, write its path, ending in .yaml"
     raise ZooError(f"no spec is named {quote(reference)}", where=where, hint=hint)

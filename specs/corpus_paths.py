@@ -28,7 +28,7 @@ def resolve_folder(spec: LocatedValue, user_files: Collection[str], overrides: C
     Args:
         spec: The merged values of all files and overrides.
         user_files: Names of the user's files that extend another spec.
-        overrides: Names of the overrides, which their located values have in place of a file.
+        overrides: Names of the overrides. Values from overrides have these names instead of file names.
     """
     corpus = spec.at(["corpus"]).value
     folder = corpus.get("folder") if isinstance(corpus, dict) else None
@@ -59,7 +59,7 @@ def resolve_folder(spec: LocatedValue, user_files: Collection[str], overrides: C
 
 
 def require_languages(layers: Sequence[LocatedValue], corpus: Corpus) -> None:
-    """Check that a spec which lists training files also sets their languages, instead of inheriting others.
+    """Check that a spec that lists training files also sets their languages, instead of inheriting other languages.
 
     Args:
         layers: The values of each spec file, then those of all overrides. Later values replace earlier ones.

@@ -32,14 +32,14 @@ def load(reference: str | os.PathLike[str], overrides: Overrides = ()) -> Spec:
     Args:
         reference: A path ("specs/big.yaml", "mine.yaml") or the name of a shipped spec ("big"). If both exist, the
             path is used.
-        overrides: Texts such as "training.steps=500", or a mapping with nested or dotted keys.
+        overrides: Strings such as "training.steps=500", or a mapping with nested or dotted keys.
 
     Returns:
         The validated spec.
 
     Raises:
-        ZooError: There is no such spec, a file is unreadable or of a newer version of zoo, `extends` is circular, or
-            a value is invalid.
+        ZooError: There is no such spec, a file is unreadable or was written by a newer version of zoo, `extends` is
+            circular, or a value is invalid.
     """
     try:
         return _merged(_chain(find(os.fspath(reference))), overrides)
@@ -78,9 +78,10 @@ def parent(reference: str | os.PathLike[str]) -> Spec | None:
 
 
 def shipped_origin(reference: str | os.PathLike[str]) -> Spec:
-    """Return the nearest shipped spec: that of `reference`, or the first that it extends, directly or indirectly.
+    """Return the spec of `reference` if it is shipped, or the first shipped spec that it extends.
 
-    If none of these specs is shipped, return the last one, which extends nothing.
+    It may extend this spec directly or indirectly. If no spec in the chain is shipped, return the last spec, which
+    extends no other.
     """
     chain = _chain(find(os.fspath(reference)))
     first = next((index for index, (source, _) in enumerate(chain) if source.is_shipped), len(chain) - 1)
@@ -107,7 +108,7 @@ def parse(text: str, where: str) -> Spec:
         hint = "zoo wrote this file, but it was changed or damaged later: restore the original file"
         if version:
             hint = f"zoo {version} wrote this file: if it was changed or damaged later, restore the original file; "
-            hint += f"if this is another version of zoo, install zoo {version}"
+            hint += f"if this is a different version of zoo, install zoo {version}"
         additional = [ZooError(each.problem, where=each.where, hint=hint, exit_code=1) for each in error.additional]
         raise ZooError(error.problem, where=error.where, hint=hint, exit_code=1, additional=additional) from None
 

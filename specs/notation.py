@@ -55,7 +55,7 @@ def _is_visible(char: str) -> bool:
 
 
 def escape(char: str) -> str:
-    r"""Return the escape sequence of a character, such as `\x1b`. A surrogate that stands for a byte gives `\xff`."""
+    r"""Return the escape sequence of a character, such as `\x1b`. A surrogate gives the byte that it stands for."""
     code = ord(char)
     if 0xDC80 <= code <= 0xDCFF:  # Python's stand-in for a byte of a file name that is not UTF-8
         code -= 0xDC00

@@ -77,7 +77,7 @@ class FeatureSource(Section):
     """Base class of the kinds of files that a model reads as features."""
 
     augmentation: ClassVar[tuple[str, ...]] = ()
-    """Names of the fields that change training examples at random, and nothing else."""
+    """Names of the fields that have no other effect than to change training examples at random."""
 
     @property
     def width(self) -> int:
@@ -91,13 +91,13 @@ class FeatureSource(Section):
 
 
 class Audio(FeatureSource):
-    """Audio files: WAV, FLAC, OGG or MP3. A frame has the logarithms of a mel filter bank. Frames are 10 ms apart."""
+    """Audio files (WAV, FLAC, OGG or MP3), read as log-mel filter bank features. Frames are 10 ms apart."""
 
     augmentation = ("time_masks", "frequency_masks")
     kind: Literal["audio"]
-    """Read audio files, mixed to one channel and resampled to 16 kHz. A frame has the logarithms of a bank of mel
-    filters over a window of 25 ms, and windows start every 10 ms. In each file, every feature is shifted and scaled to
-    mean 0 and variance 1."""
+    """Read audio files, mixed to one channel and resampled to 16 kHz. A frame contains the
+    log-mel filter bank features of a window of 25 ms, and windows start every 10 ms. In each file, every feature is
+    shifted and scaled to mean 0 and variance 1."""
     bins: Annotated[int, Field(ge=8, le=512)] = 80
     """Number of mel filters. Default: 80. Unit: features."""
     time_masks: Masks = Masks()
@@ -115,7 +115,7 @@ class PatchSize(Section):
     """Size of the patches of a picture."""
 
     height: PictureSize
-    """Height of a patch. Patches of the picture's height are columns. Unit: pixels."""
+    """Height of a patch. If it is the height of the picture, patches are columns. Unit: pixels."""
     width: PictureSize
     """Width of a patch. Unit: pixels."""
 
@@ -173,7 +173,7 @@ class Norm(Section):
 
 
 class PositionKind(Section):
-    """Base class of the kinds of positions."""
+    """Base class of positional encodings."""
 
     score_bias: ClassVar[Literal["constant", "learned"] | None] = None
     """Type of the bias that positions add to attention scores, or None. If it is learned, all layers share it."""
@@ -190,11 +190,11 @@ class Sinusoidal(PositionKind):
 
 
 class Sinusoidal2d(PositionKind):
-    """Sinusoids in two dimensions, which are added to patches of a picture. The decoder has those of section 3.5."""
+    """Two-dimensional sinusoids for patches of a picture. The decoder uses the sinusoids of section 3.5."""
 
     kind: Literal["sinusoidal_2d"]
     """The first half of the features encodes the column of a patch, and the second half its row, each with the
-    sinusoids of section 3.5 for d_model / 2 features (section 7). The decoder has the sinusoids of section 3.5."""
+    sinusoids of section 3.5 for d_model / 2 features (section 7). The decoder uses the sinusoids of section 3.5."""
     rows: Size = Field(le=1_024)
     """Number of patches in each column of a picture. The patches of a column follow each other from top to bottom.
     Unit: patches."""
@@ -221,7 +221,7 @@ class Rotary(PositionKind):
 
 
 class Relative(PositionKind):
-    """Learned biases of attention scores by the distance of query and key, as in T5 (Raffel et al. 2020)."""
+    """Learned biases of attention scores that depend on the distance between query and key (T5; Raffel et al. 2020)."""
 
     score_bias = "learned"
     kind: Literal["relative"]

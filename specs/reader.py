@@ -46,7 +46,7 @@ class LocatedValue:
         The mappings in `KIND_MAPPINGS` are merged only if `upper` has the same `kind` or none. Otherwise they are
         replaced, because each kind has different options.
 
-        A merged mapping has the location of `upper`, or that of this value if `upper` has no line. Errors about
+        A merged mapping has the location of `upper`, or of this value if `upper` has no line. Errors about
         missing fields are reported at this location.
         """
         if not (isinstance(self.value, dict) and isinstance(upper.value, dict)):
@@ -229,7 +229,7 @@ class _NodeReader:
             key = str(key_node.value)
             if key in values:
                 problem = f"{quote(key)} is written twice, first on line {values[key].line}"
-                self.fail(problem, key_node, "keep one of them")
+                self.fail(problem, key_node, "remove one of the two lines")
             # A value that begins on a later line is located at its key.
             values[key] = LocatedValue(self.value(value_node).value, self.file, key_node.start_mark.line + 1)
         return values

@@ -11,7 +11,7 @@ from typing import Annotated, Any, NoReturn
 from pydantic import BaseModel, ConfigDict, Field, GetJsonSchemaHandler
 from pydantic_core import PydanticCustomError
 
-# Every number has an upper bound beyond any real model, so that a typing error is found before memory is allocated.
+# Every number has an upper bound beyond any real model, so that a typo is found before memory is allocated.
 Count = Annotated[int, Field(ge=0)]
 Size = Annotated[int, Field(ge=1)]
 Positive = Annotated[float, Field(gt=0)]

@@ -37,8 +37,9 @@ class Vocabulary(Section):
     """Whether source and target have separate SentencePiece models that contain the same tokens in the same order (not
     in the paper, but in OPUS-MT). Such a vocabulary can be imported, but not learned."""
     copy_symbols: Annotated[int, Field(ge=0, le=64)] = 0
-    """Number of tokens that stand for numbers, dates, amounts, links and the like, in training and in use (not in the
-    paper). The translation then contains the original, in the notation of its language. Default: 0. Unit: tokens."""
+    """Number of placeholder tokens, which replace numbers, dates, amounts, links and the like in training and
+    translation (not in the paper). In the output, each becomes the original again, in the notation of the target
+    language. Default: 0. Unit: tokens."""
 
     @property
     def sizes(self) -> tuple[int, int]:
@@ -97,7 +98,7 @@ class Languages(Section):
         if self.source_token != "target" and self.target_token is None:
             reject(
                 ("source_token", "target_token"),
-                "neither the source nor the translation has the token of the language to translate into",
+                "no language token tells the model which language to translate into",
                 "write `source_token: target`, or `target_token: target`",
             )
         return self
@@ -122,13 +123,13 @@ OUTPUT = "target"
 
 
 class BaseTask(Section):
-    """Base class of tasks."""
+    """Base class of the tasks that a model can learn."""
 
     loss: ClassVar[str] = "cross_entropy"
     """The loss that training minimises, a key of `LOSSES` in `compiler/lowering/transformer.py`. The cross entropy of
     tokens needs a decoder, and other losses need none."""
     command: ClassVar[str]
-    """Command that runs a model."""
+    """Name of the zoo command that runs a model of this task."""
     scores: ClassVar[tuple[str, ...]]
     """Metrics that rate a model, and permitted values of `training.dev_score`. The main metric comes first."""
 
@@ -139,7 +140,7 @@ class BaseTask(Section):
 
     @property
     def token_streams(self) -> tuple[str, ...]:
-        """Names of the streams that consist of tokens. All others consist of features."""
+        """Names of the streams that consist of tokens. All other streams consist of features."""
         return tuple(self.streams)
 
     @property
@@ -179,7 +180,7 @@ class Parsing(BaseTask):
 
     @property
     def streams(self) -> Mapping[str, str]:
-        """A source of text and a target of trees."""
+        """The streams of an example: a source of text and a target of trees."""
         return {"source": "text", OUTPUT: "trees"}
 
 
@@ -193,12 +194,12 @@ class LanguageModelling(BaseTask):
 
     @property
     def streams(self) -> Mapping[str, str]:
-        """A target of text, and no source."""
+        """The streams of an example: only a target of text."""
         return {OUTPUT: "text"}
 
 
 class Recognition(BaseTask):
-    """Task of writing the text of a file that is not text, such as speech (section 7)."""
+    """Task of transcribing or translating recordings or pictures of text (section 7)."""
 
     command = "decode"
     scores = ("wer", "cer", "bleu", "chrf", "perplexity")
@@ -209,12 +210,12 @@ class Recognition(BaseTask):
 
     @property
     def streams(self) -> Mapping[str, str]:
-        """A source of features and a target of text."""
+        """The streams of an example: a source of features and a target of text."""
         return {"source": self.source.kind, OUTPUT: "text"}
 
     @property
     def token_streams(self) -> tuple[str, ...]:
-        """Only the target."""
+        """Names of the streams that consist of tokens: only the target."""
         return (OUTPUT,)
 
 
@@ -253,8 +254,8 @@ class Training(Section):
     """warmup_steps, the number of steps in which the learning rate rises before it decays (section 5.3: 4000). Unit:
     steps."""
     cooldown_steps: Steps | None
-    """Number of last steps in which the learning rate also falls linearly to 0 (not in the paper). `steps` can then not
-    be changed when a run is resumed. null: no cooldown. Unit: steps."""
+    """Number of steps at the end of training in which the learning rate also falls linearly to 0 (not in the paper). A
+    resumed run then cannot change `steps`. null: no cooldown. Unit: steps."""
     beta1: Probability
     """beta_1 of Adam, the decay rate of the moving average of gradients (section 5.3: 0.9)."""
     beta2: Probability
@@ -302,7 +303,7 @@ class Training(Section):
     seed: Annotated[int, Field(ge=0, lt=2**63)]
     """Random seed for initial weights, shuffling and dropout (not in the paper)."""
     log_steps: Steps
-    """Write the metrics of training to the run's log.jsonl every this many steps (not in the paper). Unit: steps."""
+    """Number of steps between lines with training metrics in the run's log.jsonl (not in the paper). Unit: steps."""
 
     def describe_short_training(self, steps: int) -> str | None:
         """Return a warning if a training run of `steps` steps ends before its warm-up. None otherwise."""

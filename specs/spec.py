@@ -92,7 +92,7 @@ class Spec(Section):
 
     @property
     def default_direction(self) -> Direction:
-        """Source and target language of sentences that zoo translates on its own, such as those that verify a bundle.
+        """Source and target language of sentences that zoo itself translates, for example to verify a bundle.
 
         They are the languages of `corpus`, or the first two of `languages.codes` if these do not include both.
         """
@@ -204,7 +204,7 @@ class Spec(Section):
             if isinstance(self.task, Recognition) and isinstance(part, (Grammar, Archive)):
                 reject(
                     (f"corpus.{name}", "task.kind"),
-                    f"the task `recognition` reads files of {self.task.source.kind}, but `corpus.{name}` has text",
+                    f"the task `recognition` reads {self.task.source.kind} files, but `corpus.{name}` has text",
                     "write `source`, a list of file names, and `target` in this part, or set another `task`",
                 )
             if isinstance(part, Digits) and self.task.streams.get("source") not in part.sources:
@@ -216,7 +216,8 @@ class Spec(Section):
             if isinstance(part, (Files, Archive)) and (part.source is not None) is not reads:
                 reject(
                     (f"corpus.{name}", "task.kind"),
-                    f"the task `{self.task.kind}` reads {'a' if reads else 'no'} source, unlike `corpus.{name}`",
+                    f"the task `{self.task.kind}` reads {'a' if reads else 'no'} source, but `corpus.{name}` "
+                    f"has {'none' if reads else 'one'}",
                     f"{'write' if reads else 'remove'} `source` in this part, or set another `task`",
                 )
             needs_translation = isinstance(part, Synthetic) or getattr(part, "tag", None) is not None
@@ -342,7 +343,7 @@ class Spec(Section):
             reject(
                 ("decoding.suppressed_tokens", "vocabulary.size"),
                 f"`decoding.suppressed_tokens` contains {max(suppressed):,}, but the last token is {size - 1:,}",
-                "remove it from the list",
+                f"remove {max(suppressed):,} from the list",
             )
         return self
 

@@ -50,8 +50,8 @@ def validate(section: type[_S], values: LocatedValue, files: Sequence[str] = (),
         overrides: Names of the overrides in error messages, in the order in which they are applied.
 
     Raises:
-        ZooError: Values are missing, unknown or invalid. The error is the first in the order of `files` and
-            `overrides`; its `additional` errors are the others, at most 20.
+        ZooError: Values are missing, unknown or invalid. It is the first error in the order of `files` and
+            `overrides`. Its attribute `additional` contains the next errors, at most 20.
     """
     try:
         return section.model_validate(values.plain())

@@ -34,7 +34,7 @@ class BuildRequest:
     folder: Path | None = None
     """The folder in which compiled files are cached. None: a temporary folder, deleted when the process ends."""
     packed: PackedModel | None = None
-    """The weights as the backend `native` packs them, if they are packed."""
+    """Weights that the backend `native` has already packed. None: it packs `weights`."""
 
     @cached_property
     def native_code(self) -> NativeCode:

@@ -1,4 +1,4 @@
-"""Test that a program computes the same as the interpreter, the reference for every backend."""
+"""Test whether a program computes the same results as the interpreter, the reference for every backend."""
 
 from __future__ import annotations
 

@@ -94,7 +94,10 @@ class NativeProgram(KernelProgram):
     def select(
         self, state: KernelState, sentences: Int[Tensor, " kept"], parents: Int[Tensor, "kept beams"]
     ) -> KernelState:
-        """Return the state of the sentences to keep. Its rows continue old rows (see `StepwiseDecoder.select`)."""
+        """Return the state of the given sentences. New rows continue the hypotheses of old rows.
+
+        See `StepwiseDecoder.select`.
+        """
         kept, beams = parents.shape
         arrays = (_as_int64(sentences), _as_int64(parents))
         raise_for(self.library.zoo_select(state.handle, arrays[0].ctypes.data, kept, arrays[1].ctypes.data, beams))
@@ -105,7 +108,7 @@ class NativeProgram(KernelProgram):
     def scorer(self) -> EmittedProgram:
         """The emitted PyTorch program that computes `score`, with the same weights. It is built on first use."""
         if Purpose.SCORE not in self.graphs:
-            raise ValueError(f"this program was not built for the purpose `{Purpose.SCORE}`: add it to the build")
+            raise ValueError("this program was not built for the purpose `score`: pass the purpose to `build`, too")
         score = {Purpose.SCORE: self.graphs[Purpose.SCORE]}
         return build_eager(BuildRequest(self.spec, score, self.request.weights, precision=self.precision))
 

@@ -87,7 +87,7 @@ def _unavailable_reason() -> str | None:
     missing = [name for name in PACKAGES if importlib.util.find_spec(name) is None]
     if not missing:
         return None
-    return f"{', '.join(missing)} is not installed: run `pip install -e '.[onnx]'` in zoo's source folder"
+    return f"missing packages: {', '.join(missing)}; run `pip install -e '.[onnx]'` in zoo's source folder"
 
 
 onnx = Backend(

@@ -164,9 +164,9 @@ class PackedAttention(NamedTuple):
     kv: Tensor
     """Features that contain the keys and values, [m, ...]. May be the same tensor as `q`."""
     spans: Tensor
-    """For each query, the first key that it sees, and the first key after those, [2, n]."""
+    """For each query, the indices of its first key and after its last key, [2, n]."""
     readers: Tensor
-    """For each key, the first query that sees it, and the first query after those, [2, m]."""
+    """For each key, the indices of the first query that sees it and after the last one, [2, m]."""
     heads: HeadColumns
     scale: float
     """Factor of Q Kᵀ."""

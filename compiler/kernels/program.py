@@ -168,11 +168,11 @@ class KernelProgram:
     def constrain(self, state: KernelState, rules: TreeRules) -> KernelState:
         """Restrict each sentence to well-formed trees (see `SearchingDecoder.constrain`)."""
         if len(rules.sentences) != state.sentences:
-            raise ValueError(f"got {len(rules.sentences)} sentences for a state with {state.sentences}")
+            raise ValueError(f"got limits of {len(rules.sentences)} sentences for a state with {state.sentences}")
         if rules.kinds.shape != (self.vocabulary,) or rules.kinds.dtype != np.int32:
             raise ValueError(f"`kinds` has the shape {rules.kinds.shape}; it should be ({self.vocabulary},) of int32")
         if len({len(each.prefix) for each in rules.sentences}) != 1:
-            raise ValueError("the prefixes have different lengths")
+            raise ValueError("the prefixes have different lengths: search sentences with other lengths separately")
         counts = _concatenated([(each.words, each.constituents, len(each.word_tokens)) for each in rules.sentences])
         words = _concatenated([each.word_tokens for each in rules.sentences])
         prefixes = _concatenated([each.prefix for each in rules.sentences])

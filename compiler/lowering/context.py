@@ -52,7 +52,7 @@ class LayerContext:
     index: int = 0
     """Index of the layer in its stack."""
     guided: list[Value] | None = None
-    """List to which cross-attention appends its weights, in the layer that `training.guided_alignment` trains."""
+    """List to which cross-attention appends its weights, in the layer that `training.guided_alignment` selects."""
 
     @property
     def causal(self) -> bool:

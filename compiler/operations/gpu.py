@@ -288,7 +288,7 @@ class SlotParents(KernelOperation, Operation):
 
 @dataclass(frozen=True)
 class ReadState(KernelOperation, Operation):
-    """State that each hypothesis continues, such as that of a recurrence. Inputs: the buffer of the state, the parents.
+    """State that each hypothesis continues, such as the state of a recurrence. Inputs: the state buffer, the parents.
 
     The buffer has one row more than there are hypotheses. It is zero: the state before the first token.
     """

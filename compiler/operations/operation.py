@@ -148,7 +148,7 @@ class Operation(ABC):
     depends_on_batch: ClassVar[bool] = False
     """Whether training it depends on all positions of a batch together, or on random numbers other than dropout."""
     float32_parameters: ClassVar[bool] = False
-    """Whether its parameters stay in float32 where other parameters are converted to bfloat16."""
+    """Whether its parameters stay in float32 when other parameters are converted to bfloat16."""
     adds_positions: ClassVar[bool] = False
     """Whether the operation adds a positional encoding, a learned one if it has a parameter."""
     splits_heads: ClassVar[bool] = False
@@ -160,7 +160,7 @@ class Operation(ABC):
     has_scale: ClassVar[bool] = False
     """Whether its field `scale` multiplies the query of an attention or, in other operations, the parameters."""
     mask_role: ClassVar[MaskRole | None] = None
-    """The role of a mask that passes or backends treat specially; None for all other operations."""
+    """The role of a mask that passes or backends treat specially. None for all other operations."""
 
     # Code and drawing
 

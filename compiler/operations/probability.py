@@ -143,7 +143,7 @@ class AlignmentLoss(Operation):
 
 @dataclass(frozen=True)
 class ChunkedCrossEntropy(CrossEntropy):
-    """Pre-softmax projection and cross entropy in one operation. It works in chunks, so all logits are never in memory.
+    """Pre-softmax projection and cross entropy in one operation. It works in chunks, without all logits in memory.
 
     Inputs: x [..., d], labels [...]. Parameters: table [rows, d] and optionally a bias [rows]. The first `classes`
     rows are the vocabulary; the rest is padding. The result is the same as that of `CrossEntropy`.

@@ -70,7 +70,7 @@ MISTAKES = [
     ("architecture: {encoder: [{}]}", "`architecture.encoder[0]` has no valid kind", 2, "{kind: feed_forward}"),
     ("architecture: {encoder: [{kind: convolution}]}", "`architecture.encoder[0].kernel` and", 2, "kernel size"),
     ("architecture: {encoder: [{kind: convolution, kernel: 4, dilated: false}]}", "must be odd, not 4", 2, "kernel: 5"),
-    ("architecture: {encoder: [{kind: ssru}], d_model: 511}", "is bidirectional", 2, "d_model: 512"),
+    ("architecture: {encoder: [{kind: ssru}], d_model: 511}", "bidirectional", 2, "d_model: 512"),
     ("architecture: {decoder: []}", "needs sub-layers in `architecture.decoder`", 2, "write sub-layers"),
     ("architecture: {decoder: [{kind: feed_forward}]}", "would never read the source", 2, "cross_attention"),
     ("architecture: {positions: {kind: relative, max_distance: 16}}", "is too small", 2, "more than 16"),
@@ -161,7 +161,7 @@ def test_mistakes_of_overrides(overrides: Any, problem: str, where: str) -> None
         ("a\0b", "no spec is named `a\\x00b`", "`zoo list`"),
         ("specs/../tiny", "no spec is named `specs/../tiny`", "`zoo list`"),
         ("../../etc/passwd", "no spec is named `../../etc/passwd`", "`zoo list`"),
-        ("runs/x", "`runs/x` is a folder, not the file of a spec", "write `runs/x/spec.yaml`"),
+        ("runs/x", "`runs/x` is a folder, not a spec file", "write `runs/x/spec.yaml`"),
     ],
 )
 def test_unknown_references(write: Write, reference: str, problem: str, hint: str) -> None:

@@ -163,5 +163,5 @@ def test_invalid_specs_are_refused(fields: dict[str, object], problem: str) -> N
 
 
 def test_a_translation_needs_sources() -> None:
-    with pytest.raises(ZooError, match=r"reads a source, unlike `corpus\.train\[0\]`"):
+    with pytest.raises(ZooError, match=r"reads a source, but `corpus\.train\[0\]` has none"):
         specs.load("tiny", {"corpus.train": [{"target": "b"}]})
