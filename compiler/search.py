@@ -191,7 +191,7 @@ class Searcher:
         return _Pool(self, layout, count, next(self._program.parameters()))
 
     def _admit(self, state: SearchState, allowed: npt.NDArray[np.bool_] | None) -> _Pool:
-        """Give slots to waiting sentences, and return their pool. If it has the wrong size, move everything to another."""
+        """Give slots to waiting sentences, and return the pool. Move to a larger or smaller pool first if necessary."""
         pool, count = state.pool, _rounded(len(state.sentences), 1)
         layout = _layout(state.waiting) if state.waiting or pool is None else pool.layout
         if pool:
