@@ -1,9 +1,9 @@
 """The section `architecture`: the sub-layers of each layer and the sizes of the network (section 3, Table 3)."""
 
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal
 
-from pydantic import Discriminator, Field, Tag, field_validator, model_validator
+from pydantic import Discriminator, Field, Tag, field_validator
 
 from specs.parts import Learned, Norm, Positions, Rotary, Sinusoidal, Sinusoidal2d, Source, Tokens
 from specs.section import Probability, Section, reject
@@ -128,8 +128,19 @@ class Architecture(Section):
         for side in ("encoder", "decoder"):
             yield from ((side, index, sublayer) for index, sublayer in enumerate(getattr(self, side)))
 
-    @model_validator(mode="after")
-    def _check_sublayers(self) -> Self:
+    def _check(self) -> None:
+        self._check_sublayers()
+        if not isinstance(self.source, Tokens) and self.tied_embeddings == "all":
+            reject(
+                ("tied_embeddings", "source.kind"),
+                "`architecture.tied_embeddings` is `all`, but a model that reads features has no source embedding",
+                "write `architecture: {tied_embeddings: target}`",
+            )
+        self._check_encoder_sizes()
+        self._check_heads()
+        self._check_positions()
+
+    def _check_sublayers(self) -> None:
         for side, index, sublayer in self._sublayers:
             reach, cause = 0, "N"
             if sublayer.kind == "convolution" and sublayer.dilated:
@@ -161,20 +172,8 @@ class Architecture(Section):
                 "`architecture.decoder` has no `cross_attention`, so it would never read the source",
                 "add `{kind: cross_attention}`",
             )
-        return self
 
-    @model_validator(mode="after")
-    def _check_source(self) -> Self:
-        if not isinstance(self.source, Tokens) and self.tied_embeddings == "all":
-            reject(
-                ("tied_embeddings", "source.kind"),
-                "`architecture.tied_embeddings` is `all`, but a model that reads features has no source embedding",
-                "write `architecture: {tied_embeddings: target}`",
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _check_encoder_sizes(self) -> Self:
+    def _check_encoder_sizes(self) -> None:
         for index, sublayer in enumerate(self.encoder):
             if sublayer.kind in ("ssru", "lstm") and self.d_model % 2:
                 reject(
@@ -188,10 +187,8 @@ class Architecture(Section):
                     f"the kernel of an encoder's convolution is centred, so it must be odd, not {sublayer.kernel}",
                     f"write `kernel: {sublayer.kernel + 1}`",
                 )
-        return self
 
-    @model_validator(mode="after")
-    def _check_heads(self) -> Self:
+    def _check_heads(self) -> None:
         for side, index, sublayer in self._sublayers:
             if not hasattr(sublayer, "kv_heads"):
                 continue
@@ -214,10 +211,8 @@ class Architecture(Section):
                     f"`d_k` is odd ({d_k}), but rotary positions rotate pairs of features",
                     f"write `d_k: {d_k + 1}`",
                 )
-        return self
 
-    @model_validator(mode="after")
-    def _check_positions(self) -> Self:
+    def _check_positions(self) -> None:
         step = 2 if isinstance(self.positions, Sinusoidal) else 4 if isinstance(self.positions, Sinusoidal2d) else 1
         if self.d_model % step:
             reject(
@@ -241,7 +236,6 @@ class Architecture(Section):
             )
         if self.positions.score_bias == "learned":
             self._require_equal_heads()
-        return self
 
     def _require_equal_heads(self) -> None:
         for side in ("encoder", "decoder"):

@@ -38,11 +38,8 @@ class SpecFile:
             with self.path.open("rb") as stream:
                 content = stream.read(_MAX_BYTES + 1)
         except OSError as error:
-            problem, hint = (
-                f"cannot read `{self.file}`: {error.strerror or error}",
-                "check its permissions and the disk",
-            )
-            raise ZooError(problem, hint=hint, exit_code=1) from None
+            problem = f"cannot read `{self.file}`: {error.strerror or error}"
+            raise ZooError(problem, hint="check its permissions and the disk", exit_code=1) from None
         if len(content) > _MAX_BYTES:
             hint = "check that the path is right: a spec file usually has a few thousand bytes"
             raise ZooError(f"`{self.file}` is too large for a spec: more than {_MAX_BYTES:,} bytes", hint=hint)

@@ -4,21 +4,13 @@ Each of the three sets is a list of parts. A part is one data source, such as tw
 """
 
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal
 from urllib.parse import urlsplit
 
-from pydantic import (
-    AfterValidator,
-    Discriminator,
-    Field,
-    SerializerFunctionWrapHandler,
-    Tag,
-    model_serializer,
-    model_validator,
-)
+from pydantic import AfterValidator, Discriminator, Field, Tag
 from pydantic_core import PydanticCustomError
 
-from specs.section import Positive, Section, Size, reject
+from specs.section import Positive, Section, Size, Sparse, reject
 from specs.sections import LanguageCode
 
 Path = Annotated[str, Field(min_length=1, max_length=4_096)]
@@ -40,15 +32,6 @@ def _check_url(url: str) -> str:
     if not valid or not url.isprintable():
         raise PydanticCustomError("string_pattern_mismatch", "not a valid URL")
     return url
-
-
-class Sparse(Section):
-    """Base class of sections that are written without the fields that have their default values."""
-
-    @model_serializer(mode="wrap")
-    def _omit_defaults(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        fields = type(self).model_fields
-        return {name: value for name, value in serialize(self).items() if getattr(self, name) != fields[name].default}
 
 
 class Weighted(Sparse):
@@ -166,8 +149,7 @@ class Synthetic(Directed):
     """Options of the search, such as `{beam: 8}` or `{search: sample, top_k: 10}`. Other options come from the spec of
     the first model."""
 
-    @model_validator(mode="after")
-    def _check_sides(self) -> Self:
+    def _check(self) -> None:
         if (self.source is None) is (self.target is None):
             reject(
                 "models",
@@ -180,7 +162,6 @@ class Synthetic(Directed):
                 "`reference` selects among several translations of a `source`",
                 "write `source` and `n_best: 4`, or remove `reference`",
             )
-        return self
 
     @property
     def text(self) -> str:
@@ -294,8 +275,7 @@ class Corpus(Section):
     direction has the share p of all training pairs, its share in training is proportional to p^(1/T). 1 keeps the
     original shares. A large T makes all shares equal."""
 
-    @model_validator(mode="after")
-    def _check_parts(self) -> Self:
+    def _check(self) -> None:
         for name, part in self.named_parts:
             split, _, _ = name.partition("[")
             if split == "train" and isinstance(part, HeldOut):
@@ -317,7 +297,6 @@ class Corpus(Section):
                     f"`held_out` would also move pairs with machine translations to the {split} set",
                     f"write the files of the {split} set instead of `held_out`",
                 )
-        return self
 
     @property
     def named_parts(self) -> Iterator[tuple[str, Part]]:

@@ -1,9 +1,9 @@
 """Encoder input, normalisation and positional encoding of a network. Each has several kinds with their own options."""
 
 from math import prod
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from specs.section import Count, Epsilon, Section, Size, reject
 
@@ -40,8 +40,7 @@ class Features(Section):
     """Activation of the convolutions. gelu: GELU (Radford et al. 2022). glu: a gated linear unit, for which a
     convolution computes twice as many features (Synnaeve et al. 2020; fairseq S2T). Default: gelu."""
 
-    @model_validator(mode="after")
-    def _check_kernels(self) -> Self:
+    def _check(self) -> None:
         for index, convolution in enumerate(self.subsampling):
             if convolution.kernel % 2 == 0:
                 reject(
@@ -49,7 +48,6 @@ class Features(Section):
                     f"the kernel of a source convolution is centred, so it must be odd, not {convolution.kernel}",
                     f"write `kernel: {convolution.kernel + 1}`",
                 )
-        return self
 
     @property
     def total_stride(self) -> int:
@@ -141,15 +139,13 @@ class Image(FeatureSource):
         """Number of patches in each column of the picture."""
         return self.height // self.patch.height
 
-    @model_validator(mode="after")
-    def _check_patch(self) -> Self:
+    def _check(self) -> None:
         if self.height % self.patch.height:
             reject(
                 ("patch.height", "height"),
                 f"patches of {self.patch.height} pixels do not fill the height of {self.height} pixels",
                 f"write a `patch.height` that divides {self.height}",
             )
-        return self
 
 
 SourceFiles = Annotated[Audio | Image, Field(discriminator="kind")]
@@ -234,15 +230,13 @@ class Relative(PositionKind):
     max_distance: Annotated[int, Field(ge=2, le=1_048_576)] = 128
     """All distances of at least this value get the bias of the last bucket. Unit: positions."""
 
-    @model_validator(mode="after")
-    def _check_distance(self) -> Self:
+    def _check(self) -> None:
         if self.max_distance <= self.buckets // 2:
             reject(
                 ("max_distance", "buckets"),
                 f"`max_distance` ({self.max_distance}) is too small: half of the `buckets` have one distance each",
                 f"write a `max_distance` of more than {self.buckets // 2}, or fewer `buckets`",
             )
-        return self
 
 
 class Alibi(PositionKind):

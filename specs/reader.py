@@ -184,9 +184,8 @@ def _check_size(count: int, level: int, where: str) -> None:
         hint = "check that this is the right file; each use of a YAML alias counts"
         raise ZooError(f"the file contains more than {_MAX_VALUES:,} values", where=where, hint=hint)
     if level >= _MAX_LEVELS:
-        raise ZooError(
-            "the values are nested too deeply", where=where, hint="use at most four levels, as every spec does"
-        )
+        hint = "use at most four levels, as every spec does"
+        raise ZooError("the values are nested too deeply", where=where, hint=hint)
 
 
 class _NodeReader:

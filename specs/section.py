@@ -6,9 +6,17 @@ from functools import cache
 from inspect import getsource
 from itertools import pairwise
 from textwrap import dedent
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any, NoReturn, Self
 
-from pydantic import BaseModel, ConfigDict, Field, GetJsonSchemaHandler
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    GetJsonSchemaHandler,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
 from pydantic_core import PydanticCustomError
 
 # Every number has an upper bound beyond any real model, so that a typo is found before memory is allocated.
@@ -31,6 +39,14 @@ class Section(BaseModel):
 
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid", allow_inf_nan=False, defer_build=True)
 
+    def _check(self) -> None:
+        """Call `reject` if fields contradict each other. Pydantic has already validated each field by itself."""
+
+    @model_validator(mode="after")
+    def _run_check(self) -> Self:
+        self._check()
+        return self
+
     @classmethod
     def describe(cls, field: str) -> str:
         """Return the description of a field: the docstring below it, or pydantic's `description`."""
@@ -42,6 +58,15 @@ class Section(BaseModel):
         for field, properties in handler.resolve_ref_schema(written)["properties"].items():
             properties.setdefault("description", cls.describe(field))
         return written
+
+
+class Sparse(Section):
+    """Base class of sections that are written without the fields that have their default values."""
+
+    @model_serializer(mode="wrap")
+    def _omit_defaults(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        fields = type(self).model_fields
+        return {name: value for name, value in serialize(self).items() if getattr(self, name) != fields[name].default}
 
 
 @cache
@@ -59,7 +84,7 @@ def _docstrings(section: type[BaseModel]) -> dict[str, str]:
 
 
 def reject(fields: str | tuple[str, ...], problem: str, hint: str) -> NoReturn:
-    """Raise an error about a field, or about fields that contradict each other. Validators of sections call it.
+    """Raise an error about a field, or about fields that contradict each other. `Section._check` calls it.
 
     Args:
         fields: Names of the fields, such as `train[0].weight`, relative to the section that is validated. The error

@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping
 from difflib import get_close_matches
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal
 
-from pydantic import Discriminator, Field, Tag, model_validator
+from pydantic import Discriminator, Field, Tag
 
 from specs.parts import SourceFiles
 from specs.section import Count, Epsilon, Positive, Probability, Section, Size, Steps, reject
@@ -46,8 +46,7 @@ class Vocabulary(Section):
         """Vocabulary sizes of the source and of the target."""
         return self.size, self.size if self.target_size is None else self.target_size
 
-    @model_validator(mode="after")
-    def _check_sides(self) -> Self:
+    def _check(self) -> None:
         if self.shared and self.target_size is not None:
             reject(
                 ("target_size", "shared"),
@@ -60,7 +59,6 @@ class Vocabulary(Section):
                 "`vocabulary.separate_models` is only for shared vocabularies, but `vocabulary.shared` is false",
                 "write `vocabulary: {separate_models: false}`",
             )
-        return self
 
 
 LanguageCode = Annotated[str, Field(pattern=r"^[A-Za-z]{2,8}([-_][A-Za-z0-9]+)*$", max_length=35)]
@@ -91,8 +89,7 @@ class Languages(Section):
         """Return the language token for a language code, such as `<2de>` for `de`."""
         return self.token.replace("{}", code)
 
-    @model_validator(mode="after")
-    def _check_tokens(self) -> Self:
+    def _check(self) -> None:
         if repeated := [code for code in self.codes if self.codes.count(code) > 1]:
             reject("codes", f"`languages.codes` contains `{repeated[0]}` twice", "list each language once")
         if self.source_token != "target" and self.target_token is None:
@@ -101,7 +98,6 @@ class Languages(Section):
                 "no language token tells the model which language to translate into",
                 "write `source_token: target`, or `target_token: target`",
             )
-        return self
 
 
 def suggest_language(code: str, languages: Languages) -> str:
@@ -314,8 +310,7 @@ class Training(Section):
             f"the model learns little: train longer, or set `training.warmup_steps={max(1, steps // 5)}`"
         )
 
-    @model_validator(mode="after")
-    def _check_checkpoints(self) -> Self:
+    def _check(self) -> None:
         if self.patience is not None and self.dev_score is None:
             reject(
                 ("patience", "dev_score"),
@@ -328,11 +323,6 @@ class Training(Section):
                 f"`training.cooldown_steps` is {self.cooldown_steps:,}, but training has {self.steps:,} steps",
                 "write a smaller number, or `cooldown_steps: null`",
             )
-        return self
-
-
-def _form_of_workers(value: Any) -> str:
-    return "word" if isinstance(value, str) else "number"
 
 
 class Decoding(Section):
@@ -384,7 +374,7 @@ class Decoding(Section):
     paper). Applied after temperature and top_k. 1.0 permits all tokens. Unit: probability."""
     workers: Annotated[
         Annotated[Literal["auto"], Tag("word")] | Annotated[Annotated[int, Field(ge=1, le=1_024)], Tag("number")],
-        Discriminator(_form_of_workers),
+        Discriminator(lambda value: "word" if isinstance(value, str) else "number"),
     ]
     """Threads that decode batches in parallel (not in the paper). auto: one per core if the backend computes a batch on
     one core, otherwise 1. Unit: threads."""

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Literal, Self, Union, get_args
 
-from pydantic import Field, PrivateAttr, model_validator
+from pydantic import Field, PrivateAttr
 
 from specs.architecture import Architecture
 from specs.corpus import Archive, Corpus, Digits, Directed, Direction, Files, Grammar, HeldOut, Synthetic, Treebank
@@ -126,8 +126,15 @@ class Spec(Section):
     def __repr_args__(self) -> Any:
         yield None, self.short_name
 
-    @model_validator(mode="after")
-    def _check_languages(self) -> Self:
+    def _check(self) -> None:
+        self._check_languages()
+        self._check_corpus()
+        self._check_task()
+        self._check_guided_alignment()
+        self._check_tokens()
+        self._check_lengths()
+
+    def _check_languages(self) -> None:
         if self.languages is not None and not isinstance(self.task, (Translation, Recognition)):
             reject(
                 ("languages", "task.kind"),
@@ -162,7 +169,6 @@ class Spec(Section):
                         f"`languages.codes` does not contain `{code}`, the {side} language of `corpus.{name}`",
                         suggest_language(code, self.languages),
                     )
-        return self
 
     def _check_languages_of_files(self, languages: Languages) -> None:
         """Check the languages of a recogniser, whose default languages are the languages of the corpus."""
@@ -181,8 +187,7 @@ class Spec(Section):
                 f"write `target_language: {unknown[0]}` in the parts with text in this language, or remove the code",
             )
 
-    @model_validator(mode="after")
-    def _check_corpus(self) -> Self:
+    def _check_corpus(self) -> None:
         if self.corpus.max_ratio is not None and not self.reads_text:
             reject(
                 ("corpus.max_ratio", "task.kind"),
@@ -234,7 +239,6 @@ class Spec(Section):
                     f"`grammar` is English{'' if parsing else ' and German'}, not `{source}` and `{target}`",
                     f"write `source: en` and `target: {directions[0][1]}`, or replace `grammar` with other parts",
                 )
-        return self
 
     @property
     def guided_layer(self) -> int | None:
@@ -258,8 +262,7 @@ class Spec(Section):
             problem = f"{purpose} needs a model that reads a source, but `{self.name}` has the task `{self.task.kind}`"
             raise ZooError(problem, hint="use a model whose task is `translation` or `parsing`")
 
-    @model_validator(mode="after")
-    def _check_task(self) -> Self:
+    def _check_task(self) -> None:
         for stack, needed in (("encoder", self.task.reads), ("decoder", self.task.loss == "cross_entropy")):
             if bool(getattr(self.architecture, stack)) is not needed:
                 reject(
@@ -308,23 +311,18 @@ class Spec(Section):
                 f"`training.dev_score` is `{score}`, which is not a score of the task `{self.task.kind}`",
                 f"write {' or '.join(f'`{name}`' for name in permitted)}",
             )
-        return self
 
-    @model_validator(mode="after")
-    def _check_guided_alignment(self) -> Self:
-        if self.training.guided_alignment is None:
-            return self
+    def _check_guided_alignment(self) -> None:
         kinds = [sublayer.kind for sublayer in self.architecture.decoder]
-        if kinds.count("cross_attention") != 1 or self.task.writes_trees or not self.reads_text:
+        can_align = kinds.count("cross_attention") == 1 and self.reads_text and not self.task.writes_trees
+        if self.training.guided_alignment is not None and not can_align:
             reject(
                 "training.guided_alignment",
                 "`training.guided_alignment` needs a model that translates text with one `cross_attention` per layer",
                 "write `guided_alignment: null`",
             )
-        return self
 
-    @model_validator(mode="after")
-    def _check_tokens(self) -> Self:
+    def _check_tokens(self) -> None:
         tied = self.architecture.tied_embeddings
         if tied in ("all", "embeddings") and not self.vocabulary.shared:
             reject(
@@ -345,10 +343,8 @@ class Spec(Section):
                 f"`decoding.suppressed_tokens` contains {max(suppressed):,}, but the last token is {size - 1:,}",
                 f"remove {max(suppressed):,} from the list",
             )
-        return self
 
-    @model_validator(mode="after")
-    def _check_lengths(self) -> Self:
+    def _check_lengths(self) -> None:
         longest, training = self.corpus.max_length, self.training
         batch = longest + (self.languages is not None)  # with the language token
         limits = [
@@ -364,7 +360,6 @@ class Spec(Section):
                     f"`{field}` ({limit}) is too small for `corpus.max_length` ({length}) tokens and EOS",
                     f"raise `{field}`, or lower `corpus.max_length` below {limit}",
                 )
-        return self
 
 
 def add_sublayer_kind(sublayer: type[Sublayer]) -> None:

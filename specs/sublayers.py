@@ -2,10 +2,10 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
+from pydantic import Field
 
 from specs.parts import Norm
-from specs.section import Probability, Section, Size
+from specs.section import Probability, Size, Sparse
 
 Dimension = Annotated[int, Field(ge=1, le=65_536)]
 Heads = Annotated[int, Field(ge=1, le=1_024)]
@@ -15,21 +15,14 @@ KernelSize = Annotated[int, Field(ge=2, le=1_024)]
 Activation = Literal["relu", "gelu", "gelu_tanh", "silu"]
 
 
-class Sublayer(Section):
+class Sublayer(Sparse):
     """Base class of sub-layers. For an option that is null, the same field of `architecture` applies."""
 
+    kind: str
     norm: Norm | None = None
     """Norm of this sub-layer. Default: `architecture.norm`."""
     dropout: Probability | None = None
     """Dropout rate of this sub-layer's output. Default: `architecture.dropout`."""
-
-    @model_serializer(mode="wrap")
-    def _without_defaults(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Return the options that differ from their defaults, so that a spec stays short when it is written."""
-        values: dict[str, Any] = handler(self)
-        fields = type(self).model_fields
-        changed = {key: value for key, value in values.items() if value != fields[key].default}
-        return {"kind": values["kind"], **changed}
 
     @property
     def own_options(self) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Validate the values of a spec or another file, and report pydantic's errors with the file and line of each value."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, NamedTuple, TypeVar, get_args, get_origin
 
 from pydantic import Tag, ValidationError
@@ -265,16 +265,14 @@ def _resolve(root: type[Section], location: Sequence[str | int]) -> _Field:
 
 def _members(annotation: Any) -> dict[str, Any]:
     """Return the members of a union by their tags, or by the values of their field `kind`."""
-    return dict(_tagged_members(annotation))
-
-
-def _tagged_members(annotation: Any) -> Iterator[tuple[str, Any]]:
+    members: dict[str, Any] = {}
     for member in get_args(_unannotated(annotation)):
         section = _unannotated(member)
         tags = [extra.tag for extra in get_args(member)[1:] if isinstance(extra, Tag)]
         if not tags and _is_section(section) and "kind" in section.model_fields:
             tags = list(get_args(section.model_fields["kind"].annotation))
-        yield from ((tag, member) for tag in tags)
+        members |= dict.fromkeys(tags, member)
+    return members
 
 
 def _contains_float(annotation: Any) -> bool:
