@@ -80,7 +80,9 @@ class EmittedProgram(DecoderStates, nn.Module):
         for graph in graphs.values():
             for name, parameter in graph.parameters.items():
                 empty = torch.empty(parameter.origin.shape, dtype=getattr(torch, parameter.type), device="meta")
-                self._add_parameter(name, nn.Parameter(empty, requires_grad=empty.is_floating_point()))
+                path, _, leaf = name.rpartition(".")
+                if leaf not in (module := self._subtree(path))._parameters:
+                    module.register_parameter(leaf, nn.Parameter(empty, requires_grad=empty.is_floating_point()))
             for node in graph.nodes:  # a layer may have no parameters
                 self._subtree(node.layer)
 
@@ -239,12 +241,6 @@ class EmittedProgram(DecoderStates, nn.Module):
 
     def _origins(self) -> dict[str, ParameterOrigin]:
         return {n: p.origin for graph in self.graphs.values() for n, p in graph.parameters.items()}
-
-    def _add_parameter(self, path: str, parameter: nn.Parameter) -> None:
-        parent, _, leaf = path.rpartition(".")
-        module = self._subtree(parent)
-        if leaf not in module._parameters:
-            module.register_parameter(leaf, parameter)
 
     def _subtree(self, path: str) -> nn.Module:
         """Return the module at a path. Create it if necessary."""

@@ -144,8 +144,4 @@ def use_one_thread_after_fork() -> None:
 
     A forked process has none of OpenMP's threads, and would wait for them forever.
     """
-    os.register_at_fork(after_in_child=_use_one_thread)
-
-
-def _use_one_thread() -> None:
-    torch.set_num_threads(1)
+    os.register_at_fork(after_in_child=lambda: torch.set_num_threads(1))

@@ -79,22 +79,13 @@ def additive_scores(
     return (inner @ column).squeeze(-1)
 
 
-def grouped_scores(
-    query: Float[Tensor, "batch h n d_k"], key: Float[Tensor, "batch groups m d_k"]
-) -> Float[Tensor, "batch h n m"]:
-    """Return Q Kᵀ, where h / groups successive heads of queries share one head of keys."""
-    return _by_group(query, key.mT)
+def grouped_product(
+    x: Float[Tensor, "batch h n inner"], shared: Float[Tensor, "batch groups inner outer"]
+) -> Float[Tensor, "batch h n outer"]:
+    """Multiply each head of x with the matrix that it shares with successive heads, without copies of the matrix.
 
-
-def grouped_sum(
-    weights: Float[Tensor, "batch h n m"], value: Float[Tensor, "batch groups m d_v"]
-) -> Float[Tensor, "batch h n d_v"]:
-    """Return the weighted sums of V, where h / groups successive heads of weights share one head of values."""
-    return _by_group(weights, value)
-
-
-def _by_group(x: Tensor, shared: Tensor) -> Tensor:
-    """Return the products of all heads of a group and the matrix that they share, without copying it for each head."""
+    If several heads of queries share a head of keys and values, these products are Q Kᵀ and the weighted sums of V.
+    """
     batch, heads, length, width = x.shape
     if torch.compiler.is_exporting():  # the other branch would fix the number of positions
         return x @ shared.repeat_interleave(heads // shared.shape[1], dim=1)

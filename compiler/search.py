@@ -10,7 +10,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import astuple, dataclass, field
-from functools import partial
 from threading import Lock
 from typing import Any
 
@@ -176,12 +175,9 @@ class Searcher:
             rows = PackedRows(length, 0, self.device)
             like = next(self._program.parameters())
             output = torch.empty(length, self.memory_width, dtype=like.dtype, device=self.device)
-            encode = self.record(partial(self._encode, rows, output))
+            encode = self.record(lambda: output.copy_(self.run(Purpose.ENCODE, rows.inputs)[0]))
             self._encoders[length] = rows, output, encode
         return self._encoders[length]
-
-    def _encode(self, rows: PackedRows, output: Tensor) -> None:
-        output.copy_(self.run(Purpose.ENCODE, rows.inputs)[0])
 
     def new_pool(self, layout: SlotLayout, count: int) -> _Pool:
         """Return a pool of free slots. Reuse an unused pool if there is one of this size."""
@@ -195,7 +191,7 @@ class Searcher:
         pool, count = state.pool, _rounded(len(state.sentences), 1)
         layout = _layout(state.waiting) if state.waiting or pool is None else pool.layout
         if pool:
-            layout = _union(pool.layout, layout)
+            layout = SlotLayout(*map(max, astuple(pool.layout), astuple(layout)))
         if pool is None or layout != pool.layout or count > pool.slots.count or 4 * count <= pool.slots.count:
             larger = self.new_pool(layout, count)
             moving = [each for each in state.sentences if each.slot >= 0]
@@ -302,7 +298,7 @@ class _Pool:
         moved = slots.table.new_zeros(len(sentences), self.layout.width)
         moved[:, self.layout.totals : self.layout.forced].view(torch.float32).fill_(-torch.inf)
         for here, there in zip(self.layout.arrays(moved), other.layout.arrays(before.table[old]), strict=True):
-            _corner(here, there)
+            here[tuple(map(slice, there.shape))] = there
         slots.table.index_copy_(0, new, moved)
         slots.memory[new, : before.memory.shape[1]] = before.memory[old]
         for cache, cached in zip(slots.caches, before.caches, strict=True):
@@ -376,18 +372,6 @@ def _layout(sentences: Sequence[_Sentence]) -> SlotLayout:
     )
 
 
-def _union(one: SlotLayout, other: SlotLayout) -> SlotLayout:
-    """Return a layout whose slots hold the sentences of both."""
-    return SlotLayout(*map(max, astuple(one), astuple(other)))
-
-
 def _rounded(number: int, least: int) -> int:
     """Round a number up to a power of two that is at least `least`."""
     return max(least, 1 << (number - 1).bit_length())
-
-
-def _corner(here: Tensor, there: Tensor) -> None:
-    """Copy a tensor into the first elements of a tensor that is at least as large along each axis."""
-    for axis, size in enumerate(there.shape):
-        here = here.narrow(axis, 0, size)
-    here.copy_(there)

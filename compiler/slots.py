@@ -171,18 +171,10 @@ class SlotLayout:
         scores = results[..., :2].copy().view(np.float64)[..., 0].tolist()
         totals = results[..., 2:3].copy().view(np.float32)[..., 0].tolist()
         lengths, orders, all_found = results[..., 3].tolist(), results[..., 4].tolist(), []
-        for number, kept in enumerate(slots[:, Field.KEPT].tolist()):
-            ranked = sorted(range(kept), key=lambda n: (-scores[number][n], orders[number][n]))
-            all_found.append(
-                [
-                    (
-                        results[number, n, RESULT_HEAD : RESULT_HEAD + lengths[number][n]].tolist(),
-                        totals[number][n],
-                        scores[number][n],
-                    )
-                    for n in ranked
-                ]
-            )
+        columns = (results[..., RESULT_HEAD:], lengths, totals, scores, orders, slots[:, Field.KEPT].tolist())
+        for tokens, length, total, score, order, kept in zip(*columns, strict=True):
+            ranked = sorted(range(kept), key=lambda n: (-score[n], order[n]))
+            all_found.append([(tokens[n, : length[n]].tolist(), total[n], score[n]) for n in ranked])
         return all_found
 
 
@@ -232,10 +224,6 @@ class Slots:
         """Size of all buffers."""
         return sum(buffer.nbytes for buffer in (self.table, self.memory, *self.caches, *self.recurrent))
 
-    def column(self, field: Field) -> Int[Tensor, " count"]:
-        """Return a column of all slots."""
-        return self.table[:, field]
-
 
 def slot_embedding(
     slots: Slots, table: Float[Tensor, "V d"], scale: float, positions: Float[Tensor, "capacity d"] | None
@@ -247,7 +235,7 @@ def slot_embedding(
     x = functional.embedding(slots.table[:, layout.tokens : layout.totals].flatten(), table) * scale
     if positions is not None:
         # A sentence that has ended may be one position after the last.
-        position = slots.column(Field.LENGTH).long().clamp(max=len(positions) - 1)
+        position = slots.table[:, Field.LENGTH].long().clamp(max=len(positions) - 1)
         x = x + positions[position].repeat_interleave(layout.rows, 0).to(x.dtype)
     return x.unsqueeze(1)
 
@@ -271,7 +259,7 @@ def slot_self_attention(
     if uses_kernels(features):
         return cuda.search.attend_cache(features, cache, slots, heads, scale)
     layout, rows = slots.layout, slots.rows
-    positions = slots.column(Field.LENGTH).long().repeat_interleave(layout.rows)
+    positions = slots.table[:, Field.LENGTH].long().repeat_interleave(layout.rows)
     cache[torch.arange(rows), positions] = features[:, 0, heads.key :]
     ancestors = layout.arrays(slots.table)[-1].flatten(0, 1).long()
     first = torch.arange(rows)[:, None] // layout.rows * layout.rows
@@ -287,7 +275,7 @@ def slot_self_attention(
 
 def slot_parents(slots: Slots) -> Int[Tensor, " rows"]:
     """Return the row of the previous step that each hypothesis continues; before the first token, `slots.rows`."""
-    layout, lengths = slots.layout, slots.column(Field.LENGTH).long()
+    layout, lengths = slots.layout, slots.table[:, Field.LENGTH].long()
     ancestors = layout.arrays(slots.table)[-1]
     last = (lengths - 1).clamp(min=0)[:, None, None].expand(-1, layout.rows, 1)
     first = torch.arange(slots.count, device=lengths.device)[:, None] * layout.rows
@@ -310,7 +298,7 @@ def slot_cross_attention(
         return cuda.search.attend_memory(features, slots, heads, scale)
     repeated = slots.memory.repeat_interleave(slots.layout.rows, 0)
     (query, _), (key, _), (value, _) = heads.parts(features[:, 0], repeated)
-    lengths = slots.column(Field.SOURCE).repeat_interleave(slots.layout.rows)
+    lengths = slots.table[:, Field.SOURCE].repeat_interleave(slots.layout.rows)
     return _attend(query, key, value, torch.arange(slots.layout.source) >= lengths[:, None], heads, scale)
 
 

@@ -19,7 +19,10 @@ from specs import ZooError
 from specs.errors import nearest
 
 if TYPE_CHECKING:
+    import torch
     from torch import Tensor
+else:
+    from compiler.lazy import torch
 
 
 class Initializer(StrEnum):
@@ -78,23 +81,13 @@ class Concatenated:
 
     def make(self, file: Mapping[str, Tensor]) -> Tensor:
         """Make each part from the tensors of a weights file, and return the concatenated parts."""
-        first, *others = (part.make(file) for part in self.parts)
-        result = first.new_empty(self.shape)
-        for target, part in zip(self._split(result), (first, *others), strict=True):
-            target.copy_(part)
-        return result
+        return torch.cat([part.make(file) for part in self.parts], -1)
 
     def undo(self, parameter: Tensor) -> Iterator[tuple[str, Tensor]]:
         """Split the parameter into its parts. Convert each part back to tensors of a weights file, and yield these."""
-        for part, tensor in zip(self.parts, self._split(parameter), strict=True):
+        tensors = torch.split(parameter, [part.shape[-1] for part in self.parts], -1)
+        for part, tensor in zip(self.parts, tensors, strict=True):
             yield from part.undo(tensor.contiguous())
-
-    def _split(self, parameter: Tensor) -> Iterator[Tensor]:
-        # Slices, because autograd forbids writing into the views that `torch.split` returns.
-        start = 0
-        for part in self.parts:
-            yield parameter[..., start : start + part.shape[-1]]
-            start += part.shape[-1]
 
 
 @dataclass(frozen=True)
@@ -163,13 +156,26 @@ class Rounded(_Derived):
 
 
 @dataclass(frozen=True)
-class Scales(_Derived):
-    """Origin of the scales of an int8 matrix: the largest magnitude of each row or column, divided by 127.
+class Quantised(_Derived):
+    """Origin of an int8 matrix: the part divided by its scales, rounded to integers.
 
     There is one scale per row if `dimension` is 0, and one per column if it is 1.
     """
 
     dimension: int
+
+    def make(self, file: Mapping[str, Tensor]) -> Tensor:
+        """Make the part from a weights file, and return it in int8."""
+        return round_to_int8(self.part.make(file).float(), 1 - self.dimension)[0]
+
+    def undo(self, parameter: Tensor) -> Iterator[tuple[str, Tensor]]:
+        """Raise TypeError: quantisation cannot be undone."""
+        raise TypeError("int8 weights cannot be converted back to float32: use the weights file")
+
+
+@dataclass(frozen=True)
+class Scales(Quantised):
+    """Origin of the scales of an int8 matrix: the largest magnitude of each row or column, divided by 127."""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -179,24 +185,6 @@ class Scales(_Derived):
     def make(self, file: Mapping[str, Tensor]) -> Tensor:
         """Make the part from a weights file, and return its scales."""
         return round_to_int8(self.part.make(file).float(), 1 - self.dimension)[1].flatten()
-
-    def undo(self, parameter: Tensor) -> Iterator[tuple[str, Tensor]]:
-        """Raise TypeError: quantisation cannot be undone."""
-        raise TypeError("int8 weights cannot be converted back to float32: use the weights file")
-
-
-@dataclass(frozen=True)
-class Quantised(Scales):
-    """Origin of an int8 matrix: the part divided by its scales (see `Scales`), rounded to integers."""
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """The shape of the parameter."""
-        return self.part.shape
-
-    def make(self, file: Mapping[str, Tensor]) -> Tensor:
-        """Make the part from a weights file, and return it in int8."""
-        return round_to_int8(self.part.make(file).float(), 1 - self.dimension)[0]
 
 
 def round_to_int8(x: Tensor, dimension: int) -> tuple[Tensor, Tensor]:
@@ -209,7 +197,7 @@ def round_to_int8(x: Tensor, dimension: int) -> tuple[Tensor, Tensor]:
     return (x * (127 / largest)).nan_to_num_(0.0, 0.0, 0.0).round_().char(), largest / 127
 
 
-ParameterOrigin = StoredTensor | Concatenated | Padded | Scaled | Rounded | Scales
+ParameterOrigin = StoredTensor | Concatenated | Padded | Scaled | Rounded | Quantised
 
 
 @dataclass(frozen=True)

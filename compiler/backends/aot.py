@@ -67,14 +67,10 @@ class _Package:
         return outputs
 
 
-def _unavailable_reason() -> str | None:
-    return None if cpp_compiler() else "AOTInductor needs a C++ compiler: install g++ or clang++"
-
-
 aot = Backend(
     name="aot",
     summary="compiled ahead of time by AOTInductor, without the weights",
-    unavailable_reason=_unavailable_reason,
+    unavailable_reason=lambda: None if cpp_compiler() else "AOTInductor needs a C++ compiler: install g++ or clang++",
     build=_build,
     device="cpu",  # on an H100 with torch 2.11, loading any package ends the process with a segmentation fault
     precisions=("float32", "bfloat16"),

@@ -85,11 +85,8 @@ def _decode(program: Program, source: PaddedBatch, target: Tensor) -> Tensor:
     target. The second half of the sentences joins the batch after the first step.
     """
     generator, (rows, length) = torch.Generator().manual_seed(0), target[:, 1:].shape
-    found, positions, sentences = (
-        torch.zeros(rows, length),
-        torch.zeros(rows, dtype=torch.long),
-        torch.arange(rows // 2),
-    )
+    found, positions = torch.zeros(rows, length), torch.zeros(rows, dtype=torch.long)
+    sentences = torch.arange(rows // 2)
     state, waiting = program.encode(source.rows(0, rows // 2).to(program.device)), True
     while len(sentences):
         read = positions[sentences]

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 EXAMPLE_SIZES: Mapping[str, int] = {"batch": 3, "source": 7, "beams": 2, "capacity": 16, "new": 5}
 """Sizes of the example inputs for tracing. All differ, because torch.export treats equal sizes, 0 and 1 as fixed."""
 MAX_SIZES: Mapping[str, int] = {"batch": 4096, "source": 4096, "beams": 64, "capacity": 4096, "new": 64}
-_ONE_TOKEN: Mapping[str, int] = {"new": 1}
 
 TRANSLATING = (Purpose.ENCODE, Purpose.DECODE_STEP)
 """The purposes that are exported."""
@@ -88,7 +87,7 @@ def fixed_sizes(graph: Graph) -> Mapping[str, int]:
     """
     fields = [node.operation.receptive_field() for node in graph.nodes]
     is_step = graph.purpose is Purpose.DECODE_STEP
-    return _ONE_TOKEN if is_step and any(field and field.sequential for field in fields) else {}
+    return {"new": 1} if is_step and any(field and field.sequential for field in fields) else {}
 
 
 def _example(made: EmittedProgram, name: str, purpose: Purpose) -> Tensor:

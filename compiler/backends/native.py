@@ -153,9 +153,10 @@ class _Packer:
             elif name == "matrix":
                 fields[name] = self._place_matrix(i) if value else None
             elif name == "constants":
-                fields[name] = self._place_constants(value) if value else None
-            elif name in POINTERS:
-                fields[name] = None if value is None else self._place_parameter(value)
+                constants = partial(torch.tensor, value)
+                fields[name] = self._place_tensor(value, constants, len(value)) if value else None
+            elif name in POINTERS and value is not None:
+                fields[name] = self._place_tensor(value, partial(self._parameter, value), self._parameters[value].count)
             else:
                 fields[name] = value
         return fields
@@ -174,12 +175,6 @@ class _Packer:
             ctypes.memmove(address, tensor.data_ptr(), tensor.nbytes)
 
         return self._place(key, 4 * count, write)
-
-    def _place_constants(self, values: tuple[float, ...]) -> int:
-        return self._place_tensor(values, lambda: torch.tensor(values), len(values))
-
-    def _place_parameter(self, name: str) -> int:
-        return self._place_tensor(name, partial(self._parameter, name), self._parameters[name].count)
 
     def _parameter(self, name: str) -> Tensor:
         return self._parameters[name].origin.make(self._request.weights).detach().cpu()
@@ -217,10 +212,6 @@ def _as_int64(tensor: Tensor) -> Int64[np.ndarray, ...]:
     return tensor.to("cpu", torch.long).contiguous().numpy()
 
 
-def _unavailable_reason() -> str | None:
-    return None if cpp_compiler() else "its kernels need a C++ compiler on first use: install g++ or clang++"
-
-
 def _refuse(request: BuildRequest) -> str | None:
     try:
         request.native_code  # noqa: B018 - generated here, and used by the program
@@ -232,9 +223,8 @@ def _refuse(request: BuildRequest) -> str | None:
 native = Backend(
     name="native",
     summary="C++ kernels for this processor, compiled on first use, with one worker per core",
-    unavailable_reason=_unavailable_reason,
+    unavailable_reason=lambda: None if cpp_compiler() else "its kernels need a C++ compiler: install g++ or clang++",
     build=NativeProgram,
     device="cpu",
-    precisions=("float32", "bfloat16", "int8"),
     refuse=_refuse,
 )

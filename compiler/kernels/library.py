@@ -157,20 +157,14 @@ def _compile(folder: Path) -> None:
     done = compile_kernels(folder / "native.so")
     if done.returncode:
         message = done.stderr.strip()
+        problem = f"the C++ compiler `{done.args[0]}` could not compile the native backend's kernels"
+        hint = "install another compiler (c++, g++ or clang++)"
         if is_disk_full(message):
-            raise ZooError(
-                "the disk is full, so the native backend's kernels cannot be compiled; the C++ compiler printed: "
-                f"{message[-200:]}",
-                hint="free some space, or set ZOO_HOME (folder of artefacts) or TMPDIR (folder of the compiler's "
-                "temporary files) to a folder on another disk; or run with `--backend eager`",
-                exit_code=1,
-            )
-        raise ZooError(
-            f"the C++ compiler `{done.args[0]}` could not compile the native backend's kernels; it printed: "
-            f"{message[-500:]}",
-            hint="install another compiler (c++, g++ or clang++), or run with `--backend eager`",
-            exit_code=1,
-        )
+            problem = "the disk is full, so the native backend's kernels cannot be compiled"
+            hint = "free some space, or set ZOO_HOME (folder of artefacts) or TMPDIR (folder of the compiler's "
+            hint += "temporary files) to a folder on another disk"
+        problem, hint = f"{problem}; the compiler printed: {message[-500:]}", f"{hint}, or run with `--backend eager`"
+        raise ZooError(problem, hint=hint, exit_code=1)
 
 
 @cache

@@ -13,7 +13,7 @@ from compiler.operations.elementwise import Add
 from compiler.operations.mask import CausalMask, DistanceMask, UnwrittenMask, WindowMask
 from compiler.operations.operation import ValueKind
 from compiler.operations.projection import Linear
-from compiler.operations.views import AppendToCache, MergeHeads, SplitHeads
+from compiler.operations.views import MergeHeads, SplitHeads
 from compiler.size import PAST
 from compiler.weights import Initializer
 from specs import Architecture, CrossAttention, RestrictedAttention, SelfAttention
@@ -69,12 +69,9 @@ class MultiHeadAttention:
         self.h, self.d_k, self.d_v, self.projection_bias, self.dropout = (a.option(sublayer, name) for name in names)
         self.kv_heads = sublayer.kv_heads or self.h
         self.d_model, self.additive = a.d_model, a.attention_score == "additive"
-        self.scale = attention_scale(a, self.d_k)
-
-    @property
-    def groups(self) -> int:
+        self.groups: int = self.h // self.kv_heads
         """Number of query heads that share a head of keys and values."""
-        return int(self.h // self.kv_heads)
+        self.scale = attention_scale(a, self.d_k)
 
     def project(self, x: Value, memory: Value) -> tuple[Value, Value, Value]:
         """Return the queries, which are projected from x, and the keys and values, which are projected from `memory`.
@@ -131,17 +128,10 @@ class MultiHeadAttention:
         Returns:
             The keys of earlier steps, all keys, all values, and a mask of the cache slots that a query must not see.
         """
-        (keys, all_keys), (_, all_values) = self._append("keys", key), self._append("values", value)
+        keys, all_keys = self.context.recent("keys", key, PAST)
+        _, all_values = self.context.recent("values", value, PAST)
         hidden = self.b.shared("unwritten", UnwrittenMask(), (position, keys), keys.type.shape[2])
         return keys, all_keys, all_values, hidden
-
-    def _append(self, name: str, new: Value) -> tuple[Value, Value]:
-        """Add a cache to the decoder step. Return it before the step, and with the new positions appended."""
-        batch, heads, _, width = new.type.shape
-        before = self.b.state(name, batch, heads, PAST, width)
-        grown = self.b.node(f"grown_{name}", AppendToCache(), (before, new))
-        self.b.update_state(before, grown, length_axis=2)
-        return before, grown
 
     def score_vector(self) -> Sequence[str]:
         """Return a list with the name of the parameter v [h, d_k] for additive attention, otherwise an empty list."""

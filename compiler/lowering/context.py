@@ -9,16 +9,17 @@ from typing import NamedTuple
 from compiler.builder import GraphBuilder, Value
 from compiler.lowering.positions import StackPositions
 from compiler.operations.views import AppendToCache, Concat
+from compiler.size import Size
 from specs import Architecture
 
 
 class RecentPositions(NamedTuple):
-    """Features of the last positions in a decoder step, for a sub-layer that reads only nearby positions."""
+    """Features of earlier positions in a decoder step, which the sub-layer reads again."""
 
     before: Value
-    """The positions before this step."""
+    """Features of positions before this step."""
     all: Value
-    """The positions before this step, followed by the positions of this step."""
+    """Features of positions before this step, followed by the positions of this step."""
 
 
 class Memory(NamedTuple):
@@ -62,13 +63,13 @@ class LayerContext:
         """
         return self.padding is None
 
-    def recent(self, name: str, new: Value, count: int) -> RecentPositions:
+    def recent(self, name: str, new: Value, count: int | Size) -> RecentPositions:
         """Add a state to the decoder step. It contains the last `count` positions of a value.
 
         Args:
             name: Name of the state.
             new: The value at the new positions. Positions are the second-last axis.
-            count: Number of positions that the state holds.
+            count: Number of positions that the state holds. PAST: all positions.
 
         Returns:
             The value at the last `count` positions before the step, without and with the new positions.

@@ -121,23 +121,20 @@ class Transformer:
 
         In an update, both are inputs, because packed rows contain several sentences.
         """
+        memory = self.encoder() if self.a.encoder else None
         if self.b.purpose is Purpose.UPDATE:
-            memory, target = self.memory(), self.tokens("target", TARGET)
-            return self.logits(self.decoder(target, memory)), self.tokens("labels", TARGET)
-        memory, target = self.memory(), self.tokens("target", TARGET + 1)
-        shifted = self.b.node("shifted", Slice(dimension=1, stop=-1), (target,))
-        labels = self.b.node("labels", Slice(dimension=1, start=1), (target,))
-        return self.logits(self.decoder(shifted, memory)), labels
+            read, labels = self.tokens("target", TARGET), self.tokens("labels", TARGET)
+        else:
+            target = self.tokens("target", TARGET + 1)
+            read = self.b.node("shifted", Slice(dimension=1, stop=-1), (target,))
+            labels = self.b.node("labels", Slice(dimension=1, start=1), (target,))
+        return self.logits(self.decoder(read, memory)), labels
 
     def tokens(self, name: str, length: Size) -> Value:
         """Add an input of token IDs [batch, length]."""
         return self.b.input(name, BATCH, length, kind=ValueKind.INTEGER)
 
     # Figure 1, left: the encoder (3.1)
-
-    def memory(self) -> Memory | None:
-        """Return the output of the encoder. None if the model has no encoder."""
-        return self.encoder() if self.a.encoder else None
 
     def encoder(self) -> Memory:
         """Return the output of the encoder."""

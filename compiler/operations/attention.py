@@ -93,7 +93,7 @@ class _ScoredAttention(Operation):
         if parameters:
             return f"additive_scores({query}, {key}, {parameters[0]})"
         if self.groups > 1:
-            return f"grouped_scores({scaled(query, self.scale)}, {key})"
+            return f"grouped_product({scaled(query, self.scale)}, {key}.mT)"
         return f"{scaled(query, self.scale)} @ {key}.mT"
 
 
@@ -113,7 +113,7 @@ class Attention(_ScoredAttention):
     is_attention = True
     has_scale = True
     calls = (
-        *("compiler.runtime.additive_scores", "compiler.runtime.grouped_scores", "compiler.runtime.grouped_sum"),
+        *("compiler.runtime.additive_scores", "compiler.runtime.grouped_product"),
         *("compiler.runtime.dropout", "compiler.runtime.fused_attention"),
     )
     caption = ("attention", "Multi-head attention")
@@ -146,7 +146,7 @@ class Attention(_ScoredAttention):
         context.statements.append(f"{weights} = torch.softmax({weights}, dim=-1){converted}")
         if self.dropout:
             context.statements.append(f"{weights} = dropout({weights}, {self.dropout!r}, w.training)")
-        return f"grouped_sum({weights}, {value})" if self.groups > 1 else f"{weights} @ {value}"
+        return f"grouped_product({weights}, {value})" if self.groups > 1 else f"{weights} @ {value}"
 
     def native(self, codegen: NativeCodeGenerator, node: Node) -> None:
         if node.parameters:
@@ -191,7 +191,7 @@ class AttentionWeights(_ScoredAttention):
     parameter v [h, d_k], as in `Attention`.
     """
 
-    calls = ("compiler.runtime.additive_scores", "compiler.runtime.grouped_scores")
+    calls = ("compiler.runtime.additive_scores", "compiler.runtime.grouped_product")
     caption = ("attention", "Attention weights")
 
     def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
@@ -226,8 +226,8 @@ class WeightedSum(Operation):
     weights [batch, h, n, m], V [batch, h / groups, m, d_v] -> [batch, h, n, d_v].
     """
 
-    code = "grouped_sum({0}.to({1}.dtype), {1})"
-    calls = ("compiler.runtime.grouped_sum",)
+    code = "grouped_product({0}.to({1}.dtype), {1})"
+    calls = ("compiler.runtime.grouped_product",)
     caption = ("attention", "Weighted sum")
 
     def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:

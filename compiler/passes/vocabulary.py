@@ -58,12 +58,10 @@ def chunk_loss(graphs: Graphs, spec: Spec, options: CompileOptions) -> Graphs:
     """
     if Purpose.TRAIN not in graphs:
         return graphs
-    return {**graphs, Purpose.TRAIN: _chunk(graphs[Purpose.TRAIN])}
-
-
-def _chunk(graph: Graph) -> Graph:
+    graph = graphs[Purpose.TRAIN]
     by_name = {node.name: node for node in graph.nodes}
-    return prune(replace(graph, nodes=tuple(join_loss(graph, by_name, node) or node for node in graph.nodes)))
+    nodes = tuple(join_loss(graph, by_name, node) or node for node in graph.nodes)
+    return {**graphs, Purpose.TRAIN: prune(replace(graph, nodes=nodes))}
 
 
 def join_loss(graph: Graph, by_name: Mapping[str, Node], node: Node) -> Node | None:
