@@ -29,6 +29,13 @@ def _rows(x, stride, offsets, inside, columns, width, column):
 
 
 @triton.jit
+def _store_rows(x, stride, offsets, inside, columns, width, column, values):
+    """Store features [rows, width] of one head, from the column `column` on."""
+    valid = inside[:, None] & (columns < width)[None, :]
+    tl.store(x + offsets[:, None].to(tl.int64) * stride + column + columns[None, :], values, valid)
+
+
+@triton.jit
 def _spans(spans, length, offsets, causal: tl.constexpr):
     """Return the spans of the keys that queries see: their first keys, and the first keys after them."""
     low = tl.load(spans + offsets, offsets < length, other=0)
@@ -72,9 +79,7 @@ def _forward(
         sums, highest = sums * factor + tl.sum(weights, 1), higher
     sees = sums > 0
     result = tl.where(sees[:, None], result / tl.where(sees, sums, 1.0)[:, None], 0.0)
-    valid = inside[:, None] & (v_columns < d_v)[None, :]
-    place = offsets[:, None].to(tl.int64) * out_stride + head * d_v + v_columns[None, :]
-    tl.store(out + place, result, valid)
+    _store_rows(out, out_stride, offsets, inside, v_columns, d_v, head * d_v, result)
     tl.store(logs + head * queries + offsets, tl.where(sees, highest + tl.log(tl.where(sees, sums, 1.0)), 0.0), inside)
 
 
@@ -106,9 +111,7 @@ def _query_gradients(
         d_weights = tl.dot(d_out, tl.trans(value), input_precision=precision)
         d_scores = weights * (d_weights - delta[:, None]) * scale
         sums += tl.dot(d_scores.to(key.dtype), key, input_precision=precision)
-    valid = inside[:, None] & (k_columns < d_k)[None, :]
-    place = offsets[:, None].to(tl.int64) * g_stride + q_column + head * d_k + k_columns[None, :]
-    tl.store(q_gradient + place, sums, valid)
+    _store_rows(q_gradient, g_stride, offsets, inside, k_columns, d_k, q_column + head * d_k, sums)
 
 
 @triton.jit
@@ -143,17 +146,8 @@ def _key_gradients(
             d_weights = tl.dot(value, tl.trans(d_out), input_precision=precision)
             d_scores = weights * (d_weights - delta[None, :]) * scale
             k_sums += tl.dot(d_scores.to(query.dtype), query, input_precision=precision)
-    base = offsets[:, None].to(tl.int64) * g_stride
-    tl.store(
-        kv_gradient + base + k_column + shared * d_k + k_columns[None, :],
-        k_sums,
-        inside[:, None] & (k_columns < d_k)[None, :],
-    )
-    tl.store(
-        kv_gradient + base + v_column + shared * d_v + v_columns[None, :],
-        v_sums,
-        inside[:, None] & (v_columns < d_v)[None, :],
-    )
+    _store_rows(kv_gradient, g_stride, offsets, inside, k_columns, d_k, k_column + shared * d_k, k_sums)
+    _store_rows(kv_gradient, g_stride, offsets, inside, v_columns, d_v, v_column + shared * d_v, v_sums)
 
 
 class PackedAttention(NamedTuple):

@@ -58,6 +58,22 @@ def _embed(
 
 
 @triton.jit
+def _attend_block(
+    q, read, k_first, v_first, inside, k_columns, v_columns, highest, sums, result,
+    d_k: tl.constexpr, d_v: tl.constexpr,
+):  # fmt: skip
+    """Continue a softmax over keys and its weighted sum of values with a block, whose rows begin at `read`."""
+    k_valid, v_valid = inside[:, None] & (k_columns < d_k)[None, :], inside[:, None] & (v_columns < d_v)[None, :]
+    keys = tl.load(read[:, None] + k_first + k_columns[None, :], k_valid, other=0.0)
+    scores = tl.where(inside, tl.sum(keys.to(tl.float32) * q[None, :], 1), float("-inf"))
+    higher = tl.maximum(highest, tl.max(scores, 0))
+    weights, factor = tl.exp(scores - higher), tl.exp(highest - higher)
+    values = tl.load(read[:, None] + v_first + v_columns[None, :], v_valid, other=0.0)
+    result = result * factor + tl.sum(weights[:, None] * values.to(tl.float32), 0)
+    return higher, sums * factor + tl.sum(weights, 0), result
+
+
+@triton.jit
 def _attend_cache(
     features, stride, cache, table, width, ancestors, out, query, key, value, scale,
     rows: tl.constexpr, capacity: tl.constexpr, heads: tl.constexpr, group: tl.constexpr, d_k: tl.constexpr,
@@ -88,19 +104,9 @@ def _attend_cache(
         inside = positions < position
         ancestor = tl.load(table + slot * width + ancestors + row % rows * capacity + positions, inside, other=0)
         read = cache + ((slot * rows + ancestor).to(tl.int64) * capacity + positions) * cache_width
-        keys = tl.load(
-            read[:, None] + shared * d_k + k_columns[None, :], inside[:, None] & (k_columns < d_k)[None, :], other=0.0
+        highest, sums, result = _attend_block(
+            q, read, shared * d_k, v_first + shared * d_v, inside, k_columns, v_columns, highest, sums, result, d_k, d_v
         )
-        scores = tl.where(inside, tl.sum(keys.to(tl.float32) * q[None, :], 1), float("-inf"))
-        higher = tl.maximum(highest, tl.max(scores, 0))
-        weights, factor = tl.exp(scores - higher), tl.exp(highest - higher)
-        values = tl.load(
-            read[:, None] + v_first + shared * d_v + v_columns[None, :],
-            inside[:, None] & (v_columns < d_v)[None, :],
-            other=0.0,
-        )
-        result = result * factor + tl.sum(weights[:, None] * values.to(tl.float32), 0)
-        sums, highest = sums * factor + tl.sum(weights, 0), higher
     tl.store(out + (row.to(tl.int64) * heads + head) * d_v + v_columns, result / sums, v_columns < d_v)
 
 
@@ -126,21 +132,10 @@ def _attend_memory(
         positions = first + tl.arange(0, block)
         inside = positions < length
         read = memory + (slot.to(tl.int64) * source + positions) * memory_width
-        keys = tl.load(
-            read[:, None] + key + shared * d_k + k_columns[None, :],
-            inside[:, None] & (k_columns < d_k)[None, :],
-            other=0.0,
+        k_first, v_first = key + shared * d_k, value + shared * d_v
+        highest, sums, result = _attend_block(
+            q, read, k_first, v_first, inside, k_columns, v_columns, highest, sums, result, d_k, d_v
         )
-        scores = tl.where(inside, tl.sum(keys.to(tl.float32) * q[None, :], 1), float("-inf"))
-        higher = tl.maximum(highest, tl.max(scores, 0))
-        weights, factor = tl.exp(scores - higher), tl.exp(highest - higher)
-        values = tl.load(
-            read[:, None] + value + shared * d_v + v_columns[None, :],
-            inside[:, None] & (v_columns < d_v)[None, :],
-            other=0.0,
-        )
-        result = result * factor + tl.sum(weights[:, None] * values.to(tl.float32), 0)
-        sums, highest = sums * factor + tl.sum(weights, 0), higher
     tl.store(
         out + (row.to(tl.int64) * heads + head) * d_v + v_columns, result / tl.maximum(sums, 1e-30), v_columns < d_v
     )
