@@ -19,6 +19,14 @@ from compiler.operations.operation import EmitContext, GraphError, Node, ValueKi
 from compiler.size import Size
 
 MAX_LINE_LENGTH = 110
+IMPORTS = {
+    "math": "import math",
+    "torch": "import torch",
+    "functional": "from torch.nn import functional",
+    **{name: f"from compiler import {name}" for name in ("fused", "runtime", "slots", "sublayers", "windows")},
+    "HeadColumns": "from compiler.operations.attention import HeadColumns",
+}
+"""Names that emitted code can use, with the statements that import them."""
 
 
 @dataclass
@@ -29,23 +37,11 @@ class EmittedCode:
     """Source code of each layer function. The keys are the function names."""
     main: dict[str, str] = field(default_factory=dict)
     """Source code of the function of each purpose. The function has the name of the purpose."""
-    calls: set[str] = field(default_factory=set)
-    """Functions that the code may call, each as `module.function`."""
 
     def __str__(self) -> str:
-        functions = [*self.layers.values(), *self.main.values()]
-        return "\n\n".join([self._imports("\n\n".join(functions)), *functions])
-
-    def _imports(self, text: str) -> str:
-        """Return the import statements that the code in `text` needs."""
-        used = sorted(call.rpartition(".") for call in self.calls if f"{call.rpartition('.')[2]}(" in text)
-        lines = [f"import {module}" for module in ("math", "torch") if f"{module}." in text]
-        for module, group in groupby(used, lambda call: call[0]):
-            names = [name for *_, name in group]
-            line = f"from {module} import {', '.join(names)}"
-            wrapped = f"from {module} import (\n    " + ",\n    ".join(names) + ",\n)"
-            lines.append(line if len(line) <= MAX_LINE_LENGTH else wrapped)
-        return "\n".join(lines) + "\n"
+        text = "\n\n".join([*self.layers.values(), *self.main.values()])
+        imports = [statement for name, statement in IMPORTS.items() if re.search(rf"\b{name}[.(]", text)]
+        return "\n".join([*imports, "\n", text])
 
     def layer_function(self, kind: str, body: str) -> str:
         """Return the name of the layer function with this body. If there is none, add one with a name like `kind`."""
@@ -61,7 +57,6 @@ def emit(graphs: Iterable[Graph]) -> EmittedCode:
     """Return the Python code of graphs. Layers with the same code share one function, even in different graphs."""
     code = EmittedCode()
     for graph in graphs:
-        code.calls.update(call for node in graph.nodes for call in node.operation.calls)
         code.main[graph.purpose] = _MainFunction(graph, code).text()
     return code
 
@@ -75,7 +70,7 @@ class _Names:
 
     def __init__(self, code: EmittedCode) -> None:
         self.values: dict[str, str] = {}
-        self._taken = {"w", "inputs", "math", "torch", *(call.rpartition(".")[2] for call in code.calls)}
+        self._taken = {"w", "inputs", "math", "torch", *IMPORTS}
 
     def new(self, wanted: str) -> str:
         """Return an unused name, as similar as possible to the wanted one."""

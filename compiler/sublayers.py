@@ -100,6 +100,10 @@ def lstm_step(
     return torch.stack(states, 1).view(x.shape[0], -1, state.shape[2])
 
 
+LOOPS = (ssru, ssru_step, lstm, lstm_step)
+"""Functions that loop over positions in Python."""
+
+
 def _reversed_positions(length: Int[Tensor, " batch"], n: int) -> Int[Tensor, "batch n"]:
     """Return the permutation that reverses each row and leaves the padding in place. It is its own inverse."""
     positions, end = torch.arange(n, device=length.device), length[:, None]

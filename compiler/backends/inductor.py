@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Mapping
+from types import ModuleType
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from compiler import runtime
+from compiler import runtime, sublayers
 from compiler.backends.backend import Backend, BuildRequest
 from compiler.backends.eager import execute, functions_from, program, refuse, search_on_gpu
 from compiler.emission import emit
@@ -25,9 +26,15 @@ def _build(request: BuildRequest) -> EmittedProgram:
     """Build a program like `eager`, with compiled layers. Layers of the same kind share their compiled code."""
     code = emit(request.graphs.values())
     namespace = execute(code)
-    loops = _python_loops(request)
-    disable: Any = torch._dynamo.disable
-    namespace.update({name: disable(namespace[name]) for name in loops & namespace.keys()})
+    loops = any(
+        node.operation.loops_in_python([graph.types[value] for value in node.inputs])
+        for graph in request.graphs.values()
+        for node in graph.nodes
+    )
+    if loops:  # call these functions without compiling them
+        disable: Any = torch._dynamo.disable
+        namespace["sublayers"] = ModuleType("sublayers")
+        vars(namespace["sublayers"]).update(vars(sublayers) | {f.__name__: disable(f) for f in sublayers.LOOPS})
     constant: Any = torch.compiler.assume_constant_result
     constant(runtime.sums_int8_exactly)
     options: dict[str, Any] = {"cpp.simdlen": _vector_bits()}
@@ -46,17 +53,6 @@ def _vector_bits() -> int:
     from torch._inductor.cpu_vec_isa import pick_vec_isa  # takes long to import
 
     return pick_vec_isa().bit_width()
-
-
-def _python_loops(request: BuildRequest) -> set[str]:
-    """Return the names of functions that loop over positions in Python. They are not compiled, only called."""
-    return {
-        call.rpartition(".")[2]
-        for graph in request.graphs.values()
-        for node in graph.nodes
-        if node.operation.loops_in_python([graph.types[value] for value in node.inputs])
-        for call in node.operation.calls
-    }
 
 
 def _allow_variants(function: Function) -> Function:

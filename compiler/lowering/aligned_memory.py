@@ -49,7 +49,6 @@ class Align(Operation):
 
     in_step: bool
 
-    calls = ("compiler.windows.align",)
     caption = ("attention", "Same position")
 
     def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
@@ -73,5 +72,5 @@ class Align(Operation):
     def emit(self, context: EmitContext, inputs: Expressions, parameters: Expressions) -> str:
         memory, mask, like = inputs
         if self.in_step:
-            return f"align({memory}, {mask}, {like})"
-        return f"align({memory}, {mask}, torch.arange({like}.shape[1], device={like}.device)[None])"
+            return f"windows.align({memory}, {mask}, {like})"
+        return f"windows.align({memory}, {mask}, torch.arange({like}.shape[1], device={like}.device)[None])"

@@ -97,7 +97,6 @@ class TopKGates(Operation):
     balance: float = 0.0
 
     depends_on_batch = True
-    calls = ("compiler.sublayers.top_k_gates", "compiler.sublayers.noisy_top_k_gates")
     caption = ("softmax", "Gates of experts")
     details = "the best {self.k}"
 
@@ -115,8 +114,8 @@ class TopKGates(Operation):
     def emit(self, context: EmitContext, inputs: Expressions, parameters: Expressions) -> str:
         (x,), (gate, noise) = inputs, parameters
         if not self.noisy:
-            return f"top_k_gates({x}, {gate}, {self.k})"
-        return f"noisy_top_k_gates({x}, {gate}, {noise}, {self.k}, {self.balance!r}, w.training)"
+            return f"sublayers.top_k_gates({x}, {gate}, {self.k})"
+        return f"sublayers.noisy_top_k_gates({x}, {gate}, {noise}, {self.k}, {self.balance!r}, w.training)"
 
     def matmul_flops(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> Size:
         return 2 * product(inputs[0].shape[:2]) * product(parameters[0]) * (2 if self.noisy else 1)
@@ -134,8 +133,7 @@ class Experts(Operation):
     is 0.
     """
 
-    code = "mix_experts({all})"
-    calls = ("compiler.sublayers.mix_experts",)
+    code = "sublayers.mix_experts({all})"
     caption = ("linear", "Experts")
     details = "all run; gates weight them"
 

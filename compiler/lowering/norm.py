@@ -62,7 +62,6 @@ class LayerNorm(NormOperation):
 
     vectors: ClassVar = {"gain": Initializer.ONE, "bias": Initializer.ZERO}
     is_layer_norm = True
-    calls = ("torch.nn.functional.layer_norm",)
     caption = ("add", "Norm")
 
     def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
@@ -72,7 +71,7 @@ class LayerNorm(NormOperation):
 
     def emit(self, context: EmitContext, inputs: Expressions, parameters: Expressions) -> str:
         (x,), (gain, bias) = inputs, parameters
-        return f"layer_norm({x}, ({context.type.shape[-1].constant},), {gain}, {bias}, {self.epsilon!r})"
+        return f"functional.layer_norm({x}, ({context.type.shape[-1].constant},), {gain}, {bias}, {self.epsilon!r})"
 
 
 @dataclass(frozen=True)
@@ -80,7 +79,6 @@ class RmsNorm(NormOperation):
     """RMSNorm: x / sqrt(mean of x² + epsilon) · gain (Zhang & Sennrich 2019, equation 4)."""
 
     vectors: ClassVar = {"gain": Initializer.ONE}
-    calls = ("torch.nn.functional.rms_norm",)
     caption = ("add", "RMSNorm")
 
     def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
@@ -89,7 +87,7 @@ class RmsNorm(NormOperation):
 
     def emit(self, context: EmitContext, inputs: Expressions, parameters: Expressions) -> str:
         (x,), (gain,) = inputs, parameters
-        return f"rms_norm({x}, ({context.type.shape[-1].constant},), {gain}, {self.epsilon!r})"
+        return f"functional.rms_norm({x}, ({context.type.shape[-1].constant},), {gain}, {self.epsilon!r})"
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from math import cos, sin
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from compiler.builder import GraphBuilder, Value
 from compiler.instruction import Opcode
@@ -177,7 +177,6 @@ class PositionalEncoding(Operation):
     first: int = 0
 
     adds_positions = True
-    calls = ("compiler.runtime.sinusoids",)
     caption = ("position", "Positional encoding")
 
     def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
@@ -202,7 +201,7 @@ class PositionalEncoding(Operation):
             rows = position[0] if position else f": {x}.shape[1]"
             return f"{x} + {parameters[0]}[{rows}]"
         options = (["halves=True"] if self.halves else []) + ([f"first={self.first}"] if self.first else [])
-        return f"{x} + sinusoids({', '.join([*inputs, *options])})"
+        return f"{x} + runtime.sinusoids({', '.join([*inputs, *options])})"
 
     def native(self, codegen: NativeCodeGenerator, node: Node) -> None:
         table = next(iter(node.parameters), None)
@@ -226,8 +225,7 @@ class GridEncoding(Operation):
 
     rows: int
 
-    code = "{0} + sinusoids_2d({0}, rows={self.rows})"
-    calls = ("compiler.runtime.sinusoids_2d",)
+    code = "{0} + runtime.sinusoids_2d({0}, rows={self.rows})"
     caption = ("position", "2-D positional encoding")
 
     def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
@@ -251,8 +249,7 @@ class Rotate(Operation):
 
     theta: float
 
-    code = "rotate({all}, theta={self.theta!r})"
-    calls = ("compiler.windows.rotate",)
+    code = "windows.rotate({all}, theta={self.theta!r})"
     caption = ("position", "Rotary positions")
 
     def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
@@ -296,7 +293,6 @@ class PositionBias(Operation):
     planned: bool = False
     """Whether the cache has a fixed capacity, as in `UnwrittenMask`."""
 
-    calls: ClassVar[tuple[str, ...]] = ("compiler.windows.distances", "compiler.windows.cache_distances")
     caption = None
     shares_buffer = True
 
@@ -344,7 +340,7 @@ class PositionBias(Operation):
 
     def emit(self, context: EmitContext, inputs: Expressions, parameters: Expressions) -> str:
         planned = f", planned={self.planned}" if self.in_step else ""
-        distance = f"{'cache_' if self.in_step else ''}distances({', '.join(inputs)}{planned})"
+        distance = f"windows.{'cache_' if self.in_step else ''}distances({', '.join(inputs)}{planned})"
         return self.emit_values(distance, parameters)
 
     def for_planned_cache(self) -> Operation:
@@ -358,14 +354,13 @@ class RelativeBias(PositionBias):
     _: KW_ONLY
     max_distance: int
 
-    calls = (*PositionBias.calls, "compiler.windows.relative_bias")
-
     def value(self, head: int, distance: int, parameters: Tensors) -> float:
         (table,) = parameters
         return float(table[relative_bucket(distance, len(table), self.max_distance, self.causal), head])
 
     def emit_values(self, distance: str, parameters: Expressions) -> str:
-        return f"relative_bias({distance}, {parameters[0]}, max_distance={self.max_distance}, causal={self.causal})"
+        options = f"max_distance={self.max_distance}, causal={self.causal}"
+        return f"windows.relative_bias({distance}, {parameters[0]}, {options})"
 
     def native_bias(self, codegen: NativeCodeGenerator, node: Node) -> Mapping[str, Any]:
         (table,) = node.parameters
@@ -381,13 +376,11 @@ class RelativeBias(PositionBias):
 class AlibiBias(PositionBias):
     """Constant slope per head times the distance (ALiBi; Press et al. 2022, section 3)."""
 
-    calls = (*PositionBias.calls, "compiler.windows.alibi_bias")
-
     def value(self, head: int, distance: int, parameters: Tensors) -> float:
         return -abs(distance) * alibi_slope(head, self.heads)
 
     def emit_values(self, distance: str, parameters: Expressions) -> str:
-        return f"alibi_bias({distance}, {self.heads})"
+        return f"windows.alibi_bias({distance}, {self.heads})"
 
     def native_bias(self, codegen: NativeCodeGenerator, node: Node) -> Mapping[str, Any]:
         return {"constants": tuple(alibi_slope(head, self.heads) for head in range(self.heads))}

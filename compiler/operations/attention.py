@@ -91,9 +91,9 @@ class _ScoredAttention(Operation):
 
     def _emit_scores(self, query: str, key: str, parameters: Expressions) -> str:
         if parameters:
-            return f"additive_scores({query}, {key}, {parameters[0]})"
+            return f"runtime.additive_scores({query}, {key}, {parameters[0]})"
         if self.groups > 1:
-            return f"grouped_product({scaled(query, self.scale)}, {key}.mT)"
+            return f"runtime.grouped_product({scaled(query, self.scale)}, {key}.mT)"
         return f"{scaled(query, self.scale)} @ {key}.mT"
 
 
@@ -112,10 +112,6 @@ class Attention(_ScoredAttention):
 
     is_attention = True
     has_scale = True
-    calls = (
-        *("compiler.runtime.additive_scores", "compiler.runtime.grouped_product"),
-        *("compiler.runtime.dropout", "compiler.runtime.fused_attention"),
-    )
     caption = ("attention", "Multi-head attention")
 
     def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
@@ -134,7 +130,7 @@ class Attention(_ScoredAttention):
         hidden = " | ".join(masks)
         if self.one_kernel:
             options = (f", bias={bias}" if bias else "") + (", grouped=True" if self.groups > 1 else "")
-            return f"fused_attention({query}, {key}, {value}, {hidden or None}, {self.scale!r}{options})"
+            return f"runtime.fused_attention({query}, {key}, {value}, {hidden or None}, {self.scale!r}{options})"
         weights = context.temporary("weights")
         context.statements.append(f"{weights} = {self._emit_scores(query, key, parameters)}")
         if bias:
@@ -145,8 +141,8 @@ class Attention(_ScoredAttention):
         converted = f".to({value}.dtype)" if bias else ""
         context.statements.append(f"{weights} = torch.softmax({weights}, dim=-1){converted}")
         if self.dropout:
-            context.statements.append(f"{weights} = dropout({weights}, {self.dropout!r}, w.training)")
-        return f"grouped_product({weights}, {value})" if self.groups > 1 else f"{weights} @ {value}"
+            context.statements.append(f"{weights} = runtime.dropout({weights}, {self.dropout!r}, w.training)")
+        return f"runtime.grouped_product({weights}, {value})" if self.groups > 1 else f"{weights} @ {value}"
 
     def native(self, codegen: NativeCodeGenerator, node: Node) -> None:
         if node.parameters:
@@ -191,7 +187,6 @@ class AttentionWeights(_ScoredAttention):
     parameter v [h, d_k], as in `Attention`.
     """
 
-    calls = ("compiler.runtime.additive_scores", "compiler.runtime.grouped_product")
     caption = ("attention", "Attention weights")
 
     def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
@@ -226,8 +221,7 @@ class WeightedSum(Operation):
     weights [batch, h, n, m], V [batch, h / groups, m, d_v] -> [batch, h, n, d_v].
     """
 
-    code = "grouped_product({0}.to({1}.dtype), {1})"
-    calls = ("compiler.runtime.grouped_product",)
+    code = "runtime.grouped_product({0}.to({1}.dtype), {1})"
     caption = ("attention", "Weighted sum")
 
     def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
@@ -265,7 +259,6 @@ class RestrictedAttention(Operation):
     """Number of successive query heads that share one head of keys and values."""
 
     has_scale = True
-    calls = ("compiler.windows.restricted_attention",)
     caption = ("attention", "Restricted attention")
 
     @property
@@ -306,7 +299,7 @@ class RestrictedAttention(Operation):
         if self.dropout:
             options += f", dropped={self.dropout!r} if w.training else 0.0"
         sizes = f"({self.radius}, {0 if self.causal else self.radius}), {self.block}, {self.scale!r}"
-        return f"restricted_attention({query}, {key}, {value}, {sizes}{options})"
+        return f"windows.restricted_attention({query}, {key}, {value}, {sizes}{options})"
 
     def matmul_flops(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> Size:
         return 2 * self._weights(inputs) * (inputs[1].shape[3] + inputs[2].shape[3])

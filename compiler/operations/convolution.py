@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from compiler.operations.operation import (
     EmitContext,
@@ -41,7 +41,7 @@ class Convolution(Operation):
     dilation: int = 1
     stride: int = 1
 
-    calls = ("compiler.windows.convolve",)
+    function: ClassVar[str] = "windows.convolve"
     caption = ("linear", "Convolution")
 
     def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
@@ -70,10 +70,9 @@ class Convolution(Operation):
         return [padded[:, index * self.dilation :][:, : length : self.stride] for index in range(k)]
 
     def emit(self, context: EmitContext, inputs: Expressions, parameters: Expressions) -> str:
-        function = self.calls[0].rpartition(".")[2]
         padding = (self.before, self.after)
         options = f"{self.dilation}" if self.stride == 1 else f"{self.dilation}, stride={self.stride}"
-        return f"{function}({inputs[0]}, {parameters[0]}, {parameters[1]}, {padding}, {options})"
+        return f"{self.function}({inputs[0]}, {parameters[0]}, {parameters[1]}, {padding}, {options})"
 
     def matmul_flops(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> Size:
         result = self.infer(inputs, parameters)
@@ -98,7 +97,7 @@ class DepthwiseConvolution(Convolution):
     It is the first half of a separable convolution.
     """
 
-    calls = ("compiler.windows.convolve_depthwise",)
+    function = "windows.convolve_depthwise"
     caption = ("linear", "Depthwise convolution")
 
     def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:

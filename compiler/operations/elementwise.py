@@ -76,8 +76,7 @@ class Relu(ActivationOperation):
 
     activation = ActivationKind.RELU
     is_relu = True
-    code = "relu({0})"
-    calls = ("torch.nn.functional.relu",)
+    code = "functional.relu({0})"
     caption = ("linear", "ReLU")
 
     def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
@@ -89,8 +88,7 @@ class Silu(ActivationOperation):
     """SiLU, also called swish: x · sigmoid(x) (Elfwing et al. 2018)."""
 
     activation = ActivationKind.SILU
-    code = "silu({0})"
-    calls = ("torch.nn.functional.silu",)
+    code = "functional.silu({0})"
     caption = ("linear", "SiLU")
 
     def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
@@ -102,8 +100,7 @@ class Gelu(ActivationOperation):
     """GELU: x · Φ(x) with the normal distribution function Φ (Hendrycks & Gimpel 2016), without approximation."""
 
     activation = ActivationKind.GELU
-    code = "gelu({0})"
-    calls = ("torch.nn.functional.gelu",)
+    code = "functional.gelu({0})"
     caption = ("linear", "GELU")
 
     def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
@@ -115,8 +112,7 @@ class GeluTanh(ActivationOperation):
     """Approximation of GELU: x · (1 + tanh(√(2/π) · (x + 0.044715 x³))) / 2 (Hendrycks & Gimpel 2016)."""
 
     activation = ActivationKind.GELU_TANH
-    code = "gelu({0}, approximate='tanh')"
-    calls = ("torch.nn.functional.gelu",)
+    code = "functional.gelu({0}, approximate='tanh')"
     caption = ("linear", "GELU")
 
     def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
@@ -143,8 +139,7 @@ class Multiply(BinaryOperation):
 class GatedLinearUnit(Operation):
     """GLU: a · sigmoid(b), where a and b are halves of the features (Dauphin et al. 2016). [..., 2d] -> [..., d]."""
 
-    code = "glu({0})"
-    calls = ("torch.nn.functional.glu",)
+    code = "functional.glu({0})"
     caption = ("linear", "GLU")
     joins_boxes = ("linear",)
 
@@ -181,8 +176,7 @@ class Dropout(Operation):
 
     dropout: float
 
-    code = "dropout({0}, {self.dropout!r}, w.training)"
-    calls = ("compiler.runtime.dropout",)
+    code = "runtime.dropout({0}, {self.dropout!r}, w.training)"
     caption = ("add", "Dropout")
     joins_boxes = None
 

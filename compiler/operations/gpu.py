@@ -62,8 +62,7 @@ class PackedAttention(KernelOperation, Operation):
     scale: float
     causal: bool
 
-    code = "packed_attention({all}, {self.heads!r}, {self.scale!r}, {self.causal})"
-    calls = ("compiler.fused.packed_attention", "compiler.operations.attention.HeadColumns")
+    code = "fused.packed_attention({all}, {self.heads!r}, {self.scale!r}, {self.causal})"
     caption = ("attention", "Multi-head attention")
 
     def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
@@ -81,8 +80,7 @@ class PackedSsru(KernelOperation, Operation):
     Result: c at all positions, [batch, n, d].
     """
 
-    code = "packed_ssru({all})"
-    calls = ("compiler.fused.packed_ssru",)
+    code = "fused.packed_ssru({all})"
     caption = Ssru.caption
 
     def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
@@ -103,7 +101,6 @@ class ResidualNorm(KernelOperation, LayerNorm):
     dropout: float = 0.0
     site: int = 0
 
-    calls = ("compiler.fused.residual_norm",)
     float32_parameters = True
 
     def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
@@ -120,8 +117,8 @@ class ResidualNorm(KernelOperation, LayerNorm):
     def emit(self, context: EmitContext, inputs: Expressions, parameters: Expressions) -> str:
         values = self.arguments(inputs, parameters)
         if not self.dropout:
-            return f"residual_norm({values})"
-        return f"residual_norm({values}, {self.dropout!r}, {inputs[-1]}, w.dropout_key + {self.site}, w.training)"
+            return f"fused.residual_norm({values})"
+        return f"fused.residual_norm({values}, {self.dropout!r}, {inputs[-1]}, w.dropout_key + {self.site}, w.training)"
 
 
 @dataclass(frozen=True)
@@ -130,8 +127,7 @@ class SeededDropout(Dropout):
 
     site: int = 0
 
-    code = "seeded_dropout({0}, {self.dropout!r}, {1}, w.dropout_key + {self.site}, w.training)"
-    calls = ("compiler.fused.seeded_dropout",)
+    code = "fused.seeded_dropout({0}, {self.dropout!r}, {1}, w.dropout_key + {self.site}, w.training)"
 
 
 @dataclass(frozen=True)
@@ -139,8 +135,7 @@ class LinearRelu(KernelOperation, Linear):
     """max(0, x W + b): x [..., i], W [i, o], b [o] -> [..., o] (3.3)."""
 
     is_relu = True
-    code = "linear_relu({0}, {1}, {2})"
-    calls = ("compiler.fused.linear_relu",)
+    code = "fused.linear_relu({0}, {1}, {2})"
     emit = Operation.emit
 
 
@@ -148,8 +143,7 @@ class LinearRelu(KernelOperation, Linear):
 class PackedPositions(PositionalEncoding):
     """Add sinusoids (3.5) from a table: x [batch, n, d], positions below n [batch, n] -> [batch, n, d]."""
 
-    code = "{0} + packed_sinusoids({all}, {self.halves}, {self.first})"
-    calls = ("compiler.fused.packed_sinusoids",)
+    code = "{0} + fused.packed_sinusoids({all}, {self.halves}, {self.first})"
     emit = Operation.emit
 
 
@@ -160,11 +154,10 @@ class WholeCrossEntropy(ChunkedCrossEntropy):
     Inputs and result are those of `ChunkedCrossEntropy`.
     """
 
-    calls = ("compiler.fused.whole_loss",)
     caption = ("softmax", "Cross entropy,")
 
     def emit(self, context: EmitContext, inputs: Expressions, parameters: Expressions) -> str:
-        return super().emit(context, inputs, parameters).replace("chunked_loss", "whole_loss")
+        return super().emit(context, inputs, parameters).replace("runtime.chunked_loss", "fused.whole_loss")
 
     def saved_elements(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> Size:
         return product(inputs[1].shape) * parameters[0][0]  # the logits, which their gradients overwrite
@@ -183,16 +176,14 @@ class SlotEmbedding(KernelOperation, Operation):
     kind: str
     first: int = 0
 
-    calls = ("compiler.slots.slot_embedding", "compiler.runtime.sinusoid_table")
-
     def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
         return ValueType((self.rows, ONE, parameters[0][1]))
 
     def emit(self, context: EmitContext, inputs: Expressions, parameters: Expressions) -> str:
         (slots,), (table, *learned) = inputs, parameters
-        sinusoids = f"sinusoid_table({slots}.layout.capacity, {table}, {self.kind == 'halves'}, {self.first})"
+        sinusoids = f"runtime.sinusoid_table({slots}.layout.capacity, {table}, {self.kind == 'halves'}, {self.first})"
         positions = {"learned": learned[0] if learned else None, "none": None}.get(self.kind, sinusoids)
-        return f"slot_embedding({slots}, {table}, {self.scale!r}, {positions})"
+        return f"slots.slot_embedding({slots}, {table}, {self.scale!r}, {positions})"
 
 
 @dataclass(frozen=True)
@@ -205,8 +196,7 @@ class SlotSelfAttention(KernelOperation, Operation):
     heads: HeadColumns
     scale: float
 
-    code = "slot_self_attention({all}, {self.heads!r}, {self.scale!r})"
-    calls = ("compiler.slots.slot_self_attention", "compiler.operations.attention.HeadColumns")
+    code = "slots.slot_self_attention({all}, {self.heads!r}, {self.scale!r})"
 
     def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
         return ValueType((*inputs[0].shape[:2], Size.of(self.heads.count * self.heads.d_v)))
@@ -218,8 +208,7 @@ class SlotCrossAttention(SlotSelfAttention):
     Inputs: features with queries [rows, 1, ...], and the slots. Result: [rows, 1, h·d_v].
     """
 
-    code = "slot_cross_attention({all}, {self.heads!r}, {self.scale!r})"
-    calls = ("compiler.slots.slot_cross_attention", "compiler.operations.attention.HeadColumns")
+    code = "slots.slot_cross_attention({all}, {self.heads!r}, {self.scale!r})"
 
 
 @dataclass(frozen=True)
@@ -228,11 +217,9 @@ class StepLinear(KernelOperation, Linear):
 
     relu: bool = False
 
-    calls = ("compiler.fused.step_linear",)
-
     def emit(self, context: EmitContext, inputs: Expressions, parameters: Expressions) -> str:
         matrix, *bias = parameters
-        return f"step_linear({inputs[0]}, {matrix}, {bias[0] if bias else None}, {self.relu})"
+        return f"fused.step_linear({inputs[0]}, {matrix}, {bias[0] if bias else None}, {self.relu})"
 
 
 @dataclass(frozen=True)
@@ -247,8 +234,6 @@ class NormLinear(KernelOperation, Operation):
     product: StepLinear
     norm_parameters: int
 
-    calls = ("compiler.fused.norm_linear",)
-
     def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
         normed = self.norm.infer(inputs, parameters[: self.norm_parameters])
         product = self.product.infer([normed], parameters[self.norm_parameters :])
@@ -257,7 +242,7 @@ class NormLinear(KernelOperation, Operation):
     def emit(self, context: EmitContext, inputs: Expressions, parameters: Expressions) -> str:
         matrix, *bias = parameters[self.norm_parameters :]
         values = self.norm.arguments(inputs, parameters[: self.norm_parameters])
-        return f"norm_linear({values}, {matrix}, {bias[0] if bias else None}, {self.product.relu})"
+        return f"fused.norm_linear({values}, {matrix}, {bias[0] if bias else None}, {self.product.relu})"
 
 
 @dataclass(frozen=True)
@@ -279,8 +264,7 @@ class SlotParents(KernelOperation, Operation):
 
     rows: Size
 
-    code = "slot_parents({0})"
-    calls = ("compiler.slots.slot_parents",)
+    code = "slots.slot_parents({0})"
 
     def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
         return ValueType((self.rows,), ValueKind.INTEGER)

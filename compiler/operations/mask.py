@@ -45,8 +45,7 @@ class PaddingMask(Mask):
 
     mask_role = MaskRole.PADDING
     details = "padding of the source"
-    code = "padding_mask({0}, {1})"
-    calls = ("compiler.runtime.padding_mask",)
+    code = "runtime.padding_mask({0}, {1})"
 
     def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
         length, stream = inputs
@@ -70,8 +69,7 @@ class CausalMask(Mask):
 
     mask_role = MaskRole.CAUSAL
     details = "later positions"
-    code = "causal_mask({0})"
-    calls = ("compiler.runtime.causal_mask",)
+    code = "runtime.causal_mask({0})"
 
     def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
         length = inputs[0].shape[1]
@@ -96,7 +94,6 @@ class DistanceMask(Mask):
     before: int
     after: int
 
-    calls = ("compiler.windows.distance_mask",)
     details = "more than {self.before} before, {self.after} after"
 
     def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
@@ -108,7 +105,7 @@ class DistanceMask(Mask):
 
     def emit(self, context: EmitContext, inputs: Expressions, parameters: Expressions) -> str:
         stream, *padding = inputs
-        return f"distance_mask({', '.join((stream, str(self.before), str(self.after), *padding))})"
+        return f"windows.distance_mask({', '.join((stream, str(self.before), str(self.after), *padding))})"
 
     def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
         stream, *padding = inputs
@@ -133,8 +130,7 @@ class WindowMask(Mask):
 
     radius: int
 
-    code = "window_mask({0}, {self.radius})"
-    calls = ("compiler.windows.window_mask",)
+    code = "windows.window_mask({0}, {self.radius})"
 
     def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
         position, window = inputs
@@ -167,8 +163,7 @@ class UnwrittenMask(Mask):
 
     mask_role = MaskRole.UNWRITTEN
     reads_cache_slots = True
-    code = "unwritten_mask({0}, {1}, planned={self.planned})"
-    calls = ("compiler.runtime.unwritten_mask",)
+    code = "runtime.unwritten_mask({0}, {1}, planned={self.planned})"
 
     def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
         position, cache = inputs

@@ -166,9 +166,7 @@ class Operation(ABC):
 
     code: ClassVar[str] = ""
     """Format string of the result's expression. {0}, {1} ... are the inputs and parameters, {all} lists all of
-    them, and {self.x} is an attribute."""
-    calls: ClassVar[tuple[str, ...]] = ()
-    """Functions that the emitted code calls, each as `module.function`."""
+    them, and {self.x} is an attribute. It can use the modules in `compiler.emission.IMPORTS`."""
     caption: ClassVar[tuple[str, str] | None] = None
     """In a drawing, the kind of the box (which selects the colour) and the name; None: it is not drawn."""
     joins_boxes: ClassVar[tuple[str, ...] | None] = ()

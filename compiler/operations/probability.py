@@ -60,8 +60,7 @@ class PickLabels(Operation):
     log-probabilities [..., V], labels [...] -> [...].
     """
 
-    code = "pick({0}, {1})"
-    calls = ("compiler.runtime.pick",)
+    code = "runtime.pick({0}, {1})"
     caption = ("softmax", "Pick labels")
 
     def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
@@ -86,8 +85,7 @@ class CrossEntropy(Operation):
     smoothing: float
     wrong_classes: bool
 
-    code = "smoothed_loss({0}, {1}, {self.smoothing!r}, {self.wrong_classes})"
-    calls = ("compiler.runtime.smoothed_loss",)
+    code = "runtime.smoothed_loss({0}, {1}, {self.smoothing!r}, {self.wrong_classes})"
     caption = ("softmax", "Cross entropy")
     details = "smoothed by {self.smoothing:g}"
 
@@ -123,8 +121,7 @@ class AlignmentLoss(Operation):
 
     weight: float
 
-    code = "alignment_loss({0}, {1}, {2}, {self.weight!r})"
-    calls = ("compiler.runtime.alignment_loss",)
+    code = "runtime.alignment_loss({0}, {1}, {2}, {self.weight!r})"
     caption = ("softmax", "Alignment loss")
     details = "weighted by {self.weight:g}"
 
@@ -151,7 +148,6 @@ class ChunkedCrossEntropy(CrossEntropy):
 
     classes: int
 
-    calls = ("compiler.runtime.chunked_loss",)
     caption = ("softmax", "Chunked cross entropy,")
 
     def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
@@ -166,7 +162,7 @@ class ChunkedCrossEntropy(CrossEntropy):
     def emit(self, context: EmitContext, inputs: Expressions, parameters: Expressions) -> str:
         (x, labels), (table, *bias) = inputs, parameters
         options = [repr(self.smoothing), str(self.wrong_classes), str(self.classes)]
-        return f"chunked_loss({', '.join((x, table, labels, *options, *bias))})"
+        return f"runtime.chunked_loss({', '.join((x, table, labels, *options, *bias))})"
 
     def chunked(self, classes: Size) -> None:
         """Return None, because this operation already works in chunks."""

@@ -45,7 +45,6 @@ class Embedding(Operation):
     scale: float
 
     has_scale = True
-    calls = ("torch.nn.functional.embedding",)
     caption = ("embedding", "Embedding")
 
     def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
@@ -57,7 +56,7 @@ class Embedding(Operation):
         return parameters[0][inputs[0]] * self.scale
 
     def emit(self, context: EmitContext, inputs: Expressions, parameters: Expressions) -> str:
-        return scaled(f"embedding({inputs[0]}, {parameters[0]})", self.scale)
+        return scaled(f"functional.embedding({inputs[0]}, {parameters[0]})", self.scale)
 
     def native(self, codegen: NativeCodeGenerator, node: Node) -> None:
         (table,) = node.parameters
@@ -77,7 +76,6 @@ class _Projection(Operation):
 
     transposed: ClassVar[bool] = False
     """Whether the matrix is [o, i] instead of [i, o]."""
-    calls = ("torch.nn.functional.linear",)
 
     def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
         (x,), (matrix, *vectors) = inputs, parameters
@@ -92,7 +90,7 @@ class _Projection(Operation):
     def emit(self, context: EmitContext, inputs: Expressions, parameters: Expressions) -> str:
         (x,), (matrix, *bias) = inputs, parameters
         plain, transposed = (f"{matrix}.T", matrix) if self.transposed else (matrix, f"{matrix}.T")
-        return f"linear({x}, {transposed}, {bias[0]})" if bias else f"{x} @ {plain}"
+        return f"functional.linear({x}, {transposed}, {bias[0]})" if bias else f"{x} @ {plain}"
 
     def matmul_flops(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> Size:
         return 2 * product(inputs[0].shape) * parameters[0][0 if self.transposed else 1]
@@ -101,15 +99,13 @@ class _Projection(Operation):
 class _Int8(_Projection):
     """Base class of projections in int8. The second parameter contains the scales of the outputs, [o]."""
 
-    calls = ("compiler.runtime.quantised_linear",)
-
     def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
         (x,), (matrix, scales, *bias) = inputs, parameters
         return sum(bias, _int8_product(x, matrix.T if self.transposed else matrix, scales))
 
     def emit(self, context: EmitContext, inputs: Expressions, parameters: Expressions) -> str:
         (x,), (matrix, *others) = inputs, parameters
-        return f"quantised_linear({', '.join((x, f'{matrix}.T' if self.transposed else matrix, *others))})"
+        return f"runtime.quantised_linear({', '.join((x, f'{matrix}.T' if self.transposed else matrix, *others))})"
 
     def native(self, codegen: NativeCodeGenerator, node: Node) -> None:
         rows = codegen.parameter_shape(node.parameters[0])[1 if self.transposed else 0]

@@ -82,7 +82,6 @@ class Ssru(Recurrence):
     """
 
     position_inputs = (0, 1)
-    calls = ("compiler.sublayers.ssru", "compiler.sublayers.ssru_step")
     caption = ("cache", "Simpler simple recurrent unit")
 
     def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
@@ -108,7 +107,7 @@ class Ssru(Recurrence):
 
     def emit(self, context: EmitContext, inputs: Expressions, parameters: Expressions) -> str:
         function = "ssru_step" if len(inputs) > 2 and not self.backwards else "ssru"
-        return f"{function}({', '.join(inputs)})"
+        return f"sublayers.{function}({', '.join(inputs)})"
 
     def native(self, codegen: NativeCodeGenerator, node: Node) -> None:
         gate, value, *rest = node.inputs
@@ -132,7 +131,6 @@ class Lstm(Recurrence):
     2o].
     """
 
-    calls = ("compiler.sublayers.lstm", "compiler.sublayers.lstm_step")
     caption = ("cache", "LSTM")
 
     def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
@@ -163,8 +161,8 @@ class Lstm(Recurrence):
     def emit(self, context: EmitContext, inputs: Expressions, parameters: Expressions) -> str:
         x, *rest = inputs
         if rest and not self.backwards:
-            return f"lstm_step({', '.join((*inputs, *parameters))})"
-        return f"lstm({', '.join((x, *parameters, *rest))})"
+            return f"sublayers.lstm_step({', '.join((*inputs, *parameters))})"
+        return f"sublayers.lstm({', '.join((x, *parameters, *rest))})"
 
     def matmul_flops(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> Size:
         matrix, recurrent, _ = parameters

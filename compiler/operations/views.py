@@ -238,8 +238,7 @@ class WriteToCache(Operation):
     """
 
     overwrites = 0
-    code = "write_cache({0}, {1}, {2})"
-    calls = ("compiler.runtime.write_cache",)
+    code = "runtime.write_cache({0}, {1}, {2})"
     caption = ("cache", "Cache write")
 
     def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:

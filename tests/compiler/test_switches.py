@@ -121,7 +121,7 @@ def test_the_matrix_library_is_restored_by_the_last_thread(monkeypatch: pytest.M
     thread.join()
     assert values == ["bf16"]
     assert _route() == before
-    with pytest.raises(ValueError, match="BLAS cannot compute float32 products"), fast_float32("BLAS"):
+    with pytest.raises(ValueError, match="not BLAS"), fast_float32("BLAS"):
         pass
 
 
