@@ -113,7 +113,7 @@ def step_linear(
     bias: Float[Tensor, " outer"] | None = None,
     relu: bool = False,
 ) -> Float[Tensor, "rows 1 outer"]:
-    """Return x W, x W + b or max(0, x W + b) in a decoder step. A separate kernel computes up to a few rows."""
+    """Return x W, x W + b or max(0, x W + b) in a decoder step. Products of a few rows have a separate kernel."""
     if _is_narrow(x):
         return cuda.products.product(x, cuda.products.Product(matrix, bias, relu))
     if relu and bias is not None and uses_kernels(x):

@@ -318,7 +318,7 @@ class _Pool:
                 each.slot = -1
 
     def step(self) -> None:
-        """Start a step of all slots."""
+        """Start a decoder step for all slots, without waiting for its results."""
         if self._replay is None:
             changed = (self.slots.table, *self.slots.recurrent)  # by the run before the recording
             before = [each.clone() for each in changed]
@@ -333,7 +333,7 @@ class _Pool:
             self._events.append(event)
 
     def states_before(self) -> list[int]:
-        """Return the states of all slots, at least as they were before the last step that was started."""
+        """Return the states of all slots before the last step that was started, or later states."""
         if not self._on_gpu:
             self.known_step = self.steps
         elif len(self._events) > 1:

@@ -83,7 +83,10 @@ def _fuse_products(graph: Graph) -> Graph:
 
 
 def _on_slots(encode: Graph, step: Graph) -> tuple[Graph, str]:
-    """Return the decoder step on slots, and the value of the encoder that contains keys and values of the memory."""
+    """Convert a decoder step to operations on slots.
+
+    Also return the name of the encoder's value that contains the keys and values of the memory.
+    """
     by_name, encoded = ({node.name: node for node in graph.nodes} for graph in (step, encode))
     slots = {SLOTS: ValueType((ONE,), ValueKind.INTEGER)}
     graph = replace(step, inputs={**step.inputs, **slots}, states={})

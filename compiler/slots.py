@@ -80,27 +80,27 @@ class SlotLayout:
 
     @property
     def tokens(self) -> int:
-        """Column of the last token of each live hypothesis."""
+        """First column of the last tokens of live hypotheses."""
         return SCALARS
 
     @property
     def totals(self) -> int:
-        """Column of the log-probability of each live hypothesis; -inf in a row without one."""
+        """First column of the log-probabilities of live hypotheses. They are -inf in rows without a hypothesis."""
         return self.tokens + self.rows
 
     @property
     def forced(self) -> int:
-        """Column of the tokens of the prefix."""
+        """First column of the prefix tokens."""
         return self.totals + self.rows
 
     @property
     def penalties(self) -> int:
-        """Column of the length penalties of 0 to `capacity` + 1 tokens."""
+        """First column of the length penalties for 0 to `capacity` + 1 tokens."""
         return self.forced + self.capacity
 
     @property
     def results(self) -> int:
-        """Column of the finished hypotheses."""
+        """First column of the finished hypotheses."""
         return self.penalties + 2 * (self.capacity + 2)
 
     @property
@@ -110,12 +110,12 @@ class SlotLayout:
 
     @property
     def sequences(self) -> int:
-        """Column of the tokens of each live hypothesis without prefix, [rows, capacity]."""
+        """First column of the tokens of live hypotheses without prefix, [rows, capacity]."""
         return self.results + self.n_best * self.result_width
 
     @property
     def ancestors(self) -> int:
-        """Column of the rows that computed keys and values of each live hypothesis, [rows, capacity]."""
+        """First column of the rows that computed keys and values of live hypotheses, [rows, capacity]."""
         return self.sequences + self.rows * self.capacity
 
     @property
@@ -221,7 +221,7 @@ class Slots:
 
     @property
     def bytes(self) -> int:
-        """Size of all buffers."""
+        """Total size of all buffers, in bytes."""
         return sum(buffer.nbytes for buffer in (self.table, self.memory, *self.caches, *self.recurrent))
 
 

@@ -60,7 +60,7 @@ class PackedRows:
     def host(
         self, sources: Tensor, source_lengths: Tensor, targets: Tensor, target_lengths: Tensor, **scalars: float
     ) -> Tensor:
-        """Return the contents of the buffer for a batch, in memory of the host from which a GPU can copy.
+        """Return the contents of the buffer for a batch, in pinned memory if the device is a GPU.
 
         Args:
             sources: Padded sources that end with EOS, [batch, source].
@@ -94,7 +94,7 @@ class PackedRows:
         return host
 
     def host_sources(self, sources: Sequence[Sequence[int]]) -> Tensor:
-        """Return the contents of the buffer for sources without targets, in memory of the host."""
+        """Return the contents of the buffer for sources without targets, as `host` does."""
         host, views = self._empty()
         lengths = np.array([len(source) for source in sources])
         views["source"][0, : lengths.sum()] = np.fromiter(chain.from_iterable(sources), np.int32)

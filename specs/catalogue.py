@@ -124,5 +124,6 @@ def _source(file: str, where: str | None) -> SpecFile:
         return SpecFile(path, file, path.relative_to(FOLDER).with_suffix("").as_posix())
     stem = Path(file).stem
     if not stem.strip("."):
-        raise ZooError(f"`{file}` is not a valid name for a spec", where=where, hint="rename it, such as `mine.yaml`")
+        hint = "rename it, for example to `mine.yaml`"
+        raise ZooError(f"`{file}` is not a valid name for a spec", where=where, hint=hint)
     return SpecFile(path, file, stem)

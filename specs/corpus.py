@@ -170,7 +170,7 @@ class Synthetic(Directed):
 
     @property
     def summary(self) -> str:
-        """One clause that names the models and the text that they translate."""
+        """Description for messages: the models, the text that they translate, and the side that they generate."""
         names = " and ".join(f"`{name}`" for name in self.models)
         verb = "translates" if len(self.models) == 1 else "translate"
         return f"{names} {verb} `{self.text}` into the {'target' if self.source else 'source'} sentences"

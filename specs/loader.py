@@ -169,7 +169,7 @@ def _merged(chain: Sequence[tuple[SpecFile, LocatedValue]], overrides: Overrides
 
 
 def _located_overrides(overrides: Overrides) -> list[LocatedValue]:
-    """Return one mapping per override, in the same order. Raise ZooError for a text that is not KEY=VALUE."""
+    """Return one mapping per override, in the same order. Raise ZooError for a string that is not KEY=VALUE."""
     if isinstance(overrides, Mapping):
         return [_nested(key, locate(value, f"override: `{key}`")) for key, value in _flat(overrides).items()]
     return [_parse_override(text) for text in ([overrides] if isinstance(overrides, str) else overrides)]

@@ -146,7 +146,7 @@ class BaseTask(Section):
 
     @property
     def writes_trees(self) -> bool:
-        """Whether the model writes trees."""
+        """Whether the model writes constituency trees instead of text."""
         return self.streams[OUTPUT] == "trees"
 
 

@@ -35,7 +35,7 @@ def program(request: BuildRequest, functions: Mapping[Purpose, Function], backen
 
 
 def search_on_gpu(made: EmittedProgram, request: BuildRequest) -> EmittedProgram:
-    """Return the program. If it translates on a GPU and all its parts have kernels, let beam search run there, too."""
+    """Let a program that translates on a GPU run beam search there if all its parts have kernels, and return it."""
     purposes = request.graphs.keys()
     searches = {Purpose.ENCODE, Purpose.DECODE_STEP} <= purposes and Purpose.TRAIN not in purposes
     if request.device.startswith("cuda") and searches:

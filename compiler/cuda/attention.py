@@ -23,14 +23,14 @@ FORWARD, QUERIES, KEYS = {"block": 64, "num_stages": 2}, {"block": 64, "num_stag
 
 @triton.jit
 def _rows(x, stride, offsets, inside, columns, width, column):
-    """Load features [rows, width] of one head, from the column `column` on."""
+    """Load features [rows, width] of one head, starting at the column `column`."""
     valid = inside[:, None] & (columns < width)[None, :]
     return tl.load(x + offsets[:, None].to(tl.int64) * stride + column + columns[None, :], valid, other=0.0)
 
 
 @triton.jit
 def _store_rows(x, stride, offsets, inside, columns, width, column, values):
-    """Store features [rows, width] of one head, from the column `column` on."""
+    """Store features [rows, width] of one head, starting at the column `column`."""
     valid = inside[:, None] & (columns < width)[None, :]
     tl.store(x + offsets[:, None].to(tl.int64) * stride + column + columns[None, :], values, valid)
 

@@ -202,7 +202,7 @@ def relu_backward(gradient: Tensor, out: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def dropout(x: Tensor, probability: float, seed: Tensor, key: int) -> Tensor:
-    """Return x after dropout. The gradient of x is the same function of the gradient of the result."""
+    """Return x after dropout. The backward pass applies the same function to the gradient."""
     out, (threshold, scale) = torch.empty_like(x), _dropping(probability)
     _drop[(triton.cdiv(x.numel(), ELEMENTS),)](x, out, x.numel(), seed, key, threshold, scale, ELEMENTS)
     return out

@@ -67,7 +67,7 @@ class PackedModel:
 
     @classmethod
     def read(cls, folder: Path) -> PackedModel:
-        """Read a model from a folder, which `write` has filled."""
+        """Read a model that `write` has written to a folder."""
         code = json.loads((folder / _CODE).read_text(encoding="utf-8"))
         with (folder / _WEIGHTS).open("rb") as file:
             weights = Memory((folder / _WEIGHTS).stat().st_size)

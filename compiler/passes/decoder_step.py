@@ -181,9 +181,9 @@ def plan_cache(graphs: Graphs, spec: Spec, options: CompileOptions) -> Graphs:
 
 
 def _plan(graph: Graph) -> Graph:
-    """Return the graph with preallocated caches, if only attention reads them, with a mask that hides unused slots.
+    """Preallocate all caches that only attention reads, with a mask that hides unused slots.
 
-    Several caches can be read with the same mask or bias. Either all of these are preallocated, or none.
+    Several caches can be read with the same mask or bias. Either all of these caches are preallocated, or none.
     """
     caches = _growing_caches(graph)
     masks = {n.name: n for n in graph.nodes if n.operation.reads_cache_slots}
