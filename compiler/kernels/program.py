@@ -231,7 +231,7 @@ class KernelProgram:
         allowed: tuple[int | None, int] = (None, 0),
         log_probabilities: Float32[np.ndarray, "tokens V"] | None = None,
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Read k tokens per row. Return the values and IDs of the best `count` tokens after each, and those of EOS.
+        """Read k tokens per row, and find the `count` tokens that most probably follow each.
 
         Args:
             state: The state that the tokens continue.
@@ -240,6 +240,9 @@ class KernelProgram:
             count: How many tokens to return after each token.
             allowed: Address of the mask of allowed tokens, or None, and the distance between its rows.
             log_probabilities: Array that receives all log-probabilities.
+
+        Returns:
+            The log-probabilities and IDs of the best tokens [rows, count], and the log-probability of EOS [rows].
         """
         rows = len(tokens)
         if rows != k * state.sentences * state.beams:
