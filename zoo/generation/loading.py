@@ -1,4 +1,4 @@
-"""Open training runs and published models as translators, parsers, recognisers and language models."""
+"""Open the model in a training run's folder or a bundle, as a translator, parser, recogniser or language model."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ Compiling a program for one text would take too long.
 class LanguageModel(Translator):
     """Model that continues prompts, and computes the probability of texts.
 
-    The texts of `hypotheses`, `submit` and `zoo decode` are prompts, with which the output begins. An empty prompt
-    gives a text from its beginning.
+    The texts for `hypotheses`, `submit` and `zoo decode` are prompts. The output begins with its prompt. From an empty
+    prompt, the model writes a whole text.
     """
 
     verb = "generate"
@@ -51,11 +51,11 @@ class LanguageModel(Translator):
     def generate(
         self, prompts: Iterable[str], *, n_best: int | None = None, **options: Unpack[GenerationOptions]
     ) -> list[list[Translation]]:
-        """Return continuations of each prompt, with the prompt, and their scores.
+        """Continue each prompt. Return the texts, which include the prompt, with their scores.
 
         Args:
             prompts: The prompts, each of one line. A prompt may be empty.
-            n_best: Number of continuations of each prompt. None: one.
+            n_best: Number of texts per prompt. None: one.
             **options: Generation options, such as `search="sample"`. Defaults come from the spec.
 
         Raises:
@@ -74,10 +74,10 @@ class LanguageModel(Translator):
         return [score.log_probability for score in self.score_tokens(texts, max_batch_tokens=max_batch_tokens)]
 
     def check_examples(self, *texts: Iterable[str], first: int = 1) -> tuple[list[str], ...]:
-        """Check the texts to score, and return them.
+        """Check the texts to score, and return them as a list.
 
         Raises:
-            ZooError: A text is not one line.
+            ZooError: A text has more than one line.
         """
         (lines,) = texts
         return (checked_texts(lines),)
@@ -112,7 +112,7 @@ class PromptPreprocessor(Preprocessor):
 
 
 def translator_class(task: Task) -> type[Translator]:
-    """Return the class of the translator, parser, language model or recognizer for a task."""
+    """Return the class that opens models for a task: a translator, parser, language model or recognizer."""
     classes = {"parsing": Parser, "language_modelling": LanguageModel, "recognition": Recognizer}
     return classes.get(task.kind, Translator)
 
@@ -128,7 +128,7 @@ def open_model(
 ) -> Translator:
     """Open the model in the folder of a training run or of a published model.
 
-    Compiled artefacts are stored in `storage.compiled()`.
+    The compiled program is stored in `storage.compiled()`.
 
     Args:
         folder: Folder of the training run or published model.
@@ -183,11 +183,11 @@ def _open_version(folder: Path, options: BackendOptions, max_batch_tokens: int |
 
 
 class _ReplacedError(ZooError):
-    """Error of a model that another process has replaced since it was opened."""
+    """Error because another process has replaced the model since it was opened."""
 
 
 def _read_weights(folder: Path, light: Model) -> Mapping[str, Tensor]:
-    """Return the tensors of a model that was read before without tensors.
+    """Read the tensors of a model whose other files were read before.
 
     Raises:
         _ReplacedError: The model was replaced in the meantime.

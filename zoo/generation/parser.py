@@ -111,7 +111,7 @@ class Parser(Translator):
         return ParserPreprocessor
 
     def check_examples(self, *texts: Iterable[str], first: int = 1) -> tuple[list[str], ...]:
-        """Check sentences and the trees to score, and return both. Trees are simplified as for training.
+        """Check sentences and the trees to score. Return both as lists, with the trees simplified as for training.
 
         Raises:
             ZooError: A target is not a tree with the words of its sentence.
@@ -131,7 +131,7 @@ class ParserPreprocessor(Preprocessor):
     """Preprocessor for parsers: sentences are never split, and trees have no prefixes.
 
     Attributes:
-        pending_words: The words of each sentence that was read but is not parsed yet, by index of the sentence.
+        pending_words: The words of each sentence that is not parsed yet, by the index of the sentence.
     """
 
     unknown_effect = None  # no warning, because the tree contains unknown words unchanged
@@ -178,7 +178,7 @@ class ParserPreprocessor(Preprocessor):
         return EncodedText(index, text, (part,) if length else (), length)
 
     def source_tokens(self, source: Replaced) -> list[str]:
-        """Return the tokens of a sentence as strings, without EOS."""
+        """Return the tokens of a sentence as strings, without EOS, and with brackets instead of `-LRB-` and `-RRB-`."""
         return super().source_tokens(Replaced(_unescape_words(source.text)))
 
     def _encode(self, text: str, side: Side) -> list[int]:
@@ -198,7 +198,7 @@ def _unescape_words(text: str) -> str:
 
 
 def _tree_over(text: str, bracketed: str) -> Tree:
-    """Return the tree in a bracketed text. Raise ZooError if its words differ from the words of the sentence."""
+    """Return a bracketed tree, simplified. Raise ZooError if its words differ from the words of the sentence."""
     tree = simplify(read_tree(bracketed))
     if split_words(" ".join(tree.leaves())) != split_words(text):
         raise ZooError(
