@@ -19,8 +19,8 @@ class BPECodes:
     """BPE codes, which split words into subwords.
 
     Attributes:
-        vocabulary: Known subwords, with the separator. Other subwords are split again. If it is empty, all subwords are
-            known.
+        vocabulary: Known subwords, with the separator. Other subwords are split again. If the vocabulary is empty, all
+            subwords are known.
     """
 
     def __init__(self, content: str, vocabulary: Collection[str] = ()) -> None:
@@ -76,7 +76,7 @@ class BPECodes:
         return tuple(subwords)
 
     def _merge(self, symbols: list[str]) -> list[str]:
-        """Merge pairs of symbols, the pairs with the lowest rank first, each of them from left to right.
+        """Merge pairs of symbols. Pairs with the lowest rank are merged first, from left to right.
 
         A heap makes the time almost linear: words may have 100,000 characters.
         """
@@ -106,7 +106,7 @@ class BPECodes:
         return [symbol for symbol in symbols if symbol]
 
     def _split_unknown(self, subword: str, is_final: bool) -> Iterator[str]:
-        """Undo merges of a subword until its parts are in the vocabulary, or cannot be split."""
+        """Yield the parts of a subword. Undo its merges until each part is in the vocabulary, or cannot be split."""
         pending = [(subword, is_final)]
         while pending:
             part, is_final = pending.pop()
