@@ -60,7 +60,7 @@ class FeatureModality(ABC):
         return frames
 
     def picture(self, frames: Frames) -> npt.NDArray[np.uint8]:
-        """Draw frames as a grey picture, [height, width], with a column per frame and the first feature at the bottom."""
+        """Draw frames as a grey picture, [height, width]: a column per frame, with the first feature at the bottom."""
         return grey_pixels(frames.T[::-1])
 
     def place(self, frame: int) -> str:
