@@ -39,6 +39,29 @@ Compiling a program for one text would take too long.
 """
 
 
+class PromptPreprocessor(Preprocessor):
+    """Preprocessor for language models. Each text is a prompt, with which the output begins."""
+
+    unknown_effect = None  # a prompt with unknown characters is an error
+
+    def encode(self, text: str, prefix: str, index: int) -> EncodedText:
+        """Encode a prompt for the search.
+
+        Raises:
+            ZooError: A prefix is given, or the prompt is too long or has characters that the model cannot generate.
+        """
+        if prefix.strip():
+            problem = f"text {index + 1:,} has the prefix {excerpt(prefix)}, but a language model continues the text"
+            raise ZooError(problem, hint="leave prefixes out, and write the beginning of the output as the text")
+        prompt = self._encode_prefix(text, index)
+        limit = self.max_source_length
+        if len(prompt) > limit:
+            problem = f"the prompt {excerpt(text)} has {len(prompt):,} tokens, but may have at most {limit:,}"
+            raise ZooError(problem, hint="shorten it, or raise `decoding.max_source_length` in the model's spec")
+        part = SearchInput(index, {}, self._max_target_length(len(prompt)), prompt, text.strip())
+        return EncodedText(index, text, (part,), len(prompt))
+
+
 class LanguageModel(Translator):
     """Model that continues prompts, and computes the probability of texts.
 
@@ -47,6 +70,7 @@ class LanguageModel(Translator):
     """
 
     verb = "generate"
+    preprocessor_class = PromptPreprocessor
 
     def generate(
         self, prompts: Iterable[str], *, n_best: int | None = None, **options: Unpack[GenerationOptions]
@@ -81,34 +105,6 @@ class LanguageModel(Translator):
         """
         (lines,) = texts
         return (checked_texts(lines),)
-
-    @property
-    def preprocessor_class(self) -> type[Preprocessor]:
-        """The class of the preprocessor."""
-        return PromptPreprocessor
-
-
-class PromptPreprocessor(Preprocessor):
-    """Preprocessor for language models. Each text is a prompt, with which the output begins."""
-
-    unknown_effect = None  # a prompt with unknown characters is an error
-
-    def encode(self, text: str, prefix: str, index: int) -> EncodedText:
-        """Encode a prompt for the search.
-
-        Raises:
-            ZooError: A prefix is given, or the prompt is too long or has characters that the model cannot generate.
-        """
-        if prefix.strip():
-            problem = f"text {index + 1:,} has the prefix {excerpt(prefix)}, but a language model continues the text"
-            raise ZooError(problem, hint="leave prefixes out, and write the beginning of the output as the text")
-        prompt = self._encode_prefix(text, index)
-        limit = self.max_source_length
-        if len(prompt) > limit:
-            problem = f"the prompt {excerpt(text)} has {len(prompt):,} tokens, but may have at most {limit:,}"
-            raise ZooError(problem, hint="shorten it, or raise `decoding.max_source_length` in the model's spec")
-        part = SearchInput(index, {}, self._max_target_length(len(prompt)), prompt, text.strip())
-        return EncodedText(index, text, (part,), len(prompt))
 
 
 def translator_class(task: Task) -> type[Translator]:

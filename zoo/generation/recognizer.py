@@ -34,6 +34,51 @@ _CHUNK_FILES = 64
 """Number of files whose frames are in memory before their search begins."""
 
 
+class FilePreprocessor(Preprocessor):
+    """Preprocessor for recognizers. Each text is the path of a file, which is never split."""
+
+    unknown_effect, label = None, FILE
+    max_chunk = _CHUNK_FILES
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        """Create a preprocessor, with the arguments of `Preprocessor`."""
+        super().__init__(*args, **kwargs)
+        self.modality = cast(FeatureModality, modality_of(self.spec.task))
+        self.stride = self.spec.architecture.source_stride
+        self.max_source_length = self.decoding.max_source_length
+        if self.positions is not None:
+            self.max_source_length = min(self.max_source_length, self.positions * self.stride)
+        self.warnings.noun, self.warnings.unit, self.warnings.treatment = FILE, "frames", "read"
+
+    def encode(self, text: str, prefix: str, index: int) -> EncodedText:
+        """Read a file for the search.
+
+        Raises:
+            ZooError: The file is missing, damaged or too long, or the prefix cannot be generated.
+        """
+        if not text.strip():
+            return EncodedText(index, text, (), 0)
+        part = self.search_input(self.modality.encode(text), text, index, self._encode_prefix(prefix, index))
+        return EncodedText(index, text, (part,), len(part))
+
+    def search_input(self, frames: Frames, name: str, index: int, forced: tuple[int, ...] = ()) -> SearchInput:
+        """Return frames as an input for the search. `name` identifies the input in error messages."""
+        if len(frames) > self.max_source_length:
+            raise ZooError(
+                f"`{name}` has {len(frames):,} frames, but the model takes at most {self.max_source_length:,} "
+                "(`decoding.max_source_length`)",
+                hint="split the file into shorter ones",
+            )
+        max_length = self._max_target_length(-(-len(frames) // self.stride))
+        return SearchInput(index, {"source": torch.from_numpy(frames)}, max_length, forced, name)
+
+    def encode_pairs_side(self, texts: Sequence[str], side: Side, *, first: int = 1) -> list[Any]:
+        """Encode the files, or their texts, for scoring (see `Preprocessor.encode_pairs_side`)."""
+        if side == "target":
+            return super().encode_pairs_side(texts, side, first=first)
+        return [torch.from_numpy(frames) for frames in self.modality.encode_all(texts)]
+
+
 class Recognizer(Translator):
     """Model that writes the text in audio files or pictures. Its methods take paths of files in place of texts.
 
@@ -42,6 +87,7 @@ class Recognizer(Translator):
     """
 
     verb = "recognise"
+    preprocessor_class = FilePreprocessor
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         """Create a recognizer from a program, with the arguments of `Translator`."""
@@ -102,11 +148,6 @@ class Recognizer(Translator):
         pairs = zip(sources, found, strict=True)
         return [self._to_translations(preprocessor, source, hypotheses) for source, hypotheses in pairs]
 
-    @property
-    def preprocessor_class(self) -> type[FilePreprocessor]:
-        """The class of the preprocessor."""
-        return FilePreprocessor
-
     def score_tokens(
         self, *texts: Iterable[str], report: Report | None = None, first: int = 1, **options: Any
     ) -> list[TokenScores]:
@@ -163,48 +204,3 @@ class Recognizer(Translator):
             language_tokens=(0, len(preprocessor.languages.target_tokens)),
         )
         return replace(attention, picture=self.modality.picture(frames))
-
-
-class FilePreprocessor(Preprocessor):
-    """Preprocessor for recognizers. Each text is the path of a file, which is never split."""
-
-    unknown_effect, label = None, FILE
-    max_chunk = _CHUNK_FILES
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        """Create a preprocessor, with the arguments of `Preprocessor`."""
-        super().__init__(*args, **kwargs)
-        self.modality = cast(FeatureModality, modality_of(self.spec.task))
-        self.stride = self.spec.architecture.source_stride
-        self.max_source_length = self.decoding.max_source_length
-        if self.positions is not None:
-            self.max_source_length = min(self.max_source_length, self.positions * self.stride)
-        self.warnings.noun, self.warnings.unit, self.warnings.treatment = FILE, "frames", "read"
-
-    def encode(self, text: str, prefix: str, index: int) -> EncodedText:
-        """Read a file for the search.
-
-        Raises:
-            ZooError: The file is missing, damaged or too long, or the prefix cannot be generated.
-        """
-        if not text.strip():
-            return EncodedText(index, text, (), 0)
-        part = self.search_input(self.modality.encode(text), text, index, self._encode_prefix(prefix, index))
-        return EncodedText(index, text, (part,), len(part))
-
-    def search_input(self, frames: Frames, name: str, index: int, forced: tuple[int, ...] = ()) -> SearchInput:
-        """Return frames as an input for the search. `name` identifies the input in error messages."""
-        if len(frames) > self.max_source_length:
-            raise ZooError(
-                f"`{name}` has {len(frames):,} frames, but the model takes at most {self.max_source_length:,} "
-                "(`decoding.max_source_length`)",
-                hint="split the file into shorter ones",
-            )
-        max_length = self._max_target_length(-(-len(frames) // self.stride))
-        return SearchInput(index, {"source": torch.from_numpy(frames)}, max_length, forced, name)
-
-    def encode_pairs_side(self, texts: Sequence[str], side: Side, *, first: int = 1) -> list[Any]:
-        """Encode the files, or their texts, for scoring (see `Preprocessor.encode_pairs_side`)."""
-        if side == "target":
-            return super().encode_pairs_side(texts, side, first=first)
-        return [torch.from_numpy(frames) for frames in self.modality.encode_all(texts)]

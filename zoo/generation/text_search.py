@@ -58,6 +58,8 @@ class TextSearch:
 
     verb = "translate"
     """The verb that progress bars show."""
+    preprocessor_class: type[Preprocessor] = Preprocessor
+    """The class of the preprocessor. Subclasses of `Preprocessor` do not split or protect texts."""
 
     def __init__(
         self,
@@ -290,11 +292,6 @@ class TextSearch:
         source, target = options.pop("source", None), options.pop("target", None)
         split, protect = options.pop("split", True), options.pop("protect", True)
         return self.preprocessor(source, target, split=split, protect=protect)
-
-    @property
-    def preprocessor_class(self) -> type[Preprocessor]:
-        """The class of the preprocessor. Only a plain `Preprocessor` splits and protects texts."""
-        return Preprocessor
 
     def preprocessor(
         self, source: str | None = None, target: str | None = None, *, split: bool = False, protect: bool = False

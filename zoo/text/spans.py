@@ -308,10 +308,7 @@ def _is_written(span: Span, text: str, notation: Notation) -> bool:
 def _has_ends(span: Span, text: str, notation: Notation) -> bool:
     """Return whether a span is a range, such as "5-10", that a text writes with a word: "5 to 10"."""
     ends = re.fullmatch(r"(\d+)-(\d+)", min(span.readings))
-    return (
-        ends is not None
-        and re.search(rf"(?<!\d){ends[1]}\s?(?:[-–—]|{notation.ranges})\s?{ends[2]}(?!\d)", text) is not None
-    )
+    return bool(ends and re.search(rf"(?<!\d){ends[1]}\s?(?:[-–—]|{notation.ranges})\s?{ends[2]}(?!\d)", text))
 
 
 def _has_roman(span: Span, text: str, notation: Notation) -> bool:
@@ -439,9 +436,8 @@ def _spell(match: re.Match[str], value: str, sign: str, reading: str, source: No
 def _is_day(match: re.Match[str], notation: Notation) -> bool:
     """Return whether a number is directly before or after a month."""
     after, before = _patterns(notation.code).days
-    return after.match(match.string, match.end()) is not None or (
-        before.search(match.string, max(match.start() - 20, 0), match.start()) is not None
-    )
+    start = match.start()
+    return bool(after.match(match.string, match.end()) or before.search(match.string, max(start - 20, 0), start))
 
 
 def _readings(value: str, decimal_marks: str) -> list[str]:

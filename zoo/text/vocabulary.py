@@ -86,11 +86,9 @@ class Vocabulary:
 
     def has_same_tokens_as(self, other: Vocabulary) -> bool:
         """Return whether both vocabularies have the same tokens with the same IDs, even if their files differ."""
-        source, target = map(range, self.sizes)
-        return (
-            (self.sizes, self.shared) == (other.sizes, other.shared)
-            and self.token_strings(source, "source") == other.token_strings(source, "source")
-            and self.token_strings(target, "target") == other.token_strings(target, "target")
+        return (self.sizes, self.shared) == (other.sizes, other.shared) and all(
+            self.token_strings(range(size), side) == other.token_strings(range(size), side)
+            for side, size in zip(SIDES, self.sizes, strict=True)
         )
 
     @property
