@@ -322,7 +322,7 @@ def _noisy_lengths(lengths: Lengths, random: np.random.Generator) -> npt.NDArray
 
 
 def _batch_bounds(lengths: Sequence[Lengths], limits: Sequence[int], packed: bool) -> Indices:
-    """Divide ordered examples into consecutive batches, each with as many examples as all token limits allow.
+    """Divide ordered examples into consecutive batches that are as large as all token limits allow.
 
     Returns:
         Start and end of each batch, `[batches, 2]`.

@@ -75,7 +75,7 @@ class CleaningCounts:
     long: int = 0
     """Dropped, because the source or the target has more than `corpus.max_length` tokens."""
     ratio: int = 0
-    """Dropped, because one side has more than `corpus.max_ratio` times the tokens of the other."""
+    """Dropped, because one side has more than `corpus.max_ratio` times as many tokens as the other side."""
     copy: int = 0
     """Dropped by `corpus.filters`, because both sides are equal."""
     markup: int = 0

@@ -49,7 +49,7 @@ class ComparedModels:
     sentences: int
     """Number of sentences in the dev or test set."""
     settings: tuple[str, ...]
-    """Spec fields in which the models differ, with the values of both models: "training.steps: 2000 and 500"."""
+    """Spec fields in which the models differ, with both values, such as "training.steps: 2000 and 500"."""
 
 
 @dataclass(frozen=True, slots=True)

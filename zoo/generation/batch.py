@@ -183,7 +183,7 @@ class _PendingStep:
         if self.asynchronous:
             tensors = tuple(tensor.to("cpu", non_blocking=True) for tensor in tensors)
             self._copied = torch.cuda.Event()  # type: ignore[no-untyped-call]
-            # Use the stream of the tensors' device, because the current device may be a different one.
+            # Use the stream of the tensors' device, which may differ from the current device.
             self._copied.record(torch.cuda.current_stream(selection.totals.device))
         self._tensors = tensors
 
@@ -241,7 +241,7 @@ def _is_asynchronous(tensor: Tensor) -> bool:
 
 
 MAX_MICROSECONDS = 5000
-"""Time after which a call of the program returns, so that other sentences can join and cancelled ones can leave.
+"""Time after which a call of the program returns, so that other sentences can join, and cancelled sentences can leave.
 
 Many steps of a small model fit into this time. If one step takes longer, each call runs one step.
 """
@@ -268,9 +268,9 @@ def _can_search(program_class: type) -> bool:
 
 
 class ProgramBatch(Generic[State]):
-    """Batch of sentences whose beam search runs in the program. The results equal those of `Batch`, bit for bit.
+    """Batch of sentences whose beam search runs in the program. It has bitwise the same results as `Batch`.
 
-    Sentences may have different beam sizes. Each has only as many rows as it has live hypotheses.
+    Sentences may have different beam sizes. A sentence has only as many rows as live hypotheses.
     """
 
     rows = 0

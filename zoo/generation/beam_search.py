@@ -24,7 +24,7 @@ else:
 StoppingRule = Literal["admissible", "shrinking", "full"]
 
 _SHARED_SIZE = 8
-"""Beams up to this size share a batch. Larger beams share one if they round up to the same power of two.
+"""Beams up to this size share a batch. Larger beams share a batch if they round up to the same power of two.
 
 In a shared batch, each sentence has as many rows as the largest beam. Surplus rows are computed, but not used.
 """
@@ -32,11 +32,11 @@ In a shared batch, each sentence has as many rows as the largest beam. Surplus r
 
 @dataclass(frozen=True, slots=True)
 class BeamSearch:
-    """Beam search with `size` live (unfinished) hypotheses per sentence. It returns the `n_best` finished ones.
+    """Beam search with `size` live (unfinished) hypotheses per sentence. It returns the `n_best` finished hypotheses.
 
-    Each step takes the 2 * `size` most probable continuations, or 1 if the size is 1. Those that end with EOS are
-    finished, and ranked by score. The first `size` of the others are the new live hypotheses. There are three stopping
-    rules:
+    Each step takes the 2 * `size` most probable continuations, or 1 if the size is 1. Continuations that end with EOS
+    are finished, and ranked by score. The first `size` other continuations are the new live hypotheses. There are three
+    stopping rules:
 
     - "admissible": the search ends when no live hypothesis can still become one of the `n_best`.
     - "full": the search ends when `size` hypotheses have finished, as in fairseq and CTranslate2. Only the first `size`
@@ -72,7 +72,7 @@ class BeamSearch:
 
     @property
     def runs_in_program(self) -> bool:
-        """Whether a `SearchingDecoder` can run the search: it has at most one simple constraint."""
+        """Whether a `SearchingDecoder` can run the search, because there is at most one simple constraint."""
         rule = self.constraint
         is_simple = not isinstance(rule, SuppressedTokens) or rule.inner is None
         return is_simple and isinstance(rule, SuppressedTokens | BracketConstraint | None)
@@ -140,7 +140,7 @@ class BeamSearch:
             continuations: The most probable next tokens of each row.
             totals: Log-probability of each row so far.
             must_end: For each sentence, whether EOS is the only possible next token.
-            limits: Beam size and stopping rule of each sentence. None: all sentences have those of this object.
+            limits: Beam size and stopping rule of each sentence. None: the ones of this object for all sentences.
         """
         sentences, rows = totals.shape
         if any(must_end):

@@ -139,7 +139,7 @@ class PackedProgram(KernelProgram):
 def packed_artefact(model: Model, device: str, precision: str | None, backend: str | None) -> Artefact | None:
     """Return the place of the packed model in the cache. Return None if models are not packed with these options.
 
-    The options are those of `zoo.load`.
+    `zoo.load` describes the options.
     """
     compilation = model.spec.compilation
     precision = precision or compilation.precision

@@ -45,7 +45,7 @@ class Calibration:
     Attributes:
         intercept: The intercept.
         log_probability: Coefficient of the log-probability per character, at least 0.
-        length: Coefficient of the squared distance of the log length ratio from the usual one, at most 0.
+        length: Coefficient of the squared difference between the log length ratio and the usual ratio, at most 0.
         usual_ratio: The usual log length ratio, which is the median over the dev set.
     """
 
@@ -70,7 +70,7 @@ class Calibration:
         per_character, ratios = np.array([_features(*each) for each in translations]).T
         usual = float(np.median(ratios))
         columns = np.stack([np.ones(len(ratios)), per_character, (ratios - usual) ** 2], axis=1)
-        for count in (3, 2, 1):  # leave out features whose effect on this set is the opposite of what it should be
+        for count in (3, 2, 1):  # leave out features whose effect on this set has the wrong sign
             coefficients = np.zeros(3)
             coefficients[:count] = _logistic_regression(columns[:, :count], np.array(good))
             if coefficients[1] >= 0 >= coefficients[2]:

@@ -140,7 +140,7 @@ class GenerationConfig(Decoding):
         return self.beam if self.search == "beam" else self.n_best
 
     def describe_cost(self, usual_beam: int) -> str:
-        """Return a message that compares the time of the search with that of the usual beam size."""
+        """Return a message about the time that the search takes, compared with the usual beam size."""
         kind = "beam size" if self.search == "beam" else "number of samples"
         factor = f"{self.rows / usual_beam:,.0f} times as long as a beam of {usual_beam}"
         return f"with a {kind} of {self.rows:,}, this takes about {factor}"

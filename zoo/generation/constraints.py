@@ -120,7 +120,7 @@ class _SuppressionState:
 _STACK_GROWTH = 16  # brackets
 _COUNTERS = 4
 _OPENING, _WORD, _END, _CLOSING = 1, 2, 4, 8
-"""Token classes, one bit each. The only allowed closing bracket is the one of the label on top of the stack."""
+"""Token classes, one bit each. Of the closing brackets, only the bracket for the top of the stack is allowed."""
 
 
 def min_tree_tokens(words: int) -> int:

@@ -121,7 +121,7 @@ class SearchHistory:
         self.ranked, self.truncate = ranked, truncate
         self.max_finished, self.random_streams = max_finished, random_streams
         self.length = len(source.prefix)
-        """Number of tokens so far, including those of steps that `add` has not recorded yet."""
+        """Number of tokens so far, including tokens of steps that `add` has not recorded yet."""
         self.stop_reason: StopReason | None = None
         """Why the search has stopped. None as long as the recorded steps do not determine the result."""
         self.max_penalty = penalty(source.max_length + 1)
@@ -129,7 +129,7 @@ class SearchHistory:
         self._steps: list[tuple[StepRecord, int]] = []
         self._finished: list[FinishedHypothesis] = []
         self._result: list[Translation] | None = None
-        self._finished_count = 0  # including those that are not among the `n_best`
+        self._finished_count = 0  # including hypotheses that are not among the `n_best`
 
     @property
     def done(self) -> bool:
@@ -173,7 +173,7 @@ class SearchHistory:
         """Return the finished hypotheses without their text, best first if ranked.
 
         Raises:
-            ZooError: No hypothesis has finished, or one has a score that is not finite.
+            ZooError: No hypothesis has finished, or the score of a hypothesis is not finite.
         """
         found = self._result
         if found is None:

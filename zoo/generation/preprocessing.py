@@ -47,7 +47,7 @@ class Preprocessor:
     """
 
     unknown_effect: str | None = "left out, or translated as something else"
-    """What happens to characters or words that the model does not know, for the warning."""
+    """Words of the warning that say what happens to characters or words that the model does not know."""
     label = "text"
     """Word for a text in error messages."""
     max_chunk = sys.maxsize
@@ -265,8 +265,8 @@ class Preprocessor:
     def _split(self, text: str, index: int, max_tokens: int, language: str, prefix: str) -> Iterator[str]:
         """Split a text, and yield each part with the white space that follows it.
 
-        Each part has as many whole sentences as fit `max_tokens`, and at least one. If the text starts with language
-        tokens, such as `>>deu<<`, they are added to the start of each part.
+        Each part has at least one sentence, and as many whole sentences as fit into `max_tokens`. If the text starts
+        with language tokens, such as `>>deu<<`, they are added to the start of each part.
         """
         start = language_tokens(text)
         part, length = "", 0

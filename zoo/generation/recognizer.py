@@ -1,4 +1,4 @@
-"""Recognizers: models that read audio files or pictures, and write the text that these contain."""
+"""Recognizers: models that read audio files or pictures, and write the text in them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sampling: draw each token at random from all tokens, or only from the most probable ones."""
+"""Sampling: draw each token at random from all tokens, or only from the most probable tokens."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ class BPECodes:
         """Parse the content of a file with codes.
 
         Versions 0.1 and 0.2 of subword-nmt have one pair of symbols per line. fastBPE adds a count. In version 0.1, the
-        end of a word is a symbol of its own. Otherwise it is part of the last symbol.
+        end of a word is a separate symbol. Otherwise it is part of the last symbol.
 
         Args:
             content: Content of the file.

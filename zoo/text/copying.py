@@ -55,7 +55,7 @@ def copy_symbols(count: int) -> tuple[str, ...]:
 
 
 def replace_spans(text: str, symbols: Sequence[str], source: str, target: str) -> Replaced:
-    """Replace the first spans of a sentence with copy symbols. If the sentence is in capitals, write it in lower case.
+    """Replace the first spans of a sentence with copy symbols. If the sentence is in capitals, use sentence case.
 
     Args:
         text: The sentence.
@@ -110,7 +110,7 @@ def sentence_case(text: str, spans: Iterable[Span], language: str) -> str:
     first = _WORD.search(text)
     kept = [(match.start(), match[0]) for match in _ABBREVIATION.finditer(text)]
     for match in _WORD.finditer(text):
-        if len(match[0]) >= _SHORT_WORD - 1 and match[0] in names:  # shorter ones are also words, such as MAY
+        if len(match[0]) >= _SHORT_WORD - 1 and match[0] in names:  # shorter names are also words, such as MAY
             kept.append((match.start(), names[match[0]]))
     kept += [(span.start, names.get(span.text, span.text)) for span in spans if span.is_name]
     kept += [(first.start(), first[0][0])] if first else []

@@ -28,13 +28,14 @@ class Notation:
 
     Attributes:
         code: Code of the language. Empty if the language has no table.
-        decimal_marks: Decimal marks, the usual one first. If there are several, a mark may also separate thousands.
+        decimal_marks: Decimal marks, with the usual mark first. If there are several, a mark may also separate
+            thousands.
         group: Separator of thousands.
         currency_first: Whether symbols of currencies precede amounts.
         percent: The percent sign, with the space before it if the language has one.
         unit_after_hyphen: How a unit follows a number if it follows a hyphen in another language ("100-meter").
         plural_from: Value from which words are in the plural. 0: all values except 1.
-        phone: Pattern of phone numbers that are written differently from those of other countries.
+        phone: Pattern of phone numbers in formats that other countries do not use.
         months: Names and abbreviations of each month, separated by `|`. The best spelling comes first.
         weekdays: Names of each weekday, separated by `|`. All names are spellings.
         day_endings: Strings between the day and the space before the month.

@@ -216,7 +216,7 @@ def needs_translation(text: str) -> bool:
 
 
 def compare(source: str, target: str, source_language: str, target_language: str) -> Differences:
-    """Compare the numbers and other spans of a text with those of its translation.
+    """Compare the numbers and other spans in a text and in its translation.
 
     Whole numbers up to twelve may become words, and words may become numbers. The translation may repeat these numbers.
 

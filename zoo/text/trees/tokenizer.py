@@ -203,7 +203,7 @@ class TreeTokenizer(Modality):
 
         Args:
             ids: The token IDs. They may be any sequence.
-            words: The words, at least one.
+            words: The words of the sentence. There must be at least one word.
         """
         children: list[list[Tree]] = [[]]
         labels: list[int] = []
