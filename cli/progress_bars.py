@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import accumulate
-from types import TracebackType
 from typing import Self
 
 from rich.console import Console, ConsoleOptions, RenderResult
@@ -88,9 +87,7 @@ class _Bar(Progress):
             self._bars.update(self._task, advance=n, total=self._total, figures=words)
         self._has_advanced = self._has_advanced or n > 0
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._bars.remove_task(self._task)
         self._report.stop()
 

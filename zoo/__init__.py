@@ -59,13 +59,13 @@ def spec(reference: str | PathLike[str], overrides: Sequence[str] | Mapping[str,
 
     Args:
         reference: The name of a spec that zoo contains, such as "base", or the path of a YAML file.
-        overrides: Fields to set, as texts (["architecture.h=4"]) or as a mapping ({"architecture": {"h": 4}}).
+        overrides: Fields to set, as strings (["architecture.h=4"]) or as a mapping ({"architecture": {"h": 4}}).
 
     Returns:
         The validated spec.
 
     Raises:
-        ZooError: The spec cannot be read or is invalid. The error has the file and line, and a hint.
+        ZooError: The spec cannot be read or is invalid. The error names the file and line, and gives a hint.
 
     Examples:
         >>> zoo.spec("big", ["architecture.N=12"]).architecture.N
@@ -93,16 +93,16 @@ def load(
     model while it is loaded.
 
     Args:
-        name: The name of a published model, optionally with a revision (`NAME@2`); the folder of
-            a training run; the name of a spec that was trained; or the name of a model in the catalogue, such as
-            `opus-mt-de-fr`. A list of several models with the same vocabulary gives an ensemble.
+        name: The name of a published model, optionally with a revision (`NAME@2`); the folder of a training run; the
+            name of a spec that was trained; or the name of a model in the catalogue, such as `opus-mt-de-fr`. A list of
+            several models with the same vocabulary gives an ensemble.
         device: "auto" (the GPU if there is one), "cpu", "cuda" or "cuda:N".
         precision: "float32", "bfloat16" or "int8". Default: the precision in the spec.
         backend: "auto" or a backend that `zoo doctor` lists. Default: the backend in the spec.
         max_batch_tokens: Maximum number of source tokens in a batch, counting padding. Default: 4096.
 
     Returns:
-        A translator. For a parsing model, it is a `Parser`.
+        A translator. A model that parses is opened as a `Parser`.
 
     Raises:
         ZooError: The model does not exist, or one of its files is damaged.
@@ -194,16 +194,17 @@ def model(spec: Spec | str | PathLike[str], *, device: str = "cpu") -> EmittedPr
 
 
 def register_sublayer(sublayer: type[Sublayer], lower: Callable[[Any, Any, Any], Any]) -> None:
-    """Add a kind of sub-layer, which specs can use in encoder and decoder layers from now on, in this process only.
+    """Register a new kind of sub-layer, so that specs can use it in encoder and decoder layers in this process.
 
     Args:
-        sublayer: Subclass of `specs.Sublayer` with the options of the kind. Its field `kind` is a `Literal`.
+        sublayer: Subclass of `specs.Sublayer` that defines the options of the sub-layer. Its field `kind` is a
+            `Literal` with the name of the kind.
         lower: Function `lower(x, sublayer, context)` that returns the output of the sub-layer, with the shape of `x`.
             `x` is a `compiler.builder.Value`, and `context` a `compiler.lowering.context.LayerContext`.
 
     Raises:
-        ZooError: The class is not a subclass of `specs.Sublayer` with one kind, or there is already a kind with this
-            name.
+        ZooError: The class is not a subclass of `specs.Sublayer` with exactly one kind, or the name of the kind is
+            already taken.
     """
     specs, lowering = _import("specs"), _import("compiler.lowering.transformer")
     fields = sublayer.model_fields if isinstance(sublayer, type) and issubclass(sublayer, specs.Sublayer) else {}

@@ -8,7 +8,6 @@ import time
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from types import TracebackType
 from typing import Self, TextIO
 
 from specs.notation import escape
@@ -16,7 +15,6 @@ from specs.notation import escape
 _UNSAFE_IN_TERMINALS = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udc7f\udd00-\udfff]"
 )
-_INTERVAL = 10.0
 _PACKAGE = Path(__file__).parent
 
 
@@ -35,9 +33,7 @@ class Progress:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         pass
 
 
@@ -45,7 +41,7 @@ class Report:
     """Receiver of messages. This base class discards them. Subclasses override its methods."""
 
     ask: Callable[[str, str, str], bool] | None = None
-    """Function that asks the user a yes-no question, as `cli.console.confirm`. None: the answer is always yes."""
+    """Function that asks the user a yes-no question, such as `cli.console.confirm`. None: the answer is always yes."""
 
     def info(self, text: str) -> None:
         """Report a message that needs no action."""
@@ -68,11 +64,11 @@ class PlainReport(Report):
     """Report that prints lines of plain text, for logs, pipes and simple terminals.
 
     Args:
-        stream: Where to print. Default: stderr.
-        interval: Minimum time between two lines of progress. Unit: seconds.
+        stream: Stream to print to. Default: stderr.
+        interval: Minimum number of seconds between two lines of progress.
     """
 
-    def __init__(self, stream: TextIO | None = None, interval: float = _INTERVAL) -> None:
+    def __init__(self, stream: TextIO | None = None, interval: float = 10.0) -> None:
         self._stream = stream
         self._interval = interval
 
@@ -132,9 +128,7 @@ class _PrintedProgress(Progress):
         if now - self._last_time >= self._interval:
             self._print(now)
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is None and self._printed not in (None, self._done):
             self._print(time.monotonic())
 
@@ -178,7 +172,7 @@ def size(count: float) -> str:
 
 
 def sizes(first: float, second: float) -> tuple[str, str]:
-    """Format two different numbers of bytes. If rounding would make both texts equal, format the exact numbers."""
+    """Format two different numbers of bytes. If both would be rounded to the same text, format the exact numbers."""
     texts = size(first), size(second)
     return texts if texts[0] != texts[1] else (f"{first:,.0f} bytes", f"{second:,.0f} bytes")
 
@@ -193,7 +187,7 @@ def duration(seconds: float) -> str:
 
 
 def figure(value: float | str) -> str:
-    """Format a number with four significant digits, or as a whole number from 1,000 on. Return text unchanged."""
+    """Format a number with four significant digits, or without decimals if it is 1,000 or more. Keep text unchanged."""
     if isinstance(value, str):
         return value
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"

@@ -1,4 +1,4 @@
-"""Batches of examples with similar lengths. Each batch has a maximum number of tokens (paper, section 5.1)."""
+"""Batches of examples with similar lengths. The number of tokens in a batch is limited (paper, section 5.1)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ The noise adds one percent of padding, but halves the number of examples that sh
 _BANDS_PER_SQRT_BATCHES = 1.5
 """Number of bands (groups of similar source lengths), divided by the square root of the number of batches.
 
-In measurements, there was least padding with slightly more bands than batches in each band.
+In measurements, padding was lowest with slightly more bands than batches in each band.
 """
 
 
@@ -47,7 +47,7 @@ class BatchSize(NamedTuple):
 
     @classmethod
     def of(cls, lengths: Mapping[str, Sequence[int] | Lengths]) -> Self:
-        """Return the size of a batch whose streams have these lengths, with EOS and without BOS."""
+        """Return the size of a batch, given the length of each row of each stream, with EOS and without BOS."""
         rows = len(lengths[OUTPUT])
         tokens = {name: int(np.sum(each, dtype=np.int64)) for name, each in lengths.items()}
         padded = rows * sum(int(np.max(each, initial=0)) for each in lengths.values())
@@ -60,11 +60,11 @@ class BatchSize(NamedTuple):
 
 @dataclass(frozen=True)
 class Batch:
-    """Padded values of examples.
+    """Batch of padded examples.
 
     Attributes:
         streams: Each stream. An input ends with EOS. The output begins with BOS and ends with EOS.
-        size: Size of the whole batch, of which this may be one process's share.
+        size: Size of the whole batch. If several processes train, this object is the part of one process.
     """
 
     streams: Mapping[str, PaddedBatch]
@@ -79,7 +79,9 @@ class Batch:
     def empty(cls, streams: Iterable[str], width: int | None = None) -> Self:
         """Return a batch of one example without tokens to predict, so that its loss and its gradients are zero.
 
-        `width` is the number of features per frame of the inputs. None if they consist of tokens.
+        Args:
+            streams: Names of the streams.
+            width: Number of features per frame of the inputs. None if the inputs are tokens.
         """
         nothing = PaddedBatch(torch.tensor([[BOS, PAD]]), torch.tensor([1]))
         source = PaddedBatch.pad([[EOS] if width is None else torch.zeros(1, width)])
@@ -103,12 +105,12 @@ class Batch:
         return Batch({name: stream.to(device) for name, stream in self.streams.items()}, self.size)
 
     def split_packed(self, budgets: Mapping[str, int]) -> list[Batch]:
-        """Return parts in which each stream has at most this number of tokens. Each example must fit."""
+        """Split the batch into parts with at most these numbers of tokens. Each example must fit into a part."""
         limits = [budgets[name] for name in self.streams]
         return self._parts(packed_bounds(list(_lengths(self.streams).values()), limits).tolist())
 
     def split(self, parts: int) -> list[Batch]:
-        """Return at most `parts` smaller batches with nearly equal numbers of rows, without superfluous padding."""
+        """Split the batch into at most `parts` batches of nearly equal numbers of rows, without unnecessary padding."""
         rows = [len(part) for part in np.array_split(np.arange(len(self)), parts) if len(part)]
         return self._parts(list(pairwise([0, *np.cumsum(rows).tolist()])))
 
@@ -165,13 +167,13 @@ class Examples(dict[str, Sequence[Values]]):
 
     @classmethod
     def from_store(cls, store: Store, indices: npt.ArrayLike) -> Self:
-        """Return the examples of a store that have these indices, in this order."""
+        """Read the examples with these indices from a store, in this order."""
         chosen = np.asarray(indices, np.int64)
         return cls((name, store.rows(name, chosen)) for name in store.lengths)
 
     @property
     def lengths(self) -> dict[str, Lengths]:
-        """Length of each row, with EOS, by stream. Features have no EOS."""
+        """Length of each row of each stream, with EOS. Features have no EOS."""
         return {
             name: np.array([len(row) + (row.dtype.kind != "f") for row in rows], np.int32)
             for name, rows in self.items()
@@ -183,15 +185,19 @@ class Examples(dict[str, Sequence[Values]]):
         return BatchSize.of(self.lengths)
 
     def rows(self, indices: Iterable[int]) -> Examples:
-        """Return some of the examples."""
+        """Return the examples with these indices."""
         chosen = list(indices)
         return Examples((name, [values[index] for index in chosen]) for name, values in self.items())
 
     def to_batch(self, rank: int = 0, count: int = 1) -> Batch:
-        """Return the padded batch of process `rank` of `count` processes: every `count`-th example, from `rank` on.
+        """Return the padded batch of one of several processes: every `count`-th example, beginning with `rank`.
 
-        If the examples are sorted by length, the batches of all processes have similar lengths. If there are too few
-        examples, return an empty batch.
+        If the examples are sorted by length, the batches of all processes have similar lengths. If there is no example
+        for this process, return an empty batch.
+
+        Args:
+            rank: Number of the process, from 0.
+            count: Number of processes.
         """
         size = self.size
         own = self.rows(range(rank, size.rows, count))
@@ -210,15 +216,14 @@ def epoch_batches(
     *,
     packed: bool = False,
 ) -> EpochBatches:
-    """Return the batches of an epoch. The examples of a batch have similar lengths.
+    """Divide the examples of an epoch into batches. The examples of a batch have similar lengths.
 
-    In each batch, the number of rows times the length of the longest source with EOS is at most the budget of the
-    source or, if batches are packed, the number of source tokens with EOS. The same applies to each stream. The result
-    depends only on `seed`, `epoch` and `packed`.
+    The number of tokens of a stream in a batch is the number of rows times the length of the longest row, with EOS. If
+    batches are packed, padding does not count. For the same store, the result depends only on the other arguments.
 
     Args:
         store: Values of the training text.
-        budgets: Maximum number of tokens of each stream per batch, with padding.
+        budgets: Maximum number of tokens of each stream per batch.
         seed: Seed of the training run.
         epoch: Number of the epoch.
         weights: How often an epoch contains the examples of each part of the corpus. For a fraction such as 0.5, each
@@ -231,7 +236,11 @@ def epoch_batches(
     chosen, limits = _draw(store, weights, seed, epoch), [budgets[name] for name in store.lengths]
     lengths = [each[chosen] + store.has_eos(name) for name, each in store.lengths.items()]
     for name, each in zip(store.lengths, lengths, strict=True):
-        _check_longest(each, budgets[name], name)
+        if (longest := int(np.max(each, initial=0))) > budgets[name]:
+            raise ZooError(
+                f"a {name} of {longest - 1:,} tokens and its EOS exceed `training.{name}_tokens` ({budgets[name]:,})",
+                hint=f"set `training.{name}_tokens={longest}` or more, or lower `corpus.max_length`",
+            )
     random = np.random.Generator(np.random.Philox(np.random.SeedSequence([seed, epoch])))
     order = _order_by_length(lengths, random)
     lengths = [each[order] for each in lengths]
@@ -246,10 +255,15 @@ def epoch_batches(
 def batch_examples(
     examples: Examples, budgets: Mapping[str, int], seed: int, *, packed: bool = False
 ) -> list[Examples]:
-    """Return a few thousand examples as batches with at most these numbers of tokens, in an order given by the seed.
+    """Divide a few thousand examples into batches, in an order that the seed determines.
 
-    For so few examples, the method of `epoch_batches` would put very different target lengths into one batch. Each
-    example must fit into a batch. `packed` means the same as in `epoch_batches`.
+    For so few examples, the method of `epoch_batches` would put very different target lengths into one batch.
+
+    Args:
+        examples: The examples. Each example must fit into a batch.
+        budgets: Maximum number of tokens of each stream per batch.
+        seed: Seed of the order.
+        packed: Whether padding does not count, as in `epoch_batches`.
     """
     lengths, limits = list(examples.lengths.values()), [budgets[name] for name in examples]
     batches = max(each.sum() / limit for each, limit in zip(lengths, limits, strict=True))
@@ -260,7 +274,7 @@ def batch_examples(
 
 
 def _draw(store: Store, weights: Sequence[float], seed: int, epoch: int) -> Indices | slice:
-    """Return the indices of the examples of an epoch. `weights` says how often it contains each part of the corpus."""
+    """Draw the examples of an epoch, and return their indices. See `epoch_batches` for the arguments."""
     if all(weight == 1.0 for weight in weights):
         return slice(None)
     total = sum(count * weight for count, weight in zip(store.parts, weights, strict=True))
@@ -281,9 +295,9 @@ def _draw(store: Store, weights: Sequence[float], seed: int, epoch: int) -> Indi
 
 
 def _order_by_length(lengths: Sequence[Lengths], random: np.random.Generator) -> Indices:
-    """Return indices that order examples by the length of the first stream, then of the next one, with random noise.
+    """Return indices that order examples by source length, then by target length, with random noise.
 
-    Target lengths rise for one source length and fall for the next one, so that neighbours always have similar lengths.
+    Target lengths rise for one source length and fall for the next, so that neighbours always have similar lengths.
     """
     order = random.permutation(len(lengths[0]))
     keys = [_noisy_lengths(each, random) for each in lengths]
@@ -294,7 +308,7 @@ def _order_by_length(lengths: Sequence[Lengths], random: np.random.Generator) ->
 
 
 def _order_in_bands(lengths: Sequence[Lengths], count: int) -> Indices:
-    """Return indices that order examples by band of the first lengths, then by target length. All bands are equal."""
+    """Return indices that order examples by band of source lengths, then by target length. Bands have equal sizes."""
     by_first, target = np.lexsort(tuple(reversed(lengths))), lengths[-1]
     band = np.empty(len(target), np.int64)
     band[by_first] = np.arange(len(target)) * count // max(1, len(target))
@@ -302,13 +316,13 @@ def _order_in_bands(lengths: Sequence[Lengths], count: int) -> Indices:
 
 
 def _noisy_lengths(lengths: Lengths, random: np.random.Generator) -> npt.NDArray[np.integer[Any]]:
-    """Return lengths with noise. They have 16 bits if possible, because numpy sorts such integers in linear time."""
+    """Add noise to lengths. The results have 16 bits if possible, because numpy sorts such integers in linear time."""
     noisy = np.rint(lengths * (1 + _LENGTH_NOISE * random.random(len(lengths), np.float32)))
     return noisy.astype(np.int16 if noisy.max(initial=0) < 1 << 15 else np.int32)
 
 
 def _batch_bounds(lengths: Sequence[Lengths], limits: Sequence[int], packed: bool) -> Indices:
-    """Divide ordered examples into consecutive batches, each with as many examples as all token limits allow.
+    """Divide ordered examples into consecutive batches that are as large as all token limits allow.
 
     Returns:
         Start and end of each batch, `[batches, 2]`.
@@ -330,11 +344,11 @@ def _batch_bounds(lengths: Sequence[Lengths], limits: Sequence[int], packed: boo
 
 
 def packed_bounds(lengths: Sequence[Lengths], limits: Sequence[int]) -> Indices:
-    """Divide examples into consecutive batches with at most these numbers of tokens, as many in each as possible.
+    """Divide ordered examples into consecutive batches, as large as possible. Padding does not count.
 
     Args:
         lengths: Lengths of each stream, `[examples]`.
-        limits: Maximum number of tokens of each stream.
+        limits: Maximum number of tokens of each stream in a batch.
 
     Returns:
         Start and end of each batch, `[batches, 2]`.
@@ -358,22 +372,13 @@ def _total_size(lengths: Mapping[str, Lengths], bounds: Indices) -> BatchSize:
     return total._replace(padded_tokens=sum(int((each * rows).sum()) for each in longest))
 
 
-def _check_longest(lengths: Lengths, budget: int, side: str) -> None:
-    longest = int(np.max(lengths, initial=0))
-    if longest > budget:
-        raise ZooError(
-            f"a {side} of {longest - 1:,} tokens and its EOS exceed `training.{side}_tokens` ({budget:,})",
-            hint=f"set `training.{side}_tokens={longest}` or more, or lower `corpus.max_length`",
-        )
-
-
 def _lengths(streams: Mapping[str, PaddedBatch]) -> dict[str, Lengths]:
-    """Return the length of each row, with EOS and without BOS. Features have neither."""
+    """Return the length of each row of each stream, with EOS and without BOS. Features have no EOS or BOS."""
     return {name: x.lengths.numpy() - (name == OUTPUT and x.values.dtype == torch.long) for name, x in streams.items()}
 
 
 def _pad(rows: Sequence[Values], prefix: tuple[int, ...]) -> PaddedBatch:
-    """Return sequences as a padded stream. Each row of tokens has the IDs in `prefix`, the tokens and EOS."""
+    """Pad sequences to a stream. Each row of tokens consists of the IDs in `prefix`, the tokens and EOS."""
     if rows[0].dtype.kind == "f":
         return PaddedBatch.pad([torch.from_numpy(row) for row in rows])
     ends = np.array([len(prefix) + len(row) for row in rows])

@@ -1,7 +1,7 @@
 """Built-in corpus: English-German sentence pairs with English constituency trees, read from the folder `builtin_pairs`.
 
-A grammar generated the pairs once. The folder has two compressed files for each of train, dev and test: one with the
-trees, whose words are the English sentences, and one with the German sentences.
+A grammar generated the pairs once. The folder has two compressed files for each of train, dev and test. One file has
+the trees, whose words are the English sentences. The other file has the German sentences.
 """
 
 import bz2
@@ -47,12 +47,12 @@ def sentences(split: str, count: int) -> Iterator[Pair]:
 def examples(
     split: str, count: int, streams: Mapping[str, str], languages: Mapping[str, str]
 ) -> Iterator[Mapping[str, str]]:
-    """Yield the first examples of a set, as streams of a task.
+    """Yield the first examples of a set, with the streams of a task.
 
     Args:
         split: The set: `train`, `dev` or `test`.
         count: Number of examples.
-        streams: Modality of each stream. If one stream has trees, the text consists of the words of the trees.
+        streams: Modality of each stream. If one stream is trees, text consists of the words of the trees.
         languages: Language of each stream: `en` or `de`.
     """
     for english, german, tree in sentences(split, count):

@@ -1,4 +1,4 @@
-"""Cleaning of the training text: select the pairs to train on, and count the pairs that are dropped per reason."""
+"""Cleaning of the training text: select the pairs to train on, and count the dropped pairs for each reason."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _MEMORY_HINT = "train on fewer pairs, or set `corpus.deduplicate=false` and hold
 
 
 class Status(IntEnum):
-    """How a pair of the training text is used."""
+    """Status of a pair of the training text: how it is used, or why it is dropped."""
 
     KEPT = 0
     EMPTY = 1
@@ -42,7 +42,7 @@ class Status(IntEnum):
     DEV = 3
     TEST = 4
     SAME_SOURCE = 5
-    """Not used, because a held-out pair of dev or test has the same source."""
+    """Not used, because a pair that is held out for dev or test has the same source."""
     COPY = 6
     MARKUP = 7
     LANGUAGE = 8
@@ -58,12 +58,12 @@ REASONS: dict[str, str] = {
     "long": "too long",
     "ratio": "with too different lengths",
 }
-"""Each reason for which pairs are dropped, and its description. The reasons are also fields of `CleaningCounts`."""
+"""Description of each reason for which pairs are dropped. The reasons are also fields of `CleaningCounts`."""
 
 
 @dataclass(frozen=True)
 class CleaningCounts:
-    """Numbers of training pairs that are kept, held out, and dropped for each reason."""
+    """Numbers of training pairs that are kept, that are held out, and that are dropped for each reason."""
 
     read: int = 0
     empty: int = 0
@@ -75,7 +75,7 @@ class CleaningCounts:
     long: int = 0
     """Dropped, because the source or the target has more than `corpus.max_length` tokens."""
     ratio: int = 0
-    """Dropped, because one side has more than `corpus.max_ratio` times the tokens of the other."""
+    """Dropped, because one side has more than `corpus.max_ratio` times as many tokens as the other side."""
     copy: int = 0
     """Dropped by `corpus.filters`, because both sides are equal."""
     markup: int = 0
@@ -84,10 +84,10 @@ class CleaningCounts:
     """Dropped by `corpus.filters`, because a side is in another language."""
     kept: int = 0
     control: int = 0
-    """Pairs with control characters, which were replaced by spaces. These pairs also count in another field."""
+    """Pairs in which spaces replaced control characters. These pairs also count in another field."""
 
     def __str__(self) -> str:
-        """Return a description of all counts on one line."""
+        """Describe all counts on one line."""
         counts = ((getattr(self, reason), description) for reason, description in REASONS.items())
         dropped = ", ".join(f"{count:,} {description}" for count, description in counts if count)
         control = f" (spaces replaced control characters in {self.control:,})" if self.control else ""
@@ -103,22 +103,22 @@ def classify(
     order of the sentences. All pairs with the same source are held out together. If the last source of dev or test has
     more pairs than are needed, the remaining pairs are not used.
 
-    The function needs up to 2 bytes of memory per pair, 40 more bytes per pair to find duplicates, and 40 more bytes
-    per pair to hold out pairs.
+    Memory: up to 2 bytes per pair, plus 40 bytes per pair to find duplicates, plus 40 bytes per pair to hold out pairs.
 
     Args:
         examples: The training text.
         deduplicate: Whether to drop repeated pairs.
         dev: Number of pairs to hold out for dev.
         test: Number of pairs to hold out for test.
-        filtered: Results of `apply_filters`. Iterating over `examples` may append them. Empty: no filters.
+        filtered: Result of `apply_filters` for each example. The iterator over `examples` may append these results.
+            Empty: no filters.
 
     Returns:
         Status of each pair, `[pairs]`, and the counts. Pairs with unsuitable lengths still count as kept (see
         `filter_by_length`).
 
     Raises:
-        ZooError: There are fewer pairs than are to be held out, or there is too little memory.
+        ZooError: There are not enough pairs to hold out, or there is not enough memory.
     """
     statuses, first_hashes, hashes = array("B"), array("Q"), array("Q")
     control = 0
@@ -151,7 +151,7 @@ def classify(
 
 
 def apply_filters(example: Example, filters: Iterable[Filter], languages: Mapping[str, str]) -> Status:
-    """Return the status of the first of `corpus.filters` that drops an example, or KEPT.
+    """Return the status that the first matching filter of `corpus.filters` gives an example, or KEPT.
 
     Args:
         example: The example.
@@ -168,7 +168,7 @@ def apply_filters(example: Example, filters: Iterable[Filter], languages: Mappin
 
 
 def examples_with_status(examples: Iterable[Example], statuses: Statuses, status: Status) -> Iterator[Example]:
-    """Yield the examples that have this status, cleaned."""
+    """Yield the examples that have this status. Clean their raw data."""
     for example, own in zip(examples, statuses, strict=False):
         if own == status:
             yield cleaned_example(example)
@@ -183,7 +183,7 @@ def filter_by_length(values: Rows, section: Corpus, counts: CleaningCounts) -> t
         counts: Counts before the selection.
 
     Returns:
-        Indices of the selected examples, and the counts, in which all other examples now count as dropped.
+        Indices of the selected examples, and the updated counts, in which all other examples count as dropped.
     """
     lengths = np.array([[len(row) for row in rows] for rows in values.values()], np.int64).reshape(len(values), -1)
     shorter, longer = lengths.min(0), lengths.max(0)
@@ -202,7 +202,7 @@ def filter_by_length(values: Rows, section: Corpus, counts: CleaningCounts) -> t
 
 
 def _hash(text: str) -> int:
-    """Return a 64-bit hash. For ten million sentences, the probability of any collision is three in a million."""
+    """Return a 64-bit hash. Among ten million sentences, the probability of any collision is three in a million."""
     return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "big")
 
 
@@ -235,11 +235,11 @@ def _hold_out(statuses: Statuses, hashes: npt.NDArray[np.uint64], sets: Iterable
 
 
 def other_language(lines: Iterable[str], language: str) -> str | None:
-    """Return the language of the lines if they are clearly not in the expected language, otherwise None.
+    """Detect whether lines are clearly in a different language than expected.
 
     Args:
-        lines: Some hundred lines of text.
-        language: The expected language, such as `en` or `pt-BR`.
+        lines: Several hundred lines of text.
+        language: Code of the expected language, such as `en` or `pt-BR`.
 
     Returns:
         The code of another language, if most of the long lines are in that language, and at most a fifth as many are
@@ -255,7 +255,7 @@ def other_language(lines: Iterable[str], language: str) -> str | None:
 
 
 def is_other_language(line: str, language: str) -> bool:
-    """Return whether a line with enough letters is clearly in a language different from `language`."""
+    """Return whether a line is clearly in a different language. If the line has few letters, return False."""
     if sum(map(str.isalpha, line)) < _MIN_LETTERS:
         return False
     scores = dict(rank(line[:_MAX_CHARACTERS]))

@@ -1,4 +1,4 @@
-"""Functions that read a corpus as examples, from files, archives, treebanks or the built-in corpus."""
+"""Functions that read the examples of a corpus from files, archives, treebanks or the built-in corpus."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ SPLITS: tuple[Split, Split, Split] = ("train", "dev", "test")
 _BUILTIN_PAIR_BYTES = 150  # average size of a pair of the built-in corpus
 _DIGITS_BYTES = 50_000  # average size of the frames of a string of digits
 _DIGITS: Mapping[str, ModuleType] = {"audio": spoken_digits, "image": written_digits}
-"""The module that makes strings of digits for each modality."""
+"""The module that generates strings of digits, for each modality."""
 _EXAMPLE_OVERHEAD = 200  # bytes of memory per example, in addition to its text
 _MAX_SCORED_TEXT = 256_000_000
 _GZIP_RATIO = 4  # assumed size of a text relative to its compressed file
 
 
 class MissingFileError(ZooError):
-    """Error because a file of the corpus does not exist. `name` is the file's path as the spec gives it."""
+    """Error because a file of the corpus does not exist. `name` is the path of the file, as in the spec."""
 
     def __init__(self, problem: str, *, hint: str, name: str) -> None:
         super().__init__(problem, hint=hint)
@@ -55,7 +55,7 @@ class CorpusReader:
             report: Receives warnings and the progress of downloads.
 
         Raises:
-            ZooError: A part has one file or column for both sides, or more pairs than the built-in corpus.
+            ZooError: A part has the same file or column for both sides, or more pairs than the built-in corpus.
         """
         self.corpus = spec.corpus
         self._streams, self._token_streams = spec.task.streams, spec.task.token_streams
@@ -87,7 +87,7 @@ class CorpusReader:
     def examples(self, split: Split) -> Iterator[Example]:
         """Yield the examples of a split, unchanged and in the order of the files.
 
-        Examples of `train` that are held out for dev or test are yielded for `train`. Archives that are not on this
+        Examples that are held out for dev or test are yielded as examples of `train`. Archives that are not on this
         machine are downloaded.
 
         Raises:
@@ -117,7 +117,7 @@ class CorpusReader:
         """Return the cleaned examples of dev or test with their languages.
 
         Raises:
-            ZooError: They have too much text, or the same errors as `examples`.
+            ZooError: There is too much text, or the same errors as `examples`.
         """
         examples, memory = [], 0
         for number, part in enumerate(getattr(self.corpus, split)):
@@ -130,7 +130,7 @@ class CorpusReader:
         return examples
 
     def bytes(self) -> int:
-        """Return an estimate of the size of the uncompressed text in bytes. Download archives that are missing here."""
+        """Estimate the size of the uncompressed text in bytes. Archives that are not on this machine are downloaded."""
         total = 0
         for part in self.corpus.parts:
             if isinstance(part, Grammar):
@@ -146,8 +146,8 @@ class CorpusReader:
     def identity(self) -> dict[str, Any]:
         """Return JSON data that identifies the corpus by its content, such as the hashes of its files.
 
-        The same text has the same identity in any folder. An archive is only downloaded if neither the spec nor
-        `corpus.lock` contains its hash.
+        The same text has the same identity in any folder. An archive is only downloaded if its hash is neither in the
+        spec nor in `corpus.lock`.
         """
         return {split: [self._part_identity(part) for part in getattr(self.corpus, split)] for split in SPLITS}
 
@@ -171,7 +171,7 @@ class CorpusReader:
         return ["files", *files, *self._identity_of_listed(part)]
 
     def _listed(self, part: Part) -> Iterator[str]:
-        """Yield the paths of the files that a part lists. There are none if all its streams are text."""
+        """Yield the paths of the files that a part lists, such as audio files. A part of text lists no files."""
         for name in self._streams:
             if name in self._token_streams:
                 continue
@@ -181,7 +181,7 @@ class CorpusReader:
                 yield from (example[name] for example in self._table_examples(part, "dev"))
 
     def _identity_of_listed(self, part: Part) -> list[str]:
-        """Return a hash of the files that a part lists, or nothing if all its streams are text."""
+        """Return a list with a hash of the files that a part lists. Empty if all streams of the part are text."""
         return [] if len(self._token_streams) == len(self._streams) else [identify(self._listed(part))]
 
     def _paths(self, part: Files | Archive | Table | Treebank) -> Sequence[Path]:
@@ -194,11 +194,14 @@ class CorpusReader:
         if isinstance(part, Files):
             return [existing_file(self.corpus, name) for name in names]
         if part not in self._members:
-            self._members[part] = _archive_members(part, names, self._report)
+            known = part.sha256 or recorded_sha256(part.archive)
+            members = extracted(known, names) if known else None
+            # `fetch` raises an error if the archive does not have the hash in the spec.
+            self._members[part] = members or extract(fetch(part.archive, part.sha256, self._report), names)
         return self._members[part]
 
     def _file_examples(self, paths: Sequence[Path]) -> Iterator[Example]:
-        """Yield the examples of files that have one stream each."""
+        """Yield the examples of parallel files: line n of each file is a stream of example n."""
         streams = [
             MODALITIES[modality].read(path) if name in self._token_streams else listed_files(path)
             for (name, modality), path in zip(self._streams.items(), paths, strict=True)
@@ -225,7 +228,8 @@ class CorpusReader:
         """Yield the examples of a TSV file. A missing cell of a training line is empty, so that cleaning drops it.
 
         Raises:
-            ZooError: The first line or a line of dev or test is too short, or a line has more columns than the first.
+            ZooError: The first line or a line of dev or test has too few columns, or a line has more columns than the
+                first line.
         """
         path = existing_file(self.corpus, part.tsv)
         columns = {name: getattr(part, f"{name}_column") for name in self._streams}
@@ -260,7 +264,7 @@ class CorpusReader:
 
 
 def corpus_path(corpus: Corpus, name: str) -> Path:
-    """Return the path of a file whose name the spec's corpus gives. `~` is replaced by the user's home folder."""
+    """Return the path of a file, given its name in the spec's section `corpus`. `~` is the user's home folder."""
     return Path(os.path.expanduser(corpus.folder)) / os.path.expanduser(name)
 
 
@@ -275,9 +279,9 @@ def existing_file(corpus: Corpus, name: str) -> Path:
 
 
 def missing_part(spec: Spec) -> str | None:
-    """Describe the first part of a spec's corpus that is missing on this machine. Return None if none is missing.
+    """Describe the first part of a spec's corpus that is missing on this machine. Return None if no part is missing.
 
-    No file is downloaded or read.
+    This function does not download or read any files.
     """
     if not spec.corpus.train:
         return "it has no training corpus"
@@ -315,22 +319,15 @@ def corpus_name(corpus: Corpus) -> str:
 
 
 def languages_of(corpus: Corpus, part: Part) -> dict[str, str]:
-    """Return the language of each stream of a part."""
+    """Return the language of the source and of the target in a part of the corpus."""
     return dict(zip(("source", "target"), corpus.direction(part), strict=True))
 
 
 def cleaned_example(example: Example) -> Example:
-    """Return an example with the cleaned raw data of each stream."""
+    """Clean the raw data of each stream of an example (see `zoo.text.lines.clean`)."""
     return {name: clean(raw) for name, raw in example.items()}
 
 
 def tree_example(tree: str) -> Example:
-    """Return the words of a tree as the source, and its bracketed notation as the target."""
+    """Return an example whose source is the words of a tree, and whose target is the tree in bracketed notation."""
     return {"source": " ".join(map(unescape_brackets, words(tree))), "target": tree}
-
-
-def _archive_members(part: Archive, names: tuple[str, ...], report: Report) -> Sequence[Path]:
-    known = part.sha256 or recorded_sha256(part.archive)
-    members = extracted(known, names) if known else None
-    # `fetch` raises an error if the archive does not have the hash in the spec.
-    return members or extract(fetch(part.archive, part.sha256, report), names)

@@ -1,4 +1,4 @@
-"""Functions that compute in background threads, such as the next items of an iterator."""
+"""Functions that run work in background threads, such as computing the next items of an iterator."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def prefetch(items: Iterator[Item], max_items: int = 2) -> Generator[Item, None,
 
 
 def run_in_thread(work: Callable[[], Item]) -> Future[Item]:
-    """Start a function in a daemon thread, so that the process can exit before the function is done.
+    """Run a function in a daemon thread, so that the process can exit before the function is done.
 
     Returns:
         Future of the function's result or exception.

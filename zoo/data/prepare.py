@@ -1,4 +1,4 @@
-"""`zoo prepare`: convert the corpus of a spec to a vocabulary and token stores, once per corpus."""
+"""`zoo prepare`: convert the corpus of a spec to a vocabulary and token stores. This is done once per corpus."""
 
 from __future__ import annotations
 
@@ -61,19 +61,19 @@ Scored = list[tuple[Example, Direction]]
 
 
 def prepare(spec: Spec, report: Report, vocabulary: Vocabulary | None = None) -> PreparedCorpus:
-    """Return the prepared corpus of a spec. If it does not exist yet, create it in `storage.prepared()`.
+    """Open the prepared corpus of a spec. If it does not exist yet, create it in `storage.prepared()`.
 
     Creating a prepared corpus downloads archives, learns the vocabulary from the training text, and writes token stores
-    and cleaning counts. The folder is created atomically. If another process creates it first, that folder is used. A
+    and cleaning counts. The folder is created atomically. If another process creates the folder first, it is used. A
     damaged folder is created again, with a warning.
 
     Args:
         spec: Spec with the sections `corpus`, `vocabulary` and `task`.
         report: Receives progress and warnings.
-        vocabulary: Vocabulary of the model that training starts from, if any. None: learn a vocabulary.
+        vocabulary: Vocabulary of the model in `training.start_from`, if any. None: learn a vocabulary.
 
     Raises:
-        ZooError: The corpus or the vocabulary size cannot be used, a download fails, or the disk is full.
+        ZooError: The corpus or the vocabulary size is not suitable, a download fails, or the disk is full.
     """
     if not spec.corpus.train:
         raise ZooError(
@@ -125,7 +125,7 @@ def _check_suffixes(spec: Spec, report: Report) -> None:
 
 
 def _open_existing(folder: Path, report: Report) -> PreparedCorpus | None:
-    """Return the prepared corpus in a folder, or None if the folder does not exist. Remove a damaged folder first."""
+    """Open the prepared corpus in a folder. If the folder is missing or damaged, remove it and return None."""
     with suppress(FileNotFoundError, NotADirectoryError):
         identity = manifest.file_identity(folder)
         try:
@@ -169,7 +169,7 @@ def fingerprint(spec: Spec, corpus: CorpusReader, vocabulary: Vocabulary | None 
 
 
 def _tags(corpus: Corpus) -> list[str | None]:
-    """Return the tag of each part of the training set. Empty if no part has a tag."""
+    """Return the tag of each part of the training set. The list is empty if no part has a tag."""
     tags = [getattr(part, "tag", None) for part in corpus.train]
     return tags if any(tags) else []
 
@@ -235,7 +235,7 @@ class _Preparation:
         self._write_description(counts)
 
     def _read_train(self) -> Iterator[Example]:
-        """Yield the training examples. Count the examples of each part of the corpus in `part_counts`."""
+        """Yield the training examples. Meanwhile, count, filter and compare them, for the other methods."""
         for number, part in enumerate(self.spec.corpus.train):
             self.part_counts.append(0)
             for example in self.corpus.part_examples("train", number):
@@ -253,7 +253,7 @@ class _Preparation:
                 yield example
 
     def _text_of(self, example: Mapping[str, Value]) -> dict[str, Value]:
-        """Return the streams of an example that are text."""
+        """Return only those streams of an example that are text."""
         return {name: example[name] for name in self.spec.task.token_streams}
 
     def _check_overlap(self) -> None:
@@ -266,7 +266,7 @@ class _Preparation:
                 )
 
     def _check_languages(self) -> None:
-        """Warn if the sources or the targets seem to be in a different language than the spec specifies."""
+        """Warn if the sources or the targets seem to be in a different language from the one in the spec."""
         for direction, examples in self._first_examples.items():
             for side, language in zip(SIDES, direction, strict=True):
                 if seen := other_language([each[side] for each in examples if side in each], language):
@@ -296,7 +296,7 @@ class _Preparation:
             start += count
 
     def _with_copy_symbols(self, example: Example, direction: Direction) -> Example:
-        """Return an example with copy symbols, if the vocabulary has them."""
+        """Replace spans of an example with copy symbols, if the vocabulary has such symbols."""
         if not self.symbols:
             return example
         first = crc32(example["source"].encode())
@@ -332,7 +332,7 @@ class _Preparation:
         return counts
 
     def _write_scored(self, split: Split, scored: Scored, vocabulary: Vocabulary) -> None:
-        """Write values, raw data and languages of all examples of dev or test."""
+        """Write the values, the raw data and the languages of all examples of dev or test."""
         languages = (LanguagePair.of(self.spec, vocabulary, direction) for _, direction in scored)
         with self._store_writer(split, vocabulary) as writer:
             examples = starmap(self._with_copy_symbols, scored)
@@ -385,9 +385,9 @@ def _require_examples(counts: CleaningCounts) -> None:
 def encode_examples(
     examples: Iterable[Example], vocabulary: Vocabulary, modality: FeatureModality | None = None
 ) -> Generator[Rows, None, None]:
-    """Yield the values of examples, chunk by chunk.
+    """Encode examples, and yield their values chunk by chunk.
 
-    While the caller uses a chunk, background threads encode the next chunk and read the one after it.
+    While the caller uses a chunk, background threads encode the next chunk and read the chunk after that.
 
     Args:
         examples: The examples.
@@ -408,7 +408,13 @@ def encode_examples(
 
 
 def _with_language_tokens(values: Rows, rows: Sequence[int], languages: Sequence[LanguagePair]) -> Rows:
-    """Return some rows of each stream, with the language tokens that precede them."""
+    """Select rows of each stream, and put the language tokens before them.
+
+    Args:
+        values: Values of each stream.
+        rows: Indices of the rows to select.
+        languages: Languages of each selected row.
+    """
     return {
         name: [
             ids if isinstance(ids := all_ids[row], np.ndarray) else [*own.tokens_of(name), *ids]

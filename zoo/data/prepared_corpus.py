@@ -1,4 +1,4 @@
-"""Prepared corpus: the folder with all data for training that `zoo prepare` writes."""
+"""Prepared corpus: the folder that `zoo prepare` writes, with all data for training."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class PreparedCorpus:
 
     Attributes:
         folder: The folder.
-        fingerprint: Name of the folder: a hash of the corpus content and its settings (see the function `fingerprint`).
+        fingerprint: Name of the folder, a hash of the corpus and its settings (see `zoo.data.prepare.fingerprint`).
     """
 
     def __init__(self, folder: Path) -> None:
@@ -67,7 +67,7 @@ class PreparedCorpus:
 
     @property
     def dropped_examples(self) -> list[str]:
-        """Some dropped pairs, with their reasons. Empty if an older version of zoo prepared the corpus."""
+        """Some pairs that cleaning dropped, with reasons. Empty if an older version of zoo prepared the corpus."""
         file = self.folder / DROPPED_FILE
         return read_lines(file) if file.is_file() else []
 
@@ -76,11 +76,11 @@ class PreparedCorpus:
         return Store(self.folder / split)
 
     def texts(self, split: Split) -> dict[str, list[str]]:
-        """Return the raw data of each stream of dev or test, without control characters."""
+        """Return the cleaned raw data of each stream of dev or test."""
         streams = self.store(split).lengths
         return {name: read_lines(self.folder / split / f"{name}.txt") for name in streams}
 
     def directions(self, split: Split) -> list[Direction]:
-        """Return the source and target language of each example of dev or test, for a model of several languages."""
+        """Return the source and target language of each example of dev or test, for a multilingual model."""
         lines = read_lines(self.folder / split / "languages.txt")
         return [(source, target) for source, _, target in (line.partition(" ") for line in lines)]

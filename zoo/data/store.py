@@ -1,11 +1,10 @@
-"""Store: the values of examples in memory-mapped files (shards). Only the lengths are kept in memory."""
+"""Store: the values of examples in memory-mapped files (shards). Only their lengths are in memory."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import chain, pairwise
 from pathlib import Path
-from types import TracebackType
 from typing import Any, BinaryIO, NamedTuple, Self
 
 import numpy as np
@@ -24,9 +23,9 @@ Rows = Mapping[str, Sequence[Sequence[int] | Values]]
 
 
 class StoreWriter:
-    """Context manager that writes a store into an existing folder, chunk by chunk. It writes the header last.
+    """Context manager that writes a store into an existing folder, chunk by chunk. On exit, it writes the header.
 
-    Each shard contains `shard_examples` examples, and the last shard contains the remaining ones. A shard has two
+    Each shard contains `shard_examples` examples, and the last shard contains the remaining examples. A shard has two
     little-endian files for each stream:
 
     - `NNNNN.STREAM.values`: all values, one example after another.
@@ -48,7 +47,7 @@ class StoreWriter:
             folder: Folder for the files of the store.
             dtypes: Data type of the values of each stream.
             parts: Number of parts of the corpus.
-            shard_examples: Examples per shard.
+            shard_examples: Number of examples per shard.
             widths: Number of features per frame in each stream of features.
         """
         self._folder, self._dtypes, self._shard_examples = folder, dtypes, shard_examples
@@ -65,7 +64,7 @@ class StoreWriter:
 
         Args:
             rows: Values of each stream, without BOS and EOS.
-            parts: For each example, the index of its corpus part. Defaults to the first part.
+            parts: For each example, the index of its part of the corpus. Default: 0 for all examples.
         """
         count = len(next(iter(rows.values())))
         part_indices = np.zeros(count, np.int64) if parts is None else parts
@@ -105,9 +104,7 @@ class StoreWriter:
         for file in self._files.values():
             file.close()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self._close()
         if kind is None:
             header = {"format": _FORMAT, "streams": dict(self._dtypes), "parts": self._part_counts.tolist()}
@@ -125,7 +122,7 @@ class Store:
     """Number of values of each example, without EOS, by stream: `[examples]`."""
 
     def __init__(self, folder: Path) -> None:
-        """Open a store that a StoreWriter wrote. The manifest of the prepared corpus shows whether its files are whole.
+        """Open a store that a `StoreWriter` wrote. Only the header is checked.
 
         Raises:
             ZooError: The header is missing.
@@ -152,13 +149,13 @@ class Store:
         return not self._dtypes[stream].startswith("float")
 
     def row(self, stream: str, index: int) -> Values:
-        """Return the values of a stream of an example: int32 token IDs `[length]`, or float32 `[length, width]`."""
+        """Return one stream of an example: int32 token IDs `[length]`, or float32 features `[length, width]`."""
         return self.rows(stream, np.array([index]))[0]
 
     def rows(self, stream: str, indices: npt.NDArray[np.int64]) -> list[Values]:
-        """Return the values of a stream for the examples with these indices, in this order.
+        """Return one stream of the examples with these indices, in this order.
 
-        The values from one shard are views of one array.
+        The values from the same shard are views of one array.
         """
         if len(wrong := indices[(indices < 0) | (indices >= len(self))]):
             raise IndexError(f"there is no example {wrong[0]}: the store has {len(self)} examples, counted from 0")
@@ -177,10 +174,7 @@ class Store:
 
 
 def longest_input(store: Store) -> int:
-    """Return the maximum length of the sequences in the first stream, without EOS.
-
-    The first stream is the source. If there is no source, as in a language model, it is the target.
-    """
+    """Return the length of the longest source without EOS or, for a language model, of the longest target."""
     return int(next(iter(store.lengths.values())).max())
 
 

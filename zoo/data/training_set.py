@@ -1,4 +1,4 @@
-"""Batches to train on, with or without subword regularisation."""
+"""Training set: batches to train on, with or without subword regularisation."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from zoo.features.modality import FeatureModality, Frames, modality_of
 from zoo.text.vocabulary import Vocabulary
 
 POOL_BATCHES = 64
-"""With subword regularisation, number of consecutive batches whose examples are tokenised together (a pool).
+"""With subword regularisation, number of consecutive batches whose examples are tokenised together, as a pool.
 
 With 25,000 tokens per side, sampling a pool takes some seconds and 30 MB, while the model trains on the previous pool.
 A larger pool would need less padding.
@@ -46,7 +46,7 @@ class SubwordSampler:
         self._vocabulary, self._alpha, self._max_length = vocabulary, alpha, max_length
 
     def __call__(self, examples: Examples, seed: int) -> Examples:
-        """Return the same examples with sampled tokens. For the same examples, they only depend on the 63-bit seed."""
+        """Tokenise examples again at random. For the same examples, the result depends only on the 63-bit seed."""
         # SentencePiece seeds its random numbers once per thread, so each call needs a new thread.
         with ThreadPoolExecutor(1) as thread:
             return thread.submit(self._sample_examples, examples, seed).result()
@@ -67,7 +67,7 @@ class Position(NamedTuple):
 
     epoch: int
     batch: int
-    """Number of finished batches in the epoch. With subword regularisation, without the current pool's batches."""
+    """Number of finished batches in the epoch. With subword regularisation, the current pool's batches do not count."""
     pool_batch: int
     """Number of finished batches in the current pool (see POOL_BATCHES). 0 without subword regularisation."""
 
@@ -88,7 +88,7 @@ class TrainingSet:
             spec: Spec with the sections `training` and `corpus`.
             store: Values of the training text.
             sampler: Sampler for subword regularisation. None: no subword regularisation.
-            verified: Future of a background check of the store's files, if any.
+            verified: Future of a check of the store's files in the background, if any.
         """
         self._spec, self.store, self._sampler, self._verified = spec, store, sampler, verified
         modality = modality_of(spec.task)
@@ -107,7 +107,7 @@ class TrainingSet:
         return cls(spec, prepared.store("train"), sampler, verified)
 
     def epoch_batches(self, epoch: int) -> EpochBatches:
-        """Return the batches of an epoch, with the sizes that they have without subword regularisation.
+        """Return the batches of an epoch, planned for the stored tokens, without subword regularisation.
 
         The last requested epoch is cached. The method is not thread-safe.
 
@@ -144,7 +144,7 @@ class TrainingSet:
     def batches_from(
         self, epoch: int, batch: int = 0, pool_batch: int = 0
     ) -> Generator[tuple[Examples, Position], None, None]:
-        """Yield the examples of each batch and the position after it endlessly, starting from a position.
+        """Yield the examples of each batch and the position after the batch. The iteration never ends.
 
         No other thread may use the training set during the iteration.
 
@@ -168,7 +168,7 @@ class TrainingSet:
             yield Examples.from_store(self.store, self.epoch_batches(at)[number]), Position(at, number + 1, 0)
 
     def _augmented(self, examples: Examples, modality: FeatureModality, position: Position) -> Examples:
-        """Return the examples of a batch with random changes of their features, which depend on its position only."""
+        """Change the features in a batch at random. The changes depend only on the seed and the position."""
         random = np.random.default_rng(stream(self._spec.training.seed, "augmentation", *position))
         return Examples(
             (name, [modality.augment(cast(Frames, row), random) if row.ndim > 1 else row for row in rows])
@@ -184,7 +184,7 @@ class TrainingSet:
                 pool_batch = 0
 
     def _positions(self, epoch: int, batch: int, step: int) -> Iterator[tuple[int, int]]:
-        """Yield epochs and batch numbers endlessly, starting from the given ones, in steps of `step` batches."""
+        """Yield pairs of epoch and batch number without end, starting from this pair, in steps of `step` batches."""
         while True:
             for number in range(batch, len(self.epoch_batches(epoch)), step):
                 yield epoch, number
@@ -208,7 +208,7 @@ class TrainingSet:
         return self._pool[1]
 
     def verify(self, *, wait: bool = True) -> None:
-        """Raise an error if the background check of the store's files has found one.
+        """Raise the error that the background check of the store's files has found, if any.
 
         Args:
             wait: Whether to wait for the check to finish. If false, do nothing while it is unfinished.
@@ -223,9 +223,9 @@ class TrainingSet:
 def part_weights(corpus: Corpus, counts: Sequence[int]) -> list[float]:
     """Return how often an epoch contains the examples of each part of the training set.
 
-    For models of several languages, `corpus.temperature` T balances the translation directions: a fraction p of all
-    examples becomes proportional to p^(1/T) (Arivazhagan et al. 2019, section 4.3). The number of examples per epoch
-    stays the same.
+    For multilingual models, `corpus.temperature` T balances the translation directions. The fraction p of a direction
+    becomes proportional to p^(1/T) (Arivazhagan et al. 2019, section 4.3). The number of examples per epoch stays the
+    same.
 
     Args:
         corpus: The corpus.

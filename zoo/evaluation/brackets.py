@@ -1,6 +1,6 @@
 """Brackets of a sentence, and their comparison with a reference as in EVALB (Sekine and Collins 1997).
 
-The parameters of EVALB say which brackets and words are ignored when trees are compared, and which count as equal.
+EVALB's parameters specify which brackets and words are ignored in the comparison, and which of them count as equal.
 """
 
 from __future__ import annotations
@@ -37,18 +37,18 @@ _HINT = (
 
 @dataclass(frozen=True, slots=True)
 class Parameters:
-    """Options for the comparison of two trees' brackets, as in a parameter file of EVALB.
+    """Options for comparing the brackets of two trees, as in EVALB's parameter files.
 
     Attributes:
-        name: Name of this set of parameters, which the signature of the scores contains.
+        name: Name of this set of parameters, for the signature of the scores.
         deleted: Labels of brackets, and tags of words, that are ignored.
-        deleted_for_length: Tags of words that do not count in the length of a sentence.
+        deleted_for_length: Tags of words that do not count for the length of a sentence.
         equal_labels: Pairs of labels that count as equal, each pair in both orders. The relation is not transitive.
         equal_words: Pairs of words that count as equal, each pair in both orders. The relation is not transitive.
         quotes: Tags that part-of-speech taggers confuse when they tag quotation marks.
         labelled: Whether brackets must have equal labels to match.
-        cutoff: Maximum number of words of a short sentence. Short sentences are also summarised separately.
-        max_error: EVALB's MAX_ERROR. Scoring fails if more than `max_error` + 1 sentences are in error. None: no limit.
+        cutoff: Maximum number of words in a short sentence. Short sentences are also summarised separately.
+        max_error: EVALB's MAX_ERROR. Scoring fails if more than `max_error` + 1 sentences have errors. None: no limit.
     """
 
     name: str
@@ -70,7 +70,7 @@ class Parameters:
         return word == other or (word, other) in self.equal_words
 
     def deletes_bracket(self, label: str) -> bool:
-        """Return whether brackets with this label are ignored, because it or an equal label is in `deleted`."""
+        """Return whether brackets with this label are ignored, because the label or an equal label is in `deleted`."""
         return label in self.deleted or any(
             label == first and second in self.deleted for first, second in self.equal_labels
         )
@@ -90,7 +90,7 @@ in error, because a parser makes many errors early in training.
 
 
 def read_parameters(path: Path | str) -> Parameters:
-    """Return the parameters in an EVALB parameter file. Parameters that are not in the file have EVALB's defaults.
+    """Read an EVALB parameter file. Parameters that are not in the file have EVALB's defaults.
 
     Raises:
         ZooError: The file cannot be read, or a line has an unknown parameter or an invalid value.
@@ -108,7 +108,7 @@ def read_parameters(path: Path | str) -> Parameters:
 
 
 def _with_line(known: Parameters, words: list[str]) -> Parameters | None:
-    """Return `known` with the parameter that a line of the file sets, or None if the line is not valid."""
+    """Set the parameter in a line of the file, given as words. Return None if the line is not valid."""
     match words:
         case ["DEBUG", _]:
             return known
@@ -128,7 +128,7 @@ def _with_line(known: Parameters, words: list[str]) -> Parameters | None:
 
 NO_TREE = "the brackets do not form a tree"
 VALID, ERROR, SKIPPED = 0, 1, 2
-"""Status of a sentence: scored, excluded as an error (as when output and reference have different words), or empty."""
+"""Status of a sentence: scored, excluded because of an error (such as different words in the reference), or empty."""
 
 # A tag with its word, an opening bracket with its label, a closing bracket, or text that is not part of a tree.
 _TOKEN = re.compile(r"\(([^()\s]*)(?:\s+([^()\s]+)\s*\))?|\)|[^()\s]+", re.ASCII)
@@ -137,7 +137,7 @@ _QUOTATION_MARKS = frozenset(["'", '"', "/"])
 
 
 class Bracket(NamedTuple):
-    """A constituent: its label, the index of its first word, and the index after its last word, from 0."""
+    """Constituent: its label, the index of its first word, and the index after its last word, from 0."""
 
     label: str
     start: int
@@ -157,7 +157,7 @@ class Bracketing:
     is_tree: bool = True
 
     def select(self, keep: Sequence[bool]) -> Bracketing:
-        """Return the bracketing without the words for which `keep` is false, and without brackets that become empty."""
+        """Remove the words for which `keep` is false, and the brackets that become empty."""
         kept_before = [0, *accumulate(keep)]
         brackets = (Bracket(label, kept_before[start], kept_before[end]) for label, start, end in self.brackets)
         return Bracketing(
@@ -168,9 +168,9 @@ class Bracketing:
 
 
 def parse_bracketing(line: str) -> Bracketing:
-    """Return the bracketing that a line of text describes.
+    """Parse a line with trees in bracketed notation.
 
-    As in EVALB, a line may contain several trees or be empty, and brackets need no label. Function tags are removed
+    As in EVALB, a line may contain several trees or be empty, and brackets need no labels. Function tags are removed
     from labels: `NP-SBJ` and `NP=2` become `NP`.
     """
     words: list[str] = []
@@ -202,7 +202,7 @@ class SentenceScore:
     Attributes:
         length: Number of words in the reference.
         status: VALID, ERROR or SKIPPED.
-        words: Number of words in the reference that are compared. 0 if the status is not VALID.
+        words: Number of compared words in the reference. 0 if the status is not VALID.
         matched: Number of brackets that are in both the parser's tree and the reference.
         gold: Number of brackets in the reference.
         test: Number of brackets in the parser's tree.
@@ -238,13 +238,13 @@ def percentage(part: int, whole: int) -> float:
 
 
 def score_sentence(test: Bracketing, gold: Bracketing, parameters: Parameters, *, use_test_tags: bool) -> SentenceScore:
-    """Score one sentence. The words and brackets that the parameters delete are not compared.
+    """Score one sentence. Words and brackets that the parameters delete are not compared.
 
     Args:
         test: The bracketing to score.
         gold: The reference.
-        parameters: Parameters of EVALB.
-        use_test_tags: Whether the test's own tags are used. If not, each word gets its tag from the reference.
+        parameters: EVALB's parameters.
+        use_test_tags: Whether to use the tags in `test`. If false, each word gets its tag from the reference.
     """
     excluded = SentenceScore(
         length=sum(tag not in parameters.deleted_for_length for tag in gold.tags),
@@ -284,7 +284,7 @@ def _describe_lengths(test: Bracketing, gold: Bracketing) -> str:
 
 
 def _delete(test: Bracketing, gold: Bracketing, parameters: Parameters) -> tuple[Bracketing, Bracketing]:
-    """Return both bracketings without the words and brackets that the parameters delete."""
+    """Remove the words and brackets that the parameters delete from both bracketings."""
     keep = [tag not in parameters.deleted for tag in test.tags]
     keep_gold = [tag not in parameters.deleted for tag in gold.tags]
     if any(keep) and sum(keep) != sum(keep_gold):
@@ -296,7 +296,7 @@ def _delete(test: Bracketing, gold: Bracketing, parameters: Parameters) -> tuple
 
 
 def _quotes(sentence: Bracketing, parameters: Parameters) -> list[int]:
-    """Return the indices of the quotation marks whose tag is in `parameters.quotes`."""
+    """Return the indices of the quotation marks with a tag in `parameters.quotes`."""
     words = enumerate(zip(sentence.tags, sentence.words, strict=True))
     return [index for index, (tag, word) in words if tag in parameters.quotes and word in _QUOTATION_MARKS]
 

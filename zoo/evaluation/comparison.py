@@ -1,7 +1,7 @@
 """Scores of translations in files, and comparison of systems by bootstrap resampling of a test set (Koehn 2004).
 
-The bootstrap shows how much of a score is due to the choice of sentences. Each resampled set has as many sentences as
-the original, drawn with replacement. All systems are scored on the same resampled sets, so that their scores can be
+The bootstrap shows how much a score depends on the choice of sentences. Each resampled set has as many sentences as the
+original set, drawn with replacement. All systems are scored on the same resampled sets, so that their scores can be
 compared set by set. sacreBLEU draws the same sets with its default seed.
 """
 
@@ -59,7 +59,7 @@ class Comparison:
     metric: str
     scores: tuple[float, float]
     confidence: tuple[float, float]
-    """Half the width of each score's 95 % confidence interval."""
+    """Half the width of the 95 % confidence interval of each score."""
     p: float
     """The p-value: the probability of a difference at least this large if both systems were equally good."""
     signature: str
@@ -84,7 +84,7 @@ def compare(
     language: str | None,
     metrics: Sequence[str] = TRANSLATION_METRICS,
 ) -> tuple[Comparison, ...]:
-    """Compare two systems' outputs for the same inputs.
+    """Compare the outputs of two systems for the same inputs.
 
     Args:
         first: Outputs of system A.
@@ -138,8 +138,8 @@ def compare_models(
 ) -> ComparedModels:
     """Compare the models in two folders by their outputs for the same dev or test set.
 
-    Each model uses the beam size and the length penalty of its spec. If one model has no such set, or the set is not on
-    this machine, both models use the other model's set.
+    Each model uses the beam size and the length penalty in its spec. If only one model has such a set on this machine,
+    both models use this set.
 
     Raises:
         ZooError: The models have different dev or test sets, the task of a model has no metric that compares texts, or
@@ -150,7 +150,7 @@ def compare_models(
     for folder in (first, second):
         translator = open_model(folder, max_batch_tokens=max_batch_tokens, report=report, **options)
         if not any(name in TEXT_METRICS for name in translator.spec.task.scores):
-            problem = f"the task of `{folder}` is `{translator.spec.task.kind}`, and only texts are compared"
+            problem = f"the task of `{folder}` is `{translator.spec.task.kind}`, but only texts can be compared"
             raise ZooError(problem, hint=f"score the model with `zoo evaluate --model {folder}`")
         translators.append(translator)
     sets: list[EvaluationSet] = []
@@ -219,7 +219,7 @@ def evaluate_files(
         references: File of references.
         language: Language code for the paper's BLEU. If None, the suffix of the references' file name is used, such as
             `de`. If the suffix is not a language, the paper's BLEU is not computed.
-        tokenize: Tokenisation for sacreBLEU's BLEU, one of `TOKENIZATIONS`.
+        tokenize: Tokenisation for sacreBLEU's BLEU: one of `TOKENIZATIONS`.
         lowercase: Whether BLEU, chrF, WER and CER ignore case.
         transcripts: Whether to compute WER and CER instead of the metrics for translations.
 
@@ -242,7 +242,7 @@ def evaluate_files(
 
 
 def resolve_language(given: str | None, references: Path | str) -> str | None:
-    """Return the language code for the paper's BLEU.
+    """Determine the language code for the paper's BLEU.
 
     Args:
         given: The code that the user gave, if any.
@@ -254,12 +254,12 @@ def resolve_language(given: str | None, references: Path | str) -> str | None:
     Raises:
         ZooError: `given` is not a language code. Moses would treat it as English without a warning.
     """
-    if given is not None and not _LANGUAGE_CODE.fullmatch(given):
+    if given is None:
+        code = language_suffix(references)
+        return code if code and code in moses_languages() else None
+    if not _LANGUAGE_CODE.fullmatch(given):
         raise ZooError(f"`{given}` is not a language code", hint="use two or three lower-case letters, such as de")
-    if given is not None:
-        return given
-    code = language_suffix(references)
-    return code if code and code in moses_languages() else None
+    return given
 
 
 SAMPLES = 1_000
@@ -268,7 +268,7 @@ SEED = 12_345
 
 
 def sample_counts(sentences: int) -> FloatArray:
-    """Return how often each resampled set contains each sentence, [SAMPLES, sentences].
+    """Draw resampled sets. Return how often each set contains each sentence, [SAMPLES, sentences].
 
     All calls with the same number of sentences draw the same sets.
     """
@@ -280,7 +280,7 @@ def sample_counts(sentences: int) -> FloatArray:
 
 
 def interval_half_width(scores: FloatArray) -> float:
-    """Return half the distance between the 2.5 % and the 97.5 % quantile of the scores."""
+    """Return half the distance between the 2.5 % quantile and the 97.5 % quantile of the scores."""
     low, high = np.quantile(scores, (0.025, 0.975))
     return float(high - low) / 2
 
@@ -288,11 +288,11 @@ def interval_half_width(scores: FloatArray) -> float:
 def p_value(difference: float, sample_differences: FloatArray) -> float:
     """Return the p-value: the probability of a difference at least this large if both systems were equally good.
 
-    The differences on the resampled sets, shifted to a mean of 0, are the null distribution.
+    The null distribution consists of the differences on the resampled sets, shifted to a mean of 0.
 
     Args:
-        difference: Difference of the two systems' scores on the original set.
-        sample_differences: Difference of their scores on each resampled set.
+        difference: Difference between the scores of the two systems on the original set.
+        sample_differences: Difference between their scores on each resampled set.
     """
     at_least_as_large = np.abs(sample_differences - sample_differences.mean()) >= abs(difference)
     return float(1 + at_least_as_large.sum()) / (1 + len(sample_differences))
@@ -301,10 +301,10 @@ def p_value(difference: float, sample_differences: FloatArray) -> float:
 def text_scores_by_sample(
     name: str, weights: FloatArray, outputs: Sequence[str], references: Sequence[str], language: str
 ) -> FloatArray:
-    """Return the score of each resampled set by one of `TEXT_METRICS`, in points, [SAMPLES].
+    """Score a system's translations on each resampled set. Return the scores in points, [SAMPLES].
 
     Args:
-        name: Name of the metric.
+        name: Name of the metric, from `TEXT_METRICS`.
         weights: Result of `sample_counts`.
         outputs: Translations of a system.
         references: The reference of each translation.
@@ -320,7 +320,7 @@ def text_scores_by_sample(
 def log_perplexity_by_sample(
     weights: FloatArray, log_probabilities: Sequence[float], tokens: Sequence[int]
 ) -> FloatArray:
-    """Return the natural logarithm of the perplexity per token for each resampled set, [SAMPLES].
+    """Return the natural logarithm of the perplexity per token on each resampled set, [SAMPLES].
 
     Args:
         weights: Result of `sample_counts`.

@@ -35,7 +35,7 @@ class ErrorRate(Metric):
             raise ZooError(problem, hint="run `pip install -e '.[speech]'` in zoo's source folder") from None
 
     def get_signature(self) -> Signature:
-        """Return the options, and the version of jiwer."""
+        """Return sacreBLEU's signature, extended by the options and the version of jiwer."""
         signature = super().get_signature()
         case = "lc" if self.lowercase else "mixed"
         signature.info |= {"case": case, "unit": self.unit, "version": f"jiwer-{version('jiwer')}"}
@@ -49,7 +49,7 @@ class ErrorRate(Metric):
         return {"reference": refs[0]}
 
     def _compute_segment_statistics(self, hypothesis: str, ref_kwargs: dict[str, str]) -> list[int]:
-        """Return the number of edits, and the number of words or characters in the reference."""
+        """Count the edits, and the words or characters in the reference."""
         found = self._count_edits(ref_kwargs["reference"], hypothesis)
         of_reference = found.hits + found.substitutions + found.deletions
         return [found.substitutions + found.deletions + found.insertions, of_reference]

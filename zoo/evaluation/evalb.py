@@ -1,4 +1,4 @@
-"""Bracket scores of a corpus as EVALB (Sekine and Collins 1997) computes and prints them."""
+"""Bracket scores of a corpus, computed and printed as EVALB does (Sekine and Collins 1997)."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ _TABLE_HEAD = """\
 
 @dataclass(frozen=True, slots=True)
 class BracketSummary:
-    """Bracket scores of several sentences together, in percent unless noted. Undefined scores are 0.
+    """Bracket scores of several sentences together. Most scores are percentages. Undefined scores are 0.
 
     Attributes:
         sentences: Number of sentences.
-        errors: Number of sentences in error. They are excluded from the following scores.
-        skipped: Number of skipped sentences. They are excluded from the following scores.
+        errors: Number of sentences with errors. These sentences are excluded from the scores below.
+        skipped: Number of empty sentences. These sentences are excluded from the scores below.
         recall: Labelled recall of brackets.
         precision: Labelled precision of brackets.
         f1: Harmonic mean of recall and precision.
         complete_match: Percentage of sentences whose brackets all match.
-        crossing: Mean number of crossing brackets per sentence. Unit: brackets.
+        crossing: Mean number of crossing brackets per sentence, not in percent.
         no_crossing: Percentage of sentences without crossing brackets.
         two_or_less: Percentage of sentences with at most two crossing brackets.
         tagging: Percentage of words with the correct tag. None if the tags of the references were used.
@@ -66,10 +66,10 @@ class BracketScores(BracketSummary):
     """Scores of all sentences together, of the short sentences together, and of each sentence.
 
     Attributes:
-        cutoff: Maximum number of words of a short sentence.
+        cutoff: Maximum number of words in a short sentence.
         short: Scores of the short sentences together.
-        signature: Settings of the evaluation: the name of the EVALB parameters, `test` or `reference` for the trees
-            that provided the tags, and the cutoff.
+        signature: Settings of the evaluation: the name of the EVALB parameters; `test` or `reference`, depending on
+            which trees provided the tags; and the cutoff.
         rows: Scores of each sentence, in order.
     """
 
@@ -80,7 +80,7 @@ class BracketScores(BracketSummary):
 
     @property
     def failed(self) -> list[tuple[int, SentenceScore]]:
-        """The number, from 1, and the scores of each sentence that EVALB excludes as an error."""
+        """The number (from 1) and the scores of each sentence that EVALB excludes because of an error."""
         return [(number, row) for number, row in enumerate(self.rows, start=1) if row.status == ERROR]
 
 
@@ -100,13 +100,13 @@ def score_brackets(
     Args:
         outputs: The trees to score. A tree without words is skipped. A text that is not a tree counts as an error.
         references: The reference of each tree.
-        parameters: Parameters of EVALB.
-        own_tags: Whether to use the outputs' tags, if they have any. If false, each word gets its tag from the
-            reference. Confusing words and punctuation is then no error, and tagging accuracy is not computed.
+        parameters: EVALB's parameters.
+        own_tags: Whether to use the tags in the outputs, if there are any. If false, each word gets its tag from the
+            reference. Then it is no error to tag a word as punctuation, and tagging accuracy is not computed.
 
     Raises:
         ZooError: A reference is not a tree, the numbers of outputs and references differ or are 0, or more sentences
-            are in error than the parameters allow.
+            have errors than the parameters allow.
     """
     check_lengths(outputs, references)
     tests, golds = list(map(parse_bracketing, outputs)), []
@@ -149,7 +149,7 @@ def evaluate_bracket_files(test: Path | str, gold: Path | str, parameters: Path 
 
 
 def _check_errors(scores: BracketScores, parameters: Parameters) -> None:
-    """Raise ZooError if EVALB would stop without a summary, which it does at error MAX_ERROR + 2."""
+    """Raise ZooError if there are so many errors that EVALB would stop without a summary: MAX_ERROR + 2 or more."""
     # EVALB counts a skipped sentence as an error if its brackets do not form a tree.
     rows = enumerate(scores.rows, start=1)
     failed = [(number, row) for number, row in rows if row.status == ERROR or row.problem == NO_TREE]
@@ -157,7 +157,7 @@ def _check_errors(scores: BracketScores, parameters: Parameters) -> None:
         return
     number, first = failed[0]
     raise ZooError(
-        f"{len(failed):,} sentences are in error, more than `MAX_ERROR {parameters.max_error}` allows "
+        f"{len(failed):,} sentences have errors, more than `MAX_ERROR {parameters.max_error}` allows "
         f"({parameters.name}); the first is sentence {number:,}: {first.problem}",
         hint="compare trees over the same words, or raise `MAX_ERROR` in the parameter file",
     )
@@ -185,7 +185,7 @@ def _summarise(rows: Sequence[SentenceScore]) -> BracketSummary:
 
 
 def format_table(scores: BracketScores) -> str:
-    """Return the scores as a table: one line per sentence, totals, and two summaries.
+    """Format the scores as a table: one line per sentence, totals, and two summaries.
 
     The table equals the output of `evalb.c`, including its misspellings, with two exceptions. The columns for tags are
     `-` if the test trees have no tags, and undefined scores are 0 instead of `nan`.

@@ -1,4 +1,4 @@
-"""Evaluation of models and ensembles on the dev or test set of their own corpus, and the saved scores of ensembles."""
+"""Evaluation of models and ensembles on the dev or test set of their corpus, and the saved scores of ensembles."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from zoo.system.processors import device_name
 from zoo.text.vocabulary import Vocabulary
 
 ENSEMBLES = "ensembles.json"
-"""File in the folder of an ensemble's first run that contains the scores of the ensemble."""
+"""File with the scores of an ensemble, in the folder of the ensemble's first run."""
 
 
 class MissingSetError(ZooError):
@@ -36,7 +36,7 @@ class MissingSetError(ZooError):
 
 @dataclass(frozen=True)
 class SavedEnsemble:
-    """Saved scores of an ensemble. The folder of its first training run contains them.
+    """Scores of an ensemble that are saved in the folder of its first training run.
 
     Attributes:
         members: Folders of the training runs, in the order that the user gave.
@@ -56,16 +56,16 @@ def evaluate_models(
     show: bool = False,
     **options: Unpack[BackendOptions],
 ) -> Scores:
-    """Score a training run, a published model or an ensemble, with the beam and length penalty of its (first) spec.
+    """Score a training run, a published model or an ensemble, with the decoding settings in its (first) spec.
 
-    For training runs in float32, the scores are saved: in `scores.json` of the run, with the outputs in a separate file
-    or, for an ensemble, in the folder of its first run. Nothing is saved if a run's weights have changed during the
-    evaluation.
+    For training runs in float32, the scores are saved. For a single run, they are saved in `scores.json`, and the
+    outputs in a separate file. For an ensemble, the scores are saved in the folder of its first run. Nothing is saved
+    if a run's weights have changed during the evaluation.
 
     Args:
-        folders: Folders of the training run or published model. Several folders are an ensemble.
+        folders: Folder of the training run or published model. Several folders make an ensemble.
         split: "dev" or "test".
-        max_batch_tokens: Largest number of source tokens per batch. None for the default.
+        max_batch_tokens: Maximum number of source tokens in a batch. None for the default.
         report: Receives messages.
         show: Whether to report some example outputs.
         **options: Device, precision and backend.
@@ -102,7 +102,7 @@ def evaluate_models(
 
 
 def _confidence_scores(outputs: ModelOutputs, model: Translator, split: Split) -> Scores:
-    """Return the calibration of the confidence that is fitted on the dev set, and the calibration error on this set."""
+    """Return the calibration error of the confidence. On the dev set, also fit the calibration, and return it."""
     if model.spec.task.kind != "translation":
         return {}
     chrf = text_metric("chrf")
@@ -119,7 +119,7 @@ def _confidence_scores(outputs: ModelOutputs, model: Translator, split: Split) -
 
 
 def _weights_unchanged(folder: ModelFolder, digest: str | None, report: Report) -> bool:
-    """Return whether the digest of a model's weights is still `digest`. If not, warn that the scores are not saved."""
+    """Return whether a model's weights still have this digest. If not, warn that the scores are not saved."""
     if known_digest(folder.weights) == digest:
         return True
     report.warn(
@@ -129,7 +129,7 @@ def _weights_unchanged(folder: ModelFolder, digest: str | None, report: Report) 
 
 
 def check_split(name: str) -> Split:
-    """Return `name` if it is the name of a set to evaluate on.
+    """Check the name of a set to evaluate on, and return it.
 
     Raises:
         ZooError: The name is neither "dev" nor "test".
@@ -141,9 +141,9 @@ def check_split(name: str) -> Split:
 
 
 def read_split(spec: Spec, split: Split, report: Report, vocabulary: Vocabulary | None = None) -> EvaluationSet:
-    """Return the streams of the dev or test set and, for multilingual models, their language codes.
+    """Read the streams of the dev or test set and, for multilingual models, the languages of each example.
 
-    If the set is split off from the training text (`held_out` in the spec), the whole corpus is prepared first.
+    If the set is held out from the training text (`held_out` in the spec), the whole corpus is prepared first.
     Otherwise, only the files of the set are read.
 
     Raises:
@@ -168,7 +168,7 @@ def read_split(spec: Spec, split: Split, report: Report, vocabulary: Vocabulary 
 def ensembles(folder: Path) -> Iterator[SavedEnsemble]:
     """Yield the ensembles that are saved in the folder of a training run.
 
-    Skip ensembles whose members have new weights since they were scored.
+    Skip an ensemble if the weights of a member have changed since the ensemble was scored.
 
     Raises:
         ZooError: The file of saved ensembles is damaged.
@@ -183,10 +183,10 @@ def ensembles(folder: Path) -> Iterator[SavedEnsemble]:
 def _common_set(
     runs: Sequence[ModelFolder], models: Sequence[Translator], split: Split, report: Report
 ) -> EvaluationSet:
-    """Return the dev or test set of the models, which must be the same for all of them.
+    """Return the dev or test set of the models, which must be the same for all models.
 
     Raises:
-        ZooError: The models have different sets. One model could then have been trained on another model's test set.
+        ZooError: The models have different sets. Then one model may have been trained on another model's test set.
     """
     first, *others = models
     sentences = read_split(first.spec, split, report, first.vocabulary)
@@ -218,9 +218,10 @@ def _save_ensemble(runs: Sequence[ModelFolder], digests: Sequence[str | None], s
 
 
 def _read(file: Path) -> list[dict[str, Any]]:
-    """Return the ensembles in a file as dicts with `members` and `scores`, or [] if the file does not exist.
+    """Read the saved ensembles in a file, or return [] if the file does not exist.
 
-    Each of the `members` is a dict with `run` (path of the folder) and `digest` (of the weights).
+    Each ensemble is a dict with `members` and `scores`. Each member is a dict with `run` (the path of the folder) and
+    `digest` (the digest of the weights).
     """
     try:
         entries = list(read_json(file)["ensembles"]) if file_exists(file) else []

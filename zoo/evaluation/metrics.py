@@ -1,4 +1,4 @@
-"""Registry of the metrics for models, the computation of perplexity and bracket F1, and the scores in `scores.json`.
+"""Registry of the metrics for models, computation of perplexity and bracket F1, and the scores in `scores.json`.
 
 To add a metric, add its `Metric` to `METRICS` and its name to the choices of `training.dev_score`. This module does not
 import torch, because `zoo list` only needs the names of metrics.
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Metric:
-    """A metric: its names, which direction is better, and how it is computed and formatted."""
+    """Metric for models: its names, and how it is computed, compared and formatted."""
 
     name: str
     """Name in specs, in the training log and in `scores.json`."""
@@ -40,15 +40,15 @@ class Metric:
     """Largest possible score. Infinity if the score has no limit. The smallest possible score is 0."""
     decimals: int = 2
     unit: str = ""
-    """The unit over which the score is averaged, such as "token". Empty if the score is not an average per unit."""
+    """The unit in "per ..." after the score, such as "token". Empty if the score has no such unit."""
     in_summary: bool = True
-    """Whether the one-line summary of a model's scores contains the metric."""
+    """Whether the metric is part of the one-line summary of a model's scores."""
     details: Mapping[str, str] = field(default_factory=dict)
-    """Additional numbers that are shown with the score: their names in `scores.json`, and their titles."""
+    """Titles of additional numbers that are shown with the score, by their names in `scores.json`."""
 
     @property
     def signature(self) -> str:
-        """Key of the metric's signature in `scores.json`: `NAME_signature`, but `signature` for BLEU and F1."""
+        """Key of the metric's signature in `scores.json`: `signature` for BLEU and F1, otherwise `NAME_signature`."""
         return f"{self.name}_signature" if self.name not in ("bleu", "f1") else "signature"
 
     def score(self, outputs: ModelOutputs) -> float:
@@ -62,11 +62,11 @@ class Metric:
         return score > than if self.higher_is_better else score < than
 
     def format_score(self, score: Any) -> str:
-        """Return a score as text, or a dash for None."""
+        """Format a score for people, with a dash for None."""
         return "-" if score is None else f"{score:.{self.decimals}f}"
 
     def read_score(self, scores: object) -> float | None:
-        """Return this metric's score from a set's entry in `scores.json`. None if the score is absent or invalid."""
+        """Return this metric's score in a set's entry of `scores.json`. None if the score is missing or invalid."""
         score = scores.get(self.name) if isinstance(scores, Mapping) else None
         if not isinstance(score, int | float) or not 0 <= score < self.max_value * 1.00001:
             return None
@@ -103,9 +103,9 @@ _F1_DETAILS = {"recall": "recall", "precision": "precision", "complete_match": "
 def compute_f1(outputs: ModelOutputs) -> dict[str, float | str]:
     """Return the F1 of labelled brackets and related scores, in points, as entries of `scores.json`.
 
-    Each word of an output gets its part-of-speech tag from the reference. EVALB deletes punctuation by its tag, and
-    excludes a sentence if output and reference then have different words. If the parser's own tags were used, a parser
-    with many tagging errors would therefore be scored on its easiest sentences only.
+    Each word of an output gets its part-of-speech tag from the reference, because EVALB deletes punctuation by its tag,
+    and excludes a sentence if output and reference then have different words. With its own tags, a parser with many
+    tagging errors would only be scored on its easiest sentences.
 
     Raises:
         ZooError: A reference is not a tree. An output that is not a tree does not raise, but counts as an error.
@@ -117,9 +117,9 @@ def compute_f1(outputs: ModelOutputs) -> dict[str, float | str]:
 def compute_text_metric(outputs: ModelOutputs, *, name: str) -> dict[str, float | str]:
     """Return the score and the signature of one of `TEXT_METRICS` as entries of `scores.json`.
 
-    For several translation directions, the score is the mean over the directions. Each direction then has an additional
-    entry, such as `bleu_de_en`. If a model both transcribes and translates, error rates are computed only for its
-    transcripts, and the other metrics only for its translations.
+    If there are several translation directions, the score is the mean over the directions. Each direction then has an
+    additional entry, such as `bleu_de_en`. If a model both transcribes and translates, error rates are computed only
+    for its transcripts, and the other metrics only for its translations.
     """
     scores, directions = {}, outputs.rows_by_direction
     if len({source == target for source, target in directions}) > 1:
@@ -167,14 +167,13 @@ def get_metric(name: str) -> Metric:
 
 
 def metrics_for(task: Task) -> tuple[Metric, ...]:
-    """Return the metrics of a task. The first one is its main metric."""
+    """Return the metrics of a task. The first metric is the main metric."""
     return tuple(metric for metric in METRICS if metric.name in task.scores)
 
 
 Scores = dict[str, Any]
-"""The entries of each metric, in the order of METRICS, then the number of sentences and the speed.
-
-Numbers that are NaN or infinite, which JSON cannot represent, are None.
+"""Scores of a model on a set: the entries of each metric, in the order of METRICS, then the number of sentences and the
+speed. NaN and infinity, which JSON cannot represent, are None.
 """
 
 MACHINE_KEY = "machine"
@@ -182,7 +181,7 @@ MACHINE_KEY = "machine"
 
 
 def compute_scores(outputs: ModelOutputs, task: Task) -> Scores:
-    """Return a model's scores by all metrics of its task, and its speed in sentences per second."""
+    """Compute all metrics of a task for a model's outputs, and the model's speed in sentences per second."""
     scores: Scores = {}
     for metric in metrics_for(task):
         scores |= metric.compute(outputs)
@@ -195,13 +194,13 @@ def compute_scores(outputs: ModelOutputs, task: Task) -> Scores:
 
 
 def summary_line(scores: Scores) -> str:
-    """Return the scores by the main metrics as one line of text."""
+    """Format the scores by the main metrics as one line of text."""
     metrics = [metric for metric in _present_metrics(scores) if metric.in_summary]
     return ", ".join(f"{m.title} {m.format_score(scores[m.name])}{m.unit and f' per {m.unit}'}" for m in metrics)
 
 
 def table_rows(scores: Scores) -> Iterator[tuple[str, str]]:
-    """Yield the title and the formatted value of each row in a table of scores. Signatures come last."""
+    """Yield the rows of a table of scores as pairs of title and formatted value. Signatures come last."""
     metrics = _present_metrics(scores)
     for metric in metrics:
         yield metric.title, f"{metric.format_score(scores[metric.name])}{metric.unit and f' per {metric.unit}'}"

@@ -35,7 +35,7 @@ class EvaluationSet(NamedTuple):
 
     streams: Mapping[str, Sequence[str]]
     directions: Sequence[Direction] | None = None
-    """Source and target language of each example. None for a model of one direction."""
+    """Source and target language of each example. None for a model with one translation direction."""
 
     @property
     def sources(self) -> Sequence[str]:
@@ -48,7 +48,7 @@ class EvaluationSet(NamedTuple):
         return self.streams[OUTPUT]
 
     def examples(self, direction: Direction) -> list[tuple[str, ...]]:
-        """Return the texts of each stream, for the examples of one translation direction."""
+        """Return the examples of one translation direction, each as a tuple with the text of each stream."""
         directions = self.directions or [direction] * len(self.references)
         rows = zip(zip(*self.streams.values(), strict=True), directions, strict=True)
         return [example for example, of_row in rows if of_row == direction]
@@ -73,18 +73,14 @@ class ModelOutputs:
             **options: Generation options. Defaults come from the spec.
         """
         self.streams, self.references = texts.streams, texts.references
+        self.sources = texts.streams.get("source", ())
         own = translator.spec.corpus.source, translator.spec.corpus.target
         self._directions = texts.directions or [own] * len(self.references)
         self._translator, self._report, self._options = translator, report or Report(), options
 
-    @property
-    def sources(self) -> Sequence[str]:
-        """The texts that the model reads."""
-        return self.streams["source"]
-
     @cached_property
     def rows_by_direction(self) -> dict[Direction, list[int]]:
-        """For each translation direction, the indices of its texts, in ascending order."""
+        """The indices of the texts of each translation direction, in ascending order."""
         rows: dict[Direction, list[int]] = {}
         for row, direction in enumerate(self._directions):
             rows.setdefault(direction, []).append(row)
@@ -141,7 +137,7 @@ class ModelOutputs:
 
 @dataclass(frozen=True, slots=True, config=ConfigDict(strict=True))
 class SavedOutput:
-    """Saved output of a training run for one sentence, stored as one line of JSON.
+    """Output of a training run for one sentence, saved as one line of JSON.
 
     Attributes:
         output: The best translation, or a parser's bracketed tree.
@@ -155,7 +151,7 @@ class SavedOutput:
 
 
 def save_outputs(file: Path, outputs: ModelOutputs) -> None:
-    """Write a model's outputs to a file, so that models can be compared later without their weights."""
+    """Save a model's outputs in a file, so that models can be compared later without their weights."""
     saved = [
         SavedOutput(output, scores.log_probability, scores.tokens)
         for output, scores in zip(outputs.texts, outputs.reference_scores, strict=True)
@@ -165,7 +161,7 @@ def save_outputs(file: Path, outputs: ModelOutputs) -> None:
 
 
 def load_outputs(file: Path) -> Sequence[SavedOutput]:
-    """Return the outputs that `save_outputs` wrote, in the order of the sentences.
+    """Load the outputs that `save_outputs` wrote, in the order of the sentences.
 
     Raises:
         ZooError: The file is missing or damaged.
@@ -178,7 +174,7 @@ def load_outputs(file: Path) -> Sequence[SavedOutput]:
 
 
 def format_examples(sources: Sequence[str], references: Sequence[str], outputs: Sequence[str]) -> str:
-    """Return the first `EXAMPLES` non-empty sentences as text, each with its reference and the model's output."""
+    """Format the first `EXAMPLES` non-empty sentences for people, each with its reference and the model's output."""
     rows = [row for row in zip(sources, references, outputs, strict=True) if row[0].strip()][:EXAMPLES]
     width = max(map(len, _EXAMPLE_LABELS))
     blocks = [

@@ -1,6 +1,6 @@
 """Metrics that compare texts with references, with sacreBLEU's signatures.
 
-They are BLEU, the paper's BLEU, chrF2 and TER for translations, and WER and CER for transcripts.
+The metrics are BLEU, the paper's BLEU, chrF2 and TER for translations, and WER and CER for transcripts.
 """
 
 from __future__ import annotations
@@ -59,13 +59,13 @@ class TextMetric:
     def statistics(self, outputs: Sequence[str], references: Sequence[str]) -> FloatArray:
         """Return the statistics of each sentence, such as n-gram counts, [sentences, statistics].
 
-        The corpus score is computed from their sums over the sentences (see `scores`).
+        `scores` computes the corpus score from the sum of the statistics over all sentences.
         """
         statistics = self.metric._extract_corpus_statistics(*self._arguments(outputs, references))
         return np.array(statistics, dtype=np.float64)
 
     def scores(self, sums: FloatArray) -> FloatArray:
-        """Return the corpus score of each of several sets of sentences, [sets].
+        """Return the corpus scores of several sets of sentences, [sets].
 
         Args:
             sums: For each set, the sum of the statistics of its sentences, [sets, statistics].
@@ -73,7 +73,7 @@ class TextMetric:
         return np.array([self.metric._compute_score_from_stats(row).score for row in sums])
 
     def signature(self, **more: object) -> str:
-        """Return sacreBLEU's signature for the last score that was computed, extended by the entries in `more`."""
+        """Return sacreBLEU's signature of the last computed score, extended by the entries in `more`."""
         signature = self.metric.get_signature()
         for name, value in more.items():
             signature.update(name, value)
@@ -92,8 +92,8 @@ def text_metric(
 
     - `bleu`: BLEU as sacreBLEU computes it.
     - `paper_bleu`: BLEU as in the paper's Table 2. Moses tokenises the text, and German compounds are split at hyphens.
-      Typographic quotes become plain quotes, because many systems never saw typographic quotes in training. For
-      example, one system scored 27.52 with `bleu` and 29.02 with `paper_bleu`.
+      Typographic quotes become plain quotes, because many systems were trained without typographic quotes. For example,
+      one system scored 27.52 with `bleu` and 29.02 with `paper_bleu`.
     - `chrf`: chrF2, the F-score of character n-grams (Popović 2015).
     - `ter`: TER, the number of edits and shifts per 100 reference words (Snover et al. 2006).
     - `wer`: word error rate, the number of edits per 100 reference words.
@@ -103,7 +103,7 @@ def text_metric(
         name: Name of the metric.
         language: Language code such as de or de-AT, for `paper_bleu`. For an unknown language, Moses uses the rules for
             English.
-        tokenize: Tokenisation of `bleu`, one of `TOKENIZATIONS`.
+        tokenize: Tokenisation of `bleu`: one of `TOKENIZATIONS`.
         lowercase: Whether BLEU, chrF, WER and CER ignore case.
 
     Raises:
@@ -138,7 +138,7 @@ def _sacrebleu(kind: str, **options: Any) -> Any:
 
 
 def check_lengths(outputs: Sequence[str], references: Sequence[str]) -> None:
-    """Raise ZooError unless there is at least one output, and one reference per output."""
+    """Raise ZooError if the numbers of outputs and references differ, or are 0."""
     check_same_length(outputs, references, ("outputs", "references"))
     if not references:
         hint = "give at least one output and its reference: check whether the files are empty"
@@ -146,7 +146,7 @@ def check_lengths(outputs: Sequence[str], references: Sequence[str]) -> None:
 
 
 def read_aligned(outputs: Path | str, references: Path | str) -> tuple[list[str], list[str]]:
-    """Read a file with outputs and a file with their references. Return the lines of each.
+    """Read a file with outputs and a file with their references. Return the lines of both files.
 
     Raises:
         ZooError: A file cannot be read or is not UTF-8, or the files have different numbers of lines.
@@ -157,7 +157,7 @@ def read_aligned(outputs: Path | str, references: Path | str) -> tuple[list[str]
 
 
 def moses_tokenizer(language: str) -> Callable[[str], str]:
-    """Return a function that tokenises a sentence for the paper's BLEU, and joins the tokens with spaces."""
+    """Create a function that tokenises a sentence for the paper's BLEU, and joins the tokens with spaces."""
     code = _language_code(language)
     moses = import_module("sacremoses").MosesTokenizer(code)  # imported late: it takes half a second
 
@@ -174,5 +174,5 @@ def moses_languages() -> frozenset[str]:
 
 
 def _language_code(language: str) -> str:
-    """Return a language code without its country or script, such as de for de-AT."""
+    """Return a language code without the country or script, such as de for de-AT."""
     return language.partition("-")[0]

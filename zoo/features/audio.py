@@ -1,4 +1,4 @@
-"""Modality `audio`: audio files as logarithms of mel filter banks, with masks in training (SpecAugment)."""
+"""Modality `audio`: audio files as log-mel features, which are masked in training (SpecAugment)."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from soundfile import SoundFile
 
 SAMPLE_RATE = 16_000
-"""Sampling rate to which all audio is converted. Unit: Hz."""
+"""Sampling rate to which all audio is converted, in Hz."""
 WINDOW, HOP, FFT = 400, 160, 512
 """Length of a window (25 ms), distance between windows (10 ms), and length of the Fourier transform, in samples."""
 MAX_SECONDS = 3_600
-"""Maximum length of a recording that is encoded as a whole. Its frames take 115 MB."""
+"""Maximum length of a recording that is encoded as a whole, in seconds. The frames of such a recording take 115 MB."""
 _LOWEST_HZ, _FLOOR, _MIN_VARIANCE = 20.0, 1e-10, 1e-5
 _FORMATS = ("WAV", "WAVEX", "RF64", "FLAC", "OGG", "MP3")
 _SAMPLE_RATES, _MAX_CHANNELS = range(1_000, 768_001), 256
@@ -38,12 +38,12 @@ Samples = npt.NDArray[np.float32]
 
 
 class Audio(FeatureModality):
-    """Modality `audio`. Each feature of a file has mean 0 and variance 1.
+    """Modality `audio`: log-mel features. In each file, each feature is normalised to mean 0 and variance 1.
 
     The spectrum of a window x is P_k = |Σ_t h_t x_t e^(-2πikt/512)|² with the Hann window h_t = ½ - ½ cos(2πt/400).
-    Filter i is a triangle over mel(f) = 2595 log₁₀(1 + f/700): 0, 1 and 0 at the points i, i + 1 and i + 2 of
-    `bins` + 2 equally spaced points from mel(20 Hz) to mel(8 kHz). A feature is
-    ln max(Σ_k filter_ik P_k, 10⁻¹⁰), normalised.
+    Filter i is a triangle over mel(f) = 2595 log₁₀(1 + f/700). There are `bins` + 2 equally spaced points from
+    mel(20 Hz) to mel(8 kHz). The filter is 0, 1 and 0 at the points i, i + 1 and i + 2. Before normalisation, a feature
+    is ln max(Σ_k filter_ik P_k, 10⁻¹⁰).
     """
 
     suffixes = (".wav", ".flac", ".ogg", ".oga", ".opus", ".mp3")
@@ -54,7 +54,7 @@ class Audio(FeatureModality):
         return self.features(read_samples(file))
 
     def features(self, samples: Samples) -> Frames:
-        """Return the frames of samples. If there are fewer samples than a window has, silence follows them."""
+        """Return the frames of samples. If there are fewer samples than in a window, silence is appended."""
         padded = np.pad(samples, (0, max(0, WINDOW - len(samples))))
         windows = np.lib.stride_tricks.sliding_window_view(padded, WINDOW)[::HOP]
         bank, frames = mel_filters(self.options.bins), np.empty((len(windows), self.options.bins), np.float32)
@@ -67,13 +67,13 @@ class Audio(FeatureModality):
         return frames
 
     def place(self, frame: int) -> str:
-        """Return the time of a frame."""
+        """Return the time of a frame, such as `1.25 s`."""
         return f"{frame * HOP / SAMPLE_RATE:.2f} s"
 
     def augment(self, frames: Frames, random: np.random.Generator) -> Frames:
-        """Return frames in which masks hide random ranges of frames and of features (SpecAugment).
+        """Mask random ranges of frames and of features (SpecAugment).
 
-        A mask hides at most a fifth of the frames. Hidden values are 0, the mean of each feature.
+        A mask hides at most a fifth of the frames. Masked values are set to 0, the mean of each feature.
         """
         masked = frames.copy()
         _mask(masked, self.options.time_masks, len(frames) // 5, random)
@@ -82,7 +82,7 @@ class Audio(FeatureModality):
 
 
 def _mask(frames: Frames, masks: Masks, limit: int, random: np.random.Generator) -> None:
-    """Set random ranges of rows to 0, in place."""
+    """Set random ranges of rows to 0, in place. A range has at most `limit` rows."""
     for _ in range(masks.number):
         width = int(random.integers(min(masks.width, limit) + 1))
         start = int(random.integers(len(frames) - width + 1))
@@ -91,7 +91,7 @@ def _mask(frames: Frames, masks: Masks, limit: int, random: np.random.Generator)
 
 @cache
 def mel_filters(bins: int) -> npt.NDArray[np.float64]:
-    """Return the weight of each frequency of the Fourier transform in each mel filter, `[frequencies, bins]`."""
+    """Return the mel filters: the weight of each frequency of the Fourier transform, `[frequencies, bins]`."""
     frequencies = np.arange(FFT // 2 + 1) * (SAMPLE_RATE / FFT)
     low, high = _mel([_LOWEST_HZ, SAMPLE_RATE / 2])
     points = np.linspace(low, high, bins + 2)
@@ -110,7 +110,7 @@ def _hann_window() -> npt.NDArray[np.float64]:
 
 
 def read_samples(file: str | Path | BinaryIO, max_seconds: int = MAX_SECONDS) -> Samples:
-    """Return the samples of an audio file: the mean of its channels, resampled to SAMPLE_RATE.
+    """Read an audio file. Return the mean of its channels, resampled to SAMPLE_RATE.
 
     Raises:
         ZooError: The file is missing, damaged, empty, longer than `max_seconds`, or not WAV, FLAC, OGG or MP3.
@@ -128,7 +128,7 @@ def read_samples(file: str | Path | BinaryIO, max_seconds: int = MAX_SECONDS) ->
 
 
 def read_blocks(file: str | Path | BinaryIO) -> Iterator[Samples]:
-    """Yield the samples of an audio file, as `read_samples` does, in blocks, so that a file may be of any length.
+    """Read an audio file of any length block by block. Yield the samples that `read_samples` would return.
 
     Raises:
         ZooError: See `read_samples`.
@@ -151,19 +151,19 @@ def read_blocks(file: str | Path | BinaryIO) -> Iterator[Samples]:
 
 
 def _check(sound: SoundFile, name: str) -> None:
-    """Raise ZooError if a file cannot be read because of its format, sampling rate or number of channels."""
+    """Raise ZooError if the format, the sampling rate or the number of channels of a file is not supported."""
     hint = "convert the file, for example with `ffmpeg -i FILE -ac 1 -ar 16000 NEW.wav`"
     if sound.format not in _FORMATS:
         raise ZooError(f"`{name}` has the format {sound.format}, which is not read as audio", hint=hint)
     if sound.samplerate not in _SAMPLE_RATES:
-        limits = f"{_SAMPLE_RATES[0]:,} to {_SAMPLE_RATES[-1]:,} Hz"
-        raise ZooError(f"`{name}` has a sampling rate of {sound.samplerate:,} Hz, but {limits} are read", hint=hint)
+        problem = f"`{name}` has a sampling rate of {sound.samplerate:,} Hz"
+        raise ZooError(f"{problem}, but only {_SAMPLE_RATES[0]:,} to {_SAMPLE_RATES[-1]:,} Hz are supported", hint=hint)
     if sound.channels > _MAX_CHANNELS:
-        raise ZooError(f"`{name}` has {sound.channels:,} channels, but at most {_MAX_CHANNELS} are read", hint=hint)
+        raise ZooError(f"`{name}` has {sound.channels:,} channels; the maximum is {_MAX_CHANNELS}", hint=hint)
 
 
 def _require_finite(samples: Samples, name: str) -> None:
-    """Raise ZooError if samples are infinite or not a number."""
+    """Raise ZooError if a sample is infinite or NaN."""
     if not np.isfinite(samples).all():
         hint = "convert the file again: full scale is from -1 to 1"
         raise ZooError(f"`{name}` has samples that are not finite or too large", hint=hint)
@@ -182,7 +182,7 @@ def _damage(name: str) -> Iterator[None]:
 
 
 def _packages() -> tuple[Any, Any]:
-    """Return the packages soundfile and soxr."""
+    """Import the packages soundfile and soxr."""
     try:
         return import_module("soundfile"), import_module("soxr")
     except (ImportError, OSError) as error:  # OSError: the library libsndfile is missing

@@ -19,29 +19,29 @@ if TYPE_CHECKING:
     from PIL import Image as PillowImage
 
 MAX_PIXELS = 25_000_000
-"""Maximum number of pixels of a picture. Unpacking takes up to ten bytes for each of them."""
+"""Maximum number of pixels in a picture. Decoding takes up to ten bytes per pixel."""
 MAX_ASPECT = 512
-"""Maximum ratio of the two sides of a picture. Scaling a picture that is much higher takes gigabytes."""
+"""Maximum ratio of the two sides of a picture. Scaling a much higher picture takes gigabytes."""
 _MIN_DEVIATION = 1.0
-"""Minimum standard deviation, in grey values, by which pixels are divided. The noise of blank paper stays small."""
+"""Minimum standard deviation, in grey values, by which pixels are divided, so that noise on blank paper stays small."""
 _STEP = 257
 """Difference of two 16-bit grey values that are neighbours in 8 bits."""
 
 
 class Image(FeatureModality):
-    """Modality `image`. The pixels of a picture have mean 0 and variance 1. Dark pixels are positive.
+    """Modality `image`: grey pixels, normalised to mean 0 and variance 1 in each picture. Dark pixels are positive.
 
-    Transparent pixels are white. Of an animated picture, the first frame is read. A photo is rotated according to
-    its EXIF data.
+    Transparent pixels count as white. Only the first frame of an animated picture is read. A photo is rotated according
+    to its EXIF data.
     """
 
     suffixes = (".png", ".jpg", ".jpeg")
     options: parts.Image
 
     def encode(self, file: str | Path | BinaryIO) -> Frames:
-        """Return the patches of a picture, [columns * rows, pixels], column by column from top to bottom.
+        """Return the patches of a picture, [columns * rows, pixels], column by column and from top to bottom.
 
-        If a patch extends beyond the right edge of the picture, the last column of pixels is repeated.
+        If the last patches extend beyond the right edge of the picture, the last column of pixels is repeated.
 
         Raises:
             ZooError: The file is missing, damaged, too large or not a PNG or JPEG file, or pillow is not installed.
@@ -54,13 +54,13 @@ class Image(FeatureModality):
         return np.ascontiguousarray(grid).reshape(-1, self.options.width)
 
     def picture(self, frames: Frames) -> npt.NDArray[np.uint8]:
-        """Return the picture that consists of some patches, [height, width]."""
+        """Join patches to a picture, [height, width]."""
         patch = self.options.patch
         grid = frames.reshape(-1, self.rows, patch.height, patch.width).transpose(1, 2, 0, 3)
         return grey_pixels(grid.reshape(self.options.height, -1))
 
     def place(self, frame: int) -> str:
-        """Return the first column of pixels of a patch."""
+        """Return the position of a patch: its first column of pixels, such as `32 px`."""
         return f"{frame // self.rows * self.options.patch.width} px"
 
     @property
@@ -70,7 +70,7 @@ class Image(FeatureModality):
 
 
 def _read_grey(file: str | Path | BinaryIO, height: int) -> PillowImage.Image:
-    """Return a picture with 8-bit grey pixels and a given height."""
+    """Read a picture, convert it to 8-bit grey pixels, and scale it to a height in pixels."""
     try:
         from PIL import Image as pillow
         from PIL import ImageOps, UnidentifiedImageError
@@ -108,7 +108,7 @@ def _read_grey(file: str | Path | BinaryIO, height: int) -> PillowImage.Image:
 
 
 def _convert_to_grey(picture: PillowImage.Image) -> PillowImage.Image:
-    """Return a picture with 8-bit grey pixels, on white if it is transparent."""
+    """Convert a picture to 8-bit grey pixels. Transparent parts become white."""
     from PIL import Image as pillow
 
     if picture.mode.startswith("I"):  # 16 bits, which pillow would cut off at 255

@@ -1,6 +1,6 @@
-"""Base class of the modalities of features, and the lists of files that a corpus consists of.
+"""Base class for modalities of features, such as audio, and functions that read lists of files.
 
-A modality is one file, such as `audio.py`, with a line in `FEATURES`, and the class of its options in `specs/parts.py`.
+A modality is one file, such as `audio.py`, with a line in `FEATURES`. The class of its options is in `specs/parts.py`.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from zoo.text.files import read_sentences
 from zoo.text.lines import clean
 
 FEATURES: Mapping[str, str] = {"audio": "zoo.features.audio.Audio", "image": "zoo.features.image.Image"}
-"""The class of each modality of features. It is imported when it is needed, because it may need further packages."""
+"""The class of each modality of features. A class is only imported when needed, because it may need more packages."""
 Frames = npt.NDArray[np.float32]
-"""Values of an example: vectors in order, `[frames, width]`."""
+"""Values of an example: feature vectors in order, `[frames, width]`."""
 _HASHED_BYTES = 1 << 16
 _DEVIATIONS = 2.5  # absolute value of white and of black pixels
 
@@ -33,7 +33,7 @@ _DEVIATIONS = 2.5  # absolute value of white and of black pixels
 class FeatureModality(ABC):
     """Modality whose raw data is the path of a file, and whose values are float32 vectors, called frames.
 
-    The store keeps frames as float16. An example costs a batch one position per frame. Padding is zero.
+    Frames are stored as float16. Each frame takes one position in a batch. Padding is zero.
 
     Attributes:
         options: Options of the modality in the spec.
@@ -42,29 +42,29 @@ class FeatureModality(ABC):
     suffixes: ClassVar[tuple[str, ...]]
     """Suffixes of the files that can be read, such as `.wav`."""
     version: ClassVar[int] = 1
-    """Increase it whenever the same file gives other frames."""
+    """Version of the computation of frames. Increase it whenever the same file gives different frames."""
 
     def __init__(self, options: FeatureSource) -> None:
         self.options = options
 
     @abstractmethod
     def encode(self, file: str | Path | BinaryIO) -> Frames:
-        """Return the frames of a file. Raise ZooError if the file cannot be read."""
+        """Read the frames of a file. Raise ZooError if the file cannot be read."""
 
     def encode_all(self, files: Iterable[str]) -> list[Frames]:
         """Return the frames of each file."""
         return list(map(self.encode, files))
 
     def augment(self, frames: Frames, random: np.random.Generator) -> Frames:
-        """Return the frames of a training example with random changes. By default, there are none."""
+        """Change the frames of a training example at random. By default, return them unchanged."""
         return frames
 
     def picture(self, frames: Frames) -> npt.NDArray[np.uint8]:
-        """Return frames as a grey picture [height, width]: a column per frame, and the first feature at the bottom."""
+        """Draw frames as a grey picture, [height, width]: a column per frame, with the first feature at the bottom."""
         return grey_pixels(frames.T[::-1])
 
     def place(self, frame: int) -> str:
-        """Return where a frame is in its file, as a short text. By default, this is its number."""
+        """Return the position of a frame in its file as a short text. By default, it is the number of the frame."""
         return str(frame + 1)
 
     @property
@@ -85,18 +85,18 @@ class FeatureModality(ABC):
 
     @property
     def identity(self) -> dict[str, Any]:
-        """JSON data that, together with a file, determines the frames."""
+        """JSON data with everything that determines the frames of a given file."""
         options = self.options.model_dump(mode="json", exclude={*self.options.augmentation})
         return {**options, "version": self.version}
 
 
 def read_frames(content: bytes, task: Recognition) -> Frames:
-    """Return the frames of a file in memory."""
+    """Read the frames of a file in memory, given its content."""
     return cast(FeatureModality, modality_of(task)).encode(BytesIO(content))
 
 
 def grey_pixels(values: Frames) -> npt.NDArray[np.uint8]:
-    """Return values with mean 0 and variance 1 as grey pixels. Large values are dark."""
+    """Convert values with mean 0 and variance 1 to grey pixels from 0 to 255. Large values are dark."""
     pixels: npt.NDArray[np.uint8] = np.rint(127.5 - 127.5 * np.clip(values / _DEVIATIONS, -1, 1)).astype(np.uint8)
     return pixels
 
@@ -117,10 +117,15 @@ def listed_files(file: Path) -> Iterator[str]:
 
 
 def absolute_path(file: Path, line: int, name: str) -> str:
-    """Return the absolute path of a file whose name, relative to the list's folder, is in a line of a list.
+    """Return the absolute path of a file in a list of files.
+
+    Args:
+        file: The list.
+        line: Number of the line that names the file, for the error message.
+        name: Name of the file, relative to the folder of the list.
 
     Raises:
-        ZooError: The line has no name, or a name with control characters or white space at an end.
+        ZooError: The name is empty, or has control characters or leading or trailing white space.
     """
     path = os.path.abspath(os.path.join(os.path.dirname(file), name))
     if not name or clean(name) != name or clean(path) != path:
@@ -130,7 +135,7 @@ def absolute_path(file: Path, line: int, name: str) -> str:
 
 
 def identify(paths: Iterable[str]) -> str:
-    """Return a hash of the sizes and first bytes of files, in hexadecimal. Hashing all of a corpus would take long.
+    """Return a hash of the sizes and first bytes of files, in hexadecimal. Hashing whole files would take too long.
 
     Raises:
         ZooError: A file is missing or cannot be read.
@@ -143,10 +148,11 @@ def identify(paths: Iterable[str]) -> str:
 
 
 def input_files(path: Path, suffixes: tuple[str, ...]) -> list[str] | None:
-    """Return the paths of the files that a user names: the files in a folder, sorted by name, or the path itself.
+    """Find the files to read, given the path that a user names.
 
     Returns:
-        The paths. None if the path is that of a text file, which is then a list of files.
+        The files in a folder, sorted by name, or only the path itself. None if the path is a text file. The text file
+        is then a list of files.
 
     Raises:
         ZooError: The folder contains no files with one of the suffixes.

@@ -1,4 +1,4 @@
-"""Windows of long recordings, which are cut at pauses, so that a model can read recordings of any length."""
+"""Windows: parts of long recordings, cut at pauses, so that a model can read recordings of any length."""
 
 from __future__ import annotations
 
@@ -17,41 +17,42 @@ from zoo.features.audio import SAMPLE_RATE, Audio, Samples, read_blocks
 from zoo.features.modality import Frames
 
 _PAUSE_SECONDS = 0.6
-"""Shortest pause that always ends a window."""
+"""Minimum length of a pause that always ends a window."""
 _GAP_SECONDS = 0.2
-"""Shortest pause at which a window is cut because it would be too long."""
+"""Minimum length of a pause that ends a window if the window would be too long otherwise."""
 _MARGIN_SECONDS = 0.2
-"""Silence that a window has before and after the speech."""
+"""Length of the silence in a window before and after the speech."""
 _OVERLAP_SECONDS = 2.0
-"""How much successive windows overlap if there is no pause between them."""
+"""Overlap of successive windows if there is no pause between them."""
 _HOP_SECONDS, _LEAST_ENERGY = 0.01, 1e-12
 _SILENT_DECIBELS = -60.0
 """Level of speech below which a recording is silent."""
 _EXTREME_HOPS = 10
-"""Number of quietest hops (gaps in the sound) and of loudest hops (clicks) to ignore."""
+"""Number of the quietest hops (gaps in the sound) and of the loudest hops (clicks) to ignore."""
 _MIN_RANGE_DECIBELS, _MAX_RANGE_DECIBELS = 10.0, 50.0
-"""Minimum level difference of speech and noise for finding pauses, and the limit to which it is reduced."""
+"""Minimum level difference between speech and noise at which pauses are found, and its upper limit."""
 _PAUSE_LEVEL = 0.3
 """Maximum level of a pause, on a scale from the noise (0) to the speech (1)."""
 
 
 class Window(NamedTuple):
-    """Part of a recording that a model reads at once."""
+    """Part of a recording that a model reads as one input."""
 
     values: Samples | Frames
     """The samples, or the frames that the model reads."""
     start: float
+    """Start of the window in the recording, in seconds."""
     end: float
-    """Times in the recording, in seconds."""
+    """End of the window in the recording, in seconds."""
     overlaps: bool
-    """Whether the window begins with the end of the previous one."""
+    """Whether the window begins before the end of the previous window."""
 
 
 class Recording:
-    """Audio file as windows of frames, which can be read once.
+    """Audio file as an iterable of windows with frames. It can be read once.
 
     Attributes:
-        duration: Length of the part that was read, in seconds.
+        duration: Length of the audio that was read so far, in seconds.
     """
 
     def __init__(
@@ -62,8 +63,8 @@ class Recording:
         Args:
             file: The audio file.
             modality: Modality of the model.
-            max_seconds: Maximum length of a window.
-            limit_seconds: Maximum length of the recording.
+            max_seconds: Maximum length of a window, in seconds.
+            limit_seconds: Maximum length of the recording, in seconds.
         """
         self._file, self._modality = file, modality
         self._max_seconds, self._limit_seconds = max_seconds, limit_seconds
@@ -86,21 +87,21 @@ class Recording:
 def read_windows(
     content: bytes, options: specs.Audio, max_seconds: float, limit_seconds: float
 ) -> tuple[list[Window], float]:
-    """Return the windows of an audio file in memory, and its length in seconds. See `Recording` for the arguments."""
+    """Return the windows and the length in seconds of an audio file in memory. See `Recording` for the arguments."""
     recording = Recording(BytesIO(content), Audio(options), max_seconds, limit_seconds)
     return list(recording), recording.duration
 
 
 def split_windows(blocks: Iterable[Samples], rate: int, max_seconds: float) -> Iterator[Window]:
-    """Yield the windows of a recording that contain sound.
+    """Split a recording into windows, and yield those that contain sound.
 
-    A window ends at a pause. If there is none, it overlaps with the next window, so that a word at the cut is whole in
-    one of them.
+    A window ends at a pause. If there is no pause, two windows overlap, so that a word at the cut is complete in one of
+    them.
 
     Args:
         blocks: The samples, in blocks of any size. Only about two windows are in memory at the same time.
         rate: Number of samples per second.
-        max_seconds: Maximum length of a window.
+        max_seconds: Maximum length of a window, in seconds.
     """
     hop, limit = round(_HOP_SECONDS * rate), round(max_seconds / _HOP_SECONDS)
     margin, pending = min(round(_MARGIN_SECONDS / _HOP_SECONDS), limit // 4), iter(blocks)
@@ -127,7 +128,7 @@ def split_windows(blocks: Iterable[Samples], rate: int, max_seconds: float) -> I
 
 
 def _fill(rest: Samples, pending: Iterator[Samples], size: int) -> Samples:
-    """Append further blocks until there are `size` samples, or the recording ends."""
+    """Append further blocks to samples until there are `size` samples, or the recording ends."""
     parts, available = [rest], len(rest)
     while available < size and (block := next(pending, None)) is not None:
         parts.append(block)
@@ -144,7 +145,7 @@ def _levels(samples: Samples, hop: int) -> npt.NDArray[np.float64]:
 
 
 def _silent(levels: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
-    """Return which hops are silent, compared with the noise and the speech around them."""
+    """Return which hops are silent, compared with the levels of noise and speech in the recording."""
     ordered = np.sort(levels)
     skipped = min(_EXTREME_HOPS, len(levels) // 2)
     noise, speech = ordered[skipped], ordered[-1 - skipped]
@@ -158,7 +159,7 @@ def _silent(levels: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
 
 
 def _cut(levels: npt.NDArray[np.float64], silent: npt.NDArray[np.bool_], limit: int) -> tuple[int, int]:
-    """Return where the first window ends, and where the next one begins, in hops."""
+    """Return the end of the first window and the start of the next window, in hops."""
     edges = np.flatnonzero(np.diff(silent, prepend=False, append=False))
     pauses = [(int(first), int(last)) for first, last in edges.reshape(-1, 2) if 0 < first < limit]
     for first, last in pauses:

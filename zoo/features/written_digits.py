@@ -1,7 +1,7 @@
 """Strings of handwritten digits as pictures, from scikit-learn's 1,797 digits of 8 x 8 pixels.
 
 The digits of a string are written side by side, with different sizes, gaps, ink and noise. For training, each digit is
-also rotated, slanted, stretched and thickened at random. Each string only depends on its split and its number.
+also rotated, slanted, stretched and thickened at random. A string depends only on its split and its number.
 """
 
 from __future__ import annotations
@@ -28,17 +28,16 @@ VERSION = 1
 MAX_DIGITS = 8
 SPLITS = ("train", "dev", "test")
 _STRIDE, _HELD_OUT = 10, {4: "dev", 9: "test"}
-"""Places of the held-out digits among ten successive digits of the same class."""
+"""Among ten successive digits of the same class, the positions of the digits that are held out for dev and test."""
 _MAX_VALUE, _WHITE = 16, 255
 _HEIGHT, _SIZES, _DRAWN = 32, (26, 31), 32
-"""Height of a picture, sizes of the digits in a string, and size at which they are turned. Unit: pixels."""
+"""Height of a picture, range of the sizes of digits, and size at which digits are rotated, in pixels."""
 _GAPS = (-4, 4)
-"""Gaps between the squares of two digits, which have margins of their own. Unit: pixels."""
-Pixels = npt.NDArray[np.float32]
+"""Range of the gaps between the squares of two digits, in pixels. Squares overlap at a negative gap."""
 
 
 def strings(split: str, count: int, report: Report) -> Iterator[tuple[str, str]]:
-    """Yield the path and the text of the first strings of a split. Pictures that are not on this machine are drawn.
+    """Yield the picture's path and the text of each string of a split. Pictures that do not exist yet are drawn.
 
     Raises:
         ZooError: pillow or scikit-learn is not installed.
@@ -57,7 +56,7 @@ def strings(split: str, count: int, report: Report) -> Iterator[tuple[str, str]]
 
 
 def draw_string(split: str, number: int) -> Image.Image:
-    """Return the picture of a string of a split."""
+    """Draw the picture of a string. `number` is the number of the string in its split."""
     from PIL import Image
 
     random = _random(split, number)
@@ -77,7 +76,14 @@ def draw_string(split: str, number: int) -> Image.Image:
 
 
 def _draw_digit(index: int, size: int, distorted: bool, random: np.random.Generator) -> Image.Image:
-    """Return a square picture of a digit, white on black."""
+    """Draw a digit of scikit-learn's data as a square picture, white on black.
+
+    Args:
+        index: Index of the digit in the data.
+        size: Width and height of the picture, in pixels.
+        distorted: Whether to rotate, slant, stretch and thicken the digit.
+        random: Random number generator.
+    """
     from PIL import Image
 
     images, _ = _data()
@@ -102,13 +108,13 @@ def _random(split: str, number: int) -> np.random.Generator:
 
 
 def _choose(split: str, random: np.random.Generator) -> npt.NDArray[np.int64]:
-    """Return the index in scikit-learn's data of each digit in a string."""
+    """Choose the digits of a string at random. Return their indices in scikit-learn's data."""
     return random.choice(digits_of(split), random.integers(1, MAX_DIGITS + 1))
 
 
 @cache
 def digits_of(split: str) -> npt.NDArray[np.int64]:
-    """Return the indices in scikit-learn's data of all digits in a split. The splits share no digits."""
+    """Return the indices of a split's digits in scikit-learn's data. Different splits share no digits."""
     _, classes = _data()
     ranks = np.zeros(len(classes), np.int64)
     for digit in range(10):
@@ -119,7 +125,7 @@ def digits_of(split: str) -> npt.NDArray[np.int64]:
 
 @cache
 def _data() -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int64]]:
-    """Return the pixels [1797, 8, 8] and the classes of scikit-learn's digits."""
+    """Load scikit-learn's digits: the pixels, [1797, 8, 8], and the classes, [1797]."""
     try:
         import PIL.Image  # noqa: F401  (draws the digits)
         from sklearn.datasets import load_digits

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,13 +27,13 @@ from zoo.system.processors import timed
 
 @dataclass(frozen=True)
 class Artefact:
-    """Folder of compiled files in the cache, `storage.compiled()`."""
+    """Folder with the compiled files of a program, in the cache `storage.compiled()`."""
 
     folder: str
     bytes: int
     """Size of the folder in bytes."""
     existed: bool
-    """Whether the folder existed before the compilation, so that nothing was compiled."""
+    """Whether the folder was already in the cache, so that nothing had to be compiled."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Compiled:
     seconds: float
     """Time to build the program and load its weights, in seconds."""
     kept: tuple[Artefact, ...]
-    """The stored artefacts of the program. Empty if the backend stores none."""
+    """The program's folders in the cache. Empty if the backend stores no compiled files."""
     disagreement: Mapping[str, float]
     """Largest relative difference from the reference results, by purpose of the program (such as decode_step)."""
 
@@ -56,7 +56,7 @@ def compile_model(name: str, *, report: Report | None = None, **options: Unpack[
     """Compile a published model or a training run. See `compile_spec` for the options and errors.
 
     Raises:
-        ZooError: There is no model of this name.
+        ZooError: There is no model with this name.
     """
     folder = find.model(name, report)
     model = read_model(folder)
@@ -74,7 +74,7 @@ def compile_spec(
     backend: str | None = None,
     report: Report | None = None,
 ) -> Compiled:
-    """Compile the program that translates, and compare its results with those of the float32 reference interpreter.
+    """Compile a model's translation program, and compare its results with the float32 reference interpreter.
 
     Args:
         spec: The model's spec.
@@ -105,25 +105,19 @@ def compile_spec(
         device=order.device,
         precision=order.precision,
         seconds=seconds,
-        kept=tuple(_used_artefacts(before, _artefact_times())),
+        kept=tuple(
+            Artefact(str(folder), folder_bytes(folder), existed=created == before.get(folder, (0, 0))[1])
+            for folder, (used, created) in sorted(_artefact_times().items())
+            if used != before.get(folder, (0, 0))[0]
+        ),
         disagreement={str(purpose): value for purpose, value in differences.items()},
     )
 
 
 def _artefact_times() -> dict[Path, tuple[int, int]]:
-    """Return the times when each artefact was last used and created, by folder, in nanoseconds since the epoch."""
+    """Return the times when each folder in the cache was last used and when it was created, in ns since the epoch."""
     times = {}
     for folder in storage.compiled().glob("[!.]*"):
         with suppress(OSError):
             times[folder] = (folder.stat().st_mtime_ns, (folder / MANIFEST).stat().st_mtime_ns)
     return times
-
-
-def _used_artefacts(
-    before: Mapping[Path, tuple[int, int]], after: Mapping[Path, tuple[int, int]]
-) -> Iterator[Artefact]:
-    """Yield the artefacts that were created or used between two calls of `_artefact_times`."""
-    for folder, (used, made) in sorted(after.items()):
-        used_before, made_before = before.get(folder, (0, 0))
-        if used != used_before:
-            yield Artefact(str(folder), folder_bytes(folder), made == made_before)

@@ -1,9 +1,10 @@
-"""Alignment of the tokens of translations to the tokens of their sources, from the attention of the decoder."""
+"""Word alignment: which source token each token of a translation comes from, according to the decoder's attention."""
 
 from __future__ import annotations
 
 import re
 from bisect import bisect
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Self
 
@@ -31,7 +32,7 @@ else:
 
 Span = tuple[int, int]
 _MAX_END = 0.5
-"""A token is not aligned if more than this share of its attention is on the end of the source."""
+"""A token is not aligned if more than this fraction of its attention is on the end of the source (EOS)."""
 _CROSS_ATTENTION = re.compile(r"decoder\.(\d+)\.cross_attention")
 _HEAD = re.compile(r"(\d+)\.(\d+)\.(reads|predicts)")
 
@@ -48,32 +49,35 @@ class AlignedToken(NamedTuple):
 
 
 class AlignmentHead(NamedTuple):
-    """Attention head that aligns best. The metadata of a weights file contains it as text, such as `2.5.reads`."""
+    """Attention head with the best alignments. It is stored in a weights file's metadata as text: `2.5.reads`."""
 
     layer: int
     """Index of the decoder layer."""
     head: int
     reads: bool
-    """Whether the row of a token is the position that reads it. Otherwise it is the position that predicts it."""
+    """Whether a token is aligned by the attention at the position that reads it. If false, where it is predicted."""
 
     def __str__(self) -> str:
         return f"{self.layer}.{self.head}.{'reads' if self.reads else 'predicts'}"
 
     @classmethod
     def parse(cls, text: str | None) -> Self | None:
-        """Return the head that a text describes, or None if there is no text, or it is not valid."""
+        """Return the head that a text such as `2.5.reads` describes, or None if the text is missing or not valid."""
         match = _HEAD.fullmatch(text or "")
         return cls(int(match[1]), int(match[2]), match[3] == "reads") if match else None
 
 
 class SentencePair(NamedTuple):
-    """Sentence and its translation, as the model reads them, with their positions in the texts with this number."""
+    """Sentence and its translation, as the model reads them."""
 
     number: int
+    """Index of the text that contains the sentence."""
     source: Replaced
     target: Replaced
     source_start: int
+    """Position of the sentence in the text, in characters."""
     target_start: int
+    """Position of its translation in the translated text, in characters."""
 
 
 def align(
@@ -85,14 +89,14 @@ def align(
     report: Report,
     max_tokens: int | None = None,
 ) -> list[list[AlignedToken]]:
-    """Return the alignment of each translation (see `Translator.align`).
+    """Align each translation to its source (see `Translator.align`).
 
-    Sentence pairs of more than `max_tokens` tokens on one side have no alignment.
+    Sentence pairs with `max_tokens` tokens or more on one side are not aligned.
     """
     build_program = translator.require_attention()
     tokenizers = translator.vocabulary.source, translator.vocabulary.target
     if not isinstance(tokenizers[1], Tokenizer):
-        raise ZooError("the trees of a parser have no alignment", hint="use a model that translates")
+        raise ZooError("a parser's trees cannot be aligned to the sentences", hint="use a model that translates")
     preprocessor = translator.preprocessor(source, target, split=True)
     results: list[list[AlignedToken]] = [[] for _ in sources]
     pairs = [
@@ -117,7 +121,7 @@ def align(
 
 
 def separate_words(token: AlignedToken, source: str, target: str) -> list[AlignedToken]:
-    """Return the words of a token that stands for several words, such as `no. 5`, each aligned to its own source."""
+    """Split an aligned token that stands for several words, such as `no. 5`, into its words, each with its source."""
     words = [
         [(start + word.start(), start + word.end()) for word in re.finditer(r"\S+", text[start:end])]
         for text, (start, end) in ((target, token.target), (source, token.source))
@@ -128,21 +132,21 @@ def separate_words(token: AlignedToken, source: str, target: str) -> list[Aligne
 
 
 def word_links(source: str, target: str, tokens: Sequence[AlignedToken]) -> list[tuple[int, int]]:
-    """Return the links between words, as (source word, target word), counted from 0. Spaces separate words.
+    """Return the alignment between words as pairs of word numbers, (source word, target word), counted from 0.
 
-    A target word is linked to the source word with the highest sum of its tokens' weights.
+    Words are separated by spaces. Each target word is linked to the source word whose tokens have the highest total
+    weight.
     """
     starts = [[match.start() for match in re.finditer(r"\S+", text)] for text in (source, target)]
-    sums: dict[int, dict[int, float]] = {}
+    sums = defaultdict[int, defaultdict[int, float]](lambda: defaultdict(float))
     for token in tokens:
         from_word, to_word = bisect(starts[0], token.source[0]) - 1, bisect(starts[1], token.target[0]) - 1
-        of_word = sums.setdefault(to_word, {})
-        of_word[from_word] = of_word.get(from_word, 0.0) + token.weight
+        sums[to_word][from_word] += token.weight
     return sorted((max(of_word, key=of_word.__getitem__), to_word) for to_word, of_word in sums.items())
 
 
 def _split_pair(index: int, source: str, target: str, preprocessor: Preprocessor) -> Iterator[SentencePair]:
-    """Yield the sentences of a text with their translations, or the whole text if their numbers differ."""
+    """Yield the sentences of a text with their translations. If their numbers differ, yield the whole text instead."""
     parts = [[source], split_sentences(target, base_language(preprocessor.languages.target))]
     if preprocessor.splits_sentences:
         parts[0] = split_sentences(source, base_language(preprocessor.source_language(source)))
@@ -158,7 +162,10 @@ def _split_pair(index: int, source: str, target: str, preprocessor: Preprocessor
 def attention_batches(
     program: EmittedProgram, preprocessor: Preprocessor, pairs: Sequence[SentencePair], max_batch_tokens: int
 ) -> Iterator[tuple[list[SentencePair], dict[int, Float32[Tensor, "batch h target source"]]]]:
-    """Yield batches of pairs with the cross-attention of each layer. The columns of EOS and of padding come last."""
+    """Yield batches of sentence pairs, with the cross-attention of each layer by its index.
+
+    The columns for EOS and padding are the last ones.
+    """
     sources = preprocessor.encode_pairs_side([pair.source.text for pair in pairs], "source")
     targets = preprocessor.encode_pairs_side([pair.target.text for pair in pairs], "target")
     lengths = [max(map(len, each)) for each in zip(sources, targets, strict=True)]
@@ -172,12 +179,12 @@ def attention_batches(
             if (match := _CROSS_ATTENTION.fullmatch(name))
         }
         if not layers:
-            raise ZooError("the decoder of this model has no attention to the source, so it has no alignment")
+            raise ZooError("this model cannot align words, because its decoder has no attention to the source")
         yield [pairs[index] for index in group], layers
 
 
 def _spans(tokenizer: Tokenizer, text: Replaced) -> list[Span]:
-    """Return where the tokens of a text are in the original text."""
+    """Return the start and end of each token in the original text, in characters."""
     positions = text.original_positions()
     return [(positions[start], positions[end]) for start, end in tokenizer.spans(text.text)]
 
@@ -185,7 +192,7 @@ def _spans(tokenizer: Tokenizer, text: Replaced) -> list[Span]:
 def _weights_of(
     layers: dict[int, Float32[Tensor, "batch h target source"]], head: AlignmentHead | None
 ) -> Float32[np.ndarray, "batch target source"]:
-    """Return the attention of the alignment head. Without one, it is the mean of the last layer but one."""
+    """Return the attention of the alignment head. If it is not known, average the heads of the second-to-last layer."""
     if head is not None and head.layer in layers:
         weights = layers[head.layer][:, head.head]
         return (weights[:, 1:] if head.reads else weights[:, :-1]).numpy()

@@ -37,9 +37,9 @@ _BYTE = re.compile("<0x([0-9A-F]{2})>")
 class Attention:
     """Attention weights of a model over one text and one translation (paper, section 3.2).
 
-    Tensors are float32 on the CPU: [layers, h, queries, keys], first layer first. Each row sums to 1. Tokens are
-    SentencePiece tokens, with `▁` at the start of a word. For a parser, the target tokens are brackets and words. If
-    the model lacks one of the three kinds of attention, its tensor has 0 layers.
+    Tensors are float32 on the CPU: [layers, h, queries, keys], first layer first. Each row sums to 1. If the model
+    lacks one of the three kinds of attention, the tensor for it has 0 layers. Tokens are SentencePiece tokens, with `▁`
+    at the start of a word. For a parser, the target tokens are brackets and words.
     """
 
     text: str
@@ -64,12 +64,12 @@ class Attention:
     backend: str
     precision: str
     language_tokens: tuple[int, int] = (0, 0)
-    """Numbers of language tokens at the start of `source` and `target`."""
+    """Numbers of language tokens at the start of `source` and at the start of `target`."""
     picture: npt.NDArray[np.uint8] | None = None
-    """Grey picture of a source of features, [height, width], such as a spectrogram. Its columns are the source."""
+    """Grey picture of a source that is not text, such as a spectrogram, [height, width], from left to right."""
 
     def word_indices(self) -> tuple[list[int], list[int]]:
-        """Return the indices in `source` and `target` without language tokens and `</s>`."""
+        """Return the indices of the tokens in `source` and `target` that are not language tokens or `</s>`."""
         source, target = (
             [index for index, token in enumerate(tokens) if index >= first and token != END]
             for tokens, first in zip((self.source, self.target), self.language_tokens, strict=True)
@@ -83,8 +83,9 @@ class Attention:
         rows still sum to 1. A text without spaces is one word.
 
         Args:
-            reads: Whether the rows of `cross` are the positions that read a token instead of those that predict it, as
-                for some alignment heads (`AlignmentHead.reads`). No position reads the last token.
+            reads: Whether the row of a token in `cross` is the position that reads the token, as for some alignment
+                heads (`AlignmentHead.reads`). By default, it is the position that predicts the token. No position reads
+                the last token.
         """
         of_source, of_target = self.language_tokens
         source, target = list(_words(self.source, of_source)), list(_words(self.target, of_target))
@@ -137,17 +138,14 @@ def attend(
             preprocessor.warnings.count(encoded)
     program, vocabulary = build_program(), translator.vocabulary
     language_tokens = vocabulary.token_strings(languages.source_tokens, "source")
+    source_tokens = [*language_tokens, *preprocessor.source_tokens(replaced)]
     return compute_attention(
         program,
-        (clean(text), source_ids, _with_ends([*language_tokens, *preprocessor.source_tokens(replaced)], source_ids)),
+        (clean(text), source_ids, [*source_tokens, *[END] * (len(source_ids) - len(source_tokens))]),
         (output, target_ids, [spellings.get(token, token) for token in vocabulary.token_strings(target_ids)]),
         forced=translation is not None,
         language_tokens=(len(languages.source_tokens), len(languages.target_tokens)),
     )
-
-
-def _with_ends(tokens: Sequence[str], ids: Sequence[int]) -> list[str]:
-    return [*tokens, *[END] * (len(ids) - len(tokens))]
 
 
 def compute_attention(
@@ -161,9 +159,9 @@ def compute_attention(
     """Compute the attention weights of one sentence pair.
 
     Args:
-        program: A program that was built for the purpose `Purpose.ATTEND`.
-        source: The text, its values (token IDs, with EOS if the model reads EOS, or frames), and a string for each
-            position of the encoder.
+        program: A program that was built with the purpose `Purpose.ATTEND`.
+        source: The text; its token IDs (with EOS if the model reads EOS) or frames; and a string for each position of
+            the encoder.
         target: The translation, its token IDs, and its tokens as strings, without BOS and EOS.
         forced: Whether the caller gave the translation.
         language_tokens: Numbers of language tokens at the start of source and target.
@@ -192,14 +190,24 @@ def compute_attention(
 
 
 def _stack_layers(weights: dict[str, Tensor], stack: str, kinds: tuple[str, ...], shape: tuple[int, int]) -> Tensor:
-    """Return the attention weights of all layers of a stack as [layers, h, queries, keys], for these sub-layers."""
+    """Stack the attention weights of all layers of a stack, for the given kinds of sub-layers.
+
+    Args:
+        weights: Weights by name, such as `encoder.0.self_attention`, each [1, h, queries, keys].
+        stack: `encoder` or `decoder`.
+        kinds: Kinds of the sub-layers. A layer has at most one of them.
+        shape: Numbers of queries and keys. They are needed if there are no such sub-layers.
+
+    Returns:
+        The weights, [layers, h, queries, keys].
+    """
     names = [name for name in weights if name.startswith(f"{stack}.") and name.rpartition(".")[2] in kinds]
     layers = [weights[name][0].cpu() for name in sorted(names, key=lambda name: int(name.split(".")[1]))]
     return torch.stack(layers) if layers else torch.empty(0, 1, *shape)
 
 
 def _words(tokens: Sequence[str], single: int) -> Iterator[slice]:
-    """Yield the positions of each word's tokens as a slice. Each of the first `single` tokens is a word."""
+    """Yield a slice of positions for the tokens of each word. Each of the first `single` tokens is a word by itself."""
     start = 0
     for position, token in enumerate(tokens):
         continues = position > single and (tokens[position - 1].endswith(SEPARATOR) or not token.startswith(SPACE))
@@ -210,7 +218,7 @@ def _words(tokens: Sequence[str], single: int) -> Iterator[slice]:
 
 
 def _join_tokens(tokens: Sequence[str]) -> str:
-    """Return the word that these tokens spell."""
+    """Join the tokens of a word, including tokens for single bytes, into a string."""
     word = b"".join(
         bytes([int(match[1], 16)]) if (match := _BYTE.fullmatch(token)) else token.replace(SPACE, " ").encode()
         for token in tokens
@@ -219,7 +227,7 @@ def _join_tokens(tokens: Sequence[str]) -> str:
 
 
 def _sum(words: Sequence[slice]) -> Float[Tensor, "tokens words"]:
-    """Return a matrix of zeros and ones. Multiplying by it adds up the columns of each word's tokens."""
+    """Return a matrix of zeros and ones. Multiplying another matrix by it adds up the columns of each word's tokens."""
     matrix = torch.zeros(words[-1].stop, len(words))
     for number, word in enumerate(words):
         matrix[word, number] = 1.0

@@ -87,7 +87,7 @@ class Batch(Generic[State]):
         """Decode one more token of every sentence, and return the histories of the sentences that are done.
 
         Args:
-            min_rows: Smallest number of rows per sentence after the step. It lets another batch `join` this one.
+            min_rows: Minimum number of rows per sentence after the step. Set it so that another batch can `join`.
         """
         allowed = None if self._constraint is None else self._constraint.allowed()
         strategy, rows = self.histories[0].strategy, max(self._min_rows, min_rows)
@@ -140,7 +140,7 @@ class Batch(Generic[State]):
         return done
 
     def _rearrange(self, selection: Selection, step: _PendingStep, min_rows: int) -> None:
-        """Reorder the rows of the decoder state as the selection specifies, and remove finished sentences."""
+        """Remove finished sentences, and reorder the rows of the decoder state as the selection specifies."""
         kept = [number for number, history in enumerate(self.histories) if not history.complete]
         sentences_before, rows_before = len(self.histories), self.rows
         if len(kept) < sentences_before:
@@ -183,12 +183,12 @@ class _PendingStep:
         if self.asynchronous:
             tensors = tuple(tensor.to("cpu", non_blocking=True) for tensor in tensors)
             self._copied = torch.cuda.Event()  # type: ignore[no-untyped-call]
-            # Use the stream of the tensors' device, because the current device may be a different one.
+            # Use the stream of the tensors' device, which may differ from the current device.
             self._copied.record(torch.cuda.current_stream(selection.totals.device))
         self._tensors = tensors
 
     def reorders(self, parents: Int[Tensor, "sentences rows"]) -> bool:
-        """Return whether any row continues another row. On a GPU, return True, because a test would block."""
+        """Return whether any row continues a different row. On a GPU, return True, because checking would block."""
         return self.asynchronous or parents.numpy().tolist() != [list(range(parents.shape[1]))] * parents.shape[0]
 
     def report(self) -> list[SearchHistory]:
@@ -236,12 +236,12 @@ def _check_allowed(constraint: ConstraintState, token: Int[Tensor, " rows"], sou
 
 
 def _is_asynchronous(tensor: Tensor) -> bool:
-    """Return whether operations on the tensor run asynchronously, as on a GPU."""
+    """Return whether operations on a tensor run asynchronously, as on a GPU."""
     return tensor.is_cuda
 
 
 MAX_MICROSECONDS = 5000
-"""Time after which a call of the program returns, so that other sentences can join and cancelled ones can leave.
+"""Time after which a call of the program returns, so that other sentences can join, and cancelled sentences can leave.
 
 Many steps of a small model fit into this time. If one step takes longer, each call runs one step.
 """
@@ -268,13 +268,13 @@ def _can_search(program_class: type) -> bool:
 
 
 class ProgramBatch(Generic[State]):
-    """Batch of sentences whose beam search runs in the program. The results equal those of `Batch`, bit for bit.
+    """Batch of sentences whose beam search runs in the program. It has bitwise the same results as `Batch`.
 
-    Sentences may have different beam sizes. Each has only as many rows as it has live hypotheses.
+    Sentences may have different beam sizes. A sentence has only as many rows as live hypotheses.
     """
 
     rows = 0
-    """Batches can join whatever their numbers of rows."""
+    """Always 0, because batches can join regardless of their numbers of rows."""
 
     def __init__(self, program: SearchingDecoder[State], histories: Sequence[SearchHistory]) -> None:
         """Encode the sentences, and let the decoder read their prefixes, which must have the same length."""
@@ -344,27 +344,27 @@ def _options(history: SearchHistory, rule: SuppressedTokens | None) -> BeamOptio
 
 
 def _shortlists(histories: Sequence[SearchHistory]) -> list[Int64[np.ndarray, " listed"]] | None:
-    """Return the tokens that each sentence may choose. None: all tokens."""
+    """Return the tokens that each sentence may choose from, or None if it may choose from all tokens."""
     if (shortlist := histories[0].strategy.shortlist) is None:
         return None
     return [shortlist.tokens_of(history.source.tokens, history.source.prefix) for history in histories]
 
 
 def _penalties(history: SearchHistory) -> tuple[float, ...]:
-    """Return the length penalties that the search for a sentence needs, or more."""
+    """Return the length penalty of each possible length of a sentence's translation, and of some longer lengths."""
     beam = cast(BeamSearch, history.strategy)
     return _penalty_table(beam.alpha, beam.length_penalty, 1 << (history.source.max_length + 1).bit_length())
 
 
 @lru_cache(maxsize=256)
 def _penalty_table(alpha: float, kind: LengthPenalty, count: int) -> tuple[float, ...]:
-    """Return the penalties of all lengths below `count`. A hypothesis with EOS has at least one token."""
+    """Return the penalties of all lengths below `count`. Length 0 has none, because every hypothesis ends with EOS."""
     return (0.0, *(length_penalty(length, alpha, kind) for length in range(1, count)))
 
 
 @lru_cache(maxsize=16)
 def _allowed_tokens(rule: SuppressedTokens) -> Bool[np.ndarray, "2 V"]:
-    """Return the tokens that hypotheses may choose: those that are too short for EOS, and others."""
+    """Return which tokens a hypothesis may choose: row 0 before the minimum length, without EOS, and row 1 after it."""
     allowed = np.ones((2, rule.vocabulary_size), bool)
     allowed[:, list(rule.tokens)] = False
     allowed[0, EOS] = False

@@ -24,7 +24,7 @@ else:
 StoppingRule = Literal["admissible", "shrinking", "full"]
 
 _SHARED_SIZE = 8
-"""Beams up to this size share a batch. Larger beams share one if they round up to the same power of two.
+"""Beams up to this size share a batch. Larger beams share a batch if they round up to the same power of two.
 
 In a shared batch, each sentence has as many rows as the largest beam. Surplus rows are computed, but not used.
 """
@@ -32,20 +32,20 @@ In a shared batch, each sentence has as many rows as the largest beam. Surplus r
 
 @dataclass(frozen=True, slots=True)
 class BeamSearch:
-    """Beam search with `size` live (unfinished) hypotheses per sentence. It returns the `n_best` finished ones.
+    """Beam search with `size` live (unfinished) hypotheses per sentence. It returns the `n_best` finished hypotheses.
 
-    Each step takes the 2 * `size` most probable continuations, or 1 if the size is 1. Those that end with EOS are
-    finished, and ranked by score. The first `size` of the others are the new live hypotheses. There are three stopping
-    rules:
+    Each step takes the 2 * `size` most probable continuations, or 1 if the size is 1. Continuations that end with EOS
+    are finished, and ranked by score. The first `size` other continuations are the new live hypotheses. There are three
+    stopping rules:
 
     - "admissible": the search ends when no live hypothesis can still become one of the `n_best`.
     - "full": the search ends when `size` hypotheses have finished, as in fairseq and CTranslate2. Only the first `size`
       continuations of a step may finish.
     - "shrinking": each finished hypothesis reduces the beam size by one, as in Marian. Each step takes as many
-      continuations as there are live hypotheses. Live hypotheses are cut off one token after the maximum length, in the
-      place of EOS.
+      continuations as there are live hypotheses. Hypotheses that are still live one token after the maximum length are
+      cut off there, without EOS.
 
-    With a `shortlist`, a sentence chooses from the tokens that the shortlist gives for its source.
+    With a `shortlist`, a translation may only contain the tokens that the shortlist gives for its source.
     """
 
     size: int
@@ -72,7 +72,7 @@ class BeamSearch:
 
     @property
     def runs_in_program(self) -> bool:
-        """Whether a `SearchingDecoder` can run the search: it has at most one simple constraint."""
+        """Whether a `SearchingDecoder` can run the search, because there is at most one simple constraint."""
         rule = self.constraint
         is_simple = not isinstance(rule, SuppressedTokens) or rule.inner is None
         return is_simple and isinstance(rule, SuppressedTokens | BracketConstraint | None)
@@ -108,12 +108,12 @@ class BeamSearch:
 
         Args:
             program: The program that computes the probabilities of tokens.
-            state: The decoder state. It must not be used afterwards.
+            state: The decoder state. Do not use it afterwards.
             token: The last token of each row (hypothesis).
             totals: Log-probability of each row so far. In the first step, each sentence has one row.
-            histories: The history of each sentence. Their strategies may differ, but have the same batch key.
-            allowed: The tokens that the constraint allows. None allows all.
-            rows: Number of rows per sentence after the step: the largest `rows` of all strategies, or more.
+            histories: The history of each sentence. Their strategies may differ, but must have the same batch key.
+            allowed: Which tokens the constraint allows. None: all tokens.
+            rows: Number of rows per sentence after the step, at least the largest `rows` of the strategies.
         """
         beams = [cast(Self, history.strategy) for history in histories]
         limits = None
@@ -140,7 +140,7 @@ class BeamSearch:
             continuations: The most probable next tokens of each row.
             totals: Log-probability of each row so far.
             must_end: For each sentence, whether EOS is the only possible next token.
-            limits: Beam size and stopping rule of each sentence, if they differ. None for those of this object.
+            limits: Beam size and stopping rule of each sentence. None: the ones of this object for all sentences.
         """
         sentences, rows = totals.shape
         if any(must_end):
@@ -172,7 +172,7 @@ class _Limits(NamedTuple):
     """Beam limits, one row per sentence, for a batch whose sentences have different beam sizes or stopping rules."""
 
     rows: int
-    """Number of rows per sentence. A sentence with a smaller beam leaves the others unused, with the total -inf."""
+    """Number of rows per sentence. A smaller beam leaves some of its rows unused. Their total is -inf."""
     candidates: int
     """Number of candidates per sentence."""
     sizes: Int[Tensor, "sentences 1"]
@@ -183,16 +183,12 @@ class _Limits(NamedTuple):
 
     @classmethod
     def of(cls, beams: Sequence[BeamSearch], rows: int, device: torch.device) -> Self:
-        """Return the limits of the sentences of a batch with `rows` rows per sentence."""
+        """Return the limits for a batch with `rows` rows per sentence, given the beam search of each sentence."""
         count = max(rows, *(beam.candidates for beam in beams))
+        endings = (beam.size if beam.stopping_rule == "full" else count for beam in beams)
         values = [
-            [
-                beam.size,
-                beam.candidates,
-                beam.size if beam.stopping_rule == "full" else count,
-                beam.stopping_rule == "shrinking",
-            ]
-            for beam in beams
+            [beam.size, beam.candidates, ending, beam.stopping_rule == "shrinking"]
+            for beam, ending in zip(beams, endings, strict=True)
         ]
         columns = torch.tensor(values).to(device, non_blocking=True).unsqueeze(2).unbind(1)
         sizes, candidates, ending, shrinking = columns
@@ -204,7 +200,7 @@ class _Limits(NamedTuple):
         tokens: Int[Tensor, "sentences candidates"],
         totals: Float32[Tensor, "sentences rows"],
     ) -> Float32[Tensor, "sentences candidates"]:
-        """Return the totals of the candidates, with -inf for those that the limits of their sentence exclude."""
+        """Set the totals of candidates that exceed the limits of their sentence to -inf."""
         ranks = torch.arange(self.candidates, device=tokens.device)
         excluded = (ranks >= self.max_candidates) | ((ranks >= self.max_ending) & (tokens == EOS))
         if totals.shape[1] > 1:
@@ -213,7 +209,7 @@ class _Limits(NamedTuple):
 
 
 def _force_end(continuations: TopK, must_end: Sequence[bool], rows: int) -> TopK:
-    """Return the continuations, with EOS as the only one for sentences that must end."""
+    """Make EOS the only continuation of the sentences that must end."""
     device = continuations.values.device
     flags = torch.tensor(must_end).to(device, non_blocking=True).repeat_interleave(rows).unsqueeze(1)
     only_end = torch.full_like(continuations.values, -torch.inf)

@@ -1,8 +1,8 @@
 """Functions that build programs and show a message if this takes long, and the cache of packed models.
 
-Importing torch, building the graphs and packing the weights takes seconds. It is done when a published model is first
-opened with the backend `native`. The result is stored in `storage.compiled()`, under the SHA-256 of everything that it
-depends on. From then on, the model translates without torch.
+Importing torch, building the graphs and packing the weights takes seconds. This work is done when a published model is
+first opened with the backend `native`. The result is stored in `storage.compiled()`, under the SHA-256 of everything
+that it depends on. From then on, the model translates without torch.
 """
 
 from __future__ import annotations
@@ -68,9 +68,9 @@ def build_with_message(
     backend: str | None = None,
     packed: PackedModel | None = None,
 ) -> Program:
-    """Return the program that `compiler.build` builds. Show a message if compilation takes long.
+    """Build a program with `compiler.build`, and show a message if compilation takes long.
 
-    Compiled artefacts are stored in `storage.compiled()`.
+    The compiled files are stored in `storage.compiled()`.
     """
     folder = storage.compiled()
     message = f"compiling the program; this is done once on this machine, and the result is stored in {folder}"
@@ -84,7 +84,7 @@ def build_with_message(
 
 @contextmanager
 def message_if_slow(report: Report, message: str) -> Iterator[None]:
-    """Show a message and count the seconds if the `with` block takes longer than `QUIET_SECONDS`."""
+    """Show a message and the number of seconds so far if the `with` block takes longer than `QUIET_SECONDS`."""
     finished = Event()
 
     def count_seconds() -> None:
@@ -107,13 +107,13 @@ def message_if_slow(report: Report, message: str) -> Iterator[None]:
 
 _PACKED_BACKENDS = ("auto", "native")
 Build = Callable[["PackedModel | None"], "Program"]
-"""Function that builds the complete program of a model. If its weights are packed, the program shares them."""
+"""Function that builds the complete program of a model, given its packed weights, or None if they are not packed."""
 
 
 class PackedProgram(KernelProgram):
-    """Program that translates with packed weights. Everything else is computed by the complete program.
+    """Program that translates with packed weights. The complete program computes everything else.
 
-    The complete program is built when one of its methods or attributes is first used, which imports torch.
+    The complete program is built, and torch imported, when one of its methods or attributes is first used.
     """
 
     def __init__(self, library: Any, model: PackedModel, build: Build) -> None:
@@ -137,9 +137,9 @@ class PackedProgram(KernelProgram):
 
 
 def packed_artefact(model: Model, device: str, precision: str | None, backend: str | None) -> Artefact | None:
-    """Return the artefact of the packed model in the cache, or None if a model is not packed with these options.
+    """Return the place of the packed model in the cache. Return None if models are not packed with these options.
 
-    Arguments are those of `zoo.load`.
+    `zoo.load` describes the options.
     """
     compilation = model.spec.compilation
     precision = precision or compilation.precision
@@ -154,10 +154,10 @@ def packed_artefact(model: Model, device: str, precision: str | None, backend: s
 
 
 def read_or_build(stored: Artefact | None, build: Build) -> Program:
-    """Return the program of a packed model. If it is not in the cache, build the complete program and store it.
+    """Read the packed model from the cache. If it is not there, build the complete program, and store the packed model.
 
     Args:
-        stored: The artefact of the packed model. None: it is not stored.
+        stored: Place of the packed model in the cache. None: the model is not packed.
         build: Function that builds the complete program.
     """
     if stored is not None and stored.use():
@@ -171,7 +171,7 @@ def read_or_build(stored: Artefact | None, build: Build) -> Program:
 
 
 def _store(stored: Artefact, program: Program) -> None:
-    """Store the packed model of a program, in place of those of the model's earlier revisions."""
+    """Store the packed model of a program, and remove the packed models of earlier revisions."""
     if isinstance(program, KernelProgram):
         with suppress(OSError):  # the next process builds the program again
             stored.make(program.model.write, elsewhere=False)

@@ -1,9 +1,13 @@
 """Confidence in a translation: the probability that it is good, calibrated on the dev set.
 
-A translation counts as good if its chrF against a reference translation is at least `GOOD_CHRF`. The probability is a
-logistic regression on two features that a search gives for free: the log-probability per character, which finds the
-worst translations better than the mean over tokens because rare words are many tokens, and how far the length is from
-the usual one. Attention does not find more of them (see docs/benchmarks/everyday.md).
+A translation counts as good if its chrF against a reference translation is at least `GOOD_CHRF`. A logistic regression
+predicts this from two features of the search result:
+
+- the log-probability per character. It finds the worst translations better than the mean over tokens, because rare
+  words consist of many tokens.
+- how much the ratio of the two lengths differs from the usual ratio.
+
+Features of the attention do not find more bad translations (see docs/benchmarks/everyday.md).
 """
 
 from __future__ import annotations
@@ -23,7 +27,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
 CALIBRATION_KEY, ERROR_KEY = "confidence", "calibration_error"
-"""Keys in `scores.json`: of the calibration, in the scores of the dev set, and of the calibration error on each set."""
+"""Keys in `scores.json`: the calibration, which is fitted on the dev set, and the calibration error on each set."""
 GOOD_CHRF = 50.0
 """Smallest chrF of a good translation."""
 UNCERTAIN = 0.3
@@ -36,13 +40,13 @@ _BINS = 10
 
 @dataclass(frozen=True)
 class Calibration:
-    """Coefficients of the logistic regression. The confidence never falls if the log-probability rises.
+    """Coefficients of the logistic regression. The confidence never falls when the log-probability rises.
 
     Attributes:
         intercept: The intercept.
         log_probability: Coefficient of the log-probability per character, at least 0.
-        length: Coefficient of the squared distance of the log length ratio from the usual one, at most 0.
-        usual_ratio: The usual log length ratio: the median over the dev set.
+        length: Coefficient of the squared difference between the log length ratio and the usual ratio, at most 0.
+        usual_ratio: The usual log length ratio, which is the median over the dev set.
     """
 
     intercept: float
@@ -66,7 +70,7 @@ class Calibration:
         per_character, ratios = np.array([_features(*each) for each in translations]).T
         usual = float(np.median(ratios))
         columns = np.stack([np.ones(len(ratios)), per_character, (ratios - usual) ** 2], axis=1)
-        for count in (3, 2, 1):  # leave out features whose effect on this set is the opposite of what it should be
+        for count in (3, 2, 1):  # leave out features whose effect on this set has the wrong sign
             coefficients = np.zeros(3)
             coefficients[:count] = _logistic_regression(columns[:, :count], np.array(good))
             if coefficients[1] >= 0 >= coefficients[2]:
@@ -76,7 +80,7 @@ class Calibration:
 
     @classmethod
     def read(cls, folder: ModelFolder) -> Self | None:
-        """Read the calibration of a model. None if its dev set was not evaluated, or the scores are damaged."""
+        """Read the calibration of a model. Return None if its dev set was not evaluated, or the scores are damaged."""
         try:
             calibration = cls(**folder.known_scores["dev"][CALIBRATION_KEY])
             is_valid = all(abs(number) <= _MAX_NUMBER for number in astuple(calibration))  # not for NaN
@@ -92,9 +96,9 @@ class Calibration:
 
 
 def calibration_error(confidences: Sequence[float], good: ArrayLike) -> float:
-    """Return the expected calibration error.
+    """Return the expected calibration error, with `_BINS` ranges of confidence.
 
-    It is the mean distance between the confidence and the share of good translations in `_BINS` ranges of confidence.
+    It is the mean difference between the confidence and the fraction of good translations in the same range.
     """
     surplus = np.array(confidences) - np.array(good)
     bins = np.minimum((np.array(confidences) * _BINS).astype(int), _BINS - 1)
@@ -102,7 +106,7 @@ def calibration_error(confidences: Sequence[float], good: ArrayLike) -> float:
 
 
 def _features(source: str, translation: str, log_probability: float) -> tuple[float, float]:
-    """Return the log-probability per character, with one for the end of the text, and the log length ratio."""
+    """Return the log-probability per character and the log length ratio. The end of a text counts as a character."""
     length = len(translation) + 1
     return log_probability / length, math.log(length / (len(source.strip()) + 1))
 
@@ -112,8 +116,8 @@ def _logistic_regression(
 ) -> Float64[np.ndarray, " features"]:
     """Return the coefficients that maximise the likelihood.
 
-    The targets are slightly inside of 0 and 1 (Platt 1999), so that there is a maximum even if all translations are
-    good. The Hessian is replaced by its bound (Böhning and Lindsay 1988), so that each step improves the likelihood.
+    The targets are slightly above 0 and below 1 (Platt 1999), so that there is a maximum even if all translations are
+    good. A bound replaces the Hessian (Böhning and Lindsay 1988), so that each step improves the likelihood.
     """
     count = good.sum()
     targets = np.where(good, (count + 1) / (count + 2), 1 / (len(good) - count + 2))

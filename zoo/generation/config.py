@@ -1,4 +1,4 @@
-"""Generation options of a caller, completed with the defaults of the model's spec."""
+"""Options of a search: a caller's generation options, completed with the defaults in the model's spec."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DEFAULT_MAX_BATCH_TOKENS = 4096
 _MAX_TOKENS = 100_000_000
 
 LARGE_BEAM = 100
-"""If there are more hypotheses per sentence, a message says how much longer the search takes."""
+"""Number of hypotheses per sentence above which a message says how much longer the search takes."""
 
 
 class GenerationOptions(TypedDict, total=False):
@@ -43,7 +43,7 @@ class GenerationOptions(TypedDict, total=False):
 
 
 class LanguageOptions(TypedDict, total=False):
-    """Source and target language of a request, for a model of several languages."""
+    """Source and target language of a request, for a multilingual model."""
 
     source: str | None
     """Code of the source language.
@@ -66,10 +66,11 @@ class TranslationOptions(GenerationOptions, LanguageOptions, total=False):
     """
 
     protect: bool
-    """Whether to keep amounts, dates, links, placeholders and the like, and texts without a letter. Default: true.
+    """Whether to keep amounts, dates, links, placeholders and the like, and texts without letters. Default: true.
 
-    This only applies to translation between natural languages. If a beam search for one best translation loses or
-    changes one of them, the sentence is translated again. `Translation.unkept` names those that are still not kept.
+    This only applies to translation between natural languages. If a translation from a beam search with `n_best=1`
+    loses or changes an amount or the like, the sentence is translated again. `Translation.unkept` lists what is still
+    lost.
     """
 
 
@@ -90,7 +91,7 @@ class GenerationConfig(Decoding):
 
     @classmethod
     def from_spec(cls, spec: Spec, options: GenerationOptions, n_best: int | None = None) -> Self:
-        """Return the configuration for a caller's options. Missing options come from the spec.
+        """Combine a caller's options with the spec, which gives the values of missing options.
 
         Args:
             spec: Spec of the model.
@@ -98,7 +99,7 @@ class GenerationConfig(Decoding):
             n_best: Number of hypotheses per sentence. None for 1.
 
         Raises:
-            ZooError: A value is out of range, or an option has no effect on the kind of search.
+            ZooError: A value is out of range, or an option has no effect on this kind of search.
             TypeError: An option does not exist.
         """
         known = GenerationOptions.__annotations__
@@ -135,11 +136,11 @@ class GenerationConfig(Decoding):
 
     @property
     def rows(self) -> int:
-        """The number of hypotheses per sentence that the search follows."""
+        """The number of hypotheses per sentence that the search extends at the same time."""
         return self.beam if self.search == "beam" else self.n_best
 
     def describe_cost(self, usual_beam: int) -> str:
-        """Return a message that compares the time of the search with that of the usual beam size."""
+        """Return a message about the time that the search takes, compared with the usual beam size."""
         kind = "beam size" if self.search == "beam" else "number of samples"
         factor = f"{self.rows / usual_beam:,.0f} times as long as a beam of {usual_beam}"
         return f"with a {kind} of {self.rows:,}, this takes about {factor}"

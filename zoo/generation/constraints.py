@@ -21,14 +21,14 @@ else:
 
 
 class ConstraintState(Protocol):
-    """State of a constraint for a batch, with one row per hypothesis, as in the decoder state.
+    """State of a constraint for a batch. Like the decoder state, it has one row per hypothesis.
 
     The state consists of tensors, and its methods never wait for a GPU. Rows whose hypothesis has ended may take any
     token. Do not use a state after calling `advance` or `join` with it.
     """
 
     def allowed(self) -> Bool[Tensor, "#rows V"]:
-        """Return which tokens each hypothesis may add next: at least one, and at the maximum length also EOS."""
+        """Return which tokens each hypothesis may add next: at least one token, and EOS at the maximum length."""
 
     def advance(self, rows: Int[Tensor, " rows"] | None, tokens: Int[Tensor, " rows"]) -> Self:
         """Return the state after the next token.
@@ -43,7 +43,7 @@ class ConstraintState(Protocol):
 
 
 class Constraint(Protocol):
-    """Restriction of a search to certain tokens. It has no state of its own, so all workers share one object.
+    """Restriction of a search to certain tokens. It has no mutable state, so all workers share one object.
 
     The search never chooses forbidden tokens. Allowed tokens keep the model's log-probabilities, without
     renormalisation. PAD and BOS are always forbidden, even without a constraint. While the search reads the prefix of a
@@ -51,7 +51,7 @@ class Constraint(Protocol):
     """
 
     def start(self, sources: Sequence[SearchInput], device: torch.device | str) -> ConstraintState:
-        """Return the state before the first token of the output or its prefix, one row per sentence.
+        """Return the state before the first token of the output (or of its prefix), with one row per sentence.
 
         The caller must ensure that each sentence has an output that satisfies the constraint.
         """
@@ -61,13 +61,13 @@ class Constraint(Protocol):
 class SuppressedTokens:
     """Constraint that forbids certain tokens, and EOS before `min_length` tokens. It can wrap another constraint.
 
-    EOS is still allowed at the maximum length, and if the inner constraint allows no other token.
+    EOS is always allowed at the maximum length, and if the inner constraint allows no other token.
 
     Attributes:
         tokens: The suppressed token IDs.
         vocabulary_size: Size of the target vocabulary.
         inner: Another constraint, which must be satisfied as well.
-        min_length: Smallest number of tokens, without EOS.
+        min_length: Minimum number of tokens, without EOS.
     """
 
     tokens: tuple[int, ...]
@@ -85,7 +85,7 @@ class SuppressedTokens:
 
 
 class _SuppressionState:
-    """State of `SuppressedTokens`: the allowed tokens, the missing tokens until EOS is allowed, and the inner state."""
+    """State of `SuppressedTokens`: allowed tokens, number of tokens until EOS is allowed, and the inner state."""
 
     def __init__(
         self, kept: Bool[Tensor, "1 V"], missing: Int[Tensor, " rows"], max_missing: int, inner: ConstraintState | None
@@ -120,7 +120,7 @@ class _SuppressionState:
 _STACK_GROWTH = 16  # brackets
 _COUNTERS = 4
 _OPENING, _WORD, _END, _CLOSING = 1, 2, 4, 8
-"""Token classes, one bit each. The only allowed closing bracket is the one of the label on top of the stack."""
+"""Token classes, one bit each. Of the closing brackets, only the bracket for the top of the stack is allowed."""
 
 
 def min_tree_tokens(words: int) -> int:
@@ -134,7 +134,7 @@ class BracketConstraint:
     The tree is one constituent or, for a single word, the word itself. A bracket may open if words are left and all
     brackets can still be closed within the maximum length. A closing bracket must match the constituent that was opened
     last, which must not be empty. The root closes after the last word, and then only EOS is allowed. The words appear
-    in the order of the sentence. If the sentence specifies tokens for its words, only these are allowed.
+    in the order of the sentence. If `SearchInput.words` gives the token of a word, only this token is allowed.
     """
 
     def __init__(
@@ -168,12 +168,11 @@ class BracketConstraint:
             self._tables_on[name] = _Tables(*(table.to(device) for table in self._tables))
         counters = [[0, len(source.words), _max_constituents(source), 0] for source in sources]
         max_length = max(source.max_length for source in sources)
-        return BracketState(
-            self._tables_on[name], torch.tensor(counters, device=device), max_length, _words_by_rest(sources, device)
-        )
+        words = pad_sequences([[PAD, *reversed(_fixed_words(source))] for source in sources], device)
+        return BracketState(self._tables_on[name], torch.tensor(counters, device=device), max_length, words)
 
     def rules(self, sources: Sequence[SearchInput]) -> TreeRules:
-        """Return the constraint in the form that a program reads."""
+        """Return the constraint for these sentences in the form that a `SearchingDecoder` takes."""
         limits = [
             TreeLimits(len(source.words), _max_constituents(source), _fixed_words(source), source.prefix)
             for source in sources
@@ -188,14 +187,8 @@ def _max_constituents(source: SearchInput) -> int:
 
 
 def _fixed_words(source: SearchInput) -> list[int]:
-    """Return the token of each word, with PAD for words that may have any word token."""
+    """Return the target token of each word, or PAD if the word may have any word token."""
     return [PAD if token == UNK else token for token in source.words]
-
-
-def _words_by_rest(sources: Sequence[SearchInput], device: torch.device | str) -> Int[Tensor, "rows words"]:
-    """Return the token of the next word of each sentence, indexed by the number of words left. PAD: any word token."""
-    rows = [[PAD, *reversed(_fixed_words(source))] for source in sources]
-    return pad_sequences(rows, device)
 
 
 class _Tables(NamedTuple):
@@ -241,7 +234,7 @@ class BracketState:
             tables: The rules, on the device of the batch.
             counters: Initial counters of each row.
             max_length: Maximum number of tokens in a hypothesis.
-            words_by_rest: Token of the next word, indexed by the number of words left. PAD: any word token.
+            words_by_rest: Token of the next word of each row, by the number of words left. PAD: any word token.
         """
         self._tables, self._max_length, self._tokens_read, self._words = tables, max_length, 0, words_by_rest
         self._counters = counters

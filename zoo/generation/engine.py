@@ -3,10 +3,10 @@
 An `Engine` belongs to one program and lives as long as the model. Callers add sentences to its `RequestQueue`, and its
 workers take them from there. Each worker has one running batch for each batch key (see `BeamSearch.batch_key`), and
 runs one or a few steps of each batch in turn. Sentences of different callers share a batch, even if their beam sizes,
-stopping rules or length penalties differ. Finished sentences leave a batch, and waiting ones join it.
+stopping rules or length penalties differ. Finished sentences leave a batch, and waiting sentences join it.
 
-A request fails alone. If a step with sentences of several requests fails, they are decoded again, each request in
-batches of its own, so that only the request that causes the error fails.
+An error only affects the request that causes it. If a step with sentences of several requests fails, each of these
+requests is decoded again in batches of its own.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ if TYPE_CHECKING:
     import torch
 
 SearchResult = tuple[SearchInput, list[Translation]]
-"""A sentence and its hypotheses, which have no text yet."""
+"""A sentence and its hypotheses, whose `text` is still empty."""
 
 
 class Engine:
     """Search engine of a program, which several threads can use at the same time.
 
     Worker threads start when they are first needed. They end when the engine is closed or garbage-collected, or when
-    Python exits. A forked child process starts its own threads, and does not get results of its parent's requests.
+    Python exits. A forked child process starts its own threads, and does not get the results of its parent's requests.
 
     The result of a sentence is independent of all other sentences, even if scores are equal. A batch that does not fit
     into memory is split.
@@ -91,7 +91,7 @@ class Engine:
             thread.join()
 
     def submit(self, sources: Sequence[SearchInput], strategy: SearchStrategy) -> Future[list[list[Translation]]]:
-        """Start to search for the hypotheses of some sentences.
+        """Start a search for the hypotheses of some sentences.
 
         Cancelling the future removes its sentences from the queue at once, and from batches within a few steps.
 
@@ -100,9 +100,9 @@ class Engine:
             strategy: Beam search or sampling.
 
         Returns:
-            The future of the hypotheses of each sentence. There are fewer than requested only if the search found no
-            more. It raises a ZooError if a sentence does not fit into memory alone, or the model's probabilities are
-            not usable numbers.
+            A future whose result is the hypotheses of each sentence. There may be fewer hypotheses than requested, if
+            the search finds no more. The future raises a ZooError if a sentence does not fit into memory even in a
+            batch of its own, or if the model's probabilities are not usable numbers.
         """
         future: Future[list[list[Translation]]] = Future()
         found: dict[tuple[int, int], list[Translation]] = {}
@@ -145,12 +145,12 @@ class Engine:
         Errors in workers are raised here. Closing the generator ends the search.
 
         Args:
-            chunks: The sentences, in chunks that are sorted by length. Each has a different pair of index and part.
+            chunks: The sentences in chunks. Each sentence has a different pair of index and part.
             strategy: Beam search or sampling.
 
         Raises:
-            ZooError: A sentence does not fit into memory alone, or the model's probabilities are not usable numbers, or
-                a worker thread of this engine calls this method.
+            ZooError: A sentence does not fit into memory even in a batch of its own, the model's probabilities are not
+                usable numbers, or a worker thread of this engine calls this method.
         """
         if current_thread() in self._queue.threads:
             problem = "a callback of a future waits for another search of the same model, which would never begin"
@@ -179,7 +179,7 @@ class Engine:
             self._queue.withdraw(request)
 
     def _add(self, request: Request, sources: Sequence[SearchInput]) -> None:
-        """Add sentences to the queue, and start the worker threads that are needed for them."""
+        """Add sentences to the queue, and start worker threads if more are needed."""
         queue = self._queue
         with queue.changed:  # all threads start before the first of them takes its share of the sentences
             queue.add(request, sources)
@@ -199,7 +199,7 @@ class Engine:
                 queue.threads.append(thread)
 
     def _forget_threads(self) -> None:
-        """Continue in a forked child process: it has none of the threads, and they may have held locks."""
+        """Create a new queue in a forked child process, which has no worker threads. They may have held the locks."""
         is_closed, self._queue = self._queue.stopped, RequestQueue(self.max_batch_tokens)
         self._queue.stopped = is_closed
         _QUEUES.add(self._queue)
@@ -208,15 +208,15 @@ class Engine:
 class _Worker(Generic[State]):
     """Worker thread, which decodes sentences in one batch for each batch key.
 
-    While a worker waits, it must not refer to a request: the request refers to the engine, which could then not be
-    garbage-collected. Therefore no local variable of `run` does.
+    While a worker waits, it must not refer to a request, because the request refers to the engine. The engine could
+    then not be garbage-collected. Therefore `run` has no local variables.
     """
 
     def __init__(self, program: StepwiseDecoder[State], queue: RequestQueue, device: torch.device | str) -> None:
         self._program, self._queue, self._device = program, queue, device
         self._batches: dict[Hashable, Batch[State] | ProgramBatch[State]] = {}
         self._running: dict[Hashable, dict[SearchHistory, Request]] = {}
-        """The sentences without a result, by batch key, even if they have left the batch."""
+        """The sentences without a result, by batch key. Some of them may already have left the batch."""
 
     def run(self) -> None:
         """Decode sentences until the queue is stopped."""
@@ -262,8 +262,8 @@ class _Worker(Generic[State]):
 
         Args:
             key: Batch key of the sentences.
-            action: Function that removes the batch with this key while it changes the batch.
-            joining: The affected sentences if the batch was not changed.
+            action: Function to run. While it changes the batch with this key, it removes the batch from `_batches`.
+            joining: The sentences that are affected if the action fails before it changes the batch.
         """
         failure: Exception | None = None
         try:
@@ -300,7 +300,7 @@ class _Worker(Generic[State]):
                     self._fail(request, error)
 
     def _drop_cancelled(self) -> None:
-        """Remove the sentences that no caller waits for. The batch removes their rows in its next step."""
+        """Remove the sentences of cancelled requests. The batch removes their rows in its next step."""
         for key, members in list(self._running.items()):
             for history in [history for history, request in members.items() if not request.active]:
                 history.stop_reason = "cancelled"
@@ -347,7 +347,7 @@ os.register_at_fork(after_in_child=_forget_threads)
 
 
 def resolve_workers(program: Scorer, requested: int | Literal["auto"]) -> int:
-    """Return the number of worker threads.
+    """Return the number of worker threads for an engine.
 
     "auto" means one thread per CPU core if the program computes each batch on one core, and otherwise one thread.
 

@@ -1,4 +1,4 @@
-"""Ensembles: several programs that a search uses like a single one. Their probabilities are averaged."""
+"""Ensembles: several programs that a search uses like one program. Their probabilities are averaged."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Ensemble:
         return selection.top_k(log_probabilities.flatten(0, 1), count, allowed), state
 
     def rewind(self, state: States, counts: Int[Tensor, " rows"]) -> States:
-        """Return the states before the last `counts` tokens of each row."""
+        """Return the states as they were before the last `counts` tokens of each row."""
         return tuple(program.rewind(own, counts) for program, own in zip(self.programs, state, strict=True))
 
     def select(self, state: States, sentences: Int[Tensor, " kept"], parents: Int[Tensor, "kept beams"]) -> States:
@@ -81,7 +81,7 @@ class Ensemble:
 
 
 def check_compatible(translators: Sequence[Translator]) -> None:
-    """Raise ZooError unless there is at least one translator, and all have the same vocabulary and device."""
+    """Raise ZooError if there is no translator, or if the translators have different vocabularies or devices."""
     if not translators:
         raise ZooError("an ensemble needs at least one model", hint="give the name of a model")
     first = translators[0]

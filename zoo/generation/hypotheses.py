@@ -23,7 +23,7 @@ LengthPenalty = Literal["gnmt", "power"]
 
 
 def length_penalty(length: int, alpha: float, kind: LengthPenalty = "gnmt") -> float:
-    """Return the length penalty: the number by which the log-probability of a hypothesis is divided.
+    """Return the length penalty, by which the log-probability of a hypothesis is divided to get its score.
 
     Args:
         length: Number of tokens, with EOS.
@@ -48,11 +48,11 @@ class Selection(NamedTuple):
     live: Int[Tensor, "sentences rows"]
     """Indices of the candidates that become the rows of the next step."""
     live_totals: Float32[Tensor, "sentences rows"]
-    """Log-probabilities of these rows, or -inf for a row that has ended."""
+    """Log-probability of each of these rows, or -inf if the row has ended."""
 
 
 class StepRecord(NamedTuple):
-    """Copy of the first four fields of a `Selection` on the host."""
+    """Copy of a `Selection` on the host, without `live_totals`."""
 
     totals: Float32[np.ndarray, "sentences candidates"]
     parents: Int64[np.ndarray, "sentences candidates"]
@@ -61,7 +61,7 @@ class StepRecord(NamedTuple):
 
 
 SearchStrategy: TypeAlias = "BeamSearch | Sampling"
-"""Strategy that chooses the next tokens. Several workers can share an object."""
+"""Strategy that chooses the next tokens. Several workers can share one object."""
 
 StopReason = Literal["exhausted", "decided", "full", "length", "cancelled"]
 """Reason why the search for a sentence has stopped: no live hypothesis is left, none can become one of the `n_best`,
@@ -69,12 +69,16 @@ StopReason = Literal["exhausted", "decided", "full", "length", "cancelled"]
 
 
 class FinishedHypothesis(NamedTuple):
-    """Finished hypothesis, as its score and the candidate that finished it."""
+    """Finished hypothesis. Its tokens are found from the step and the candidate that finished it."""
 
     score: float
+    """Log-probability divided by the length penalty."""
     total: float
+    """Log-probability."""
     step: int
+    """Index of the step."""
     candidate: int
+    """Index of the candidate in the step."""
 
 
 class SearchHistory:
@@ -107,17 +111,17 @@ class SearchHistory:
             n_best: Number of hypotheses to return.
             penalty: Function that returns the length penalty for a length with EOS. It must not decrease with length.
             ranked: Whether hypotheses are ranked by score.
-            max_finished: Number of finished hypotheses that ends the search. None: search until no better one is
-                possible.
-            truncate: Whether a hypothesis is cut off one token after its maximum length instead of forced to end with
-                EOS.
+            max_finished: Number of finished hypotheses at which the search ends. None: search until no better
+                hypothesis is possible.
+            truncate: Whether a hypothesis is cut off one token after its maximum length. If false, EOS must be that
+                token.
             random_streams: Random number generators, one per row, if the strategy samples.
         """
         self.source, self.strategy, self.n_best, self.penalty = source, strategy, n_best, penalty
         self.ranked, self.truncate = ranked, truncate
         self.max_finished, self.random_streams = max_finished, random_streams
         self.length = len(source.prefix)
-        """Number of tokens so far, including those of steps that `add` has not recorded yet."""
+        """Number of tokens so far, including tokens of steps that `add` has not recorded yet."""
         self.stop_reason: StopReason | None = None
         """Why the search has stopped. None as long as the recorded steps do not determine the result."""
         self.max_penalty = penalty(source.max_length + 1)
@@ -125,22 +129,12 @@ class SearchHistory:
         self._steps: list[tuple[StepRecord, int]] = []
         self._finished: list[FinishedHypothesis] = []
         self._result: list[Translation] | None = None
-        self._finished_count = 0  # including those that are not among the `n_best`
+        self._finished_count = 0  # including hypotheses that are not among the `n_best`
 
     @property
     def done(self) -> bool:
         """Whether the steps that were recorded so far determine the result."""
         return self.stop_reason is not None
-
-    @property
-    def steps(self) -> int:
-        """Number of recorded steps."""
-        return len(self._steps)
-
-    @property
-    def finished(self) -> tuple[FinishedHypothesis, ...]:
-        """The finished hypotheses in the order of `hypotheses`."""
-        return tuple(self._finished)
 
     @property
     def must_end(self) -> bool:
@@ -172,14 +166,14 @@ class SearchHistory:
         self.stop_reason = reason or ("length" if last else None)
 
     def set_result(self, hypotheses: list[Translation], reason: StopReason) -> None:
-        """Set the result of a search whose steps the program ran, so that they were not recorded."""
+        """Set the result of a search that ran in the program, so that no steps were recorded."""
         self._result, self.stop_reason = hypotheses, reason
 
     def hypotheses(self) -> list[Translation]:
         """Return the finished hypotheses without their text, best first if ranked.
 
         Raises:
-            ZooError: No hypothesis has finished, or one has a score that is not finite.
+            ZooError: No hypothesis has finished, or the score of a hypothesis is not finite.
         """
         found = self._result
         if found is None:
@@ -206,7 +200,7 @@ class SearchHistory:
         """Return why the search for this sentence can stop, or None if it cannot.
 
         It can stop if enough hypotheses have finished, or if no live hypothesis can still become one of the `n_best`.
-        The best possible score of a live hypothesis is known, because its log-probability can only fall, and the length
+        The score of a live hypothesis has an upper bound, because its log-probability can only fall, and the length
         penalty has a maximum.
         """
         if best_live == -math.inf:

@@ -1,4 +1,4 @@
-"""Texts that are encoded for the search, and warnings about those that are unusual."""
+"""Encoded texts, and warnings about texts that are unusual."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MAX_UNKNOWN = 8  # characters or words in a warning
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EncodedText:
-    """Text with the inputs of its searches: none if it is empty, and several if it is translated in parts.
+    """Text with the inputs of its searches: no input if it is empty, and several if it is translated in parts.
 
     Attributes:
         index: Position of the text, from 0.
@@ -36,9 +36,10 @@ class EncodedText:
 
 
 class InputWarnings:
-    """Context manager that counts unusual texts, and on exit issues one warning per kind.
+    """Context manager that counts unusual texts. On exit, it issues one warning for each kind of unusual text.
 
-    Texts are unusual if they are long, have to be split, or contain unknown characters or words.
+    Texts are unusual if they are long, have to be split, or contain unknown characters or words. Translations that lose
+    or add numbers are also counted.
     """
 
     def __init__(
@@ -55,7 +56,7 @@ class InputWarnings:
             longest_in_training: Number of tokens of the longest source in training. None if it is not known.
             max_source_length: Maximum number of tokens in a text that is translated as a whole.
             report: Receives the warnings.
-            unknown_effect: Effect on unknown characters or words, as the warning describes it. None: no warning.
+            unknown_effect: Words of the warning that say what happens to unknown characters or words. None: no warning.
             vocabulary: Vocabulary of the model.
         """
         self._unknown_effect, self._vocabulary = unknown_effect, vocabulary
@@ -67,7 +68,7 @@ class InputWarnings:
         self._first_spelled: EncodedText | None = None
         self._unkept = 0
         self.noun, self.unit, self.treatment = "text", "tokens", "translated"
-        """Words for an input, for the unit of lengths, and for what happens to inputs."""
+        """Words that the warnings use for an input, for the unit of its length, and for what the model does with it."""
         self._examples: list[str] = []
 
     def count(self, text: EncodedText) -> None:
@@ -90,7 +91,7 @@ class InputWarnings:
             self._longest[is_split] = text
 
     def count_unkept(self, text: EncodedText | SearchInput, translation: Translation) -> None:
-        """Count a translation that lacks numbers, links or the like of its text, or has added numbers."""
+        """Count a translation if it lacks numbers, links or the like of its text, or has added numbers."""
         if translation.unkept:
             self._unkept += 1
             if len(self._examples) < _MAX_EXAMPLES:
@@ -126,7 +127,6 @@ class InputWarnings:
                 f"{self._spelled:,} of {self._texts:,} texts consist mostly of characters that the model has no tokens "
                 f"for; the first is text {first.index + 1:,} ({excerpt(first.text)}); expect wrong translations"
             )
-
         if self._unkept:
             self._report.warn(
                 f"{self._unkept:,} of {self._texts:,} translations lack numbers, links or the like of their texts, or "

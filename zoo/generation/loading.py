@@ -1,4 +1,4 @@
-"""Open training runs and published models as translators, parsers, recognisers and language models."""
+"""Open the model in a training run's folder or a bundle, as a translator, parser, recogniser or language model."""
 
 from __future__ import annotations
 
@@ -39,55 +39,6 @@ Compiling a program for one text would take too long.
 """
 
 
-class LanguageModel(Translator):
-    """Model that continues prompts, and computes the probability of texts.
-
-    The texts of `hypotheses`, `submit` and `zoo decode` are prompts, with which the output begins. An empty prompt
-    gives a text from its beginning.
-    """
-
-    verb = "generate"
-
-    def generate(
-        self, prompts: Iterable[str], *, n_best: int | None = None, **options: Unpack[GenerationOptions]
-    ) -> list[list[Translation]]:
-        """Return continuations of each prompt, with the prompt, and their scores.
-
-        Args:
-            prompts: The prompts, each of one line. A prompt may be empty.
-            n_best: Number of continuations of each prompt. None: one.
-            **options: Generation options, such as `search="sample"`. Defaults come from the spec.
-
-        Raises:
-            ZooError: An option is out of range, or a prompt is too long or has characters that the model cannot
-                generate.
-        """
-        return self.hypotheses(prompts, n_best=n_best, **options)
-
-    def score(self, texts: Iterable[str], *, max_batch_tokens: int | None = None) -> list[float]:  # type: ignore[override]
-        """Return the natural log-probability of each text, with EOS.
-
-        Args:
-            texts: The texts, each of one line.
-            max_batch_tokens: Maximum number of tokens in a batch, with padding. None for the default.
-        """
-        return [score.log_probability for score in self.score_tokens(texts, max_batch_tokens=max_batch_tokens)]
-
-    def check_examples(self, *texts: Iterable[str], first: int = 1) -> tuple[list[str], ...]:
-        """Check the texts to score, and return them.
-
-        Raises:
-            ZooError: A text is not one line.
-        """
-        (lines,) = texts
-        return (checked_texts(lines),)
-
-    @property
-    def preprocessor_class(self) -> type[Preprocessor]:
-        """The class of the preprocessor."""
-        return PromptPreprocessor
-
-
 class PromptPreprocessor(Preprocessor):
     """Preprocessor for language models. Each text is a prompt, with which the output begins."""
 
@@ -111,8 +62,53 @@ class PromptPreprocessor(Preprocessor):
         return EncodedText(index, text, (part,), len(prompt))
 
 
+class LanguageModel(Translator):
+    """Model that continues prompts, and computes the probability of texts.
+
+    The texts for `hypotheses`, `submit` and `zoo decode` are prompts. The output begins with its prompt. From an empty
+    prompt, the model writes a whole text.
+    """
+
+    verb = "generate"
+    preprocessor_class = PromptPreprocessor
+
+    def generate(
+        self, prompts: Iterable[str], *, n_best: int | None = None, **options: Unpack[GenerationOptions]
+    ) -> list[list[Translation]]:
+        """Continue each prompt. Return the texts, which include the prompt, with their scores.
+
+        Args:
+            prompts: The prompts, each of one line. A prompt may be empty.
+            n_best: Number of texts per prompt. None: one.
+            **options: Generation options, such as `search="sample"`. Defaults come from the spec.
+
+        Raises:
+            ZooError: An option is out of range, or a prompt is too long or has characters that the model cannot
+                generate.
+        """
+        return self.hypotheses(prompts, n_best=n_best, **options)
+
+    def score(self, texts: Iterable[str], *, max_batch_tokens: int | None = None) -> list[float]:  # type: ignore[override]
+        """Return the natural log-probability of each text, with EOS.
+
+        Args:
+            texts: The texts, each of one line.
+            max_batch_tokens: Maximum number of tokens in a batch, with padding. None for the default.
+        """
+        return [score.log_probability for score in self.score_tokens(texts, max_batch_tokens=max_batch_tokens)]
+
+    def check_examples(self, *texts: Iterable[str], first: int = 1) -> tuple[list[str], ...]:
+        """Check the texts to score, and return them as a list.
+
+        Raises:
+            ZooError: A text has more than one line.
+        """
+        (lines,) = texts
+        return (checked_texts(lines),)
+
+
 def translator_class(task: Task) -> type[Translator]:
-    """Return the class of the translator, parser, language model or recognizer for a task."""
+    """Return the class that opens models for a task: a translator, parser, language model or recognizer."""
     classes = {"parsing": Parser, "language_modelling": LanguageModel, "recognition": Recognizer}
     return classes.get(task.kind, Translator)
 
@@ -128,7 +124,7 @@ def open_model(
 ) -> Translator:
     """Open the model in the folder of a training run or of a published model.
 
-    Compiled artefacts are stored in `storage.compiled()`.
+    The compiled program is stored in `storage.compiled()`.
 
     Args:
         folder: Folder of the training run or published model.
@@ -183,11 +179,11 @@ def _open_version(folder: Path, options: BackendOptions, max_batch_tokens: int |
 
 
 class _ReplacedError(ZooError):
-    """Error of a model that another process has replaced since it was opened."""
+    """Error because another process has replaced the model since it was opened."""
 
 
 def _read_weights(folder: Path, light: Model) -> Mapping[str, Tensor]:
-    """Return the tensors of a model that was read before without tensors.
+    """Read the tensors of a model whose other files were read before.
 
     Raises:
         _ReplacedError: The model was replaced in the meantime.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any, Unpack, overload
+from typing import Any, Unpack, cast, overload
 
 from specs import Parsing, ZooError
 from zoo.generation.config import GenerationOptions
@@ -21,6 +21,62 @@ from zoo.text.trees.tree import MAX_DEPTH, Tree, escape_brackets, read_tree, sim
 from zoo.text.vocabulary import Side
 
 
+class ParserPreprocessor(Preprocessor):
+    """Preprocessor for parsers: sentences are never split, and trees have no prefixes.
+
+    Attributes:
+        pending_words: The words of each sentence that is not parsed yet, by the index of the sentence.
+    """
+
+    unknown_effect = None  # no warning, because the tree contains unknown words unchanged
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        """Create a preprocessor, with the arguments of `Preprocessor`."""
+        super().__init__(*args, **kwargs)
+        self.word_ids = cast(TreeTokenizer, self.vocabulary.target).word_ids
+        self.constrained = cast(Parsing, self.spec.task).constrained
+        self.pending_words: dict[int, tuple[str, ...]] = {}
+
+    def encode(self, text: str, prefix: str, index: int) -> EncodedText:
+        """Encode a sentence for the search.
+
+        Raises:
+            ZooError: The sentence or its shortest possible tree is too long, or a prefix is given.
+        """
+        tokens, name = tuple(self._encode(text, "source")), f"text {index + 1:,} ({excerpt(text)})"
+        length = len(tokens) - 1
+        if prefix.strip():
+            raise ZooError(
+                f"{name} has the prefix {excerpt(prefix)}, but a parser supports no prefixes", hint="leave prefixes out"
+            )
+        if length > self.max_source_length:
+            raise ZooError(
+                f"{name} is a sentence of {length:,} tokens, but the parser takes at most "
+                f"{self.max_source_length:,} (`decoding.max_source_length`)",
+                hint="give one sentence per line",
+            )
+        words = split_words(text)
+        # Two of the MAX_DEPTH nested levels are the root and the word.
+        max_length = min(self._max_target_length(length), len(words) + 2 * (MAX_DEPTH - 2))
+        if length:
+            if self.constrained and max_length < (needed := min_tree_tokens(len(words))):
+                raise ZooError(
+                    f"the tree of {name} needs at least {needed:,} tokens, but may have at most {max_length:,}",
+                    hint="raise `decoding.extra_length` in the model's spec (learned positions also set a maximum)",
+                )
+            self.pending_words[index] = words
+        word_tokens = self.word_ids(map(escape_brackets, words))
+        part = SearchInput(index, {"source": tokens}, max_length, (), text, word_tokens)
+        return EncodedText(index, text, (part,) if length else (), length)
+
+    def source_tokens(self, source: Replaced) -> list[str]:
+        """Return the tokens of a sentence as strings, without EOS, and with brackets instead of `-LRB-` and `-RRB-`."""
+        return super().source_tokens(Replaced(_unescape_words(source.text)))
+
+    def _encode(self, text: str, side: Side) -> list[int]:
+        return super()._encode(_unescape_words(text) if side == "source" else text, side)
+
+
 class Parser(Translator):
     """Translator that translates sentences to bracketed trees, such as `(TOP (S (NP (XX the) (XX dog)) ...))`.
 
@@ -31,15 +87,13 @@ class Parser(Translator):
     """
 
     verb = "parse"
+    preprocessor_class = ParserPreprocessor
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         """Create a parser from a program, with the arguments of `Translator`. The spec's task must be parsing."""
         super().__init__(*args, **kwargs)
-        symbols, task = self.vocabulary.target, self.spec.task
-        assert isinstance(symbols, TreeTokenizer)
-        assert isinstance(task, Parsing)
-        self.symbols = symbols
-        if task.constrained:
+        self.symbols = symbols = cast(TreeTokenizer, self.vocabulary.target)
+        if cast(Parsing, self.spec.task).constrained:
             self.constraint = BracketConstraint(
                 symbols.opening, symbols.closing, symbols.words, symbols.size, symbols.max_opening_run
             )
@@ -105,13 +159,8 @@ class Parser(Translator):
         """Return a sentence with spaces between its words and punctuation marks, as in the training data."""
         return tokenize_words(text, self.spec.corpus.source)
 
-    @property
-    def preprocessor_class(self) -> type[Preprocessor]:
-        """The class of the preprocessor."""
-        return ParserPreprocessor
-
     def check_examples(self, *texts: Iterable[str], first: int = 1) -> tuple[list[str], ...]:
-        """Check sentences and the trees to score, and return both. Trees are simplified as for training.
+        """Check sentences and the trees to score. Return both as lists, with the trees simplified as for training.
 
         Raises:
             ZooError: A target is not a tree with the words of its sentence.
@@ -122,67 +171,9 @@ class Parser(Translator):
     def _to_translations(
         self, preprocessor: Preprocessor, source: SearchInput, hypotheses: Sequence[Translation]
     ) -> list[Translation]:
-        assert isinstance(preprocessor, ParserPreprocessor)
-        words = list(map(escape_brackets, preprocessor.pending_words.pop(source.index)))
+        pending_words = cast(ParserPreprocessor, preprocessor).pending_words
+        words = list(map(escape_brackets, pending_words.pop(source.index)))
         return [replace(each, text=str(self.symbols.to_tree(each.tokens, words))) for each in hypotheses]
-
-
-class ParserPreprocessor(Preprocessor):
-    """Preprocessor for parsers: sentences are never split, and trees have no prefixes.
-
-    Attributes:
-        pending_words: The words of each sentence that was read but is not parsed yet, by index of the sentence.
-    """
-
-    unknown_effect = None  # no warning, because the tree contains unknown words unchanged
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        """Create a preprocessor, with the arguments of `Preprocessor`."""
-        super().__init__(*args, **kwargs)
-        symbols, task = self.vocabulary.target, self.spec.task
-        assert isinstance(symbols, TreeTokenizer)
-        assert isinstance(task, Parsing)
-        self.word_ids, self.constrained = symbols.word_ids, task.constrained
-        self.pending_words: dict[int, tuple[str, ...]] = {}
-
-    def encode(self, text: str, prefix: str, index: int) -> EncodedText:
-        """Encode a sentence for the search.
-
-        Raises:
-            ZooError: The sentence or its shortest possible tree is too long, or a prefix is given.
-        """
-        tokens, name = tuple(self._encode(text, "source")), f"text {index + 1:,} ({excerpt(text)})"
-        length = len(tokens) - 1
-        if prefix.strip():
-            raise ZooError(
-                f"{name} has the prefix {excerpt(prefix)}, but a parser supports no prefixes", hint="leave prefixes out"
-            )
-        if length > self.max_source_length:
-            raise ZooError(
-                f"{name} is a sentence of {length:,} tokens, but the parser takes at most "
-                f"{self.max_source_length:,} (`decoding.max_source_length`)",
-                hint="give one sentence per line",
-            )
-        words = split_words(text)
-        # Two of the MAX_DEPTH nested levels are the root and the word.
-        max_length = min(self._max_target_length(length), len(words) + 2 * (MAX_DEPTH - 2))
-        if length:
-            if self.constrained and max_length < (needed := min_tree_tokens(len(words))):
-                raise ZooError(
-                    f"the tree of {name} needs at least {needed:,} tokens, but may have at most {max_length:,}",
-                    hint="raise `decoding.extra_length` in the model's spec (learned positions also set a maximum)",
-                )
-            self.pending_words[index] = words
-        word_tokens = self.word_ids(map(escape_brackets, words))
-        part = SearchInput(index, {"source": tokens}, max_length, (), text, word_tokens)
-        return EncodedText(index, text, (part,) if length else (), length)
-
-    def source_tokens(self, source: Replaced) -> list[str]:
-        """Return the tokens of a sentence as strings, without EOS."""
-        return super().source_tokens(Replaced(_unescape_words(source.text)))
-
-    def _encode(self, text: str, side: Side) -> list[int]:
-        return super()._encode(_unescape_words(text) if side == "source" else text, side)
 
 
 def split_words(text: str) -> tuple[str, ...]:
@@ -198,7 +189,7 @@ def _unescape_words(text: str) -> str:
 
 
 def _tree_over(text: str, bracketed: str) -> Tree:
-    """Return the tree in a bracketed text. Raise ZooError if its words differ from the words of the sentence."""
+    """Return a bracketed tree, simplified. Raise ZooError if its words differ from the words of the sentence."""
     tree = simplify(read_tree(bracketed))
     if split_words(" ".join(tree.leaves())) != split_words(text):
         raise ZooError(

@@ -21,7 +21,7 @@ from zoo.text.spans import find_spans, needs_translation
 from zoo.text.vocabulary import Side, Vocabulary
 
 TextWithPrefix = tuple[str, str]
-"""A text, and the prefix that its translation must start with (or an empty string)."""
+"""A text, and the prefix that its translation must start with. The prefix may be an empty string."""
 MAX_SENTENCE_TOKENS = 512
 """Longest source in training, in tokens, up to which a model counts as trained on single sentences."""
 _LANGUAGES_WITHOUT_SPACES = ("zh", "ja", "th", "lo", "km", "my", "bo")
@@ -41,13 +41,13 @@ class Preprocessor:
         warnings: Counts of unusual texts.
         protects: Whether numbers, links and the like are protected, and texts without a letter stay as they are.
         unchanged_texts: Indices and translations of the texts that were read, but need no search.
-        split_texts: Texts that are translated in parts, among the texts that were read, by index.
-        finished_parts: Translations of each finished part of these texts, by index and part.
-        error: The error that ended reading, if any.
+        split_texts: Texts that are being translated in parts, by index.
+        finished_parts: Translations of the finished parts of these texts, by index and part.
+        error: The error at which reading stopped, if any.
     """
 
     unknown_effect: str | None = "left out, or translated as something else"
-    """The effect on characters or words that the model does not know, for the warning."""
+    """Words of the warning that say what happens to characters or words that the model does not know."""
     label = "text"
     """Word for a text in error messages."""
     max_chunk = sys.maxsize
@@ -108,7 +108,7 @@ class Preprocessor:
             self.error = error
 
     def _inputs(self, text: EncodedText, prefix: str) -> list[SearchInput]:
-        """Return the sentences to search for. Store translations of texts and sentences that stay as they are."""
+        """Return the parts of a text to search for. Store the parts that stay as they are as their own translations."""
         if not text.parts:
             self.warnings.count(text)
             self.unchanged_texts.append((text.index, Translation("")))
@@ -129,17 +129,25 @@ class Preprocessor:
         return inputs
 
     def _stays(self, text: str) -> bool:
-        """Return whether a text stays as it is, because it has no word to translate."""
+        """Return whether a text stays as it is, because it has no words to translate."""
         return self.protects and not needs_translation(text[len(language_tokens(text)) :])
 
     def unchanged_translations(self) -> Iterator[tuple[int, list[Translation]]]:
-        """Yield the index and the translation of each text that needs no search: it is empty, or has no word."""
+        """Yield the index and the translation of each text that needs no search, because it has no words."""
         while self.unchanged_texts:
             index, translation = self.unchanged_texts.popleft()
             yield index, [translation]
 
     def join(self, source: SearchInput, translations: list[Translation]) -> list[Translation]:
-        """Return the translations of a sentence's text, or nothing if another part of the text is not finished."""
+        """Store the translations of a part of a text. When all parts are finished, return the text's translations.
+
+        Args:
+            source: The part, or a text that is translated as a whole.
+            translations: Its translations, best first.
+
+        Returns:
+            The translations of the whole text. Empty if another part is not finished.
+        """
         if not (split := self.split_texts.get(source.index)):
             return translations
         finished = self.finished_parts[source.index]
@@ -198,22 +206,22 @@ class Preprocessor:
         return EncodedText(index, text, tuple(inputs), length, gaps, too_long and not by_sentence)
 
     def encode_sentence(self, text: str, index: int, language: str, prefix: str = "") -> SearchInput:
-        """Encode a sentence or a part of one for the search. `prefix` is the prefix of the whole translation."""
+        """Encode a sentence, or a fragment of it, for the search. `prefix` is the prefix of the text's translation."""
         replaced = self.replaced(text, language, prefix)
         tokens = self._encode(replaced.text, "source")
         return self._input(index, text, language, replaced, tokens, self.languages.target_tokens)
 
     def source_language(self, text: str) -> str:
-        """Return the language of a text: as the caller gave it, or else guessed among the languages of the model."""
+        """Return the language that the caller gave or, if it is unknown, guess it among the model's languages."""
         own = self.languages
         if own.source != UNKNOWN or self.spec.languages is None:
             return own.source
         return guess_language(text, [code for code in self.spec.languages.codes if code != own.target], UNKNOWN)
 
     def replaced(self, text: str, language: str, prefix: str = "") -> Replaced:
-        """Return a sentence with the copy symbols that the model reads, if it has any.
+        """Replace the spans of a sentence with copy symbols if the model has such symbols (see `zoo.text.copying`).
 
-        With a prefix, the sentence keeps its spans, because the prefix may contain some of these.
+        If there is a prefix, the sentence keeps its spans, because the prefix may contain some of them.
         """
         symbols = () if prefix.strip() else self.symbols
         return replace_spans(text, symbols, language, self.languages.target)
@@ -257,8 +265,8 @@ class Preprocessor:
     def _split(self, text: str, index: int, max_tokens: int, language: str, prefix: str) -> Iterator[str]:
         """Split a text, and yield each part with the white space that follows it.
 
-        Each part has as many whole sentences as fit `max_tokens`, and at least one. If the text starts with language
-        tokens, such as `>>deu<<`, they are added to the start of each part.
+        Each part has at least one sentence, and as many whole sentences as fit into `max_tokens`. If the text starts
+        with language tokens, such as `>>deu<<`, they are added to the start of each part.
         """
         start = language_tokens(text)
         part, length = "", 0
@@ -280,7 +288,7 @@ class Preprocessor:
             yield start + part
 
     def replaced_pair(self, source: str, target: str) -> tuple[Replaced, Replaced]:
-        """Return a source and its translation with the copy symbols that the model reads, if it has any."""
+        """Replace the spans that a source and its translation share with copy symbols, if the model has any."""
         if not self.symbols:
             return Replaced(source), Replaced(target)
         languages = self.source_language(source), self.languages.target
@@ -302,8 +310,8 @@ class Preprocessor:
             EOS.
 
         Raises:
-            ZooError: A text has more than 10,000 tokens, or more than the model has positions, or a source has no token
-                at all.
+            ZooError: A text has more than 10,000 tokens or more tokens than the model has positions, or a source has no
+                tokens.
         """
         rows = []
         for number, text in enumerate(texts, start=first):
@@ -348,7 +356,10 @@ class Preprocessor:
             )
 
     def _max_target_length(self, source_length: int) -> int:
-        """Return the maximum number of tokens in a translation, without EOS: by default source + 50 (section 6.1)."""
+        """Return the maximum number of tokens in a translation, without EOS.
+
+        By default, it is the number of source tokens plus 50 (section 6.1).
+        """
         length = int(source_length * self.decoding.length_factor) + self.decoding.extra_length
         length += len(self.languages.target_tokens)
         # The decoder reads BOS at the first position. It produces EOS, but never reads it.
@@ -356,5 +367,5 @@ class Preprocessor:
 
 
 def _gap_after(part: str) -> str:
-    """Return the white space at the end of a part. Tabs stay, and other control characters become spaces."""
+    """Return the white space at the end of a part. Tabs remain, and other control characters become spaces."""
     return "\t".join(map(without_control, part[len(part.rstrip()) :].split("\t")))

@@ -1,4 +1,4 @@
-"""Protection of amounts, dates, links, placeholders and the like: translations are checked and, if needed, repaired."""
+"""Protection of amounts, dates, links, placeholders and the like: check translations and, if needed, repair them."""
 
 from __future__ import annotations
 
@@ -23,38 +23,39 @@ from zoo.text.spans import Span, compare, find_spans, needs_translation
 
 _T = TypeVar("_T")
 Steps = Generator[tuple[Sequence[SearchInput], SearchStrategy], list[list[Translation]], _T]
-"""Generator that needs several searches. It yields the arguments of each search, and receives the hypotheses."""
+"""Generator that needs several searches. It yields the arguments of each search, and is sent the hypotheses."""
 Repair = tuple[SpanConstraint, SearchStrategy]
-"""A constraint, and the search under this constraint."""
+"""A constraint, and the search strategy that uses it."""
 _STAGES = _PROXIES, _WHOLE, _FRAGMENTS = range(3)
 _MAX_SPANS = 100
-"""Number of spans up to which they are decoded. The work of a decoding step grows with the square of this number."""
+"""Maximum number of spans to decode together. The work of a decoding step grows with the square of this number."""
 _SPARE_TOKENS = 20
-"""Number of tokens that a repaired translation may have beyond its spans and twice its source."""
+"""Maximum number of tokens in a repaired translation, in addition to its spans and twice the length of its source."""
 _NAME_COST = 0.15
-"""Mean log-probability that a translation may lose when it is repaired only because of a month or a weekday."""
+"""Maximum loss of mean log-probability per token when a translation is repaired only for a month or a weekday."""
 _ORDINAL = re.compile("[0-9](st|[nr]d|th)$")
 
 
 class _Plan(NamedTuple):
-    """Parts of a sentence to copy or to translate. An empty plan means that a repair is not possible.
-
-    `proxies` are numbers that stand for spans, and the spellings that replace them in the translation.
-    """
+    """Parts of a sentence: strings to copy, and fragments to translate. Without parts, a repair is not possible."""
 
     parts: Sequence[SearchInput | str]
     proxies: Mapping[str, str] = {}
+    """Spellings of spans, by the ordinary numbers that stand for the spans while the sentence is translated."""
 
 
 class Protection:
-    """Checks whether translations keep the amounts, links and so on of their sentences, and repairs other translations.
+    """Checks whether translations keep the amounts, links and the like of their sentences. If not, repairs them.
 
-    A sentence is decoded again under a `SpanConstraint`. First, ordinary numbers replace the spans that it has lost,
-    because models translate numbers better than links or placeholders. If this fails, the spans themselves are decoded,
-    or their copy symbols, if the model has them.
-    If this fails, too, the fragments between the spans are translated alone. The first of these translations that has
-    all spans is used. If only months or weekdays are lost, it must also be about as probable as the first translation.
-    If there is no such translation, the first one is kept, and its field `unkept` lists the differences.
+    To repair a translation, its sentence is decoded again under a `SpanConstraint`, in up to three ways:
+
+    1. Ordinary numbers replace the lost spans, because models translate numbers better than links or placeholders.
+    2. The spans themselves are decoded, or their copy symbols, if the model has them.
+    3. The fragments between the spans are translated separately.
+
+    The first translation that has all spans is used. If only months or weekdays were lost, it must also be about as
+    probable as the original translation. If no way succeeds, the original translation is kept, and its field `unkept`
+    lists the differences.
     """
 
     def __init__(
@@ -64,37 +65,37 @@ class Protection:
         make_repair: Callable[[], Repair] | None,
         calibration: Calibration | None = None,
     ) -> None:
-        """Create a protection.
+        """Prepare to check and repair translations.
 
         Args:
             preprocessor: Preprocessor of the sentences.
-            convert: Function that makes translations from the hypotheses of a sentence.
-            make_repair: Function that returns the constraint and the search for repairs. None: only check.
+            convert: Function that adds the text to the hypotheses of a sentence.
+            make_repair: Function that returns the constraint and the search for repairs. None: check, but never repair.
             calibration: Calibration of the confidence in repaired translations, if the model has one.
         """
         self._preprocessor, self._convert, self._make_repair = preprocessor, convert, make_repair
         self._calibration, self._target = calibration, preprocessor.languages.target
 
     def check(self, source: SearchInput, hypotheses: Sequence[Translation]) -> list[Translation]:
-        """Return the translations of a sentence, with their field `unkept`."""
+        """Convert the hypotheses of a sentence to translations, and set their field `unkept`."""
         translations = self._convert(source, hypotheses)
         if not (self._preprocessor.protects and find_spans(_text(source), source.language, self._target)):
             return translations
         return [replace(each, unkept=self._unkept(source, each.text)) for each in translations]
 
     def needs_repair(self, source: SearchInput, translations: Sequence[Translation]) -> bool:
-        """Return whether to translate a sentence again. Translations with a prefix are never repaired."""
+        """Return whether a sentence must be translated again. Translations with a prefix are never repaired."""
         has_prefix = source.prefix != self._preprocessor.languages.target_tokens
         return self._make_repair is not None and bool(translations[0].unkept) and not has_prefix
 
     def repair(self, pairs: Sequence[tuple[SearchInput, Translation]]) -> Steps[list[Translation]]:
-        """Translate sentences again, together.
+        """Translate several sentences again, in the same searches.
 
         Args:
-            pairs: The sentences, each with its first translation.
+            pairs: The sentences, each with its original translation.
 
         Returns:
-            The translation of each sentence. If a sentence could not be repaired, this is its first translation.
+            The repaired translation of each sentence, or the original translation if it could not be repaired.
         """
         assert self._make_repair is not None
         constraint, strategy = self._make_repair()
@@ -124,7 +125,7 @@ class Protection:
         return tuple(span.text for span in (*differences.missing, *differences.added))
 
     def _plan(self, source: SearchInput, first: Translation, constraint: SpanConstraint, stage: int) -> _Plan:
-        """Return how to translate a sentence again: which spans to cut out and to copy, and which to replace."""
+        """Plan how to translate a sentence again: which spans to cut out and copy, and which to replace by numbers."""
         text, differences = _text(source), compare(_text(source), first.text, source.language, self._target)
         spans = [span for span in find_spans(text, source.language, self._target) if span not in differences.as_words]
         if _lacks_only_names(first) if stage == _FRAGMENTS else len(spans) > _MAX_SPANS:
@@ -157,13 +158,16 @@ class Protection:
     def _encode(
         self, source: SearchInput, fragment: str, constraint: SpanConstraint, words: list[str]
     ) -> list[SearchInput | str]:
-        """Return a fragment of a sentence with its spans. Nothing is returned if the model has no tokens for a span.
+        """Encode a fragment of a sentence, with the spans that its translation must contain.
 
         Args:
             source: The sentence.
             fragment: The fragment.
-            constraint: The constraint that the spans will satisfy.
+            constraint: The constraint that makes the translation contain the spans.
             words: Numbers that may be written as words.
+
+        Returns:
+            The encoded fragment, and the strings around it to copy. Empty if the model has no tokens for a span.
         """
         start = next((position for position, character in enumerate(fragment) if character.isalnum()), len(fragment))
         text = fragment[start:].rstrip()
@@ -185,7 +189,7 @@ class Protection:
 def protected(
     results: Iterable[SearchResult], protection: Protection, engine: Engine
 ) -> Iterator[tuple[SearchInput, list[Translation]]]:
-    """Yield each sentence with its translations as soon as they are known. Repairs run while the search continues."""
+    """Yield each sentence with its checked and repaired translations. Repairs run while the search continues."""
     pending: deque[tuple[SearchInput, Future[list[Translation]]]] = deque()
     try:
         for source, hypotheses in results:
@@ -195,11 +199,9 @@ def protected(
             else:
                 yield source, translations
             while pending and pending[0][1].done():
-                source, future = pending.popleft()
-                yield source, future.result()
+                yield pending[0][0], pending.popleft()[1].result()
         while pending:
-            source, future = pending.popleft()
-            yield source, future.result()
+            yield pending[0][0], pending.popleft()[1].result()
     finally:
         for _, future in pending:
             future.cancel()
@@ -208,7 +210,7 @@ def protected(
 def protect_all(
     protection: Protection, sources: Sequence[SearchInput], strategy: SearchStrategy
 ) -> Steps[list[list[Translation]]]:
-    """Translate sentences, and return the translations of each."""
+    """Translate sentences, and repair their translations. Return the translations of each sentence, best first."""
     hypotheses = yield sources, strategy
     results = [protection.check(source, each) for source, each in zip(sources, hypotheses, strict=True)]
     lost = [number for number, each in enumerate(results) if protection.needs_repair(sources[number], each)]
@@ -221,10 +223,10 @@ def protect_all(
 
 
 def run_steps(engine: Engine, steps: Steps[_T]) -> Future[_T]:
-    """Run the searches of a generator in an engine, one after the other, and return a future of its result.
+    """Run the searches of a generator one after the other, and return a future of the generator's result.
 
     Args:
-        engine: The engine. If the future is cancelled, the current search is cancelled, too.
+        engine: Engine that runs the searches. If the future is cancelled, the current search is cancelled, too.
         steps: The generator. After the first search, it continues in worker threads.
     """
     result: Future[_T] = Future()
@@ -257,24 +259,24 @@ def run_steps(engine: Engine, steps: Steps[_T]) -> Future[_T]:
 
 
 def _text(source: SearchInput) -> str:
-    """Return a sentence without language tokens, as the model reads it."""
+    """Return the text of a sentence, cleaned and without language tokens."""
     return clean(source.text[len(language_tokens(source.text)) :])
 
 
 def _is_apart(span: Span, text: str) -> bool:
-    """Return whether a span without letters and digits, such as an emoji, is at the edge of a sentence."""
+    """Return whether a span is an emoji or the like at the beginning or the end of a sentence."""
     is_edge = span.start == 0 or span.end == len(text) or text[: span.start].rstrip().endswith((".", "!", "?"))
     return is_edge and not any(map(str.isalnum, span.text))
 
 
 def _is_probable(repaired: Translation, first: Translation) -> bool:
-    """Return whether to use a repaired translation. Names that do not fit into the sentence make it improbable."""
+    """Return whether a repaired translation is probable enough. If only names were lost, they may not fit into it."""
     before, after = (each.log_probability / (len(each.tokens) + 1) for each in (first, repaired))
     return after > before - _NAME_COST or not _lacks_only_names(first)
 
 
 def _lacks_only_names(translation: Translation) -> bool:
-    """Return whether the differences of a translation are only months and weekdays."""
+    """Return whether a translation has only lost months and weekdays."""
     return all(map(str.isalpha, translation.unkept))
 
 
@@ -284,7 +286,14 @@ def _join(
     proxies: Mapping[str, str],
     calibration: Calibration | None,
 ) -> Translation:
-    """Return the translation of a sentence, joined from its parts: copied strings, and fragments with translations."""
+    """Join the parts of a plan to the translation of the sentence.
+
+    Args:
+        source: The sentence.
+        parts: Strings to copy, and fragments with their translations.
+        proxies: Spellings that replace numbers in the translation (see `_Plan.proxies`).
+        calibration: Calibration of the confidence in the translation, if the model has one.
+    """
     text = ""
     for part in parts:
         if isinstance(part, str):

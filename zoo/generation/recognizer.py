@@ -1,4 +1,4 @@
-"""Recognizers: models that read files which are not text, such as audio, and write their text."""
+"""Recognizers: models that read audio files or pictures, and write the text in them."""
 
 from __future__ import annotations
 
@@ -34,14 +34,60 @@ _CHUNK_FILES = 64
 """Number of files whose frames are in memory before their search begins."""
 
 
+class FilePreprocessor(Preprocessor):
+    """Preprocessor for recognizers. Each text is the path of a file, which is never split."""
+
+    unknown_effect, label = None, FILE
+    max_chunk = _CHUNK_FILES
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        """Create a preprocessor, with the arguments of `Preprocessor`."""
+        super().__init__(*args, **kwargs)
+        self.modality = cast(FeatureModality, modality_of(self.spec.task))
+        self.stride = self.spec.architecture.source_stride
+        self.max_source_length = self.decoding.max_source_length
+        if self.positions is not None:
+            self.max_source_length = min(self.max_source_length, self.positions * self.stride)
+        self.warnings.noun, self.warnings.unit, self.warnings.treatment = FILE, "frames", "read"
+
+    def encode(self, text: str, prefix: str, index: int) -> EncodedText:
+        """Read a file for the search.
+
+        Raises:
+            ZooError: The file is missing, damaged or too long, or the prefix cannot be generated.
+        """
+        if not text.strip():
+            return EncodedText(index, text, (), 0)
+        part = self.search_input(self.modality.encode(text), text, index, self._encode_prefix(prefix, index))
+        return EncodedText(index, text, (part,), len(part))
+
+    def search_input(self, frames: Frames, name: str, index: int, forced: tuple[int, ...] = ()) -> SearchInput:
+        """Return frames as an input for the search. `name` identifies the input in error messages."""
+        if len(frames) > self.max_source_length:
+            raise ZooError(
+                f"`{name}` has {len(frames):,} frames, but the model takes at most {self.max_source_length:,} "
+                "(`decoding.max_source_length`)",
+                hint="split the file into shorter ones",
+            )
+        max_length = self._max_target_length(-(-len(frames) // self.stride))
+        return SearchInput(index, {"source": torch.from_numpy(frames)}, max_length, forced, name)
+
+    def encode_pairs_side(self, texts: Sequence[str], side: Side, *, first: int = 1) -> list[Any]:
+        """Encode the files, or their texts, for scoring (see `Preprocessor.encode_pairs_side`)."""
+        if side == "target":
+            return super().encode_pairs_side(texts, side, first=first)
+        return [torch.from_numpy(frames) for frames in self.modality.encode_all(texts)]
+
+
 class Recognizer(Translator):
-    """Model that writes the text of files. In place of texts, its methods take the paths of files.
+    """Model that writes the text in audio files or pictures. Its methods take paths of files in place of texts.
 
     Attributes:
         modality: Modality of the files.
     """
 
     verb = "recognise"
+    preprocessor_class = FilePreprocessor
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         """Create a recognizer from a program, with the arguments of `Translator`."""
@@ -81,10 +127,10 @@ class Recognizer(Translator):
         n_best: int | None = None,
         **options: Unpack[GenerationOptions],
     ) -> list[list[Translation]]:
-        """Return the texts of frames in memory, such as those of a part of a file, with their scores.
+        """Recognise inputs in memory, such as a part of a file. Return their texts with the scores.
 
         Args:
-            inputs: The frames of each input, `[frames, width]`.
+            inputs: The frames (feature vectors) of each input, `[frames, width]`.
             target: Code of the language to write. None: the language of the spec's corpus.
             n_best: Number of texts per input. None: one.
             **options: Generation options. Defaults come from the spec.
@@ -102,39 +148,22 @@ class Recognizer(Translator):
         pairs = zip(sources, found, strict=True)
         return [self._to_translations(preprocessor, source, hypotheses) for source, hypotheses in pairs]
 
-    @property
-    def preprocessor_class(self) -> type[FilePreprocessor]:
-        """The class of the preprocessor."""
-        return FilePreprocessor
-
     def score_tokens(
-        self,
-        *texts: Iterable[str],
-        source: str | None = None,
-        target: str | None = None,
-        max_batch_tokens: int | None = None,
-        report: Report | None = None,
-        first: int = 1,
+        self, *texts: Iterable[str], report: Report | None = None, first: int = 1, **options: Any
     ) -> list[TokenScores]:
-        """Return the log-probability of each token of given texts of files (see `Translator.score_tokens`)."""
+        """Return the log-probabilities of the tokens in the texts of files (see `Translator.score_tokens`)."""
         files, targets = self.check_examples(*texts, first=first)
         scores: list[TokenScores] = []
         for start in range(0, len(files), _CHUNK_FILES):
-            scores += super().score_tokens(
-                files[start : start + _CHUNK_FILES],
-                targets[start : start + _CHUNK_FILES],
-                source=source,
-                target=target,
-                max_batch_tokens=max_batch_tokens,
-                first=first + start,
-            )
+            chunk = slice(start, start + _CHUNK_FILES)
+            scores += super().score_tokens(files[chunk], targets[chunk], first=first + start, **options)
         return scores
 
     @no_grad
     def attention(
         self, text: str, translation: str | None = None, *, source: str | None = None, target: str | None = None
     ) -> Attention:
-        """Return the attention weights of every head of every layer over a file and its text.
+        """Return the attention weights of every head in every layer, for a file and its text.
 
         Successive positions of the source form at most 60 groups, which take the place of words.
 
@@ -145,8 +174,8 @@ class Recognizer(Translator):
             target: Code of the language of the text.
 
         Raises:
-            ZooError: The file cannot be read or is too long, the model has another language, or it was created from a
-                program.
+            ZooError: The file cannot be read or is too long, the model has no such language, or the recognizer was
+                created from a program.
         """
         build_program = self.require_attention()
         preprocessor, frames = cast(FilePreprocessor, self.preprocessor(source, target)), self.modality.encode(text)
@@ -154,7 +183,7 @@ class Recognizer(Translator):
         positions = -(-len(frames) // preprocessor.stride)
         if positions > _MAX_ATTENTION_POSITIONS:
             problem = f"`{text}` has {positions:,} positions; attention is shown for {_MAX_ATTENTION_POSITIONS:,}"
-            raise ZooError(problem, hint="cut the file")
+            raise ZooError(problem, hint="cut the file into shorter ones")
         if translation is None:
             best = self.recognize([frames], target=target)[0][0]
             output, tokens = best.text, list(best.tokens)
@@ -175,48 +204,3 @@ class Recognizer(Translator):
             language_tokens=(0, len(preprocessor.languages.target_tokens)),
         )
         return replace(attention, picture=self.modality.picture(frames))
-
-
-class FilePreprocessor(Preprocessor):
-    """Preprocessor for recognizers. Each text is the path of a file, which is never split."""
-
-    unknown_effect, label = None, FILE
-    max_chunk = _CHUNK_FILES
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        """Create a preprocessor, with the arguments of `Preprocessor`."""
-        super().__init__(*args, **kwargs)
-        self.modality = cast(FeatureModality, modality_of(self.spec.task))
-        self.stride = self.spec.architecture.source_stride
-        self.max_source_length = self.decoding.max_source_length
-        if self.positions is not None:
-            self.max_source_length = min(self.max_source_length, self.positions * self.stride)
-        self.warnings.noun, self.warnings.unit, self.warnings.treatment = FILE, "frames", "read"
-
-    def encode(self, text: str, prefix: str, index: int) -> EncodedText:
-        """Read a file for the search.
-
-        Raises:
-            ZooError: The file is missing, damaged or too long, or the prefix cannot be generated.
-        """
-        if not text.strip():
-            return EncodedText(index, text, (), 0)
-        part = self.search_input(self.modality.encode(text), text, index, self._encode_prefix(prefix, index))
-        return EncodedText(index, text, (part,), len(part))
-
-    def search_input(self, frames: Frames, name: str, index: int, forced: tuple[int, ...] = ()) -> SearchInput:
-        """Return frames as an input of the search. `name` is for error messages."""
-        if len(frames) > self.max_source_length:
-            raise ZooError(
-                f"`{name}` has {len(frames):,} frames, but the model takes at most {self.max_source_length:,} "
-                "(`decoding.max_source_length`)",
-                hint="split the file into shorter ones",
-            )
-        max_length = self._max_target_length(-(-len(frames) // self.stride))
-        return SearchInput(index, {"source": torch.from_numpy(frames)}, max_length, forced, name)
-
-    def encode_pairs_side(self, texts: Sequence[str], side: Side, *, first: int = 1) -> list[Any]:
-        """Encode the files or the texts of pairs for scoring (see `Preprocessor.encode_pairs_side`)."""
-        if side == "target":
-            return super().encode_pairs_side(texts, side, first=first)
-        return [torch.from_numpy(frames) for frames in self.modality.encode_all(texts)]

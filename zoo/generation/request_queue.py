@@ -1,4 +1,4 @@
-"""Queue of the sentences of all callers that wait for a free row in a batch."""
+"""Queue for the sentences of all callers that wait for a free row in a batch."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from zoo.generation.hypotheses import SearchHistory, SearchStrategy
 from zoo.generation.translation import MIN_ROW_TOKENS, SearchInput, Translation, sentence_out_of_memory
 
 RECENT_SECONDS = 4.0
-"""Busy time after which older measurements of the queue's speed count half, in seconds."""
+"""Number of seconds after which earlier measurements of the queue's speed count only half."""
 
 
 class Stopped(Exception):
@@ -26,15 +26,15 @@ class Request:
     Attributes:
         strategy: Beam search or sampling.
         deliver: Function that worker threads call with each sentence and its hypotheses.
-        fail: Function that is called with the error that ended the request. It may be called several times.
+        fail: Function that is called with the error that ended the request. It may be called more than once.
         request_fill: Function that is called when half of the sentences that were last added have left the queue.
         batch_key: Key of the batch. Requests with the same key share batches.
         queue: The sentences that wait, in the order in which they are decoded.
         refill_threshold: Number of waiting sentences at which `request_fill` is called.
-        served_tokens: Number of tokens of the sentences that have left the queue. Of two requests that wait, the one
-            with fewer tokens is served first.
+        served_tokens: Number of tokens in the sentences that have left the queue. The waiting request with the fewest
+            such tokens is served first.
         active: Whether the caller still wants results.
-        added: Time at which the request was added, in seconds. None if its first sentence has left the queue.
+        added: Time at which the request was added, in seconds. None after its first sentence has left the queue.
     """
 
     def __init__(
@@ -61,10 +61,12 @@ class RequestQueue:
     """Queue of sentences that wait for a free row in a batch. All callers and all worker threads share it.
 
     Callers fill the queue (`add`), and the workers empty it (`take`). The batches of a worker together hold as many
-    sentences as fit `max_batch_tokens`, counting padding. To keep all workers busy, a worker gets at most an equal
-    share of the queued tokens. Waiting requests are served in turn, so that all of them get equally many tokens. The
-    count of a new request starts at the number of tokens that a request would have received that waits from the start.
-    So a new request does not wait for long ones, and a stream of new requests cannot starve older ones.
+    sentences as fit into `max_batch_tokens`, counting padding. To keep all workers busy, a worker gets at most an equal
+    share of the queued tokens.
+
+    Waiting requests are served in turn, so that all of them get equally many tokens. The token count of a new request
+    starts where it would be if the request had always been waiting. Therefore a new request does not wait for long
+    requests to end, and a stream of new requests cannot starve older requests.
     """
 
     def __init__(self, max_batch_tokens: int) -> None:
@@ -89,7 +91,7 @@ class RequestQueue:
 
     @property
     def missing_workers(self) -> int:
-        """Number of worker threads to start, so that every waiting sentence has one."""
+        """Number of worker threads that must be started so that each waiting sentence has its own thread."""
         return sum(len(request.queue) for request in self._waiting) - self._idle_workers
 
     @property
@@ -106,7 +108,7 @@ class RequestQueue:
         return 0.0 if added is None else max(expected, time.monotonic() - added)
 
     def add(self, request: Request, sources: Sequence[SearchInput]) -> None:
-        """Add sentences of a request. Those of earlier calls are served before them.
+        """Add sentences of a request. They are served after the sentences that earlier calls have added.
 
         Raises:
             ZooError: The engine is closed.
@@ -138,13 +140,13 @@ class RequestQueue:
             request.queue.clear()
 
     def take(self, running: Running) -> list[Sentence]:
-        """Return the sentences that join a worker's batches. All have the same batch key and prefix length.
+        """Take sentences from the queue for a worker. All of them have the same batch key and prefix length.
 
-        Blocks if the worker has nothing to do.
+        If the worker has nothing to do, wait for sentences.
 
         Args:
-            running: The sentences that the worker is decoding. Nothing joins a batch while less than a quarter of it
-                is free.
+            running: The sentences that the worker is decoding. No sentence joins a batch while less than a quarter of
+                the batch is free.
 
         Returns:
             The sentences. Empty if nothing can join now.
@@ -168,7 +170,7 @@ class RequestQueue:
             raise Stopped
 
     def put_back(self, sentences: Sequence[Sentence]) -> None:
-        """Put sentences that were not decoded back to the front of the queue."""
+        """Put sentences that were not decoded back at the front of the queue."""
         with self.changed:
             for request, source in reversed(sentences):
                 if request.active:
@@ -179,14 +181,14 @@ class RequestQueue:
     def put_back_out_of_memory(self, sentences: Sequence[Sentence], running: Running) -> ZooError | None:
         """Put sentences that did not fit into memory back into the queue, and halve the size of batches.
 
-        If even a single sentence does not fit while other workers run, the calling worker pauses, to free memory.
+        If even a single sentence does not fit while other workers run, the calling worker is paused to free memory.
 
         Args:
             sentences: The sentences that did not fit.
             running: All sentences that the worker was decoding. Later batches get at most half of their tokens.
 
         Returns:
-            The error of a sentence that does not fit into memory alone, and is not put back.
+            None if the sentences were put back. Otherwise the error: a single sentence does not fit into memory.
         """
         worker = get_ident()
         with self.changed:
@@ -269,7 +271,7 @@ class RequestQueue:
         return taken
 
     def _update_speed(self, taken_tokens: int) -> None:
-        """Update how many tokens leave the queue per second while sentences wait."""
+        """Update the measured speed at which tokens leave the queue while sentences wait."""
         now = time.monotonic()
         if self._busy_since is not None:  # idle workers take the first sentences at once
             self._busy_seconds += now - self._busy_since

@@ -1,4 +1,4 @@
-"""Sampling: draw each token at random from all tokens, or only from the most probable ones."""
+"""Sampling: draw each token at random from all tokens, or only from the most probable tokens."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Sampling:
     """Search strategy that samples `count` independent translations per sentence.
 
     Tokens are drawn from softmax(log-probabilities / temperature). This distribution is restricted to the `top_k` most
-    probable tokens (0: all), and of these to the most probable ones that together have the probability `top_p`.
+    probable tokens (0: all tokens), and then to the most probable tokens that together have the probability `top_p`.
     Forbidden tokens have probability 0. The length penalty only affects the reported scores.
 
     Each translation has its own random number generator, whose seed depends on `seed`, the sentence's index and the
@@ -105,7 +105,7 @@ class Sampling:
         *,
         first: bool,
     ) -> Selection:
-        """Return the selection that adds the drawn token to each row, or EOS if the sentence must end.
+        """Add the drawn token to each row, or EOS if the sentence must end.
 
         Row j continues row j of the previous step. In the `first` step, all rows continue the only row of the sentence.
         """
@@ -126,7 +126,7 @@ class Sampling:
         Args:
             log_probabilities: The model's natural log-probabilities of the next token.
             uniform: One random number from [0, 1) per row.
-            allowed: The tokens that may be drawn. None allows all tokens except PAD and BOS.
+            allowed: Which tokens may be drawn. None: all tokens except PAD and BOS.
         """
         if self.top_k or self.top_p < 1:
             values, tokens, _ = selection.top_k(log_probabilities, self.top_k or log_probabilities.shape[1], allowed)

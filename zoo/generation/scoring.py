@@ -61,7 +61,7 @@ def score_targets(
         first: Number of the first pair, for error messages.
 
     Raises:
-        ZooError: A pair does not fit into memory alone.
+        ZooError: A pair does not fit into memory even in a batch of its own.
     """
     lengths = [
         max(map(len, row)) for row in zip(*(side for side in (sources, targets) if side is not None), strict=True)
@@ -83,7 +83,7 @@ def _score_group(
     device: torch.device | str,
     first: int,
 ) -> list[list[float]]:
-    """Return the scores of a batch of pairs, one row per pair. Halve the batch if it does not fit into memory."""
+    """Score a batch of pairs. Return one row per pair. If the batch does not fit into memory, score it in halves."""
     try:
         target = pad_sequences([targets[index] for index in group], device)
         source = None if sources is None else PaddedBatch.pad([sources[index] for index in group], device)

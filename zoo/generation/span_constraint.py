@@ -12,6 +12,7 @@ from zoo.generation.translation import SearchInput, concatenate, pad_sequences
 from zoo.text.codes import SEPARATOR
 from zoo.text.copying import has_symbol
 from zoo.text.spans import Span
+from zoo.text.tokenizer import SPACE
 from zoo.text.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
@@ -21,9 +22,8 @@ if TYPE_CHECKING:
 else:
     from compiler.lazy import torch
 
-_SPACE = "▁"
 _DIGIT = re.compile(r"<0x3[0-9]>|^(?!<0x..>$|▁&#\d+;$).*\d")
-"""Tokens with a digit: not other bytes, and not characters that Moses escapes."""
+"""Tokens with a digit. Bytes that are not digits, and characters that Moses escapes, do not match."""
 _MARKS = tuple("([{<„“«‚‘\"'$€£¥/–-")
 _AFTER_SPACE, _AFTER_MARK = 0, 1
 """Nodes at which a span begins: as a new word, or directly after one of the marks."""
@@ -32,8 +32,9 @@ _AFTER_SPACE, _AFTER_MARK = 0, 1
 class SpanConstraint:
     """Constraint that makes every output contain the spans in `SearchInput.required`, and no other digit or symbol.
 
-    A span may have any of its spellings. If its first tokens are only letters, they may also belong to other words.
-    After further tokens, the span must be completed. EOS is allowed after all spans, and at the maximum length.
+    A span may have any of its spellings. If its first tokens are only letters, they may also belong to another word.
+    After a token with other characters, the span must be completed. EOS is allowed after all spans, and at the maximum
+    length.
     """
 
     def __init__(self, vocabulary: Vocabulary, free: Sequence[int] = ()) -> None:
@@ -41,12 +42,12 @@ class SpanConstraint:
 
         Args:
             vocabulary: Vocabulary of the model.
-            free: Tokens that are always allowed, such as those of languages.
+            free: Tokens that are always allowed, such as language tokens.
         """
         self._vocabulary = vocabulary
         texts = vocabulary.token_strings(range(vocabulary.sizes[1]))
         always = vocabulary.control_tokens("target") | set(free)
-        self.is_word = [text == _SPACE or text.replace(_SPACE, "").removesuffix(SEPARATOR).isalpha() for text in texts]
+        self.is_word = [text == SPACE or text.replace(SPACE, "").removesuffix(SEPARATOR).isalpha() for text in texts]
         self.free = torch.tensor(
             [id in always or not (_DIGIT.search(text) or has_symbol(text)) for id, text in enumerate(texts)]
         )
@@ -55,12 +56,15 @@ class SpanConstraint:
 
     @cached_property
     def common_numbers(self) -> list[str]:
-        """Numbers from 20 to 99 that need few tokens, the best first."""
+        """The numbers from 20 to 99 as strings, with those that need the fewest tokens first."""
         numbers = map(str, range(20, 100))
         return sorted(numbers, key=lambda number: (len(self._vocabulary.encode(number, "target")), int(number) % 10))
 
     def spell(self, span: Span) -> Iterator[tuple[int, list[int]]]:
-        """Yield the tokens of each spelling, with the node at which they begin. A model may have none for a span."""
+        """Yield the tokens of each spelling, and the node of the trie at which they begin.
+
+        Spellings for which the model has no tokens are left out.
+        """
         encode = self._vocabulary.encode
         mark = encode("(", "target")
         for spelling in span.spellings:
@@ -106,10 +110,10 @@ class _Trie:
 
     Attributes:
         left: How often each span must be written.
-        edges: Parent node, token, child node, and the spans below, for each edge.
-        ends: The number of the span that ends at each node, counted from 1, or 0.
-        forced: Whether the span must be completed at a node.
-        closed: Whether a span ends at a node that no letter may follow.
+        edges: Parent node, token, child node, and the spans below the child, for each edge.
+        ends: For each node, the number of the span that ends there, counted from 1. 0 if no span ends there.
+        forced: For each node, 1 if the span must be completed from there.
+        closed: For each node, 1 if a span ends there that no letter or digit may follow.
     """
 
     def __init__(self, rule: SpanConstraint, spans: Sequence[Span]) -> None:
@@ -142,11 +146,14 @@ class SpanState(NamedTuple):
     """State of `SpanConstraint` for a batch. The last three tensors have one row for all hypotheses."""
 
     node: Int[Tensor, " rows"]
+    """Current node of each hypothesis in the trie of its sentence."""
     after_mark: Bool[Tensor, " rows"]
+    """Whether the last token ends with a mark, after which a span may begin without a space."""
     steps: Int[Tensor, " rows"]
-    """Number of tokens that still fit."""
+    """Number of tokens that still fit into the maximum length."""
     left: Int[Tensor, "rows spans"]
-    """How often each span is still missing. The span that ends at the node is not counted yet: it may be longer."""
+    """How often each span is still missing. A span that ends at the current node counts as missing, because the next
+    tokens may turn it into a longer span."""
     parents: Int[Tensor, "rows edges"]
     tokens: Int[Tensor, "rows edges"]
     children: Int[Tensor, "rows edges"]
@@ -189,12 +196,12 @@ class SpanState(NamedTuple):
         return SpanState._make([*map(concatenate, self[:-3], other[:-3]), *self[-3:]])
 
     def _left_after(self) -> Int[Tensor, "rows spans"]:
-        """Return how often each span is missing if no longer span continues at the node."""
+        """Return how often each span is still missing if the span that ends at the current node is not continued."""
         end = self.ends.gather(1, self.node.unsqueeze(1))
         return (self.left - (torch.arange(1, self.left.shape[1] + 1, device=end.device) == end).long()).clamp(min=0)
 
     def _live(self) -> tuple[Bool[Tensor, "rows edges"], Bool[Tensor, "rows edges"]]:
-        """Return the edges that continue a span at the node, and those that begin a missing span."""
+        """Return which edges continue a span at the current node, and which edges begin a missing span."""
         node = self.node.unsqueeze(1)
         is_first = (self.parents == _AFTER_SPACE) | ((self.parents == _AFTER_MARK) & self.after_mark.unsqueeze(1))
         continuing = (self.parents == node) & (self.below & (self.left > 0).unsqueeze(1)).any(2) & (node > _AFTER_MARK)

@@ -1,4 +1,4 @@
-"""Search for the translations of texts and of streams of lines: options, preprocessing and the search engine."""
+"""Search for the translations of texts and of streams of lines, from options and preprocessing to the results."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class TextSearch:
 
     Attributes:
         longest_source: Number of tokens of the longest source in training. Longer sentences cause a warning.
-        max_batch_tokens: Maximum number of source tokens in a batch, unless a call specifies another.
+        max_batch_tokens: Maximum number of source tokens in a batch, unless a call specifies another maximum.
         positions: Number of learned position embeddings, which limits the length of texts. None: no limit.
         backend: Name of the backend that built the program. Empty if the translator was created from a program.
         constraint: Constraint on all outputs, if any.
@@ -58,6 +58,8 @@ class TextSearch:
 
     verb = "translate"
     """The verb that progress bars show."""
+    preprocessor_class: type[Preprocessor] = Preprocessor
+    """The class of the preprocessor. Subclasses of `Preprocessor` do not split or protect texts."""
 
     def __init__(
         self,
@@ -91,7 +93,7 @@ class TextSearch:
         self.backend = ""
         self.constraint: Constraint | None = None
         self._span_constraints: dict[tuple[int, ...], SpanConstraint] = {}
-        """Constraints for repairs by their language tokens. Sentences with the same constraint share batches."""
+        """Constraints for repairs, by the target's language tokens. Sentences with one constraint share batches."""
         self.shortlist: Shortlist | None = None
         self.calibration: Calibration | None = None
 
@@ -104,12 +106,20 @@ class TextSearch:
         report: Report | None = None,
         **options: Unpack[TranslationOptions],
     ) -> list[list[Translation]]:
-        """Return the translations of each text with their scores. Progress goes to `report`.
+        """Translate texts, and return the translations of each text with their scores.
 
         If a text was split, its score and its log-probability are sums over its parts.
 
+        Args:
+            texts: The texts, each of one line.
+            n_best: Number of translations per text (see `translate`).
+            prefixes: The prefix that each translation must start with.
+            report: Receives the progress.
+            **options: Options for languages, sentence splitting and the search (see `TranslationOptions`).
+
         Raises:
-            TypeError: `texts` is one string instead of several.
+            ZooError: The same errors as `translate`.
+            TypeError: `texts` is a single string instead of a list.
         """
         pairs, config, preprocessor = self._prepare(texts, n_best, prefixes, options)
         results = [[Translation("")]] * len(pairs)
@@ -131,12 +141,12 @@ class TextSearch:
         abandoned: Event | None = None,
         **options: Unpack[TranslationOptions],
     ) -> Future[list[list[Translation]]]:
-        """Start to translate texts, and return at once. The result of the future is that of `hypotheses`.
+        """Start to translate texts, and return a future at once. It has the same result as `hypotheses`.
 
         A server can call this method from any thread. The texts of all calls share batches, and short calls do not wait
-        for long ones. `future.cancel()` ends the work within a few steps. `asyncio.wrap_future(future)` can be awaited.
-        A call with another value of `workers` or `max_batch_tokens` than the translator's has worker threads of its
-        own, and shares no batches.
+        for long calls. `future.cancel()` ends the work within a few steps. `asyncio.wrap_future(future)` can be
+        awaited. If a call has a different value of `workers` or `max_batch_tokens` than the translator, it uses
+        separate worker threads, and shares no batches.
 
         Args:
             texts: The texts, each of one line.
@@ -146,10 +156,10 @@ class TextSearch:
             **options: Options for languages, sentence splitting and the search (see `TranslationOptions`).
 
         Raises:
-            ZooError: The same errors as `translate`. Errors in texts and options are raised at once, and errors in the
-                search by the future.
-            TypeError: `texts` is one string instead of several.
-            CancelledError: `abandoned` is set.
+            ZooError: The same errors as `translate`. This method raises errors in texts and options. The future raises
+                errors in the search.
+            TypeError: `texts` is a single string instead of a list.
+            CancelledError: `abandoned` was set.
         """
         pairs, config, preprocessor = self._prepare(texts, n_best, prefixes, options)
         with preprocessor.warnings:
@@ -182,9 +192,9 @@ class TextSearch:
     def _prepare(
         self, texts: Iterable[str], n_best: int | None, prefixes: Prefixes, options: TranslationOptions
     ) -> tuple[list[TextWithPrefix], GenerationConfig, Preprocessor]:
-        """Return the texts with their prefixes, the options of the search, and a preprocessor, after checking them."""
+        """Check the arguments. Return the texts with their prefixes, the options of the search, and a preprocessor."""
         if isinstance(texts, str):
-            raise TypeError("`texts` is one string: pass a list of strings")
+            raise TypeError("`texts` is a single string: pass a list of strings")
         preprocessor = self.preprocessor_of(options)
         config = self.config(n_best, options)
         pairs = list(zip_prefixes(texts, prefixes))
@@ -192,13 +202,17 @@ class TextSearch:
         return pairs, config, preprocessor
 
     def batch_tokens(self, given: int | None) -> int:
-        """Return the maximum number of tokens in a batch, or the default for None. Raise ZooError if it is invalid."""
+        """Check a maximum number of tokens in a batch, and return it. For None, return the translator's default.
+
+        Raises:
+            ZooError: The number is out of range.
+        """
         if given is None:
             return self.max_batch_tokens
         return GenerationConfig.from_spec(self.spec, {"max_batch_tokens": given}).max_batch_tokens
 
     def config(self, n_best: int | None, options: GenerationOptions) -> GenerationConfig:
-        """Return the options, completed from the spec. If there are many hypotheses, the batch size is reduced.
+        """Complete the options of a call from the spec. Reduce the batch size if there are many hypotheses.
 
         Raises:
             ZooError: A value is out of range, or the model or its backend does not support the shortlist.
@@ -226,11 +240,11 @@ class TextSearch:
             raise ZooError(problem, hint=f"create one with `zoo shortlist RUN`, {hint}")
 
     def _limited(self, max_batch_tokens: int, rows: int) -> int:
-        """Return the maximum number of tokens in a batch if each sentence has `rows` hypotheses."""
+        """Reduce `max_batch_tokens` if a batch with `rows` hypotheses per sentence would not fit into memory."""
         return min(max_batch_tokens, MIN_ROW_TOKENS * max_sentences(self.spec, rows, self.device))
 
     def _engine_for(self, config: GenerationConfig) -> Engine:
-        """Return the engine of the translator or, if the call has other limits, a new engine for this call."""
+        """Return the translator's engine or, if the call has a different batch size or workers, a new engine for it."""
         decoding, limits = self.spec.decoding, (config.workers, config.max_batch_tokens)
         is_own = limits == (decoding.workers, self._limited(self.max_batch_tokens, decoding.beam))
         if is_own and "_engine" in vars(self):
@@ -248,10 +262,10 @@ class TextSearch:
         *,
         first: int = 0,
     ) -> Iterator[tuple[int, list[Translation]]]:
-        """Yield the index and the translations of each text, as soon as they are known.
+        """Yield the index and the translations of each text as soon as they are known.
 
-        A chunk is read when the search needs more sentences. If reading fails, all texts before the error are
-        translated before the error is raised.
+        A chunk is read when the search needs more sentences. If reading fails, the texts before the error are
+        translated first, and then the error is raised.
 
         Args:
             chunks: Texts with their prefixes.
@@ -274,15 +288,10 @@ class TextSearch:
             raise preprocessor.error
 
     def preprocessor_of(self, options: TranslationOptions) -> Preprocessor:
-        """Return a new preprocessor for the options of a caller, and remove the options that are not of the search."""
+        """Return a new preprocessor for a caller's options. Remove the options that it uses from `options`."""
         source, target = options.pop("source", None), options.pop("target", None)
         split, protect = options.pop("split", True), options.pop("protect", True)
         return self.preprocessor(source, target, split=split, protect=protect)
-
-    @property
-    def preprocessor_class(self) -> type[Preprocessor]:
-        """The class of the preprocessor. Only a plain `Preprocessor` splits and protects texts."""
-        return Preprocessor
 
     def preprocessor(
         self, source: str | None = None, target: str | None = None, *, split: bool = False, protect: bool = False
@@ -305,7 +314,10 @@ class TextSearch:
         return self.preprocessor_class(*arguments, split=split and translates, protect=protect and translates)
 
     def _protection(self, config: GenerationConfig, preprocessor: Preprocessor) -> Protection:
-        """Return the protection of the texts that a preprocessor reads. Only a single best translation is repaired."""
+        """Return the protection of numbers and the like in the texts of a preprocessor.
+
+        Translations are only repaired if beam search returns a single translation per text.
+        """
         first_tokens = preprocessor.languages.target_tokens
 
         def make_repair() -> Repair:
@@ -321,7 +333,7 @@ class TextSearch:
     def _to_translations(
         self, preprocessor: Preprocessor, source: SearchInput, hypotheses: Sequence[Translation]
     ) -> list[Translation]:
-        """Return the hypotheses of a sentence with their text. `preprocessor` has read the sentence."""
+        """Add the text and the confidence to the hypotheses of a sentence, which `preprocessor` has read."""
         start = len(preprocessor.languages.target_tokens)
         texts = [self.vocabulary.decode(each.tokens[start:]) for each in hypotheses]
         if preprocessor.symbols:
@@ -332,10 +344,10 @@ class TextSearch:
 
 
 MAX_CHUNK_LINES = 1024
-"""Maximum number of lines in a chunk. The lines of a chunk are read in advance, and sorted by length."""
+"""Maximum number of lines in a chunk. The lines of a chunk are read in advance and sorted by length."""
 FIRST_CHUNK_LINES = 64
-"""Number of lines in the first chunk. It is small, so that the first results appear soon. Each further chunk is
-twice as large."""
+"""Number of lines in the first chunk. It is small, so that the first results appear soon. Each further chunk is twice
+as large, up to the maximum."""
 
 
 def translate_lines(

@@ -27,7 +27,7 @@ MAX_WINDOW_SECONDS = 30.0
 """Maximum length of a window."""
 _MIN_WINDOW_SECONDS = 1.0
 _JOINED_WORDS = 20
-"""Number of words at the end of a window and at the start of the next that are compared if the windows overlap."""
+"""If two windows overlap, so many words at the end of the first and at the start of the second are compared."""
 _LINE_CHARACTERS, _SUBTITLE_LINES = 42, 2
 CHUNK_WINDOWS = 16
 """Number of windows that are recognised together."""
@@ -35,7 +35,7 @@ CHUNK_WINDOWS = 16
 
 @dataclass(frozen=True)
 class Segment:
-    """Text of a part of a recording, with its start and its end in seconds."""
+    """Text of a part of a recording, with the start and the end of the part in seconds."""
 
     start: float
     end: float
@@ -46,14 +46,14 @@ class Segment:
 
 @dataclass(frozen=True)
 class Transcript:
-    """Text of a recording. Times and the duration are in seconds."""
+    """Text of a recording as segments. Times and the duration are in seconds."""
 
     segments: tuple[Segment, ...]
     duration: float
 
     @classmethod
     def of(cls, windows: Sequence[Window], results: Iterable[Translation], duration: float) -> Self:
-        """Return the transcript of a recording, given the text of each of its windows."""
+        """Join the recognised windows of a recording to a transcript. Words in overlapping windows are written once."""
         segments = list[Segment]()
         for window, result in zip(windows, results, strict=True):
             start, text = window.start, result.text
@@ -78,7 +78,7 @@ class Transcript:
         return "".join(f"{segment.text}\n" for segment in self.segments)
 
     def to_srt(self) -> str:
-        """Return subtitles in SubRip's format."""
+        """Return subtitles in the format SubRip (SRT)."""
         cues = enumerate(self._subtitles(), start=1)
         return "".join(f"{number}\n{_time(a, ',')} --> {_time(b, ',')}\n{text}\n\n" for number, (a, b, text) in cues)
 
@@ -89,7 +89,7 @@ class Transcript:
         return "WEBVTT\n" + "".join(cues)
 
     def _subtitles(self) -> Iterator[tuple[float, float, str]]:
-        """Yield start, end and text of each subtitle. Long segments are divided by their numbers of characters."""
+        """Yield start, end and text of each subtitle. Long segments are split, with times in proportion to the text."""
         for segment in self.segments:
             lines = textwrap.wrap(segment.text, _LINE_CHARACTERS)
             groups = [lines[i : i + _SUBTITLE_LINES] for i in range(0, len(lines), _SUBTITLE_LINES)]
@@ -100,7 +100,7 @@ class Transcript:
 
 
 FORMATS = {".txt": Transcript.to_txt, ".srt": Transcript.to_srt, ".vtt": Transcript.to_vtt}
-"""Functions that write a transcript, by the suffix of the file to write."""
+"""Method that formats a transcript, by the suffix of the file to write."""
 
 
 def _time(seconds: float, point: str = ".") -> str:
@@ -116,7 +116,7 @@ def transcribe(
     report: Report | None = None,
     **options: Unpack[GenerationOptions],
 ) -> Transcript:
-    """Return the transcript of a recording of any length. See `Recognizer.transcribe`."""
+    """Transcribe a recording of any length. See `Recognizer.transcribe`."""
     seconds = max_window_seconds(recognizer)
     windows, results = list[Window](), list[Translation]()
     recording = Recording(file, cast(Audio, recognizer.modality), seconds)
@@ -138,7 +138,7 @@ def max_window_seconds(recognizer: Recognizer) -> float:
     """
     if not isinstance(recognizer.modality, Audio):
         read = recognizer.spec.task.streams["source"]
-        problem = f"`{recognizer.spec.name}` does not read audio: its `task.source` has the kind `{read}`"
+        problem = f"`{recognizer.spec.name}` does not read audio: the kind of its `task.source` is `{read}`"
         raise ZooError(problem, hint="use a model that was trained on audio")
     longest = recognizer.preprocessor().max_source_length
     if recognizer.longest_source is not None:
@@ -147,10 +147,10 @@ def max_window_seconds(recognizer: Recognizer) -> float:
 
 
 def join_overlap(first: str, second: str) -> tuple[str, str]:
-    """Return the texts of two overlapping windows without the words that both contain.
+    """Remove the words that the texts of two overlapping windows share from one of the texts.
 
-    The texts meet at the longest sequence of words that the end of the first and the start of the second text share.
-    Without such words, both texts stay as they are.
+    The texts meet at the longest sequence of words that occurs at the end of the first and at the start of the second
+    text. If there is no such sequence, return both texts unchanged.
     """
     left, right = first.split(), second.split()
     end, start = left[-_JOINED_WORDS:], right[:_JOINED_WORDS]

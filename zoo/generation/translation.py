@@ -1,4 +1,4 @@
-"""Input of a search, its result, and functions that group inputs to batches and join results."""
+"""Inputs and results of a search, and functions that group inputs into batches and join results."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ else:
 
 
 MIN_ROW_TOKENS = 16
-"""Shorter sentences count as this many tokens, because their translations and logits need memory, too."""
+"""Minimum number of tokens that a sentence counts in a batch. Translations of short sentences need memory, too."""
 MARKS = ("unkept", "uncertain")
-"""Fields of a translation that a user should check. They are shown only if they are not empty."""
+"""Fields of a translation that list what a user should check. They are shown only if they are not empty."""
 _UNCERTAIN = -0.7
-"""Mean log-probability of a token, with EOS, below which a translation of a model without calibration is uncertain."""
+"""Mean log-probability per token below which a translation is uncertain, if the model has no calibration."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -34,7 +34,7 @@ class SearchInput:
 
     Attributes:
         index: Position of the text that the sentence belongs to, from 0.
-        streams: The values of each stream that the encoder reads: token IDs, EOS last if the model reads it, or
+        streams: The values of each stream that the encoder reads: token IDs (with EOS if the model reads EOS), or
             features, [frames, width]. Empty if the model has no encoder.
         max_length: Maximum number of tokens in the output, without EOS.
         prefix: Token IDs that the output must start with.
@@ -42,9 +42,9 @@ class SearchInput:
         words: For a parser, the target token that each word must have. UNK allows any word token.
         part: Position of the sentence in its text, from 0. 0 if the text was not split.
         required: Spans that the output must contain (see `SpanConstraint`).
-        language: Code of the language of the text, given or guessed.
+        language: Language code of the text, given or guessed.
         copied: The span that each copy symbol of the source stands for (see `zoo.text.copying`).
-        capitals: Whether the output gets capitals, because the text has them and the model has read it without.
+        capitals: Whether to write the output in capitals, because the text is in capitals, but `streams` is not.
     """
 
     index: int
@@ -83,8 +83,7 @@ class Translation:
         uncertain: Sentences of the text whose translations have a low confidence or, if the model has no calibration, a
             low probability.
         confidence: Probability that the translation is good (see `zoo.generation.confidence`). For a text of several
-            sentences, the lowest of their confidences. None if the model has no calibration, or if the text stays as it
-            is.
+            sentences, it is the lowest confidence. None if the model has no calibration, or if the text stays as it is.
         confidences: If the text was translated in parts, the confidence of each part. Otherwise empty.
     """
 
@@ -99,7 +98,13 @@ class Translation:
     confidences: tuple[float | None, ...] = field(default=(), compare=False)
 
     def with_text(self, text: str, sentence: str, calibration: Calibration | None) -> Translation:
-        """Return the translation of a sentence with its text and the confidence in it."""
+        """Add the text of a translation and the confidence in it.
+
+        Args:
+            text: The text of the translation.
+            sentence: The source sentence.
+            calibration: Calibration of the confidence, if the model has one.
+        """
         if calibration is None:
             confidence, is_uncertain = None, self.log_probability < _UNCERTAIN * (len(self.tokens) + 1)
         else:
@@ -112,7 +117,7 @@ class Translation:
     def joined(
         cls, text: str, translations: Sequence[Translation], parts: tuple[tuple[str, str], ...] = ()
     ) -> Translation:
-        """Return a text as the translation that consists of several translations. Their scores are summed."""
+        """Join several translations to one translation with this text. The scores are added up."""
         score = sum(each.score for each in translations)
         log_probability = sum(each.log_probability for each in translations)
         tokens = tuple(token for each in translations for token in each.tokens)
@@ -132,47 +137,34 @@ def sentence_out_of_memory(source: SearchInput) -> ZooError:
     )
 
 
-def max_rows(longest: int, max_batch_tokens: int) -> int:
-    """Return how many sentences fit into a batch, counting padding, but at least 1.
-
-    Args:
-        longest: Number of tokens of the longest sentence.
-        max_batch_tokens: Maximum number of tokens in a batch. A single sentence may be longer.
-    """
-    return max(1, max_batch_tokens // max(longest, MIN_ROW_TOKENS))
-
-
 def group_by_length(lengths: Sequence[int], max_batch_tokens: int) -> list[list[int]]:
     """Group sentences of similar length into batches, to avoid padding.
 
     Args:
         lengths: Number of tokens of each sentence.
-        max_batch_tokens: Maximum number of tokens in a batch, counting padding.
+        max_batch_tokens: Maximum number of tokens in a batch, counting padding. A single sentence may be longer.
 
     Returns:
         Batches of sentence indices, the longest sentences first.
     """
     by_length = sorted(range(len(lengths)), key=lambda index: (-lengths[index], index))
-    batches: list[list[int]] = []
-    free_rows = 0
-    for index in by_length:
-        if free_rows == 0:
-            batches.append([])
-            free_rows = max_rows(lengths[index], max_batch_tokens)
-        batches[-1].append(index)
-        free_rows -= 1
+    batches, start = list[list[int]](), 0
+    while start < len(by_length):
+        end = start + max(1, max_batch_tokens // max(lengths[by_length[start]], MIN_ROW_TOKENS))
+        batches.append(by_length[start:end])
+        start = end
     return batches
 
 
 def pad_sequences(rows: Sequence[Sequence[int]], device: torch.device | str) -> Int[Tensor, "rows longest"]:
-    """Return sequences of token IDs as one tensor, padded at the end with PAD."""
+    """Return sequences of token IDs as one tensor, padded with PAD at the end of each row."""
     width = max(map(len, rows))
     padded = [[*row, *[PAD] * (width - len(row))] for row in rows]
     return torch.tensor(padded, dtype=torch.long, device=device)
 
 
 def concatenate(first: Tensor, second: Tensor) -> Tensor:
-    """Concatenate the rows of two tensors, which are padded with zeros to the same sizes."""
+    """Concatenate the rows of two tensors. Their other dimensions are padded with zeros to the same sizes."""
     sizes = list(map(max, first.shape[1:], second.shape[1:]))
     padded = []
     for tensor in (first, second):
@@ -182,16 +174,16 @@ def concatenate(first: Tensor, second: Tensor) -> Tensor:
 
 
 def unchanged(text: str) -> Translation:
-    """Return a text, without language tokens, as its own translation."""
+    """Return a text as its own translation, without language tokens."""
     return Translation(text[len(language_tokens(text)) :])
 
 
 def join_parts(sources: Sequence[str], parts: Sequence[Translation], gaps: Sequence[str]) -> Translation:
-    """Return the translation of a text, joined from the translations of its parts.
+    """Join the translations of a text's parts to the translation of the text.
 
     Args:
         sources: The parts of the text, in order.
-        parts: Their translations.
+        parts: The translation of each part.
         gaps: The white space between each part and the next.
     """
     text = ""

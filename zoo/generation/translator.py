@@ -1,4 +1,4 @@
-"""Translators, which combine a program, a vocabulary and a spec to translate texts and to score translations."""
+"""Translators: models with their vocabulary and spec, which translate texts and score translations."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ if TYPE_CHECKING:
 class Translator(TextSearch):
     """Translator of raw text. It can also score given translations.
 
-    Sentences are sorted by length into batches, but results are in the order of the texts. The translation of an empty
-    text is "". A model that was trained on single sentences translates each sentence of a text separately. A translator
-    that was opened from a folder can be pickled, and unpickling opens the folder again. A forked child process can use
-    its parent's translator, but torch then computes on one thread.
+    Results are in the order of the texts. The translation of an empty text is "". A model that was trained on single
+    sentences translates each sentence of a text separately.
 
-    Several threads can use a translator at the same time. The sentences of their calls share batches.
+    Several threads can use a translator at the same time. The sentences of their calls share batches. A translator that
+    was opened from a folder can be pickled, and unpickling opens the folder again. A forked child process can use its
+    parent's translator, but torch then computes on one thread.
 
     Attributes:
-        reopen: Function that opens the same translator again. None if it was created from a program.
-        attention_program: Function that returns the program that computes attention weights. The program is built on
-            the first call. None for an ensemble, or if the translator was created from a program.
-        alignment_head: Attention head that aligns best. None: it is not known.
+        reopen: Function that opens the same translator again. None if the translator was created from a program.
+        attention_program: Function that returns the program that computes attention weights, and builds it on the first
+            call. None for an ensemble, or if the translator was created from a program.
+        alignment_head: Attention head that aligns words best. None if it is not known.
     """
 
     reopen: Callable[[], Translator] | None = None
@@ -122,14 +122,15 @@ class Translator(TextSearch):
 
         Args:
             texts: One text, or an iterable of texts, each of one line.
-            n_best: Number of translations per text. Beam search returns the best ones, best first. They differ in their
-                tokens, but two of them may have the same text. Sampling returns samples in random order.
-            prefixes: The prefix that each translation must start with: a string for one text, a list for several.
+            n_best: Number of translations per text. Beam search returns the best translations, best first. Their tokens
+                differ, but two translations may have the same text. Sampling returns samples in random order.
+            prefixes: The prefix that each translation must start with: a string for one text, a list for several texts.
             **options: Options for languages, sentence splitting and the search (see `TranslationOptions`). Defaults
                 come from the spec.
 
         Returns:
-            For one text, the best translation, or a list if `n_best` is given. For several, a list of such results.
+            For one text, the best translation or, if `n_best` is given, a list of translations. For several texts, a
+            list of such results.
 
         Raises:
             ZooError: An option is out of range, a text is too long or not one line, the model cannot generate a prefix,
@@ -171,14 +172,14 @@ class Translator(TextSearch):
         """Return the natural log-probability of each target as the translation of its source, with EOS.
 
         Args:
-            sources: One text, or several.
-            targets: One translation, or as many as there are texts.
+            sources: One text, or several texts.
+            targets: The translation of each text.
             max_batch_tokens: Maximum number of tokens in a batch, with padding. None for the translator's default.
-            **languages: Language codes, for a model of several languages (see `LanguageOptions`).
+            **languages: Language codes, for a multilingual model (see `LanguageOptions`).
 
         Raises:
             ZooError: The numbers of sources and targets differ, or a source is empty and the model reads no EOS.
-            TypeError: One argument is a string and the other is not.
+            TypeError: Only one of the arguments is a string.
         """
         if isinstance(sources, str) != isinstance(targets, str):
             raise TypeError("give one text and one translation, or a list of texts and a list of translations")
@@ -201,12 +202,12 @@ class Translator(TextSearch):
         report: Report | None = None,
         first: int = 1,
     ) -> list[TokenScores]:
-        """Return the log-probability of each token of given translations.
+        """Return the log-probability of each token in given translations.
 
         Args:
             *texts: The texts of each stream: the sources and their translations.
-            source: Code of the language of the texts (see `translate`).
-            target: Code of the language of the translations.
+            source: Language code of the sources (see `LanguageOptions`).
+            target: Language code of the translations.
             max_batch_tokens: Maximum number of tokens in a batch, with padding. None for the translator's default.
             report: Receives the progress.
             first: Number of the first pair, for error messages.
@@ -235,10 +236,10 @@ class Translator(TextSearch):
             )
 
     def check_examples(self, *texts: Iterable[str], first: int = 1) -> tuple[list[str], ...]:
-        """Check sources and the translations to score, and return both as the lists that `score` needs.
+        """Check sources and the translations to score, and return both as lists.
 
         Raises:
-            ZooError: The numbers of sources and targets differ, or a text is not one line.
+            ZooError: The numbers of sources and targets differ, or a text has more than one line.
         """
         sources, targets = texts
         return checked_pairs(sources, targets, first=first)
@@ -251,25 +252,25 @@ class Translator(TextSearch):
         report: Report | None = None,
         **languages: Unpack[LanguageOptions],
     ) -> list[list[AlignedToken]]:
-        """Return which source token each token of given translations comes from.
+        """Return the source token that each token of given translations comes from.
 
-        A token is aligned to the source token that it attends to most, in the attention head that aligned best on the
-        dev set when the weights were averaged. Without a dev set, the mean of all heads of the last decoder layer but
-        one is used. Tokens that mostly attend to the end of the source are left out. Texts of several sentences are
-        aligned sentence by sentence if the translation has the same number of sentences.
+        A token is aligned to the source token that it attends to most, in the attention head that aligned words best on
+        the dev set when the weights were averaged. Without a dev set, the mean of all heads in the second-to-last
+        decoder layer is used. Tokens that mostly attend to the end of the source are left out. Texts of several
+        sentences are aligned sentence by sentence if the translation has the same number of sentences.
 
         Args:
             sources: The texts.
-            targets: Their translations.
+            targets: The translation of each text.
             report: Receives the progress.
-            **languages: Language codes, for a model of several languages (see `LanguageOptions`).
+            **languages: Language codes, for a multilingual model (see `LanguageOptions`).
 
         Returns:
             The aligned tokens of each translation, in order. Positions count the characters of the given strings.
 
         Raises:
-            ZooError: The same errors as `score`, or the model is a parser, an ensemble, or has no attention to the
-                source.
+            ZooError: The same errors as `score`, or the model is a parser or an ensemble, or its decoder has no
+                attention to the source.
         """
         self.spec.require_text("word alignment")
         self.spec.require_source("word alignment")
@@ -280,13 +281,13 @@ class Translator(TextSearch):
     def attention(
         self, text: str, translation: str | None = None, *, source: str | None = None, target: str | None = None
     ) -> Attention:
-        """Return the attention weights of every head of every layer over a text and its translation.
+        """Return the attention weights of every head in every layer, for a text and its translation.
 
         Args:
             text: The text.
             translation: The translation or, for a parser, the tree. None: the model generates it.
-            source: Code of the language of the text (see `translate`).
-            target: Code of the language of the translation.
+            source: Language code of the text (see `LanguageOptions`).
+            target: Language code of the translation.
 
         Raises:
             ZooError: The text is empty or too long to translate as a whole, a language is missing or unknown, or the

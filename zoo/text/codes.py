@@ -19,15 +19,15 @@ class BPECodes:
     """BPE codes, which split words into subwords.
 
     Attributes:
-        vocabulary: Known subwords, with the separator. Other subwords are split again. If it is empty, all subwords are
-            known.
+        vocabulary: Known subwords, with the separator. Other subwords are split again. If the vocabulary is empty, all
+            subwords are known.
     """
 
     def __init__(self, content: str, vocabulary: Collection[str] = ()) -> None:
         """Parse the content of a file with codes.
 
         Versions 0.1 and 0.2 of subword-nmt have one pair of symbols per line. fastBPE adds a count. In version 0.1, the
-        end of a word is a symbol of its own. Otherwise it is part of the last symbol.
+        end of a word is a separate symbol. Otherwise it is part of the last symbol.
 
         Args:
             content: Content of the file.
@@ -76,7 +76,7 @@ class BPECodes:
         return tuple(subwords)
 
     def _merge(self, symbols: list[str]) -> list[str]:
-        """Merge pairs of symbols, the pairs with the lowest rank first, each of them from left to right.
+        """Merge pairs of symbols. Pairs with the lowest rank are merged first, from left to right.
 
         A heap makes the time almost linear: words may have 100,000 characters.
         """
@@ -106,7 +106,7 @@ class BPECodes:
         return [symbol for symbol in symbols if symbol]
 
     def _split_unknown(self, subword: str, is_final: bool) -> Iterator[str]:
-        """Undo merges of a subword until its parts are in the vocabulary, or cannot be split."""
+        """Yield the parts of a subword. Undo its merges until each part is in the vocabulary, or cannot be split."""
         pending = [(subword, is_final)]
         while pending:
             part, is_final = pending.pop()

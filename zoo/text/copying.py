@@ -1,4 +1,4 @@
-"""Copy symbols: tokens that stand for the numbers, links and the like of a sentence, which its translation copies.
+"""Copy symbols: tokens that stand for the numbers, links and the like in a sentence, which its translation copies.
 
 A model whose vocabulary has copy symbols reads and writes them in place of the spans, in training and in use. After the
 search, the spans replace them, in the notation of the target language (Luong et al. 2015 do the same for unknown
@@ -20,32 +20,31 @@ from zoo.text.spans import Span, find_spans, match_spans
 MAX_SYMBOLS = 64
 _FIRST = 0xF0000
 _SYMBOL = re.compile(rf"([{chr(_FIRST)}-{chr(_FIRST + MAX_SYMBOLS - 1)}])( Uhr|\.)?")
-"""A symbol. Both the model and a spelling may write the ending of a German time or ordinal number."""
+"""A symbol, with the ending of a German time or ordinal number that the model may write after it."""
 _WORD = re.compile(r"[^\W\d_]+")
 _SHORT_WORD = 5
-"""Single words in capitals with fewer letters are abbreviations."""
+"""A single word in capitals with fewer letters than this is an abbreviation."""
 _FEW_WORDS = 4
-"""Fewer words in capitals, all of up to three letters, are abbreviations."""
+"""If there are fewer words in capitals than this, and all of them have up to three letters, they are abbreviations."""
 _ABBREVIATION = re.compile(
     r"(?<![\w'’])(?:[BCDFGHJKLMNPQRSTVWXZ]{3,}|TV|USA|USB|URL|ASCII|BIOS|JPEG|NASA|NATO|UNESCO|UNICEF)(?!\w)"
 )
-"""An abbreviation in a text in capitals: it has no vowel, or is well known."""
+"""An abbreviation in a text in capitals: a word without vowels, or a well-known abbreviation."""
 _DOTTED = frozenset({"tr", "az"})
 """Languages with a dotted and a dotless i, whose lower-case letters `str.lower` gets wrong."""
 
 
 class Replaced(NamedTuple):
-    """Text with copy symbols, and the span that each symbol stands for.
-
-    `capitals` is true if the original text is in capitals, but `text` is not.
-    """
+    """Text with copy symbols."""
 
     text: str
     spans: Mapping[str, Span] = {}
+    """The span that each symbol stands for."""
     capitals: bool = False
+    """Whether the original text is in capitals, but `text` is not."""
 
     def original_positions(self) -> list[int]:
-        """Return the position in the original text of each character of `text`, and the position of its end."""
+        """Return the position of each character of `text` in the original text, and the position of the end."""
         lengths = (len(self.spans[each].text) if each in self.spans else 1 for each in self.text)
         return [0, *accumulate(lengths)]
 
@@ -56,13 +55,13 @@ def copy_symbols(count: int) -> tuple[str, ...]:
 
 
 def replace_spans(text: str, symbols: Sequence[str], source: str, target: str) -> Replaced:
-    """Return a sentence with copy symbols in place of its first spans, and without capitals if it has only these.
+    """Replace the first spans of a sentence with copy symbols. If the sentence is in capitals, use sentence case.
 
     Args:
         text: The sentence.
-        symbols: The copy symbols of the vocabulary, which limit the number of replaced spans.
-        source: Code of the language of the sentence.
-        target: Code of the language of the translation, for the spellings.
+        symbols: The copy symbols of the vocabulary. Their number limits the number of replaced spans.
+        source: Language code of the sentence.
+        target: Language code of the translation, for the spellings of the spans.
     """
     if not symbols or has_symbol(text):  # a symbol that is already in the text is dropped
         return Replaced(text)
@@ -79,7 +78,7 @@ def replace_spans(text: str, symbols: Sequence[str], source: str, target: str) -
 def in_capitals(text: str) -> bool:
     """Return whether a text is in capitals, as headings and signs are.
 
-    Abbreviations, such as HTML, and lists of names, such as COUNT, SUM, AVERAGE, are not.
+    Abbreviations, such as HTML, and lists of names, such as COUNT, SUM, AVERAGE, do not count.
     """
     # People write ß in words in capitals, and the ordinal indicators have no capitals.
     if not all(letter.isupper() or letter in "ßºª" for letter in text if letter.isalpha()):
@@ -93,14 +92,14 @@ def in_capitals(text: str) -> bool:
 
 
 def sentence_case(text: str, spans: Iterable[Span], language: str) -> str:
-    """Return a text in capitals as in the middle of other text. Its length does not change.
+    """Convert a text in capitals to sentence case: `THE DOG` becomes `The dog`. Its length does not change.
 
-    Only the first letter, abbreviations, and the names of months and weekdays have capitals.
+    The first letter, abbreviations, and the names of months and weekdays keep their capitals.
 
     Args:
         text: The text.
         spans: The spans of the text.
-        language: Code of its language.
+        language: Language code of the text.
     """
     lower = text.lower()
     if len(lower) != len(text):
@@ -111,7 +110,7 @@ def sentence_case(text: str, spans: Iterable[Span], language: str) -> str:
     first = _WORD.search(text)
     kept = [(match.start(), match[0]) for match in _ABBREVIATION.finditer(text)]
     for match in _WORD.finditer(text):
-        if len(match[0]) >= _SHORT_WORD - 1 and match[0] in names:  # shorter ones are also words, such as MAY
+        if len(match[0]) >= _SHORT_WORD - 1 and match[0] in names:  # shorter names are also words, such as MAY
             kept.append((match.start(), names[match[0]]))
     kept += [(span.start, names.get(span.text, span.text)) for span in spans if span.is_name]
     kept += [(first.start(), first[0][0])] if first else []
@@ -124,14 +123,14 @@ def sentence_case(text: str, spans: Iterable[Span], language: str) -> str:
 def replace_in_pair(
     source: str, target: str, symbols: Sequence[str], languages: tuple[str, str], first: int = 0
 ) -> tuple[Replaced, Replaced]:
-    """Return a sentence and its translation with the same copy symbols in place of the spans that both have.
+    """Replace the spans that a sentence and its translation share with the same copy symbols.
 
     Args:
         source: The sentence.
         target: Its translation.
         symbols: The copy symbols of the vocabulary.
-        languages: Codes of the languages of both.
-        first: Number of the first symbol. In training it varies, so that a model learns all symbols.
+        languages: Language codes of the sentence and of its translation.
+        first: Number of the first symbol to use. In training it varies, so that a model learns all symbols.
     """
     if not symbols or has_symbol(source + target):
         return Replaced(source), Replaced(target)
@@ -147,7 +146,7 @@ def replace_in_pair(
 
 
 def restore(translation: str, spans: Mapping[str, Span], *, capitals: bool = False) -> str:
-    """Return a translation with the spelling of the spans in place of their symbols. Other symbols are dropped.
+    """Replace the copy symbols in a translation with the spellings of their spans. Drop symbols without a span.
 
     If `capitals` is true, all other letters become capitals, as in the source.
     """
@@ -161,7 +160,7 @@ def restore(translation: str, spans: Mapping[str, Span], *, capitals: bool = Fal
 
 
 def symbol_span(symbol: str) -> Span:
-    """Return a copy symbol as a span, which a `SpanConstraint` can require."""
+    """Return a copy symbol as a span, so that a `SpanConstraint` can require it."""
     return Span(0, symbol, frozenset([symbol]), numeric=False, spellings=(symbol,))
 
 
@@ -171,7 +170,7 @@ def has_symbol(text: str) -> bool:
 
 
 def _is_copied(span: Span) -> bool:
-    """Return whether a symbol replaces a span. Names and small numbers, which may become words, are translated."""
+    """Return whether symbols may replace a span. Names, and small numbers that may become words, are translated."""
     is_time = any(reading.startswith("time") for reading in span.readings)
     return not span.is_name and (span.small < 0 or bool(span.unit) or is_time)
 

@@ -18,7 +18,7 @@ from zoo.report import size
 from zoo.text.lines import bounded_lines, decoded_lines
 
 MAX_LINE_BYTES = 1_000_000
-"""Maximum length of a line in a corpus file, in bytes. Encoding a line needs fifty times as much memory."""
+"""Maximum length of a line in a corpus file, in bytes. Encoding a line takes fifty times as much memory."""
 _MAX_TAG_LENGTH = 4_096
 # A tag cannot contain "<", so that the search does not scan the text repeatedly if a tag is never closed.
 _SEGMENT_TAG = re.compile(r"<(/?)seg(?:\s[^<>]*)?>", re.IGNORECASE)
@@ -29,7 +29,7 @@ def read_sentences(path: Path) -> Iterator[str]:
     """Yield the sentences of a file: its lines or, for SGML, its segments. `.gz` files are decompressed.
 
     Raises:
-        ZooError: The file is missing, damaged, or implausibly large after decompression, or a line is not UTF-8 or is
+        ZooError: The file is missing, damaged, or implausibly large after decompression, or a line is not UTF-8 or
             longer than MAX_LINE_BYTES.
     """
     with file_errors(path), open_gzip(path) if path.suffix == ".gz" else path.open("rb") as stream:
@@ -39,7 +39,7 @@ def read_sentences(path: Path) -> Iterator[str]:
 
 @contextmanager
 def file_errors(path: Path) -> Iterator[None]:
-    """Convert errors that occur while a file is read to ZooErrors that contain the file's path."""
+    """Convert errors while a file is read to ZooErrors with the path of the file."""
     try:
         yield
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:

@@ -1,4 +1,4 @@
-"""Language codes of two and three letters, with and without scripts and regions, and the language of a text."""
+"""Language codes (two or three letters, possibly with a script or region), and detection of a text's language."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 UNKNOWN = "und"
 """ISO 639 code of an undetermined language."""
 DETECTED_CHARACTERS = 1_000
-"""Length of the beginning of a text whose language is detected. More text makes this slower, not better."""
+"""Number of characters at the beginning of a text that are used to detect its language. More text does not help."""
 _PAIRS = (
     "afr:af als:sq amh:am arb:ar asm:as azj:az bel:be ben:bn bod:bo bos:bs bul:bg cat:ca ces:cs cym:cy dan:da deu:de "
     "ell:el eng:en epo:eo est:et eus:eu fin:fi fra:fr gle:ga glg:gl guj:gu heb:he hin:hi hrv:hr hun:hu hye:hy ind:id "
@@ -26,27 +26,28 @@ _PAIRS = (
     "uig:ug ukr:uk urd:ur uzn:uz vie:vi xho:xh yor:yo yue:zh zho:zh zsm:ms zul:zu"
 )
 _THREE_LETTERS = dict(pair.split(":") for pair in _PAIRS.split())
-"""Languages that have a code of two letters, by their code of three letters (ISO 639)."""
+"""Two-letter codes of languages, by their three-letter codes (ISO 639)."""
 
 
 def base_language(code: str) -> str:
-    """Return the language in a code, as two letters if possible: `zh` for `zh_CN`, `zh-Hant` and `zho_Hans`.
+    """Return a language code without script and region, with two letters if possible.
 
-    Rules for splitting sentences and for spaces are looked up by these codes.
+    It is `zh` for `zh_CN`, `zh-Hant` and `zho_Hans`. Rules for splitting sentences and for spaces are looked up by this
+    code.
     """
     base = code.replace("_", "-").partition("-")[0].lower()
     return _THREE_LETTERS.get(base, base)
 
 
 def language_tag(code: str) -> str:
-    """Return a language code as documents spell it: `zh-Hans` for `zho_Hans`."""
+    """Return a language code as HTML and other documents write it: `zh-Hans` for `zho_Hans`."""
     return "-".join((base_language(code), *code.replace("_", "-").split("-")[1:]))
 
 
 def known_code(code: str, codes: Collection[str]) -> str:
-    """Return the code in `codes` for a language: `de` for `DE`, `deu` and `de-AT`, and `deu_Latn` for `de`.
+    """Find the code in `codes` for a language: `de` for `DE`, `deu` and `de-AT`, or `deu_Latn` for `de`.
 
-    If no code or several codes fit, or only one with another script or region, return `code` itself.
+    If no code or several codes fit, or the only one has a different script or region, return `code` itself.
     """
     if code in codes:
         return code
@@ -59,7 +60,7 @@ def known_code(code: str, codes: Collection[str]) -> str:
 
 
 def are_languages(source: str, target: str) -> bool:
-    """Return whether these are codes of two different natural languages. The source may be undetermined."""
+    """Return whether two codes belong to two different natural languages. The source may be undetermined."""
     known = {UNKNOWN, *_THREE_LETTERS.values()}
     return base_language(source) != base_language(target) and {base_language(source), base_language(target)} <= known
 
@@ -69,7 +70,7 @@ def detector() -> LanguageIdentifier:
     """Return the language detector. The first call takes about a second.
 
     Raises:
-        ZooError: The disk for temporary files is full. The detector is decompressed there.
+        ZooError: The disk for temporary files, where the detector is decompressed, is full.
     """
     langid = import_module("py3langid.langid")  # imported late: most uses of this module do not detect languages
     try:
@@ -82,7 +83,13 @@ def detector() -> LanguageIdentifier:
 
 
 def guess_language(text: str, codes: Collection[str], default: str) -> str:
-    """Return the most probable language of a text among some. If the detector knows none of them, return `default`."""
+    """Return the most probable of some languages for a text. If the detector knows none of them, return `default`.
+
+    Args:
+        text: The text.
+        codes: Codes of the languages to choose from.
+        default: Code to return otherwise.
+    """
     by_base = {base_language(code): code for code in codes}
     ranked = (str(label) for label, _ in detector().rank(text[:DETECTED_CHARACTERS]))
     return next((by_base[label] for label in ranked if label in by_base), default)

@@ -1,4 +1,4 @@
-"""Source and target language of a request, and the tokens that specify them for a model of several languages."""
+"""Source and target language of a request, and the language tokens that specify them for a multilingual model."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ class LanguagePair:
     target_tokens: tuple[int, ...] = ()
 
     def tokens_of(self, stream: str) -> tuple[int, ...]:
-        """Return the language tokens that precede a stream."""
+        """Return the language tokens that precede a stream, such as `source`."""
         return self.source_tokens if stream == "source" else self.target_tokens
 
     @classmethod
     def of(cls, spec: Spec, vocabulary: Vocabulary, direction: Direction, tag: str | None = None) -> LanguagePair:
-        """Return the two languages of a translation direction, with their language tokens.
+        """Find the language tokens for a translation direction.
 
         Args:
             spec: Spec of the model.
             vocabulary: Vocabulary of the model.
             direction: Codes of the source and target language.
-            tag: Tag of a part of the training text, which precedes the source and its language token.
+            tag: Tag of a part of the training text. Its token precedes the source and the source's language token.
 
         Raises:
             ZooError: The vocabulary has no token for one of the languages, or for the tag.
@@ -90,15 +90,16 @@ def _ids(tokenizer: Tokenizer, languages: Languages, code: str | None) -> tuple[
 def choose_direction(spec: Spec, source: str | None, target: str | None, report: Report) -> Direction:
     """Return the source and target language of a request. A language that the user did not give comes from the spec.
 
-    If the model has only two languages, it is enough to give one of them. If the model does not read a token for the
-    source language, the source language need not be given. A recogniser by default writes the language of the spec's
-    corpus, which may be that of its files. If only the language of the files is given, it writes a language for which
-    it was trained on such files.
+    If the model has only two languages, the user need only give one of them. If the model does not read a token for the
+    source language, the user need not give the source language.
+
+    A recogniser writes the target language of the spec's corpus by default. If only the language of the files is given,
+    it writes a language that it was trained to write for such files.
 
     Args:
         spec: Spec of the model.
-        source: Code of the language of the text, if given.
-        target: Code of the language of the translation, if given.
+        source: Language code of the text, if given.
+        target: Language code of the translation, if given.
         report: Receives a warning if the model was not trained on this translation direction.
 
     Raises:
@@ -145,22 +146,21 @@ def choose_direction(spec: Spec, source: str | None, target: str | None, report:
             )
         return UNKNOWN, target
     if learned and (source, target) not in learned:
-        problem = (
-            f"the training text of `{spec.name}` has no translations from `{source}` to `{target}`: expect a poor "
-        )
-        problem += "translation, or one into another language"
+        problem = f"the training text of `{spec.name}` has no translations from `{source}` to `{target}`"
+        expected = "a poor translation, or a translation into another language"
         if not spec.reads_text:
-            problem = f"`{spec.name}` was not trained on {spec.task.streams['source']} in `{source}` with text in "
-            problem += f"`{target}`: expect a poor text, or text in another language"
-        report.warn(problem)
+            stream = spec.task.streams["source"]
+            problem = f"`{spec.name}` was not trained on {stream} in `{source}` with text in `{target}`"
+            expected = "a poor text, or text in another language"
+        report.warn(f"{problem}: expect {expected}")
     return source, target
 
 
 def _direction_of_files(spec: Spec, source: str | None, target: str | None, learned: Sequence[Direction]) -> Direction:
-    """Return the languages of files and of their text.
+    """Return the languages of files and of their text for a recogniser.
 
-    A language that is not given is the language of the corpus. If the model has not learned this language pair, it is
-    the language of another pair.
+    If a language is not given, it is the language of the spec's corpus. If the model has not learned that language
+    pair, the language comes from a pair that it has learned.
     """
     own = spec.corpus.source, spec.corpus.target
     target = own[1] if source is None and target is None else target

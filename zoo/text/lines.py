@@ -35,12 +35,12 @@ def without_control(text: str) -> str:
 
 
 def clean(line: str) -> str:
-    """Return a line without control characters, and without white space at both ends. All input is cleaned this way."""
+    """Remove control characters, and white space at both ends of a line. All input is cleaned this way."""
     return without_control(line).strip()
 
 
 def clean_with_positions(line: str) -> tuple[str, list[int]]:
-    """Return a line as `clean` does, and the position in the line of each character, and of the end."""
+    """Clean a line as `clean` does. Also return the original position of each character, and of the end."""
     visible = [(position, character) for position, character in enumerate(line) if not INVISIBLE.match(character)]
     text = "".join(character for _, character in visible)
     runs = [match.span() for match in _CONTROL.finditer(text)]
@@ -78,7 +78,7 @@ def count_lines(path: Path) -> int:
 
 
 def bounded_lines(stream: IO[bytes], name: str, max_bytes: int) -> Iterator[bytes]:
-    """Yield the lines of a stream. Stop with an error at a line that is too long, to limit memory.
+    """Yield the lines of a stream. To limit memory, raise an error at a line that is too long.
 
     Args:
         stream: The stream.
@@ -104,8 +104,8 @@ def _line_too_long(max_bytes: int, name: str, number: int) -> ZooError:
 def decoded_lines(stream: Iterable[bytes], name: str) -> Iterator[str]:
     r"""Yield decoded lines, without the line ends, from lines of bytes such as sys.stdin.buffer.
 
-    Only \n ends a line. The other line separators in Unicode occur inside sentences in real corpora. A \r before the \n
-    and a byte order mark at the start are removed.
+    Only \n ends a line, because Unicode's other line separators occur inside sentences in real corpora. A \r before the
+    \n and a byte order mark at the start are removed.
 
     Args:
         stream: Lines of bytes.
@@ -167,7 +167,7 @@ def _encoding_hint(beginning: bytes, line: bytes) -> str:
 
 
 class LineStream:
-    """Iterator over the lines of a stream. `paused` returns whether the next line has not arrived yet.
+    """Iterator over the lines of a stream, which can tell whether the next line has not arrived yet (`paused`).
 
     No other code may read the stream at the same time.
 
@@ -176,7 +176,7 @@ class LineStream:
     """
 
     def __init__(self, stream: BinaryIO, name: str) -> None:
-        """Read from a binary stream. `name` is its name in error messages."""
+        """Read from a binary stream. `name` is the name of the stream in error messages."""
         self._stream, self._descriptor = stream, descriptor_of(stream)  # deleting the stream would close it
         self._complete: deque[bytes] = deque()
         self._partial, self._partial_bytes = list[bytes](), 0

@@ -18,18 +18,18 @@ from specs import Task
 class Modality(ABC):
     """Modality of a stream, with everything that was learned for it, such as its tokens.
 
-    Raw data is a string, such as a line of text or a tree in brackets. Values are token IDs without BOS and EOS, which
-    batches add. Padding is PAD, and an example costs a batch one position per value.
+    Raw data is a string, such as a line of text or a tree in brackets. Values are token IDs. Batches add BOS and EOS,
+    and pad with PAD. Each value takes one position in a batch.
 
     Attributes:
-        content: What was learned, as the content of a file.
+        content: What was learned, as the content of the file that stores it.
         size: Number of different values, including the special tokens.
     """
 
     suffix: ClassVar[str]
     """Suffix of the file with the content."""
     sampled: ClassVar[bool] = True
-    """Whether a part of the examples is enough to learn from."""
+    """Whether a sample of the examples is enough to learn from."""
     content: bytes
     size: int
 
@@ -49,12 +49,12 @@ class Modality(ABC):
         language_tokens: Sequence[str] = (),
         task: Task | None = None,
     ) -> Self:
-        """Return the modality that is learned from the training data.
+        """Learn the modality from the training data.
 
         Args:
             lines: Raw data of the examples.
             section: Settings of the vocabulary.
-            size: Number of values, including the special tokens.
+            size: Number of different values, including the special tokens.
             field: Field in the spec's section `vocabulary` that contains the size, for error messages.
             language_tokens: Tokens to add for languages. Text is never encoded as these tokens, even if it contains
                 their names.
@@ -64,11 +64,11 @@ class Modality(ABC):
     @classmethod
     @abstractmethod
     def from_content(cls, content: bytes, name: str) -> Self:
-        """Return the modality with this content. `name` is the file in error messages."""
+        """Load the modality from the content of its file. `name` is the name of the file in error messages."""
 
     @abstractmethod
     def encode(self, text: str) -> list[int]:
-        """Return the values of one example. Raise ZooError if it cannot be encoded."""
+        """Return the values of an example. Raise ZooError if the example cannot be encoded."""
 
     def encode_all(self, texts: Sequence[str]) -> list[list[int]]:
         """Return the values of each example."""
@@ -76,14 +76,14 @@ class Modality(ABC):
 
     @abstractmethod
     def decode(self, ids: Iterable[int]) -> str:
-        """Return values as raw data, or as similar text for people."""
+        """Convert values back to raw data, or to a similar text for people."""
 
     @abstractmethod
     def token_strings(self, ids: Iterable[int]) -> list[str]:
         """Return each value as a string."""
 
     def sample(self, ids: list[int], alpha: float) -> list[int]:
-        """Return other values of the same example at random. By default there are none, and `ids` is returned."""
+        """Sample different values for the same example (subword regularisation). By default, return `ids`."""
         return ids
 
     @property

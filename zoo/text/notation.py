@@ -1,4 +1,4 @@
-"""Notation of numbers, dates, times and units, by language. `notations/` has a table for each known language."""
+"""Notation of numbers, dates, times and units in each language. `notations/` has a table for each known language."""
 
 from __future__ import annotations
 
@@ -24,40 +24,41 @@ _SYMBOLS |= dict.fromkeys(("°", "°c", "°f", "ºc", "ºf"), "°")
 
 @dataclass(frozen=True, kw_only=True)
 class Notation:
-    """Words and rules of a language. The patterns are regular expressions. In forms, the best spelling is the last one.
+    """Words and rules for numbers, dates, times and units in a language. Patterns are regular expressions.
 
     Attributes:
         code: Code of the language. Empty if the language has no table.
-        decimal_marks: Decimal marks, the usual one first. If there are several, a mark may also separate thousands.
+        decimal_marks: Decimal marks, with the usual mark first. If there are several, a mark may also separate
+            thousands.
         group: Separator of thousands.
         currency_first: Whether symbols of currencies precede amounts.
-        percent: The percent sign with the space before it.
-        unit_after_hyphen: How a unit follows a number that has a hyphen in another language, such as "100-meter".
+        percent: The percent sign, with the space before it if the language has one.
+        unit_after_hyphen: How a unit follows a number if it follows a hyphen in another language ("100-meter").
         plural_from: Value from which words are in the plural. 0: all values except 1.
-        phone: Pattern of phone numbers that are not like those of other countries.
-        months: Names and abbreviations of each month, separated by `|`. The best spelling is the first one.
-        weekdays: Names of each weekday, separated by `|`. All of them are spellings.
+        phone: Pattern of phone numbers in formats that other countries do not use.
+        months: Names and abbreviations of each month, separated by `|`. The best spelling comes first.
+        weekdays: Names of each weekday, separated by `|`. All names are spellings.
         day_endings: Strings between the day and the space before the month.
         minus: Pattern of the word before a negative number.
-        numero: Abbreviation of "number" before a number that is a name, such as that of an order.
-        numero_pattern: Pattern of all such abbreviations.
+        numero: Abbreviation of "number" before a number that identifies something, such as an order.
+        numero_pattern: Pattern of all abbreviations of "number".
         ordinal: Pattern of the endings of ordinals.
         ordinals: The ending of an ordinal, by a pattern of the number.
-        days: The ending of the day of a date, by a pattern of the number. Empty if it has the ending of an ordinal.
+        days: The ending of the day in a date, by a pattern of the number. Empty if it is the ending of an ordinal.
         decade: Ending of the years of a decade.
         units: Words for each unit, from the singular to the plural.
-        unclear_units: Words that are only units if the other text has the unit, such as "livres", which are also books.
+        unclear_units: Words that are units only if the other text has the unit: "livres" are pounds or books.
         scales: Words for "million", "billion" and "trillion", from the singular to the plural.
         of: Pattern of the preposition between a scale and a unit.
         scaled_units: Currencies after a scale, if they need a preposition.
         clock: Patterns of the words after times: `am`, `pm`, `either`, and `day` if the day has 24 hours.
         before_hours: Strings before times, if words for `either` and `day` after full hours may also mean durations.
         hour_mark: Pattern that separates hours from minutes, other than a colon.
-        reads_24_hours: Whether times without words are times of a day of 24 hours.
+        reads_24_hours: Whether times without words are in 24-hour notation.
         times: Formats of full hours, and of hours with minutes.
-        unclear_times: The same for times that may be in either half of the day. Empty if they are the same.
+        unclear_times: Formats of times that may be in either half of the day. Empty if `times` also applies to these.
         small: Patterns of the words for the numbers from 0.
-        compounds: Pattern that may not follow such a word.
+        compounds: Pattern that may not follow a word in `small`.
         large: Patterns of words for larger numbers, and of words that may stand for numbers.
         parts_of_hours: Pattern of quarters and halves of an hour.
         quarters: Pattern of words for quarters and halves.
@@ -121,11 +122,16 @@ class Notation:
 
     @property
     def hours(self) -> str:
-        """Pattern of the words after full hours that do not name the half of the day."""
+        """Pattern of the words after full hours that do not specify the half of the day."""
         return "|".join(pattern for kind, pattern in self.clock.items() if kind in ("either", "day"))
 
     def in_number(self, forms: list[str], reading: str) -> str:
-        """Return the singular or the plural of a word, as a value needs it."""
+        """Return the singular or the plural of a word, depending on the number before it.
+
+        Args:
+            forms: The singular and the plural, or more forms between them.
+            reading: The number, with a decimal point. If it is not a number, return the plural.
+        """
         try:
             value = abs(float(reading))
         except ValueError:
@@ -133,13 +139,13 @@ class Notation:
         return forms[0] if (value < self.plural_from if self.plural_from else value == 1) else forms[-1]
 
     def ending(self, number: str, is_ordinal: bool, is_day: bool) -> str:
-        """Return the ending of an ordinal or of a day in the notation of the language."""
+        """Return the ending of a number that is an ordinal or the day in a date, or an empty string."""
         rows = self.days if is_day and self.days else self.ordinals if is_ordinal else {}
         return next((ending for pattern, ending in rows.items() if re.fullmatch(pattern, number)), "")
 
 
 def notation_of(code: str) -> Notation:
-    """Return the notation of a language. Other languages have numbers, units and times as in English and German."""
+    """Return the notation of a language. Languages without a table use the words of English and German."""
     if code in _CODES:
         return _table(code)
     return _common("." if code in _DECIMAL_POINT.split() else "," if code else ",.")

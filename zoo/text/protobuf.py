@@ -1,7 +1,6 @@
-"""Fields of Protocol Buffers messages, which SentencePiece models are.
+"""Fields of Protocol Buffers messages. SentencePiece models are such messages.
 
-They are parsed here without the package `protobuf`, because some of its versions end the process if warnings are
-errors.
+This module does not use the package `protobuf`, because some of its versions end the process if warnings are errors.
 """
 
 from __future__ import annotations
@@ -19,13 +18,13 @@ class Field(NamedTuple):
 
     number: int
     value: int | bytes
-    """An integer, or the bytes of a text, a message or a float."""
+    """An integer, or the bytes of a string, a message or a float."""
     encoded: bytes
-    """The field's bytes in the message, with number and type."""
+    """The bytes of the whole field in the message, with its number and type."""
 
 
 def parse_fields(message: bytes) -> Iterator[Field]:
-    """Yield the fields of a message in their order. Raise ValueError if the bytes are not a message."""
+    """Yield the fields of a message in order. Raise ValueError if the bytes are not a message."""
     position = 0
     while position < len(message):
         start = position
@@ -46,22 +45,22 @@ def parse_fields(message: bytes) -> Iterator[Field]:
 
 
 def encode_integer(number: int, value: int) -> bytes:
-    """Return a field with this number that contains a non-negative integer."""
+    """Encode a field with this number that contains a non-negative integer."""
     return encode_key(number, _VARINT) + _encode_varint(value)
 
 
 def encode_bytes(number: int, value: bytes) -> bytes:
-    """Return a field with this number that contains a text or a message."""
+    """Encode a field with this number that contains a string or a message."""
     return encode_key(number, _BYTES) + _encode_varint(len(value)) + value
 
 
 def encode_key(number: int, wire_type: int) -> bytes:
-    """Return the bytes that precede the value of a field."""
+    """Encode the number and the wire type of a field. They precede its value."""
     return _encode_varint(number << 3 | wire_type)
 
 
 def _parse_varint(message: bytes, position: int) -> tuple[int, int]:
-    """Return an integer and the position after it."""
+    """Parse the integer at a position. Return the integer and the position after it."""
     value = 0
     for index, byte in enumerate(message[position : position + _MAX_VARINT]):
         value |= (byte & 0x7F) << (7 * index)

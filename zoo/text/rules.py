@@ -1,11 +1,10 @@
 """Text rules and added tokens, which only imported vocabularies have.
 
 Text rules are the preprocessing that a model was trained with, such as Moses tokenisation and BPE codes. They split raw
-text into the tokens of a word list, and join tokens into raw text. Added tokens (a name from transformers) are found in
-raw text before SentencePiece tokenises the text between them.
+text into the tokens of a word list, and join tokens into raw text. Added tokens (a term from transformers) are found in
+raw text first. Then SentencePiece tokenises the text between them.
 
-Text rules and added tokens are stored at the beginning of the model file, as fields whose numbers SentencePiece
-reserves for extensions.
+Both are stored at the beginning of the model file, in fields with numbers that SentencePiece reserves for extensions.
 """
 
 from __future__ import annotations
@@ -34,11 +33,11 @@ _CHARACTER = re.compile(r"&(?:amp|quot|apos|lt|gt|#124|#91|#93);|.", re.DOTALL)
 
 Span = tuple[int, int]
 LANGUAGE = "[a-z]{2,3}"
-"""Regular expression for the languages that Moses distinguishes. It treats unknown ones as English."""
+"""Regular expression for the language codes that Moses accepts. It treats unknown languages as English."""
 MAX_CONTENT = 32_000_000
-"""Maximum size of a file, some ten times the size of large files. Unit: characters."""
+"""Maximum number of characters in a file of text rules, some ten times as many as in large files."""
 FileContent = Annotated[str, Field(max_length=MAX_CONTENT)]
-"""Content of a file."""
+"""Content of a file with codes, subwords or cases."""
 
 
 class TextRules(BaseModel, frozen=True, strict=True, extra="forbid"):
@@ -57,8 +56,8 @@ class TextRules(BaseModel, frozen=True, strict=True, extra="forbid"):
     vocabulary: FileContent | None = None
     """Known subwords, separated by spaces. Other subwords are split again. If None, all subwords are known."""
     cases: FileContent | None = None
-    """Words in their correct case: a line for each lower-cased word, with the most frequent form first. If None, the
-    text is not truecased."""
+    """Words in their correct case: a line with all forms of each word, the most frequent form first. If None, text is
+    not truecased."""
 
     @classmethod
     def read(cls, model: bytes) -> Self | None:
@@ -74,7 +73,7 @@ class TextRules(BaseModel, frozen=True, strict=True, extra="forbid"):
         return rules
 
     def prepended_to(self, model: bytes) -> bytes:
-        """Return the content of a model file with these rules added at the beginning."""
+        """Add these rules at the beginning of a model file. Return its new content."""
         return encode_bytes(TEXT_RULES, self.model_dump_json(exclude_defaults=True).encode()) + model
 
     def split(self, text: str) -> list[str]:
@@ -84,7 +83,7 @@ class TextRules(BaseModel, frozen=True, strict=True, extra="forbid"):
         return [*start.split(), *(token for word in words for token in _marked(self._subwords(word)))]
 
     def join(self, tokens: Iterable[str]) -> str:
-        """Return the text that the tokens encode."""
+        """Join tokens into raw text."""
         words = f"{' '.join(tokens)} ".replace(f"{SEPARATOR} ", "").split()
         if self._cases:
             words = [word[:1].upper() + word[1:] if first else word for word, first in _sentence_starts(words)]
@@ -96,7 +95,7 @@ class TextRules(BaseModel, frozen=True, strict=True, extra="forbid"):
             return str(_moses("en")[1].detokenize(words))
 
     def spans(self, text: str) -> Iterator[Span]:
-        """Yield the start and the end in the text of each token of `split`."""
+        """Yield the start and the end of each token of `split` in the text, in characters."""
         begin = len(language_tokens(text))
         yield from (match.span() for match in re.finditer(r"\S+", text[:begin]))
         visible = [position for position in range(begin, len(text)) if not text[position].isspace()]
@@ -113,7 +112,7 @@ class TextRules(BaseModel, frozen=True, strict=True, extra="forbid"):
                 yield positions[first], positions[last] + 1
 
     def _written_characters(self, word: str) -> Sequence[str]:
-        """Return the strings that the tokeniser writes for the visible characters of a text, for one of its words."""
+        """Return the strings that the tokeniser wrote for the visible characters of a word, such as `&amp;` for `&`."""
         if self.tokenizer == "space":
             return word
         return [word] if word == _DASH else _CHARACTER.findall(word) if self.escape else word
@@ -128,7 +127,7 @@ class TextRules(BaseModel, frozen=True, strict=True, extra="forbid"):
         return self._codes.split(word) if self._codes else (word,)
 
     def _true_cases(self, words: Sequence[str]) -> Iterator[str]:
-        """Yield words in their true case, as the script truecase.perl of Moses does."""
+        """Yield words in their true case, as Moses's script truecase.perl does."""
         if self._cases is None:
             yield from words
             return
@@ -154,12 +153,12 @@ class AddedTokens:
     """Added tokens of a vocabulary, with their IDs.
 
     Attributes:
-        ids: The ID of each token, by its text. None if texts with this token are rejected, because it marks
-            padding or a language.
+        ids: The ID of each token, by the text of the token. None for a token that texts must not contain, because it
+            marks padding or a language.
     """
 
     def __init__(self, ids: Mapping[str, int | None]) -> None:
-        """Store the tokens. If several tokens match at the same position of a text, the longest one is used."""
+        """Store the tokens. If several tokens match at the same position of a text, the longest token is used."""
         self.ids = dict(ids)
         longest_first = sorted(self.ids, key=len, reverse=True)
         self._pattern = re.compile("|".join(map(re.escape, longest_first)))
@@ -179,18 +178,18 @@ class AddedTokens:
             return None
         ids = json.loads(content)
         if not isinstance(ids, dict) or not ids or not all(ids):
-            raise ValueError("the field is not a mapping of texts")
+            raise ValueError("the field is not a mapping with texts as keys")
         if not all(id is None or (type(id) is int and 0 <= id < size) for id in ids.values()):
             raise ValueError("an added token has no valid ID")
         return cls(ids)
 
     def prepended_to(self, model: bytes) -> bytes:
-        """Return the content of a model file with these tokens added at the beginning."""
+        """Add these tokens at the beginning of a model file. Return its new content."""
         content = json.dumps(self.ids, ensure_ascii=False).encode()
         return encode_bytes(ADDED_TOKENS, content) + model
 
     def split(self, text: str) -> Iterator[str | int]:
-        """Yield the parts of a text: the ID for an added token, and a string for the text between two of them.
+        """Split a text at added tokens. Yield the ID of each added token, and the text between them as strings.
 
         Raises:
             ZooError: The text contains a token that the model cannot read.
@@ -209,7 +208,7 @@ class AddedTokens:
 
 
 def _first_field(model: bytes, number: int) -> bytes | None:
-    """Return the content of the first field of a model file, or None if this is another field."""
+    """Return the content of the first field in a model file, or None if the field has a different number."""
     if not model.startswith(encode_bytes(number, b"")[:-1]):  # without the length
         return None
     content = next(parse_fields(model)).value
@@ -218,13 +217,13 @@ def _first_field(model: bytes, number: int) -> bytes | None:
 
 
 def _marked(subwords: Sequence[str]) -> list[str]:
-    """Return the subwords of a word as tokens: all but the last one end with the separator."""
+    """Add the separator to all subwords of a word except the last subword. Drop an empty last subword."""
     *inner, last = subwords
     return [*(subword + SEPARATOR for subword in inner), *([last] if last else [])]
 
 
 def _sentence_starts(words: Iterable[str]) -> Iterator[tuple[str, bool]]:
-    """Yield each word, and whether it may be the first word of a sentence."""
+    """Yield each word, and whether the word may be the first word of a sentence."""
     first = True
     for word in words:
         yield word, first
@@ -233,7 +232,7 @@ def _sentence_starts(words: Iterable[str]) -> Iterator[tuple[str, bool]]:
 
 @lru_cache
 def _moses(language: str) -> tuple[Any, Any]:
-    """Return the tokeniser and the detokeniser of Moses for a language."""
+    """Return Moses's tokeniser and detokeniser for a language."""
     sacremoses = import_module("sacremoses")  # imported late: it takes half a second
     tokenizer = sacremoses.MosesTokenizer(language)
     # The same functions in sacremoses need milliseconds for each word that ends with a full stop.

@@ -15,12 +15,12 @@ MAX_WORD_LENGTH = 100_000
 """Maximum number of characters per word. The time to tokenise a word grows with the square of its length."""
 
 FILE = "file"
-"""Label of texts that are names of files."""
+"""Label for texts that are file names."""
 _LANGUAGE_TOKENS = re.compile(r"(\s*(>>[^\s<>]+<<|<2[^\s<>]+>)\s)*")
 
 
 def checked_texts(texts: Iterable[str], *, first: int = 1, label: str = "text") -> list[str]:
-    """Return the texts as a list. Check that each text is one line of valid Unicode.
+    """Check that each text is one line of valid Unicode. Return the texts as a list.
 
     Args:
         texts: Texts to check.
@@ -41,7 +41,7 @@ def check_text(text: object, number: int, label: str) -> None:
     """Check that a text is one line of valid Unicode, and not too long.
 
     Args:
-        text: The text. If the label is FILE, it is the name of a file.
+        text: The text. If the label is FILE, the text is a file name.
         number: Number of the text, for error messages.
         label: Word for the text in error messages, such as "source".
 
@@ -66,7 +66,7 @@ def check_text(text: object, number: int, label: str) -> None:
 
 
 def checked_pairs(sources: Iterable[str], targets: Iterable[str], *, first: int = 1) -> tuple[list[str], list[str]]:
-    """Return sources and targets as lists, checked as `checked_texts` does.
+    """Check sources and targets as `checked_texts` does. Return both as lists.
 
     Args:
         sources: Source sentences.
@@ -83,7 +83,7 @@ def checked_pairs(sources: Iterable[str], targets: Iterable[str], *, first: int 
 
 
 def check_same_length(first: Sequence[str], second: Sequence[str], names: tuple[str, str]) -> None:
-    """Raise ZooError if two parallel lists have different lengths. `names` appear in the message."""
+    """Raise ZooError if two parallel lists have different lengths. The message calls the lists by their `names`."""
     if len(first) != len(second):
         raise ZooError(
             f"there are {len(first):,} {names[0]} and {len(second):,} {names[1]}",
@@ -125,7 +125,7 @@ def split_sentences(text: str, language: str) -> list[str]:
     Returns:
         The sentences with the white space around them, so that joining them gives the line. A sentence without
         letters and digits is added to a neighbouring sentence. A dot directly before a capital letter or an ordinal
-        indicator ends no sentence.
+        indicator (º, ª) does not end a sentence.
     """
     sentences: list[str] = []
     for sentence in segment(language, text):
@@ -143,7 +143,7 @@ def _has_word(text: str) -> bool:
 
 
 def language_tokens(text: str) -> str:
-    """Return the language tokens at the beginning of a line, such as `>>deu<< ` or `<2de> `, or an empty string."""
+    """Return the language tokens at the beginning of a line, such as `>>deu<< ` or `<2de> `. The result may be ""."""
     match = _LANGUAGE_TOKENS.match(text)
     return match[0] if match else ""
 
@@ -154,7 +154,7 @@ def excerpt(text: str) -> str:
 
 
 def check_length(text: str, label: str) -> None:
-    """Raise ZooError if a text or one of its words is too long.
+    """Check that a text and its words are not too long.
 
     Args:
         text: The text.

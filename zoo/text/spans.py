@@ -59,15 +59,14 @@ _HALF_DAY = 720
 
 
 class _Patterns(NamedTuple):
-    """Compiled patterns of a language.
-
-    `names` are the patterns of each month and weekday, and `days` those of a month directly after and before a day.
-    """
+    """Compiled patterns of a language."""
 
     span: re.Pattern[str]
     unit: re.Pattern[str]
     names: list[re.Pattern[str]]
+    """Pattern of each month, then of each weekday."""
     days: tuple[re.Pattern[str], re.Pattern[str]]
+    """Patterns of a month directly after a day, and of a month directly before a day."""
     clock: dict[str, re.Pattern[str]]
     hours: re.Pattern[str]
     small: list[re.Pattern[str]]
@@ -77,7 +76,7 @@ class _Patterns(NamedTuple):
 
 @cache
 def _patterns(code: str) -> _Patterns:
-    """Return the patterns of a language. Those of all languages without a table are the same, and have no code."""
+    """Compile the patterns of a language. All languages without a table share the patterns of the code ""."""
     notation = notation_of(code)
     months, weekdays = (
         [
@@ -149,7 +148,7 @@ def _escape(text: str) -> str:
 
 
 def _any_of(forms: Iterable[str]) -> str:
-    """Return a pattern of any of the strings, the longest first."""
+    """Return a pattern that matches any of the strings, with the longest string first."""
     return "|".join(map(re.escape, sorted(forms, key=len, reverse=True))) or "(?!)"
 
 
@@ -160,12 +159,12 @@ class Span:
     Attributes:
         start: Position of the first character.
         text: The characters.
-        readings: The values that it may have. Two spans agree if they have a value in common.
+        readings: The values that the text may have. Two spans agree if they have a value in common.
         unit: The unit of an amount, such as `km`, or an empty string.
-        numeric: Whether it is an amount, a date, a month, a weekday, a time or a phone number. Other spans are copied
-            literally.
-        small: The value if a word may replace the number, such as "three". Otherwise -1.
-        spellings: How it may be written in a translation, the best spelling first.
+        numeric: Whether the span is an amount, a date, a month, a weekday, a time or a phone number. Other spans are
+            copied literally.
+        small: The value of a number that may be written as a word, such as "three". Otherwise -1.
+        spellings: How the span may be written in a translation, with the best spelling first.
     """
 
     start: int
@@ -188,14 +187,14 @@ class Span:
 
 
 class Differences(NamedTuple):
-    """Spans of a text that its translation has lost, and numbers that the translation has added or repeated.
-
-    `as_words` are the numbers that the translation may contain as words.
-    """
+    """Differences between the numbers and other spans of a text and of its translation."""
 
     missing: list[Span]
+    """Spans of the text that the translation has lost."""
     added: list[Span]
+    """Numbers that the translation has added or repeated."""
     as_words: list[Span]
+    """Numbers that the translation may contain as words."""
 
 
 def find_spans(text: str, source: str, target: str = "") -> list[Span]:
@@ -203,8 +202,8 @@ def find_spans(text: str, source: str, target: str = "") -> list[Span]:
 
     Args:
         text: The text.
-        source: Code of its language, which determines what a comma in a number means.
-        target: Code of the language of the translation, for the spellings.
+        source: Language code of the text. The language determines what a comma in a number means.
+        target: Language code of the translation, for the spellings.
     """
     return list(_find(text, notation_of(base_language(source)), notation_of(base_language(target))))
 
@@ -217,15 +216,15 @@ def needs_translation(text: str) -> bool:
 
 
 def compare(source: str, target: str, source_language: str, target_language: str) -> Differences:
-    """Return how the numbers and other spans of a text and of its translation differ.
+    """Compare the numbers and other spans in a text and in its translation.
 
-    Whole numbers up to twelve may become words, and words may become numbers. These numbers may be repeated.
+    Whole numbers up to twelve may become words, and words may become numbers. The translation may repeat these numbers.
 
     Args:
         source: The text.
         target: Its translation.
-        source_language: Code of the language of the text.
-        target_language: Code of the language of the translation.
+        source_language: Language code of the text.
+        target_language: Language code of the translation.
     """
     source_code, target_code = base_language(source_language), base_language(target_language)
     wanted, found = find_spans(source, source_code, target_code), find_spans(target, target_code)
@@ -259,13 +258,13 @@ def compare(source: str, target: str, source_language: str, target_language: str
 def match_spans(
     spans: Iterable[Span], others: Sequence[Span], keys: Callable[[Span], Iterable[Hashable]]
 ) -> list[tuple[Span, Span]]:
-    """Pair each span with the first unused span in `others` that has a key in common with it.
+    """Pair each span with the first unused span in `others` that shares a key with it.
 
     Spans without a partner are left out.
 
     Args:
         spans: The spans, in order of priority.
-        others: The spans to choose from. Each is used at most once.
+        others: The spans to choose from. Each span is used at most once.
         keys: Function that returns the keys of a span, such as its readings.
     """
     numbers: dict[Hashable, list[int]] = {}
@@ -307,12 +306,9 @@ def _is_written(span: Span, text: str, notation: Notation) -> bool:
 
 
 def _has_ends(span: Span, text: str, notation: Notation) -> bool:
-    """Return whether a span is a range, such as "5-10", that a text has with a word: "5 to 10"."""
+    """Return whether a span is a range, such as "5-10", that a text writes with a word: "5 to 10"."""
     ends = re.fullmatch(r"(\d+)-(\d+)", min(span.readings))
-    return (
-        ends is not None
-        and re.search(rf"(?<!\d){ends[1]}\s?(?:[-–—]|{notation.ranges})\s?{ends[2]}(?!\d)", text) is not None
-    )
+    return bool(ends and re.search(rf"(?<!\d){ends[1]}\s?(?:[-–—]|{notation.ranges})\s?{ends[2]}(?!\d)", text))
 
 
 def _has_roman(span: Span, text: str, notation: Notation) -> bool:
@@ -325,7 +321,7 @@ def _has_roman(span: Span, text: str, notation: Notation) -> bool:
 
 
 def _has_word(span: Span, text: str, notation: Notation) -> bool:
-    """Return whether a text contains a word for a small number."""
+    """Return whether a text contains a word for the number in a span, such as "three"."""
     words = _patterns(notation.code).small
     return 0 <= span.small < len(words) and words[span.small].search(text) is not None
 
@@ -381,7 +377,8 @@ def _time(match: re.Match[str], source: Notation, target: Notation) -> Span:
 
 
 def _number(match: re.Match[str], source: Notation, target: Notation) -> Span:
-    value, sign = "".join(map(_ascii, match["value"])), match["debt"] or match["sign"] or ""
+    value = re.sub(r"\d", lambda digit: str(int(digit[0])), match["value"])  # to ASCII digits
+    sign = match["debt"] or match["sign"] or ""
     sign = "-" if sign.strip().isalpha() else sign
     readings = _readings(value, source.decimal_marks)
     spellings = [_spell(match, value, sign, reading, source, target) for reading in readings]
@@ -405,7 +402,7 @@ def _number(match: re.Match[str], source: Notation, target: Notation) -> Span:
 
 
 def _spell(match: re.Match[str], value: str, sign: str, reading: str, source: Notation, target: Notation) -> str:
-    """Write a number with its unit in the notation of the target language, if its value is `reading`."""
+    """Write a number with its unit in the notation of the target language. Its value is `reading`."""
     if match["numero"]:
         return f"{target.numero} {_write(reading, value, target)}" if target.numero else match[0]
     unit, scale = match["unit"] or "", match["scale"] or ""
@@ -439,17 +436,12 @@ def _spell(match: re.Match[str], value: str, sign: str, reading: str, source: No
 def _is_day(match: re.Match[str], notation: Notation) -> bool:
     """Return whether a number is directly before or after a month."""
     after, before = _patterns(notation.code).days
-    return after.match(match.string, match.end()) is not None or (
-        before.search(match.string, max(match.start() - 20, 0), match.start()) is not None
-    )
-
-
-def _ascii(character: str) -> str:
-    return str(int(character)) if character.isdecimal() else character
+    start = match.start()
+    return bool(after.match(match.string, match.end()) or before.search(match.string, max(start - 20, 0), start))
 
 
 def _readings(value: str, decimal_marks: str) -> list[str]:
-    """Return the values that a number may have, with a decimal point, the most probable first."""
+    """Return the values that a number may have, written with a decimal point, the most probable value first."""
     if len(value) > _LONGEST_NUMBER or re.search("[-–/:]", value):
         return [value.replace("–", "-")]
     marks = re.findall(r"\D", value)

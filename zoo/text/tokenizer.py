@@ -43,18 +43,18 @@ process.
 """
 _MAX_BYTES_PER_CHARACTER = 4
 _BYTE_FALLBACK_COVERAGE = 0.9999
-"""With byte fallback, the fraction of the characters in the training text that character tokens cover.
+"""With byte fallback, the fraction of the characters in the training text that get tokens of their own.
 
-The remaining, rare characters are encoded as bytes, so that a model learns the byte tokens.
+The remaining characters are rare. They are encoded as bytes, so that a model learns the byte tokens.
 """
 
 
 def check_model(model: bytes) -> None:
-    """Check a model.
+    """Check the content of a SentencePiece model file.
 
     Raises:
-        ValueError: A token contains NUL, a character map refers to positions outside of itself, or a field of zoo is
-            not the first one. It would be ignored, because it is only read at the beginning.
+        ValueError: A token contains NUL, a character map refers to positions outside of itself, or a field that zoo
+            has added is not at the beginning, where it is read.
     """
     for index, field in enumerate(parse_fields(model)):
         if index and field.number in (ADDED_TOKENS, TEXT_RULES):
@@ -72,9 +72,10 @@ def check_model(model: bytes) -> None:
 
 
 def _check_character_map(content: bytes) -> None:
-    """Check a map: the size of a double-array trie (darts-clone), the trie, and strings that end with NUL.
+    """Check that a character map of a normaliser does not refer to positions outside of itself.
 
-    SentencePiece reads the unit at the offset of a unit, combined with any byte, and the string at the value of a leaf.
+    A map has the size of a double-array trie (darts-clone), the trie, and strings that end with NUL. SentencePiece
+    reads the unit at the offset of a unit, combined with any byte, and the string at the value of a leaf.
     """
     size = int.from_bytes(content[:4], "little")
     strings = content[4 + size :]
@@ -140,24 +141,24 @@ class Tokenizer(Modality):
         language_tokens: Sequence[str] = (),
         task: Task | None = None,
     ) -> Self:
-        """Return a tokenizer that is learned from lines of text (see `Modality.learn`).
+        """Learn a tokenizer from lines of text (see `Modality.learn`).
 
         Raises:
-            ZooError: The text gives fewer tokens than `size`, or has too many different characters for it.
+            ZooError: The text has fewer possible tokens than `size`, or too many different characters for this size.
         """
         return cls(_train_model(lines, section, size, f"vocabulary.{field}", language_tokens))
 
     @classmethod
     def from_content(cls, content: bytes, name: str) -> Self:
-        """Return the tokenizer with this content. See the constructor."""
+        """Load a tokenizer from the content of a model file. See the constructor."""
         return cls(content, name)
 
     def with_added_tokens(self, ids: Mapping[str, int | None], name: str) -> Tokenizer:
-        """Return the same tokenizer with added tokens. `ids` are the arguments of `AddedTokens`."""
+        """Return a copy of the tokenizer with added tokens (see `AddedTokens.ids`)."""
         return Tokenizer(AddedTokens(ids).prepended_to(self.content), name=name)
 
     def with_rules(self, rules: TextRules, name: str) -> Tokenizer:
-        """Return the same tokenizer with text rules."""
+        """Return a copy of the tokenizer with text rules."""
         return Tokenizer(rules.prepended_to(self.content), name=name)
 
     @property
@@ -172,18 +173,18 @@ class Tokenizer(Modality):
 
     @cached_property
     def control_tokens(self) -> frozenset[int]:
-        """IDs of the tokens that stand for no text, such as EOS and the language tokens."""
+        """IDs of the tokens that do not stand for text, such as EOS and the language tokens."""
         return frozenset(id for id in range(self.size) if self.model.is_control(id) or id in self._rejected)
 
     @cached_property
     def _rejected(self) -> frozenset[int | None]:
-        """IDs of the tokens that a text must not contain, such as those of languages."""
+        """IDs of the tokens that a text must not contain, such as language tokens."""
         added = self.added.ids if self.added else {}
         return frozenset(self.id_of(name) for name, id in added.items() if id is None)
 
     @cached_property
     def copy_symbols(self) -> tuple[str, ...]:
-        """The copy symbols (see `zoo.text.copying`). Empty if the vocabulary has none."""
+        """The copy symbols (see `zoo.text.copying`). Empty if the vocabulary has no copy symbols."""
         return tuple(takewhile(self.id_of, copy_symbols(MAX_SYMBOLS)))
 
     @property
@@ -217,7 +218,7 @@ class Tokenizer(Modality):
         return without_control(self.rules.join(text.split()) if self.rules else text)
 
     def tokenize(self, text: str) -> list[str]:
-        """Return the tokens of a line as strings, in the order of `encode`. Unknown tokens keep their original text."""
+        """Return the tokens of a line as strings, in the order of `encode`. Unknown tokens are their original text."""
         if self.is_word_level:
             return self._words(clean(text))
         parts = [clean(text)] if self.added is None else self.added.split(clean(text))
@@ -227,9 +228,9 @@ class Tokenizer(Modality):
         ]
 
     def spans(self, text: str) -> list[tuple[int, int]]:
-        """Return where the characters of each token of `encode` are in a line: the start and the end.
+        """Return the start and end of each token of `encode` in a line, in characters.
 
-        White space around a token does not count. The span of a token that has only white space is empty.
+        White space around a token does not count. The span of a token that consists only of white space is empty.
         """
         cleaned, positions = clean_with_positions(text)
         spans = list(self._clean_spans(cleaned))
@@ -299,8 +300,8 @@ class Tokenizer(Modality):
             alpha: Probability to skip a merge (BPE), or exponent of the probabilities (unigram).
 
         Returns:
-            The sampled IDs. `ids` if the tokens are words, or if `ids` contains UNK or an added token, because the text
-            cannot be restored.
+            The sampled IDs. If the tokens are words, or if `ids` contains UNK or an added token, the text cannot be
+            restored from `ids`, and they are returned unchanged.
         """
         if self.is_word_level or UNK in ids or (self.added and not set(ids).isdisjoint(self.added.ids.values())):
             return ids
@@ -311,12 +312,7 @@ class Tokenizer(Modality):
 
 
 def damaged_vocabulary(name: str, reason: str) -> ZooError:
-    """Return the error for a damaged vocabulary file.
-
-    Args:
-        name: Name of the file.
-        reason: What is wrong with the file.
-    """
+    """Return the error for a damaged vocabulary file. `name` is the file, and `reason` says what is wrong with it."""
     return ZooError(f"`{name}` is damaged: {reason}", hint="restore the file from its original source", exit_code=1)
 
 
@@ -367,7 +363,7 @@ def _train_model(
 
 
 def _split_long_lines(lines: Iterable[str]) -> Iterator[str]:
-    """Yield the lines. Split longer lines than _MAX_LINE_BYTES at spaces, and longer words at any character."""
+    """Yield the lines. Split lines of more than _MAX_LINE_BYTES at spaces, and longer words at any character."""
     max_characters = _MAX_LINE_BYTES // _MAX_BYTES_PER_CHARACTER
     for line in lines:
         if len(line) <= max_characters or len(line.encode()) <= _MAX_LINE_BYTES:
@@ -388,7 +384,7 @@ def _record_failures(lines: Iterable[str], failures: list[BaseException]) -> Ite
 
 
 def _training_error(message: str, section: specs.Vocabulary, size: int, field: str) -> ZooError:
-    """Return the ZooError for an error message that SentencePiece gave while learning a vocabulary."""
+    """Convert an error message of SentencePiece's training to a ZooError."""
     if match := re.search(r"value <= (\d+)", message):
         max_size = int(match[1])
         return ZooError(

@@ -1,4 +1,4 @@
-"""Vocabulary of a model: the tokenizers of the source and the target."""
+"""Vocabulary of a model: the tokenizers for the source and the target."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def check_learnable(section: specs.Vocabulary, task: Task | None = None) -> None
     """Check that a vocabulary with these settings can be learned from text.
 
     Raises:
-        ZooError: The settings describe a vocabulary that can only be imported, or the size leaves no token for text.
+        ZooError: The settings describe a vocabulary that can only be imported, or the size leaves no tokens for text.
     """
     if section.separate_models:
         raise ZooError(
@@ -52,9 +52,9 @@ def check_learnable(section: specs.Vocabulary, task: Task | None = None) -> None
 
 
 class Vocabulary:
-    """Modalities of source and target, such as tokenizers for text. They may be the same object.
+    """Modalities of source and target, such as tokenizers for text. Both sides may share one object.
 
-    PAD, UNK, BOS and EOS have the IDs of `specs`.
+    PAD, UNK, BOS and EOS have the IDs in `specs`.
 
     Attributes:
         source: Tokenizer for source text.
@@ -63,7 +63,7 @@ class Vocabulary:
     """
 
     def __init__(self, source: Tokenizer, target: Modality | None = None) -> None:
-        """Combine two tokenizers. If `target` is None, `source` is used for both sides."""
+        """Combine a source and a target. If `target` is None, `source` is used for both sides."""
         self.shared = target is None
         self.source, self.target = source, source if target is None else target
 
@@ -74,7 +74,7 @@ class Vocabulary:
 
     @property
     def source_suffix(self) -> tuple[int, ...]:
-        """IDs that are appended to source tokens: EOS, or nothing for imported models without EOS in the source."""
+        """IDs that are appended to source tokens: EOS, or nothing for imported models that read no EOS."""
         return (EOS,) if self.source.appends_eos else ()
 
     @property
@@ -86,11 +86,9 @@ class Vocabulary:
 
     def has_same_tokens_as(self, other: Vocabulary) -> bool:
         """Return whether both vocabularies have the same tokens with the same IDs, even if their files differ."""
-        source, target = map(range, self.sizes)
-        return (
-            (self.sizes, self.shared) == (other.sizes, other.shared)
-            and self.token_strings(source, "source") == other.token_strings(source, "source")
-            and self.token_strings(target, "target") == other.token_strings(target, "target")
+        return (self.sizes, self.shared) == (other.sizes, other.shared) and all(
+            self.token_strings(range(size), side) == other.token_strings(range(size), side)
+            for side, size in zip(SIDES, self.sizes, strict=True)
         )
 
     @property
@@ -100,7 +98,7 @@ class Vocabulary:
 
     @property
     def copy_symbols(self) -> tuple[str, ...]:
-        """The copy symbols of both sides (see `zoo.text.copying`). Empty if a side has none."""
+        """The copy symbols that both sides have (see `zoo.text.copying`). Empty if one side has no copy symbols."""
         sides = [side.copy_symbols if isinstance(side, Tokenizer) else () for side in (self.source, self.target)]
         return min(sides, key=len)
 
@@ -110,7 +108,7 @@ class Vocabulary:
         return hashlib.sha256(b"\0".join(self._files().values())).hexdigest()
 
     def encode(self, text: str, side: Side = "source") -> list[int]:
-        """Return the token IDs of a line, without BOS and EOS. The text of a parser's target is a bracketed tree."""
+        """Return the token IDs of a line, without BOS and EOS. For a parser's target, the line is a bracketed tree."""
         return self.stream(side).encode(text)
 
     def encode_all(self, texts: Sequence[str], side: Side = "source") -> list[list[int]]:
@@ -122,21 +120,21 @@ class Vocabulary:
         return self.stream(side).decode(ids)
 
     def token_strings(self, ids: Iterable[int], side: Side = "target") -> list[str]:
-        """Return each token as a string. `▁` marks the beginning of a word, UNK is `⁇`."""
+        """Return each token as a string. `▁` marks the beginning of a word, and `⁇` is UNK."""
         return self.stream(side).token_strings(ids)
 
     def unknown(self, text: str, side: Side = "source") -> list[str]:
-        """Return the characters of a text that have no token, each once. If tokens are whole words, return words."""
+        """Return the characters of a text that have no token, each once. If tokens are words, return words."""
         parts = clean(text).split(" ") if self.is_word_level(side) else clean(text)
         return [part for part in dict.fromkeys(parts) if UNK in self.encode(part, side)]
 
     def control_tokens(self, side: Side = "source") -> frozenset[int]:
-        """Return the IDs of the tokens that stand for no text, such as EOS and the language tokens."""
+        """Return the IDs of the tokens that do not stand for text, such as EOS and the language tokens."""
         tokenizer = self.stream(side)
         return tokenizer.control_tokens if isinstance(tokenizer, Tokenizer) else frozenset()
 
     def is_word_level(self, side: Side) -> bool:
-        """Return whether all source tokens, or all target tokens, are whole words."""
+        """Return whether all tokens of a side are whole words."""
         tokenizer = self.stream(side)
         return isinstance(tokenizer, Tokenizer) and tokenizer.is_word_level
 
@@ -152,7 +150,7 @@ class Vocabulary:
 
     @classmethod
     def load(cls, folder: Path, read: Callable[[Path, int], bytes] = read_bytes) -> Self:
-        """Return the vocabulary in the files that `save` writes.
+        """Load a vocabulary from the files that `save` wrote.
 
         Args:
             folder: Folder that contains the files.
@@ -186,9 +184,7 @@ class Vocabulary:
         task: Task | None = None,
         language_tokens: Sequence[str] = (),
     ) -> Self:
-        """Return a vocabulary that is learned from examples.
-
-        The result is deterministic: the same examples in the same order give identical files.
+        """Learn a vocabulary from examples. The same examples in the same order give identical files.
 
         Args:
             examples: Function that returns an iterator over the examples. It is called once for a shared vocabulary,
@@ -200,8 +196,8 @@ class Vocabulary:
             language_tokens: Language tokens, which are added to both tokenizers.
 
         Raises:
-            ZooError: The text gives too few tokens or has too many different characters for the size, or the settings
-                do not allow learning (see `check_learnable`).
+            ZooError: The text has too few possible tokens or too many different characters for the size, or the
+                settings do not allow learning (see `check_learnable`).
         """
         check_learnable(section, task)
         step = _sampling_step(count)

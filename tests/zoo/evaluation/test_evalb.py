@@ -195,7 +195,7 @@ def test_too_many_errors_are_refused():
     """EVALB counts up to MAX_ERROR, passes over one more and stops at the next."""
     patient = replace(COLLINS, max_error=2)
     assert score_brackets([BROKEN] * 3, [GOLD] * 3, patient).errors == 3
-    message = r"4 sentences are in error, .*`MAX_ERROR 2`.* sentence 1: the brackets"
+    message = r"4 sentences have errors, .*`MAX_ERROR 2`.* sentence 1: the brackets"
     with pytest.raises(ZooError, match=message):
         score_brackets([BROKEN, GOLD, *[BROKEN] * 3, GOLD], [GOLD] * 6, patient)
     assert score_brackets([BROKEN] * 400, [GOLD] * 400).errors == 400

@@ -211,7 +211,7 @@ def test_texts_must_be_single_lines_of_text(translator):
     assert translator.translate("ab\n") == translator.translate("ab")
     with pytest.raises(TypeError, match="text 1 is a bytes"):
         translator.translate([b"ab"])
-    with pytest.raises(TypeError, match="`texts` is one string: pass a list"):
+    with pytest.raises(TypeError, match="`texts` is a single string: pass a list"):
         translator.hypotheses("ab")
     with pytest.raises(ZooError, match="half of a surrogate pair"):
         translator.translate("ab\udcff")

@@ -1,4 +1,4 @@
-"""The modality `trees`, a parser's output: trees as token IDs for brackets and words (section 6.3)."""
+"""The modality `trees` for a parser's output: trees as token IDs for brackets and words (section 6.3)."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ class TreeTokenizer(Modality):
     The linearisation determines the tokens that stand for words:
 
     - `vinyals`: every word is `XX`, so `(NP XX XX )NP` is a noun phrase of two words (Vinyals et al., 2015).
-    - `initials`: a word is its first character, as in `(NP t d )NP`. The decoder then knows which word comes next.
-    - `tensor2tensor` (the code of the paper's authors): a word is its part of speech, as in `NP DT NN /NP`.
+    - `initials`: every word is its first character, as in `(NP t d )NP`. The decoder then knows which word comes next.
+    - `tensor2tensor` (the code of the paper's authors): every word is its part of speech, as in `NP DT NN /NP`.
 
     If ROOT has only one child, ROOT is omitted. The IDs start with the special tokens of `specs`, followed by the
     opening brackets, the closing brackets and the words.
@@ -79,7 +79,7 @@ class TreeTokenizer(Modality):
             labels: Labels of constituents.
             tags: Tokens that stand for words.
             linearisation: Rule that determines which token stands for a word.
-            size: Number of IDs, including unused ones. None for the number of tokens.
+            size: Number of IDs, including unused IDs. None for the number of tokens.
             max_opening_run: Maximum number of constituents that begin at one word, if known.
 
         Raises:
@@ -122,12 +122,12 @@ class TreeTokenizer(Modality):
         language_tokens: Sequence[str] = (),
         task: Task | None = None,
     ) -> Self:
-        """Return a tokenizer for all labels and tags in some bracketed trees, in alphabetical order.
+        """Create a tokenizer for all labels and tags in some bracketed trees with ROOT at their top.
 
-        The trees have ROOT at their top. The task determines the linearisation (see `Modality.learn`).
+        The task determines the linearisation. See `Modality.learn` for the arguments.
 
         Raises:
-            ZooError: There is no tree, or `size` is smaller than the number of tokens.
+            ZooError: There are no trees, or `size` is smaller than the number of tokens.
         """
         assert isinstance(task, Parsing)
         linearisation = task.linearisation
@@ -147,10 +147,10 @@ class TreeTokenizer(Modality):
 
     @classmethod
     def from_content(cls, content: bytes, name: str) -> Self:
-        """Load a tokenizer from JSON, as the attribute `content` stores it.
+        """Load a tokenizer from JSON, as in the attribute `content`. `name` is the file in error messages.
 
         Raises:
-            ZooError: The content is damaged. `name` is the file in the error message.
+            ZooError: The content is damaged.
         """
         try:
             stored = _StoredTokenizer.model_validate_json(content)
@@ -177,17 +177,17 @@ class TreeTokenizer(Modality):
                 yield (self._closing_ids if closes else self._opening_ids).get(visited.label, UNK)
 
     def word_ids(self, words: Iterable[str]) -> tuple[int, ...]:
-        """Return the token IDs that the words of a sentence must have in its tree.
+        """Return the token ID that each word of a sentence must have in its tree.
 
         Returns:
-            One ID per word. UNK stands for any word token: for unknown initials, and in linearisations other than
-            `initials`, because their tokens do not depend on the words.
+            One ID per word. UNK allows any word token. It is used for unknown initials, and in the other
+            linearisations, in which tokens do not depend on the words.
         """
         known = self._word_ids if self.linearisation == "initials" else {}
         return tuple(known.get(_initial(word), UNK) for word in words)
 
     def decode(self, ids: Iterable[int]) -> str:
-        """Return the tokens of a linearised tree as text, for instance `(S (NP XX )NP )S`."""
+        """Return a linearised tree as text, for instance `(S (NP XX )NP )S`."""
         return " ".join(self._names.get(id, _UNKNOWN) for id in ids if id >= _FIRST or id == UNK)
 
     def token_strings(self, ids: Iterable[int]) -> list[str]:
@@ -203,7 +203,7 @@ class TreeTokenizer(Modality):
 
         Args:
             ids: The token IDs. They may be any sequence.
-            words: The words, at least one.
+            words: The words of the sentence. There must be at least one word.
         """
         children: list[list[Tree]] = [[]]
         labels: list[int] = []
@@ -220,17 +220,17 @@ class TreeTokenizer(Modality):
                 labels.append(id)
                 children.append([])
             elif id in self.words and remaining:
-                children[-1].append(leaf(self._part_of_speech(id), remaining.pop()))
+                tag = self._names[id] if self.linearisation == "tensor2tensor" else XX
+                children[-1].append(leaf(tag, remaining.pop()))
             elif id in self.closing and (opening := id - len(self.labels)) in labels:
                 while close() != opening:
                     pass
         children[-1] += (leaf(XX, word) for word in reversed(remaining))
         while labels:
             close()
-        return _with_hidden_root(children[0])
-
-    def _part_of_speech(self, id: int) -> str:
-        return self._names[id] if self.linearisation == "tensor2tensor" else XX
+        trees = children[0]
+        has_root = len(trees) == 1 and trees[0].label == ROOT and not trees[0].word
+        return trees[0] if has_root else node(ROOT, *trees)
 
 
 def _initial(word: str) -> str:
@@ -245,7 +245,7 @@ def _word_token(linearisation: Linearisation, tag: str, word: str) -> str:
 
 
 def _line_hides_root(line: str) -> bool:
-    """Compute `_hides_root` for a line with a tree in bracketed notation, without parsing the tree."""
+    """Return the same as `_hides_root` for a tree in bracketed notation, without parsing it."""
     depth = children = 0
     for bracket in _ROUND_BRACKET.findall(line):
         children += depth == 1 and bracket == "("
@@ -256,8 +256,3 @@ def _line_hides_root(line: str) -> bool:
 def _hides_root(tree: Tree) -> bool:
     """Return whether ROOT is omitted, because it has only one child, which covers the same words."""
     return len(tree.children) == 1 and tree.children[0].label != ROOT
-
-
-def _with_hidden_root(trees: Sequence[Tree]) -> Tree:
-    has_root = len(trees) == 1 and trees[0].label == ROOT and not trees[0].word
-    return trees[0] if has_root else node(ROOT, *trees)

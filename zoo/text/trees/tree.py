@@ -14,13 +14,12 @@ from specs.notation import quote
 ROOT = "TOP"
 """Label of the constituent that covers a whole sentence."""
 MAX_DEPTH = 500
-"""Maximum number of nested constituents in a tree from a file, so that code for drawing can use recursion."""
+"""Maximum number of nested constituents in a tree from a file. Thanks to this limit, drawing can use recursion."""
 XX = "XX"
 """Tag of a word whose part of speech is not specified."""
 _SPACE_BEFORE_PUNCTUATION = re.compile(r" (?=[.,?])")
-_ESCAPES = {"(": "-LRB-", ")": "-RRB-"}
-ESCAPED = tuple(_ESCAPES.values())
-"""Escapes that replace round brackets in the words of a tree."""
+ESCAPED = ("-LRB-", "-RRB-")
+"""Escapes that replace the round brackets `(` and `)` in the words of a tree."""
 
 
 class Visit(NamedTuple):
@@ -36,8 +35,8 @@ class Tree:
 
     Create constituents with `node`, and leaves with `leaf`.
 
-    `str(tree)` is the bracketed notation, such as `(NP (DT the) (NN dog))`. Two trees are equal if their notation is
-    the same. Methods do not use recursion, so trees may have any depth.
+    `str(tree)` is the tree in bracketed notation, such as `(NP (DT the) (NN dog))`. Two trees are equal if their
+    notation is the same. Methods do not use recursion, so trees may have any depth.
     """
 
     label: str
@@ -94,24 +93,20 @@ def leaf(label: str, word: str) -> Tree:
 
 
 def with_root(tree: Tree) -> Tree:
-    """Return the tree with the constant `ROOT` as the root's label. Treebanks label the root `ROOT`, or not at all."""
+    """Add a root with the label `TOP`, or relabel the root. Treebanks give the root the label `ROOT` or no label."""
     if tree.label in ("", "ROOT") and tree.children:
         return replace(tree, label=ROOT)
     return tree if tree.label == ROOT and tree.children else node(ROOT, tree)
 
 
 def escape_brackets(word: str) -> str:
-    """Return a word in treebank notation, in which round brackets are escaped: `(` becomes `-LRB-`."""
-    for sign, escape in _ESCAPES.items():
-        word = word.replace(sign, escape)
-    return word
+    """Escape the round brackets in a word, as treebanks do: `(` becomes `-LRB-`."""
+    return word.replace("(", "-LRB-").replace(")", "-RRB-")
 
 
 def unescape_brackets(word: str) -> str:
-    """Return the form of a tree's word in the sentence: `-LRB-` becomes `(`."""
-    for sign, escape in _ESCAPES.items():
-        word = word.replace(escape, sign)
-    return word
+    """Convert a word of a tree to its form in the sentence: `-LRB-` becomes `(`."""
+    return word.replace("-LRB-", "(").replace("-RRB-", ")")
 
 
 _WORD = re.compile(r" ([^()]+)\)")
@@ -123,12 +118,12 @@ def words(bracketed: str) -> list[str]:
 
 
 def capitalise(text: str) -> str:
-    """Return the text with its first letter in upper case and all others unchanged."""
+    """Return a text with its first letter in upper case, and all other letters unchanged."""
     return text[0].upper() + text[1:]
 
 
 def detokenise(words: Iterable[str]) -> str:
-    """Return the sentence that consists of these words and punctuation marks.
+    """Join words and punctuation marks to a sentence.
 
     There is no space before `.`, `,` and `?`. The words `can not`, which the Penn Treebank separates, become `cannot`.
     """
@@ -136,9 +131,7 @@ def detokenise(words: Iterable[str]) -> str:
 
 
 def tokenize_words(text: str, language: str) -> str:
-    """Return a sentence with spaces between its words, as in the Penn Treebank.
-
-    `She can't.` becomes `She ca n't .`
+    """Separate the words of a sentence by spaces, as in the Penn Treebank: `can't` becomes `ca n't`.
 
     Args:
         text: The sentence.
@@ -167,7 +160,7 @@ _OLD_ESCAPES = {"-LCB-": "{", "-RCB-": "}", "-LSB-": "[", "-RSB-": "]", "\\/": "
 
 
 def read_tree(text: str) -> Tree:
-    """Return the tree in a string that contains exactly one bracketed tree.
+    """Parse a string that contains exactly one bracketed tree.
 
     Raises:
         ZooError: The string is not exactly one tree.
@@ -216,7 +209,7 @@ def read_treebank(lines: Iterable[str], name: str) -> Iterator[Tree]:
 
 
 def _read_trees(text: str) -> Iterator[Tree]:
-    """Yield the trees of a text. Raise ZooError, without a line number, if the text contains anything else."""
+    """Yield the trees in a text. Raise ZooError, without a line number, if the text contains anything else."""
     unclosed: list[tuple[str, list[Tree]]] = []
     for token in _TOKEN.finditer(text):
         label, word = token["label"] or "", token["word"]
@@ -247,10 +240,10 @@ def _read_trees(text: str) -> Iterator[Tree]:
 
 
 def simplify(tree: Tree) -> Tree:
-    r"""Return a tree of a treebank in simplified form, for training and evaluation.
+    r"""Simplify a tree of a treebank for training and evaluation.
 
-    Removes traces (empty elements), constituents that only contain traces, and function tags (`NP-SBJ-1` becomes
-    `NP`). Replaces old escapes in words (`1\/2` becomes `1/2`), and adds ROOT at the top.
+    Remove traces (empty elements), constituents that only contain traces, and function tags (`NP-SBJ-1` becomes
+    `NP`). Replace old escapes in words (`1\/2` becomes `1/2`), and add a root with the label `TOP`.
 
     Raises:
         ZooError: No word is left, or the tree below ROOT is nested too deeply.
@@ -276,7 +269,7 @@ def simplify(tree: Tree) -> Tree:
 
 
 def format_tree(tree: Tree, width: int = LINE_WIDTH) -> str:
-    """Return a tree as text in the indented notation of the Penn Treebank, which `read_tree` can parse.
+    """Format a tree in the indented notation of the Penn Treebank, which `read_tree` can parse.
 
     A constituent is on one line if it fits. Otherwise its label is on a separate line, with the children indented
     below. A leaf is always on one line.
@@ -285,7 +278,7 @@ def format_tree(tree: Tree, width: int = LINE_WIDTH) -> str:
 
 
 def _indented_lines(tree: Tree, width: int, depth: int, closing: int) -> list[str]:
-    """Return a subtree as lines. In the last line, `closing` brackets of outer constituents still fit."""
+    """Return a subtree as lines. The last line has room for `closing` brackets of outer constituents."""
     indent, flat = " " * (_INDENT * depth), str(tree)
     if tree.word or len(indent) + len(flat) + closing <= width:
         return [indent + flat]
