@@ -1,4 +1,4 @@
-"""Requests: limits that hold for all paths, and parameters from JSON, forms and query strings."""
+"""Requests: limits that apply to all endpoints, and parameters from JSON, forms and query strings."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ DOCUMENTS = (
 """Paths whose bodies may be as large as a document."""
 _MULTIPART, _FORM = "multipart/form-data", "application/x-www-form-urlencoded"
 _SCHEMES = {"/v1/": "bearer ", "/v2/": "deepl-auth-key "}
-"""Scheme of the header `Authorization` by the beginning of the path."""
+"""Scheme of the header `Authorization` for each beginning of a path."""
 _CLIENT_CLOSED = 499  # the status that nginx logs for clients that disconnect
 _DISCARDED_BODIES = 20  # a rejected body is read up to so many times the limit, so that the client reads the response
 _RETRY_SECONDS = 2
@@ -109,7 +109,7 @@ class Guard:
         return None
 
     def _refusal(self, scope: Scope) -> ServingError | None:
-        """Return an error if the headers have a wrong name of the server or a wrong API key.
+        """Return an error if the headers have a wrong server name or a wrong API key.
 
         A web page could bind its own name to the server's address (DNS rebinding).
         """
@@ -128,7 +128,7 @@ class Guard:
     async def _read_body(
         self, scope: Scope, receive: Receive, hold: Callable[[int], None], refusal: ServingError | None
     ) -> bytes:
-        """Return the body. If the request is refused already, read it without keeping it, and raise the error."""
+        """Return the body of a request. If the request is refused, read and discard the body, then raise the error."""
         limits, chunks, size = self.service.settings.limits, [], 0
         headers = Headers(scope=scope)
         is_upload = scope["path"] in DOCUMENTS and _content_type(headers) == _MULTIPART
@@ -174,7 +174,7 @@ def _replay(body: bytes, receive: Receive) -> Receive:
 async def parameters(request: Request) -> Parameters:
     """Return the parameters of a request from its query string and its body, which is JSON or a form.
 
-    A parameter that occurs several times in a form or query string gives a list.
+    The value of a parameter that occurs several times in a form or query string is a list.
 
     Raises:
         ServingError: The body is not valid.
@@ -239,7 +239,7 @@ async def _read_form(request: Request, max_files: int = 0) -> FormData:
 
 
 async def read_upload(request: Request) -> tuple[Parameters, str, bytes]:
-    """Return the fields of a form, and the name and the content of its `file`. The name is empty without a file.
+    """Return the fields of a form, and the name and content of its `file`. The name is empty if there is no file.
 
     Raises:
         ServingError: The body is not a form.
@@ -279,7 +279,7 @@ def parse_object(body: bytes) -> Parameters:
 
 
 def read_string(given: Parameters, *names: str, default: str | None = None) -> str | None:
-    """Return the first of some parameters that is given. Raise ServingError if it is not a string."""
+    """Return the value of the first of `names` that is given. Raise ServingError if it is not a string."""
     for name in names:
         if (value := given.get(name)) is not None:
             if not isinstance(value, str):
@@ -289,7 +289,7 @@ def read_string(given: Parameters, *names: str, default: str | None = None) -> s
 
 
 def require_string(given: Parameters, name: str) -> str:
-    """Return a parameter. Raise ServingError if it is missing or not a string."""
+    """Return a parameter that must be a string. Raise ServingError if it is missing, empty or not a string."""
     value = read_string(given, name)
     if not value:
         raise ServingError(400, f"`{name}` is missing")
