@@ -59,11 +59,11 @@ class TextArchive:
         entries = self._archive.infolist()
         _require_size(sum(entry.file_size for entry in entries), MAX_DOCUMENT_BYTES, f"`{name}`")
         self._entries = {entry.filename: entry for entry in entries}
-        """The entry of each file. Of several with the same name, office programs read the last one, too."""
+        """The entry of each file. If several have the same name, the last one counts, as in office programs."""
         self.names = list(self._entries)
 
     def read(self, name: str) -> str:
-        """Return the text of a file. It may have any encoding that XML declares.
+        """Return the text of a file, in the encoding that its XML declaration names.
 
         Raises:
             ZooError: The file does not exist or is damaged, its encoding is unknown, or the files are too large.
@@ -88,7 +88,7 @@ class TextArchive:
         return text
 
     def replace(self, texts: Mapping[str, str]) -> bytes:
-        """Return the archive with new texts in files that were read before. If none differs, return the same bytes."""
+        """Return the archive with new texts of files that were read before. If no text differs, it is unchanged."""
         texts = {name: text for name, text in texts.items() if text != self._texts[name]}
         if not texts:
             return self._content
@@ -131,7 +131,7 @@ _BYTE_ORDER_MARK = "\ufeff"
 Translate = Callable[[list[str]], list[str]]
 """Function that translates texts."""
 Align = Callable[[list[str], list[str]], list[list[AlignedToken]]]
-"""Function that aligns the tokens of translations to those of texts, as `Translator.align` does."""
+"""Function that aligns the tokens of translations with the tokens of texts, as `Translator.align` does."""
 DocumentSource = tuple[bytes, str, html.ElementRoles | None]
 """Arguments of `Document`."""
 SegmentText = tuple[str, bool]
@@ -161,7 +161,7 @@ class _Parts:
     def render(
         self, translations: Iterable[str], alignments: Iterable[list[AlignedToken]], language: str | None
     ) -> str:
-        """Return the text with the next translations. If they change nothing, return the text itself."""
+        """Return the text, with the next translations as its segments. If nothing changes, return the original text."""
         count = len(self.segments)
         chosen = list(zip(islice(translations, count), islice(alignments, count), strict=True))
         is_same = [target for target, _ in chosen] == [segment.text for segment in self.segments]
@@ -221,7 +221,7 @@ class TextFile:
 
 
 class Document:
-    """Document, of which only the text of its segments is translated. Everything else is copied byte for byte.
+    """Document with segments of text to translate. Everything else is copied byte for byte.
 
     Attributes:
         segments: The segments, in order.
@@ -233,7 +233,7 @@ class Document:
         Args:
             content: The bytes of the file.
             name: The name of the file. Its suffix selects the format.
-            roles: Roles of the elements of XML or HTML. If given, they select the format.
+            roles: Roles of XML or HTML elements. If given, they select the format instead of the suffix.
 
         Raises:
             ZooError: The format is unknown, or the document is damaged, too large or too complex, or not UTF-8.
@@ -248,9 +248,8 @@ class Document:
         texts = {file: self._archive.read(file) if self._archive else _decode(content, name) for file in formats}
         elements = sum(text.count("<") + text.count("\n") for text in texts.values())
         if elements > MAX_ELEMENTS:
-            raise ZooError(
-                f"`{name}` has {elements:,} tags and lines; the maximum is {MAX_ELEMENTS:,}", hint="split it"
-            )
+            problem = f"`{name}` has {elements:,} tags and lines; the maximum is {MAX_ELEMENTS:,}"
+            raise ZooError(problem, hint="split the document")
         try:
             self._files = {file: TextFile(text, formats[file]) for file, text in texts.items()}
         except ZooError as error:
@@ -302,7 +301,7 @@ def translate_document(
 
 
 def align_segments(segments: Sequence[Segment], translations: Sequence[str], align: Align) -> list[list[AlignedToken]]:
-    """Return the alignments of all segments. They are empty for segments without markup, which need no alignment."""
+    """Align the translations of all segments. The alignment of a segment without markup is empty."""
     needed = [index for index, segment in enumerate(segments) if segment.needs_alignment]
     alignments: list[list[AlignedToken]] = [[] for _ in segments]
     if needed:
@@ -313,7 +312,7 @@ def align_segments(segments: Sequence[Segment], translations: Sequence[str], ali
 
 
 def format_of(name: str) -> Format | Archive:
-    """Return the format of a file name. Raise ZooError if it is unknown."""
+    """Return the format for a file name. Raise ZooError if its suffix is unknown."""
     suffix = PurePath(name).suffix.lower()
     if suffix not in FORMATS:
         raise ZooError(f"`{name}` has an unknown format", hint=f"the formats are {', '.join(FORMATS)}")

@@ -7,7 +7,7 @@ from bisect import bisect_left, bisect_right, insort
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
+from itertools import groupby, pairwise, takewhile
 from operator import itemgetter
 
 from zoo.documents.fragments import Syntax
@@ -65,7 +65,7 @@ def place_markup(segment: Segment, target: str, tokens: Sequence[AlignedToken], 
 
 
 def _read_words(segment: Segment, target: str, tokens: Sequence[AlignedToken]) -> list[_Word]:
-    """Return the words of a translation. The source of a word is that of its token with the highest weight."""
+    """Return the words of a translation. The token with the highest weight in a word determines the word's source."""
     words = [_Word(*match.span(), None) for match in WORDS.finditer(target)] or [_Word(0, len(target), None)]
     weights = [0.0] * len(words)
     index = 0
@@ -87,7 +87,7 @@ def _read_words(segment: Segment, target: str, tokens: Sequence[AlignedToken]) -
 
 
 def _replace_words(segment: Segment, words: list[_Word], target: str) -> list[Unit]:
-    """Replace the words that translate copied content with this content. Return the units without such a word."""
+    """Replace the words that translate copied content with the content. Return the units without such a word."""
     visible = [unit for unit in segment.units if unit.end > unit.start]
     starts = [unit.start for unit in visible]
     found: list[list[int]] = [[] for _ in visible]
@@ -168,18 +168,10 @@ def _word_parts(segment: Segment, text: str, position: int, span: tuple[int, int
     stacks = segment.stacks[slice(*span)] if span[1] - span[0] <= _MAX_WORD else [segment.stacks[position]]
     if all(stack == stacks[0] for stack in stacks):
         return [(text, stacks[0])]
-    source, around = segment.text[slice(*span)], stacks[0]
-    for stack in stacks:
-        around = _common(around, stack)
-    runs = list[tuple[str, Stack]]()
-    for character, stack in zip(source, stacks, strict=True):
-        if runs and runs[-1][1] == stack:
-            runs[-1] = runs[-1][0] + character, stack
-        else:
-            runs.append((character, stack))
+    source, around = segment.text[slice(*span)], _common(*stacks)
     parts, rest = list[tuple[str, Stack]](), text
-    for characters, stack in runs:
-        match = re.search(re.escape(characters), rest, re.IGNORECASE)
+    for stack, run in groupby(zip(source, stacks, strict=True), itemgetter(1)):
+        match = re.search(re.escape("".join(character for character, _ in run)), rest, re.IGNORECASE)
         if match and stack != around:
             parts += [(rest[: match.start()], around)] * (match.start() > 0) + [(match[0], stack)]
             rest = rest[match.end() :]
@@ -187,7 +179,7 @@ def _word_parts(segment: Segment, text: str, position: int, span: tuple[int, int
 
 
 def _keep_elements(segment: Segment, words: Sequence[_Word], target: str) -> list[Unit]:
-    """Put each element without a word around the nearest word. If there is none, return the element as an empty one."""
+    """Put each element without a word around the nearest word. If no word is free, return the element as a unit."""
     starts: dict[int, int] = {}
     previous = None
     for position, stack in enumerate(segment.stacks):
@@ -291,7 +283,7 @@ def _place_marks(segment: Segment, words: Sequence[_Word]) -> list[Unit | Mark]:
 
 
 class _Extremes:
-    """Table of a list that finds the smallest value of a slice in constant time."""
+    """Table for a list that finds the smallest value in a slice in constant time."""
 
     def __init__(self, values: Sequence[int]) -> None:
         self._levels = [list(values)]
@@ -417,7 +409,7 @@ class _Writer:
         self._output.append(content)
 
     def copied(self, content: Unit | Mark, *, at_start: bool = False) -> None:
-        """Write copied content with the source's space before it. At the start, use the source's space after it."""
+        """Write copied content and the source's space before it. At the start, write the space after it instead."""
         if isinstance(content, Mark):
             self.move_to(_common(content.stack, self.stack))
             return self.copy(content.output)
@@ -450,8 +442,6 @@ class _Writer:
             self._text = ""
 
 
-def _common(one: Stack, other: Stack) -> Stack:
-    length = 0
-    while length < min(len(one), len(other)) and one[length] == other[length]:
-        length += 1
-    return one[:length]
+def _common(*stacks: Stack) -> Stack:
+    """Return the outer elements that all stacks have in common."""
+    return tuple(same[0] for same in takewhile(lambda each: len({*each}) == 1, zip(*stacks, strict=False)))
