@@ -60,7 +60,7 @@ _EXTENDED_HEADERS = {
 
 
 def extracted(sha256: str, names: Sequence[str]) -> list[Path] | None:
-    """Return the paths of archive members that were extracted earlier. None if any of them is missing.
+    """Return the paths of archive members that were extracted earlier. None if a member is missing.
 
     Args:
         sha256: The SHA-256 of the archive.
@@ -234,7 +234,7 @@ def _relative_path(name: str) -> PurePosixPath:
     """
     member = PurePosixPath(name.removeprefix("./"))
     if member.is_absolute() or ".." in member.parts or any(sign in name for sign in "\\:\0"):
-        hint = "paths are relative and without `..`, as in `training/corpus.en`"
+        hint = "write a relative path without `..`, such as `training/corpus.en`"
         raise ZooError(f"`{name}` is not a valid path of an archive member", hint=hint)
     return member
 

@@ -138,7 +138,7 @@ def _rename_folder(partial: Path, path: Path, replace: bool) -> None:
             return
         except OSError as error:
             if not replace and error.errno in _OCCUPIED:
-                hint = "the existing folder was left unchanged: choose a new one"
+                hint = "the existing folder was left unchanged: choose a new folder"
                 raise FolderExistsError(f"`{path}` already exists", hint=hint) from None
             if error.errno not in {*_OCCUPIED, errno.ENOENT} or attempt == _MAX_ATTEMPTS - 1 or not partial.exists():
                 raise

@@ -99,7 +99,7 @@ class Manifest:
             _require_size(path, os.fstat(file.fileno()).st_size, entry)
 
     def path(self, name: str) -> Path:
-        """Return the path of a file. Call this before the file is opened. Raises the errors of `path_inside`."""
+        """Return the path of a file. Call this before you open the file. It raises the same errors as `path_inside`."""
         return path_inside(self.folder, name)
 
     def _entry(self, name: str) -> ManifestEntry:

@@ -100,10 +100,7 @@ def is_present(path: Path) -> bool:
     Importers use it for optional files of a model. If a file is present but unreadable, they then report an error
     instead of ignoring the file.
     """
-    try:
-        return os.path.lexists(path)
-    except ValueError:  # a name that no file can have
-        return False
+    return os.path.lexists(path)
 
 
 def read_json(path: Path, max_bytes: int = MAX_BYTES) -> dict[str, Any]:

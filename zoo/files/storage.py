@@ -97,11 +97,11 @@ def require_utf8(path: Path) -> None:
         str(path.absolute()).encode()
     except UnicodeEncodeError:
         problem = f"the path `{path.absolute()}` is not valid UTF-8, so models cannot be stored there"
-        raise ZooError(problem, hint="rename the folder, or use another one") from None
+        raise ZooError(problem, hint="rename the folder, or use another folder") from None
 
 
 def folder_bytes(*paths: Path) -> int:
-    """Return the size in bytes of regular files and of those in folders.
+    """Return the total size in bytes of some files and of all files in some folders.
 
     Symbolic links are not followed. A file with several hard links counts once.
     """
