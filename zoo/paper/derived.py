@@ -218,7 +218,7 @@ def parameters(spec: str, tokens: int | None = None) -> int:
 
 
 def vocabulary_sizes(row: str) -> range:
-    """Return the vocabulary sizes with which a row's model has the printed number of parameters in millions."""
+    """Return the vocabulary sizes for which a row's model has the printed number of parameters, in millions."""
     spec, (printed,) = f"table3/{row}", CLAIMS[f"table3.{row}.parameters"].printed
     own = specs.load(spec).vocabulary.size
     per_token = parameters(spec, own + 1) - parameters(spec, own)
@@ -228,7 +228,7 @@ def vocabulary_sizes(row: str) -> range:
 
 
 def common_vocabulary_sizes() -> range:
-    """Return the vocabulary sizes with which all rows except `big` have the printed numbers of parameters.
+    """Return the vocabulary sizes for which all rows except `big` have the printed numbers of parameters.
 
     The range may be empty.
     """
@@ -245,7 +245,7 @@ def parameter_count(row: str) -> tuple[float, str]:
 
 
 def one_vocabulary() -> tuple[bool, str]:
-    """Decide whether one vocabulary size gives all printed numbers of parameters except that of `big`."""
+    """Decide whether one vocabulary size gives the printed numbers of parameters of all rows except `big`."""
     fit = common_vocabulary_sizes()
     if not fit:
         return False, "no vocabulary size gives all ten numbers"
@@ -303,7 +303,7 @@ def better(table: str, column: str, row: str, others: str, without: str = "") ->
 
 
 def difference(table: str, column: str, row: str, others: str) -> tuple[float, str]:
-    """Subtract the best number of other rows from that of a row. The arguments are those of `better`."""
+    """Subtract the best number among other rows from a row's number. The arguments are the same as for `better`."""
     other, cell = _best(table, column, others), ROWS[table][row][column]
     return float(cell) - float(other[column]), f"printed: {cell}, and {other[column]} of {_title(other)}"
 
@@ -315,7 +315,7 @@ def similar(table: str, column: str, row: str, other: str, limit: str) -> tuple[
 
 
 def share_below(table: str, column: str, row: str, other: str, limit: str) -> tuple[bool, str]:
-    """Decide whether the number of a row is less than `limit` times that of another row."""
+    """Decide whether the number of a row is less than `limit` times the number of another row."""
     cell, whole = ROWS[table][row][column], ROWS[table][other]
     share = float(cell) / float(whole[column])
     return share < float(limit), f"printed: {cell}, and {whole[column]} of {_title(whole)}: a share of {share:.2f}"
@@ -357,7 +357,7 @@ def time_of_steps(spec: str, field: str, unit: str) -> tuple[float, str]:
 
     Args:
         spec: Short name of the spec.
-        field: Field of its `training` that is the number of steps.
+        field: Field of the section `training` that contains the number of steps.
         unit: Unit of the time, such as "hours".
     """
     steps, seconds = getattr(specs.load(spec).training, field), printed_number(f"recipe.step-{spec}")

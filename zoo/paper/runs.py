@@ -1,7 +1,7 @@
-"""Measurements for the paper's claims, and the checks of claims by them.
+"""Measurements, and the checks of the paper's claims by measurements.
 
-They are training runs with their specs, logs and scores, sizes of corpora, and timings of layers. Each function that
-checks a claim takes the claim, the measurements, and the arguments that `claims.yaml` gives after the function's name.
+Measurements are training runs with their specs, logs and scores, sizes of corpora, and timings of layers. A function
+that checks a claim takes the claim, the measurements, and the arguments that follow its name in `claims.yaml`.
 """
 
 from __future__ import annotations
@@ -154,14 +154,14 @@ def _read_runs(root: Path, shipped: dict[str, Spec], report: Report) -> Iterator
 def score(claim: Claim, measurements: Measurements, split: str, *metrics: str) -> CheckedClaim:
     """Report the scores of training runs with the claim's spec.
 
-    The function does not judge whether a score is close to the printed one. It reports how the runs differ from the
+    The function does not judge whether a score is close to the printed score. It reports how the runs differ from the
     paper's, so that readers can judge.
 
     Args:
         claim: The claim.
         measurements: The measurements.
         split: "dev" or "test".
-        metrics: Names of metrics. The one for which most runs have a score is used. In a tie, the first is used.
+        metrics: Names of metrics. The metric for which most runs have a score is used, in a tie the first one.
     """
     assert claim.spec is not None
     runs = measurements.of(claim.spec)

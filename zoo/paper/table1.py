@@ -104,7 +104,7 @@ _N, _D = 27, 512
 
 
 def exponents(layer: LayerType) -> dict[str, tuple[float, float]]:
-    """Return the exponents with which the cost of a layer grows with n, d, k and r.
+    """Measure the exponents by which the cost of a layer grows with n, d, k and r.
 
     Returns:
         For each of these sizes, two exponents: for the FLOPs in the layer's graph, and for Table 1's formula.
@@ -131,7 +131,7 @@ def steps(layer: str) -> tuple[bool, str]:
 
 
 def path(layer: str) -> tuple[bool, str]:
-    """Decide whether the maximum path length in a layer's graph is that of Table 1's formula."""
+    """Decide whether a layer's graph has the maximum path length that Table 1's formula gives."""
     return _same(LAYERS[layer].counted(SIZES)[1], LAYERS[layer].path(**SIZES))
 
 
@@ -164,7 +164,7 @@ LENGTHS, D_MODEL = (2048, 4096, 8192, 16_384, 32_768), 128
 """Sequence lengths, and the number of features. At these sizes, the operations that Table 1 counts dominate the time.
 There are enough lengths that a single outlier hardly changes the exponent."""
 MAX_SECONDS = 0.25
-"""Longest time of a layer, in seconds. If a layer takes longer at one length, greater lengths are skipped, at which
+"""Maximum time of a layer in seconds. If a layer takes longer at one length, greater lengths are skipped, because
 attention would need gigabytes of memory."""
 MIN_SECONDS = 0.05
 """Minimum time in seconds for measuring each length in each round, after a first run that is not counted."""

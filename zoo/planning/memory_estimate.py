@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from zoo.data.batches import BatchSize
 
 KEPT_OPTIMISERS = 2
-"""Number of the newest checkpoints that keep the optimiser's state. Older ones contain only weights."""
+"""Number of the newest checkpoints that keep the optimiser's state. Older checkpoints contain only weights."""
 STATE_COPIES = 4
 """Number of tensors per weight during training: the weight, its gradient and Adam's two moments."""
 _PROCESS_BYTES = 260_000_000

@@ -189,7 +189,7 @@ class Verified:
     Attributes:
         files: Number of files that were checked.
         sentences: Number of sentences with reference log-probabilities.
-        max_difference: Largest difference between a reference log-probability and the one computed now.
+        max_difference: Largest difference between a reference log-probability and the value computed now.
         backend: Name of the backend that ran the model.
     """
 
@@ -221,7 +221,7 @@ def verify(name: str | os.PathLike[str], *, backend: str | None = None, report: 
 
 
 def verify_folder(folder: Path, report: Report, how: BackendOptions = EXACT) -> Verified:
-    """Verify the bundle in a folder, which may not be published yet. Result and errors are those of `verify`."""
+    """Verify the bundle in a folder, which may not be published yet. Result and errors are the same as for `verify`."""
     listed = manifest.read(folder)
     names = {*listed.entries, *REQUIRED_FILES}
     try:

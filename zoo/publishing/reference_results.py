@@ -36,7 +36,7 @@ _MAX_TOKENS = 100
 """Maximum length of a reference sentence in tokens."""
 _MAX_CHARACTERS = 10_000
 _POSITIONS = 16
-"""Length of random features that the encoder reads in place of text. Unit: positions."""
+"""Number of positions of the random features that the encoder reads in place of text."""
 _SAMPLE_SENTENCES = ("The old dog sees a small house.", "Today we read two books.", "1984, 2017!", "x y z")
 _RESTORE_HINT = "restore the file from the source of the model"
 _MAX_FILE_BYTES = 64_000_000  # the file is read into memory
@@ -134,7 +134,7 @@ def translated_examples(translator: Translator) -> list[tuple[str, ...]]:
 
 
 def _is_short(text: str, side: Side, translator: Translator) -> bool:
-    """Return whether a text has from 1 to 100 tokens, and no more than the sentences that the model may read."""
+    """Return whether a text has from 1 to 100 tokens, and is not longer than the sentences that the model accepts."""
     spec = translator.spec
     max_tokens = min(_MAX_TOKENS, spec.corpus.max_length, spec.decoding.max_source_length)
     return len(text) <= _MAX_CHARACTERS and 0 < len(translator.vocabulary.encode(text, side)) <= max_tokens

@@ -108,8 +108,8 @@ def plan_model_removal(names: Sequence[str]) -> RemovalPlan:
     """Plan the removal of models from the local model store. Registries keep their revisions.
 
     Args:
-        names: A name selects all revisions of the model, or all members of an ensemble. `NAME@2`
-            selects one revision.
+        names: Names of models. `NAME` selects all revisions of a model, or all members of an ensemble. `NAME@2` selects
+            one revision.
 
     Raises:
         ZooError: A model is not in the local model store.
@@ -145,7 +145,7 @@ def _pinned_folder(reference: Reference) -> list[Path]:
 
 
 def _candidates(word: str) -> Iterator[tuple[str, Path]]:
-    """Yield the kind and the path of each item of a target. If its folder is a link, yield the folder."""
+    """Yield the kind and the path of each item that a target selects. If the target is a link, yield the link."""
     if word in _CACHES:
         folder = _CACHES[word]()
         paths = [folder] if folder.is_symlink() else sorted(folder.iterdir()) if folder.is_dir() else []

@@ -281,8 +281,8 @@ def open_registry(address: str) -> Registry:
 def configured_registries() -> list[Registry]:
     """Return the registries to search, in order.
 
-    They are those in `ZOO_REGISTRIES`, those in `registries.txt`, and the one that is included in the package. With
-    `ZOO_OFFLINE=1`, only registries in folders are returned.
+    They are the registries in `ZOO_REGISTRIES`, the registries in `registries.txt`, and the registry that is included
+    in the package. With `ZOO_OFFLINE=1`, only registries in folders are returned.
 
     Raises:
         ZooError: An address is not valid.
