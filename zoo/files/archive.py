@@ -167,9 +167,7 @@ def _extract_tar(path: Path, target: _Target) -> set[str]:
     """Read a tar archive from start to end, and write the members that have a target. Return the names of all files."""
     names: set[str] = set()
     count = total = 0
-    with path.open("rb") as file:
-        magic = file.read(3)
-    with _open_packed(path, magic) as stream:
+    with _open_packed(path) as stream:
         with tarfile.open(fileobj=stream, mode="r|", tarinfo=_Member) as archive:
             for member in archive:
                 name = member.name.removeprefix("./")
@@ -184,7 +182,9 @@ def _extract_tar(path: Path, target: _Target) -> set[str]:
     return names
 
 
-def _open_packed(path: Path, magic: bytes) -> IO[bytes]:
+def _open_packed(path: Path) -> IO[bytes]:
+    with path.open("rb") as file:
+        magic = file.read(3)
     if magic.startswith(_GZIP_MAGIC):
         return open_gzip(path)
     if magic == _BZIP2_MAGIC:

@@ -241,16 +241,13 @@ class ModelCard(Section):
 
     def for_pair(self, source: str, target: str) -> ModelCard:
         """Return the card for one language pair. This card must be a pattern."""
-        return self.model_copy(
-            update={
-                "name": _fill(self.name, source, target),
-                "aliases": tuple(_fill(alias, source, target) for alias in self.aliases),
-                "description": _fill(self.description, source, target),
-                "source": _fill(self.source, source, target),
-                "files": tuple(_fill(file, source, target) for file in self.files),
-                "languages": CardLanguages(pairs=f"{source}-{target}"),
-            }
-        )
+
+        def fill(text: str) -> str:
+            return text.replace("{source}", source).replace("{target}", target)
+
+        texts = {field: fill(getattr(self, field)) for field in ("name", "description", "source")}
+        lists = {field: tuple(map(fill, getattr(self, field))) for field in ("aliases", "files")}
+        return self.model_copy(update={**texts, **lists, "languages": CardLanguages(pairs=f"{source}-{target}")})
 
 
 def parse(text: str, file: str) -> ModelCard:
@@ -271,10 +268,6 @@ def _same_language(code: str, codes: Sequence[str]) -> str | None:
     if code in codes:
         return code
     return next((each for each in codes if base_language(each) == base_language(code)), None)
-
-
-def _fill(text: str, source: str, target: str) -> str:
-    return text.replace("{source}", source).replace("{target}", target)
 
 
 def cards() -> list[ModelCard]:

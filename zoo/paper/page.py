@@ -47,7 +47,10 @@ def paper_page(checked: Checked, measurements: Measurements) -> str:
         f'<nav aria-label="Parts of this page" class="screen"><ul>{links}</ul></nav>',
         _table(summary_table(checked)),
         '<h2 id="plots">Plots</h2>\n<div class="plots">',
-        *(_figure(plot) for plot in all_plots(checked, measurements)),
+        *(
+            f"<figure>{plot_svg(plot)}<figcaption>{escape_text(plot.title)}</figcaption></figure>"
+            for plot in all_plots(checked, measurements)
+        ),
         "</div>",
     ]
     for key, title in _TITLES.items():
@@ -70,10 +73,6 @@ def _table(table: Table) -> str:
 def _html(words: str) -> str:
     """Convert plain text to HTML. Text in backticks becomes a `code` element."""
     return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape_text(words))
-
-
-def _figure(plot: Plot) -> str:
-    return f"<figure>{plot_svg(plot)}<figcaption>{escape_text(plot.title)}</figcaption></figure>"
 
 
 def _claims(checked: Checked, measurements: Measurements) -> Iterator[str]:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import re
 import time
 import traceback
 from collections.abc import Callable, Iterable
 from pathlib import PurePath
-from typing import Any, NoReturn
+from typing import Any
 from urllib.parse import parse_qsl
 
 from fastapi import Request
@@ -18,6 +17,7 @@ from starlette.datastructures import FormData, Headers, UploadFile
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from specs.notation import quote
+from zoo.files.reading import parse_json
 from zoo.serving.answer import AUDIO_PATH, ClientGone, ServingError, error_response
 from zoo.serving.service import Service
 
@@ -265,12 +265,8 @@ def parse_object(body: bytes) -> Parameters:
     Raises:
         ServingError: The body is not a JSON object, contains NaN or infinity, or is nested too deeply.
     """
-
-    def reject(constant: str) -> NoReturn:
-        raise ValueError(constant)
-
     try:
-        value = json.loads(body, parse_constant=reject)
+        value = parse_json(body)
     except (ValueError, RecursionError):
         raise ServingError(400, "the body is not valid JSON") from None
     if not isinstance(value, dict):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import platform
-import shutil
 import subprocess
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -100,7 +99,6 @@ class Diagnosis:
 
 def diagnosis() -> Diagnosis:
     """Examine this machine, and return its properties. Nothing is changed."""
-    existing = next(folder for folder in (storage.home(), *storage.home().parents) if folder.exists())
     return Diagnosis(
         versions=dict(_versions()),
         processor=_processor(),
@@ -108,7 +106,7 @@ def diagnosis() -> Diagnosis:
         backends=tuple(BackendStatus(b.name, b.summary, b.unavailable_reason()) for b in BACKENDS.values()),
         automatic=dict(_automatic_backends()),
         places=tuple(_storage_folders()),
-        free_bytes=shutil.disk_usage(existing).free,
+        free_bytes=storage.free_bytes(storage.home()),
         package=str(Path(__file__).parents[1]),
     )
 
