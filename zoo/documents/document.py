@@ -71,7 +71,7 @@ class TextArchive:
         if name in self._texts:
             return self._texts[name]
         if name not in self._entries:
-            raise ZooError(f"`{self._name}` has no file `{name}`", hint="open and save the document again")
+            raise ZooError(f"`{self._name}` lacks the file `{name}`", hint="open and save the document again")
         self._read += self._entries[name].file_size
         _require_size(self._read, MAX_TEXT_BYTES, f"the text of `{self._name}`")
         with _reported_damage(self._name):
@@ -323,4 +323,4 @@ def _decode(content: bytes, name: str) -> str:
     try:
         return content.decode()
     except UnicodeDecodeError:
-        raise ZooError(f"`{name}` is not UTF-8", hint="save it with the encoding UTF-8") from None
+        raise ZooError(f"`{name}` is not UTF-8", hint="save the document as UTF-8") from None

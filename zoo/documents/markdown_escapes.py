@@ -200,11 +200,8 @@ def _write_escapes(text: str) -> str:
 
 def _is_special(text: str, position: int, line: int, *, in_cell: bool) -> bool:
     """Return whether a character that is part of a text would be read as markup. Its line starts at `line`."""
-    character, before, after = (
-        text[position],
-        text[position - 1 : position] or "\n",
-        text[position + 1 : position + 2] or "\n",
-    )
+    character = text[position]
+    before, after = text[position - 1 : position] or "\n", text[position + 1 : position + 2] or "\n"
     start = _LINE_START.match(text, line, position)
     if start is not None and start.end() == position:
         if start[1]:

@@ -299,7 +299,7 @@ def pull_model(reference: str, report: Report) -> list[Path]:
         for folder in folders:
             if ModelFolder(folder).imported.get("catalogue") != card.name:
                 hint = f"to pull the public model, remove your own with `zoo remove {folder.name}` first"
-                raise ZooError(f"`{folder}` is a model of your own, not the one in the catalogue", hint=hint)
+                raise ZooError(f"`{folder}` is your own model, not the public model `{card.name}`", hint=hint)
         if folders:
             report.info(f"`{reference}` was already pulled")
         return folders or _fetch(card, reference, report)
@@ -382,5 +382,6 @@ def _not_found_error(
     list_command = f"zoo list{' --published' * (kind == 'published model')}"
     return ZooError(
         f"there is no {kind} `{name}`: searched {paths}{further}",
-        hint=f"{guess}`{list_command}` lists what is here, `zoo list --available` public models; {_CREATE_HINTS[kind]}",
+        hint=f"{guess}`{list_command}` lists what is on this machine, and `zoo list --available` lists public models; "
+        f"{_CREATE_HINTS[kind]}",
     )

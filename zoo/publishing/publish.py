@@ -306,7 +306,8 @@ def _snapshot(folder: Path) -> Iterator[Path]:
         for name in sorted({*manifest.read(folder).entries, *REQUIRED_FILES, manifest.NAME}):
             if not is_file_name(name):
                 problem = f"`{folder}` has a file `{name}`, a name that registries do not accept"
-                raise ZooError(problem, hint="use letters, digits, - and _, then an extension such as .txt")
+                hint = "rename the file: use letters, digits, `-` and `_`, then an extension such as `.txt`"
+                raise ZooError(problem, hint=hint)
             if not file_exists(folder / name):
                 raise ZooError(f"`{folder / name}` is missing", hint="publish the run of this model again", exit_code=1)
             link_or_copy(folder / name, snapshot / name)

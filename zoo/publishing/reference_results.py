@@ -90,8 +90,8 @@ class ReferenceLogProbabilities:
         if difference <= TOLERANCE:
             return difference
         raise ZooError(
-            f"the model does not reproduce its reference log-probabilities: they differ by {difference:.2g}, but at "
-            f"most {TOLERANCE:g} is accepted",
+            f"the model does not reproduce its reference log-probabilities: they differ by {difference:.2g}, which is "
+            f"more than {TOLERANCE:g}",
             hint="restore the model from its source, or use another machine: the weights, the spec or "
             f"`{NAME}` were changed, or this machine computes wrong results",
             exit_code=1,

@@ -172,9 +172,8 @@ class ModelPool:
             ZooError: `names` is empty, or a model does not exist or does not fit into memory.
         """
         if not names:
-            raise ZooError(
-                "there is no model to serve", hint="train and publish one (`zoo train tiny && zoo publish tiny`)"
-            )
+            hint = "train and publish a model, for example with `zoo train tiny && zoo publish tiny`"
+            raise ZooError("there is no model to serve", hint=hint)
         self._memory_bytes, self._idle_seconds = memory_bytes, idle_seconds
         self._open = open_translator
         folders = {name: find.model(name, report) for name in names}
