@@ -121,7 +121,7 @@ class Parser:
         self._read()
 
     def fragments(self) -> Iterator[Fragment]:
-        """Yield the fragments. Adjacent texts are one fragment, and so is a copied element."""
+        """Yield the fragments. Adjacent texts form one fragment. A copied element is a single fragment, too."""
         for index, (part, end) in enumerate(pairwise([*self._found, _Part(len(self._text), Kind.BREAK)])):
             raw = self._text[part.start : end.start]
             if index == self._root and part.kind is Kind.BREAK:
@@ -227,7 +227,7 @@ class Parser:
         return self._add(start, Kind.OPEN if self._is_inline(name) else Kind.BREAK, name, again=without_id(raw, name))
 
     def _read_copied(self, start: int, name: str) -> None:
-        """Begin an element that is copied with its content, unless it has none."""
+        """Begin an element that is copied with its content. If it is a void element, it ends at once."""
         self._add(start, Kind.UNIT if self._is_inline(name) else Kind.BREAK, name)
         if self.is_xml or name not in _VOID:
             self._copied = [name]

@@ -150,7 +150,7 @@ def _set_parts(segment: Segment, words: Sequence[_Word], target: str) -> None:
 
 
 def _covered(segment: Segment) -> bytearray:
-    """Return 1 for each character that the translator reads in place of copied content, and 0 for the others."""
+    """Return 1 for each character that the translator reads in place of copied content, and 0 for other characters."""
     covered = bytearray(len(segment.text) + 1)
     for unit in segment.units:
         covered[unit.start : unit.end] = b"\1" * (unit.end - unit.start)
@@ -372,7 +372,7 @@ class _Writer:
         """Whether a space has to be written before the following text."""
 
     def finish(self) -> str:
-        """Close all elements, and return what was written."""
+        """Close all elements, and return the written text."""
         self.move_to(())
         self._flush()
         return "".join(self._output)

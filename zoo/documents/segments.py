@@ -260,7 +260,7 @@ def split_segments(fragments: Sequence[Fragment], syntax: Syntax) -> Iterator[Fr
 def _join_lines(fragments: Sequence[Fragment], syntax: Syntax) -> list[Fragment]:
     """Replace each line break after which the sentence continues by white space."""
     lines, texts = list[int](), [list[str]()]
-    """Indices of the line breaks and boundaries, and the text before each of them, and after the last one."""
+    """Indices of the line breaks and boundaries, and the texts before, between and after them."""
     for index, fragment in enumerate(fragments):
         if fragment.kind in _BOUNDARIES or fragment.kind is Kind.LINE:
             lines.append(index)
@@ -451,7 +451,7 @@ def _is_reference(before: str, element: Sequence[Fragment], following: Sequence[
 
 
 def _trim(run: Sequence[Fragment]) -> tuple[Sequence[Fragment], Sequence[Fragment], Sequence[Fragment]]:
-    """Split copied content and white space off both ends of a segment, so that they keep their place.
+    """Split copied content and white space off the start and end of a segment, so that they keep their place.
 
     Content that the translator reads as a word and marks whose range has words stay in the segment.
     """

@@ -73,7 +73,7 @@ def extracted(sha256: str, names: Sequence[str]) -> list[Path] | None:
 def extract(archive: Fetched, names: Sequence[str]) -> list[Path]:
     """Extract members of a .tar, .tar.gz or .zip file. The type is recognised by the content.
 
-    Only these members are written, and they appear only after all of them were read without error. A tar archive is
+    Only these members are written. They appear after all members were read without error. A tar archive is
     read to its end, so that its checksum is verified.
 
     Returns:

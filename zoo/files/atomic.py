@@ -156,7 +156,7 @@ def _replace_folder(partial: Path, path: Path) -> None:
 
 
 def restore_replaced(folder: Path) -> None:
-    """Restore folders that a killed process renamed in order to replace them, unless their name is in use again.
+    """Restore folders that a killed process renamed before it could replace them, unless their name is in use again.
 
     The process may still be running on another machine. It then finds that the name is in use, and tries again.
     """
@@ -173,7 +173,7 @@ def remove_folder(path: Path) -> Path | None:
     """Remove a folder. It is renamed first, so that an interrupted removal leaves nothing that looks complete.
 
     Returns:
-        The renamed folder, if this user has no permission to remove all of it. None if it was removed.
+        None if the folder was removed. If this user has no permission to remove all files, the renamed folder.
     """
     _remove_leftovers(path.parent)
     renamed = _set_aside(path, ".removed")

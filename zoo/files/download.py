@@ -149,7 +149,7 @@ def _write_records(records: Mapping[str, _Record]) -> None:
 
 
 def _downloaded_before(path: Path, url: str, expected: str | None, report: Report) -> Fetched | None:
-    """Return the file of an earlier download. None if there is none, or it is damaged."""
+    """Return the file of an earlier download. None if there is no such file, or if it is damaged."""
     if not path.exists():
         return None
     recorded = _records().get(url)

@@ -44,7 +44,7 @@ class _Version:
     """Version of a remote file, as the server describes it. Properties that the server does not send are None."""
 
     validator: str | None = None
-    """Strong ETag. If the server sends none, the date of the last change."""
+    """Strong ETag. If the server sends no ETag, the date of the last change."""
     total: int | None = None
     """Size in bytes."""
 

@@ -45,7 +45,7 @@ def from_options(spec: str | None, model_name: str | None, report: Report | None
     """Return the folder of the model that `--spec` or `--model` selects.
 
     Raises:
-        ZooError: Neither or both of the options are given, or there is no such model.
+        ZooError: Not exactly one of the options is given, or there is no such model.
     """
     if spec is not None and model_name is None:
         return of_spec(spec, report)

@@ -31,7 +31,7 @@ class RegistryModel(NamedTuple):
 
 
 def pull(reference: Reference, report: Report) -> Path | None:
-    """Pull a model into the local model store: the newest revision, or the one that the reference specifies.
+    """Pull a model into the local model store: the newest revision, or the revision that the reference specifies.
 
     A revision that is specified by number gets a separate folder. If the model is already in the store, its
     hashes are checked, and damaged files are downloaded again. An interrupted pull is resumed by the next pull. If

@@ -287,14 +287,14 @@ _TOLERANCE = 1e-9  # printed numbers are decimal fractions
 
 
 def better(table: str, column: str, row: str, others: str, without: str = "") -> tuple[bool, str]:
-    """Decide whether all numbers of a row are better than those of other rows.
+    """Decide whether all numbers of a row are better than the numbers of other rows.
 
     Args:
         table: Name of the table, such as "table2".
         column: Name of the column.
         row: Key of the row.
         others: Key of the other row, or "earlier" for the best row of the earlier systems.
-        without: Part of the names of earlier systems that are left out. Empty to compare with all of them.
+        without: Leave out earlier systems whose names contain this text. If empty, compare with all systems.
     """
     other, cell = _best(table, column, others, without), ROWS[table][row][column]
     sign = _sign(column)

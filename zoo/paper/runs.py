@@ -46,7 +46,7 @@ class RunResults:
     folder: str
     spec: Spec
     shipped: Spec | None
-    """Shipped spec of the same name, which the run is compared with. None if there is none."""
+    """Shipped spec with the same name, for comparison with the run. None if there is no such spec."""
     scores: dict[str, Any]
     weights: bool
     """Whether the run folder has weights to translate with."""
@@ -87,7 +87,7 @@ class RunResults:
 
     @cached_property
     def _other_sets(self) -> tuple[str, ...]:
-        """Names of the corpus parts ("train", "dev", "test") that differ from those of the shipped spec."""
+        """Names of the corpus parts ("train", "dev", "test") that differ from the shipped spec."""
         ours, theirs = self.spec.corpus, self.shipped and self.shipped.corpus
         return tuple(part for part in _PARTS if getattr(ours, part) != getattr(theirs, part, None))
 

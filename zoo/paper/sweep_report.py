@@ -33,7 +33,7 @@ def printed_row(row: SweepRow) -> Row | None:
 
 
 def printed_difference(metric: str, pair: RowPair) -> float | None:
-    """Return the second row's score in the paper minus the first row's. None if the paper does not print both.
+    """Return the second row's score in the paper minus the first row's score. None if a score is not printed.
 
     For perplexity, return the difference of the natural logarithms of the perplexities.
     """

@@ -141,13 +141,13 @@ def _same(graph: int, formula: float) -> tuple[bool, str]:
 
 
 def faster_than_recurrence() -> tuple[bool, str]:
-    """Compare the operations of self-attention with those of a recurrent layer for a sentence of typical length."""
+    """Compare the operations of self-attention and of a recurrent layer for a sentence of typical length."""
     attention, recurrent = (LAYERS[name].operations(_N, _D, 3, 16) for name in ("self-attention", "lstm"))
     return attention < recurrent, f"n = {_N}, d = {_D}: {attention:,.0f} and {recurrent:,.0f}, equal at n = {_D}"
 
 
 def convolution_cost() -> tuple[bool, str]:
-    """Compare the operations of a convolutional layer with those of a recurrent layer."""
+    """Compare the operations of a convolutional layer and of a recurrent layer."""
     sizes = {**_LARGE, "k": 3}
     ratio = LAYERS["convolution"].operations(**sizes) / LAYERS["lstm"].operations(**sizes)
     return ratio == 3, f"k = 3: {ratio:g} times the operations of a recurrent layer"
@@ -203,7 +203,7 @@ def time_sublayer(
         lengths: The sequence lengths, in increasing order.
         d: The number of features.
         heads: The number of attention heads.
-        causal: Whether a position sees only earlier ones.
+        causal: Whether a position sees only earlier positions.
         backward: Whether to include the backward pass.
         rounds: The number of rounds.
         max_seconds: If a length takes longer than this, skip all greater lengths. The first two are always timed.

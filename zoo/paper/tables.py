@@ -241,7 +241,7 @@ def _table3(checked: Checked, measurements: Measurements) -> Iterator[Table]:
 
 
 def _measured(row: str, checked: Checked, measurements: Measurements) -> str:
-    """Describe the runs of a row, or say why they have no score. Without runs, return the command that trains one."""
+    """Describe the runs of a row, or say why they have no score. Without runs, return the command that trains it."""
     if measurements.of(f"table3/{row}"):
         return checked[f"table3.{row}.bleu"].because
     return f"zoo train table3/{row}" + ("" if measurements.root == RUNS else f" --run {measurements.root / row}")

@@ -29,7 +29,7 @@ class LayerPlan:
     shape: str
     """Shape of the layer's output."""
     parameters: int
-    """Number of parameters, without those that are shared with an earlier layer."""
+    """Number of parameters, without parameters that are shared with an earlier layer."""
     flops: str
     """FLOPs of the matrix products in a forward pass, as a formula with the sizes `batch`, `source` and `target`."""
     flops_per_token: float

@@ -1,4 +1,4 @@
-"""Reference log-probabilities that a bundle carries, so that anybody can check that the model computes the same.
+"""Reference log-probabilities of a bundle, with which anybody can check that the model computes the same results.
 
 `proof.safetensors` has the log-probabilities that the model assigned to a few sentence pairs when it was published. The
 check fails if the weights have changed, or if a machine or backend computes other values.
@@ -72,7 +72,7 @@ class ReferenceLogProbabilities:
 
     @torch.no_grad()
     def check(self, program: Scorer, device: torch.device | str | None = None) -> float:
-        """Compare the reference log-probabilities with those that a program computes.
+        """Compare the reference log-probabilities with the log-probabilities that a program computes.
 
         Args:
             program: The compiled model.

@@ -81,7 +81,7 @@ class ServingError(Exception):
 
     Attributes:
         status: HTTP status code.
-        message: What is wrong, and what the client can do.
+        message: Description of the problem, and what the client can do.
         reason: Label of the metric that counts rejected requests.
         retry_after: Seconds after which the client should try again. None if trying again cannot help.
     """

@@ -47,7 +47,7 @@ KEEP_ALIVE_SECONDS = 15.0
 STALLED_SECONDS = 20.0
 """Maximum time in which a client accepts nothing of a response."""
 SEND_BUFFER_BYTES = 128 * 1024
-"""Size of the system's buffer for a response. With a larger one, a slow client would seem to accept nothing."""
+"""Size of the system's buffer for a response. With a larger buffer, a slow client would seem to accept nothing."""
 _STALLED_SECONDS_AT_END, _BODY_SECONDS_AT_END = 3.0, 5.0
 _MAX_CONNECTIONS, _MAX_DESCRIPTORS = 2_000, 65_536
 _OTHER_DESCRIPTORS = 200  # for models, documents and worker processes
@@ -228,7 +228,7 @@ class Server(uvicorn.Server):
             task.cancel()
 
     async def _preload(self) -> None:
-        """Load the models. If one of them cannot be loaded, stop the server."""
+        """Load the models. If a model cannot be loaded, stop the server."""
         self._service.admission.starting = True
         try:
             await self._service.pool.preload(self._preloaded)

@@ -349,7 +349,7 @@ def _result(answer: Answer, body: TranslateBody | None = None) -> TextResult:
 
 
 async def _events(results: AsyncIterator[tuple[int, Answer | ServingError]], body: TranslateBody) -> AsyncIterator[str]:
-    """Yield one server-sent event per text, and one at the end."""
+    """Yield a server-sent event for each text, and the event `done` at the end."""
     async with aclosing(results):  # type: ignore[type-var]
         async for index, answer in results:
             if isinstance(answer, ServingError):

@@ -304,7 +304,7 @@ class ModelPool:
                 pass
 
     async def maintain(self) -> None:
-        """Unload idle models and replace outdated ones, until the task is cancelled."""
+        """Unload idle models and replace outdated models, until the task is cancelled."""
         while True:
             await asyncio.sleep(min(_CHECK_SECONDS, self._idle_seconds))
             await self.refresh()

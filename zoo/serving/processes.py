@@ -76,7 +76,7 @@ class Processes:
         return value  # type: ignore[no-any-return]
 
     def close(self) -> None:
-        """Kill all processes, including those that are in use."""
+        """Kill all processes, including processes that are in use."""
         self._closed = True
         while self._started:
             self._started.pop().kill()

@@ -162,7 +162,7 @@ class Guard:
 
 
 def _replay(body: bytes, receive: Receive) -> Receive:
-    """Return a function that first returns the body that was read, and then what `receive` returns."""
+    """Return a replacement for `receive` that first returns a body that was already read, and then calls `receive`."""
     pending: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def replayed() -> Message:

@@ -171,7 +171,7 @@ class Service:
         """Return the attention between the words of a text and of its translation.
 
         Args:
-            call: The call, with both languages.
+            call: The call, with its source and target language.
             pair: The text and its translation, each of one line.
             wanted: Layer and head that the client wants to see. None: the head that aligns best.
 

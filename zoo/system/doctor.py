@@ -27,7 +27,7 @@ _INSTRUCTIONS = (
     *("avx2", "fma", "f16c", "avx512f", "avx512_vnni", "avx512_bf16", "avx_vnni", "amx_bf16", "amx_int8", "sha_ni"),
     *("asimd", "asimddp", "bf16", "i8mm", "sve", "sve2", "sha2"),
 )
-"""Instruction sets that matter for speed. The names are those that Linux uses."""
+"""Instruction sets that matter for speed, by their names in Linux."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class BackendStatus:
     name: str
     summary: str
     problem: str | None
-    """Why the backend is not available and what to do. None if it is available."""
+    """Reason why the backend is not available, and what to do. None if it is available."""
 
 
 @dataclass(frozen=True)

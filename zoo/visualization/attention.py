@@ -174,7 +174,7 @@ def figure_view(figure: Figure, attention: Attention) -> View:
 
 
 def figure_caption(figure: Figure, attention: Attention, view: View) -> str:
-    """Return a caption for the page: what the figure in the paper shows, and how this view differs from the figure."""
+    """Return a caption for the page, which describes the figure in the paper, and how this view differs from it."""
     caption = f"Figure {figure.number} shows, in encoder layer {FIGURE_LAYER} of {FIGURE_LAYERS}, {figure.shows}."
     layers = len(ATTENTIONS[FIGURE_ATTENTION].read(attention)[0])
     if view.kind == FIGURE_ATTENTION and (view.layer, layers) != (FIGURE_LAYER, FIGURE_LAYERS):
