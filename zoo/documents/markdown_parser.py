@@ -11,7 +11,7 @@ from itertools import pairwise
 
 from markdown_it import MarkdownIt
 from markdown_it.rules_block import StateBlock, heading, html_block, lheading, paragraph, table
-from markdown_it.rules_inline import StateInline, backtick, escape, image, link
+from markdown_it.rules_inline import StateInline, backtick, escape, html_inline, image, link
 from markdown_it.token import Token
 
 from zoo.documents.markdown_escapes import Mode
@@ -100,6 +100,7 @@ def make_parser() -> MarkdownIt:
         block.before("table", name, added, {"alt": ended})
     for name, inline_rule in (("escape", escape), ("backticks", backtick), ("link", link), ("image", image)):
         inline.at(name, _measured(inline_rule))
+    inline.at("html_inline", _html)
     inline.at("text", _text)
     inline.at("newline", _measured(_newline))
     inline.before("escape", "copied", _measured(_copied))
@@ -271,6 +272,14 @@ def _text(state: StateInline, silent: bool) -> bool:
     if state.pos > start and not silent:
         state.push("text", "", 0).content = state.src[start : state.pos]
     return state.pos > start
+
+
+def _html(state: StateInline, silent: bool) -> bool:
+    """Read a tag or a comment. The parser's own rule does not check that it ends within marked text."""
+    start = state.pos
+    is_inside = html_inline(state, True) and state.pos <= state.posMax
+    state.pos = start
+    return is_inside and html_inline(state, silent)
 
 
 def _newline(state: StateInline, silent: bool) -> bool:

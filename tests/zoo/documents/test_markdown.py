@@ -318,6 +318,11 @@ def test_no_translation_becomes_markup(seed: int) -> None:
     assert set(elements) <= set(expected)
 
 
+def test_a_comment_that_overlaps_marked_text_is_kept() -> None:
+    for text in ("~<!--~-->\n\nb", '==<b id="==">\n\nb'):
+        assert translated(text) == text
+
+
 @given(seed=st.integers(0, 10**9))
 def test_any_characters_are_kept(seed: int) -> None:
     draw = random.Random(seed)
