@@ -83,9 +83,7 @@ class Manifest:
         """
         entry, path = self._entry(name), self.path(name)
         self.check_size(name)
-        if use_cache and has_digest(path, entry.sha256, lambda: sha256(path)):
-            return
-        if use_cache or sha256(path) != entry.sha256:
+        if not (has_digest(path, entry.sha256, lambda: sha256(path)) if use_cache else sha256(path) == entry.sha256):
             raise _changed(path)
 
     def check_size(self, name: str) -> None:

@@ -18,14 +18,7 @@ from zoo.visualization.plot import STYLE as PLOT_STYLE
 from zoo.visualization.plot import Axis, Plot, Series, plot_svg
 
 _KINDS = {status: status.name.lower() for status in Status}
-_SIGNS = {
-    Status.DERIVED: "✓",
-    Status.SET: "=",
-    Status.MEASURED: "●",
-    Status.DIFFERENT: "✗",
-    Status.OPEN: "?",
-    Status.CITED: "·",
-}
+_SIGNS = dict(zip(Status, "✓=●✗?·", strict=True))
 _HIDDEN = "\n".join(
     f"body:has(#only-{kind}:checked) tr.claim:not(.{kind}) {{ display: none }}" for kind in _KINDS.values()
 )
