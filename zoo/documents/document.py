@@ -193,7 +193,7 @@ class TextFile:
     """
 
     def __init__(self, text: str, form: Format = html.FORMAT) -> None:
-        """Read a text.
+        """Split a text into segments.
 
         Raises:
             ZooError: The text is damaged, or has too many elements.
@@ -275,7 +275,7 @@ class Document:
 
 
 def read_texts(sources: Sequence[DocumentSource]) -> list[list[SegmentText]]:
-    """Return the segments of each document."""
+    """Return the text of each segment in each document, and whether the segment has markup."""
     documents = (Document(*source) for source in sources)
     return [[(segment.text, segment.needs_alignment) for segment in document.segments] for document in documents]
 
@@ -294,7 +294,7 @@ def write_documents(
 def translate_document(
     content: bytes, name: str, translate: Translate, align: Align, language: str | None = None
 ) -> bytes:
-    """Return the translation of a document (see `Document`). `language` is the code of the target language."""
+    """Translate a document (see `Document`). `language` is the code of the target language."""
     document = Document(content, name)
     translations = translate([segment.text for segment in document.segments])
     return document.render(translations, align_segments(document.segments, translations, align), language)

@@ -36,7 +36,7 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Fragment:
-    """Fragment of a document. The joined `raw` strings of all fragments are the document.
+    """Fragment of a document. Joined, the `raw` strings of all fragments give the document.
 
     Attributes:
         kind: The kind.
@@ -97,7 +97,7 @@ class Syntax:
 
 @dataclass(frozen=True)
 class View:
-    """Some texts of a file, such as its paragraphs.
+    """Some of the texts in a file, such as its paragraphs.
 
     Attributes:
         parse: Function that splits the content of a file into fragments.

@@ -132,7 +132,7 @@ def _replace_words(segment: Segment, words: list[_Word], target: str) -> list[Un
 
 
 def _set_parts(segment: Segment, words: Sequence[_Word], target: str) -> None:
-    """Set the elements around each word. Words without a source get the elements of the word before them."""
+    """Set the elements around each word. A word without a source gets the elements of the preceding word."""
     covered = _covered(segment)
     spans = [match.span() for match in WORDS.finditer(segment.text)]
     starts = [start for start, _ in spans]
@@ -294,7 +294,7 @@ class _Extremes:
             width *= 2
 
     def find(self, start: int, end: int) -> int:
-        """Return the smallest value from `start` to before `end`."""
+        """Return the smallest value with an index from `start` to `end` - 1."""
         level = (end - start).bit_length() - 1
         values = self._levels[level]
         return min(values[start], values[end - (1 << level)])
@@ -397,7 +397,7 @@ class _Writer:
         self.stack = stack
 
     def text(self, text: str, stack: Stack) -> None:
-        """Write a text inside of the elements."""
+        """Write a text inside the elements of `stack`."""
         if text:
             self._write_gap(stack)
             self.move_to(stack)

@@ -77,7 +77,7 @@ def _is_part(fragment: Fragment) -> bool:
 
 
 def _is_computed(code: str) -> bool:
-    """Return whether Word computes the result of a field from its code, so that it is not translated."""
+    """Return whether Word computes the result of a field from its code. Such results are not translated."""
     return _COMPUTED_CODE.match(code.strip()) is not None
 
 

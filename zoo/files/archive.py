@@ -113,7 +113,7 @@ def extract_all(archive: Path, folder: Path) -> None:
 
 
 def _extract(path: Path, target: _Target) -> set[str]:
-    """Extract members of an archive. Return the names of all its files."""
+    """Extract the members of an archive that have a target. Return the names of all files in the archive."""
     try:
         return (_extract_zip if zipfile.is_zipfile(path) else _extract_tar)(path, target)
     except _UNREADABLE as error:

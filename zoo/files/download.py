@@ -41,7 +41,7 @@ class Fetched:
 
 @dataclass(frozen=True)
 class _Record:
-    """SHA-256 and size of a file when it was downloaded for the first time."""
+    """SHA-256 and size in bytes of a file at its first download."""
 
     sha256: str
     bytes: int

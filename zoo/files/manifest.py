@@ -162,8 +162,8 @@ def check(folder: Path, names: Iterable[str] | None = None, *, hashed_bytes: int
     Args:
         folder: The folder.
         names: The files to check. The default is all files of the manifest.
-        hashed_bytes: If all files together have more bytes than this, compare only their sizes, not their hashes. By
-            default, hashes are always compared.
+        hashed_bytes: Compare hashes if all files together have at most this many bytes, otherwise compare only sizes.
+            None: always compare hashes.
 
     Returns:
         Whether the files were hashed.

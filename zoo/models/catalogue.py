@@ -201,7 +201,7 @@ class ModelCard(Section):
 
     @property
     def is_pattern(self) -> bool:
-        """Whether the card describes a model for each language pair."""
+        """Whether the card is a pattern, which describes one model per language pair."""
         return "{" in self.name
 
     @property

@@ -322,7 +322,7 @@ def share_below(table: str, column: str, row: str, other: str, limit: str) -> tu
 
 
 def improves(table: str, column: str, *rows: str) -> tuple[bool, str]:
-    """Decide whether the numbers of a column improve from each row to the next."""
+    """Decide whether the numbers of a column improve from each given row to the next."""
     values = [float(ROWS[table][row][column]) for row in rows]
     ordered = sorted(set(values), reverse=_sign(column) < 0)
     return values == ordered, f"printed: {', '.join(f'{value:g}' for value in values)}"

@@ -283,7 +283,7 @@ def _published_model(
 
 
 def summarize(folder: Path) -> Summary:
-    """Return the summary of a bundle that is published now.
+    """Return the summary of a bundle, with the current time as its time of publication.
 
     Raises:
         ZooError: The spec or the scores in the folder are damaged.

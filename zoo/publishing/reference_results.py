@@ -118,7 +118,7 @@ def compute(translator: Translator, examples: Sequence[tuple[str, ...]]) -> Refe
 
 
 def translated_examples(translator: Translator) -> list[tuple[str, ...]]:
-    """Return a few fixed sentences and the model's own translations of them.
+    """Return a few fixed sentences with the model's own translations.
 
     If the source is not text, only the sentences are returned.
     """

@@ -78,7 +78,7 @@ class RemovalPlan:
     bytes: int
 
     def remove(self) -> list[KeptItem]:
-        """Remove the items. Return those that were kept after all, for example because a process uses them now."""
+        """Remove the items. Return the items that were kept after all, for example because a process uses them now."""
         return [kept for item in self.removable if (kept := _remove(item))]
 
 
@@ -192,7 +192,7 @@ def _lock_path(kind: str, path: Path) -> Path:
 
 
 def _remove(item: RemovableItem) -> KeptItem | None:
-    """Remove an item. Return None if it was removed. Otherwise, return it with the reason why it was kept."""
+    """Remove an item. Return None if it was removed. Otherwise, return the reason why it was kept."""
     try:
         if reason := _reason_to_keep(item.kind, item.path):
             return KeptItem(item.path, reason)

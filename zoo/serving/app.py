@@ -138,13 +138,10 @@ def max_connections() -> int:
 
 
 class Connection(H11Protocol):
-    """Connection that can detect whether its client has stalled.
-
-    If there are too many connections, a new one closes the connection that has been idle for the longest time.
-    """
+    """Connection that can detect whether its client has stalled."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Accept a connection."""
+        """Accept a connection. If there are too many connections, close the one that has been idle for longest."""
         self._idle_since = self._accepted = time.monotonic()
         self._unsent_bytes = 0
         super().connection_made(transport)
@@ -251,7 +248,7 @@ class Server(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Handle SIGINT, SIGTERM and SIGHUP in the body of `with`, except signals that are ignored, as `nohup` does."""
+        """Handle SIGINT, SIGTERM and SIGHUP in the body of `with`. Signals that `nohup` ignores stay ignored."""
         handled = [each for each in _SIGNALS if signal.getsignal(each) is not signal.SIG_IGN]
         previous = {each: signal.signal(each, self.handle_exit) for each in handled}
         try:

@@ -136,7 +136,7 @@ class Service:
     async def score(self, call: Call, pairs: Sequence[tuple[str, str]]) -> tuple[list[float], str, str]:
         """Return the log-probabilities of translations, and the name and the revision of the model.
 
-        `pairs` are texts and their translations, each of one line.
+        `pairs` are texts and their translations, each a single line.
         """
         self.admission.check_texts([source for source, _ in pairs])
         self.admission.check_texts([target for _, target in pairs])
@@ -172,7 +172,7 @@ class Service:
 
         Args:
             call: The call, with its source and target language.
-            pair: The text and its translation, each of one line.
+            pair: The text and its translation, each a single line.
             wanted: Layer and head that the client wants to see. None: the head that aligns best.
 
         Returns:

@@ -195,10 +195,10 @@ def _require_within(name: str, numbers: Sequence[int], count: int) -> None:
 
 
 def _row_of(word: str, rows: Sequence[str]) -> int:
-    """Return the index of the first row label that equals a word. If none does, compare without case and punctuation.
+    """Return the index of the first row label that equals a word. If no label does, ignore case and punctuation.
 
     Raises:
-        ZooError: No row label equals the word in either way.
+        ZooError: No row label equals the word, even if case and punctuation are ignored.
     """
     equal = [index for index, row in enumerate(rows) if row == word]
     similar = [index for index, row in enumerate(rows) if _normalised(row) == _normalised(word)]

@@ -76,7 +76,7 @@ def draw(panels: Mapping[str, Sequence[Graph]], title: str) -> str:
 
 @dataclass(frozen=True)
 class _Position:
-    """Position of a box: its row, counted from the bottom, its upper left corner, and its width.
+    """Position of a box: its row (counted from the bottom), its upper left corner, and its width.
 
     The bottom of the panel is at y = 0, and y is negative above it.
     """

@@ -88,7 +88,7 @@ class FolderStore:
         return read_bytes(file, max_bytes) if file_exists(file) else None
 
     def fetch(self, path: str, partial: Path, size: int, report: Report) -> None:
-        """Copy a file to `partial`, or continue an interrupted copy."""
+        """Copy a file to `partial`, or resume an interrupted copy."""
         if not file_exists(self.folder / path):
             raise missing_blob(self.address, path)
         label = f"copying {partial.stem}"
