@@ -277,7 +277,7 @@ class Parser:
         self._copied, self._readable = [], []
 
     def _text_of_empty(self, name: str) -> str:
-        """Return the text for an element without content. An unknown element is read as a word, because it may be a name."""
+        """Return the text for an element without content. An unknown element is read as a word, such as a name."""
         is_known = name in _INLINE or name in _COPIED or name in _VOID or name in _BLOCKS
         return PLACEHOLDER if name in self._roles.copied or not is_known else ""
 
