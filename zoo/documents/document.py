@@ -59,11 +59,11 @@ class TextArchive:
         entries = self._archive.infolist()
         _require_size(sum(entry.file_size for entry in entries), MAX_DOCUMENT_BYTES, f"`{name}`")
         self._entries = {entry.filename: entry for entry in entries}
-        """The entry of each file. Of several with the same name, office programs read the last one, too."""
+        """The entry of each file. If several have the same name, the last one counts, as in office programs."""
         self.names = list(self._entries)
 
     def read(self, name: str) -> str:
-        """Return the text of a file. It may have any encoding that XML declares.
+        """Return the text of a file, in the encoding that its XML declaration names.
 
         Raises:
             ZooError: The file does not exist or is damaged, its encoding is unknown, or the files are too large.
@@ -71,7 +71,7 @@ class TextArchive:
         if name in self._texts:
             return self._texts[name]
         if name not in self._entries:
-            raise ZooError(f"`{self._name}` has no file `{name}`", hint="open and save the document again")
+            raise ZooError(f"`{self._name}` lacks the file `{name}`", hint="open and save the document again")
         self._read += self._entries[name].file_size
         _require_size(self._read, MAX_TEXT_BYTES, f"the text of `{self._name}`")
         with _reported_damage(self._name):
@@ -88,7 +88,7 @@ class TextArchive:
         return text
 
     def replace(self, texts: Mapping[str, str]) -> bytes:
-        """Return the archive with new texts in files that were read before. If none differs, return the same bytes."""
+        """Return the archive with new texts of files that were read before. If no text differs, it is unchanged."""
         texts = {name: text for name, text in texts.items() if text != self._texts[name]}
         if not texts:
             return self._content
@@ -131,7 +131,7 @@ _BYTE_ORDER_MARK = "\ufeff"
 Translate = Callable[[list[str]], list[str]]
 """Function that translates texts."""
 Align = Callable[[list[str], list[str]], list[list[AlignedToken]]]
-"""Function that aligns the tokens of translations to those of texts, as `Translator.align` does."""
+"""Function that aligns the tokens of translations with the tokens of texts, as `Translator.align` does."""
 DocumentSource = tuple[bytes, str, html.ElementRoles | None]
 """Arguments of `Document`."""
 SegmentText = tuple[str, bool]
@@ -161,7 +161,7 @@ class _Parts:
     def render(
         self, translations: Iterable[str], alignments: Iterable[list[AlignedToken]], language: str | None
     ) -> str:
-        """Return the text with the next translations. If they change nothing, return the text itself."""
+        """Return the text, with the next translations as its segments. If nothing changes, return the original text."""
         count = len(self.segments)
         chosen = list(zip(islice(translations, count), islice(alignments, count), strict=True))
         is_same = [target for target, _ in chosen] == [segment.text for segment in self.segments]
@@ -193,7 +193,7 @@ class TextFile:
     """
 
     def __init__(self, text: str, form: Format = html.FORMAT) -> None:
-        """Read a text.
+        """Split a text into segments.
 
         Raises:
             ZooError: The text is damaged, or has too many elements.
@@ -221,7 +221,7 @@ class TextFile:
 
 
 class Document:
-    """Document, of which only the text of its segments is translated. Everything else is copied byte for byte.
+    """Document with segments of text to translate. Everything else is copied byte for byte.
 
     Attributes:
         segments: The segments, in order.
@@ -233,7 +233,7 @@ class Document:
         Args:
             content: The bytes of the file.
             name: The name of the file. Its suffix selects the format.
-            roles: Roles of the elements of XML or HTML. If given, they select the format.
+            roles: Roles of XML or HTML elements. If given, they select the format instead of the suffix.
 
         Raises:
             ZooError: The format is unknown, or the document is damaged, too large or too complex, or not UTF-8.
@@ -248,9 +248,8 @@ class Document:
         texts = {file: self._archive.read(file) if self._archive else _decode(content, name) for file in formats}
         elements = sum(text.count("<") + text.count("\n") for text in texts.values())
         if elements > MAX_ELEMENTS:
-            raise ZooError(
-                f"`{name}` has {elements:,} tags and lines; the maximum is {MAX_ELEMENTS:,}", hint="split it"
-            )
+            problem = f"`{name}` has {elements:,} tags and lines; the maximum is {MAX_ELEMENTS:,}"
+            raise ZooError(problem, hint="split the document")
         try:
             self._files = {file: TextFile(text, formats[file]) for file, text in texts.items()}
         except ZooError as error:
@@ -276,7 +275,7 @@ class Document:
 
 
 def read_texts(sources: Sequence[DocumentSource]) -> list[list[SegmentText]]:
-    """Return the segments of each document."""
+    """Return the text of each segment in each document, and whether the segment has markup."""
     documents = (Document(*source) for source in sources)
     return [[(segment.text, segment.needs_alignment) for segment in document.segments] for document in documents]
 
@@ -295,14 +294,14 @@ def write_documents(
 def translate_document(
     content: bytes, name: str, translate: Translate, align: Align, language: str | None = None
 ) -> bytes:
-    """Return the translation of a document (see `Document`). `language` is the code of the target language."""
+    """Translate a document (see `Document`). `language` is the code of the target language."""
     document = Document(content, name)
     translations = translate([segment.text for segment in document.segments])
     return document.render(translations, align_segments(document.segments, translations, align), language)
 
 
 def align_segments(segments: Sequence[Segment], translations: Sequence[str], align: Align) -> list[list[AlignedToken]]:
-    """Return the alignments of all segments. They are empty for segments without markup, which need no alignment."""
+    """Align the translations of all segments. The alignment of a segment without markup is empty."""
     needed = [index for index, segment in enumerate(segments) if segment.needs_alignment]
     alignments: list[list[AlignedToken]] = [[] for _ in segments]
     if needed:
@@ -313,7 +312,7 @@ def align_segments(segments: Sequence[Segment], translations: Sequence[str], ali
 
 
 def format_of(name: str) -> Format | Archive:
-    """Return the format of a file name. Raise ZooError if it is unknown."""
+    """Return the format for a file name. Raise ZooError if its suffix is unknown."""
     suffix = PurePath(name).suffix.lower()
     if suffix not in FORMATS:
         raise ZooError(f"`{name}` has an unknown format", hint=f"the formats are {', '.join(FORMATS)}")
@@ -324,4 +323,4 @@ def _decode(content: bytes, name: str) -> str:
     try:
         return content.decode()
     except UnicodeDecodeError:
-        raise ZooError(f"`{name}` is not UTF-8", hint="save it with the encoding UTF-8") from None
+        raise ZooError(f"`{name}` is not UTF-8", hint="save the document as UTF-8") from None

@@ -1,4 +1,4 @@
-"""E-books (.epub): the text of their pages and of the table of contents, and the title and description of the book."""
+"""E-books (.epub): the text of the pages and of the table of contents, and the book's title and description."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LANGUAGE = r"""<(?:[\w.-]++:)?(?:ncx|package)\s[^<>]*?xml:lang\s*+=\s*+["'](?P<
 
 
 def _tag(names: str) -> str:
-    """Return a pattern for the start tags of elements of XML."""
+    """Return a pattern for the start tags of XML elements with these names, separated by `|`."""
     return f"<(?:[\\w.-]++:)?(?:{names}){_ATTRIBUTES}>"
 
 
@@ -49,7 +49,7 @@ _BY_SUFFIX = {
 
 
 def _formats(names: Sequence[str], read: Callable[[str], str]) -> Mapping[str, Format]:
-    """Return the formats of the package and of the pages that it lists. Without a package, suffixes select pages."""
+    """Return the formats of the package and of its pages. If there is no package, suffixes select the pages."""
     known, formats = set(names), dict[str, Format]()
     roots = dict(_links(read(_CONTAINER), "", "rootfile", "full-path")) if _CONTAINER in known else {}
     for package in filter(known.__contains__, roots):

@@ -36,17 +36,17 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Fragment:
-    """Fragment of a document. The joined `raw` strings of all fragments are the document.
+    """Fragment of a document. Joined, the `raw` strings of all fragments give the document.
 
     Attributes:
         kind: The kind.
         raw: The fragment as the document spells it.
         text: The characters that the translator reads. For TEXT, the text without entities. For a UNIT, its readable
-            content, such as code, or "" if it has none: a bookmark or a comment. A space is white space, such as a tab.
+            content, such as code, a space for white space such as a tab, or "" if it has no readable content.
         name: Name of the element, for OPEN and CLOSE. Identity of the range, for START and END.
         output: How the fragment is written in a translated segment. None: as in the document.
-        again: How OPEN and CLOSE are written if the words of their element are apart in the translation, so that the
-            element is opened a second time: for instance without its `id`. None: as the first time.
+        again: How OPEN and CLOSE are written if their element is opened a second time, because its words are apart in
+            the translation. The start tag then has no `id`, for instance. None: as the first time.
     """
 
     kind: Kind
@@ -65,7 +65,7 @@ class Fragment:
 def join_fragments(
     fragments: Sequence[Fragment], text: str = "", kind: Kind = Kind.UNIT, name: str = "", again: str | None = None
 ) -> Fragment:
-    """Return a fragment that is spelled and written as several fragments. By default, it is a unit."""
+    """Join several fragments into one fragment. By default, it is a unit."""
     raw, output = "".join(each.raw for each in fragments), "".join(each.written for each in fragments)
     return Fragment(kind, raw, text, name, output, again)
 
@@ -81,7 +81,7 @@ class Syntax:
             letter or a digit is a segment of its own, as in an address.
         marks: Pattern for marks at the start of a line that are copied, such as the dash of a dialogue.
         end_marks: Pattern for marks at the end of a line that are copied.
-        finish: Function that completes a translated document, for formats whose escapes depend on the text around.
+        finish: Function that completes a translated document, for formats whose escapes depend on the text around them.
     """
 
     escape: Callable[[str], str]
@@ -97,10 +97,10 @@ class Syntax:
 
 @dataclass(frozen=True)
 class View:
-    """Some texts of a file, such as its paragraphs.
+    """Some of the texts in a file, such as its paragraphs.
 
     Attributes:
-        parse: Function that returns the fragments of a file, from its content.
+        parse: Function that splits the content of a file into fragments.
         syntax: How texts are written.
     """
 
@@ -109,7 +109,7 @@ class View:
 
 
 Format = tuple[View, ...]
-"""Format of a text file: its views. They are translated one after the other, each in the result of the one before."""
+"""Format of a text file: its views. They are translated one after the other, each in the result of the view before."""
 
 
 Archive = Callable[[Sequence[str], Callable[[str], str]], Mapping[str, Format]]
@@ -121,5 +121,5 @@ any encoding that they declare.
 
 
 def unescape(text: str) -> str:
-    """Return the text with characters in place of the entities of HTML."""
-    return html.unescape(_LONG_NUMBER.sub("\ufffd", text))  # Python converts no number of thousands of digits
+    """Replace the HTML entities in a text with the characters that they represent."""
+    return html.unescape(_LONG_NUMBER.sub("\ufffd", text))  # Python does not convert numbers with thousands of digits

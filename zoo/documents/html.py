@@ -34,7 +34,7 @@ _INLINE = frozenset(
         *("span", "strike", "strong", "sub", "sup", "time", "tt", "u"),
     )
 )
-"""Elements that are no placeholder if they are empty."""
+"""Elements that the translator does not read as a placeholder if they are empty."""
 _RUBY = frozenset(("rb", "rp", "rt", "rtc"))
 _UNREADABLE = frozenset(("canvas", "rp", "rt", "rtc", "script", "style", "svg", "template"))
 """Elements that are copied with their content, and are not part of the text."""
@@ -49,7 +49,7 @@ _VOID = _VOID_INLINE | {"area", "br", "col", "embed", "frame", "hr"}
 _RAW_TEXT = frozenset(("iframe", "noembed", "noframes", "plaintext", "script", "style", "textarea", "title", "xmp"))
 """Elements of HTML whose content has no tags."""
 _ENDED_BY = {"p": _BLOCKS, **dict.fromkeys(("rt", "rp"), _RUBY | {"ruby"})}
-"""Tags that end a copied element without end tag."""
+"""Tags that end a copied element that has no end tag."""
 _SCRIPT_MARK = re.compile(r"<!--(?:-?>)?|-->|</?script(?=[\s/>])", re.IGNORECASE)
 _QUOTED = r"""(?:"[^"]*+(?:"|\Z)|'[^']*+(?:'|\Z))"""
 _COMMENT = r"<!--(?:[^-]|-(?!->))*+(?:-->|\Z)"
@@ -58,7 +58,7 @@ _XML_DOCTYPE = re.compile(
 )
 """Declaration of a document type. Without an end, it extends to the end of the text."""
 _PAGE_NUMBER = re.compile(r"""\s(?:epub:type|role|class)\s*+=\s*+["']?(?:doc-)?page(?:break|num)["'\s>]""")
-"""Attribute of the number of a printed page in an e-book."""
+"""Attribute of an element in an e-book that contains a page number of the printed book."""
 _MAYBE_TEXT = re.compile(r"(?:alt|title|label|placeholder|description|value|content)\s*+=", re.IGNORECASE)
 _DESCRIPTIONS = ("description", "og:title", "og:description", "twitter:title", "twitter:description")
 _ATTRIBUTES = frozenset(("alt", "aria-description", "aria-label", "aria-placeholder", "placeholder", "title"))
@@ -72,7 +72,7 @@ class ElementRoles:
         splitting: Names of elements that are segments of their own.
         non_splitting: Names of elements that are part of the sentence around them.
         copied: Names of elements that are copied with their content.
-        outline: Whether the children of an XML element are segments, too, if the element is a segment without text.
+        outline: Whether the children of an XML element without text are segments of their own, too.
         is_html: Whether the text is HTML. Elements without a chosen role then have the role that HTML gives them.
     """
 
@@ -84,7 +84,7 @@ class ElementRoles:
 
 
 class _Part(NamedTuple):
-    """Start, kind, name, text and second spelling of a fragment."""
+    """Fragment that was found: its start, kind, name and text, and its spelling if it is written again."""
 
     start: int
     kind: Kind
@@ -99,7 +99,7 @@ class Parser:
     Comments, declarations and elements with raw text that have no end extend to the end of the text, as in browsers.
 
     Attributes:
-        tags: Position, name and text of each start tag that is not inside of copied content.
+        tags: Position, name and text of each start tag that is not inside copied content.
     """
 
     is_xml = False
@@ -109,19 +109,19 @@ class Parser:
         self._found: list[_Part] = []
         self.tags: list[tuple[int, str, str]] = []
         self._root: int | None = None
-        """Index of the part of the document's first element, which has the document's language."""
+        """Index of the start tag of the document's first element, which has the document's language."""
         self._copied: list[str] = []
-        """Names of the open elements that are copied, from the outermost one on."""
+        """Names of the open elements that are copied, outermost first."""
         self._readable: list[str] = []
         """Text of the copied elements."""
         self._is_hidden = False
         """Whether the copied element is not part of the text."""
         self._endless = {"plaintext"}
-        """Names of elements without tags in their content, of which no end tag follows."""
+        """Names of elements with raw text that have no further end tag."""
         self._read()
 
     def fragments(self) -> Iterator[Fragment]:
-        """Yield the fragments. Adjacent texts are one fragment, and so is a copied element."""
+        """Yield the fragments. Adjacent texts form one fragment. A copied element is a single fragment, too."""
         for index, (part, end) in enumerate(pairwise([*self._found, _Part(len(self._text), Kind.BREAK)])):
             raw = self._text[part.start : end.start]
             if index == self._root and part.kind is Kind.BREAK:
@@ -227,7 +227,7 @@ class Parser:
         return self._add(start, Kind.OPEN if self._is_inline(name) else Kind.BREAK, name, again=without_id(raw, name))
 
     def _read_copied(self, start: int, name: str) -> None:
-        """Begin an element that is copied with its content, unless it has none."""
+        """Begin an element that is copied with its content. If it is a void element, it ends at once."""
         self._add(start, Kind.UNIT if self._is_inline(name) else Kind.BREAK, name)
         if self.is_xml or name not in _VOID:
             self._copied = [name]
@@ -277,7 +277,7 @@ class Parser:
         self._copied, self._readable = [], []
 
     def _text_of_empty(self, name: str) -> str:
-        """Return the text of an element without content. An unknown element represents something, such as a name."""
+        """Return the text for an element without content. An unknown element is read as a word, such as a name."""
         is_known = name in _INLINE or name in _COPIED or name in _VOID or name in _BLOCKS
         return PLACEHOLDER if name in self._roles.copied or not is_known else ""
 
@@ -313,7 +313,7 @@ def _with_language(tag: str) -> Iterator[Fragment]:
 
 
 def _script_end(text: str, start: int) -> re.Match[str] | None:
-    """Return the beginning of the end tag of a script. A script in a comment in it has an end tag of its own."""
+    """Return the start of a script's end tag. A script inside a comment of the script has an end tag of its own."""
     in_comment = in_script = False
     for mark in _SCRIPT_MARK.finditer(text, start):
         found = mark[0].lower()
@@ -325,7 +325,7 @@ def _script_end(text: str, start: int) -> re.Match[str] | None:
 
 
 class XhtmlParser(Parser):
-    """Parser of XHTML."""
+    """Parser for XHTML."""
 
     is_xml = True
 
@@ -335,13 +335,13 @@ class XhtmlParser(Parser):
 
 @dataclass
 class _XmlElement:
-    """Element of XML, or the root that all elements are in.
+    """XML element, or the root that contains all elements.
 
     Attributes:
         name: Name in lower case.
         parent: The element around it. None for the root.
         tags: Indices of its tags among the fragments that the parser found.
-        has_text: Whether it has text outside of the elements in it.
+        has_text: Whether it has text outside its child elements.
         splits: Whether it is a segment of its own.
     """
 
@@ -405,7 +405,7 @@ class _XmlParser(Parser):
 
 
 def parse(text: str, roles: ElementRoles, parser: type[Parser]) -> list[Fragment]:
-    """Return the fragments of a text, read with a parser."""
+    """Split a text into fragments with a parser."""
     return list(parser(text, roles).fragments())
 
 
@@ -432,7 +432,7 @@ SYNTAX = Syntax(escape)
 
 
 def html_format(roles: ElementRoles, parser: type[Parser]) -> Format:
-    """Return the views of HTML. The view of the text is the last, because it may write a tag with attributes twice."""
+    """Return the views of HTML. The text's view comes last, because it may write a tag with attributes twice."""
     attributes_with_text = attribute_view(partial(_tags, roles=roles, parser=parser), _is_text)
     return (attributes_with_text, View(partial(parse, roles=roles, parser=parser), SYNTAX))
 
@@ -448,7 +448,7 @@ def read_tags(text: str) -> Iterator[tuple[str, dict[str, str]]]:
 
 
 def format_with(roles: ElementRoles) -> Format:
-    """Return the format of XML or HTML whose elements have these roles."""
+    """Return the format for XML or HTML in which elements have these roles."""
     if roles.is_html:
         return html_format(roles, Parser)
     return (View(partial(parse, roles=roles, parser=_XmlParser), SYNTAX),)

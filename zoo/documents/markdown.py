@@ -1,4 +1,4 @@
-"""Markdown: its texts and inline markup as fragments. Code, formulas, extensions and frames of blocks are copied."""
+"""Markdown: texts and inline markup as fragments. Code, formulas, extensions and the markup of blocks are copied."""
 
 from __future__ import annotations
 
@@ -32,7 +32,10 @@ _ATTRIBUTES, _PARSE_HTML = html.FORMAT[0], html.FORMAT[1].parse
 
 
 def parse(text: str, attributes: Callable[[str], list[Fragment]] | None = None) -> list[Fragment]:
-    """Return the fragments of a Markdown document, or those of the attributes in its blocks of HTML."""
+    """Return the fragments of a Markdown document.
+
+    If `attributes` is given, it returns the fragments of each HTML block, and everything else is copied.
+    """
     lines = text.replace("\r\n", "\n").replace("\r", "\n")
     removed = [match.start() - index for index, match in enumerate(re.finditer("\r\n", text))]
 
@@ -72,7 +75,7 @@ def parse(text: str, attributes: Callable[[str], list[Fragment]] | None = None) 
 
 
 def _read_html(content: str) -> Iterator[Fragment]:
-    """Yield the fragments of a block of HTML, with tags that are on a line of their own as boundaries."""
+    """Yield the fragments of an HTML block. Tags that are alone on a line become boundaries."""
     end = 0
     for fragment in _PARSE_HTML(content):
         start, end = end, end + len(fragment.raw)
@@ -83,7 +86,7 @@ def _read_html(content: str) -> Iterator[Fragment]:
 
 
 def _inline(content: str, tokens: Sequence[Token]) -> Iterator[Fragment]:
-    """Yield the fragments of an inline text, and attributes as copied content without a text."""
+    """Yield the fragments of an inline text. Attributes, such as `{#id}`, become copied content."""
     spans = list(_spans(tokens))
     closed = {token.content: index for index, (token, _, _) in enumerate(spans) if token.content.startswith("</")}
     """The last end tag of each element of HTML."""
@@ -163,21 +166,18 @@ def _fragment(token: Token, raw: str, label: str) -> Fragment:
     return Fragment(Kind.UNIT, raw, token.content if token.type in ("code_inline", "copied") else "")
 
 
-def _merge(fragments: Iterable[Fragment]) -> Iterator[Fragment]:
-    """Yield the fragments, with adjacent texts as one, and attributes as parts of the elements that they follow."""
-    last: Fragment | None = None
+def _merge(fragments: Iterable[Fragment]) -> list[Fragment]:
+    """Join adjacent texts, and join attributes with the elements that they follow."""
+    merged = list[Fragment]()
     for fragment in fragments:
-        both_text = last is not None and fragment.kind is last.kind is Kind.TEXT
-        follows = last is not None and last.kind in (Kind.CLOSE, Kind.UNIT)
-        if last is not None and (both_text or (follows and ATTRIBUTES.fullmatch(fragment.raw))):
+        last = merged[-1] if merged else Fragment(Kind.BREAK, "")
+        is_attribute = last.kind in (Kind.CLOSE, Kind.UNIT) and ATTRIBUTES.fullmatch(fragment.raw)
+        if fragment.kind is last.kind is Kind.TEXT or is_attribute:
             output = None if last.output is None else last.output + fragment.raw
-            last = replace(last, raw=last.raw + fragment.raw, text=last.text + fragment.text, output=output)
-            continue
-        if last is not None:
-            yield last
-        last = fragment
-    if last is not None:
-        yield last
+            merged[-1] = replace(last, raw=last.raw + fragment.raw, text=last.text + fragment.text, output=output)
+        else:
+            merged.append(fragment)
+    return merged
 
 
 FORMAT: Format = (

@@ -1,6 +1,6 @@
-"""Escapes of Markdown. What to escape depends on the text around it, so it is decided when the document is complete.
+"""Escapes in Markdown. They depend on the surrounding text, so they are written when the document is complete.
 
-Until then, lone surrogates mark the places. No document contains them, because UTF-8 cannot represent them.
+Until then, lone surrogates are markers. No document contains them, because UTF-8 cannot represent them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _MARKERS = "".join(map(chr, range(0xD800, 0xD80A)))
 
 
 class Mode(Enum):
-    """Kind of block, which decides what is escaped. The value marks in a document where such blocks begin."""
+    """Kind of block, which determines the characters to escape. The value is a marker at the start of such blocks."""
 
     TEXT = chr(0xD805)
     CELL = chr(0xD806)
@@ -73,12 +73,12 @@ def mark(raw: str, *, is_open: bool) -> str:
 
 
 def line_break(raw: str) -> str:
-    """Return a marked line break. It is left out at the start or end of a line."""
+    """Return a marked line break. `finish` leaves it out at the start or end of a line."""
     return f"{_LINE}{raw}{_LINE}"
 
 
 def label_end(raw: str, label: str) -> str | None:
-    """Return the marked end of a link. A link without a label, such as `[x]`, gets its text as its label."""
+    """Return the marked end of a link. A link without a label, such as `[x]`, gets its original text as the label."""
     if raw not in ("]", "][]"):
         return None
     written = " ".join(label.split()).replace("|", f"{_ESCAPE}|")
@@ -86,7 +86,7 @@ def label_end(raw: str, label: str) -> str | None:
 
 
 def finish(text: str) -> str:
-    """Return a document with the escapes that it needs in place of markers."""
+    """Replace the markers in a document with the escapes that it needs."""
     if not _MARKER.search(text):
         return text
     text = _LINES.sub(_write_line, _LABELLED.sub(_write_label, text))
@@ -112,7 +112,7 @@ def _write_label(match: re.Match[str]) -> str:
 
 
 def _place_delimiters(text: str) -> str:
-    """Write delimiters so that they open and close their elements: next to letters, or as tags of HTML."""
+    """Write delimiters so that they open and close their elements: next to letters, or as HTML tags."""
     parts = _MARK.split(text)
     opened, pairs = list[int](), list[tuple[int, int]]()
     for index in range(1, len(parts), 2):
@@ -199,12 +199,9 @@ def _write_escapes(text: str) -> str:
 
 
 def _is_special(text: str, position: int, line: int, *, in_cell: bool) -> bool:
-    """Return whether a character that is part of a text would be read as markup. Its line starts at `line`."""
-    character, before, after = (
-        text[position],
-        text[position - 1 : position] or "\n",
-        text[position + 1 : position + 2] or "\n",
-    )
+    """Return whether the character of a text at `position` would be read as markup. Its line starts at `line`."""
+    character = text[position]
+    before, after = text[position - 1 : position] or "\n", text[position + 1 : position + 2] or "\n"
     start = _LINE_START.match(text, line, position)
     if start is not None and start.end() == position:
         if start[1]:

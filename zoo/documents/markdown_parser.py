@@ -6,11 +6,12 @@ import re
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 
 from markdown_it import MarkdownIt
 from markdown_it.rules_block import StateBlock, heading, html_block, lheading, paragraph, table
-from markdown_it.rules_inline import StateInline, backtick, escape, image, link
+from markdown_it.rules_inline import StateInline, backtick, escape, html_inline, image, link
 from markdown_it.token import Token
 
 from zoo.documents.markdown_escapes import Mode
@@ -38,7 +39,7 @@ _MARKS = (
     *(ATTRIBUTES.pattern, r"\[\^[^\[\]\s]+\]", r"\^\[[^\[\]]*\]", r"\[-?@[^\[\]\n]*\](?![\[(])"),
     r"(?<![^\W_])(?<!:):(?:[+-]1|(?=[\w+-]*[a-z])[\w+-]+):(?!:|[^\W_])",
 )
-"""Extensions that are no words: attributes, footnotes, citations and names of emoji."""
+"""Extensions that are not words: attributes, footnotes, citations and names of emoji."""
 _WORDS = (
     *(r"\{\{(?:[^{}]|\{(?!\{)|\}(?!\}))*\}\}", r"\{%(?:[^%{]|%(?!\})|\{(?!%))*%\}"),
     *(rf"<(?:[a-zA-Z][a-zA-Z0-9+.-]{{1,31}}:[^\s<>]*|{_EMAIL})>", _URL, _EMAIL),
@@ -62,12 +63,12 @@ _LABEL = re.compile(r"(?:\[\^[^\[\]\s]+\]:|\*\[[^\]]+\]:|[:~](?=[ \t]))[ \t]*")
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Positions in the source of the characters of an inline text.
+    """Mapping from the characters of an inline text to their positions in the source.
 
     Attributes:
         content: The inline text.
-        offsets: Positions in `content` after which the distance to the source changes, from 0 on.
-        positions: Their positions in the source.
+        offsets: Positions in `content` at which the distance to the source position changes. The first one is 0.
+        positions: Positions in the source of the characters at `offsets`.
     """
 
     content: str
@@ -75,7 +76,7 @@ class Place:
     positions: list[int]
 
     def source(self, offset: int) -> int:
-        """Return where a character of the inline text is in the source."""
+        """Return the position in the source of the character at `offset` in the inline text."""
         index = bisect_right(self.offsets, offset) - 1
         return self.positions[index] + offset - self.offsets[index]
 
@@ -92,13 +93,14 @@ def make_parser() -> MarkdownIt:
         ("lheading", lheading, _place_lines, 0),
         ("heading", heading, _place_heading, 3),
         ("table", table, _place_cells, 2),
-        ("html_block", html_block, _place_html, 3),
+        ("html_block", html_block, partial(_place_lines, mode=Mode.HTML), 3),
     ):
         block.at(name, _placed(rule, place), {"alt": ended[:count]})
     for name, added in (("math", _math_block), ("titled", _titled), ("labelled", _labelled)):
         block.before("table", name, added, {"alt": ended})
     for name, inline_rule in (("escape", escape), ("backticks", backtick), ("link", link), ("image", image)):
         inline.at(name, _measured(inline_rule))
+    inline.at("html_inline", _html)
     inline.at("text", _text)
     inline.at("newline", _measured(_newline))
     inline.before("escape", "copied", _measured(_copied))
@@ -123,13 +125,13 @@ def _placed(rule: _BlockRule, place: Callable[[StateBlock, Sequence[Token]], Non
     return placed
 
 
-def _set_place(state: StateBlock, token: Token, spans: Sequence[tuple[int, int]]) -> None:
+def _set_place(state: StateBlock, token: Token, spans: Sequence[tuple[int, int]], mode: Mode = Mode.TEXT) -> None:
     offsets, length = list[int](), 0
     for start, end in spans:
         offsets.append(length)
         length += end - start
     token.content = "".join(state.src[start:end] for start, end in spans)
-    token.meta.update(place=Place(token.content, offsets, [start for start, _ in spans]), mode=Mode.TEXT)
+    token.meta.update(place=Place(token.content, offsets, [start for start, _ in spans]), mode=mode)
 
 
 def _stripped(state: StateBlock, start: int, end: int) -> tuple[int, int]:
@@ -138,18 +140,12 @@ def _stripped(state: StateBlock, start: int, end: int) -> tuple[int, int]:
     return start, max(start, end - (len(text) - len(text.rstrip(_SPACES))))
 
 
-def _place_lines(state: StateBlock, tokens: Sequence[Token]) -> None:
+def _place_lines(state: StateBlock, tokens: Sequence[Token], mode: Mode = Mode.TEXT) -> None:
     for token in tokens:
         first, last = token.map or (0, 0)
         starts = [state.bMarks[line] + state.tShift[line] for line in range(first, last)]
         spans = [(start, state.eMarks[line] + 1) for line, start in enumerate(starts, first)]
-        _set_place(state, token, [*spans[:-1], _stripped(state, *spans[-1])])
-
-
-def _place_html(state: StateBlock, tokens: Sequence[Token]) -> None:
-    _place_lines(state, tokens)
-    for token in tokens:
-        token.meta["mode"] = Mode.HTML
+        _set_place(state, token, [*spans[:-1], _stripped(state, *spans[-1])], mode)
 
 
 def _place_heading(state: StateBlock, tokens: Sequence[Token]) -> None:
@@ -176,7 +172,7 @@ def _place_cells(state: StateBlock, tokens: Sequence[Token]) -> None:
 
 
 def _cells(state: StateBlock, line: int) -> list[tuple[int, int]]:
-    """Return where the cells of a row are."""
+    """Return the start and end of each cell in a row."""
     start, end = _stripped(state, state.bMarks[line] + state.tShift[line], state.eMarks[line])
     bars = [start - 1, *(start + bar.start() for bar in re.finditer(r"(?<!\\)\|", state.src[start:end])), end]
     spans = [(one + 1, other) for one, other in pairwise(bars)]
@@ -187,7 +183,7 @@ def _cells(state: StateBlock, line: int) -> list[tuple[int, int]]:
 
 
 def _line(state: StateBlock, line: int) -> tuple[int, str]:
-    """Return where a line starts, without indentation, and the line."""
+    """Return the start of a line, after its indentation, and the text of the line."""
     start = state.bMarks[line] + state.tShift[line]
     return start, state.src[start : state.eMarks[line]]
 
@@ -214,7 +210,7 @@ def _math_block(state: StateBlock, start: int, end: int, silent: bool) -> bool:
 
 
 def _titled(state: StateBlock, start: int, end: int, silent: bool) -> bool:
-    """Read the first line of a container, or its last one, and its content if that is indented."""
+    """Read the first or the last line of a container, and its content if the content is indented."""
     position, line = _line(state, start)
     match = _TITLED.match(line) if line[:3] in (":::", "!!!", "???", "===") else None
     if match is None or state.is_code_block(start):
@@ -225,8 +221,8 @@ def _titled(state: StateBlock, start: int, end: int, silent: bool) -> bool:
         if match[group]:
             token = state.push("inline", "", 0)
             token.map, token.children = [start, start + 1], []
-            _set_place(state, token, [_stripped(state, position + match.start(group), position + match.end(group))])
-            token.meta["mode"] = Mode.QUOTED if group == "quoted" else Mode.TEXT
+            span = _stripped(state, position + match.start(group), position + match.end(group))
+            _set_place(state, token, [span], Mode.QUOTED if group == "quoted" else Mode.TEXT)
         if match["indented"]:
             _read_indented(state, start + 1, end)
     return True
@@ -276,6 +272,14 @@ def _text(state: StateInline, silent: bool) -> bool:
     if state.pos > start and not silent:
         state.push("text", "", 0).content = state.src[start : state.pos]
     return state.pos > start
+
+
+def _html(state: StateInline, silent: bool) -> bool:
+    """Read a tag or a comment. The parser's own rule does not check that it ends within marked text."""
+    start = state.pos
+    is_inside = html_inline(state, True) and state.pos <= state.posMax
+    state.pos = start
+    return is_inside and html_inline(state, silent)
 
 
 def _newline(state: StateInline, silent: bool) -> bool:

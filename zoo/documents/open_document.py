@@ -42,7 +42,7 @@ _NESTED = ("text-box", "note-body", "annotation")
 
 
 def _parse(text: str, code: Collection[str], level: int = 1) -> list[Fragment]:
-    """Return the fragments of a file of an OpenDocument text (.odt).
+    """Return the fragments of a file in an OpenDocument text (.odt).
 
     Raises:
         ZooError: The XML is damaged, or declares entities.
@@ -59,7 +59,7 @@ def _parse(text: str, code: Collection[str], level: int = 1) -> list[Fragment]:
 
 
 def _leaf(tokens: Sequence[Token]) -> Iterable[Fragment]:
-    """Return the fragment of a text or an element. Fields, whose text the office program computes, are units."""
+    """Return the fragment for a text or an element. Fields, whose text the office program computes, become units."""
     name, raw = tokens[0].name, join_raw(tokens)
     mark = _RANGE.fullmatch(name)
     if tokens[0].kind == "text":
@@ -89,7 +89,7 @@ def _unit_text(tokens: Sequence[Token]) -> str:
 
 
 def _pair_marks(fragments: Iterable[Fragment]) -> Iterator[Fragment]:
-    """Yield the fragments with comments at a point, which have no end, as units."""
+    """Yield the fragments. Start marks without an end mark, such as comments at a point, become units."""
     found = list(fragments)
     ended = {fragment.name for fragment in found if fragment.kind is Kind.END}
     for fragment in found:

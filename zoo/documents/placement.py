@@ -7,7 +7,7 @@ from bisect import bisect_left, bisect_right, insort
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
+from itertools import groupby, pairwise, takewhile
 from operator import itemgetter
 
 from zoo.documents.fragments import Syntax
@@ -65,7 +65,7 @@ def place_markup(segment: Segment, target: str, tokens: Sequence[AlignedToken], 
 
 
 def _read_words(segment: Segment, target: str, tokens: Sequence[AlignedToken]) -> list[_Word]:
-    """Return the words of a translation. The source of a word is that of its token with the highest weight."""
+    """Return the words of a translation. The token with the highest weight in a word determines the word's source."""
     words = [_Word(*match.span(), None) for match in WORDS.finditer(target)] or [_Word(0, len(target), None)]
     weights = [0.0] * len(words)
     index = 0
@@ -87,7 +87,7 @@ def _read_words(segment: Segment, target: str, tokens: Sequence[AlignedToken]) -
 
 
 def _replace_words(segment: Segment, words: list[_Word], target: str) -> list[Unit]:
-    """Replace the words that translate copied content with this content. Return the units without such a word."""
+    """Replace the words that translate copied content with the content. Return the units without such a word."""
     visible = [unit for unit in segment.units if unit.end > unit.start]
     starts = [unit.start for unit in visible]
     found: list[list[int]] = [[] for _ in visible]
@@ -132,7 +132,7 @@ def _replace_words(segment: Segment, words: list[_Word], target: str) -> list[Un
 
 
 def _set_parts(segment: Segment, words: Sequence[_Word], target: str) -> None:
-    """Set the elements around each word. Words without a source get the elements of the word before them."""
+    """Set the elements around each word. A word without a source gets the elements of the preceding word."""
     covered = _covered(segment)
     spans = [match.span() for match in WORDS.finditer(segment.text)]
     starts = [start for start, _ in spans]
@@ -150,7 +150,7 @@ def _set_parts(segment: Segment, words: Sequence[_Word], target: str) -> None:
 
 
 def _covered(segment: Segment) -> bytearray:
-    """Return 1 for each character that the translator reads in place of copied content, and 0 for the others."""
+    """Return 1 for each character that the translator reads in place of copied content, and 0 for other characters."""
     covered = bytearray(len(segment.text) + 1)
     for unit in segment.units:
         covered[unit.start : unit.end] = b"\1" * (unit.end - unit.start)
@@ -168,18 +168,10 @@ def _word_parts(segment: Segment, text: str, position: int, span: tuple[int, int
     stacks = segment.stacks[slice(*span)] if span[1] - span[0] <= _MAX_WORD else [segment.stacks[position]]
     if all(stack == stacks[0] for stack in stacks):
         return [(text, stacks[0])]
-    source, around = segment.text[slice(*span)], stacks[0]
-    for stack in stacks:
-        around = _common(around, stack)
-    runs = list[tuple[str, Stack]]()
-    for character, stack in zip(source, stacks, strict=True):
-        if runs and runs[-1][1] == stack:
-            runs[-1] = runs[-1][0] + character, stack
-        else:
-            runs.append((character, stack))
+    source, around = segment.text[slice(*span)], _common(*stacks)
     parts, rest = list[tuple[str, Stack]](), text
-    for characters, stack in runs:
-        match = re.search(re.escape(characters), rest, re.IGNORECASE)
+    for stack, run in groupby(zip(source, stacks, strict=True), itemgetter(1)):
+        match = re.search(re.escape("".join(character for character, _ in run)), rest, re.IGNORECASE)
         if match and stack != around:
             parts += [(rest[: match.start()], around)] * (match.start() > 0) + [(match[0], stack)]
             rest = rest[match.end() :]
@@ -187,7 +179,7 @@ def _word_parts(segment: Segment, text: str, position: int, span: tuple[int, int
 
 
 def _keep_elements(segment: Segment, words: Sequence[_Word], target: str) -> list[Unit]:
-    """Put each element without a word around the nearest word. If there is none, return the element as an empty one."""
+    """Put each element without a word around the nearest word. If no word is free, return the element as a unit."""
     starts: dict[int, int] = {}
     previous = None
     for position, stack in enumerate(segment.stacks):
@@ -291,7 +283,7 @@ def _place_marks(segment: Segment, words: Sequence[_Word]) -> list[Unit | Mark]:
 
 
 class _Extremes:
-    """Table of a list that finds the smallest value of a slice in constant time."""
+    """Table for a list that finds the smallest value in a slice in constant time."""
 
     def __init__(self, values: Sequence[int]) -> None:
         self._levels = [list(values)]
@@ -302,7 +294,7 @@ class _Extremes:
             width *= 2
 
     def find(self, start: int, end: int) -> int:
-        """Return the smallest value from `start` to before `end`."""
+        """Return the smallest value with an index from `start` to `end` - 1."""
         level = (end - start).bit_length() - 1
         values = self._levels[level]
         return min(values[start], values[end - (1 << level)])
@@ -380,7 +372,7 @@ class _Writer:
         """Whether a space has to be written before the following text."""
 
     def finish(self) -> str:
-        """Close all elements, and return what was written."""
+        """Close all elements, and return the written text."""
         self.move_to(())
         self._flush()
         return "".join(self._output)
@@ -405,7 +397,7 @@ class _Writer:
         self.stack = stack
 
     def text(self, text: str, stack: Stack) -> None:
-        """Write a text inside of the elements."""
+        """Write a text inside the elements of `stack`."""
         if text:
             self._write_gap(stack)
             self.move_to(stack)
@@ -417,7 +409,7 @@ class _Writer:
         self._output.append(content)
 
     def copied(self, content: Unit | Mark, *, at_start: bool = False) -> None:
-        """Write copied content with the source's space before it. At the start, use the source's space after it."""
+        """Write copied content and the source's space before it. At the start, write the space after it instead."""
         if isinstance(content, Mark):
             self.move_to(_common(content.stack, self.stack))
             return self.copy(content.output)
@@ -450,8 +442,6 @@ class _Writer:
             self._text = ""
 
 
-def _common(one: Stack, other: Stack) -> Stack:
-    length = 0
-    while length < min(len(one), len(other)) and one[length] == other[length]:
-        length += 1
-    return one[:length]
+def _common(*stacks: Stack) -> Stack:
+    """Return the outer elements that all stacks have in common."""
+    return tuple(same[0] for same in takewhile(lambda each: len({*each}) == 1, zip(*stacks, strict=False)))

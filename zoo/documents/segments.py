@@ -93,7 +93,7 @@ class Element:
         open: Start tag.
         close: End tag.
         open_again: Start tag if the element is opened a second time.
-        close_again: Its end tag.
+        close_again: End tag if the element is opened a second time.
     """
 
     open: str
@@ -173,8 +173,9 @@ class _Reader:
             elif fragment.written or fragment.text:
                 self._unit(fragment)
             if len(self._stack) > MAX_DEPTH or len(self._characters) > MAX_TEXT_LENGTH:
-                limits = f"{MAX_TEXT_LENGTH:,} characters, or than {MAX_DEPTH} inline elements inside of each other"
-                raise ZooError(f"a paragraph has more than {limits}", hint="split it, or remove some of its markup")
+                limits = f"{MAX_TEXT_LENGTH:,} characters or {MAX_DEPTH} nested inline elements"
+                hint = "split the paragraph, or remove some of its markup"
+                raise ZooError(f"a paragraph has more than {limits}", hint=hint)
         self._normalise()
 
     def _open(self, fragment: Fragment) -> None:
@@ -259,7 +260,7 @@ def split_segments(fragments: Sequence[Fragment], syntax: Syntax) -> Iterator[Fr
 def _join_lines(fragments: Sequence[Fragment], syntax: Syntax) -> list[Fragment]:
     """Replace each line break after which the sentence continues by white space."""
     lines, texts = list[int](), [list[str]()]
-    """Indices of the line breaks and boundaries, and the text before each of them, and after the last one."""
+    """Indices of the line breaks and boundaries, and the texts before, between and after them."""
     for index, fragment in enumerate(fragments):
         if fragment.kind in _BOUNDARIES or fragment.kind is Kind.LINE:
             lines.append(index)
@@ -301,7 +302,7 @@ def _balance(fragments: Sequence[Fragment]) -> list[Fragment]:
 
 
 def _divide(fragments: Sequence[Fragment], syntax: Syntax) -> Iterator[Fragment]:
-    """Yield the fragments, with line breaks as boundaries. Elements around a line break end before it and reopen."""
+    """Yield the fragments, with line breaks as boundaries. Elements around a line break are closed and opened again."""
     ends, stack = dict[int, Fragment](), list[int]()
     for index, fragment in enumerate(fragments):
         if fragment.kind is Kind.OPEN:
@@ -319,7 +320,7 @@ def _divide(fragments: Sequence[Fragment], syntax: Syntax) -> Iterator[Fragment]
             yield fragment
             continue
         if len(opened) > MAX_DEPTH:
-            raise ZooError(f"a line break is inside of more than {MAX_DEPTH} elements", hint="remove some of them")
+            raise ZooError(f"a line break is inside more than {MAX_DEPTH} elements", hint="remove some of the elements")
         yield from (replace(end, raw="", output=end.written) for _, end in reversed(opened))
         opened = [(_reopened(start), _reopened(end)) for start, end in opened]
         tags = "", ""
@@ -450,7 +451,7 @@ def _is_reference(before: str, element: Sequence[Fragment], following: Sequence[
 
 
 def _trim(run: Sequence[Fragment]) -> tuple[Sequence[Fragment], Sequence[Fragment], Sequence[Fragment]]:
-    """Split copied content and white space off both ends of a segment, so that they keep their place.
+    """Split copied content and white space off the start and end of a segment, so that they keep their place.
 
     Content that the translator reads as a word and marks whose range has words stay in the segment.
     """

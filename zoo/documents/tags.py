@@ -60,11 +60,11 @@ def attributes(tag: str) -> Iterator[Attribute]:
 def attribute_view(
     find_tags: Callable[[str], Iterable[tuple[int, str, str]]], is_text: Callable[[str, str, Attribute], bool]
 ) -> View:
-    """Return a view of the attributes that readers see. Translated ones are written in double quotation marks.
+    """Return a view of the attributes that readers see. Translations are written in double quotation marks.
 
     Args:
-        find_tags: Function that returns the position, the name and the spelling of the start tags of a file.
-        is_text: Function that returns whether to translate an attribute, from the name and the spelling of its tag.
+        find_tags: Function that returns the position, the name and the spelling of each start tag in a file.
+        is_text: Function that returns whether to translate an attribute, given the name and the spelling of its tag.
     """
 
     def parse(text: str) -> list[Fragment]:
@@ -92,7 +92,7 @@ def _escape(text: str) -> str:
 
 
 def pattern_view(pattern: re.Pattern[str]) -> View:
-    """Return a view of the parts of XML that a pattern finds: its group `text`, or its groups for language codes."""
+    """Return a view of the parts of XML that a pattern matches: text in the group `text`, language codes in others."""
 
     def parse(text: str) -> list[Fragment]:
         found, position = list[Fragment](), 0
@@ -110,7 +110,7 @@ def pattern_view(pattern: re.Pattern[str]) -> View:
 
 
 def values(tag: str) -> dict[str, str]:
-    """Return the values of a start tag's attributes. If several have the same name, the first is used."""
+    """Return the values of a start tag's attributes by name. If several have the same name, the first counts."""
     return {each.name: each.value for each in reversed(list(attributes(tag)))}
 
 
@@ -141,7 +141,7 @@ _STYLE_TAG = re.compile(r"""<(?:[\w.-]++:)?(style|name|basedOn)\s(?:[^<>"']|"[^"
 class Token(NamedTuple):
     """Tag or text of an XML document: its spelling in the file, and the text that it represents.
 
-    The start tag of an empty element, such as `<w:t/>`, has the spelling of the element. Its end tag has none.
+    The start tag of an empty element, such as `<w:t/>`, has the spelling of the element. Its end tag is spelled "".
     """
 
     kind: str
@@ -155,7 +155,7 @@ def read_tokens(text: str, namespaces: Mapping[str, str]) -> list[Token]:
 
     Args:
         text: The XML.
-        namespaces: Prefixes of the names of tokens, by namespace. The file may use other prefixes.
+        namespaces: Prefixes for the names of tokens, by namespace. The file may use other prefixes.
 
     Raises:
         ZooError: The XML is damaged, or declares entities.
@@ -166,7 +166,7 @@ def read_tokens(text: str, namespaces: Mapping[str, str]) -> list[Token]:
     names: dict[str, str] = {}
 
     def refuse(*_: object) -> None:
-        raise ZooError("it declares entities, which can make it very large", hint="save the document again")
+        raise ZooError("the XML declares entities, which can make it very large", hint="save the document again")
 
     def record(kind: str, name: str = "") -> None:
         if name not in names:
@@ -188,7 +188,7 @@ def read_tokens(text: str, namespaces: Mapping[str, str]) -> list[Token]:
     try:
         parser.Parse(content, True)
     except expat.ExpatError as error:
-        raise ZooError(f"its XML is damaged: {error}", hint="open and save the document again") from None
+        raise ZooError(f"the XML is damaged: {error}", hint="open and save the document again") from None
     found = [(0, "other", "", []), *found, (len(content), "other", "", [])]
     return [
         Token(kind, name, content[start:end].decode(), "".join(texts))
@@ -228,13 +228,13 @@ def join_text(tokens: Sequence[Token]) -> str:
 
 
 def local_attributes(raw: str) -> dict[str, str]:
-    """Return the attributes of the first tag by their names in lower case without prefixes."""
+    """Return the values of the first tag's attributes, by their names in lower case without prefixes."""
     tag = TAG.match(raw)
     return {each.name.rpartition(":")[2]: each.value for each in attributes(tag[0])} if tag else {}
 
 
 def code_styles(*files: str) -> frozenset[str]:
-    """Return the names of the styles for code, and of the styles based on them, that XML files define."""
+    """Return the names of styles for code that XML files define, including the styles that are based on them."""
     found, style, based = list[str](), "", defaultdict[str, list[str]](list)
     for tag in (tag for text in files for tag in _STYLE_TAG.finditer(text)):
         given = local_attributes(tag[0])
@@ -266,7 +266,7 @@ def paragraph_fragments(
         tokens: The tokens of the file.
         names: Names of paragraphs.
         skipped: Names of elements whose paragraphs are copied.
-        level: 1 for paragraphs of the file, 2 for those inside of other paragraphs, such as in text boxes and notes.
+        level: 1 for paragraphs of the file, 2 for paragraphs inside other paragraphs, such as in text boxes and notes.
         elements: Names of inline elements. The value is None if an element may be repeated around other words.
             Otherwise, it is the name of the child with the text. "" means all content after the properties.
         leaf: Function that returns the fragments of a text or of an element that is copied as a whole.
@@ -312,7 +312,7 @@ def _inline_fragments(
 
 
 def _content(tokens: Sequence[Token], ends: Sequence[int], index: int, child: str | None) -> tuple[int, int] | None:
-    """Return where the content of an inline element starts and ends. None if it has none."""
+    """Return the start and end of the content of an inline element. None if it has no content."""
     first, last = index + 1, ends[index] - 1
     if child is not None:
         while first < last and tokens[first].name.endswith("Pr"):  # properties, such as w:sdtPr

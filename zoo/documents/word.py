@@ -67,7 +67,7 @@ class _Field:
 
     @property
     def hides(self) -> bool:
-        """Whether fields at this position are part of it."""
+        """Whether a field that begins at the current position is part of this field."""
         return self.is_inside or self.separate < 0 or _is_computed(self.code)
 
 
@@ -77,16 +77,20 @@ def _is_part(fragment: Fragment) -> bool:
 
 
 def _is_computed(code: str) -> bool:
-    """Return whether Word computes the result of a field from its code, so that it is not translated."""
+    """Return whether Word computes the result of a field from its code. Such results are not translated."""
     return _COMPUTED_CODE.match(code.strip()) is not None
 
 
 def _widen_parts(fragments: Sequence[Fragment]) -> list[Fragment]:
-    """Return the fragments, with elements that contain only parts of a field as parts. An example is a tracked link."""
+    """Join each element that contains only parts of a field, such as a tracked link, with these parts."""
     result, index = list[Fragment](), 0
     while index < len(fragments):
         end = index + 1
-        while fragments[index].kind is Kind.OPEN and end < len(fragments) and _is_in_part(fragments[end]):
+        while (
+            fragments[index].kind is Kind.OPEN
+            and end < len(fragments)
+            and (_is_part(fragments[end]) or _is_dropped(fragments[end]))
+        ):
             end += 1
         inside = fragments[index : end + 1]
         parts = [place for place, each in enumerate(inside) if _is_part(each)]
@@ -105,10 +109,6 @@ def _widen_parts(fragments: Sequence[Fragment]) -> list[Fragment]:
 def _widened(part: Fragment, fragments: Sequence[Fragment]) -> Fragment:
     joined = join_fragments(fragments)
     return replace(part, raw=joined.raw, output=joined.output)
-
-
-def _is_in_part(fragment: Fragment) -> bool:
-    return _is_part(fragment) or (fragment.kind is Kind.UNIT and not fragment.written and not fragment.text)
 
 
 def _join_fields(fragments: Sequence[Fragment]) -> list[Fragment]:
@@ -209,20 +209,20 @@ _STYLED = ("w:p", "w:r", "w:pPrChange", "w:rPrChange")
 """Elements that have a style, and elements that have an earlier style."""
 _TEXT_BOX = "txbxContent"
 _RUN = "w:r "
-"""Start of the names of runs. The name of a run ends with its style, so that runs of the same style have one name."""
+"""Prefix of the names of runs. The style follows it, so that runs with the same style have the same name."""
 _MAX_COPIED = 50_000_000
-"""Maximum number of characters of the styles of runs that are split off."""
+"""Maximum total number of characters in the styles of runs that are split off."""
 _NAME = re.compile(r"<([^\s/>]+)")
 
 
 def _parse(text: str, prefix: str, code: Collection[str], level: int = 1) -> list[Fragment]:
-    """Return the fragments of a part of a Word document (.docx).
+    """Return the fragments of an XML file in a Word document (.docx).
 
     Args:
         text: The XML.
-        prefix: Prefix of its elements.
+        prefix: Prefix of the names of its elements.
         code: Names of the styles for code.
-        level: 1 for the paragraphs of the part, 2 for those of text boxes, which are inside of other paragraphs.
+        level: 1 for the paragraphs of the file, 2 for paragraphs in text boxes, which are inside other paragraphs.
 
     Raises:
         ZooError: The XML is damaged, or declares entities.
@@ -235,7 +235,7 @@ def _parse(text: str, prefix: str, code: Collection[str], level: int = 1) -> lis
 
 
 def _read(text: str, code: Collection[str]) -> list[Token]:
-    """Return the tokens of a part. White space between tags is part of the token before it.
+    """Return the tokens of an XML file. White space between tags is part of the token before it.
 
     Paragraphs and runs in a style for code have the name `_CODE`.
     """
@@ -330,19 +330,18 @@ def _child(child: Sequence[Token], prefix: str) -> Iterator[Fragment]:
         yield Fragment(Kind.UNIT, raw, output="" if name in _DROPPED else None)
 
 
-def _pictures(text: str) -> Iterator[tuple[int, str, str]]:
-    """Yield the tags that describe pictures."""
-    yield from ((match.start(), "", match[0]) for match in _PICTURE.finditer(text))
-
-
-_DESCRIPTIONS = attribute_view(_pictures, lambda _name, _tag, attribute: attribute.name in ("descr", "title"))
+_DESCRIPTIONS = attribute_view(
+    lambda text: ((match.start(), "", match[0]) for match in _PICTURE.finditer(text)),
+    lambda _name, _tag, attribute: attribute.name in ("descr", "title"),
+)
+"""Descriptions of pictures."""
 
 
 def _split_runs(fragments: Iterable[Fragment]) -> Iterator[Fragment]:
     """Split runs at boundaries, such as tabs, and at parts of fields. Each part is written in its own run.
 
     Raises:
-        ZooError: The styles of these runs are very long together.
+        ZooError: The styles of these runs have more than `_MAX_COPIED` characters in total.
     """
     run: Fragment | None = None
     copied = 0
@@ -355,9 +354,8 @@ def _split_runs(fragments: Iterable[Fragment]) -> Iterator[Fragment]:
         if run and (fragment.kind in (Kind.BREAK, Kind.LINE) or _is_part(fragment)):
             copied += len(run.written)
             if copied > _MAX_COPIED:
-                raise ZooError(
-                    "its text has too many tabs and line breaks in long style definitions", hint="split the document"
-                )
+                problem = "the text has too many tabs and line breaks in runs with long style definitions"
+                raise ZooError(problem, hint="split the document")
         is_end = fragment.kind is Kind.CLOSE and fragment.name.startswith(_RUN)
         if run and (fragment.kind is Kind.BREAK or _is_part(fragment)):
             end = f"</{match[1]}>" if (match := _NAME.match(run.written)) else ""

@@ -60,7 +60,7 @@ _EXTENDED_HEADERS = {
 
 
 def extracted(sha256: str, names: Sequence[str]) -> list[Path] | None:
-    """Return the paths of archive members that were extracted earlier. None if any of them is missing.
+    """Return the paths of archive members that were extracted earlier. None if a member is missing.
 
     Args:
         sha256: The SHA-256 of the archive.
@@ -73,7 +73,7 @@ def extracted(sha256: str, names: Sequence[str]) -> list[Path] | None:
 def extract(archive: Fetched, names: Sequence[str]) -> list[Path]:
     """Extract members of a .tar, .tar.gz or .zip file. The type is recognised by the content.
 
-    Only these members are written, and they appear only after all of them were read without error. A tar archive is
+    Only these members are written. They appear after all members were read without error. A tar archive is
     read to its end, so that its checksum is verified.
 
     Returns:
@@ -113,7 +113,7 @@ def extract_all(archive: Path, folder: Path) -> None:
 
 
 def _extract(path: Path, target: _Target) -> set[str]:
-    """Extract members of an archive. Return the names of all its files."""
+    """Extract the members of an archive that have a target. Return the names of all files in the archive."""
     try:
         return (_extract_zip if zipfile.is_zipfile(path) else _extract_tar)(path, target)
     except _UNREADABLE as error:
@@ -167,9 +167,7 @@ def _extract_tar(path: Path, target: _Target) -> set[str]:
     """Read a tar archive from start to end, and write the members that have a target. Return the names of all files."""
     names: set[str] = set()
     count = total = 0
-    with path.open("rb") as file:
-        magic = file.read(3)
-    with _open_packed(path, magic) as stream:
+    with _open_packed(path) as stream:
         with tarfile.open(fileobj=stream, mode="r|", tarinfo=_Member) as archive:
             for member in archive:
                 name = member.name.removeprefix("./")
@@ -184,7 +182,9 @@ def _extract_tar(path: Path, target: _Target) -> set[str]:
     return names
 
 
-def _open_packed(path: Path, magic: bytes) -> IO[bytes]:
+def _open_packed(path: Path) -> IO[bytes]:
+    with path.open("rb") as file:
+        magic = file.read(3)
     if magic.startswith(_GZIP_MAGIC):
         return open_gzip(path)
     if magic == _BZIP2_MAGIC:
@@ -234,7 +234,7 @@ def _relative_path(name: str) -> PurePosixPath:
     """
     member = PurePosixPath(name.removeprefix("./"))
     if member.is_absolute() or ".." in member.parts or any(sign in name for sign in "\\:\0"):
-        hint = "paths are relative and without `..`, as in `training/corpus.en`"
+        hint = "write a relative path without `..`, such as `training/corpus.en`"
         raise ZooError(f"`{name}` is not a valid path of an archive member", hint=hint)
     return member
 

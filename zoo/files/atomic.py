@@ -138,7 +138,7 @@ def _rename_folder(partial: Path, path: Path, replace: bool) -> None:
             return
         except OSError as error:
             if not replace and error.errno in _OCCUPIED:
-                hint = "the existing folder was left unchanged: choose a new one"
+                hint = "the existing folder was left unchanged: choose a new folder"
                 raise FolderExistsError(f"`{path}` already exists", hint=hint) from None
             if error.errno not in {*_OCCUPIED, errno.ENOENT} or attempt == _MAX_ATTEMPTS - 1 or not partial.exists():
                 raise
@@ -156,7 +156,7 @@ def _replace_folder(partial: Path, path: Path) -> None:
 
 
 def restore_replaced(folder: Path) -> None:
-    """Restore folders that a killed process renamed in order to replace them, unless their name is in use again.
+    """Restore folders that a killed process renamed before it could replace them, unless their name is in use again.
 
     The process may still be running on another machine. It then finds that the name is in use, and tries again.
     """
@@ -173,7 +173,7 @@ def remove_folder(path: Path) -> Path | None:
     """Remove a folder. It is renamed first, so that an interrupted removal leaves nothing that looks complete.
 
     Returns:
-        The renamed folder, if this user has no permission to remove all of it. None if it was removed.
+        None if the folder was removed. If this user has no permission to remove all files, the renamed folder.
     """
     _remove_leftovers(path.parent)
     renamed = _set_aside(path, ".removed")

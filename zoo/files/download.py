@@ -4,9 +4,9 @@
 
 Two environment variables control the source:
 
-* `ZOO_MIRROR` replaces the scheme and host of every address with a folder or another address. For example,
-  `http://host/a/b.tgz` becomes `/data/mirror/a/b.tgz` with the folder `/data/mirror`, which is used without copying,
-  and `https://mirror.org/wmt/a/b.tgz` with the address `https://mirror.org/wmt`.
+* `ZOO_MIRROR` replaces the scheme and host of every address with a folder or another address. With the folder
+  `/data/mirror`, `http://host/a/b.tgz` becomes the file `/data/mirror/a/b.tgz`, which is used without copying it. With
+  the address `https://mirror.org/wmt`, it becomes `https://mirror.org/wmt/a/b.tgz`.
 * `ZOO_OFFLINE=1` forbids network access.
 """
 
@@ -41,7 +41,7 @@ class Fetched:
 
 @dataclass(frozen=True)
 class _Record:
-    """SHA-256 and size of a file when it was downloaded for the first time."""
+    """SHA-256 and size in bytes of a file at its first download."""
 
     sha256: str
     bytes: int
@@ -53,12 +53,12 @@ def fetch(url: str, expected: str | None, report: Report, command: str = "the sa
     Args:
         url: The address, http(s):// or file://.
         expected: The SHA-256 that the file must have. If None, the file must have the SHA-256 that `corpus.lock`
-            records for the address. If it records none yet, add the SHA-256 of the file, and warn.
+            records for the address. If there is no record yet, record the SHA-256 of the file, and warn.
         report: Receives progress and warnings.
         command: The command to run again after a failure, for error messages.
 
     Raises:
-        ZooError: The file has another SHA-256, or cannot be downloaded.
+        ZooError: The file has a different SHA-256, or cannot be downloaded.
     """
     source, recorded = _source(url), _records().get(url)
     if isinstance(source, Path):
@@ -81,18 +81,18 @@ def fetch(url: str, expected: str | None, report: Report, command: str = "the sa
 
 
 def path_of(url: str) -> Path:
-    """Return the path at which the file of an address is kept. A file that the user saves there is used, too."""
+    """Return the path where the file from an address is stored. If the user saves the file there, it is used, too."""
     return storage.archives() / f"{hashlib.sha256(url.encode()).hexdigest()[:8]}-{_file_name(url)}"
 
 
 def hold(address: str, sha256: str, bytes: int) -> bool:
-    """Record the SHA-256 of something that was downloaded by other means, or compare it with the recorded one.
+    """Record the SHA-256 of content that was downloaded by other means, or compare it with the recorded SHA-256.
 
     Returns:
-        Whether it was recorded now.
+        Whether the SHA-256 was recorded now.
 
     Raises:
-        ZooError: The first download from this address had another SHA-256.
+        ZooError: The first download from this address had a different SHA-256.
     """
     recorded = _records().get(address)
     _require_recorded(address, sha256, recorded)
@@ -115,7 +115,7 @@ def discard_damaged(url: str, fetched: Fetched) -> None:
 
 
 def recorded_sha256(url: str) -> str | None:
-    """Return the SHA-256 of the first download of an address. None if it was never downloaded."""
+    """Return the SHA-256 of the first download from an address. None if there was no download."""
     record = _records().get(url)
     return None if record is None else record.sha256
 
@@ -149,7 +149,7 @@ def _write_records(records: Mapping[str, _Record]) -> None:
 
 
 def _downloaded_before(path: Path, url: str, expected: str | None, report: Report) -> Fetched | None:
-    """Return the file of an earlier download. None if there is none, or it is damaged."""
+    """Return the file of an earlier download. None if there is no such file, or if it is damaged."""
     if not path.exists():
         return None
     recorded = _records().get(url)

@@ -83,9 +83,7 @@ class Manifest:
         """
         entry, path = self._entry(name), self.path(name)
         self.check_size(name)
-        if use_cache and has_digest(path, entry.sha256, lambda: sha256(path)):
-            return
-        if use_cache or sha256(path) != entry.sha256:
+        if not (has_digest(path, entry.sha256, lambda: sha256(path)) if use_cache else sha256(path) == entry.sha256):
             raise _changed(path)
 
     def check_size(self, name: str) -> None:
@@ -99,7 +97,7 @@ class Manifest:
             _require_size(path, os.fstat(file.fileno()).st_size, entry)
 
     def path(self, name: str) -> Path:
-        """Return the path of a file. Call this before the file is opened. Raises the errors of `path_inside`."""
+        """Return the path of a file. Call this before you open the file. It raises the same errors as `path_inside`."""
         return path_inside(self.folder, name)
 
     def _entry(self, name: str) -> ManifestEntry:
@@ -164,8 +162,8 @@ def check(folder: Path, names: Iterable[str] | None = None, *, hashed_bytes: int
     Args:
         folder: The folder.
         names: The files to check. The default is all files of the manifest.
-        hashed_bytes: If all files together have more bytes than this, compare only their sizes, not their hashes. By
-            default, hashes are always compared.
+        hashed_bytes: Compare hashes if all files together have at most this many bytes, otherwise compare only sizes.
+            None: always compare hashes.
 
     Returns:
         Whether the files were hashed.

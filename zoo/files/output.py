@@ -36,7 +36,7 @@ def open_output(path: Path) -> Iterator[TextIO]:
     if not target.parent.is_dir():
         folder = target.parent if path.is_symlink() else path.parent
         problem = f"`{path}` cannot be written: there is no folder `{folder}`"
-        raise ZooError(problem, hint="create the folder first, or write to another one")
+        raise ZooError(problem, hint="create the folder first, or write to another folder")
     mode = stat.S_IMODE(target.stat().st_mode) if target.exists() else None
     with atomic_file(target, mode) as partial, partial.open("w", encoding="utf-8", newline="\n") as stream:
         if mode is not None:

@@ -100,10 +100,7 @@ def is_present(path: Path) -> bool:
     Importers use it for optional files of a model. If a file is present but unreadable, they then report an error
     instead of ignoring the file.
     """
-    try:
-        return os.path.lexists(path)
-    except ValueError:  # a name that no file can have
-        return False
+    return os.path.lexists(path)
 
 
 def read_json(path: Path, max_bytes: int = MAX_BYTES) -> dict[str, Any]:
@@ -113,7 +110,7 @@ def read_json(path: Path, max_bytes: int = MAX_BYTES) -> dict[str, Any]:
         ZooError: The file cannot be read, or does not contain a JSON object.
     """
     try:
-        value = json.loads(read_bytes(path, max_bytes), parse_constant=_reject_constant)
+        value = parse_json(read_bytes(path, max_bytes))
     except (ValueError, RecursionError) as error:
         raise damaged(path, f"it is not JSON ({error})") from None
     if not isinstance(value, dict):
@@ -121,5 +118,15 @@ def read_json(path: Path, max_bytes: int = MAX_BYTES) -> dict[str, Any]:
     return value
 
 
-def _reject_constant(word: str) -> NoReturn:
-    raise ValueError(f"{word} is not a JSON number")
+def parse_json(content: bytes) -> Any:
+    """Parse JSON strictly. NaN and infinity, which Python's parser accepts, are errors.
+
+    Raises:
+        ValueError: The content is not valid JSON.
+        RecursionError: The content is nested too deeply.
+    """
+
+    def reject(word: str) -> NoReturn:
+        raise ValueError(f"{word} is not a JSON number")
+
+    return json.loads(content, parse_constant=reject)

@@ -79,12 +79,16 @@ def require_space(folder: Path, needed: int, purpose: str) -> None:
     Raises:
         ZooError: Fewer than `needed` bytes are free.
     """
-    existing = next(parent for parent in (folder.absolute(), *folder.absolute().parents) if parent.exists())
-    free = shutil.disk_usage(existing).free
-    if free < needed:
+    if (free := free_bytes(folder)) < needed:
         needed_text, free_text = sizes(needed, free)
         problem = f"{purpose} needs {needed_text} in `{folder}`, but only {free_text} are free"
         raise ZooError(problem, hint=FREE_SPACE_HINT, exit_code=1)
+
+
+def free_bytes(folder: Path) -> int:
+    """Return the free space in bytes on the disk of a folder, which may not exist yet."""
+    existing = next(parent for parent in (folder.absolute(), *folder.absolute().parents) if parent.exists())
+    return shutil.disk_usage(existing).free
 
 
 def require_utf8(path: Path) -> None:
@@ -97,11 +101,11 @@ def require_utf8(path: Path) -> None:
         str(path.absolute()).encode()
     except UnicodeEncodeError:
         problem = f"the path `{path.absolute()}` is not valid UTF-8, so models cannot be stored there"
-        raise ZooError(problem, hint="rename the folder, or use another one") from None
+        raise ZooError(problem, hint="rename the folder, or use another folder") from None
 
 
 def folder_bytes(*paths: Path) -> int:
-    """Return the size in bytes of regular files and of those in folders.
+    """Return the total size in bytes of some files and of all files in some folders.
 
     Symbolic links are not followed. A file with several hard links counts once.
     """

@@ -44,7 +44,7 @@ class _Version:
     """Version of a remote file, as the server describes it. Properties that the server does not send are None."""
 
     validator: str | None = None
-    """Strong ETag. If the server sends none, the date of the last change."""
+    """Strong ETag. If the server sends no ETag, the date of the last change."""
     total: int | None = None
     """Size in bytes."""
 
@@ -142,7 +142,7 @@ def _attempt(url: str, partial: Path, report: Report, max_bytes: int | None) -> 
             _handle_status(error, url, partial, offset, version)
         return
     except (ValueError, OverflowError, http.client.InvalidURL) as error:
-        problem = f"`{url}` is not a valid address, or redirects to one: {str(error)[:_QUOTED_CHARACTERS]}"
+        problem = f"`{url}` is not a valid address, or redirects to an invalid one: {str(error)[:_QUOTED_CHARACTERS]}"
         raise ZooError(problem, hint=_ADDRESS_HINT, exit_code=1) from None
     with response:
         start, current = _parse_headers(response.status, response.headers)

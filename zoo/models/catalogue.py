@@ -45,7 +45,7 @@ _MAX_CODES = 1_000
 EVERYDAY = "everyday"
 """Name of the included model. It was trained on short sentences."""
 _EVERYDAY_WORDS = 15
-"""If the median number of words in a sentence is larger, another model is recommended."""
+"""If the median number of words per sentence is larger, another model is recommended."""
 _CARDS = Path(__file__).with_name("cards")
 _MAX_CARD_BYTES = 1_000_000
 _UNKNOWN_BYTES = 1 << 60  # models of unknown size come last
@@ -78,7 +78,7 @@ class CardLanguages(Section):
         return [(source, target) for source in codes for target in codes if source != target]
 
     def direction(self, source: str, target: str) -> Direction | None:
-        """Return a language pair as the model spells it, such as `deu_Latn` for `de`. None if it has no such pair."""
+        """Return a language pair in the model's own codes, such as `deu_Latn` for `de`. None if it has no such pair."""
         if self.codes is not None:
             codes = self.codes.split()
             own_source, own_target = _same_language(source, codes), _same_language(target, codes)
@@ -135,7 +135,7 @@ class ModelCard(Section):
     """Public model, or a pattern for models of many language pairs. An undocumented property is None or empty."""
 
     name: _NamePattern
-    """Name of the model. A name with `{source}` and `{target}` stands for one model for each language pair."""
+    """Name of the model. A name with `{source}` and `{target}` is a pattern: there is one model per language pair."""
     aliases: Annotated[tuple[_NamePattern, ...], Field(strict=False, max_length=20)] = ()
     """Further names."""
     description: _ShortText
@@ -150,9 +150,9 @@ class ModelCard(Section):
     parameters: Size | None = None
     """Number of parameters."""
     files: Annotated[tuple[_File, ...], Field(strict=False, max_length=16)] = ()
-    """Paths of the checkpoints in the archive, below the folder that contains all files. Empty: the import finds the
-    model. Several: they form an ensemble. If the source is a folder: names of all files of the model, which are
-    unpacked if they end with `.gz`."""
+    """Paths of the checkpoints in the archive, relative to the folder that contains all files. If empty, the import
+    finds the model. Several checkpoints form an ensemble. If the source is a folder, names of all files of the model.
+    Files that end with `.gz` are unpacked."""
     format: _ShortText | None = None
     """Format for the import, if it is not detected."""
     tokenizer: _ShortText | None = None
@@ -196,12 +196,12 @@ class ModelCard(Section):
         if self.is_folder and not self.files:
             reject("source", "the source is a folder, but the card lists no files", "add `files: [...]`")
         if self.source.startswith("hf:") and self.files:
-            reject("files", "the files of a repository are found", "leave `files` out")
+            reject("files", "the import finds the files of a repository by itself", "leave `files` out")
         return self
 
     @property
     def is_pattern(self) -> bool:
-        """Whether the card describes a model for each language pair."""
+        """Whether the card is a pattern, which describes one model per language pair."""
         return "{" in self.name
 
     @property
@@ -241,16 +241,13 @@ class ModelCard(Section):
 
     def for_pair(self, source: str, target: str) -> ModelCard:
         """Return the card for one language pair. This card must be a pattern."""
-        return self.model_copy(
-            update={
-                "name": _fill(self.name, source, target),
-                "aliases": tuple(_fill(alias, source, target) for alias in self.aliases),
-                "description": _fill(self.description, source, target),
-                "source": _fill(self.source, source, target),
-                "files": tuple(_fill(file, source, target) for file in self.files),
-                "languages": CardLanguages(pairs=f"{source}-{target}"),
-            }
-        )
+
+        def fill(text: str) -> str:
+            return text.replace("{source}", source).replace("{target}", target)
+
+        texts = {field: fill(getattr(self, field)) for field in ("name", "description", "source")}
+        lists = {field: tuple(map(fill, getattr(self, field))) for field in ("aliases", "files")}
+        return self.model_copy(update={**texts, **lists, "languages": CardLanguages(pairs=f"{source}-{target}")})
 
 
 def parse(text: str, file: str) -> ModelCard:
@@ -271,10 +268,6 @@ def _same_language(code: str, codes: Sequence[str]) -> str | None:
     if code in codes:
         return code
     return next((each for each in codes if base_language(each) == base_language(code)), None)
-
-
-def _fill(text: str, source: str, target: str) -> str:
-    return text.replace("{source}", source).replace("{target}", target)
 
 
 def cards() -> list[ModelCard]:
@@ -309,8 +302,8 @@ def names() -> list[str]:
 def find(name: str) -> ModelCard | None:
     """Return the card of a model, given the model's name or an alias. None if the catalogue does not have the model.
 
-    The name of a member, such as `NAME.1`, gives the card of its ensemble. A name that matches a pattern gives the card
-    for one language pair.
+    The name of a member, such as `NAME.1`, selects the card of its ensemble. A name that matches a pattern selects the
+    card for one language pair.
     """
     patterns = []
     for card in cards():
@@ -324,7 +317,7 @@ def find(name: str) -> ModelCard | None:
 def for_pair(source: str, target: str) -> list[ModelCard]:
     """Return the cards of all models for a language pair, the most recommended first.
 
-    Models of a single pair precede multilingual models, and smaller models precede larger ones.
+    Bilingual models precede multilingual models, and smaller models precede larger models.
     """
     found = []
     for card in cards():

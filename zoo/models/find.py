@@ -45,7 +45,7 @@ def from_options(spec: str | None, model_name: str | None, report: Report | None
     """Return the folder of the model that `--spec` or `--model` selects.
 
     Raises:
-        ZooError: Neither or both of the options are given, or there is no such model.
+        ZooError: Not exactly one of the options is given, or there is no such model.
     """
     if spec is not None and model_name is None:
         return of_spec(spec, report)
@@ -132,7 +132,7 @@ def _other_spec_error(model: ModelFolder, reference: str, differences: Differenc
 
 
 def _describe_alternative(spec: Spec) -> str:
-    """Return the end of a hint: the public model with the name of a spec, or how to list models for its languages."""
+    """Return the end of a hint that names a public model with the spec's name, or the command to list public models."""
     if spec.task.kind != "translation":
         return ""
     source, target = spec.corpus.source, spec.corpus.target
@@ -146,7 +146,7 @@ def model(reference: str | os.PathLike[str], report: Report | None = None) -> Pa
     """Return the folder of a model.
 
     Raises:
-        ZooError: `models` raises an error, or the name is that of an ensemble.
+        ZooError: `models` raises an error, or the reference selects an ensemble.
     """
     return _single(os.fspath(reference), models(reference, report))
 
@@ -182,10 +182,10 @@ def models(reference: str | os.PathLike[str], report: Report | None = None) -> l
 
 
 def _run_of_name(name: str) -> ModelFolder | None:
-    """Return the default folder for runs of a spec, given the spec's name or file. None if the text is neither.
+    """Return the default folder for runs of a spec, given the spec's name or file. None if `name` cannot be a spec.
 
     Raises:
-        ZooError: The text is the file of a spec, and the run in the default folder has another spec.
+        ZooError: `name` is the file of a spec, but the run in the default folder has another spec.
     """
     spec = specs.load(name) if name.endswith(_YAML) else None
     path = Path((spec.short_name if spec else name).removeprefix("specs/"))
@@ -208,7 +208,7 @@ def _require_trained(run: ModelFolder, report: Report) -> Path:
 
 
 def _obtain(reference: Reference, report: Report) -> list[Path]:
-    """Return the folders of a model that a registry or the catalogue has. Empty if neither has it."""
+    """Get a model from a registry or from the catalogue, and return its folders. Empty if neither has the model."""
     card = None if reference.pinned else catalogue.find(reference.name)
     if card is not None and (folders := _stored(card, reference.name)):
         return folders  # their names differ from the reference
@@ -218,7 +218,7 @@ def _obtain(reference: Reference, report: Report) -> list[Path]:
 
 
 def _fetch(card: ModelCard, name: str, report: Report) -> list[Path]:
-    """Fetch a model of the catalogue. Return the folders that the name stands for."""
+    """Fetch a model of the catalogue. Return the folders that the name selects."""
     # The importers are above this package, which must not import them at the beginning of the module.
     import_module("zoo.interop.fetch").fetch(card, report)
     return _stored(card, name)
@@ -229,7 +229,7 @@ def _stored(card: ModelCard, name: str) -> list[Path]:
 
     Args:
         card: The card of the model.
-        name: The name of the model, or that of one member of an ensemble.
+        name: The name of the model, or the name of one member of an ensemble.
     """
     wanted = [name] if name in card.members else card.members
     folders = [local_store.find_revision(Reference(member)) for member in wanted]
@@ -250,7 +250,7 @@ def _single(name: str, folders: Sequence[Path]) -> Path:
 def names(pattern: str = "*") -> list[str]:
     """Return the sorted names of the published models on this machine that match a pattern, such as `*big*`.
 
-    They are the models in the local model store, and those that are included in the package.
+    They are the models in the local model store, and the models that are included in the package.
     """
     included = (entry.name for entry in included_registry().entries())
     return sorted({*local_store.names(pattern), *(name for name in included if fnmatchcase(name, pattern))})
@@ -299,7 +299,7 @@ def pull_model(reference: str, report: Report) -> list[Path]:
         for folder in folders:
             if ModelFolder(folder).imported.get("catalogue") != card.name:
                 hint = f"to pull the public model, remove your own with `zoo remove {folder.name}` first"
-                raise ZooError(f"`{folder}` is a model of your own, not the one in the catalogue", hint=hint)
+                raise ZooError(f"`{folder}` is your own model, not the public model `{card.name}`", hint=hint)
         if folders:
             report.info(f"`{reference}` was already pulled")
         return folders or _fetch(card, reference, report)
@@ -351,7 +351,7 @@ def run(reference: str | os.PathLike[str]) -> Path:
 
 
 def run_of_spec_file(reference: str | os.PathLike[str]) -> Path | None:
-    """Return the folder of a run, given the path of its `spec.yaml`. None if the reference is another spec or file."""
+    """Return the folder of a run, given the path of its `spec.yaml`. None if the reference is anything else."""
     file = Path(reference)
     is_run = file.name == SPEC and file.with_name(RUN_IDENTITY).is_file() and not ModelFolder(file.parent).published
     return file.parent if is_run else None
@@ -382,5 +382,6 @@ def _not_found_error(
     list_command = f"zoo list{' --published' * (kind == 'published model')}"
     return ZooError(
         f"there is no {kind} `{name}`: searched {paths}{further}",
-        hint=f"{guess}`{list_command}` lists what is here, `zoo list --available` public models; {_CREATE_HINTS[kind]}",
+        hint=f"{guess}`{list_command}` lists what is on this machine, and `zoo list --available` lists public models; "
+        f"{_CREATE_HINTS[kind]}",
     )

@@ -69,7 +69,7 @@ class ModelFolder:
 
     @property
     def newest_weights(self) -> Path:
-        """Path of the weights or, for a run that has only checkpoints, of those in its newest checkpoint."""
+        """Path of the weights or, for a run that has only checkpoints, of the weights in its newest checkpoint."""
         checkpoints = [] if self.trained else self.checkpoints.glob("[0-9]*/" + WEIGHTS)
         return max(checkpoints, key=lambda file: int(file.parent.name), default=self.weights)
 
@@ -104,7 +104,7 @@ class ModelFolder:
             ZooError: The folder has no spec, or the spec is damaged.
         """
         if not self.exists:
-            hint = "create a run with `zoo train SPEC`, or list the existing ones with `zoo list`"
+            hint = "create a run with `zoo train SPEC`, or list the existing runs with `zoo list`"
             raise ZooError(f"`{self.folder}` is not a run: it has no spec.yaml", hint=hint)
         return self.parse_spec(read_bytes(self.spec_file, MAX_SPEC_BYTES))
 
@@ -122,7 +122,7 @@ class ModelFolder:
 
     @property
     def known_scores(self) -> dict[str, Any]:
-        """The content of `scores.json`: split (`dev` or `test`) -> scores. Empty if the model was never evaluated."""
+        """The content of `scores.json`: scores by split, `dev` or `test`. Empty if the model was never evaluated."""
         if not file_exists(self.scores):
             return {}
         return read_json(manifest.path_inside(self.folder, SCORES) if self.published else self.scores)
@@ -135,7 +135,7 @@ MODEL_SECTIONS = ("name", "architecture", "vocabulary", "corpus")
 
 
 def differing_fields(spec: Spec, other: Spec) -> Differences:
-    """Return the fields that identify a model and in which two specs differ.
+    """Return the fields in which two specs differ, among the fields that identify a model.
 
     The field `corpus.folder` counts only if both folders exist and are different, because a corpus may have been moved.
     """

@@ -85,7 +85,7 @@ def read_weights(folder: Path) -> Weights:
 def _read_one_version(folder: Path, read: Callable[[ModelFolder, Manifest | None], Content]) -> Content:
     """Call a function that reads a folder.
 
-    If another process replaces the folder during a call, call it again, so that all files are of one version.
+    If another process replaces the folder during a call, call it again, so that all files belong to one version.
     """
     storage.require_utf8(folder)
     model = ModelFolder(folder)
@@ -120,7 +120,7 @@ def _read_light_files(model: ModelFolder, listed: Manifest | None) -> tuple[Spec
 
 
 def _require_matching_vocabulary(folder: Path, spec: Spec, vocabulary: Vocabulary) -> None:
-    """Raise ZooError if the vocabulary is not the one that the spec describes."""
+    """Raise ZooError if the vocabulary does not match the spec."""
     expected = spec.vocabulary
     shared = vocabulary.shared or (expected.separate_models and vocabulary.same_on_both_sides)
     actual_layout = (vocabulary.sizes, shared, not vocabulary.shared)

@@ -64,7 +64,7 @@ def names(pattern: str = "*") -> list[str]:
 
 
 def all_folders() -> list[Path]:
-    """Return the folders of all revisions of all models in the store, sorted, the current version of a model first."""
+    """Return the folders of all revisions of all models in the store, sorted by name, with current versions first."""
     store = storage.models()
     if not store.is_dir():
         return []

@@ -31,11 +31,11 @@ class RegistryModel(NamedTuple):
 
 
 def pull(reference: Reference, report: Report) -> Path | None:
-    """Pull a model into the local model store: the newest revision, or the one that the reference specifies.
+    """Pull a model into the local model store: the newest revision, or the revision that the reference specifies.
 
     A revision that is specified by number gets a separate folder. If the model is already in the store, its
-    hashes are checked, and damaged files are downloaded again. The next pull resumes an interrupted one. If another
-    process pulls the same model, wait for it.
+    hashes are checked, and damaged files are downloaded again. An interrupted pull is resumed by the next pull. If
+    another process pulls the same model, wait for it.
 
     Returns:
         The model's folder. None if no registry has the model.
@@ -82,7 +82,7 @@ def find_in_registries(reference: Reference, report: Report) -> RegistryModel | 
 
 
 def describe_search(reference: Reference) -> str:
-    """Return a part of an error message: the registries that were searched, and the revisions that they have."""
+    """Return a part of an error message that lists the searched registries, and their revisions of the model."""
     searched = [f", `{registry.address}`{_similar(registry, reference)}" for registry in configured_registries()]
     skipped = [f" (`{address}` was not searched because of ZOO_OFFLINE)" for address in skipped_registries()]
     return "".join([*searched, *skipped])
@@ -164,7 +164,7 @@ def _is_complete(folder: Path, revision: Revision, report: Report) -> bool:
 
 
 def _reuse(model: str, path: Path, file: PublishedFile) -> bool:
-    """Return whether a file is on this machine already and need not be downloaded.
+    """Return whether a file is already on this machine and need not be downloaded.
 
     If `path` does not have the right content, look for the file in other revisions in the local model store, and link
     `path` to it.
@@ -206,8 +206,8 @@ def _download_file(found: RegistryModel, path: Path, file: PublishedFile, report
     if not _has_content(partial, file):
         discard(partial)
         problem = f"`{found.registry.address}` is damaged: `{path.name}` does not have the published SHA-256"
-        hint = f"remove `{blob}` there and publish `{found.revision.name}` again, or pull another"
-        raise ZooError(problem, hint=f"{hint} revision", exit_code=1)
+        hint = f"remove `{blob}` there and publish `{found.revision.name}` again, or pull another revision"
+        raise ZooError(problem, hint=hint, exit_code=1)
     os.replace(partial, path)
     discard(partial)
 

@@ -30,9 +30,9 @@ class Shortlist:
     sentences.
 
     Attributes:
-        common: Tokens of every sentence, with EOS, ascending.
-        offsets: Index in `tokens` of the first token of each source token, and the number of all tokens.
-        tokens: The target tokens of each source token, one source token after the other.
+        common: Target tokens for all sentences, including EOS, in ascending order.
+        offsets: Index in `tokens` at which the list of each source token begins, and finally the length of `tokens`.
+        tokens: The lists of target tokens for all source tokens, joined.
     """
 
     def __init__(

@@ -234,7 +234,7 @@ def _tensor_digest(tensors: Mapping[str, Tensor]) -> str:
 
 
 def _vocabulary_metadata(folder: Path) -> dict[str, str]:
-    """Return metadata about the vocabulary in a folder: the SHA-256 of its files, and that of a parser's brackets."""
+    """Return metadata about the vocabulary in a folder: the SHA-256 of its files and of a parser's brackets."""
     tokens, brackets = (
         " ".join(
             hashlib.sha256(read_bytes(file, MAX_VOCABULARY_BYTES)).hexdigest() for file in sorted(folder.glob(pattern))

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Printed:
-    """Number as text, as the paper prints it, such as "65" or "3.3e18".
+    """Number that the paper prints, as text, such as "65" or "3.3e18".
 
-    If the paper prints different numbers for the same quantity, `where` is the place in the paper that has this number.
+    If the paper prints different numbers for the same quantity, `where` is the place in the paper with this number.
     """
 
     text: str
@@ -42,7 +42,7 @@ class Printed:
 
     @property
     def bounds(self) -> tuple[Fraction, Fraction]:
-        """Interval of the numbers that round to the printed digits. It excludes its upper bound."""
+        """Interval of the numbers that round to the printed digits. The upper bound is excluded."""
         number = Decimal(self.text)
         half = Fraction(10) ** int(number.as_tuple().exponent) / 2
         return Fraction(number) - half, Fraction(number) + half
@@ -155,7 +155,7 @@ CLAIMS: dict[str, Claim] = {claim.key: claim for claim in _claims()}
 
 
 def printed_number(key: str) -> float:
-    """Return the first number that the paper prints for the claim with a key."""
+    """Return the first number that the paper prints for the claim with this key."""
     return CLAIMS[key].printed[0].value
 
 

@@ -218,7 +218,7 @@ def parameters(spec: str, tokens: int | None = None) -> int:
 
 
 def vocabulary_sizes(row: str) -> range:
-    """Return the vocabulary sizes with which a row's model has the printed number of parameters in millions."""
+    """Return the vocabulary sizes for which a row's model has the printed number of parameters, in millions."""
     spec, (printed,) = f"table3/{row}", CLAIMS[f"table3.{row}.parameters"].printed
     own = specs.load(spec).vocabulary.size
     per_token = parameters(spec, own + 1) - parameters(spec, own)
@@ -228,7 +228,7 @@ def vocabulary_sizes(row: str) -> range:
 
 
 def common_vocabulary_sizes() -> range:
-    """Return the vocabulary sizes with which all rows except `big` have the printed numbers of parameters.
+    """Return the vocabulary sizes for which all rows except `big` have the printed numbers of parameters.
 
     The range may be empty.
     """
@@ -245,7 +245,7 @@ def parameter_count(row: str) -> tuple[float, str]:
 
 
 def one_vocabulary() -> tuple[bool, str]:
-    """Decide whether one vocabulary size gives all printed numbers of parameters except that of `big`."""
+    """Decide whether one vocabulary size gives the printed numbers of parameters of all rows except `big`."""
     fit = common_vocabulary_sizes()
     if not fit:
         return False, "no vocabulary size gives all ten numbers"
@@ -287,14 +287,14 @@ _TOLERANCE = 1e-9  # printed numbers are decimal fractions
 
 
 def better(table: str, column: str, row: str, others: str, without: str = "") -> tuple[bool, str]:
-    """Decide whether all numbers of a row are better than those of other rows.
+    """Decide whether all numbers of a row are better than the numbers of other rows.
 
     Args:
         table: Name of the table, such as "table2".
         column: Name of the column.
         row: Key of the row.
         others: Key of the other row, or "earlier" for the best row of the earlier systems.
-        without: Part of the names of earlier systems that are left out. Empty to compare with all of them.
+        without: Leave out earlier systems whose names contain this text. If empty, compare with all systems.
     """
     other, cell = _best(table, column, others, without), ROWS[table][row][column]
     sign = _sign(column)
@@ -303,7 +303,7 @@ def better(table: str, column: str, row: str, others: str, without: str = "") ->
 
 
 def difference(table: str, column: str, row: str, others: str) -> tuple[float, str]:
-    """Subtract the best number of other rows from that of a row. The arguments are those of `better`."""
+    """Subtract the best number among other rows from a row's number. The arguments are the same as for `better`."""
     other, cell = _best(table, column, others), ROWS[table][row][column]
     return float(cell) - float(other[column]), f"printed: {cell}, and {other[column]} of {_title(other)}"
 
@@ -315,14 +315,14 @@ def similar(table: str, column: str, row: str, other: str, limit: str) -> tuple[
 
 
 def share_below(table: str, column: str, row: str, other: str, limit: str) -> tuple[bool, str]:
-    """Decide whether the number of a row is less than `limit` times that of another row."""
+    """Decide whether the number of a row is less than `limit` times the number of another row."""
     cell, whole = ROWS[table][row][column], ROWS[table][other]
     share = float(cell) / float(whole[column])
     return share < float(limit), f"printed: {cell}, and {whole[column]} of {_title(whole)}: a share of {share:.2f}"
 
 
 def improves(table: str, column: str, *rows: str) -> tuple[bool, str]:
-    """Decide whether the numbers of a column improve from each row to the next."""
+    """Decide whether the numbers of a column improve from each given row to the next."""
     values = [float(ROWS[table][row][column]) for row in rows]
     ordered = sorted(set(values), reverse=_sign(column) < 0)
     return values == ordered, f"printed: {', '.join(f'{value:g}' for value in values)}"
@@ -357,7 +357,7 @@ def time_of_steps(spec: str, field: str, unit: str) -> tuple[float, str]:
 
     Args:
         spec: Short name of the spec.
-        field: Field of its `training` that is the number of steps.
+        field: Field of the section `training` that contains the number of steps.
         unit: Unit of the time, such as "hours".
     """
     steps, seconds = getattr(specs.load(spec).training, field), printed_number(f"recipe.step-{spec}")

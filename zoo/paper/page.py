@@ -18,14 +18,7 @@ from zoo.visualization.plot import STYLE as PLOT_STYLE
 from zoo.visualization.plot import Axis, Plot, Series, plot_svg
 
 _KINDS = {status: status.name.lower() for status in Status}
-_SIGNS = {
-    Status.DERIVED: "✓",
-    Status.SET: "=",
-    Status.MEASURED: "●",
-    Status.DIFFERENT: "✗",
-    Status.OPEN: "?",
-    Status.CITED: "·",
-}
+_SIGNS = dict(zip(Status, "✓=●✗?·", strict=True))
 _HIDDEN = "\n".join(
     f"body:has(#only-{kind}:checked) tr.claim:not(.{kind}) {{ display: none }}" for kind in _KINDS.values()
 )
@@ -47,7 +40,10 @@ def paper_page(checked: Checked, measurements: Measurements) -> str:
         f'<nav aria-label="Parts of this page" class="screen"><ul>{links}</ul></nav>',
         _table(summary_table(checked)),
         '<h2 id="plots">Plots</h2>\n<div class="plots">',
-        *(_figure(plot) for plot in all_plots(checked, measurements)),
+        *(
+            f"<figure>{plot_svg(plot)}<figcaption>{escape_text(plot.title)}</figcaption></figure>"
+            for plot in all_plots(checked, measurements)
+        ),
         "</div>",
     ]
     for key, title in _TITLES.items():
@@ -70,10 +66,6 @@ def _table(table: Table) -> str:
 def _html(words: str) -> str:
     """Convert plain text to HTML. Text in backticks becomes a `code` element."""
     return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape_text(words))
-
-
-def _figure(plot: Plot) -> str:
-    return f"<figure>{plot_svg(plot)}<figcaption>{escape_text(plot.title)}</figcaption></figure>"
 
 
 def _claims(checked: Checked, measurements: Measurements) -> Iterator[str]:
@@ -191,7 +183,7 @@ def _printed_point(metric: str, row: str) -> tuple[float, float]:
 
 
 def _measured_point(metric: str, row: str, checked: Checked, measurements: Measurements) -> tuple[float, float] | None:
-    """Return the parameters in millions and the mean score of our training runs of a row. None if there are none."""
+    """Return the parameters in millions and the mean score of our training runs for a row. None if there are none."""
     score = checked[f"table3.{row}.{metric}"]
     spec = next((run.spec for run in measurements.runs if run.folder in score.runs[:1]), None)
     return (compiler.parameters(spec) / 1e6, score.value or 0.0) if spec else None

@@ -1,7 +1,7 @@
-"""Measurements for the paper's claims, and the checks of claims by them.
+"""Measurements, and the checks of the paper's claims by measurements.
 
-They are training runs with their specs, logs and scores, sizes of corpora, and timings of layers. Each function that
-checks a claim takes the claim, the measurements, and the arguments that `claims.yaml` gives after the function's name.
+Measurements are training runs with their specs, logs and scores, sizes of corpora, and timings of layers. A function
+that checks a claim takes the claim, the measurements, and the arguments that follow its name in `claims.yaml`.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class RunResults:
     folder: str
     spec: Spec
     shipped: Spec | None
-    """Shipped spec of the same name, which the run is compared with. None if there is none."""
+    """Shipped spec with the same name, for comparison with the run. None if there is no such spec."""
     scores: dict[str, Any]
     weights: bool
     """Whether the run folder has weights to translate with."""
@@ -87,7 +87,7 @@ class RunResults:
 
     @cached_property
     def _other_sets(self) -> tuple[str, ...]:
-        """Names of the corpus parts ("train", "dev", "test") that differ from those of the shipped spec."""
+        """Names of the corpus parts ("train", "dev", "test") that differ from the shipped spec."""
         ours, theirs = self.spec.corpus, self.shipped and self.shipped.corpus
         return tuple(part for part in _PARTS if getattr(ours, part) != getattr(theirs, part, None))
 
@@ -154,14 +154,14 @@ def _read_runs(root: Path, shipped: dict[str, Spec], report: Report) -> Iterator
 def score(claim: Claim, measurements: Measurements, split: str, *metrics: str) -> CheckedClaim:
     """Report the scores of training runs with the claim's spec.
 
-    The function does not judge whether a score is close to the printed one. It reports how the runs differ from the
+    The function does not judge whether a score is close to the printed score. It reports how the runs differ from the
     paper's, so that readers can judge.
 
     Args:
         claim: The claim.
         measurements: The measurements.
         split: "dev" or "test".
-        metrics: Names of metrics. The one for which most runs have a score is used. In a tie, the first is used.
+        metrics: Names of metrics. The metric for which most runs have a score is used, in a tie the first one.
     """
     assert claim.spec is not None
     runs = measurements.of(claim.spec)

@@ -33,7 +33,7 @@ def printed_row(row: SweepRow) -> Row | None:
 
 
 def printed_difference(metric: str, pair: RowPair) -> float | None:
-    """Return the second row's score in the paper minus the first row's. None if the paper does not print both.
+    """Return the second row's score in the paper minus the first row's score. None if a score is not printed.
 
     For perplexity, return the difference of the natural logarithms of the perplexities.
     """
@@ -90,8 +90,8 @@ def pair_table(comparison: SweepComparison) -> Lines:
 def sweep_notes(comparison: SweepComparison) -> Iterator[str]:
     """Yield notes for the reader of the tables.
 
-    They give the overrides, the meaning of the confidence intervals, and the number of orderings of
-    rows in Table 3 that the sweep confirms.
+    The notes give the overrides of each row, the meaning of the confidence intervals, and the number of orderings in
+    Table 3 that the sweep confirms.
     """
     for result in comparison.results:
         if result.row.parent is None:
@@ -202,7 +202,7 @@ def _judgement(pair: RowPair, name: str) -> str:
     """Return the last cell of a pair for a metric: the verdict on the paper's ordering of the two rows.
 
     If the paper gives no ordering, return "better", "worse", "within noise" or "untested (one seed)" for the second
-    row. If the rows cannot be compared by the metric, return an empty text.
+    row. If the rows cannot be compared by the metric, return an empty string.
     """
     difference, verdict = pair.differences.get(name), _verdict(pair, name)
     if verdict or difference is None:

@@ -104,7 +104,7 @@ _N, _D = 27, 512
 
 
 def exponents(layer: LayerType) -> dict[str, tuple[float, float]]:
-    """Return the exponents with which the cost of a layer grows with n, d, k and r.
+    """Measure the exponents by which the cost of a layer grows with n, d, k and r.
 
     Returns:
         For each of these sizes, two exponents: for the FLOPs in the layer's graph, and for Table 1's formula.
@@ -131,7 +131,7 @@ def steps(layer: str) -> tuple[bool, str]:
 
 
 def path(layer: str) -> tuple[bool, str]:
-    """Decide whether the maximum path length in a layer's graph is that of Table 1's formula."""
+    """Decide whether a layer's graph has the maximum path length that Table 1's formula gives."""
     return _same(LAYERS[layer].counted(SIZES)[1], LAYERS[layer].path(**SIZES))
 
 
@@ -141,13 +141,13 @@ def _same(graph: int, formula: float) -> tuple[bool, str]:
 
 
 def faster_than_recurrence() -> tuple[bool, str]:
-    """Compare the operations of self-attention with those of a recurrent layer for a sentence of typical length."""
+    """Compare the operations of self-attention and of a recurrent layer for a sentence of typical length."""
     attention, recurrent = (LAYERS[name].operations(_N, _D, 3, 16) for name in ("self-attention", "lstm"))
     return attention < recurrent, f"n = {_N}, d = {_D}: {attention:,.0f} and {recurrent:,.0f}, equal at n = {_D}"
 
 
 def convolution_cost() -> tuple[bool, str]:
-    """Compare the operations of a convolutional layer with those of a recurrent layer."""
+    """Compare the operations of a convolutional layer and of a recurrent layer."""
     sizes = {**_LARGE, "k": 3}
     ratio = LAYERS["convolution"].operations(**sizes) / LAYERS["lstm"].operations(**sizes)
     return ratio == 3, f"k = 3: {ratio:g} times the operations of a recurrent layer"
@@ -164,7 +164,7 @@ LENGTHS, D_MODEL = (2048, 4096, 8192, 16_384, 32_768), 128
 """Sequence lengths, and the number of features. At these sizes, the operations that Table 1 counts dominate the time.
 There are enough lengths that a single outlier hardly changes the exponent."""
 MAX_SECONDS = 0.25
-"""Longest time of a layer, in seconds. If a layer takes longer at one length, greater lengths are skipped, at which
+"""Maximum time of a layer in seconds. If a layer takes longer at one length, greater lengths are skipped, because
 attention would need gigabytes of memory."""
 MIN_SECONDS = 0.05
 """Minimum time in seconds for measuring each length in each round, after a first run that is not counted."""
@@ -203,7 +203,7 @@ def time_sublayer(
         lengths: The sequence lengths, in increasing order.
         d: The number of features.
         heads: The number of attention heads.
-        causal: Whether a position sees only earlier ones.
+        causal: Whether a position sees only earlier positions.
         backward: Whether to include the backward pass.
         rounds: The number of rounds.
         max_seconds: If a length takes longer than this, skip all greater lengths. The first two are always timed.

@@ -60,7 +60,7 @@ def summary_table(checked: Checked) -> Table:
 
 
 def contradiction_table(checked: Checked) -> Table:
-    """Return a table of the claims that zoo contradicts: its own number or result differs from the paper's."""
+    """Return a table of the claims for which zoo's number or result differs from the paper's."""
     columns = ("section", "claim…", "paper>", "ours>", "because…")
     cells = [claim_row(each) for each in checked.values() if each.status is Status.DIFFERENT]
     rows = tuple((section, says, paper, ours, because) for section, says, _, paper, ours, _, because in cells)
@@ -196,7 +196,7 @@ def _own_cost(folder: str, scores: Mapping[str, Any], scale: str, records: Seque
     """Return the cells of a run or an ensemble.
 
     The cost is computed as in section 6.1 (time x devices x FLOPs per second) and by counting the FLOPs of the matrix
-    products. The speed is left out if it differs between the members, and the first cost if a log has no speed.
+    products. The speed is left out if it differs between the members. The first cost is left out if a log has no speed.
     """
     known = [get_metric(name).read_score(scores.get("test")) for name in ("paper_bleu", "bleu")]
     bleu = next((score for score in known if score is not None), None)
@@ -241,7 +241,7 @@ def _table3(checked: Checked, measurements: Measurements) -> Iterator[Table]:
 
 
 def _measured(row: str, checked: Checked, measurements: Measurements) -> str:
-    """Describe the runs of a row, or say why they have no score. Without runs, return the command that trains one."""
+    """Describe the runs of a row, or say why they have no score. Without runs, return the command that trains it."""
     if measurements.of(f"table3/{row}"):
         return checked[f"table3.{row}.bleu"].because
     return f"zoo train table3/{row}" + ("" if measurements.root == RUNS else f" --run {measurements.root / row}")

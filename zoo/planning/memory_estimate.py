@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from zoo.data.batches import BatchSize
 
 KEPT_OPTIMISERS = 2
-"""Number of the newest checkpoints that keep the optimiser's state. Older ones contain only weights."""
+"""Number of the newest checkpoints that keep the optimiser's state. Older checkpoints contain only weights."""
 STATE_COPIES = 4
 """Number of tensors per weight during training: the weight, its gradient and Adam's two moments."""
 _PROCESS_BYTES = 260_000_000
@@ -28,7 +28,7 @@ products prepared by oneDNN, and gaps between tensors of varying sizes. Measured
 _SMALLER_MODEL = "make the network or the vocabulary smaller: `zoo plan SPEC` prints the size of each layer"
 _SHARDING = "or start several processes with torchrun, which share weights, gradients and moments"
 _LOGIT_BYTES = 16
-"""Bytes per hypothesis and vocabulary entry: logits, log-probabilities, and the search for the best of them."""
+"""Bytes per hypothesis and vocabulary entry: logits, log-probabilities, and the search for the best tokens."""
 _LOGIT_SHARE = 0.5
 """Share of the memory that logits may fill. The rest is for weights, caches and other batches."""
 
@@ -84,7 +84,7 @@ def training_bytes(spec: Spec, size: BatchSize, shards: int = 1) -> int:
 
 
 def update_bytes(spec: Spec, processes: int = 1) -> int:
-    """Return the memory in bytes of a process that trains on packed rows, on a GPU as one CUDA graph.
+    """Return the memory in bytes of a process that trains on packed rows with one CUDA graph on a GPU.
 
     `processes` is the number of processes that share each batch.
     """

@@ -18,7 +18,7 @@ from specs import Spec
 from zoo.planning.memory_estimate import MemoryEstimate, batch_rows, estimate_memory
 
 LENGTH = 27
-"""Default number of tokens of a sentence: an English sentence of newstest2014 in subword tokens, with its EOS."""
+"""Default number of tokens per sentence: the length of an English sentence in newstest2014, including EOS."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class LayerPlan:
     shape: str
     """Shape of the layer's output."""
     parameters: int
-    """Number of parameters, without those that are shared with an earlier layer."""
+    """Number of parameters, without parameters that are shared with an earlier layer."""
     flops: str
     """FLOPs of the matrix products in a forward pass, as a formula with the sizes `batch`, `source` and `target`."""
     flops_per_token: float
@@ -174,9 +174,9 @@ def graph_sizes(graphs: Graphs, spec: Spec, length: int) -> GraphSizes:
 
 
 def _last_step_sizes(step: Graph, beam: int, length: int) -> Mapping[str, int]:
-    """Return a value for each symbolic size of a decoding graph, such as `source` and `past`.
+    """Return the value of each symbolic size of a decoding graph, such as `source` and `past`.
 
-    The values are those of decoding step number `length`, the last one, for one sentence.
+    The values are for one sentence, in the last decoding step, which has the number `length`.
     """
     rows = {"batch": 1, "beams": beam} if step.inputs["token"].shape[1] == BEAMS else {"batch": beam}
     return {**rows, "new": 1, "source": length, "past": length - 1, "capacity": length}
@@ -208,7 +208,7 @@ def _layers(graph: Graph, sizes: dict[str, int]) -> Iterator[LayerPlan]:
 
 
 def _segment_name(graph: Graph, nodes: Sequence[Node], result: Node) -> str:
-    """Return the name of a segment: "source features" if it reads these, otherwise the name of its result."""
+    """Return the name of a segment: "source features" if it reads source features, otherwise its result's name."""
     features = [name for name, type_ in graph.inputs.items() if type_.kind is ValueKind.FLOAT]
     return "source features" if any(i in features for node in nodes for i in node.inputs) else result.name
 

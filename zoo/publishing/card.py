@@ -1,4 +1,4 @@
-"""The model card, `README.md` of a bundle: what the model does, its scores, its training, its limits and its use."""
+"""The model card, `README.md` of a bundle: the model's purpose, scores, training, limits and use."""
 
 from __future__ import annotations
 
@@ -202,7 +202,7 @@ def _training(spec: Spec, provenance: Provenance) -> str:
 
 
 def _unit(spec: Spec) -> str:
-    """Return what the model reads."""
+    """Return the unit of the source's length: "tokens" or "frames"."""
     return "tokens" if spec.reads_text else "frames"
 
 

@@ -175,11 +175,11 @@ def published_models(pattern: str | None, report: Report) -> tuple[PublishedMode
 def public_models(pattern: str | None) -> tuple[PublicModel, ...]:
     """Return the models of the catalogue that a language pair or a pattern for names selects.
 
-    For a language pair, the most recommended model comes first. Otherwise, they are sorted by languages.
+    For a language pair, the most recommended model comes first. Otherwise, the models are sorted by their languages.
 
     Args:
         pattern: A language pair such as `de-fr`, or a pattern for names or a part of a name as for `inventory`. None
-            selects all cards, and does not replace patterns by their language pairs.
+            selects all cards. A card for many language pairs is then listed as one model.
     """
     source, _, target = (pattern or "").partition("-")
     if cards := catalogue.for_pair(source, target):
@@ -283,7 +283,7 @@ def _published_model(
 
 
 def summarize(folder: Path) -> Summary:
-    """Return the summary of a bundle that is published now.
+    """Return the summary of a bundle, with the current time as its time of publication.
 
     Raises:
         ZooError: The spec or the scores in the folder are damaged.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -144,23 +144,14 @@ def _identity_value(run: Run, key: str, default: Any = "") -> Any:
 
 
 def _training_provenance(spec: Spec, run: Run, weights: Weights) -> TrainingProvenance:
-    averaged = tuple(int(step) for step in weights.metadata.get("steps", "").split(",") if step.isdecimal())
-    record = training_record(run, spec)
-    common: dict[str, Any] = {
-        "averaged_steps": averaged,
-        "machine": _identity_value(run, "machine"),
-        "software": _identity_value(run, "software"),
-    }
-    if record is None:
-        last = weights.last_step
-        flops = None if last is None else float(last * estimate_memory(spec).step_flops)
-        return TrainingProvenance(spec.training.seed, steps=last, flops=flops, **common)
-    return TrainingProvenance(
+    known = TrainingProvenance(
         spec.training.seed,
-        steps=record.steps,
-        flops=record.flops,
-        paper_flops=record.estimated_flops or None,
-        seconds=record.seconds,
-        devices=record.devices,
-        **common,
+        tuple(int(step) for step in weights.metadata.get("steps", "").split(",") if step.isdecimal()),
+        machine=_identity_value(run, "machine"),
+        software=_identity_value(run, "software"),
     )
+    if record := training_record(run, spec):
+        costs = {name: getattr(record, name) for name in ("steps", "flops", "seconds", "devices")}
+        return replace(known, paper_flops=record.estimated_flops or None, **costs)
+    last = weights.last_step
+    return replace(known, steps=last, flops=None if last is None else float(last * estimate_memory(spec).step_flops))

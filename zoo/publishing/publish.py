@@ -189,7 +189,7 @@ class Verified:
     Attributes:
         files: Number of files that were checked.
         sentences: Number of sentences with reference log-probabilities.
-        max_difference: Largest difference between a reference log-probability and the one computed now.
+        max_difference: Largest difference between a reference log-probability and the value computed now.
         backend: Name of the backend that ran the model.
     """
 
@@ -221,7 +221,7 @@ def verify(name: str | os.PathLike[str], *, backend: str | None = None, report: 
 
 
 def verify_folder(folder: Path, report: Report, how: BackendOptions = EXACT) -> Verified:
-    """Verify the bundle in a folder, which may not be published yet. Result and errors are those of `verify`."""
+    """Verify the bundle in a folder, which may not be published yet. Result and errors are the same as for `verify`."""
     listed = manifest.read(folder)
     names = {*listed.entries, *REQUIRED_FILES}
     try:
@@ -306,7 +306,8 @@ def _snapshot(folder: Path) -> Iterator[Path]:
         for name in sorted({*manifest.read(folder).entries, *REQUIRED_FILES, manifest.NAME}):
             if not is_file_name(name):
                 problem = f"`{folder}` has a file `{name}`, a name that registries do not accept"
-                raise ZooError(problem, hint="use letters, digits, - and _, then an extension such as .txt")
+                hint = "rename the file: use letters, digits, `-` and `_`, then an extension such as `.txt`"
+                raise ZooError(problem, hint=hint)
             if not file_exists(folder / name):
                 raise ZooError(f"`{folder / name}` is missing", hint="publish the run of this model again", exit_code=1)
             link_or_copy(folder / name, snapshot / name)

@@ -1,4 +1,4 @@
-"""Reference log-probabilities that a bundle carries, so that anybody can check that the model computes the same.
+"""Reference log-probabilities of a bundle, with which anybody can check that the model computes the same results.
 
 `proof.safetensors` has the log-probabilities that the model assigned to a few sentence pairs when it was published. The
 check fails if the weights have changed, or if a machine or backend computes other values.
@@ -36,7 +36,7 @@ _MAX_TOKENS = 100
 """Maximum length of a reference sentence in tokens."""
 _MAX_CHARACTERS = 10_000
 _POSITIONS = 16
-"""Length of random features that the encoder reads in place of text. Unit: positions."""
+"""Number of positions of the random features that the encoder reads in place of text."""
 _SAMPLE_SENTENCES = ("The old dog sees a small house.", "Today we read two books.", "1984, 2017!", "x y z")
 _RESTORE_HINT = "restore the file from the source of the model"
 _MAX_FILE_BYTES = 64_000_000  # the file is read into memory
@@ -72,7 +72,7 @@ class ReferenceLogProbabilities:
 
     @torch.no_grad()
     def check(self, program: Scorer, device: torch.device | str | None = None) -> float:
-        """Compare the reference log-probabilities with those that a program computes.
+        """Compare the reference log-probabilities with the log-probabilities that a program computes.
 
         Args:
             program: The compiled model.
@@ -90,8 +90,8 @@ class ReferenceLogProbabilities:
         if difference <= TOLERANCE:
             return difference
         raise ZooError(
-            f"the model does not reproduce its reference log-probabilities: they differ by {difference:.2g}, but at "
-            f"most {TOLERANCE:g} is accepted",
+            f"the model does not reproduce its reference log-probabilities: they differ by {difference:.2g}, which is "
+            f"more than {TOLERANCE:g}",
             hint="restore the model from its source, or use another machine: the weights, the spec or "
             f"`{NAME}` were changed, or this machine computes wrong results",
             exit_code=1,
@@ -118,7 +118,7 @@ def compute(translator: Translator, examples: Sequence[tuple[str, ...]]) -> Refe
 
 
 def translated_examples(translator: Translator) -> list[tuple[str, ...]]:
-    """Return a few fixed sentences and the model's own translations of them.
+    """Return a few fixed sentences with the model's own translations.
 
     If the source is not text, only the sentences are returned.
     """
@@ -134,7 +134,7 @@ def translated_examples(translator: Translator) -> list[tuple[str, ...]]:
 
 
 def _is_short(text: str, side: Side, translator: Translator) -> bool:
-    """Return whether a text has from 1 to 100 tokens, and no more than the sentences that the model may read."""
+    """Return whether a text has from 1 to 100 tokens, and is not longer than the sentences that the model accepts."""
     spec = translator.spec
     max_tokens = min(_MAX_TOKENS, spec.corpus.max_length, spec.decoding.max_source_length)
     return len(text) <= _MAX_CHARACTERS and 0 < len(translator.vocabulary.encode(text, side)) <= max_tokens

@@ -78,7 +78,7 @@ class RemovalPlan:
     bytes: int
 
     def remove(self) -> list[KeptItem]:
-        """Remove the items. Return those that were kept after all, for example because a process uses them now."""
+        """Remove the items. Return the items that were kept after all, for example because a process uses them now."""
         return [kept for item in self.removable if (kept := _remove(item))]
 
 
@@ -108,8 +108,8 @@ def plan_model_removal(names: Sequence[str]) -> RemovalPlan:
     """Plan the removal of models from the local model store. Registries keep their revisions.
 
     Args:
-        names: A name selects all revisions of the model, or all members of an ensemble. `NAME@2`
-            selects one revision.
+        names: Names of models. `NAME` selects all revisions of a model, or all members of an ensemble. `NAME@2` selects
+            one revision.
 
     Raises:
         ZooError: A model is not in the local model store.
@@ -145,7 +145,7 @@ def _pinned_folder(reference: Reference) -> list[Path]:
 
 
 def _candidates(word: str) -> Iterator[tuple[str, Path]]:
-    """Yield the kind and the path of each item of a target. If its folder is a link, yield the folder."""
+    """Yield the kind and the path of each item that a target selects. If the target is a link, yield the link."""
     if word in _CACHES:
         folder = _CACHES[word]()
         paths = [folder] if folder.is_symlink() else sorted(folder.iterdir()) if folder.is_dir() else []
@@ -192,7 +192,7 @@ def _lock_path(kind: str, path: Path) -> Path:
 
 
 def _remove(item: RemovableItem) -> KeptItem | None:
-    """Remove an item. Return None if it was removed. Otherwise, return it with the reason why it was kept."""
+    """Remove an item. Return None if it was removed. Otherwise, return the reason why it was kept."""
     try:
         if reason := _reason_to_keep(item.kind, item.path):
             return KeptItem(item.path, reason)

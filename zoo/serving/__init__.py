@@ -1,1 +1,1 @@
-"""Translation server: a pool of models behind zoo's own HTTP API and those of LibreTranslate and DeepL."""
+"""Translation server: a pool of models behind zoo's own HTTP API and the APIs of LibreTranslate, DeepL and OpenAI."""

@@ -25,7 +25,7 @@ MAX_LINES = 20_000
 _LONGEST_LIGATURE = 17  # a tokenizer reads U+FDFA as 18 characters, and all others as at most 4
 _T = TypeVar("_T")
 _RETRY_SECONDS = 2
-_DISCONNECTED = "http.disconnect"
+
 LOG = logging.getLogger("zoo.serving")
 _SECONDS = (0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100)
 
@@ -34,7 +34,7 @@ class Metrics:
     """Metrics of one server.
 
     Attributes:
-        statuses: Number of requests for each status since the last `log_statuses`, without those for monitoring.
+        statuses: Number of requests with each status since the last `log_statuses`, without monitoring requests.
     """
 
     def __init__(self) -> None:
@@ -53,7 +53,7 @@ class Metrics:
         Gauge(name, description, registry=self._registry).set_function(value)
 
     def log_statuses(self) -> None:
-        """Log the number of requests for each status. Log nothing if there were no requests."""
+        """Log the number of requests with each status. Log nothing if there were no requests."""
         counts, self.statuses = self.statuses, Counter()
         if counts:
             listed = ", ".join(f"{count} with status {status}" for status, count in sorted(counts.items()))
@@ -69,9 +69,9 @@ class Admission:
 
     Attributes:
         open_requests: Number of requests that are being answered.
-        starting: Whether the server still loads its models.
-        draining: Whether the server is about to end.
-        before_end: Functions that are called when the server accepts no more requests.
+        starting: Whether the server is still loading its models.
+        draining: Whether the server is shutting down.
+        before_end: Functions to call when the server stops accepting requests.
         used_characters: Number of characters that each API key has translated, by the key's SHA-256.
     """
 
@@ -92,7 +92,7 @@ class Admission:
 
     @property
     def ready(self) -> bool:
-        """Whether the server can answer further requests at once."""
+        """Whether the server can answer another request at once."""
         return not (self.starting or self.draining) and self._queued_texts < self._limits.queued_texts
 
     def authorize(self, key: str | None) -> str:
@@ -141,7 +141,7 @@ class Admission:
 
     @contextmanager
     def admit(self, key: str, texts: Sequence[str], models: Iterable[PooledModel] = ()) -> Iterator[None]:
-        """Count the texts as queued in the body of `with`.
+        """Count the texts as queued while the body of `with` runs.
 
         Args:
             key: SHA-256 of the client's API key.
@@ -150,7 +150,7 @@ class Admission:
 
         Raises:
             ServingError: The request is larger than the queue, the queue is full, the request would probably wait too
-                long, or a quota is used.
+                long, or the quota of the API key is used up.
         """
         characters, limits, quota = sum(map(len, texts)), self._limits, self._keys.get(key)
         if len(texts) > limits.queued_texts or characters > limits.queued_characters:
@@ -177,9 +177,9 @@ class Admission:
 
     @contextmanager
     def hold(self) -> Iterator[Callable[[int], None]]:
-        """Yield a function that counts bytes of a client's content as held in memory, until the end of `with`.
+        """Yield a function that counts bytes of a request as held in memory. They count until the end of `with`.
 
-        The function raises ServingError if the content of all clients together would exceed its limit.
+        The function raises ServingError if the held bytes of all requests together would exceed the limit.
         """
         held = 0
 
@@ -196,7 +196,7 @@ class Admission:
             self._held_bytes -= held
 
     async def unless_disconnected(self, request: Request, work: Awaitable[_T]) -> _T:
-        """Wait for the work. Cancel it if the client disconnects or the time is over."""
+        """Return the result of the work. Cancel the work if the client disconnects or the time limit is exceeded."""
         task, watcher = asyncio.ensure_future(work), asyncio.create_task(_wait_for_disconnect(request))
         try:
             seconds = self._limits.request_seconds
@@ -209,11 +209,11 @@ class Admission:
             task.cancel()
 
     def timed_out(self) -> ServingError:
-        """Return the error of a request that took too long."""
+        """Return the error for a request that took too long."""
         message = f"the request took more than {self._limits.request_seconds:g} seconds"
         return ServingError(503, message, "time", _RETRY_SECONDS)
 
 
 async def _wait_for_disconnect(request: Request) -> None:
-    while (await request.receive())["type"] != _DISCONNECTED:
+    while (await request.receive())["type"] != "http.disconnect":
         pass

@@ -1,4 +1,4 @@
-"""Call of a client, its result, and errors, independent of the API through which the call came."""
+"""Calls of clients, answers and errors, in a form that is common to all APIs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ AUDIO_PATH = "/v1/audio/"
 
 @dataclass(frozen=True)
 class Options:
-    """Options of a translation. None for the defaults of the model's spec.
+    """Options of a translation. None selects the default in the model's spec.
 
     Attributes:
         beam: Beam size.
@@ -43,10 +43,10 @@ class Call:
     Attributes:
         request: The HTTP request. If its client disconnects, the work is cancelled.
         key: SHA-256 of the client's API key, as `authorize` returns it.
-        source: Code of the language of the texts. None or "auto": it is detected for each text.
+        source: Code of the language of the texts. None or "auto": detect it for each text.
         target: Code of the language to translate into.
         options: Options of the search.
-        model: Name of the model. None: it is chosen by the languages.
+        model: Name of the model. None: select a model by the languages.
     """
 
     request: Request
@@ -81,9 +81,9 @@ class ServingError(Exception):
 
     Attributes:
         status: HTTP status code.
-        message: What is wrong, and what the client can do.
+        message: Description of the problem, and what the client can do.
         reason: Label of the metric that counts rejected requests.
-        retry_after: Seconds after which the client should try again. None if a repetition cannot succeed.
+        retry_after: Seconds after which the client should try again. None if trying again cannot help.
     """
 
     def __init__(self, status: int, message: str, reason: str = "invalid", retry_after: int | None = None) -> None:

@@ -1,4 +1,4 @@
-"""The server's application with its web page, its connections, and the function that runs it until it is stopped."""
+"""The web application with its page, the connections to clients, and the function that runs the server."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import socket
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import cast
@@ -47,7 +47,7 @@ KEEP_ALIVE_SECONDS = 15.0
 STALLED_SECONDS = 20.0
 """Maximum time in which a client accepts nothing of a response."""
 SEND_BUFFER_BYTES = 128 * 1024
-"""Size of the system's buffer for a response. With a larger one, a slow client would seem to accept nothing."""
+"""Size of the system's buffer for a response. With a larger buffer, a slow client would seem to accept nothing."""
 _STALLED_SECONDS_AT_END, _BODY_SECONDS_AT_END = 3.0, 5.0
 _MAX_CONNECTIONS, _MAX_DESCRIPTORS = 2_000, 65_536
 _OTHER_DESCRIPTORS = 200  # for models, documents and worker processes
@@ -101,23 +101,16 @@ def create_app(service: Service) -> FastAPI:
 def _page_router() -> APIRouter:
     """Return a router with the files of the web page. The page uses the APIs, and loads nothing from other hosts."""
     routes = APIRouter(include_in_schema=False)
-    for path, name, kind in (
-        ("/", "index.html", "html"),
-        ("/page.css", "page.css", "css"),
-        ("/page.js", "page.js", "javascript"),
-    ):
-        routes.add_api_route(path, partial(_page_file, name, kind), response_model=None)
+    kinds = {"index.html": "text/html", "page.css": "text/css", "page.js": "text/javascript"}
+    files = {name: (_FOLDER / name).read_text("utf-8") for name in kinds}
+    files["page.css"] = colour_sheet() + theme_sheet() + SHEET + files["page.css"]
+
+    async def respond(name: str) -> Response:
+        return Response(files[name], media_type=kinds[name], headers=_HEADERS)
+
+    for name in kinds:
+        routes.add_api_route("/" + name.removeprefix("index.html"), partial(respond, name), response_model=None)
     return routes
-
-
-async def _page_file(name: str, kind: str) -> Response:
-    return Response(_page_content(name), media_type=f"text/{kind}; charset=utf-8", headers=_HEADERS)
-
-
-@cache
-def _page_content(name: str) -> str:
-    text = (_FOLDER / name).read_text("utf-8")
-    return colour_sheet() + theme_sheet() + SHEET + text if name == "page.css" else text
 
 
 def _to_serving_error(error: Exception) -> ServingError:
@@ -135,7 +128,7 @@ def _to_serving_error(error: Exception) -> ServingError:
 
 
 def max_connections() -> int:
-    """Raise the limit of file descriptors as far as permitted, and return how many of them connections may use."""
+    """Raise the limit of file descriptors as far as permitted, and return the maximum number of connections."""
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     soft, hard = (_MAX_DESCRIPTORS if each == resource.RLIM_INFINITY else each for each in limits)
     descriptors = max(soft, min(hard, _MAX_DESCRIPTORS))
@@ -145,13 +138,10 @@ def max_connections() -> int:
 
 
 class Connection(H11Protocol):
-    """Connection that can tell whether its client is stalled.
-
-    If there are too many connections, the one closes that has been without a request for the longest time.
-    """
+    """Connection that can detect whether its client has stalled."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Accept a connection."""
+        """Accept a connection. If there are too many connections, close the one that has been idle for longest."""
         self._idle_since = self._accepted = time.monotonic()
         self._unsent_bytes = 0
         super().connection_made(transport)
@@ -164,7 +154,7 @@ class Connection(H11Protocol):
 
     @property
     def is_idle(self) -> bool:
-        """Whether the connection has no request, or only a part of the head of one."""
+        """Whether the connection has no request, or has not yet received all headers of a request."""
         return self.cycle is None or self.cycle.response_complete
 
     def on_response_complete(self) -> None:
@@ -181,7 +171,7 @@ class Connection(H11Protocol):
         """Close the connection if the client neither sends nor accepts anything. Call this about every second.
 
         Args:
-            ending_seconds: Time since the server accepts no more requests. If positive, the limits are shorter.
+            ending_seconds: Seconds since the server stopped accepting requests. If positive, shorter limits apply.
         """
         now, unsent = time.monotonic(), self.transport.get_write_buffer_size()
         if not unsent or unsent < self._unsent_bytes:
@@ -212,7 +202,7 @@ class Server(uvicorn.Server):
         self._service, self._preloaded = service, preloaded
         self._ending_since = math.inf
         self.failure = ""
-        """Why the server could not start. Empty if it did."""
+        """Reason why the server could not start. Empty if it started."""
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Stop accepting connections. A second Ctrl-C also drops the requests that are being answered."""
@@ -235,7 +225,7 @@ class Server(uvicorn.Server):
             task.cancel()
 
     async def _preload(self) -> None:
-        """Load the models. If one of them cannot be loaded, stop the server."""
+        """Load the models. If a model cannot be loaded, stop the server."""
         self._service.admission.starting = True
         try:
             await self._service.pool.preload(self._preloaded)
@@ -258,7 +248,7 @@ class Server(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Handle SIGINT, SIGTERM and, unless it is ignored as by `nohup`, SIGHUP in the body of `with`."""
+        """Handle SIGINT, SIGTERM and SIGHUP in the body of `with`. Signals that `nohup` ignores stay ignored."""
         handled = [each for each in _SIGNALS if signal.getsignal(each) is not signal.SIG_IGN]
         previous = {each: signal.signal(each, self.handle_exit) for each in handled}
         try:
@@ -307,7 +297,7 @@ def configure(service: Service) -> uvicorn.Config:
 
 
 def run_server(service: Service, listener: socket.socket, preloaded: Sequence[str] = ()) -> None:
-    """Answer requests until SIGTERM, SIGHUP or Ctrl-C. The requests that were accepted before are answered, too.
+    """Answer requests until SIGTERM, SIGHUP or Ctrl-C. Requests that were accepted before are still answered.
 
     Args:
         service: The service.
@@ -315,7 +305,7 @@ def run_server(service: Service, listener: socket.socket, preloaded: Sequence[st
         preloaded: Names of the models to load at the start.
 
     Raises:
-        ZooError: One of these models or the language detector cannot be loaded.
+        ZooError: A preloaded model or the language detector cannot be loaded.
     """
     logging.getLogger("uvicorn").setLevel(logging.ERROR)  # clients could fill the disk with its warnings
     detector()  # in the lifespan of the application, uvicorn would print a traceback if this fails

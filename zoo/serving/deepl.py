@@ -30,7 +30,7 @@ from zoo.serving.service import Service
 _UNLIMITED = 1_000_000_000_000
 """The limit that DeepL reports for accounts without a limit."""
 _TARGET_REGIONS = {"en": ("en-gb", "en-us"), "pt": ("pt-br", "pt-pt")}
-"""Codes of target languages that DeepL lists only with a region. Its clients reject them without one."""
+"""Target languages that DeepL lists only with a region. Its clients reject the codes without a region."""
 _UNSUPPORTED = ("glossary_id", "style_id", "custom_instructions", "translation_memory_id")
 _CHOICES = {
     "formality": ("default", "more", "less", "prefer_more", "prefer_less"),
@@ -44,7 +44,7 @@ _RETRY_SECONDS = 2
 
 
 def router(service: Service, documents: Documents) -> APIRouter:
-    """Return the paths of DeepL's API."""
+    """Return a router with the endpoints of DeepL's API."""
     routes = APIRouter(prefix="/v2", include_in_schema=False)
 
     @routes.api_route("/translate", methods=["GET", "POST"])
@@ -105,7 +105,7 @@ def router(service: Service, documents: Documents) -> APIRouter:
 
 
 def _add_document_routes(routes: APIRouter, service: Service, documents: Documents) -> None:
-    """Add the paths for documents. A client uploads a document, asks until it is translated, and downloads it."""
+    """Add the endpoints for documents. A client uploads a document, asks for its status, and downloads the result."""
     started: dict[tuple[str, str, str], tuple[asyncio.Task[Outcome], int]] = {}
     """Task and number of characters for each document's ID and key and the client's API key."""
 

@@ -58,7 +58,7 @@ _RETRY_FILES_SECONDS = 60
 
 @dataclass(frozen=True)
 class Outcome:
-    """Result of a document: the secret of its translation in `Documents.files`, or an error message."""
+    """Result of translating a document: the secret of the translation in `Documents.files`, or an error message."""
 
     secret: str = ""
     error: str = ""
@@ -66,7 +66,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class _Document:
-    """Document with its segments, its whole text, the target language, and how it is translated."""
+    """Document with its segments, its whole text, the target language, and its translation plan."""
 
     content: bytes
     name: str
@@ -147,12 +147,12 @@ class Documents:
         return await self._service.admission.unless_disconnected(call.request, work())
 
     async def start_document(self, call: Call, content: bytes, name: str) -> tuple[asyncio.Task[Outcome], int]:
-        """Start to translate a document. The work continues when the request has been answered.
+        """Start translating a document. The work continues after the request has been answered.
 
-        The arguments and errors are those of `translate_document`.
+        The arguments and errors are the same as those of `translate_document`.
 
         Returns:
-            A task, which never fails, and the number of characters.
+            A task, which returns errors as its result, and the number of characters in the document.
         """
         document = await self._service.admission.unless_disconnected(call.request, self._read(call, content, name))
         with ExitStack() as stack:  # an error must be the response to this request
@@ -164,7 +164,7 @@ class Documents:
         return task, len(document.text)
 
     async def _outcome(self, document: _Document) -> Outcome:
-        """Translate a document. Errors are returned: an exception in a task would keep the document in memory."""
+        """Translate a document. Return errors, because an exception in a task would keep the document in memory."""
         if document.plan.route is None:
             return Outcome(error="Source and target language are the same")
         try:
@@ -179,7 +179,7 @@ class Documents:
             return Outcome(error="internal error; the log of the server has the details")
 
     async def _read(self, call: Call, content: bytes, name: str) -> _Document:
-        """Return a document with its text, and how it is translated."""
+        """Read the text of a document, and plan its translation."""
         (segments,) = await self._call(self._document_processes, read_texts, [(content, name, None)])
         self._check_segments(segments)
         text = _plain(segments)
@@ -235,7 +235,7 @@ class Documents:
         return await self._service.admission.unless_disconnected(call.request, work())
 
     async def recognize(self, call: Call, route: Route, content: bytes) -> Translation:
-        """Return the text of a picture. The errors are those of `transcribe`."""
+        """Return the text in a picture. The errors are the same as those of `transcribe`."""
 
         async def work() -> Translation:
             frames = await self._call(
@@ -266,7 +266,7 @@ class Documents:
     async def _translate_segments(
         self, segments: Sequence[tuple[SegmentText, Plan]], options: Options
     ) -> list[tuple[list[str], list[list[AlignedToken]]]]:
-        """Return the translations of segments and their alignments, for each of the `n_best` ranks."""
+        """Translate segments. Return all translations and their alignments for each of the `n_best` ranks."""
         texts, plans = [text for (text, _), _ in segments], [plan for _, plan in segments]
         answers = await self._service.translate_groups(texts, plans, options)
         for name, problem in (("unkept", "lost numbers, links or the like"), ("uncertain", "have a low probability")):
@@ -307,7 +307,7 @@ class _File:
 
 
 class TemporaryFiles:
-    """Documents in a folder that only this user can read, under random names. The folder is removed at exit.
+    """Store for documents, under random names in a folder that only this user can read. It is removed at exit.
 
     The folder is locked while the server runs, so that other servers do not remove it.
     """
@@ -324,7 +324,7 @@ class TemporaryFiles:
             name: Name of the file for the client.
 
         Raises:
-            ServingError: The documents would be larger than MAX_STORED_BYTES together, or the disk is full.
+            ServingError: All documents together would be larger than MAX_STORED_BYTES, or the disk is full.
         """
         self.remove_old()
         if sum(file.bytes for file in self._files.values()) + len(content) > MAX_STORED_BYTES:
@@ -342,7 +342,7 @@ class TemporaryFiles:
         return secret
 
     def get(self, secret: str) -> tuple[Path, str]:
-        """Return the file of a document, and the name of the document.
+        """Return the path of a stored document, and the name of the file for the client.
 
         Raises:
             ServingError: There is no such document, or it has been removed.
@@ -354,7 +354,7 @@ class TemporaryFiles:
         return file.path, file.name
 
     def remove_old(self) -> None:
-        """Remove the documents whose time is over."""
+        """Remove the documents that were stored more than DOWNLOAD_SECONDS ago."""
         for secret in [secret for secret, file in self._files.items() if file.ends <= time.monotonic()]:
             self._remove(secret)
 
@@ -377,7 +377,7 @@ class TemporaryFiles:
 
 
 def remove_stale_folders() -> None:
-    """Remove the folders of servers that were killed, so that they could not remove the folders themselves."""
+    """Remove the folders of documents that killed servers have left behind."""
     for folder in Path(gettempdir()).glob(f"{_PREFIX}*"):
         with suppress(OSError):
             status = folder.lstat()

@@ -35,7 +35,7 @@ def standard_code(code: str) -> str:
     """Return a language code in its usual form, such as `zh-Hans` for `zho_Hans`, and `en-US` for `EN-us`.
 
     Raises:
-        ServingError: The text is not a language code.
+        ServingError: `code` is not a language code.
     """
     if not _CODE.fullmatch(code):
         raise ServingError(400, f"{quote(code[:40])} is not a language code; `GET /languages` lists the languages")
@@ -47,14 +47,14 @@ def standard_code(code: str) -> str:
 
 
 def base_code(code: str) -> str:
-    """Return the language of a code without script and region, such as `zh` for `zh-Hans`."""
+    """Return a language code without script and region, such as `zh` for `zh-Hans`."""
     return standard_code(code).partition("-")[0]
 
 
 def match_code(code: str, codes: Iterable[str]) -> str | None:
-    """Return the code of a model that means the requested language, or None.
+    """Return the model's code for the requested language. None if the model does not have the language.
 
-    A code with another region matches if there is no better one. A code with another script does not.
+    A code with a different region matches if there is no better match. A code with a different script does not match.
 
     Args:
         code: The requested code.
@@ -73,14 +73,14 @@ def match_code(code: str, codes: Iterable[str]) -> str | None:
 
 
 def differ_in_region(one: str, other: str) -> bool:
-    """Return whether two codes mean the same language in the same script, but different regions, if any."""
+    """Return whether two codes mean the same language and script, but differ in region. One may have no region."""
     (base, *subtags), (other_base, *other_subtags) = standard_code(one).split("-"), standard_code(other).split("-")
     scripts, other_scripts = ([tag for tag in tags if len(tag) == _SCRIPT_LENGTH] for tags in (subtags, other_subtags))
     return base == other_base and scripts == other_scripts and subtags != other_subtags
 
 
 def public_codes(codes: Iterable[str]) -> dict[str, str]:
-    """Return the code that clients see for each code of a model: two letters, if they are not ambiguous."""
+    """Map each code of a model to the code that clients see: two letters, unless these are ambiguous."""
     listed = list(codes)
     bases = [base_code(code) for code in listed]
     return {
@@ -89,7 +89,7 @@ def public_codes(codes: Iterable[str]) -> dict[str, str]:
 
 
 def language_name(code: str) -> str:
-    """Return the English name of a language, such as "German" for `de`. The code itself if it has no name."""
+    """Return the English name of a language, such as "German" for `de`. If it has no name, return the code."""
     english = Locale("en")
     base, *subtags = standard_code(code).split("-")
     names = [english.scripts.get(tag) or english.territories.get(tag) or tag for tag in subtags]
@@ -98,14 +98,17 @@ def language_name(code: str) -> str:
 
 
 def no_model_error(source: str, target: str) -> ServingError:
-    """Return the error that no model translates a language pair. It names a public model that does."""
+    """Return the error for a language pair that no model translates. It names a public model for the pair, if any."""
     pair = f"from {quote(standard_code(source))} to {quote(standard_code(target))}"
     public = _describe_public_model(source, target)
     return ServingError(400, f"no model translates {pair}; `GET /languages` lists the pairs{public}")
 
 
 def _describe_public_model(source: str, target: str) -> str:
-    """Return the end of an error message: how to serve a public model for a language pair. Empty if there is none."""
+    """Return the end of an error message, with the command that serves a public model for a language pair.
+
+    It is empty if there is no such model.
+    """
     card = recommended(base_code(source), base_code(target))
     return "" if card is None else f"; `zoo serve --model {card.name}` serves {card.summary}"
 
@@ -126,7 +129,7 @@ def detect(text: str) -> list[tuple[str, float]]:
 
 
 def detect_source(text: str, languages: Collection[str], target: str) -> tuple[str, float]:
-    """Return the most probable language of a text among some, and its probability among all languages.
+    """Choose the most probable language of a text from `languages`. Return it with its probability among all languages.
 
     Args:
         text: The text.

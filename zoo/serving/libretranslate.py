@@ -26,7 +26,7 @@ from zoo.serving.service import Service
 
 
 def router(service: Service, documents: Documents) -> APIRouter:
-    """Return the paths of LibreTranslate's API."""
+    """Return a router with the endpoints of LibreTranslate's API."""
     routes = APIRouter(include_in_schema=False)
     limits = service.settings.limits
 

@@ -1,4 +1,4 @@
-"""zoo's own API below `/v1`, and the paths for monitoring."""
+"""zoo's own API below `/v1`, and the monitoring endpoints."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from zoo.generation.translation import MARKS
 from zoo.models.catalogue import EVERYDAY, better_for
 from zoo.serving.answer import Answer, Call, Options, ServingError
 from zoo.serving.documents import Documents
-from zoo.serving.languages import AUTO, public_codes
+from zoo.serving.languages import AUTO
 from zoo.serving.requests import authorize, read_string, read_upload
 from zoo.serving.service import Service
 
@@ -24,7 +24,7 @@ from zoo.serving.service import Service
 class _Body(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, use_attribute_docstrings=True)
     model: str | None = None
-    """Name of the model. Default: the first that fits the request."""
+    """Name of the model. Default: the first model that fits the request."""
 
     @model_validator(mode="before")
     @classmethod
@@ -43,7 +43,7 @@ class _Body(BaseModel):
 
 class _SearchBody(_Body):
     text: str | list[str]
-    """The text or sentence, or a list of them."""
+    """The text or sentence, or a list of texts or sentences."""
     beam: int | None = None
     """Beam size. Default: the beam size in the model's spec."""
     n_best: int | None = None
@@ -70,7 +70,7 @@ class TranslateBody(_SearchBody):
 
 
 class ScoreBody(_Body):
-    """Request to score given translations. Each is one line, like its source."""
+    """Request to score given translations. Each text and each translation is a single line."""
 
     text: str | list[str]
     """The text, or a list of texts."""
@@ -86,34 +86,34 @@ class ParseBody(_SearchBody):
     """Request to parse one or more sentences."""
 
     tokenized: bool = False
-    """Whether words are separated by spaces already."""
+    """Whether the words are already separated by spaces."""
 
 
 class AttentionBody(_Body):
-    """Request for the attention of the words of a translation to the words of its text."""
+    """Request for the attention weights between the words of a translation and the words of its text."""
 
     text: str
-    """The text, of one line."""
+    """The text, a single line."""
     translation: str
-    """Its translation."""
+    """The translation of the text."""
     source: str
     """Code of the language of the text."""
     target: str
     """Code of the language of the translation."""
     layer: Annotated[int | None, Field(ge=0)] = None
-    """Decoder layer, from 0. Default: that which aligns best."""
+    """Decoder layer, counted from 0. Default: the layer that aligns best."""
     head: Annotated[int | None, Field(ge=0)] = None
-    """Attention head, from 0. Default: the mean of all heads."""
+    """Attention head, counted from 0. Default: the mean of all heads."""
 
 
 class Translated(BaseModel):
-    """A translation with its score, which is divided by the length penalty, and its natural log-probability.
+    """A translation, its natural log-probability, and its score: the log-probability divided by the length penalty.
 
-    `sentences` are pairs of a sentence of the text and its translation, if the request asks for them. `unkept` are
-    numbers, links and the like that the translation lacks, and numbers that it has added. `uncertain` are the sentences
-    whose translations have a low confidence. `unkept` and `uncertain` are left out if they are empty.
-    `confidence` is the probability that the translation is good, or the lowest confidence of its sentences. It is null
-    if the model has no calibration, or if the text stays as it is. `confidences` contains one confidence per sentence.
+    If the request asks for sentences, `sentences` contains pairs of a sentence and its translation, and `confidences`
+    one confidence per sentence. `unkept` lists numbers, links and the like that the translation lacks, and numbers that
+    it has added. `uncertain` lists the sentences whose translations have a low confidence. Both lists are left out if
+    they are empty. `confidence` is the probability that the translation is good: the lowest confidence of its
+    sentences. It is null if the model has no calibration, or if the text is returned unchanged.
     """
 
     text: str
@@ -127,9 +127,9 @@ class Translated(BaseModel):
 
 
 class TextResult(BaseModel):
-    """The translations of a text. `model` is null if the text was in the target language already.
+    """The translations of a text. `model` is null if the text was already in the target language.
 
-    `hint` names a public model if the included model is not made for the text. It is left out otherwise.
+    `hint` names a public model if the included model is not made for such texts. Otherwise, it is left out.
     """
 
     source: str
@@ -147,7 +147,7 @@ class TranslateResult(BaseModel):
 
 
 class ScoreResult(BaseModel):
-    """The natural log-probability of each translation, with the end of the sentence."""
+    """The natural log-probability of each translation, including the end-of-sentence token."""
 
     log_probabilities: list[float]
     model: str
@@ -158,7 +158,7 @@ class AttentionResult(BaseModel):
     """Attention weights, one row for each word of the translation and one column for each word of the text.
 
     A row sums to at most 1: the rest is the attention to language tokens and to the end of the text. `target_starts`
-    are the positions of the words in the translation. `layers` and `heads` are the numbers of both.
+    are the positions of the words in the translation. `layers` and `heads` are the numbers of layers and heads.
     """
 
     source: list[str]
@@ -191,7 +191,7 @@ class ModelInfo(BaseModel):
 
 
 class RecognizeResult(BaseModel):
-    """The text of a picture."""
+    """The text in a picture."""
 
     text: str
     log_probability: float
@@ -199,7 +199,7 @@ class RecognizeResult(BaseModel):
 
 
 def router(service: Service, documents: Documents) -> APIRouter:
-    """Return the paths of zoo's own API."""
+    """Return a router with the endpoints of zoo's own API."""
     routes = APIRouter()
 
     @routes.post("/v1/translate", response_model=TranslateResult, response_model_exclude_unset=True)
@@ -210,7 +210,7 @@ def router(service: Service, documents: Documents) -> APIRouter:
         call = Call(request, key, body.source, body.target, options, body.model)
         if not body.stream:
             answers = await service.translate(call, texts)
-            return TranslateResult(results=[_translated(answer, body) for answer in answers])
+            return TranslateResult(results=[_result(answer, body) for answer in answers])
         results = await service.translate_each(call, texts)
         return StreamingResponse(
             _events(results, body), media_type="text/event-stream", headers={"Cache-Control": "no-store"}
@@ -218,7 +218,7 @@ def router(service: Service, documents: Documents) -> APIRouter:
 
     @routes.post("/v1/recognize")
     async def recognize(request: Request) -> RecognizeResult:
-        """Return the text of a picture, which is the field `file` of a form (`multipart/form-data`)."""
+        """Return the text in a picture, which is the field `file` of a form (`multipart/form-data`)."""
         given, _, content = await read_upload(request)
         call = Call(request, authorize(service, request, given))
         name, target = (read_string(given, field) or None for field in ("model", "target"))
@@ -268,7 +268,7 @@ def router(service: Service, documents: Documents) -> APIRouter:
 
     @routes.post("/v1/parse")
     async def parse(request: Request, body: ParseBody) -> TranslateResult:
-        """Return the constituency trees of one or more sentences, in brackets."""
+        """Return the constituency trees of one or more sentences, in bracket notation."""
         key, options = authorize(service, request, {}), Options(body.beam, body.n_best, body.alpha)
         call = Call(request, key, options=options, model=body.model)
         answers = await service.parse(call, _list(body.text), body.tokenized)
@@ -278,30 +278,26 @@ def router(service: Service, documents: Documents) -> APIRouter:
 
 
 def monitoring(service: Service) -> APIRouter:
-    """Return the paths that describe the state of the server."""
+    """Return a router with the monitoring endpoints."""
     routes = APIRouter()
 
     @routes.get("/v1/models")
     async def models() -> list[ModelInfo]:
         """List the models of this server."""
-        listed = []
-        for model in service.pool.models.values():
-            pairs = model.directions()
-            codes = public_codes(dict.fromkeys(code for pair in pairs for code in pair))
-            listed.append(
-                ModelInfo(
-                    name=model.name,
-                    task=model.spec.task.kind,
-                    reads=model.spec.task.streams["source"],
-                    directions=[] if model.parses else [(codes[source], codes[target]) for source, target in pairs],
-                    loaded=model.loaded is not None,
-                    revision=None if model.loaded is None else model.loaded.revision,
-                    description=model.spec.description,
-                    licence=model.spec.licence,
-                    scores=model.scores(),
-                )
+        return [
+            ModelInfo(
+                name=model.name,
+                task=model.spec.task.kind,
+                reads=model.spec.task.streams["source"],
+                directions=[] if model.parses else model.public_directions(),
+                loaded=model.loaded is not None,
+                revision=None if model.loaded is None else model.loaded.revision,
+                description=model.spec.description,
+                licence=model.spec.licence,
+                scores=model.scores(),
             )
-        return listed
+            for model in service.pool.models.values()
+        ]
 
     @routes.get("/health")
     async def health() -> dict[str, object]:
@@ -325,13 +321,14 @@ def _list(texts: str | list[str]) -> list[str]:
     return [texts] if isinstance(texts, str) else texts
 
 
-def _result(answer: Answer, *, sentences: bool = False, target: str | None = None) -> TextResult:
+def _result(answer: Answer, body: TranslateBody | None = None) -> TextResult:
+    """Return the result for an answer. `body` is the request, unless it is a request to parse."""
     translations = []
     for each in answer.translations:
         translated = Translated(text=each.text, score=each.score, log_probability=each.log_probability)
-        if target is not None:
+        if body is not None:
             translated.confidence = each.confidence
-        if sentences:
+        if body is not None and body.sentences:
             translated.sentences, translated.confidences = [*each.parts], [*each.confidences]
         for name in MARKS:
             if marked := getattr(each, name):
@@ -344,27 +341,21 @@ def _result(answer: Answer, *, sentences: bool = False, target: str | None = Non
         revision=answer.revision,
         translations=translations,
     )
-    if target is not None and answer.model == EVERYDAY:
+    if body is not None and answer.model == EVERYDAY:
         texts = [source for source, _ in answer.translations[0].parts]
-        if found := better_for(texts, answer.source, target):
+        if found := better_for(texts, answer.source, body.target):
             result.hint = f"{found[1]}: `zoo serve --model {found[0].name}`"
     return result
 
 
-def _translated(answer: Answer, body: TranslateBody) -> TextResult:
-    return _result(answer, sentences=body.sentences, target=body.target)
-
-
 async def _events(results: AsyncIterator[tuple[int, Answer | ServingError]], body: TranslateBody) -> AsyncIterator[str]:
-    """Yield one server-sent event per text, and one at the end."""
+    """Yield a server-sent event for each text, and the event `done` at the end."""
     async with aclosing(results):  # type: ignore[type-var]
         async for index, answer in results:
             if isinstance(answer, ServingError):
                 yield _event("error", {"index": index, "error": answer.message, "status": answer.status})
             else:
-                yield _event(
-                    "translation", {"index": index, **_translated(answer, body).model_dump(exclude_unset=True)}
-                )
+                yield _event("translation", {"index": index, **_result(answer, body).model_dump(exclude_unset=True)})
     yield _event("done", {})
 
 

@@ -1,4 +1,4 @@
-"""OpenAI's API for speech, for its clients."""
+"""OpenAI's speech API, for its clients."""
 
 from __future__ import annotations
 

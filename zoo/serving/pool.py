@@ -9,6 +9,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +45,7 @@ class LoadedModel:
         translator: The translator. Its threads end, and its memory is freed, when nothing refers to it any more.
         revision: The revision that was loaded.
         active: Number of requests that use the model.
-        last_used: Time of the end of the last request.
+        last_used: Time at which the last request ended.
     """
 
     translator: Translator
@@ -63,7 +64,7 @@ class PooledModel:
         spec: Spec of the revision that was read last.
         loaded: The model in memory, or None.
         loading: Task that loads the model, or None.
-        failed: Revision that could not be loaded, so that it is tried and reported only once.
+        failed: Revision that could not be loaded. It is recorded so that it is tried and reported only once.
     """
 
     name: str
@@ -74,7 +75,7 @@ class PooledModel:
     failed: str = ""
 
     def memory_bytes(self) -> int:
-        """Return about how much memory the model fills when it is loaded and translates, in bytes."""
+        """Estimate the memory that the model needs while it translates, in bytes."""
         return int(_BYTES_PER_WEIGHT_BYTE * weight_bytes(self.spec))
 
     @property
@@ -84,11 +85,11 @@ class PooledModel:
 
     @property
     def translates(self) -> bool:
-        """Whether the model translates text. Others must not get a client's text, which could name a file here."""
+        """Whether the model translates text. Other models must not get text from clients: it could name a file here."""
         return isinstance(self.spec.task, Translation)
 
     def scores(self) -> dict[str, float]:
-        """Return WER, BLEU and chrF of the test set or, without one, of the dev set.
+        """Return WER, BLEU and chrF on the test set or, if there is none, on the dev set.
 
         The keys are names such as `BLEU`. If the model has several directions, the names contain the direction, as in
         `BLEU en-de`. The mapping is empty if the file with the scores is damaged.
@@ -109,17 +110,23 @@ class PooledModel:
         }
 
     def directions(self) -> list[Direction]:
-        """Return the codes of the source and target languages that the model translates between."""
+        """Return the language pairs that the model translates, as its own source and target codes."""
         corpus, languages = self.spec.corpus, self.spec.languages
         if languages is None:
             return [(corpus.source, corpus.target)]
         learned = list(dict.fromkeys(corpus.direction(part) for part in corpus.train))
         return learned or [(one, two) for one in languages.codes for two in languages.codes if one != two]
 
+    def public_directions(self) -> list[Direction]:
+        """Return the language pairs that the model translates, in the codes that clients see."""
+        pairs = self.directions()
+        codes = public_codes(dict.fromkeys(chain.from_iterable(pairs)))
+        return [(codes[source], codes[target]) for source, target in pairs]
+
     def revision(self) -> str:
         """Return an identifier for the folder's content: its digest or, for a run, the time of its weights.
 
-        Empty if the model is not there, for example because it was removed.
+        It is empty if the model does not exist, for example because it was removed.
         """
         if digest := bundle_digest(self.folder):
             return digest[:_REVISION_LENGTH]
@@ -129,7 +136,7 @@ class PooledModel:
 
 @dataclass(frozen=True)
 class Route:
-    """Model that reads one language and writes the same or another one, and its own codes of these languages."""
+    """Model, and its own codes for the languages that it reads and writes. The two languages may be the same."""
 
     model: PooledModel
     source: str
@@ -137,7 +144,7 @@ class Route:
 
 
 class ModelPool:
-    """The models of a server. All methods are called from the thread of the event loop.
+    """The models of a server. Call all methods from the thread of the event loop.
 
     Attributes:
         models: The models by name.
@@ -152,7 +159,7 @@ class ModelPool:
         open_translator: Callable[[Path], Translator],
         report: Report | None = None,
     ) -> None:
-        """Find the models. None of them is loaded yet.
+        """Find the models, but do not load them yet.
 
         Args:
             names: Names of published models or folders of runs.
@@ -162,12 +169,11 @@ class ModelPool:
             report: Receives the progress of models that are downloaded.
 
         Raises:
-            ZooError: There is no model, or one of them does not exist or does not fit into the memory.
+            ZooError: `names` is empty, or a model does not exist or does not fit into memory.
         """
         if not names:
-            raise ZooError(
-                "there is no model to serve", hint="train and publish one (`zoo train tiny && zoo publish tiny`)"
-            )
+            hint = "train and publish a model, for example with `zoo train tiny && zoo publish tiny`"
+            raise ZooError("there is no model to serve", hint=hint)
         self._memory_bytes, self._idle_seconds = memory_bytes, idle_seconds
         self._open = open_translator
         folders = {name: find.model(name, report) for name in names}
@@ -181,20 +187,17 @@ class ModelPool:
     def directions(self) -> dict[str, list[str]]:
         """Return the target languages of each source language, in the codes that clients see."""
         targets: dict[str, set[str]] = {}
-        for model in self._translating():
-            pairs = model.directions()
-            codes = public_codes(dict.fromkeys(code for pair in pairs for code in pair))
-            for source, target in pairs:
-                targets.setdefault(codes[source], set()).add(codes[target])
+        for source, target in chain.from_iterable(model.public_directions() for model in self._translating()):
+            targets.setdefault(source, set()).add(target)
         return {source: sorted(targets[source]) for source in sorted(targets)}
 
     def route(self, source: str, target: str, name: str | None = None) -> Route | None:
-        """Return the model for two languages, or None. Models of one language pair precede multilingual ones.
+        """Return the model for a language pair. None if there is none. Bilingual models precede multilingual models.
 
         Args:
             source: Code of the language of the text.
             target: Code of the language to translate into.
-            name: Name of the model, if the client asks for a certain one.
+            name: Name of the model, if the client asks for a particular model.
 
         Raises:
             ServingError: A code is invalid, or there is no model with this name.
@@ -209,7 +212,7 @@ class ModelPool:
         return None
 
     def named(self, name: str) -> PooledModel:
-        """Return the model with a name. Raise ServingError if there is none."""
+        """Return the model with this name. Raise ServingError if there is none."""
         if name not in self.models:
             raise ServingError(400, "there is no model with this name; `GET /v1/models` lists the models")
         return self.models[name]
@@ -223,17 +226,17 @@ class ModelPool:
         *,
         translates: bool | None = None,
     ) -> Route:
-        """Return the model that writes the text of files, and its languages.
+        """Return a model that writes the text of audio files or pictures, and its languages.
 
-        Text in English precedes other text. If it does not matter whether a model translates, the language of its
-        corpus precedes other languages, as in `Recognizer.translate`.
+        If several models fit, English text precedes text in other languages. If it does not matter whether a model
+        translates, the target language of its corpus precedes other languages, as in `Recognizer.translate`.
 
         Args:
             kind: Kind of the files: audio or image.
-            name: Name of the model, if the client asks for a certain one.
+            name: Name of the model, if the client asks for a particular model.
             source: Code of the language of the files. None: any language.
             target: Code of the language to write. None: any language.
-            translates: Whether the languages of the files and of the text differ. None: either.
+            translates: Whether the text must be in a different language than the files. None: it does not matter.
 
         Raises:
             ServingError: There is no such model.
@@ -288,7 +291,7 @@ class ModelPool:
             loaded.last_used = time.monotonic()
 
     async def preload(self, names: Sequence[str]) -> None:
-        """Load models, in this order, until the next one does not fit into memory.
+        """Load models in the given order. Stop before the first model that does not fit into memory.
 
         Raises:
             ServingError: A model cannot be loaded.
@@ -301,15 +304,15 @@ class ModelPool:
                 pass
 
     async def maintain(self) -> None:
-        """Unload idle models and replace outdated ones, until the task is cancelled."""
+        """Unload idle models and replace outdated models, until the task is cancelled."""
         while True:
             await asyncio.sleep(min(_CHECK_SECONDS, self._idle_seconds))
             await self.refresh()
 
     async def refresh(self) -> None:
-        """Unload the models that are idle, and load new revisions of the others.
+        """Unload the models that are idle, and load new revisions of the other models.
 
-        During the loading, requests use the old revision. It is freed after its last request.
+        While a new revision is loading, requests use the old revision. It is freed after its last request.
         """
         now = time.monotonic()
         for model in self.models.values():
@@ -339,7 +342,7 @@ class ModelPool:
         return (model for model in self.models.values() if model.translates)
 
     async def _load(self, model: PooledModel) -> None:
-        """Load the current revision of a model. It replaces the revision that was loaded before."""
+        """Load the current revision of a model, and replace the revision that was loaded before."""
         revision = ""
         try:
             revision = model.revision()
@@ -357,12 +360,12 @@ class ModelPool:
         LOG.info("model %s is loaded, revision %s", model.name, revision)
 
     def _fits(self, wanted: PooledModel) -> bool:
-        """Return whether a model fits into memory beside those that are loaded or being loaded."""
+        """Return whether a model fits into memory, together with all models that are loaded or being loaded."""
         present = [model for model in self.models.values() if model is not wanted and (model.loaded or model.loading)]
         return sum(model.memory_bytes() for model in (wanted, *present)) <= self._memory_bytes
 
     def _make_space(self, wanted: PooledModel) -> None:
-        """Unload the models that were not used for the longest time, until another model fits into memory."""
+        """Unload the least recently used models until another model fits into memory."""
         while not self._fits(wanted):
             loaded = {model.name: model.loaded for model in self.models.values() if model.loaded}
             idle = {name: model for name, model in loaded.items() if not model.active}

@@ -1,4 +1,4 @@
-"""Worker processes for work that hostile input can make long or large. A process beyond a limit is killed and replaced.
+"""Worker processes for work that hostile input can make slow or large. A process that exceeds a limit is replaced.
 
 Python cannot end a thread, but it can end a process at any time. This module imports no web framework, so that the
 processes start fast.
@@ -27,13 +27,13 @@ from zoo.system.memory import memory_limit
 MAX_BYTES = 600_000_000
 """Maximum memory that a call may allocate."""
 _MAX_IDLE_BYTES = 150_000_000
-"""If a process has more memory after a call, it ends."""
+"""Memory in bytes above which a process ends after a call."""
 _SIZES = Path("/proc/self/statm")
 _T = TypeVar("_T")
 
 
 class Processes:
-    """Pool of worker processes, which start when they are needed. All methods are called from the event loop."""
+    """Pool of worker processes, which start when they are needed. Call all methods from the event loop's thread."""
 
     def __init__(self, number: int) -> None:
         self._idle: list[_Process] = []
@@ -46,9 +46,9 @@ class Processes:
         """Call a function in a process. Kill the process if it takes too long, or if this task is cancelled.
 
         Args:
-            seconds: Maximum time. The time until a process is free does not count.
-            function: A function of a module.
-            *arguments: Its arguments.
+            seconds: Maximum time, not counting the time until a process is free.
+            function: A function at the top level of a module.
+            *arguments: Arguments of the function.
 
         Raises:
             ZooError: The function has raised this error.
@@ -76,7 +76,7 @@ class Processes:
         return value  # type: ignore[no-any-return]
 
     def close(self) -> None:
-        """Kill all processes, including those that are in use."""
+        """Kill all processes, including processes that are in use."""
         self._closed = True
         while self._started:
             self._started.pop().kill()
@@ -92,7 +92,7 @@ class _Process:
         other.close()
 
     def call(self, *call: object) -> tuple[Any, Exception | None, bool]:
-        """Call a function, and return its value, its error, and whether the process goes on."""
+        """Call a function. Return its value, its error, and whether the process can be used again."""
         try:
             self._connection.send(call)
             return self._connection.recv()  # type: ignore[no-any-return]

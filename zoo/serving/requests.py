@@ -1,16 +1,15 @@
-"""Requests: limits that hold for all paths, and parameters from JSON, forms and query strings."""
+"""Requests: limits that apply to all endpoints, and parameters from JSON, forms and query strings."""
 
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import re
 import time
 import traceback
 from collections.abc import Callable, Iterable
 from pathlib import PurePath
-from typing import Any, NoReturn
+from typing import Any
 from urllib.parse import parse_qsl
 
 from fastapi import Request
@@ -18,6 +17,7 @@ from starlette.datastructures import FormData, Headers, UploadFile
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from specs.notation import quote
+from zoo.files.reading import parse_json
 from zoo.serving.answer import AUDIO_PATH, ClientGone, ServingError, error_response
 from zoo.serving.service import Service
 
@@ -33,7 +33,7 @@ DOCUMENTS = (
 """Paths whose bodies may be as large as a document."""
 _MULTIPART, _FORM = "multipart/form-data", "application/x-www-form-urlencoded"
 _SCHEMES = {"/v1/": "bearer ", "/v2/": "deepl-auth-key "}
-"""Scheme of the header `Authorization` by the beginning of the path."""
+"""Scheme of the header `Authorization` for each beginning of a path."""
 _CLIENT_CLOSED = 499  # the status that nginx logs for clients that disconnect
 _DISCARDED_BODIES = 20  # a rejected body is read up to so many times the limit, so that the client reads the response
 _RETRY_SECONDS = 2
@@ -109,7 +109,7 @@ class Guard:
         return None
 
     def _refusal(self, scope: Scope) -> ServingError | None:
-        """Return an error if the headers have a wrong name of the server or a wrong API key.
+        """Return an error if the headers have a wrong server name or a wrong API key.
 
         A web page could bind its own name to the server's address (DNS rebinding).
         """
@@ -128,7 +128,7 @@ class Guard:
     async def _read_body(
         self, scope: Scope, receive: Receive, hold: Callable[[int], None], refusal: ServingError | None
     ) -> bytes:
-        """Return the body. If the request is refused already, read it without keeping it, and raise the error."""
+        """Return the body of a request. If the request is refused, read and discard the body, then raise the error."""
         limits, chunks, size = self.service.settings.limits, [], 0
         headers = Headers(scope=scope)
         is_upload = scope["path"] in DOCUMENTS and _content_type(headers) == _MULTIPART
@@ -162,7 +162,7 @@ class Guard:
 
 
 def _replay(body: bytes, receive: Receive) -> Receive:
-    """Return a function that first returns the body that was read, and then what `receive` returns."""
+    """Return a replacement for `receive` that first returns a body that was already read, and then calls `receive`."""
     pending: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def replayed() -> Message:
@@ -174,7 +174,7 @@ def _replay(body: bytes, receive: Receive) -> Receive:
 async def parameters(request: Request) -> Parameters:
     """Return the parameters of a request from its query string and its body, which is JSON or a form.
 
-    A parameter that occurs several times in a form or query string gives a list.
+    The value of a parameter that occurs several times in a form or query string is a list.
 
     Raises:
         ServingError: The body is not valid.
@@ -239,7 +239,7 @@ async def _read_form(request: Request, max_files: int = 0) -> FormData:
 
 
 async def read_upload(request: Request) -> tuple[Parameters, str, bytes]:
-    """Return the fields of a form, and the name and the content of its `file`. The name is empty without a file.
+    """Return the fields of a form, and the name and content of its `file`. The name is empty if there is no file.
 
     Raises:
         ServingError: The body is not a form.
@@ -265,12 +265,8 @@ def parse_object(body: bytes) -> Parameters:
     Raises:
         ServingError: The body is not a JSON object, contains NaN or infinity, or is nested too deeply.
     """
-
-    def reject(constant: str) -> NoReturn:
-        raise ValueError(constant)
-
     try:
-        value = json.loads(body, parse_constant=reject)
+        value = parse_json(body)
     except (ValueError, RecursionError):
         raise ServingError(400, "the body is not valid JSON") from None
     if not isinstance(value, dict):
@@ -279,7 +275,7 @@ def parse_object(body: bytes) -> Parameters:
 
 
 def read_string(given: Parameters, *names: str, default: str | None = None) -> str | None:
-    """Return the first of some parameters that is given. Raise ServingError if it is not a string."""
+    """Return the value of the first of `names` that is given. Raise ServingError if it is not a string."""
     for name in names:
         if (value := given.get(name)) is not None:
             if not isinstance(value, str):
@@ -289,7 +285,7 @@ def read_string(given: Parameters, *names: str, default: str | None = None) -> s
 
 
 def require_string(given: Parameters, name: str) -> str:
-    """Return a parameter. Raise ServingError if it is missing or not a string."""
+    """Return a parameter that must be a string. Raise ServingError if it is missing, empty or not a string."""
     value = read_string(given, name)
     if not value:
         raise ServingError(400, f"`{name}` is missing")

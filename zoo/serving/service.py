@@ -43,13 +43,13 @@ from zoo.serving.settings import Settings
 LOG = logging.getLogger("zoo.serving")
 _T = TypeVar("_T")
 _MAX_SCORED_TOKENS, _MAX_ATTENTION_TOKENS = 1_024, 512
-"""Maximum lengths of a text and of its translation. Each needs a matrix of its length times its length."""
+"""Maximum lengths of a text and of its translation. Memory grows with the square of the length."""
 _CHUNK_CHARACTERS = 4_000
 _CHUNK_INPUTS = 2
 """Number of inputs, such as windows of a recording, after which the work can be cancelled."""
 _RETRY_SECONDS = 5
 _SHORT_CHARACTERS = 1_000
-"""Texts up to this length are tokenised in the thread of the event loop: another thread would take longer to start."""
+"""Texts up to this length are tokenised in the event loop's thread, because starting another thread takes longer."""
 
 
 @dataclass(frozen=True)
@@ -93,10 +93,10 @@ class Service:
     async def translate_each(
         self, call: Call, texts: Sequence[str]
     ) -> AsyncIterator[tuple[int, Answer | ServingError]]:
-        """Check a request as `translate` does, and return an iterator over its results as soon as they are known.
+        """Check a request as `translate` does, and return an iterator that yields each result as soon as it is known.
 
-        Each result has the index of the text. A text in a language without a model gives an error, unless all do. The
-        work is cancelled when the iterator is closed.
+        A result is the index of a text and its answer. A text in a language without a model gets an error as its
+        answer. If all texts are in such languages, raise the error. The work is cancelled when the iterator is closed.
         """
         plans = list(self._plan_each(call, texts))
         known = [plan for plan in plans if isinstance(plan, Plan)]
@@ -136,7 +136,7 @@ class Service:
     async def score(self, call: Call, pairs: Sequence[tuple[str, str]]) -> tuple[list[float], str, str]:
         """Return the log-probabilities of translations, and the name and the revision of the model.
 
-        `pairs` are texts and their translations, each of one line.
+        `pairs` are texts and their translations, each a single line.
         """
         self.admission.check_texts([source for source, _ in pairs])
         self.admission.check_texts([target for _, target in pairs])
@@ -153,9 +153,9 @@ class Service:
             return await self.admission.unless_disconnected(call.request, work())
 
     async def align(self, route: Route, sources: Sequence[str], targets: Sequence[str]) -> list[list[AlignedToken]]:
-        """Return which source token each token of given translations comes from (see `Translator.align`).
+        """Align each token of given translations with a source token (see `Translator.align`).
 
-        Sentences of more than 1,024 tokens have no alignment.
+        Sentences of more than 1,024 tokens get no alignment.
         """
         found: list[list[AlignedToken]] = []
         async with self.pool.lease(route.model) as loaded:
@@ -171,13 +171,13 @@ class Service:
         """Return the attention between the words of a text and of its translation.
 
         Args:
-            call: The call, with both languages.
-            pair: The text and its translation, each of one line.
+            call: The call, with its source and target language.
+            pair: The text and its translation, each a single line.
             wanted: Layer and head that the client wants to see. None: the head that aligns best.
 
         Returns:
-            The attention weights, the head that aligns best or, if it is not known, the first head of the last layer
-            but one, and the name of the model.
+            The attention weights, the head that aligns best, and the model's name. If the best head is not known, the
+            first head of the second-to-last layer takes its place.
         """
         self.admission.check_texts(pair)
         route = self._route(call)
@@ -203,7 +203,7 @@ class Service:
             return await self.admission.unless_disconnected(call.request, work())
 
     async def parse(self, call: Call, texts: Sequence[str], tokenized: bool) -> list[Answer]:
-        """Return the trees of sentences, as bracketed texts in place of translations."""
+        """Parse sentences. The answers contain trees in bracket notation instead of translations."""
         self.admission.check_texts(texts, call.options)
         models = self.pool.models.values() if call.model is None else [self.pool.named(call.model)]
         parsers = [model for model in models if model.parses]
@@ -223,7 +223,7 @@ class Service:
             return await self.admission.unless_disconnected(call.request, work())
 
     async def recognize(self, route: Route, inputs: Sequence[Frames]) -> list[Translation]:
-        """Return the text of pictures, or of the windows of a recording."""
+        """Return the text in pictures or in the windows of a recording."""
         found = list[Translation]()
         async with self.pool.lease(route.model) as loaded:
             recognize = partial(cast(Recognizer, loaded.translator).recognize, target=route.target)
@@ -239,7 +239,7 @@ class Service:
         return detect(text)
 
     def plan(self, call: Call, texts: Sequence[str]) -> list[Plan]:
-        """Check a call, and return how each of its texts is translated."""
+        """Check a call, and return a plan for each of its texts."""
         plans = list[Plan]()
         for plan in self._plan_each(call, texts):
             if isinstance(plan, ServingError):
@@ -248,7 +248,7 @@ class Service:
         return plans
 
     def _plan_each(self, call: Call, texts: Sequence[str]) -> Iterator[Plan | ServingError]:
-        """Check a call, and yield how each of its texts is translated, or why it cannot be."""
+        """Check a call, and yield a plan for each of its texts, or the error if the text cannot be translated."""
         self.admission.check_texts(texts, call.options)
         if call.source is not None and call.source.lower() != AUTO:
             yield from [self._plan_one(call, call.source)] * len(texts)
@@ -279,14 +279,18 @@ class Service:
         return route
 
     def _sources(self, call: Call) -> list[str]:
-        """Return the base codes of the languages that can be translated into the target. Raise ServingError if none."""
+        """Return the base codes of the languages that can be translated into the target, at least one.
+
+        Raises:
+            ServingError: There is no such language.
+        """
         if not (sources := self.pool.sources(call.target, call.model)):
             problem = f"no model translates into {quote(call.target)}; `GET /languages` lists the pairs"
             raise ServingError(400, problem)
         return sources
 
     async def translate_groups(self, texts: Sequence[str], plans: Sequence[Plan], options: Options) -> list[Answer]:
-        """Translate texts, each group of texts for the same model and languages together."""
+        """Translate texts. Texts with the same model and languages are translated together."""
         answers = [
             Answer([Translation(text)], plan.source, plan.confidence) for text, plan in zip(texts, plans, strict=True)
         ]
@@ -355,7 +359,7 @@ def _score(translator: Translator, pairs: Sequence[tuple[str, str]], route: Rout
 
 
 def _chunks(pairs: Sequence[tuple[str, str]]) -> Iterator[Sequence[tuple[str, str]]]:
-    """Yield the pairs in chunks that take a thread less than about a second, so that others can use it in between."""
+    """Yield the pairs in chunks that take less than about a second, so that other requests can use the thread, too."""
     start = characters = 0
     for index, pair in enumerate(pairs):
         characters += sum(map(len, pair))
@@ -377,18 +381,18 @@ def _require_short(
 
 
 def models_of(plans: Iterable[Plan]) -> list[PooledModel]:
-    """Return the models that translate some texts."""
+    """Return the models of some plans."""
     return [route.model for route in routes_of(plans)]
 
 
 def routes_of(plans: Iterable[Plan]) -> list[Route]:
-    """Return the different routes of some texts."""
+    """Return the distinct routes of some plans."""
     return list({(id(p.route.model), p.route.source, p.route.target): p.route for p in plans if p.route}.values())
 
 
 @contextmanager
 def readable_errors() -> Iterator[None]:
-    """Convert a ZooError to a ServingError: 400 for errors in texts and options, 503 for those of memory and files."""
+    """Convert a ZooError to a ServingError: status 400 for errors in texts and options, otherwise status 503."""
     try:
         yield
     except ZooError as error:
@@ -400,10 +404,10 @@ def readable_errors() -> Iterator[None]:
 
 
 def _join(sources: Sequence[str], lines: Sequence[Sequence[Translation]], gaps: Sequence[str]) -> list[Translation]:
-    """Return the translations of a text, joined from those of its lines, with the line breaks of the text.
+    """Join the translations of lines to translations of the whole text. The text's line breaks are kept.
 
-    The parts of each translation are its sentences. If some lines have fewer translations, such as an empty line, their
-    last one is repeated.
+    The parts of each translation are its sentences. If a line has fewer translations than other lines, its last
+    translation is repeated.
     """
     joined = []
     for rank in range(max(map(len, lines))):

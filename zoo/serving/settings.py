@@ -22,18 +22,18 @@ LOG = logging.getLogger("zoo.serving")
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits of a request and of the queue. A request beyond a limit is rejected at once.
+    """Limits of requests and of the queue. A request that exceeds a limit is rejected at once.
 
     Attributes:
         body_bytes: Maximum size of a request's body in bytes.
         document_bytes: Maximum size of a request with a document, in bytes.
         audio_seconds: Maximum length of an audio file, in seconds.
-        held_bytes: Maximum size of the bodies of all open requests together, in bytes.
+        held_bytes: Maximum total size of the bodies of all open requests, in bytes.
         text_characters: Maximum length of a text.
         texts: Maximum number of texts in a request.
-        beam: Maximum beam size, and maximum number of translations of a text.
+        beam: Maximum beam size, and maximum number of translations per text.
         queued_texts: Maximum number of texts that wait or are being translated, over all requests.
-        queued_characters: Maximum number of characters of these texts.
+        queued_characters: Maximum total number of characters in these texts.
         wait_seconds: Maximum time until the translation of a request begins. A request that would probably wait longer
             is rejected with status 429.
         requests: Maximum number of requests that are open at the same time.
@@ -57,14 +57,16 @@ class Limits:
 
 
 class Keys(dict[str, int | None]):
-    """SHA-256 of each accepted API key -> number of characters that the key may translate, or None for any number.
+    """Accepted API keys: maps the SHA-256 of each key to the number of characters that it may translate.
+
+    None means any number of characters.
 
     Attributes:
-        needed: Whether requests need a key. This stays true if all lines are removed from the file later.
+        needed: Whether requests need a key. This stays true even if all lines are removed from the file later.
     """
 
     def __init__(self, keys: Mapping[str, int | None] | None = None, file: Path | None = None) -> None:
-        """Use the given keys or, if a file is given, those in the file.
+        """Use the given keys or, if a file is given, read the keys from the file.
 
         Raises:
             ZooError: The file is missing or has no key, or a line is invalid.
@@ -100,7 +102,7 @@ class Settings:
         limits: Limits of requests and of the queue.
         keys: The accepted API keys.
         cors: Origins of web pages that may use the server, such as `https://example.org`.
-        hosts: Names by which clients may address the server. If empty, they may use any name.
+        hosts: Host names that clients may use for the server. If empty, clients may use any name.
     """
 
     limits: Limits = field(default_factory=Limits)
@@ -159,7 +161,7 @@ def new_key(file: Path, name: str) -> str:
 
 
 def _version(file: Path | None) -> tuple[int, ...] | None:
-    """Return numbers that change when a file changes, or None if there is no such file."""
+    """Return numbers that change when a file changes. None if the file does not exist."""
     with suppress(OSError):
         return None if file is None else ((status := file.stat()).st_mtime_ns, status.st_size, status.st_ino)
     return None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import platform
-import shutil
 import subprocess
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -28,7 +27,7 @@ _INSTRUCTIONS = (
     *("avx2", "fma", "f16c", "avx512f", "avx512_vnni", "avx512_bf16", "avx_vnni", "amx_bf16", "amx_int8", "sha_ni"),
     *("asimd", "asimddp", "bf16", "i8mm", "sve", "sve2", "sha2"),
 )
-"""Instruction sets that matter for speed. The names are those that Linux uses."""
+"""Instruction sets that matter for speed, by their names in Linux."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +66,7 @@ class BackendStatus:
     name: str
     summary: str
     problem: str | None
-    """Why the backend is not available and what to do. None if it is available."""
+    """Reason why the backend is not available, and what to do. None if it is available."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +99,6 @@ class Diagnosis:
 
 def diagnosis() -> Diagnosis:
     """Examine this machine, and return its properties. Nothing is changed."""
-    existing = next(folder for folder in (storage.home(), *storage.home().parents) if folder.exists())
     return Diagnosis(
         versions=dict(_versions()),
         processor=_processor(),
@@ -108,7 +106,7 @@ def diagnosis() -> Diagnosis:
         backends=tuple(BackendStatus(b.name, b.summary, b.unavailable_reason()) for b in BACKENDS.values()),
         automatic=dict(_automatic_backends()),
         places=tuple(_storage_folders()),
-        free_bytes=shutil.disk_usage(existing).free,
+        free_bytes=storage.free_bytes(storage.home()),
         package=str(Path(__file__).parents[1]),
     )
 

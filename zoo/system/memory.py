@@ -46,7 +46,7 @@ def machine_memory() -> int:
 
 
 def require_memory(needed: float, available: int, purpose: str, hint: str, owner: str = "this machine") -> None:
-    """Check that there is enough memory for a task, before any of it is allocated.
+    """Check that there is enough memory for a task, before the memory is allocated.
 
     Args:
         needed: Memory that the task needs, in bytes.

@@ -46,7 +46,7 @@ def repeat(function: Callable[[], object], seconds: float, *, rounds: int = 1) -
 
     Args:
         function: The function.
-        seconds: Total time of the calls after which no further call begins.
+        seconds: When all calls together have taken this long, no further call begins.
         rounds: Minimum number of calls, however long they take.
     """
     times: list[float] = []

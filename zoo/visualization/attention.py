@@ -1,8 +1,8 @@
 """Attention weights as an SVG drawing and as an HTML page, which also shows them as matrices.
 
-Both show lines between two columns of words, with a colour for each head, as Figures 3 to 5 of the paper do. The
-opacity of a line is the attention weight. This module also describes these figures: their sentences, and the layer,
-heads and word that they show.
+As in Figures 3 to 5 of the paper, lines connect two columns of words, with a colour for each head. The opacity of a
+line is the attention weight. This module also describes these figures: their sentences, and the layer, heads and word
+that they show.
 """
 
 from __future__ import annotations
@@ -104,14 +104,14 @@ class View:
 
         Args:
             attention: The attention weights to select from.
-            kind: A key of `ATTENTIONS`. By default the first kind that the model has, but the last for a source of
-                features.
-            layer: A layer, counted from 1. By default the last but one.
-            heads: Heads, counted from 1. By default all heads.
-            word: A word among the row labels. By default all words.
+            kind: A key of `ATTENTIONS`. By default, the first kind that the model has, or the last kind if the source
+                consists of features.
+            layer: A layer, counted from 1. By default, the second-to-last layer.
+            heads: Heads, counted from 1. By default, all heads.
+            word: A word among the row labels. By default, all words.
 
         Raises:
-            ZooError: The model does not have this kind of attention, layer or head, or the sentence lacks the word.
+            ZooError: The model lacks this kind of attention, layer or head, or the sentence does not contain the word.
         """
         available = [name for name, each in ATTENTIONS.items() if len(each.read(attention)[0])]
         kind = available[0 if attention.picture is None else -1] if kind is None else kind
@@ -164,7 +164,7 @@ FIGURES: Mapping[int, Figure] = {
 
 
 def figure_view(figure: Figure, attention: Attention) -> View:
-    """Return a view with the layer, heads and word of a figure. Use defaults for those that the model does not have."""
+    """Return a view with the layer, heads and word of a figure. If the model does not have them, use defaults."""
     layers, head_count = ATTENTIONS[FIGURE_ATTENTION].read(attention)[0].shape[:2]
     layer = FIGURE_LAYER if layers >= FIGURE_LAYERS else max(1, layers - 1)
     heads = figure.heads if max(figure.heads, default=0) <= head_count else ()
@@ -174,7 +174,7 @@ def figure_view(figure: Figure, attention: Attention) -> View:
 
 
 def figure_caption(figure: Figure, attention: Attention, view: View) -> str:
-    """Return a caption for the page: what the figure in the paper shows, and how this view differs from the figure."""
+    """Return a caption for the page, which describes the figure in the paper, and how this view differs from it."""
     caption = f"Figure {figure.number} shows, in encoder layer {FIGURE_LAYER} of {FIGURE_LAYERS}, {figure.shows}."
     layers = len(ATTENTIONS[FIGURE_ATTENTION].read(attention)[0])
     if view.kind == FIGURE_ATTENTION and (view.layer, layers) != (FIGURE_LAYER, FIGURE_LAYERS):
@@ -195,10 +195,10 @@ def _require_within(name: str, numbers: Sequence[int], count: int) -> None:
 
 
 def _row_of(word: str, rows: Sequence[str]) -> int:
-    """Return the index of the first row label that equals a word. If none does, compare without case and punctuation.
+    """Return the index of the first row label that equals a word. If no label does, ignore case and punctuation.
 
     Raises:
-        ZooError: No row label equals the word in either way.
+        ZooError: No row label equals the word, even if case and punctuation are ignored.
     """
     equal = [index for index, row in enumerate(rows) if row == word]
     similar = [index for index, row in enumerate(rows) if _normalised(row) == _normalised(word)]

@@ -38,7 +38,7 @@ class CurveMetric:
     label: str
     log: bool = False
     higher_is_better: bool | None = None
-    """Which direction is better. None if neither is."""
+    """Whether higher values are better. None if neither direction is better."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ def curves_page(metrics: Sequence[CurveMetric], runs: Sequence[RunCurves]) -> st
     """Return an HTML page with two plots for each metric, by step and by time. The page needs no other file.
 
     Args:
-        metrics: The metrics. At least one run has a finite value of each.
+        metrics: The metrics. For each metric, at least one run must have a finite value.
         runs: The runs, in the order of the legend.
     """
     title = f"Learning curves of {', '.join(run.name for run in runs)}"

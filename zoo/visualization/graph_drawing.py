@@ -16,7 +16,7 @@ from zoo.planning.plan import LENGTH
 from zoo.visualization.page import asset, element, image, text
 
 _WIDTH, _HEIGHT, _GAP = 330, 40, 20
-"""Width and height of a box that is alone in its row, and the gap between rows. Unit of all lengths here: pixels."""
+"""Width and height of a box that is alone in its row, and the gap between rows. All lengths here are in pixels."""
 _PADDING, _BOX_GAP, _MARGIN, _LEFT, _LANES = 16, 30, 40, 62, 44
 """Padding of frames, gap between boxes of a row, outer margin, and space left and right of a column. The left space is
 for the number of repetitions, the right one for residual connections."""
@@ -28,12 +28,12 @@ _ARROW = (
 
 
 def draw_network(spec: Spec, file: Path, length: int = LENGTH) -> None:
-    """Draw a spec's network as in Figure 1, and the compiled program that translates beside it.
+    """Draw a spec's network as in Figure 1, and beside it the compiled program that translates.
 
     Args:
         spec: The spec.
         file: The SVG file to write.
-        length: The sentence length for which the title gives the FLOPs per token. Unit: tokens.
+        length: The sentence length in tokens for which the title gives the FLOPs per token.
 
     Raises:
         ZooError: The file's name does not end in .svg, or the file cannot be written.
@@ -59,8 +59,8 @@ def draw(panels: Mapping[str, Sequence[Graph]], title: str) -> str:
     """Return a drawing as SVG text. It shows one model per panel, and the panels are next to each other.
 
     Args:
-        panels: Maps the heading of a panel to the graphs of its model: one graph for training or scoring, or the graphs
-            of encoder and decoder step.
+        panels: The graphs of each panel's model, by the panel's heading: one graph for training or scoring, or the
+            graphs of encoder and decoder step.
         title: Title of the drawing.
     """
     pictures = [_Picture(columns(graphs)) for graphs in panels.values()]
@@ -76,7 +76,7 @@ def draw(panels: Mapping[str, Sequence[Graph]], title: str) -> str:
 
 @dataclass(frozen=True)
 class _Position:
-    """Position of a box: its row, counted from the bottom, its upper left corner, and its width.
+    """Position of a box: its row (counted from the bottom), its upper left corner, and its width.
 
     The bottom of the panel is at y = 0, and y is negative above it.
     """

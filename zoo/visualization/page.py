@@ -193,7 +193,7 @@ def text(kind: str, x: float, y: float, words: str, /, **attributes: str | float
 
 
 def image(title: str, style: str, width: float, height: float, *parts: str) -> str:
-    """Return an SVG image that needs no other file, with a background of the class `page`.
+    """Return an SVG image that needs no other file, with a background rectangle of the class `page`.
 
     `style` and `parts` may use the colours of pages, such as `var(--ink)`. The image then follows light and dark mode.
     It contains no variables, because many programs cannot read variables in an SVG.

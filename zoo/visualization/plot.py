@@ -163,7 +163,7 @@ class _Drawing:
             yield element("polyline", kind="curve", points=points, **_stroke(number))
 
     def _marks(self, number: int, series: Series) -> Iterator[str]:
-        """Yield a marker for each point, but for a long line only for points that no line connects with others."""
+        """Yield a marker for each point. On a long line, mark only the points that it does not connect with others."""
         for segment in _segments(series.points):
             if not series.line or len(series.points) < _MIN_LINE or len(segment) == 1:
                 yield from (_mark(number, self.x(x), self.y(y)) for x, y in segment)

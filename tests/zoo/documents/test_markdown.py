@@ -318,26 +318,18 @@ def test_no_translation_becomes_markup(seed: int) -> None:
     assert set(elements) <= set(expected)
 
 
+def test_a_comment_that_overlaps_marked_text_is_kept() -> None:
+    for text in ("~<!--~-->\n\nb", '==<b id="==">\n\nb'):
+        assert translated(text) == text
+
+
 @given(seed=st.integers(0, 10**9))
 def test_any_characters_are_kept(seed: int) -> None:
     draw = random.Random(seed)
     parts = [*"\n\n\n  \t*_`[]()<>!#-+=:|\\&$^~{}%.\r1a\"'", "one", "\r\n", "**", "[x]: u", "```", "$$", "\\[", "\\]"]
     parts += [":::", "!!! a", "[^1]:", "<b>", "</b>", "<div>", "<!--", "-->", "<kbd>", "</kbd>", "http://a.b", "{{"]
-    parts += [
-        "|-|-|",
-        "| a | b |",
-        "- [ ] ",
-        "---",
-        "+++",
-        "[[",
-        "甲。",
-        "\0",
-        "\u2028",
-        "\x0b",
-        "\x85",
-        "{.a}",
-        "<!-->",
-    ]
+    parts += ["|-|-|", "| a | b |", "- [ ] ", "---", "+++", "[[", "甲。", "\0", "\u2028", "\x0b", "\x85"]
+    parts += ["{.a}", "<!-->"]
     text = "".join(draw.choices(parts, k=draw.randint(1, 60)))
     assert translated(text) == text
     translated(text, Shuffle()).encode()

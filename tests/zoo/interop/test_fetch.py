@@ -196,7 +196,7 @@ def test_a_model_of_ones_own_comes_first(archive, web, report, trained):
     folder = publish(trained().folder, name="wmt99")
     assert find.model("wmt99", report) == folder
     assert not web.asked
-    with pytest.raises(ZooError, match="is a model of your own"):
+    with pytest.raises(ZooError, match="is your own model"):
         find.pull_model("wmt99", report)
 
 

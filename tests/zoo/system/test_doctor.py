@@ -53,7 +53,7 @@ def test_missing_information_is_left_out(monkeypatch: pytest.MonkeyPatch) -> Non
         raise doctor.metadata.PackageNotFoundError(name)
 
     monkeypatch.setattr(doctor, "cpuinfo", dict)
-    monkeypatch.setattr(doctor.shutil, "which", lambda name: None)
+    monkeypatch.setattr(shutil, "which", lambda name: None)
     monkeypatch.setattr(doctor.metadata, "version", missing)
     result = diagnosis()
     assert result.processor.compiler is None

@@ -88,7 +88,7 @@ class FolderStore:
         return read_bytes(file, max_bytes) if file_exists(file) else None
 
     def fetch(self, path: str, partial: Path, size: int, report: Report) -> None:
-        """Copy a file to `partial`, or continue an interrupted copy."""
+        """Copy a file to `partial`, or resume an interrupted copy."""
         if not file_exists(self.folder / path):
             raise missing_blob(self.address, path)
         label = f"copying {partial.stem}"
@@ -129,12 +129,12 @@ class FolderStore:
 
 
 def append_chunks(partial: Path, size: int, read: Callable[[int], bytes], progress: Progress) -> None:
-    """Append to the beginning of a file in `partial`, if there is one, until it has `size` bytes or the source ends.
+    """Append to `partial`, which may contain the beginning of the file, until it has `size` bytes or the source ends.
 
     Args:
         partial: The file to write.
         size: The number of bytes that it should have.
-        read: Function that returns the bytes from an offset in the source on. They are empty at its end.
+        read: Function that returns some bytes of the source from an offset on. They are empty at the end of the source.
         progress: Receives the number of bytes.
     """
     with convert_disk_errors(partial), partial.open("ab") as target:

@@ -89,7 +89,7 @@ class Registry:
         return "is not a registry" if self.store.read(MARKER, MAX_BYTES) is None else None
 
     def find(self, reference: Reference) -> Revision | None:
-        """Return the revision that a reference selects. None if there is none."""
+        """Return the revision that a reference selects. None if the registry does not have it."""
         if reference.revision is not None:
             return self.revision(reference.name, reference.revision)
         return self.newest(reference.name)
@@ -108,7 +108,7 @@ class Registry:
         return newest
 
     def revision(self, name: str, number: int) -> Revision | None:
-        """Return a revision by its number. None if there is none."""
+        """Return a revision of a model by its number. None if the registry does not have it."""
         path = revision_path(name, number)
         content = self.store.read(path, MAX_BYTES)
         if content is None:
@@ -149,7 +149,7 @@ class Registry:
         process creates a revision with this number first, the next number is used.
 
         Returns:
-            The new revision. If the newest revision has the same content, return that one.
+            The new revision. If the newest revision has the same content, the newest revision.
 
         Raises:
             ZooError: The registry cannot be written to.
@@ -281,8 +281,8 @@ def open_registry(address: str) -> Registry:
 def configured_registries() -> list[Registry]:
     """Return the registries to search, in order.
 
-    They are those in `ZOO_REGISTRIES`, those in `registries.txt`, and the one that is included in the package. With
-    `ZOO_OFFLINE=1`, only registries in folders are returned.
+    They are the registries in `ZOO_REGISTRIES`, the registries in `registries.txt`, and the registry that is included
+    in the package. With `ZOO_OFFLINE=1`, only registries in folders are returned.
 
     Raises:
         ZooError: An address is not valid.

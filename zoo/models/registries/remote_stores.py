@@ -85,7 +85,7 @@ class WebStore:
 
 @contextmanager
 def _with_registry_hint() -> Iterator[None]:
-    """Replace the hint of errors in the `with` block by one about registries."""
+    """Replace the hint of errors in the `with` block by a hint about registries."""
     try:
         yield
     except NotFoundError:
@@ -121,7 +121,7 @@ class FsspecStore:
             return None
         if len(content) > max_bytes:
             problem = f"`{self._address_of(path)}` is larger than the limit of {size(max_bytes)}"
-            raise ZooError(problem, hint="check that the address is that of a registry", exit_code=1)
+            raise ZooError(problem, hint="check that the address belongs to a registry", exit_code=1)
         return content
 
     def fetch(self, path: str, partial: Path, size: int, report: Report) -> None:

@@ -136,7 +136,7 @@ class Reference:
 
     @property
     def pinned(self) -> bool:
-        """Whether the reference specifies a revision. Otherwise it refers to the newest one."""
+        """Whether the reference specifies a revision. Otherwise, it refers to the newest revision."""
         return self.revision is not None
 
     def __str__(self) -> str:
