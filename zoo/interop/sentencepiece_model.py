@@ -42,7 +42,7 @@ class TokenType(IntEnum):
 
 
 class TokenEntry(NamedTuple):
-    """Entry of a SentencePiece model for a token."""
+    """Token of a SentencePiece model, with its score and type."""
 
     name: str
     score: float
@@ -111,27 +111,25 @@ class SentencePieceModel:
         return kind
 
     def require_spaces(self) -> None:
-        """Raise ZooError if the model's settings for spaces differ from what the tokenizer of transformers does.
+        """Raise ZooError if the model treats spaces differently from the tokenizers of transformers.
 
-        That tokenizer puts one space before each text and removes other extra spaces.
+        These tokenizers put one space before each text and remove extra spaces.
         """
         normalizer: dict[int, int | bytes] = {}
         for encoded in self._other_fields:
             (field,) = parse_fields(encoded)
             if field.number == _NORMALIZER and isinstance(field.value, bytes):
                 normalizer = _last_values(field.value)
-        expected = (_DUMMY_PREFIX, _REMOVE_EXTRA_SPACES, _ESCAPE_SPACES)
-        if not all(normalizer.get(field, 1) for field in expected) or _last_values(self._trainer).get(_SPACE_AS_SUFFIX):
-            problem = f"`{self.file}` does not treat spaces as transformers does, which "
-            problem += "adds one before a text and removes extra ones"
-            raise ZooError(problem)
+        if not all(normalizer.get(field, 1) for field in _SPACES) or _last_values(self._trainer).get(_SPACE_AS_SUFFIX):
+            problem = "does not treat spaces as transformers does: add one before a text, and remove extra spaces"
+            raise ZooError(f"`{self.file}` {problem}")
 
     def names(self, *types: TokenType) -> list[str]:
-        """Return the names of the tokens of these types, in the order of their IDs. Without arguments, return all."""
+        """Return the names of the tokens of some types, or of all tokens by default, in the order of their IDs."""
         return [entry.name for entry in self.entries if not types or entry.type in types]
 
     def id(self, name: str) -> int | None:
-        """Return the ID of the token with this name, or None if there is none."""
+        """Return the ID of the token with this name, or None if there is no such token."""
         return next((id for id, entry in enumerate(self.entries) if entry.name == name), None)
 
     def renumbered(self, numbering: Numbering, control: Collection[str] = ()) -> Tokenizer:
@@ -211,7 +209,7 @@ def new_model(
 
     Args:
         kind: The algorithm, such as `bpe` and `unigram`.
-        entries: The tokens. If a tokenizer shall use the model, the first are PAD, UNK, BOS and EOS.
+        entries: The tokens. For a `Tokenizer`, they must begin with PAD, UNK, BOS and EOS.
         character_map: The compiled normalisation rules. If None, the model does not normalise characters.
         byte_fallback: Whether characters without a token are encoded as bytes.
     """
@@ -229,7 +227,7 @@ def is_language_token(name: str) -> bool:
 
 
 def word_list_tokenizer(numbering: Numbering, name: str, rules: TextRules | None = None) -> Tokenizer:
-    """Return a tokenizer with a list of words as the vocabulary.
+    """Return a tokenizer whose vocabulary is a list of words.
 
     Args:
         numbering: The words, in the order of zoo's token IDs.

@@ -115,11 +115,6 @@ def _stored(file: Path) -> Iterator[tuple[str, bool, np.ndarray, float]]:
         position += size
 
 
-def is_quantised(file: Path) -> bool:
-    """Return whether a model is a .bin file with quantised matrices."""
-    return is_binary_model(file) and any(quantised for _, quantised, *_ in _stored(file))
-
-
 def is_binary_model(file: Path) -> bool:
     """Return whether a file is a model in Marian's binary format, judging by its name and its first bytes.
 

@@ -96,7 +96,7 @@ def _read_list(file: Path, rows: int) -> TokenList:
 
 
 def _parse_list(file: Path) -> dict[str, int]:
-    """Return the ID of each token name. Reading YAML events accepts no content other than text and numbers."""
+    """Read a list of tokens: the ID of each token by its name. Reject any YAML other than text and numbers."""
     scalars: list[str] = []
     try:
         for event in yaml.parse(read_bytes(file).decode("utf-8"), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
