@@ -46,7 +46,7 @@ def attend(
     --backend selects the backend that translates. The attention weights are always computed by `eager`.
 
     Options:
-        sentence SENTENCE|FILE: Sentence to translate or parse or, for a model that reads files, such as audio, a file.
+        sentence SENTENCE|FILE: Sentence to translate or parse. For a model that reads audio or pictures, name a file.
         target TEXT: Show the attention weights for this translation (or tree), whether or not the model would choose
             it. [default: the model's own translation]
         figure 3|4|5: Show the sentence of this figure of the paper, with the figure's layer, heads and word.

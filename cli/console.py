@@ -66,7 +66,7 @@ class ClosedStream(io.TextIOBase):
 
 
 def _reserve_descriptors() -> None:
-    """Open the null device for those of the file descriptors 0 to 2 that are closed.
+    """Open the null device in place of each closed file descriptor from 0 to 2.
 
     Otherwise, the next file that is opened would get one of these descriptors, and libraries would print to that file.
     """

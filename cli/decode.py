@@ -200,7 +200,7 @@ def _fraction_of_part(part: str, input: Path | None) -> tuple[int, int]:
 
 
 def _lines_of_part(fraction: tuple[int, int], translator: Translator, input: Path) -> range:
-    """Return the indices of the lines, or of the files in a folder, of a part. Parts differ by at most one line."""
+    """Return the indices of the lines in a part or, for a folder, of the files. Parts differ by at most one line."""
     from zoo.features.modality import input_files
     from zoo.generation.recognizer import Recognizer
     from zoo.text.lines import count_lines
@@ -287,7 +287,10 @@ def _answer_lines(
 
 @contextmanager
 def _open_input(translator: Translator, path: Path | None) -> Iterator[tuple[Iterable[str], Callable[[], bool]]]:
-    """Yield the input lines of a model, and whether they pause. If it reads files, the lines are names of files."""
+    """Yield the input lines, and a function that returns whether the input has paused.
+
+    If the model reads files, the lines are names of files.
+    """
     from cli.console import open_lines
     from zoo.features.modality import input_files, listed_files
     from zoo.generation.recognizer import Recognizer

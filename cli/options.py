@@ -150,7 +150,7 @@ def refuse(belongs_to: str, **options: object) -> None:
 
 
 def refuse_beside(given: str, **options: object) -> None:
-    """Raise ZooError if the user gives one of these options beside the option `given`."""
+    """Raise ZooError if the user gives one of these options together with the option `given`."""
     if option := _first_given(options):
         raise ZooError(f"`{given}` cannot be combined with `{option}`", hint="leave one of them out")
 

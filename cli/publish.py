@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, cast, get_args
 
 from cli import options
 from cli.options import argument, field_option, option
 from specs import ZooError
 
 if TYPE_CHECKING:
-    from zoo.interop.formats import PositionConvention
     from zoo.publishing.removal import RemovalPlan
 
 
@@ -256,16 +255,12 @@ def import_model(
         zoo import model.npz --languages en de --tokenizer moses --bpe bpe.codes
     """
     from cli.console import report
+    from zoo.interop.formats import PositionConvention
     from zoo.interop.importer import ImportOptions, import_model
     from zoo.interop.text_rules import TOKENIZERS, TextOptions
 
     messages = report()
-    known: dict[str | None, PositionConvention | None] = {
-        None: None,
-        "marian": "marian",
-        "transformers": "transformers",
-    }
-    if positions not in known:
+    if positions not in (None, *get_args(PositionConvention)):
         problem = f"`--positions` must be `marian` or `transformers`, not `{positions}`"
         raise ZooError(problem, hint="leave `--positions` out for OPUS-MT models")
     if tokenizer not in (None, *TOKENIZERS):
@@ -275,7 +270,7 @@ def import_model(
         name=name,
         format=format,
         languages=languages,
-        positions=known[positions],
+        positions=cast("PositionConvention | None", positions),
         text=TextOptions(tokenizer, bpe, bpe_vocabulary, bpe_threshold),
         replace=replace,
     )

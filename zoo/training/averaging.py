@@ -96,9 +96,7 @@ def require_undamaged(run: Run, checkpoints: Sequence[Checkpoint]) -> None:
         try:
             checkpoint.verify()
         except ZooError as error:
-            hint = (
-                f"average only later checkpoints with `zoo average {run.folder} --last N`, or start over with `--fresh`"
-            )
+            hint = f"average later checkpoints with `zoo average {run.folder} --last N`, or start over with `--fresh`"
             raise ZooError(error.summary, hint=hint, exit_code=1) from None
 
 

@@ -117,7 +117,7 @@ def benchmark_decoding(
             hint=f"set `architecture.positions.rows={LENGTH + 1}`",
         )
     if spec.decoding.search != "beam":
-        problem = f"the benchmark measures beam search, and `{spec.name}` has `decoding.search: {spec.decoding.search}`"
+        problem = f"the benchmark measures beam search, but `{spec.name}` has `decoding.search: {spec.decoding.search}`"
         raise ZooError(problem, hint="set `decoding.search=beam`")
     how["device"] = device = find_device(how.get("device", "auto"))
     require_memory_to_translate(spec, device)

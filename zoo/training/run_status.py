@@ -78,7 +78,7 @@ class RunStatus:
 
     @cached_property
     def progress(self) -> Sequence[TrainingProgress]:
-        """The progress at each entry, before the first entry first."""
+        """The progress before the first entry, and then at each entry."""
         progress = [TrainingProgress()]
         for entry in self.entries:
             before, seconds = progress[-1], float(entry["seconds"])
@@ -98,7 +98,7 @@ class RunStatus:
 
     @cached_property
     def end_reason(self) -> str | None:
-        """Why training has ended. None if it has not."""
+        """Why training has ended. None if it has not ended."""
         checkpoints = list_checkpoints(self.run)
         return checkpoints[-1].progress.end_reason(self.spec.training) if checkpoints else None
 

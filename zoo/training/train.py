@@ -263,14 +263,14 @@ def _require_same_vocabulary(prepared: PreparedCorpus, run: Run) -> None:
     except ZooError:  # missing or damaged: it will be written again
         return
     if not vocabulary.has_same_tokens_as(prepared.vocabulary):
-        problem = f"the vocabulary differs from that of `{run.folder}`, although the corpus has not changed"
+        problem = f"the vocabulary differs from the one in `{run.folder}`, although the corpus has not changed"
         hint = "resume on the original machine, start over with `--fresh`, or train in another folder with `--run DIR`"
         raise ZooError(problem, hint=hint, exit_code=1)
 
 
 @contextmanager
 def _torch_threads(count: int, report: Report) -> Iterator[None]:
-    """Set the number of torch's threads to that at the start of the run, because it determines the order of sums."""
+    """Use as many torch threads as at the start of the run, because their number determines the order of sums."""
     before = torch.get_num_threads()
     if count != before:
         report.info(f"using {count} threads instead of {before}, as at the start of the run, to get the same results")
