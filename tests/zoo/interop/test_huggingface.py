@@ -317,7 +317,7 @@ def test_a_small_file_that_fills_the_memory_is_rejected(folder: Any) -> None:
         archive.writestr("archive/version", b"3\n")
         archive.writestr("archive/data.pkl", b"\x80\x02" + first + doubled * 40 + b".")
     peak, _, message = forks.run(IMPORT, str(folder.path)).stdout.partition(" ")
-    assert re.search("needs more than .* of memory, but its files have only", message)
+    assert re.search("needs more than .* of memory, but the files are only", message)
     assert int(peak) < 2e9
 
 
