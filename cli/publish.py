@@ -135,10 +135,8 @@ def verify(
     result = verify(name, backend=backend, report=report())
     print(f"{name}: {result.files} files have the published hashes")
     by = f" by {result.backend}" if backend else ""
-    print(
-        f"{result.sentences} sentences have the published log-probabilities{by}; largest difference "
-        f"{result.max_difference:.1g}"
-    )
+    difference = f"largest difference {result.max_difference:.1g}"
+    print(f"{result.sentences} sentences have the published log-probabilities{by}; {difference}")
 
 
 def clean(
@@ -306,9 +304,7 @@ def export_model(
     messages = report()
     exported = export_model(name, to, output, messages)
     if exported.check is None:
-        messages.info(
-            "the written tensors are correct; the other toolkit is not installed, so it has not run the model"
-        )
+        messages.info("the written tensors are correct; the other toolkit is not installed, so it was not run")
     else:
         check = exported.check
         messages.info(f"checked: {check.engine} differs from {check.reference} by at most {check.difference:.1g}")

@@ -114,9 +114,8 @@ def _no_model_error(documents: Sequence[Path], output: Path | None, source: str 
         )
     else:
         hint = "give both languages, with `--from CODE` and `--to CODE`, or name a model with `--model`"
-    return ZooError(
-        f"the included model `{EVERYDAY}` only translates between English, German, French and Spanish", hint=hint
-    )
+    problem = f"the included model `{EVERYDAY}` only translates between English, German, French and Spanish"
+    return ZooError(problem, hint=hint)
 
 
 def _command(documents: Sequence[Path], output: Path | None, direction: Direction, model: str) -> str:

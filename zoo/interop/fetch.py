@@ -16,7 +16,6 @@ from zoo.files import archive, download, storage
 from zoo.files.atomic import convert_disk_errors, remove_path
 from zoo.files.locks import exclusive
 from zoo.files.manifest import sha256
-from zoo.generation.config import LanguageOptions
 from zoo.generation.loading import open_model
 from zoo.interop.importer import (
     ImportOptions,
@@ -203,11 +202,8 @@ def _require_translations(card: ModelCard, folders: Sequence[Path], report: Repo
     translator = models[0] if len(models) == 1 else type(models[0]).ensemble(models)
     outputs = []
     for each in card.check:
-        languages: LanguageOptions = {}
-        if each.pair is not None:
-            source, _, target = each.pair.partition("-")
-            languages = {"source": source, "target": target}
-        outputs.append(translator.translate(each.source, **languages))
+        source, _, target = (each.pair or "").partition("-")
+        outputs.append(translator.translate(each.source, source=source or None, target=target or None))
     expected = [each.target for each in card.check]
     different = [pair for pair in zip(outputs, expected, strict=True) if pair[0] != pair[1]]
     similarity = text_metric("chrf").score(outputs, expected)

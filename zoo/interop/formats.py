@@ -184,9 +184,7 @@ def are_language_codes(languages: Sequence[str]) -> bool:
 def require_folder(path: Path, format: str) -> None:
     """Raise ZooError if a path is not a folder. Formats whose models are folders call this first."""
     if not path.is_dir():
-        raise ZooError(
-            f"`{path}` is a file, but a model in the format {format} is a folder", hint="give the model's folder"
-        )
+        raise ZooError(f"`{path}` is a file, but a model in the format {format} is a folder", hint="give this folder")
 
 
 def imported_spec(request: ImportRequest, description: str, **sections: Mapping[str, Any]) -> Spec:
@@ -223,11 +221,11 @@ def _without_markup(text: str) -> str:
 
 
 def search_fields(beam: int, extra_length: int, alpha: float = 1.0) -> dict[str, Any]:
-    """Return the fields of `decoding` for the usual search: scores are divided by length^alpha.
+    """Return the fields of `decoding` for a search that divides scores by length^alpha.
 
     Args:
         beam: The beam size.
-        extra_length: The maximum length of a translation in tokens, whatever the length of its source.
+        extra_length: The maximum length of a translation in tokens. It does not depend on the source.
         alpha: The exponent of the length penalty.
     """
     fields = {"beam": beam, "alpha": alpha, "length_factor": 0.0, "extra_length": extra_length}

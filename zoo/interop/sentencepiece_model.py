@@ -160,10 +160,9 @@ class SentencePieceModel:
                 is_control = token.name in no_text or _NO_TEXT.fullmatch(token.name)
                 entries.append(TokenEntry(token.name, 0.0, TokenType.CONTROL if is_control else TokenType.UNUSED))
         if self.kind == "bpe" and any(entry.type is TokenType.UNUSED and len(entry.name) > 1 for entry in entries):
-            raise ZooError(
-                f"`{self.file}` merges pairs of tokens, and the tokens of the other side would change these merges",
-                hint="zoo cannot import two different bpe models that share their token IDs: choose another model",
-            )
+            problem = f"`{self.file}` merges pairs of tokens, and the tokens of the other side would change the merges"
+            hint = "zoo cannot import two different bpe models that share their token IDs: choose another model"
+            raise ZooError(problem, hint=hint)
         trainer = b"".join(field.encoded for field in parse_fields(self._trainer) if field.number != _INPUT)
         model = _encode_model(entries, trainer) + b"".join(self._other_fields)
         tokenizer = Tokenizer(model, name=str(self.file))
@@ -241,10 +240,8 @@ def word_list_tokenizer(numbering: Numbering, name: str, rules: TextRules | None
     """
     with_space = sum(token.name.startswith(SPACE) for token in numbering.tokens)
     if with_space > _MAX_SHARE_OF_SPACES * len(numbering.tokens):
-        raise ZooError(
-            f"`{name}` lists tokens of SentencePiece, but there is no SentencePiece model next to it",
-            hint="add the model as `sentencepiece.model`, or as `source.spm` and `target.spm`",
-        )
+        problem = f"`{name}` lists tokens of SentencePiece, but there is no SentencePiece model next to it"
+        raise ZooError(problem, hint="add the model as `sentencepiece.model`, or as `source.spm` and `target.spm`")
     words = (SPACE + token.name.replace(" ", SPACE) for token in numbering.tokens[len(SPECIAL) :])
     entries = [*_special_entries(), *(TokenEntry(word, 0.0, TokenType.NORMAL) for word in words)]
     tokenizer = Tokenizer(new_model("words", entries, None), name=name)

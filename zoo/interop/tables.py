@@ -260,7 +260,7 @@ def read_tensors(
 
 
 def written_tensors(tensors: Mapping[str, Tensor], table: Iterable[TensorRow]) -> Iterator[tuple[str, Tensor]]:
-    """Yield the tensors that a table describes, with their foreign names. This is the inverse of `read_tensors`.
+    """Yield the tensors that a table describes, under the other toolkit's names: the inverse of `read_tensors`.
 
     Missing biases become zeros.
 

@@ -136,11 +136,8 @@ class Numbering:
 
     def _select(self, values: Tensor, rows: list[int | None], missing: float) -> Tensor:
         if (last := max((row for row in rows if row is not None), default=0)) >= len(values):
-            raise ZooError(
-                f"the vocabulary has {last + 1:,} tokens, but a matrix of the model has only {len(values):,} rows",
-                hint=RESTORE,
-                exit_code=1,
-            )
+            problem = f"the vocabulary has {last + 1:,} tokens, but a matrix of the model has only {len(values):,} rows"
+            raise ZooError(problem, hint=RESTORE, exit_code=1)
         selected = values[torch.tensor([0 if row is None else row for row in rows])]
         selected[torch.tensor([row is None for row in rows])] = missing
         return selected
@@ -149,7 +146,7 @@ class Numbering:
 class ForeignTensors:
     """Tensors of another toolkit's PyTorch model, with that toolkit's names as keys.
 
-    Each tensor is removed when it is used. Tensors that are left at the end are an error.
+    Each tensor is removed when it is used. Tensors that are still unused at the end are an error.
     """
 
     def __init__(self, tensors: Mapping[str, Tensor], file: Path) -> None:
@@ -167,9 +164,8 @@ class ForeignTensors:
             ZooError: The tensor is missing, has another shape, or is not a floating-point tensor.
         """
         if name not in self.left:
-            raise ZooError(
-                f"`{self.file}` has no tensor `{name}`, which the model's settings require", hint=RESTORE, exit_code=1
-            )
+            problem = f"`{self.file}` has no tensor `{name}`, which the model's settings require"
+            raise ZooError(problem, hint=RESTORE, exit_code=1)
         tensor = self.left.pop(name)
         if not isinstance(tensor, Tensor) or tensor.is_meta:  # a tensor on the device `meta` has no values
             raise ZooError(f"`{name}` in `{self.file}` is not a tensor with values", hint=RESTORE, exit_code=1)
@@ -287,11 +283,9 @@ def load_torch_file(file: Path, toolkit: str, replacement: Callable[[str], Any] 
         allowed = []
         for name in sorted(set(_foreign_globals(file))):
             if (harmless := replacement(name)) is None:
-                raise ZooError(
-                    f"`{file}` is not safe to load: it calls `{name}`, which files of {toolkit} never do",
-                    hint="zoo runs no code from weight files: ask the author for a file with only tensors and options",
-                    exit_code=1,
-                )
+                problem = f"`{file}` is not safe to load: it calls `{name}`, which files of {toolkit} never do"
+                hint = "zoo runs no code from weight files: ask the author for a file with only tensors and options"
+                raise ZooError(problem, hint=hint, exit_code=1)
             allowed.append(harmless)
         with torch.serialization.safe_globals(allowed):
             return torch.load(file, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(file))

@@ -135,11 +135,9 @@ def has_joiners(names: Sequence[str]) -> bool:
 def require_no_joiners(names: Sequence[str], where: Path) -> None:
     """Raise ZooError if tokens come from OpenNMT's tokenizer, whose joiners are not applied."""
     if has_joiners(names):
-        raise ZooError(
-            f"`{where}` lists tokens with joiners (`{_JOINER}`) of OpenNMT's tokenizer (pyonmttok), which zoo does not "
-            "apply",
-            hint="leave `--tokenizer` and `--bpe` out, and pass texts that pyonmttok has tokenised",
-        )
+        problem = f"`{where}` lists tokens with joiners (`{_JOINER}`) of OpenNMT's pyonmttok, which zoo does not apply"
+        hint = "leave `--tokenizer` and `--bpe` out, and pass texts that pyonmttok has tokenised"
+        raise ZooError(problem, hint=hint)
 
 
 def _find_codes(folder: Path, named: str | None) -> list[Path]:

@@ -77,11 +77,9 @@ class _Reader:
     def binary(self) -> Binary:
         version = self.integer("I")
         if version not in VERSIONS:
-            raise ZooError(
-                f"`{self.file}` has the binary version {version}, but zoo reads versions {VERSIONS[0]} to "
-                f"{VERSIONS[-1]}",
-                hint="convert the model again with a converter of CTranslate2 1.0 or newer",
-            )
+            supported = f"zoo reads versions {VERSIONS[0]} to {VERSIONS[-1]}"
+            hint = "convert the model again with a converter of CTranslate2 1.0 or newer"
+            raise ZooError(f"`{self.file}` has the binary version {version}, but {supported}", hint=hint)
         name, revision = self.text(), self.integer("I")
         stored = dict(self.variable(version) for _ in range(self.integer("I")))
         variables = _dequantized(stored)

@@ -115,11 +115,9 @@ def _require_transformer(binary: Binary) -> None:
     if binary.name not in _KINDS:
         raise ZooError(f"cannot import a `{binary.name}` of CTranslate2: zoo only imports Transformers that translate")
     if binary.revision not in _REVISIONS:
-        raise ZooError(
-            f"the model has revision {binary.revision} of CTranslate2's Transformer, but zoo reads revisions "
-            f"{_REVISIONS[0]} to {_REVISIONS[-1]}",
-            hint="convert the model again with a current converter of CTranslate2",
-        )
+        supported = f"zoo reads revisions {_REVISIONS[0]} to {_REVISIONS[-1]}"
+        problem = f"the model has revision {binary.revision} of CTranslate2's Transformer, but {supported}"
+        raise ZooError(problem, hint="convert the model again with a current converter of CTranslate2")
 
 
 def read_settings(folder: Path, binary: Binary) -> Settings:

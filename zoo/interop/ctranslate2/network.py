@@ -118,7 +118,7 @@ def alibi_table(heads: int, side: str) -> Float32[Tensor, "buckets h"]:
 
 
 class Network(ForeignTensors):
-    """Variables of a `model.bin` that describe a Transformer. Variables that are left at the end are an error."""
+    """Variables of a `model.bin` with a Transformer. Variables that are still unused at the end are an error."""
 
     def __init__(self, binary: Binary, file: Any) -> None:
         """Wrap the variables of a file."""
@@ -176,9 +176,7 @@ class Network(ForeignTensors):
         """Remove the embeddings, the output projection and its bias, and return them."""
         inputs = sorted(name for name in self.left if name.startswith("encoder/embeddings") and name.endswith("weight"))
         if len(inputs) > 1:
-            raise ZooError(
-                "the encoder reads several tokens per position (source factors), but a model in zoo reads one"
-            )
+            raise ZooError("the encoder reads several tokens per position (source factors), but zoo supports only one")
         source = self.take(inputs[0] if inputs else "encoder/embeddings_0/weight")
         target, output = self.take("decoder/embeddings/weight"), self.take("decoder/projection/weight")
         bias = self.take("decoder/projection/bias") if "decoder/projection/bias" in self.left else None
@@ -217,7 +215,7 @@ class Network(ForeignTensors):
         return len(numbers)
 
     def _both_sides(self, name: str, default: int) -> list[int]:
-        """Return a setting of the encoder and the decoder. It may be stored once, or once for each."""
+        """Return a setting of the encoder and of the decoder. The file has one value for both, or one for each."""
         common = self.number(name, default)
         return [int(self.number(f"{side}/{name}", common)) for side in SIDES]
 
@@ -285,9 +283,7 @@ class Network(ForeignTensors):
             names = [f"{side}/layer_{number}/self_attention/relative_attention_bias" for number in range(depth)]
             table, *others = (self.take(name) for name in names)
             if table.dim() != 2 or not all(torch.equal(table, other) for other in others):
-                raise ZooError(
-                    f"`{names[0]}` differs from the bias of other layers, but zoo has one bias for all layers"
-                )
+                raise ZooError(f"`{names[0]}` differs between layers, but in zoo all layers have the same bias")
             tables[side] = table
         max_distance = int(self._of_layers("self_attention", "relative_attention_max_distance", 0, SIDES))
         if all(torch.equal(table, alibi_table(table.shape[1], side)) for side, table in tables.items()):

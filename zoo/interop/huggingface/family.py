@@ -60,7 +60,7 @@ class WrittenIds:
     def of(
         cls, order: Sequence[int | None], size: int, *, pad: int, end: int, start: int | None = None, other: int = 0
     ) -> WrittenIds:
-        """Return the IDs for an order.
+        """Create the token IDs of an exported model from the order of its tokens.
 
         Args:
             order: zoo's IDs in the order of transformers' IDs.

@@ -99,12 +99,8 @@ def tokenizer_class(folder: Path, config: Settings) -> TokenizerClass:
     if (name := str(named).removesuffix("Fast")) in CLASSES:
         return CLASSES[name]
     problem = f"the tokenizer of `{folder}` is `{named}`, but zoo reads only {', '.join(CLASSES)}"
-    hint = (
-        "choose an mBART-50 model, because MBartTokenizer puts language tokens elsewhere"
-        if name == "MBartTokenizer"
-        else None
-    )
-    raise ZooError(problem[:_MAX_MESSAGE], hint=hint)
+    hint = "choose an mBART-50 model, because MBartTokenizer puts language tokens elsewhere"
+    raise ZooError(problem[:_MAX_MESSAGE], hint=hint if name == "MBartTokenizer" else None)
 
 
 def read_multilingual_vocabulary(folder: Path, class_: TokenizerClass, rows: int, start: int) -> MultilingualVocabulary:

@@ -155,7 +155,7 @@ def _convert_tokens(
         rows: The number of rows of the embedding. It may be larger than the number of tokens.
         special: The IDs of the special tokens according to `config.json`.
         folder: The folder of the model, for error messages.
-        languages: Language tokens. Texts that contain one are rejected.
+        languages: Language tokens. Texts that contain a language token are rejected.
 
     Raises:
         ZooError: The embedding has too few rows.
@@ -240,7 +240,7 @@ def _added_ids(
 
 
 def written_ids(bundle: Bundle, format: str) -> WrittenIds:
-    """Return the token IDs to write for a model. PAD and BOS share IDs if the model cannot generate them.
+    """Return the token IDs to write for a model. PAD and BOS share other IDs if the model cannot generate them.
 
     Args:
         bundle: The published model. Both sides have the same tokens.
