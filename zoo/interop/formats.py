@@ -184,7 +184,7 @@ def are_language_codes(languages: Sequence[str]) -> bool:
 def require_folder(path: Path, format: str) -> None:
     """Raise ZooError if a path is not a folder. Formats whose models are folders call this first."""
     if not path.is_dir():
-        raise ZooError(f"`{path}` is a file, but a model in the format {format} is a folder", hint="give this folder")
+        raise ZooError(f"`{path}` is a file, but a model in the format {format} is a folder", hint="give the folder")
 
 
 def imported_spec(request: ImportRequest, description: str, **sections: Mapping[str, Any]) -> Spec:

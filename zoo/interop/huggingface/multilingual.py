@@ -172,7 +172,7 @@ def _settings(is_mbart: bool) -> tuple[Setting, ...]:
 
 
 def _with_languages(request: ImportRequest, vocabulary: MultilingualVocabulary) -> ImportRequest:
-    """Return the request. If the user chose no languages, add those that the tokenizer names."""
+    """Return the request. If the user chose no languages, add the languages that the tokenizer names."""
     source, target = vocabulary.direction
     codes = vocabulary.languages["codes"]
     if request.languages or source not in codes or target not in codes:
