@@ -199,12 +199,10 @@ def show(
         key: text for key, text in specs.comments(spec).items() if parent and changes.get(key) == own_changes.get(key)
     }
     if json:
-        return show_json(
-            {
-                key: {"parent": old, "spec": new} | ({"why": reasons[key]} if key in reasons else {})
-                for key, (old, new) in changes.items()
-            }
-        )
+        values = {key: {"parent": old, "spec": new} for key, (old, new) in changes.items()}
+        for key in values.keys() & reasons.keys():
+            values[key]["why"] = reasons[key]
+        return show_json(values)
     lines = [
         f"{key}: {_format_value(old)} -> {_format_value(new)}{f'  # {reasons[key]}' if key in reasons else ''}"
         for key, (old, new) in changes.items()

@@ -121,9 +121,7 @@ class SentencePieceModel:
             if field.number == _NORMALIZER and isinstance(field.value, bytes):
                 normalizer = _last_values(field.value)
         if not all(normalizer.get(field, 1) for field in _SPACES) or _last_values(self._trainer).get(_SPACE_AS_SUFFIX):
-            problem = (
-                "does not treat spaces as transformers does, which adds one before a text and removes extra ones"
-            )
+            problem = "does not treat spaces as transformers does, which adds one before a text and removes extra ones"
             raise ZooError(f"`{self.file}` {problem}")
 
     def names(self, *types: TokenType) -> list[str]:
