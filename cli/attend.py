@@ -46,7 +46,7 @@ def attend(
     --backend selects the backend that translates. The attention weights are always computed by `eager`.
 
     Options:
-        sentence SENTENCE|FILE: Sentence to translate or parse or, for a model that reads files, such as audio, a file.
+        sentence SENTENCE|FILE: Sentence to translate or parse. For a model that reads audio or pictures, name a file.
         target TEXT: Show the attention weights for this translation (or tree), whether or not the model would choose
             it. [default: the model's own translation]
         figure 3|4|5: Show the sentence of this figure of the paper, with the figure's layer, heads and word.
@@ -66,13 +66,18 @@ def attend(
         zoo attend --spec speech/digits digits.wav -o digits.html
     """
     from cli.console import report
-    from zoo.files.output import open_output
+    from zoo.files.output import open_output, require_html, require_svg
     from zoo.generation.loading import open_model
     from zoo.models.find import from_options
     from zoo.visualization.attention import attention_page, attention_svg
 
     text = _sentence(sentence, figure)
-    _check_files(output, svg)
+    if output is not None:
+        require_html(output)
+    if svg is not None:
+        require_svg(svg)
+    if output is None and svg is None:
+        raise ZooError("no output file is given", hint="write HTML with `-o FILE.html`, or SVG with `--svg FILE.svg`")
     messages = report()
     with ExitStack() as files:
         page, drawing = (files.enter_context(open_output(path)) if path else None for path in (output, svg))
@@ -96,17 +101,6 @@ def _sentence(sentence: str | None, figure: int | None) -> str:
         problem = "give either a sentence or `--figure`, not both" if figure else "the sentence is missing"
         raise ZooError(problem, hint='write `zoo attend --spec SPEC "a sentence"`, or `--figure 3`')
     return FIGURES[figure].sentence if figure else str(sentence)
-
-
-def _check_files(output: Path | None, svg: Path | None) -> None:
-    from zoo.files.output import require_html, require_svg
-
-    if output is not None:
-        require_html(output)
-    if svg is not None:
-        require_svg(svg)
-    if output is None and svg is None:
-        raise ZooError("no output file is given", hint="write HTML with `-o FILE.html`, or SVG with `--svg FILE.svg`")
 
 
 def _initial_view(
@@ -140,7 +134,7 @@ def curves(
     run: Annotated[list[str], argument(complete=options.complete_run)],
     output: Annotated[Path, option("--output", "-o")] = Path("curves.html"),
 ) -> None:
-    """Draw the learning curves of one or several runs.
+    """Draw the learning curves of one or more runs.
 
     The page shows loss and perplexity on the training set, the scores on the dev set, the learning rate and the speed:
     by step, and by training time. Several runs share each plot. A run can still be training; its log is read once.

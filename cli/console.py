@@ -66,7 +66,7 @@ class ClosedStream(io.TextIOBase):
 
 
 def _reserve_descriptors() -> None:
-    """Open the null device for those of the file descriptors 0 to 2 that are closed.
+    """Open the null device in place of each closed file descriptor from 0 to 2.
 
     Otherwise, the next file that is opened would get one of these descriptors, and libraries would print to that file.
     """
@@ -152,10 +152,8 @@ def _keep_partial(path: Path, file: TextIO, lines: int) -> None:
     partial = path.with_name(f"{path.name}.partial")
     with suppress(OSError):  # the first error matters more
         shutil.copyfile(file.name, partial)
-        written = f"{lines:,} line{'s' * (lines > 1)}"
-        report().warn(
-            f"`{path}` was not written: the command failed or was stopped; `{partial}` has the first {written}"
-        )
+        written = f"`{partial}` has the first {lines:,} line{'s' * (lines > 1)}"
+        report().warn(f"`{path}` was not written: the command failed or was stopped; {written}")
 
 
 def report(*, yes: bool = False) -> Report:

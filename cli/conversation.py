@@ -144,9 +144,8 @@ class Conversation:
             case ["/help"]:
                 yield HELP
             case _:
-                raise ZooError(
-                    f"`{' '.join([command, *arguments])}` is not a command", hint="`/help` lists the commands"
-                )
+                words = " ".join([command, *arguments])
+                raise ZooError(f"`{words}` is not a command", hint="`/help` lists the commands")
 
     def _choose(self, source: str, target: str) -> None:
         from zoo.text.languages import choose_direction

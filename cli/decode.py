@@ -99,9 +99,8 @@ def decode(
     fraction = None if part is None else _fraction_of_part(part, input)
     choice: TranslationOptions = {"search": search, "beam": beam, "alpha": alpha, "max_batch_tokens": max_batch_tokens}
     choice |= {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed, "shortlist": shortlist}
-    translator = _open_model(
-        all_from_options(spec, options.model_names(name, model), report()), "translation", how, input
-    )
+    folders = all_from_options(spec, options.model_names(name, model), report())
+    translator = _open_model(folders, "translation", how, input)
     lines = _lines_of_part(fraction, translator, input) if fraction and input else None
     format_lines = partial(_format_results, json=json, n_best=n_best)
     choice |= {"source": from_, "target": to, "split": not no_split, "protect": not no_protect}
@@ -200,7 +199,7 @@ def _fraction_of_part(part: str, input: Path | None) -> tuple[int, int]:
 
 
 def _lines_of_part(fraction: tuple[int, int], translator: Translator, input: Path) -> range:
-    """Return the indices of the lines, or of the files in a folder, of a part. Parts differ by at most one line."""
+    """Return the indices of the lines in a part or, for a folder, of the files. Parts differ by at most one line."""
     from zoo.features.modality import input_files
     from zoo.generation.recognizer import Recognizer
     from zoo.text.lines import count_lines
@@ -226,10 +225,8 @@ def _open_model(folders: list[Path], task: str, how: options.Execution, input: P
         actual = ModelFolder(folder).spec.task.kind
         if TASKS[actual].command != TASKS[task].command:
             alternative = f"train another model with `zoo train {_EXAMPLE_SPECS[task]}`"
-            raise ZooError(
-                f"the model `{folder}` has the task `{actual}`, so `zoo {TASKS[task].command}` cannot use it",
-                hint=f"run `zoo {TASKS[actual].command} --model {folder}`, or {alternative}",
-            )
+            problem = f"the model `{folder}` has the task `{actual}`, so `zoo {TASKS[task].command}` cannot use it"
+            raise ZooError(problem, hint=f"run `zoo {TASKS[actual].command} --model {folder}`, or {alternative}")
     messages = report()
     models = [open_model(folder, **how, report=messages) for folder in folders]
     if is_typed(input):
@@ -287,7 +284,10 @@ def _answer_lines(
 
 @contextmanager
 def _open_input(translator: Translator, path: Path | None) -> Iterator[tuple[Iterable[str], Callable[[], bool]]]:
-    """Yield the input lines of a model, and whether they pause. If it reads files, the lines are names of files."""
+    """Yield the input lines, and a function that returns whether the input has paused.
+
+    If the model reads files, the lines are names of files.
+    """
     from cli.console import open_lines
     from zoo.features.modality import input_files, listed_files
     from zoo.generation.recognizer import Recognizer

@@ -107,14 +107,13 @@ def _from_usage_error(error: Any, command: str) -> ZooError:
     parameter = getattr(error, "param", None)
     if parameter is None:
         options = {name for each in context.command.params for name in each.opts} if context else set()
-        if "extra argument" not in error.message:
-            pass
-        elif "=" in error.message:
-            hint = f"the fields of a trained model cannot be changed; {hint}"
-        elif "--input" in options:
-            hint = f"text is read from stdin or from `--input FILE`; {hint}"
-        elif "--model" in options:
-            hint = f"name a model with `--model`, and write quotation marks around a sentence; {hint}"
+        if "extra argument" in error.message:
+            if "=" in error.message:
+                hint = f"the fields of a trained model cannot be changed; {hint}"
+            elif "--input" in options:
+                hint = f"text is read from stdin or from `--input FILE`; {hint}"
+            elif "--model" in options:
+                hint = f"name a model with `--model`, and write quotation marks around a sentence; {hint}"
         return ZooError(f"`{command}`: {_without_capital(error.format_message())}", hint=hint)
     name = parameter.metavar if parameter.param_type_name == "argument" else parameter.opts[-1]
     if kind == "MissingParameter":

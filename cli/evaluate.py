@@ -82,10 +82,8 @@ def evaluate(
         options.refuse("`--brackets`", parameters=parameters)
     if brackets is not None or hypotheses is not None or references is not None:
         if spec is not None or model is not None:
-            raise ZooError(
-                "give either a model or files to score, not both",
-                hint="to score files, leave `--spec` and `--model` out",
-            )
+            problem = "give either a model or files to score, not both"
+            raise ZooError(problem, hint="to score files, leave `--spec` and `--model` out")
         options.refuse("models", set=set, **how)
     if brackets is not None:
         options.refuse("translations", hypotheses=hypotheses, references=references, tokenize=tokenize)

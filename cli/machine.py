@@ -120,9 +120,8 @@ def _show_compiled(compiled: Compiled) -> None:
     target = f"{compiled.backend}, {compiled.precision}, {compiled.device}"
     print(f"{compiled.name}: {target}; ready in {compiled.seconds:.1f} s")
     for artefact in compiled.kept:
-        print(
-            f"{artefact.folder}, {size(artefact.bytes)}, {'was in the cache' if artefact.existed else 'compiled now'}"
-        )
+        origin = "was in the cache" if artefact.existed else "compiled now"
+        print(f"{artefact.folder}, {size(artefact.bytes)}, {origin}")
     if not compiled.kept:
         print("nothing is cached: this backend compiles in every process, or not at all")
     for purpose, difference in compiled.disagreement.items():

@@ -150,7 +150,7 @@ def refuse(belongs_to: str, **options: object) -> None:
 
 
 def refuse_beside(given: str, **options: object) -> None:
-    """Raise ZooError if the user gives one of these options beside the option `given`."""
+    """Raise ZooError if the user gives one of these options together with the option `given`."""
     if option := _first_given(options):
         raise ZooError(f"`{given}` cannot be combined with `{option}`", hint="leave one of them out")
 
@@ -226,7 +226,8 @@ def describe(command: Callable[..., Any], section: str) -> Callable[..., Any]:
     parameters = {each.name: each for parameter in signature.parameters.values() for each in _unpacked(parameter)}
     for name, texts in _read_items(section):
         parameter = parameters[name]
-        kind, *given = get_args(parameter.annotation) if _is_annotated(parameter) else (parameter.annotation,)
+        is_annotated = get_origin(parameter.annotation) is Annotated
+        kind, *given = get_args(parameter.annotation) if is_annotated else (parameter.annotation,)
         info = copy(given[0]) if given else _default_info(parameter)
         vars(info).update(texts)
         parameters[name] = parameter.replace(annotation=Annotated[kind, info])
@@ -251,10 +252,6 @@ def _read_items(section: str) -> Iterator[tuple[str, dict[str, Any]]]:
         assert found is not None, item
         name, metavar, text, shown = found.groups()
         yield name, {"metavar": metavar, "help": text, "show_default": shown or True}
-
-
-def _is_annotated(parameter: inspect.Parameter) -> bool:
-    return get_origin(parameter.annotation) is Annotated
 
 
 def _default_info(parameter: inspect.Parameter) -> Any:

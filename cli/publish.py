@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, cast, get_args
 
 from cli import options
 from cli.options import argument, field_option, option
 from specs import ZooError
 
 if TYPE_CHECKING:
-    from zoo.interop.formats import PositionConvention
     from zoo.publishing.removal import RemovalPlan
 
 
@@ -136,10 +135,8 @@ def verify(
     result = verify(name, backend=backend, report=report())
     print(f"{name}: {result.files} files have the published hashes")
     by = f" by {result.backend}" if backend else ""
-    print(
-        f"{result.sentences} sentences have the published log-probabilities{by}; largest difference "
-        f"{result.max_difference:.1g}"
-    )
+    difference = f"largest difference {result.max_difference:.1g}"
+    print(f"{result.sentences} sentences have the published log-probabilities{by}; {difference}")
 
 
 def clean(
@@ -256,16 +253,12 @@ def import_model(
         zoo import model.npz --languages en de --tokenizer moses --bpe bpe.codes
     """
     from cli.console import report
+    from zoo.interop.formats import PositionConvention
     from zoo.interop.importer import ImportOptions, import_model
     from zoo.interop.text_rules import TOKENIZERS, TextOptions
 
     messages = report()
-    known: dict[str | None, PositionConvention | None] = {
-        None: None,
-        "marian": "marian",
-        "transformers": "transformers",
-    }
-    if positions not in known:
+    if positions not in (None, *get_args(PositionConvention)):
         problem = f"`--positions` must be `marian` or `transformers`, not `{positions}`"
         raise ZooError(problem, hint="leave `--positions` out for OPUS-MT models")
     if tokenizer not in (None, *TOKENIZERS):
@@ -275,7 +268,7 @@ def import_model(
         name=name,
         format=format,
         languages=languages,
-        positions=known[positions],
+        positions=cast("PositionConvention | None", positions),
         text=TextOptions(tokenizer, bpe, bpe_vocabulary, bpe_threshold),
         replace=replace,
     )
@@ -311,9 +304,7 @@ def export_model(
     messages = report()
     exported = export_model(name, to, output, messages)
     if exported.check is None:
-        messages.info(
-            "the written tensors are correct; the other toolkit is not installed, so it has not run the model"
-        )
+        messages.info("the written tensors are correct; the other toolkit is not installed, so it was not run")
     else:
         check = exported.check
         messages.info(f"checked: {check.engine} differs from {check.reference} by at most {check.difference:.1g}")

@@ -114,10 +114,8 @@ def align(
             aligned = translator.align(sources, targets, source=from_, target=to)
             for text, translation, tokens in zip(sources, targets, aligned, strict=True):
                 fields = [token._asdict() for token in tokens]
-                links = (
-                    "" if json else " ".join(f"{one}-{other}" for one, other in word_links(text, translation, tokens))
-                )
-                write(dumps(fields) if json else links)
+                links = () if json else word_links(text, translation, tokens)
+                write(dumps(fields) if json else " ".join(f"{one}-{other}" for one, other in links))
 
 
 def _score_pairs(
@@ -155,9 +153,7 @@ def _check_options(source: Path | None, target: Path | None, name: str | None, m
     """Raise ZooError if only one of the two files is given, or if the model is named twice."""
     if (source is None) != (target is None):
         given, missing = ("--source", "--target") if target is None else ("--target", "--source")
-        raise ZooError(
-            f"`{given}` needs `{missing}`", hint="give both files, or write pairs to stdin, separated by tabs"
-        )
+        raise ZooError(f"`{given}` needs `{missing}`", hint="give both files, or write tab-separated pairs to stdin")
     if name is not None and model is not None:
         raise ZooError("MODEL and `--model` both name a model", hint="leave one of them out")
 

@@ -71,22 +71,14 @@ def _tables(found: Inventory) -> Iterator[tuple[str, Sequence[str], Sequence[Seq
     if found.runs:
         columns, cells = _score_cells(found.runs)
         run_rows = [
-            (
-                run.folder,
-                f"{run.parameters:,}",
-                "-" if run.step is None else f"{run.step:,}",
-                f"{run.steps:,}",
-                *scores,
-                "trained" if run.trained else "-",
-                run.name,
-            )
+            [*_cells(run.folder, run.parameters, run.step, run.steps, *scores, "trained" * run.trained), run.name]
             for run, scores in zip(found.runs, cells, strict=True)
         ]
         yield ("Runs", ("run", "parameters>", "step>", "of>", *columns, "weights", "name…"), run_rows)
     if found.models:
         columns, cells = _score_cells(found.models)
         model_rows = [
-            (model.name, f"{model.parameters:,}", *scores, model.origin, model.licence or "-", model.description)
+            [*_cells(model.name, model.parameters, *scores, model.origin, model.licence), model.description]
             for model, scores in zip(found.models, cells, strict=True)
         ]
         yield ("Published", ("model", "parameters>", *columns, "from", "licence", "description…"), model_rows)
@@ -106,15 +98,10 @@ def _list_published(pattern: str | None, json: bool) -> None:
         return report().info("no model is published" if pattern is None else f"nothing matches `{pattern}`")
     columns, cells = _score_cells(models)
     rows = [
-        (
-            model.name,
-            "-" if model.revision is None else str(model.revision),
-            f"{model.parameters:,}",
-            *scores,
-            model.location,
-            model.licence or "-",
+        [
+            *_cells(model.name, model.revision, model.parameters, *scores, model.location, model.licence),
             model.description,
-        )
+        ]
         for model, scores in zip(models, cells, strict=True)
     ]
     return show_table(("model", "revision>", "parameters>", *columns, "location", "licence", "description…"), rows)
@@ -130,22 +117,13 @@ def _list_available(pattern: str | None, json: bool) -> None:
         return show_json([asdict(model) for model in models])
     if not models:
         return report().info(f"nothing in the catalogue matches `{pattern}`: {_how_to_find(pattern or '')}")
-    rows = [
-        (
-            model.languages,
-            model.name,
-            "-" if model.bytes is None else size(model.bytes),
-            "-" if model.parameters is None else f"{model.parameters:,}",
-            model.licence or "-",
-            model.stored or "-",
-            model.texts or "-",
-            model.description,
-        )
-        for model in models
-    ]
-    show_table(
-        ("languages", "model", "download>", "parameters>", "licence", "stored from", "texts", "description…"), rows
-    )
+    rows = []
+    for model in models:
+        download = None if model.bytes is None else size(model.bytes)
+        facts = _cells(model.name, download, model.parameters, model.licence, model.stored, model.texts)
+        rows.append([model.languages, *facts, model.description])
+    columns = ("languages", "model", "download>", "parameters>", "licence", "stored from", "texts", "description…")
+    show_table(columns, rows)
     has_patterns = any("{source}" in model.name for model in models)
     languages = "; in a name, write languages for {source} and {target}" if has_patterns else ""
     return report().info(f"`zoo pull MODEL` downloads one{languages}")
@@ -159,6 +137,11 @@ def _how_to_find(pattern: str) -> str:
     similar = nearest(pattern, catalogue.names())
     guess = f"did you mean `{similar}`? " if similar else ""
     return f"{guess}write a language pair as two codes, such as `de-fr`, or a part of a name, such as `opus-mt`"
+
+
+def _cells(*values: str | int | None) -> list[str]:
+    """Format table cells: numbers with commas, and missing values as `-`."""
+    return [f"{value:,}" if isinstance(value, int) else value or "-" for value in values]
 
 
 def _score_cells(models: Sequence[RunSummary | PublishedModel]) -> tuple[list[str], list[list[str]]]:
@@ -216,12 +199,10 @@ def show(
         key: text for key, text in specs.comments(spec).items() if parent and changes.get(key) == own_changes.get(key)
     }
     if json:
-        return show_json(
-            {
-                key: {"parent": old, "spec": new} | ({"why": reasons[key]} if key in reasons else {})
-                for key, (old, new) in changes.items()
-            }
-        )
+        values = {key: {"parent": old, "spec": new} for key, (old, new) in changes.items()}
+        for key in values.keys() & reasons.keys():
+            values[key]["why"] = reasons[key]
+        return show_json(values)
     lines = [
         f"{key}: {_format_value(old)} -> {_format_value(new)}{f'  # {reasons[key]}' if key in reasons else ''}"
         for key, (old, new) in changes.items()
@@ -374,11 +355,7 @@ def _totals(plan: Plan) -> list[tuple[str, str, str]]:
         *_path_lengths(plan),
         ("weights", size(plan.weight_bytes), "in memory and in the file"),
         ("training state", size(plan.state_bytes), "weights, gradients and Adam's moments, in memory"),
-        (
-            "activations",
-            size(plan.activation_bytes),
-            "approximately, in memory, for one accumulation step of a full batch",
-        ),
+        ("activations", size(plan.activation_bytes), "in memory, approximately, per accumulation step of a full batch"),
         ("cache", size(plan.cache_bytes), "in memory, per hypothesis when translating"),
         ("run", size(plan.disk_bytes), "maximum size of checkpoints and weights on disk"),
     ]

@@ -114,9 +114,8 @@ def _no_model_error(documents: Sequence[Path], output: Path | None, source: str 
         )
     else:
         hint = "give both languages, with `--from CODE` and `--to CODE`, or name a model with `--model`"
-    return ZooError(
-        f"the included model `{EVERYDAY}` only translates between English, German, French and Spanish", hint=hint
-    )
+    problem = f"the included model `{EVERYDAY}` only translates between English, German, French and Spanish"
+    return ZooError(problem, hint=hint)
 
 
 def _command(documents: Sequence[Path], output: Path | None, direction: Direction, model: str) -> str:
@@ -168,7 +167,7 @@ def _write_each(plan: Mapping[Path, Path], write: Callable[[Path, Path], None]) 
 def _find_files(
     given: Sequence[Path], output: Path | None, read: Sequence[str], written: Sequence[str], what: str
 ) -> Iterator[tuple[Path, Path]]:
-    """Yield each input file, and its path relative to `output`. For a file of this name, the path is empty.
+    """Yield each input file, and its path relative to `output`. If `output` is a file, the path is empty.
 
     Args:
         given: Files and folders.
@@ -178,13 +177,12 @@ def _find_files(
         what: What the files are, for error messages, such as "documents".
 
     Raises:
-        ZooError: A file does not exist, a folder has no such file, or `output` is or names a file, but must be a
-            folder.
+        ZooError: A file does not exist, a folder has no such file, or `output` is a file but must be a folder.
     """
     is_file = output is not None and output.suffix and not output.is_dir() and len(given) == 1 and not given[0].is_dir()
     is_folder = output is None or output.is_dir() or not (output.exists() or output.suffix.lower() in written)
     if not (is_file or is_folder):
-        hint = f"several {what}, or those of a folder, are written to a folder: name it with `--output`"
+        hint = f"several {what}, or all {what} in a folder, are written to a folder: name one with `--output`"
         raise ZooError(f"`{output}` is not a folder", hint=hint)
     excluded = None if output is None else output.resolve()
     for path in given:

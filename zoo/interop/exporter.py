@@ -81,9 +81,9 @@ class OnnxExport:
         return [_ONNX_NOTE]
 
     def check(self, bundle: Bundle, folder: Path) -> ExportCheck | None:
-        """Compare the exported encoder and decoder step with the compiler's interpreter.
+        """Run the exported encoder and decoder step in onnxruntime, and compare them with the compiler's interpreter.
 
-        onnxruntime runs the exported models. All inputs are random tokens.
+        All inputs are random tokens. Return None if onnxruntime is not installed.
         """
         if find_spec("onnxruntime") is None:
             return None
@@ -128,7 +128,7 @@ def export_model(name: str, to: str, folder: Path, report: Report) -> ExportResu
     """
     format = format_named(to, EXPORT_FORMATS, "export")
     if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
-        raise ZooError(f"`{folder}` already exists", hint="give a new folder with `-o`")
+        raise ZooError(f"`{folder}` already exists", hint="name a new or empty folder with `-o`")
     path = find.published_model(name, report)
     model = read_model(path)
     model.spec.require_source("each export format")
@@ -150,7 +150,7 @@ def export_model(name: str, to: str, folder: Path, report: Report) -> ExportResu
         check = format.check(bundle, partial)
         if check is not None and not check.difference <= _TOLERANCE:
             raise ZooError(
-                f"the exported model of `{path.name}` computes different results: those of {check.engine} differ by "
+                f"the exported model of `{path.name}` computes different results: {check.engine} differs by "
                 f"{check.difference:.2g} from {check.reference}, but at most {_TOLERANCE:g} is allowed",
                 hint="please report this with the command and the spec of the model",
                 exit_code=1,

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from specs import ZooError
 from zoo.files.reading import file_exists, read_bytes
-from zoo.interop.formats import ImportedModel, ImportRequest, are_language_codes, imported_spec
+from zoo.interop.formats import ImportedModel, ImportRequest, are_language_codes, imported_spec, search_fields
 from zoo.interop.tables import FIRST_POSITION, Setting, Settings, pytorch_layout, read_settings, read_tensors
 from zoo.interop.tensors import RESTORE, SIDES, EmbeddingTables, ForeignTensors, TokenList, load_torch_file
 from zoo.interop.text_rules import ModelText, find_rules
@@ -55,15 +55,7 @@ _PAD, _END, _UNKNOWN = 1, 2, 3
 _CODES = ("subword_nmt", "fastbpe")
 """Values of fairseq's option `bpe` for BPE codes."""
 _OVERWRITE = " #fairseq:overwrite"
-_DECODING: dict[str, Any] = {
-    "beam": 5,
-    "alpha": 1.0,
-    "length_penalty": "power",
-    "stopping_rule": "full",
-    "length_factor": 0.0,
-    "extra_length": 200,
-    "min_length": 1,
-}
+_DECODING = {**search_fields(beam=5, extra_length=200), "min_length": 1}
 """Default search options of the command `fairseq-generate`, because a checkpoint does not contain any."""
 
 
@@ -135,13 +127,13 @@ def _dictionary_names(folder: Path, options: Settings) -> tuple[str, str]:
 
 
 def _language_codes(names: tuple[str, str]) -> tuple[str, str] | None:
-    """Convert fairseq's language names to the codes that zoo uses, such as en_XX to en-XX. None if one is invalid."""
+    """Convert fairseq's language names to zoo's codes, such as en_XX to en-XX. Return None if a code is invalid."""
     source, target = (name.replace("_", "-") for name in names)
     return (source, target) if are_language_codes((source, target)) else None
 
 
 def _text(options: Settings, request: ImportRequest) -> ModelText:
-    """Return the facts about text in a checkpoint's options, which newer versions of fairseq put into sections.
+    """Return how the text of a model was tokenised and split, according to its checkpoint's options.
 
     Raises:
         ZooError: The text was split in a way that zoo does not support.
@@ -189,7 +181,7 @@ def _read_dictionary(file: Path) -> TokenList:
         name, _, count = entry.removesuffix(_OVERWRITE).rpartition(" ")
         if not name or not count.isdecimal() or (name in known and not overwrites):
             problem = f"`{line.strip()[:50]}` is not a token and a count, or repeats an earlier token"
-            raise ZooError(problem, where=f"{file}:{number}", hint="restore it from its source", exit_code=1)
+            raise ZooError(problem, where=f"{file}:{number}", hint="restore the file from its source", exit_code=1)
         names.append(name)
         known.add(name)
     return TokenList(tuple(names), unknown=_UNKNOWN, end=_END, start=_END, pad=_PAD)
@@ -242,7 +234,7 @@ def _to_plain_data(value: Any) -> Any:
 
 
 def _replacement(name: str) -> Any:
-    """Return the harmless type that replaces a global in a pickle. None if files of fairseq do not use this global."""
+    """Return the harmless replacement for a global in a pickle, or None if files of fairseq never use this global."""
     if name in _PLAIN_TYPES:
         return (_PLAIN_TYPES[name], name)
     if name in _REPLACED_TYPES or name.startswith(_REPLACED_MODULES):
@@ -293,7 +285,7 @@ def _architecture_fields(options: Settings) -> dict[str, Any]:
 
 
 def _same_boolean(options: Settings, name: str) -> bool:
-    """Return the value that the encoder and the decoder share. Raise ZooError if their values differ."""
+    """Return a Boolean option of both encoder and decoder. Raise ZooError if their values differ."""
     ((_, value),) = Setting(f"{{side}}_{name}", name, False).read(options)
     return bool(value)
 
@@ -321,14 +313,14 @@ def _fields_of_tensors(source: ForeignTensors, options: Settings) -> dict[str, A
 def _read_embeddings(source: ForeignTensors, options: Settings) -> EmbeddingTables:
     """Remove the embeddings and the output projection from `source`, and return them.
 
-    Raise ZooError if one is missing.
+    Raise ZooError if a table is missing.
     """
     encoder, decoder = (source.take(f"{side}.embed_tokens.weight") for side in SIDES)
     tied = [options.boolean(f"share_{name}", False) for name in ("decoder_input_output_embed", "all_embeddings")]
     names = ("decoder.output_projection.weight", "decoder.embed_out")
     outputs = [source.take(name) for name in names if name in source.left]
     if not outputs and not any(tied):
-        problem = f"`{source.file}` has no `{names[0]}`, but its options say that it is not tied to the embedding"
+        problem = f"`{source.file}` has no `{names[0]}`, but its options do not tie this matrix to the embedding"
         raise ZooError(problem, hint=RESTORE)
     scale = 1.0 if options.boolean("no_scale_embedding", False) else float(decoder.shape[1]) ** 0.5
     return EmbeddingTables(encoder, decoder, outputs[0] if outputs else decoder, None, scale, scale)

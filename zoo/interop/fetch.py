@@ -1,4 +1,4 @@
-"""Fetch models of the catalogue: download, verify, import and check them, and store them under their names."""
+"""Fetch models from the catalogue: download, verify, import and check them, and store them under their names."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from zoo.files import archive, download, storage
 from zoo.files.atomic import convert_disk_errors, remove_path
 from zoo.files.locks import exclusive
 from zoo.files.manifest import sha256
-from zoo.generation.config import LanguageOptions
 from zoo.generation.loading import open_model
 from zoo.interop.importer import (
     ImportOptions,
@@ -39,7 +38,7 @@ _LISTED_DIFFERENCES = 3
 
 
 def fetch(card: ModelCard, report: Report) -> None:
-    """Download, import and store a model of the catalogue, unless it is stored.
+    """Download, import and store a model from the catalogue, unless it is already stored.
 
     If the user does not agree to the download, nothing is downloaded. If another process fetches the same model, wait
     for it. The next call resumes an interrupted download.
@@ -49,8 +48,8 @@ def fetch(card: ModelCard, report: Report) -> None:
         report: Receives progress and warnings, and the question about size and licence.
 
     Raises:
-        ZooError: The user does not agree, the model cannot be downloaded or imported, it differs from the SHA-256 that
-            is known, or its translations are far from the documented ones.
+        ZooError: The user does not agree, the model cannot be downloaded or imported, its SHA-256 is not the
+            expected one, or its translations are far from the documented ones.
     """
     if not _missing(card):
         return
@@ -70,7 +69,7 @@ def fetch(card: ModelCard, report: Report) -> None:
 
 
 def _missing(card: ModelCard) -> list[str]:
-    """Return the members of an ensemble that are not stored. For other models, the name unless it is stored."""
+    """Return the names of the model, or of the members of the ensemble, that are not stored yet."""
     return [name for name in card.members if local_store.find_revision(Reference(name)) is None]
 
 
@@ -89,7 +88,7 @@ def _ask(card: ModelCard, report: Report) -> None:
 
 
 def _obtain(card: ModelCard, work: Path, report: Report) -> Path:
-    """Return the folder with the files of a model. Archives are unpacked into the folder `work`."""
+    """Download the files of a model, and return the folder that contains them. Unpack archives into `work`."""
     again = f"`zoo pull {card.name}`"
     if is_on_hub(card.source):
         return _obtain_from_hub(card, again, report)
@@ -109,7 +108,7 @@ def _obtain(card: ModelCard, work: Path, report: Report) -> Path:
 
 @contextmanager
 def _discarding_damaged(url: str, fetched: download.Fetched, again: str) -> Iterator[None]:
-    """Remove a download that is damaged, for example because the server sent a page with an error message."""
+    """Remove the download if the body of `with` finds damage, such as a page with an error message from the server."""
     try:
         yield
     except archive.DamagedArchiveError as error:
@@ -158,7 +157,7 @@ def _import(card: ModelCard, number: int, source: Path, report: Report) -> None:
     facts = {"source": card.source, "sha256": recorded, "catalogue": card.name, "trained_by": card.trained_by}
 
     def require(folder: Path) -> None:
-        """Check the translations of the whole ensemble before its last member is stored. Remove all if they fail."""
+        """Check the ensemble's translations before its last member is stored. Remove all members if the check fails."""
         if card.check and name == card.members[-1]:
             try:
                 _require_translations(card, [*earlier, folder], report)
@@ -182,7 +181,7 @@ def _import(card: ModelCard, number: int, source: Path, report: Report) -> None:
 
 
 def _model_path(card: ModelCard, number: int, source: Path) -> Path:
-    """Return the file or folder to import: a checkpoint that the card names, or the folder that has the files."""
+    """Return the file or folder to import: a checkpoint that the card names, or the folder that contains the files."""
     inside = [path for path in source.iterdir() if not path.name.startswith(".")]  # macOS adds `._NAME` for each file
     folder = inside[0] if len(inside) == 1 and inside[0].is_dir() else source
     if not card.files or card.is_folder:
@@ -203,11 +202,8 @@ def _require_translations(card: ModelCard, folders: Sequence[Path], report: Repo
     translator = models[0] if len(models) == 1 else type(models[0]).ensemble(models)
     outputs = []
     for each in card.check:
-        languages: LanguageOptions = {}
-        if each.pair is not None:
-            source, _, target = each.pair.partition("-")
-            languages = {"source": source, "target": target}
-        outputs.append(translator.translate(each.source, **languages))
+        source, _, target = (each.pair or "").partition("-")
+        outputs.append(translator.translate(each.source, source=source or None, target=target or None))
     expected = [each.target for each in card.check]
     different = [pair for pair in zip(outputs, expected, strict=True) if pair[0] != pair[1]]
     similarity = text_metric("chrf").score(outputs, expected)

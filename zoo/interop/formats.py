@@ -1,4 +1,4 @@
-"""Interfaces of import and export formats, their data types, and comparison of an exported model with the original."""
+"""Interfaces and data types of import and export formats, and a comparison of an exported model with the original."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _ZEROS_IF_ADDED = {"projection_bias", "output_bias"}
 
 @dataclass(frozen=True)
 class ImportRequest:
-    """Options of the user for importing a model of another toolkit."""
+    """User's options for importing a model from another toolkit."""
 
     name: str
     """Name of the model in the local model store, and of its spec."""
@@ -81,7 +81,7 @@ class ImportFormat(Protocol):
 
     @property
     def description(self) -> str:
-        """A short description of the files of a model, for help texts."""
+        """Short description of the model's files, for help texts."""
 
     def recognises(self, path: Path) -> bool:
         """Return whether a file or folder has this format, judging by file names and first bytes."""
@@ -96,7 +96,7 @@ class ImportFormat(Protocol):
 
 @dataclass(frozen=True)
 class Bundle:
-    """Content of a published model, which an export format writes."""
+    """Content of a published model that is to be exported."""
 
     spec: Spec
     vocabulary: Vocabulary
@@ -130,10 +130,10 @@ class ExportFormat(Protocol):
 
     @property
     def may_differ(self) -> Collection[str]:
-        """Fields of `architecture` that may have another value in the exported model."""
+        """Fields of `architecture` that may have a different value in the exported model."""
 
     def reader(self, bundle: Bundle) -> ImportFormat | None:
-        """Return the import format that reads the exported model with identical tensors. None if there is none."""
+        """Return the import format that reads the exported model with identical tensors, or None if no format can."""
 
     def write(self, bundle: Bundle, folder: Path) -> list[str]:
         """Write a model into an empty folder.
@@ -156,11 +156,11 @@ Format = TypeVar("Format", ImportFormat, ExportFormat)
 
 
 def format_named(name: str, formats: Sequence[Format], kind: str) -> Format:
-    """Return the format with a name. Raise ZooError if there is none.
+    """Return the format with this name. Raise ZooError if there is no such format.
 
     Args:
-        name: The name.
-        formats: The formats to choose from.
+        name: Name of the format.
+        formats: Formats to choose from.
         kind: "import" or "export".
     """
     names = [format.name for format in formats]
@@ -172,7 +172,7 @@ def format_named(name: str, formats: Sequence[Format], kind: str) -> Format:
 
 
 def listed(formats: Sequence[ImportFormat] | Sequence[ExportFormat]) -> str:
-    """Return the names and descriptions of formats, for messages."""
+    """Join the names and descriptions of formats into one string, for messages."""
     return "; ".join(f"{format.name} ({format.description})" for format in formats)
 
 
@@ -220,6 +220,18 @@ def _without_markup(text: str) -> str:
     return " ".join(kept.split())[:_MAX_DESCRIPTION]
 
 
+def search_fields(beam: int, extra_length: int, alpha: float = 1.0) -> dict[str, Any]:
+    """Return the fields of `decoding` for a search that divides scores by length^alpha.
+
+    Args:
+        beam: The beam size.
+        extra_length: The maximum length of a translation in tokens. It does not depend on the source.
+        alpha: The exponent of the length penalty.
+    """
+    fields = {"beam": beam, "alpha": alpha, "length_factor": 0.0, "extra_length": extra_length}
+    return {**fields, "length_penalty": "power", "stopping_rule": "full"}
+
+
 def cannot_export(format: str, reason: str) -> ZooError:
     """Return the error for a model that a format cannot express."""
     return ZooError(f"cannot export this model to {format}: {reason}", hint=USE_ONNX)
@@ -236,7 +248,7 @@ def require_standard_layers(a: Architecture, format: str) -> None:
 def require_same_architecture(
     before: Architecture, after: Architecture, format: str, ignored: Collection[str] = ()
 ) -> None:
-    """Compare the architecture of a model with that after an export and an import.
+    """Check that exporting and importing a model does not change what its architecture computes.
 
     Args:
         before: The architecture of the model. It has the layers of the original Transformer.
@@ -245,7 +257,7 @@ def require_same_architecture(
         ignored: Fields that may differ.
 
     Raises:
-        ZooError: The architectures differ in a field that changes what the model computes. Biases may be added.
+        ZooError: The architectures differ in a field that matters. Added biases are allowed.
     """
     found = {key: value for key, _, value in _fields(after)}
     for key, label, value in _fields(before):
@@ -257,9 +269,9 @@ def require_same_architecture(
 
 
 def _fields(a: Architecture) -> Iterator[tuple[str, str, Any]]:
-    """Yield a key, the name in the spec, and the value of each field.
+    """Yield the key, the name in the spec, and the value of each field of an architecture.
 
-    An option of a sub-layer that is null has the name and the value of the architecture's field.
+    If a sub-layer's option is null, its name and value are those of the architecture's field.
     """
     options = {name for side in SIDES for sublayer in getattr(a, side) for name in type(sublayer).model_fields}
     for name in type(a).model_fields:

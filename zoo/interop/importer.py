@@ -102,13 +102,13 @@ def import_model(source: str, options: ImportOptions, report: Report) -> Path:
             name is invalid or in use. In all these cases, nothing is written.
     """
     if options.languages and not are_language_codes(options.languages):
-        problem = f"`--languages {' '.join(options.languages)}` are not two language codes"
+        problem = f"`--languages {' '.join(options.languages)}` must be two language codes"
         raise ZooError(problem, hint="write codes such as `--languages en de`")
     path = _local_path(source, report)
     origin_name = repository(source) if is_on_hub(source) else Path(source).absolute().name
     name = options.name or _default_name(origin_name)
     if not is_name(name):
-        hint = "choose one with `--name NAME`: letters, digits and `-_.,`, beginning with a letter or a digit"
+        hint = "choose a name with `--name NAME`: letters, digits and `-_.,`, beginning with a letter or a digit"
         raise ZooError(f"`{name}` is not a valid name for a model", hint=hint)
     format = find_format(path, options.format)
     if options.positions and format.name != HuggingFaceMarian.name:
@@ -164,7 +164,7 @@ def read_foreign(format: ImportFormat, path: Path, request: ImportRequest) -> Im
 
     Raises:
         ZooError: The model has a property that zoo does not support, its files are damaged, or reading them needs
-            implausibly much memory.
+            an implausible amount of memory.
     """
     files = _model_files(path)
     allowed = _SPARE_MEMORY + _MEMORY_PER_BYTE * files
@@ -176,9 +176,9 @@ def read_foreign(format: ImportFormat, path: Path, request: ImportRequest) -> Im
     except Exception as error:
         if is_out_of_memory(error):
             problem = (
-                f"reading `{path}` needs more than {size(allowed)} of memory, but its files have only {size(files)}"
+                f"reading `{path}` needs more than {size(allowed)} of memory, but the files are only {size(files)}"
             )
-            hint = "do not use this file: it may be malicious, because it would fill the memory"
+            hint = "do not use this model: it may be malicious, because it would fill the memory"
             raise ZooError(problem, hint=hint, exit_code=1) from None
         reason = next(iter(str(error).splitlines()), "")
         kind = "" if type(error) is ValueError else f"{type(error).__name__}: "
@@ -201,7 +201,7 @@ def _local_path(source: str, report: Report) -> Path:
 
 
 def _notes_for_user(model: ImportedModel) -> Iterator[str]:
-    """Yield notes for the user who imports the model. The model card does not contain them."""
+    """Yield notes that are only for the user who imports the model, and not for the model card."""
     spec = model.spec
     if spec.languages is None and (spec.corpus.source, spec.corpus.target) == UNKNOWN_LANGUAGES:
         yield "the languages of the model are unknown: set them with `--languages`, such as `--languages en de`"
@@ -239,7 +239,7 @@ def repository(source: str) -> str:
 
 
 def hub_page(source: str) -> str:
-    """Return the address of a repository's page on the Hub."""
+    """Return the URL of a model's page on the Hugging Face Hub, given its source `hf:ORG/NAME`."""
     return f"{os.environ.get('HF_ENDPOINT', 'https://huggingface.co').rstrip('/')}/{repository(source)}"
 
 
@@ -249,7 +249,7 @@ def download_from_hub(source: str, report: Report, otherwise: str = "give a fold
     Args:
         source: `hf:ORG/NAME` or `hf:ORG/NAME@REVISION`.
         report: Receives the progress.
-        otherwise: What to do if the download is not possible, for the hints of errors.
+        otherwise: What the user can do if the download is not possible, for error hints.
 
     Returns:
         The folder with the files.

@@ -42,7 +42,7 @@ class TokenType(IntEnum):
 
 
 class TokenEntry(NamedTuple):
-    """Entry of a SentencePiece model for a token."""
+    """Token of a SentencePiece model, with its score and type."""
 
     name: str
     score: float
@@ -111,27 +111,25 @@ class SentencePieceModel:
         return kind
 
     def require_spaces(self) -> None:
-        """Raise ZooError if the model's settings for spaces differ from what the tokenizer of transformers does.
+        """Raise ZooError if the model treats spaces differently from the tokenizers of transformers.
 
-        That tokenizer puts one space before each text and removes other extra spaces.
+        These tokenizers put one space before each text and remove extra spaces.
         """
         normalizer: dict[int, int | bytes] = {}
         for encoded in self._other_fields:
             (field,) = parse_fields(encoded)
             if field.number == _NORMALIZER and isinstance(field.value, bytes):
                 normalizer = _last_values(field.value)
-        expected = (_DUMMY_PREFIX, _REMOVE_EXTRA_SPACES, _ESCAPE_SPACES)
-        if not all(normalizer.get(field, 1) for field in expected) or _last_values(self._trainer).get(_SPACE_AS_SUFFIX):
-            problem = f"`{self.file}` does not treat spaces as transformers does, which "
-            problem += "adds one before a text and removes extra ones"
-            raise ZooError(problem)
+        if not all(normalizer.get(field, 1) for field in _SPACES) or _last_values(self._trainer).get(_SPACE_AS_SUFFIX):
+            problem = "does not treat spaces as transformers does, which adds one before a text and removes extra ones"
+            raise ZooError(f"`{self.file}` {problem}")
 
     def names(self, *types: TokenType) -> list[str]:
-        """Return the names of the tokens of these types, in the order of their IDs. Without arguments, return all."""
+        """Return the names of the tokens of some types, or of all tokens by default, in the order of their IDs."""
         return [entry.name for entry in self.entries if not types or entry.type in types]
 
     def id(self, name: str) -> int | None:
-        """Return the ID of the token with this name, or None if there is none."""
+        """Return the ID of the token with this name, or None if there is no such token."""
         return next((id for id, entry in enumerate(self.entries) if entry.name == name), None)
 
     def renumbered(self, numbering: Numbering, control: Collection[str] = ()) -> Tokenizer:
@@ -162,10 +160,9 @@ class SentencePieceModel:
                 is_control = token.name in no_text or _NO_TEXT.fullmatch(token.name)
                 entries.append(TokenEntry(token.name, 0.0, TokenType.CONTROL if is_control else TokenType.UNUSED))
         if self.kind == "bpe" and any(entry.type is TokenType.UNUSED and len(entry.name) > 1 for entry in entries):
-            raise ZooError(
-                f"`{self.file}` merges pairs of tokens, and the tokens of the other side would change these merges",
-                hint="zoo cannot import two different bpe models that share their token IDs: choose another model",
-            )
+            problem = f"`{self.file}` merges pairs of tokens, and the tokens of the other side would change the merges"
+            hint = "zoo cannot import two different bpe models that share their token IDs: choose another model"
+            raise ZooError(problem, hint=hint)
         trainer = b"".join(field.encoded for field in parse_fields(self._trainer) if field.number != _INPUT)
         model = _encode_model(entries, trainer) + b"".join(self._other_fields)
         tokenizer = Tokenizer(model, name=str(self.file))
@@ -211,7 +208,7 @@ def new_model(
 
     Args:
         kind: The algorithm, such as `bpe` and `unigram`.
-        entries: The tokens. If a tokenizer shall use the model, the first are PAD, UNK, BOS and EOS.
+        entries: The tokens. For a `Tokenizer`, they must begin with PAD, UNK, BOS and EOS.
         character_map: The compiled normalisation rules. If None, the model does not normalise characters.
         byte_fallback: Whether characters without a token are encoded as bytes.
     """
@@ -229,7 +226,7 @@ def is_language_token(name: str) -> bool:
 
 
 def word_list_tokenizer(numbering: Numbering, name: str, rules: TextRules | None = None) -> Tokenizer:
-    """Return a tokenizer with a list of words as the vocabulary.
+    """Return a tokenizer whose vocabulary is a list of words.
 
     Args:
         numbering: The words, in the order of zoo's token IDs.
@@ -243,10 +240,8 @@ def word_list_tokenizer(numbering: Numbering, name: str, rules: TextRules | None
     """
     with_space = sum(token.name.startswith(SPACE) for token in numbering.tokens)
     if with_space > _MAX_SHARE_OF_SPACES * len(numbering.tokens):
-        raise ZooError(
-            f"`{name}` lists tokens of SentencePiece, but there is no SentencePiece model next to it",
-            hint="add the model as `sentencepiece.model`, or as `source.spm` and `target.spm`",
-        )
+        problem = f"`{name}` lists tokens of SentencePiece, but there is no SentencePiece model next to it"
+        raise ZooError(problem, hint="add the model as `sentencepiece.model`, or as `source.spm` and `target.spm`")
     words = (SPACE + token.name.replace(" ", SPACE) for token in numbering.tokens[len(SPECIAL) :])
     entries = [*_special_entries(), *(TokenEntry(word, 0.0, TokenType.NORMAL) for word in words)]
     tokenizer = Tokenizer(new_model("words", entries, None), name=name)

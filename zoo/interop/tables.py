@@ -22,18 +22,15 @@ from specs.notation import quote_in_full
 from zoo.interop.formats import USE_ONNX
 from zoo.interop.tensors import SIDES, ForeignTensors, copied
 
-_KNOWN: Mapping[str, Any] = yaml.safe_load(Path(__file__).with_name("known_settings.yaml").read_text("utf-8"))
+KNOWN_SETTINGS: Mapping[str, Mapping[str, Any]] = yaml.safe_load(
+    Path(__file__).with_name("known_settings.yaml").read_text("utf-8")
+)
+"""Content of `known_settings.yaml`."""
 _SIDE = "{side}"
 _BIAS, _GAIN, _NORM_BIAS = 1, 2, 3
 """Indices of the words in `Layout.words`. The word for a matrix has index 0."""
 FIRST_POSITION = 2
 """Number of the first position in fairseq. Tables of learned positions begin with this many unused rows."""
-
-
-def known_settings(section: str) -> Mapping[str, Any]:
-    """Return a section of `known_settings.yaml`."""
-    section_values: Mapping[str, Any] = _KNOWN[section]
-    return section_values
 
 
 class Settings:
@@ -102,7 +99,7 @@ class Settings:
             ZooError: A setting has a value that zoo does not support.
         """
         for section in sections:
-            known = known_settings(section)
+            known = KNOWN_SETTINGS[section]
             self.require(known.get("allowed", {}))
             self.ignore(*known.get("ignored", "").split())
 
@@ -143,7 +140,7 @@ def _equal(first: Any, second: Any) -> bool:
 
 
 class Setting(NamedTuple):
-    """A setting that both toolkits have."""
+    """Setting of another toolkit, and the field of `architecture` that corresponds to it."""
 
     key: str
     """Key in the other toolkit's file. If it contains `{side}`, the file has one key for each side."""
@@ -155,7 +152,7 @@ class Setting(NamedTuple):
     """The other toolkit's names for the values, mapped to zoo's names. If a value has several, the first is written."""
 
     def keys(self) -> dict[str, str]:
-        """Return the key for each side, or one key with an empty side."""
+        """Return the key for each side. If there is only one key, its side is the empty string."""
         sides = SIDES if _SIDE in self.key else ("",)
         return {side: self.key.replace(_SIDE, side) for side in sides}
 
@@ -220,7 +217,7 @@ def written_settings(a: Any, table: Iterable[Setting]) -> dict[str, Any]:
 
 
 class TensorRow(NamedTuple):
-    """A tensor that both toolkits have."""
+    """Tensor of another toolkit, and the tensor of zoo that corresponds to it."""
 
     foreign: str
     """Name in the other toolkit."""
@@ -241,7 +238,7 @@ class TensorRow(NamedTuple):
 def read_tensors(
     source: ForeignTensors, table: Iterable[TensorRow], *, optional_biases: bool = False
 ) -> dict[str, Tensor]:
-    """Remove the tensors of a table from `source`. Return them with zoo's names as keys.
+    """Remove the tensors that a table describes from `source`. Return them with zoo's names as keys.
 
     Args:
         source: The tensors of the other toolkit's model.
@@ -263,12 +260,12 @@ def read_tensors(
 
 
 def written_tensors(tensors: Mapping[str, Tensor], table: Iterable[TensorRow]) -> Iterator[tuple[str, Tensor]]:
-    """Yield the tensors of a table with their names in the other toolkit. This is the inverse of `read_tensors`.
+    """Yield the tensors that a table describes, under the other toolkit's names: the inverse of `read_tensors`.
 
     Missing biases become zeros.
 
     Raises:
-        ZooError: Another tensor is missing.
+        ZooError: A tensor that is not a bias is missing.
     """
     for row in table:
         if row.is_bias and row.ours not in tensors:
@@ -304,7 +301,7 @@ class Layout:
     """Number of unused rows at the beginning of position embeddings."""
 
     def rows(self, spec: Spec) -> Iterator[TensorRow]:
-        """Yield a row for each tensor of the layers. The spec determines the shapes."""
+        """Yield a table row for each tensor of the layers. The spec determines the shapes."""
         for parameter in lower(spec, Purpose.SCORE).parameters.values():
             for tensor in parameter.origin.stored():
                 *layer, last = tensor.name.split(".")
@@ -328,7 +325,7 @@ class Layout:
 
 
 def _base(name: str) -> tuple[str, int]:
-    """Return the name of the matrix or the norm that a tensor belongs to, and the number of its word in `words`."""
+    """Return the name of the matrix or the norm that a tensor belongs to, and the index of its word in `words`."""
     if name in ("b1", "b2"):
         return f"w{name[1]}", _BIAS
     for ending, word in (("_gain", _GAIN), ("norm_bias", _NORM_BIAS), ("_bias", _BIAS)):
@@ -354,7 +351,7 @@ def attention_names(parts: Mapping[str, str], projections: Sequence[str], patter
 
 
 def pytorch_layout(prefix: str = "", *, with_positions: bool = True) -> Layout:
-    """Return the names of fairseq, which transformers uses, too, for layers of the original Transformer.
+    """Return the names of tensors in fairseq's Transformer layers. transformers uses the same names.
 
     Args:
         prefix: The beginning of the names in the other toolkit.

@@ -105,10 +105,10 @@ class Numbering:
         return next(id for id, token in enumerate(self.tokens) if token.row == row and not token.input_only)
 
     def rows(self, table: Tensor) -> Float32[Tensor, "tokens d_model"]:
-        """Return an embedding or output projection of the original model in the order of zoo's token IDs.
+        """Return the rows of an embedding or output projection in the order of zoo's token IDs.
 
         Args:
-            table: A matrix with one row per token of the original model.
+            table: The matrix of the original model, with one row per token.
 
         Returns:
             The matrix with one row per token of zoo. Tokens without a row in `table` get zeros.
@@ -136,27 +136,17 @@ class Numbering:
 
     def _select(self, values: Tensor, rows: list[int | None], missing: float) -> Tensor:
         if (last := max((row for row in rows if row is not None), default=0)) >= len(values):
-            raise ZooError(
-                f"the vocabulary has {last + 1:,} tokens, but a matrix of the model has only {len(values):,} rows",
-                hint=RESTORE,
-                exit_code=1,
-            )
+            problem = f"the vocabulary has {last + 1:,} tokens, but a matrix of the model has only {len(values):,} rows"
+            raise ZooError(problem, hint=RESTORE, exit_code=1)
         selected = values[torch.tensor([0 if row is None else row for row in rows])]
         selected[torch.tensor([row is None for row in rows])] = missing
         return selected
 
 
-def require_none_left(file: Path, names: set[str]) -> None:
-    """Raise ZooError if the set `names` of unused tensors in a file is not empty."""
-    if names:
-        others = f" and {len(names) - 1} more" if len(names) > 1 else ""
-        raise ZooError(f"`{file}` has the tensor {quote(min(names))}{others}, which zoo does not support")
-
-
 class ForeignTensors:
     """Tensors of another toolkit's PyTorch model, with that toolkit's names as keys.
 
-    Each tensor is removed when it is used. Tensors that are left at the end are an error.
+    Each tensor is removed when it is used. Tensors that are still unused at the end are an error.
     """
 
     def __init__(self, tensors: Mapping[str, Tensor], file: Path) -> None:
@@ -174,9 +164,8 @@ class ForeignTensors:
             ZooError: The tensor is missing, has another shape, or is not a floating-point tensor.
         """
         if name not in self.left:
-            raise ZooError(
-                f"`{self.file}` has no tensor `{name}`, which the model's settings require", hint=RESTORE, exit_code=1
-            )
+            problem = f"`{self.file}` has no tensor `{name}`, which the model's settings require"
+            raise ZooError(problem, hint=RESTORE, exit_code=1)
         tensor = self.left.pop(name)
         if not isinstance(tensor, Tensor) or tensor.is_meta:  # a tensor on the device `meta` has no values
             raise ZooError(f"`{name}` in `{self.file}` is not a tensor with values", hint=RESTORE, exit_code=1)
@@ -188,7 +177,9 @@ class ForeignTensors:
 
     def require_all_taken(self) -> None:
         """Raise ZooError if a tensor was not removed."""
-        require_none_left(self.file, {*self.left})
+        if self.left:
+            others = f" and {len(self.left) - 1} more" if len(self.left) > 1 else ""
+            raise ZooError(f"`{self.file}` has the tensor {quote(min(self.left))}{others}, which zoo does not support")
 
 
 @dataclass(frozen=True)
@@ -237,21 +228,28 @@ class EmbeddingTables:
         return tensors, {"tied_embeddings": tied, "output_bias": biased, "scale_embeddings": is_scaled}
 
 
-def position_fields(encoder: Float[Tensor, "rows d_model"], decoder: Float[Tensor, "rows d_model"]) -> dict[str, Any]:
-    """Return the fields of `architecture.positions` for the position embeddings of encoder and decoder.
+def convert_positions(
+    tables: Mapping[str, Float[Tensor, "rows d_model"]],
+) -> tuple[dict[str, Any], dict[str, Float32[Tensor, "rows d_model"]]]:
+    """Convert the position embeddings of encoder and decoder.
+
+    Args:
+        tables: The position embeddings by the names in `SIDES`.
 
     Returns:
-        If both tables contain the same sinusoids: their kind and first position. Otherwise: the fields for learned
-        positions, with as many rows as the shorter table.
+        The fields of `architecture.positions`, and the tensors of zoo. If both tables contain the same sinusoids, there
+        are no tensors. Otherwise, the positions are learned, with as many rows as the shorter table.
     """
-    kinds = [next(matching_sinusoids(table), None) for table in (encoder, decoder)]
-    if kinds[0] is not None and kinds[0] == kinds[1]:
-        return kinds[0]
-    return {"kind": "learned", "rows": min(len(encoder), len(decoder))}
+    encoder, decoder = (next(matching_sinusoids(tables[side]), None) for side in SIDES)
+    if encoder is not None and encoder == decoder:
+        return encoder, {}
+    rows = min(map(len, tables.values()))
+    learned = {f"{side}.positions": copied(table[:rows]) for side, table in tables.items()}
+    return {"kind": "learned", "rows": rows}, learned
 
 
 def matching_sinusoids(table: Float[Tensor, "rows d_model"]) -> Iterator[dict[str, Any]]:
-    """Yield the fields of `architecture.positions` for sinusoids that are equal to the rows of a table."""
+    """Yield the fields of `architecture.positions` for each kind of sinusoids that equals the rows of a table."""
     rows = min(_COMPARED_POSITIONS, len(table))
     for kind in ("sinusoidal", "sinusoidal_halves"):
         expected = sinusoids(torch.empty(1, rows + 2, table.shape[1]), halves=kind == "sinusoidal_halves")
@@ -282,26 +280,20 @@ def load_torch_file(file: Path, toolkit: str, replacement: Callable[[str], Any] 
     with open_file(file):
         pass  # raise the usual error if the file is missing
     try:
-        return _load_safely(file, toolkit, replacement)
+        allowed = []
+        for name in sorted(set(_foreign_globals(file))):
+            if (harmless := replacement(name)) is None:
+                problem = f"`{file}` is not safe to load: it calls `{name}`, which files of {toolkit} never do"
+                hint = "zoo runs no code from weight files: ask the author for a file with only tensors and options"
+                raise ZooError(problem, hint=hint, exit_code=1)
+            allowed.append(harmless)
+        with torch.serialization.safe_globals(allowed):
+            return torch.load(file, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(file))
     except Exception as error:
         if isinstance(error, ZooError) or is_out_of_memory(error):
             raise
         reason = str(error).strip().partition("\n")[0] or "it is truncated"
         raise ValueError(f"cannot read `{file.name}`: {reason}") from error
-
-
-def _load_safely(file: Path, toolkit: str, replacement: Callable[[str], Any]) -> Any:
-    allowed = []
-    for name in sorted(set(_foreign_globals(file))):
-        if (harmless := replacement(name)) is None:
-            raise ZooError(
-                f"`{file}` is not safe to load: it calls `{name}`, which files of {toolkit} never do",
-                hint="zoo runs no code from weight files: ask the author for a file with only tensors and options",
-                exit_code=1,
-            )
-        allowed.append(harmless)
-    with torch.serialization.safe_globals(allowed):
-        return torch.load(file, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(file))
 
 
 def _foreign_globals(file: Path) -> Iterator[str]:

@@ -40,7 +40,7 @@ class TextOptions:
 
 @dataclass(frozen=True)
 class ModelText:
-    """Facts about the text of a model, from its own files."""
+    """How the text of a model was tokenised and split, according to the model's files."""
 
     languages: tuple[str, str] | None
     """Codes of the source and target language."""
@@ -74,7 +74,7 @@ def find_rules(
         models: The SentencePiece models, which need no other rules.
         folder: The folder of the model.
         options: The options of the user, which take precedence.
-        text: Facts from the files of the model.
+        text: The tokenisation according to the files of the model.
 
     Raises:
         ZooError: A file is missing or damaged, or the tokeniser is unknown.
@@ -128,22 +128,20 @@ def refuse_options(options: TextOptions, reason: str) -> None:
 
 
 def has_joiners(names: Sequence[str]) -> bool:
-    """Return whether tokens have the joiners of OpenNMT's tokenizer."""
+    """Return whether at least 1 % of the tokens have a joiner of OpenNMT's tokenizer."""
     return sum(_JOINER in name for name in names) >= len(names) / 100
 
 
 def require_no_joiners(names: Sequence[str], where: Path) -> None:
     """Raise ZooError if tokens come from OpenNMT's tokenizer, whose joiners are not applied."""
     if has_joiners(names):
-        raise ZooError(
-            f"`{where}` lists tokens with joiners (`{_JOINER}`) of OpenNMT's tokenizer (pyonmttok), which zoo does not "
-            "apply",
-            hint="leave `--tokenizer` and `--bpe` out, and pass texts that pyonmttok has tokenised",
-        )
+        problem = f"`{where}` lists tokens with joiners (`{_JOINER}`) of OpenNMT's pyonmttok, which zoo does not apply"
+        hint = "leave `--tokenizer` and `--bpe` out, and pass texts that pyonmttok has tokenised"
+        raise ZooError(problem, hint=hint)
 
 
 def _find_codes(folder: Path, named: str | None) -> list[Path]:
-    """Return the files with the codes of the source and the target: the same file, two files, or none."""
+    """Return the files with the BPE codes of the source and the target, or an empty list. Both can be the same file."""
     names = [Path(named).name, *_CODES] if named else _CODES
     for pair in [*((name, name) for name in names), _CODES_OF_SIDES]:
         files = [folder / name for name in pair]
@@ -165,12 +163,12 @@ def _read_codes(file: Path) -> str:
         BPECodes(content)
     except ValueError as error:
         problem = f"`{file}` does not contain BPE codes of subword-nmt or fastBPE: {error}"
-        raise ZooError(problem, hint="restore the file from its source, or give another one with `--bpe`") from None
+        raise ZooError(problem, hint="restore the file from its source, or give another file with `--bpe`") from None
     return _require_short(content, file)
 
 
 def _require_short(content: str, file: Path) -> str:
-    """Return a part of text rules that was read from a file. Raise ZooError if the rules cannot store it."""
+    """Return a part of text rules. Raise ZooError, which names the file of this part, if it is too long."""
     if len(content) > MAX_CONTENT:
         raise damaged(file, f"text rules have at most {MAX_CONTENT:,} characters, but these have {len(content):,}")
     return content

@@ -56,28 +56,21 @@ class ImportedVocabulary:
         return [id for id, name in enumerate(self.target.names) if name in _CONTROL_CHARACTERS]
 
 
-def find_model_files(folder: Path) -> tuple[Path, Path] | None:
-    """Return the SentencePiece models of the source and the target in a folder, or None if there are none.
+def find_models(folder: Path) -> list[SentencePieceModel]:
+    """Read the SentencePiece models in a folder: none, one for both sides, or one for each side.
 
     Raises:
-        ZooError: There is a model for one side only.
+        ZooError: A model is damaged, or there is a model for one side only.
     """
     source, target = (
         next((folder / name for name in (*names, *_FILES_OF_BOTH_SIDES) if is_present(folder / name)), None)
         for names in ([name.format(side) for name in _FILES_OF_SIDE] for side in ("source", "target"))
     )
-    if source and target:
-        return source, target
-    if source or target:
+    if bool(source) != bool(target):
         missing = "target" if source else "source"
         problem = f"`{folder}` has a SentencePiece model of one side, but none of the {missing}"
-        raise ZooError(problem, hint=f"add the missing one as `{missing}.spm`")
-    return None
-
-
-def find_models(folder: Path) -> list[SentencePieceModel]:
-    """Return the SentencePiece models in a folder: none, one for both sides, or one for each side."""
-    return [SentencePieceModel(file) for file in dict.fromkeys(find_model_files(folder) or ())]
+        raise ZooError(problem, hint=f"add the missing model as `{missing}.spm`")
+    return [SentencePieceModel(file) for file in dict.fromkeys((source, target)) if file]
 
 
 def convert_vocabulary(
@@ -155,7 +148,7 @@ def _language_notes(source: Numbering) -> list[str]:
 
 
 def _has_subwords(target: TokenList) -> bool:
-    """Return whether a list has subwords of subword-nmt or fastBPE."""
+    """Return whether at least 5 % of the tokens are subwords of subword-nmt or fastBPE."""
     return sum(name.endswith(SEPARATOR) for name in target.names) >= len(target.names) / 20
 
 

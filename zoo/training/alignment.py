@@ -42,9 +42,9 @@ Tokens = Sequence[int] | np.ndarray
 
 
 class LexicalModel:
-    """Probability of each target token, given a source token.
+    """Probability of each target token, given a source token: IBM model 1 without the empty word.
 
-    Brown et al., 1993, "The mathematics of statistical machine translation". The empty word is left out.
+    Brown et al., 1993, "The mathematics of statistical machine translation".
     """
 
     def __init__(self, pairs: Sequence[tuple[Tokens, Tokens]]) -> None:
@@ -75,7 +75,7 @@ class LexicalModel:
     def expected_links(
         self, min_count: float
     ) -> tuple[Int64[np.ndarray, " links"], Int64[np.ndarray, " links"], Float64[np.ndarray, " links"]]:
-        """Return pairs of source and target tokens, and how often the one is expected to be translated as the other.
+        """Return pairs of source and target tokens, and the expected number of times that they translate each other.
 
         Args:
             min_count: Smallest expected number to return.
@@ -131,7 +131,7 @@ class BatchAligner:
         return tokens[~np.isin(tokens, self._ignored)]
 
     def __call__(self, batch: Batch) -> Float32[Tensor, "batch target source"]:
-        """Return the alignment of a batch: in each row of a linked token, equal weights of its source tokens."""
+        """Return the alignment of a batch: for each target token, equal weights for the source tokens linked to it."""
         source, target = batch.source.values.cpu().numpy(), batch.target.values[:, 1:].cpu().numpy()
         alignment = np.zeros((*target.shape, source.shape[1]), dtype=np.float32)
         for row, sources, targets in zip(alignment, source, target, strict=True):
@@ -172,7 +172,7 @@ def find_alignment_head(spec: Spec, vocabulary: Vocabulary, weights: Mapping[str
 def _count_agreements(
     program: EmittedProgram, translator: Translator, texts: EvaluationSet
 ) -> Iterator[tuple[AlignmentHead, int]]:
-    """Yield, for batches of the dev set and each head, how many of its links are in the statistical alignment."""
+    """Yield each attention head with its number of links in a sentence that agree with the statistical alignment."""
     spec, vocabulary = translator.spec, translator.vocabulary
     for direction in dict.fromkeys(texts.directions or [spec.default_direction]):
         preprocessor = translator.preprocessor(*direction)
@@ -223,14 +223,12 @@ def make_shortlist(run: Run, report: Report) -> Path:
     """
     spec = run.spec
     if not isinstance(spec.task, Translation):
-        problem = f"the task of `{run.folder}` is `{spec.task.kind}`, and shortlists are for translation"
+        problem = f"the task of `{run.folder}` is `{spec.task.kind}`, but shortlists are for translation"
         raise ZooError(problem, hint="use the run of a translation model")
     prepared, vocabulary = prepare_corpus(spec, report), Vocabulary.load(run.folder)
     if not prepared.vocabulary.has_same_tokens_as(vocabulary):
-        hint = "restore the original corpus, or train again"
-        raise ZooError(
-            f"the corpus of `{run.folder}` has changed since training: it now gives a different vocabulary", hint=hint
-        )
+        problem = f"the corpus of `{run.folder}` has changed since training: it now gives a different vocabulary"
+        raise ZooError(problem, hint="restore the original corpus, or train again")
     store = prepared.store("train")
     estimate_shortlist(vocabulary, _sample(store, report)).write(file := run.folder / NAME)
     return file
@@ -257,7 +255,8 @@ def estimate_shortlist(
     is_text[[*vocabulary.control_tokens()]] = False
     while block := list(islice(remaining, _BLOCK_PAIRS)):
         frequencies += np.bincount(np.concatenate([target for _, target in block]), minlength=target_size)
-        model = LexicalModel([(source[is_text[source]], target) for source, target in _as_arrays(block)])
+        arrays = ((np.asarray(source, np.int64), target) for source, target in block)
+        model = LexicalModel([(source[is_text[source]], target) for source, target in arrays])
         sources, targets, expected = model.expected_links(_MIN_COUNT)
         links, index = np.unique(np.concatenate([links, sources * target_size + targets]), return_inverse=True)
         counts = np.bincount(index, np.concatenate([counts, expected])).astype(np.float64)
@@ -279,12 +278,8 @@ def _sample(store: Store, report: Report) -> Iterator[tuple[np.ndarray, np.ndarr
             progress.advance()
 
 
-def _as_arrays(pairs: Sequence[tuple[Tokens, Tokens]]) -> Iterable[tuple[np.ndarray, np.ndarray]]:
-    return ((np.asarray(source, np.int64), np.asarray(target, np.int64)) for source, target in pairs)
-
-
 def _copies(vocabulary: Vocabulary) -> list[list[int]]:
-    """Return for each source token the target token with the same text, or for a byte all bytes of the target."""
+    """Return, for each source token, the ID of the target token with the same text or, for a byte, of all bytes."""
     size, target_size = vocabulary.sizes
     source, target = vocabulary.token_strings(range(size), "source"), vocabulary.token_strings(range(target_size))
     control, ids = vocabulary.control_tokens("target"), {text: id for id, text in enumerate(target)}

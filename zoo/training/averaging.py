@@ -38,7 +38,9 @@ def average(run: Run, last: int | None = None, *, int8: bool = False) -> Path:
     Raises:
         ZooError: The run has no checkpoint, or fewer than `last`, or a checkpoint is damaged.
     """
-    checkpoints = averageable_checkpoints(run)
+    checkpoints = scheduled_checkpoints(run)
+    if not checkpoints:
+        raise ZooError(f"`{run.folder}` has no checkpoint yet", hint="`zoo train` writes them during training")
     if last is not None and not 1 <= last <= len(checkpoints):
         problem = f"cannot average {last:,} checkpoints: `{run.folder}` has {len(checkpoints)}"
         if others := len(list_checkpoints(run)) - len(checkpoints):
@@ -82,23 +84,13 @@ def end_of_training(run: Run, spec: Spec) -> str | None:
     return checkpoints[-1].progress.end_reason(spec.training) if averaged in expected else None
 
 
-def averageable_checkpoints(run: Run) -> list[Checkpoint]:
-    """Return the checkpoints that can be averaged, oldest first. Raise ZooError if the run has none."""
-    checkpoints = scheduled_checkpoints(run)
-    if not checkpoints:
-        raise ZooError(f"`{run.folder}` has no checkpoint yet", hint="`zoo train` writes them during training")
-    return checkpoints
-
-
 def require_undamaged(run: Run, checkpoints: Sequence[Checkpoint]) -> None:
     """Raise ZooError if one of the checkpoints is damaged."""
     for checkpoint in checkpoints:
         try:
             checkpoint.verify()
         except ZooError as error:
-            hint = (
-                f"average only later checkpoints with `zoo average {run.folder} --last N`, or start over with `--fresh`"
-            )
+            hint = f"average later checkpoints with `zoo average {run.folder} --last N`, or start over with `--fresh`"
             raise ZooError(error.summary, hint=hint, exit_code=1) from None
 
 

@@ -112,12 +112,10 @@ def benchmark_decoding(
     spec.require_source("the benchmark")
     positions = spec.architecture.max_positions
     if positions is not None and positions <= LENGTH:
-        raise ZooError(
-            f"the benchmark needs {LENGTH + 1} positions, but `{spec.name}` has {positions}",
-            hint=f"set `architecture.positions.rows={LENGTH + 1}`",
-        )
+        problem = f"the benchmark needs {LENGTH + 1} positions, but `{spec.name}` has {positions}"
+        raise ZooError(problem, hint=f"set `architecture.positions.rows={LENGTH + 1}`")
     if spec.decoding.search != "beam":
-        problem = f"the benchmark measures beam search, and `{spec.name}` has `decoding.search: {spec.decoding.search}`"
+        problem = f"the benchmark measures beam search, but `{spec.name}` has `decoding.search: {spec.decoding.search}`"
         raise ZooError(problem, hint="set `decoding.search=beam`")
     how["device"] = device = find_device(how.get("device", "auto"))
     require_memory_to_translate(spec, device)
@@ -225,10 +223,8 @@ def translations(
     with Engine(program, device, workers=workers, max_batch_tokens=tokens) as engine:
         results: list[list[Translation]] = engine.submit(rows, beam).result()
     if any(len(best.tokens) != length - 1 for best, *_ in results):
-        raise ZooError(
-            f"a vocabulary of {spec.vocabulary.sizes[1]} tokens is too small for a beam of {spec.decoding.beam}",
-            hint="set `vocabulary.size=1000`, or a smaller `decoding.beam`",
-        )
+        problem = f"a vocabulary of {spec.vocabulary.sizes[1]} tokens is too small for a beam of {spec.decoding.beam}"
+        raise ZooError(problem, hint="set `vocabulary.size=1000`, or a smaller `decoding.beam`")
     return results
 
 

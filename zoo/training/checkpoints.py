@@ -60,10 +60,7 @@ class TrainingProgress:
     """Number of checkpoints scored since the best one."""
 
     def finished_fraction(self, training: Training) -> tuple[float, str]:
-        """Return the fraction that is used of the limit that will be reached first, and the field that sets this limit.
-
-        The field is "steps" or "max_tokens".
-        """
+        """Return the finished fraction of training, and the field whose limit will end it: "steps" or "max_tokens"."""
         fractions = [(self.step / training.steps, "steps")]
         if training.max_tokens is not None:
             fractions.append((self.tokens / training.max_tokens, "max_tokens"))
@@ -173,7 +170,7 @@ def restore_checkpoint(
 def resume(
     run: Run, program: EmittedProgram, optimiser: torch.optim.Optimizer, report: Report, *, first: bool = True
 ) -> TrainingProgress:
-    """Load the newest checkpoint that is not damaged. Warn about damaged ones.
+    """Load the newest checkpoint that is not damaged. Warn about damaged checkpoints.
 
     Args:
         run: The run.

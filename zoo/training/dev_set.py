@@ -50,7 +50,7 @@ class DevSet:
         return score
 
     def answers(self, weights: Mapping[str, torch.Tensor]) -> ModelOutputs:
-        """Return a model's outputs for the dev set, or its log-probabilities if the metric needs only these."""
+        """Return a model's outputs for the dev set, or only its log-probabilities if the metric needs no outputs."""
         forced = self.metric.uses_probabilities
         purposes, backend = ([Purpose.SCORE], "eager") if forced else (TRANSLATE, None)
         program = build_with_message(
@@ -64,7 +64,7 @@ class DevSet:
 
 @contextmanager
 def continue_without_score(report: Report, when: str = "") -> Iterator[None]:
-    """Turn an error in scoring the dev set, the body of `with`, into a warning, so that training continues."""
+    """Turn errors in the body of `with`, which scores the dev set, into warnings, so that training continues."""
     try:
         yield
     except (ZooError, *MEMORY_ERRORS) as error:

@@ -6,6 +6,7 @@ The processes are started by torchrun, on one machine or on several. Without tor
 from __future__ import annotations
 
 import os
+import re
 import sys
 import time
 from collections.abc import Iterator
@@ -35,9 +36,8 @@ because the launcher (torchrun) already detects that a process has died."""
 _PORT_KEY, _CONNECT_SECONDS, _ATTEMPT = "zoo/port", 300, timedelta(seconds=3)
 """Key under which the first process publishes its port, the total time for which other processes try to connect to it
 (in seconds), and the time of one attempt."""
-_DISCONNECTED = (
-    *("connection closed by peer", "connection reset", "connection refused", "broken pipe", "socket", "timed out"),
-)
+_DISCONNECTED = re.compile("connection (closed by peer|reset|refused)|broken pipe|socket|timed out", re.IGNORECASE)
+"""Messages of torch's errors about a lost connection to another process."""
 
 
 class Processes:
@@ -120,7 +120,7 @@ def join_processes(device: str) -> Iterator[Processes]:
         dist.init_process_group(backend, store=_store(rank, count), rank=rank, world_size=count)
         yield Processes(name, rank=rank, count=count, local_rank=local)
     except RuntimeError as error:
-        if not isinstance(error, dist.DistError) and not any(words in str(error).lower() for words in _DISCONNECTED):
+        if not isinstance(error, dist.DistError) and not _DISCONNECTED.search(str(error)):
             raise
         problem = "another process of this training run has ended"
         hint = "read the output of that process; with `torchrun --max-restarts N`, all resume from the last checkpoint"

@@ -156,10 +156,7 @@ class Run(ModelFolder):
         """
         current = self.identity if self.exists and self.data.is_file() else identity
         if current.fingerprint != identity.fingerprint:
-            problem = (
-                f"the corpus has changed since `{self.folder}` was started, or this version of zoo prepares it "
-                "differently"
-            )
+            problem = f"the corpus has changed since `{self.folder}` was started, or zoo now prepares it differently"
             raise ZooError(problem, hint=_OTHER_CORPUS_HINT)
         if current.backend != identity.backend:
             raise ZooError(

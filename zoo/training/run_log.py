@@ -42,7 +42,7 @@ _REQUIRED = ("step", "seconds", "source_tokens_per_second", "target_tokens_per_s
 
 
 def summary(line: Mapping[str, Any], *, best: bool) -> str:
-    """Format a line of the log for people. `best` is whether its checkpoint has the best dev score so far."""
+    """Format a line of the log for people. With `best`, add that its checkpoint has the best dev score so far."""
     figures = [
         f"{name} {figure(value)}" for key, name in _SUMMARY_NAMES.items() if (value := line.get(key)) is not None
     ]
@@ -77,12 +77,8 @@ class RunLog:
             # Files are named by the second. The suffix separates two that are opened within one second.
             suffix = f".{start.step:07d}"
             self._events = SummaryWriter(str(events), purge_step=start.step + 1, filename_suffix=suffix)
-        self._clear()
-
-    def _clear(self) -> None:
-        self._results: list[StepResult] = []
-        self._source = self._target = self._padded = 0
-        self._flops = 0.0
+        self._steps: list[tuple[BatchSize, StepResult, float]] = []
+        """The size, the losses and the FLOPs of each step since the last line."""
 
     def add(self, size: BatchSize, result: StepResult, flops: float) -> None:
         """Add the metrics of a step. The next line of the log will summarise all steps that were added.
@@ -92,11 +88,7 @@ class RunLog:
             result: The losses of the step.
             flops: The FLOPs of the matrix products in the forward and backward pass, without padding.
         """
-        self._results.append(result)
-        self._source += size.source_tokens
-        self._target += size.target_tokens
-        self._padded += size.padded_tokens
-        self._flops += flops
+        self._steps.append((size, result, flops))
 
     def write(self, progress: TrainingProgress, rate: float, figures: Mapping[str, Any]) -> dict[str, Any]:
         """Append a line for all steps since the last line, and return it.
@@ -110,7 +102,10 @@ class RunLog:
             figures: Further metrics for the line, such as the dev score.
         """
         seconds = max(progress.seconds - self._seconds, 1e-9)
-        taken = [result for result in self._results if bool(result.taken)]
+        sizes = [size for size, _, _ in self._steps]
+        source, target = sum(size.source_tokens for size in sizes), sum(size.target_tokens for size in sizes)
+        padded = sum(size.padded_tokens for size in sizes)
+        taken = [result for _, result, _ in self._steps if bool(result.taken)]
         tokens = sum(result.tokens for result in taken)
         smoothed = math.fsum(float(result.smoothed) for result in taken)
         plain = math.fsum(float(result.plain) for result in taken)
@@ -120,10 +115,10 @@ class RunLog:
             "loss": round(smoothed / tokens, 5) if tokens else None,
             "perplexity": round(math.exp(min(plain / tokens, 700)), 4) if tokens else None,
             "learning_rate": float(f"{rate:.6g}"),
-            "source_tokens_per_second": round(self._source / seconds, 1),
-            "target_tokens_per_second": round(self._target / seconds, 1),
-            "padding": round(1 - (self._source + self._target) / max(1, self._padded), 4),
-            "utilisation": round(self._flops / seconds / self._peak, 4),
+            "source_tokens_per_second": round(source / seconds, 1),
+            "target_tokens_per_second": round(target / seconds, 1),
+            "padding": round(1 - (source + target) / max(1, padded), 4),
+            "utilisation": round(math.fsum(flops for _, _, flops in self._steps) / seconds / self._peak, 4),
             "memory_bytes": peak_memory(self._device),
             "seconds": round(progress.seconds, 2),
             **figures,
@@ -137,7 +132,7 @@ class RunLog:
                 if name not in _NOT_PLOTTED and value is not None:
                     self._events.add_scalar(name, value, progress.step)
             self._events.flush()
-        self._clear()
+        self._steps.clear()
         self._seconds = progress.seconds
         return line
 

@@ -37,12 +37,6 @@ _CURVE_METRICS = (
 )
 
 
-def metric_value(entry: LogEntry, key: str) -> float:
-    """Return a metric of an entry. NaN if the entry lacks it."""
-    value = entry.get(key)
-    return math.nan if value is None else float(value)
-
-
 @dataclass(frozen=True)
 class RunStatus:
     """Progress of a run at one moment.
@@ -72,13 +66,13 @@ class RunStatus:
 
     @property
     def name(self) -> str:
-        """The name of the run: the path of its folder, relative to `runs/` if it is there."""
+        """The name of the run: the path of its folder, without `runs/` at the beginning."""
         folder = self.run.folder
         return (folder.relative_to(RUNS) if folder.is_relative_to(RUNS) else folder).as_posix()
 
     @cached_property
     def progress(self) -> Sequence[TrainingProgress]:
-        """The progress at each entry, before the first entry first."""
+        """The progress before the first entry, and then at each entry."""
         progress = [TrainingProgress()]
         for entry in self.entries:
             before, seconds = progress[-1], float(entry["seconds"])
@@ -98,7 +92,7 @@ class RunStatus:
 
     @cached_property
     def end_reason(self) -> str | None:
-        """Why training has ended. None if it has not."""
+        """Why training has ended. None if it has not ended."""
         checkpoints = list_checkpoints(self.run)
         return checkpoints[-1].progress.end_reason(self.spec.training) if checkpoints else None
 
@@ -153,7 +147,8 @@ def _run_curves(status: RunStatus) -> RunCurves:
     for metric in _CURVE_METRICS:
         # Dev scores are only in the entries of checkpoints. An entry without a key is no gap.
         entries = [entry for entry in status.entries if metric.key in entry]
-        numbers = [metric_value(entry, metric.key) for entry in entries]
+        figures = [entry[metric.key] for entry in entries]
+        numbers = [math.nan if figure is None else float(figure) for figure in figures]
         points = tuple(
             (float(entry["step"]), float(entry["seconds"]), math.nan if metric.log and number <= 0 else number)
             for entry, number in zip(entries, numbers, strict=True)

@@ -28,7 +28,7 @@ from zoo.training.distributed import Processes, full_tensor, shard
 
 
 class RecordedUpdate:
-    """Updates of the weights whose batch is in packed rows of constant length, in one or more parts.
+    """Update of the weights from a batch in packed rows of constant length. A batch has one or more parts.
 
     All functions that a step runs read and write tensors at fixed addresses. A recorder runs them: as CUDA graphs on a
     GPU, and directly elsewhere. If there is a single part and a single process, the whole step is one graph. Otherwise
@@ -59,7 +59,7 @@ class RecordedUpdate:
         self._recorded: dict[Callable[[], None], Callable[[], object]] = {}
 
     def step(self, batch: Batch, rate: float, seed: int) -> tuple[Tensor, Tensor]:
-        """Compute one step. Return the two losses of all processes, and whether the weights were updated.
+        """Compute one step. Return the two losses, summed over all processes, and whether the weights were updated.
 
         Args:
             batch: This process's share of the batch.

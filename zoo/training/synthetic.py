@@ -76,10 +76,10 @@ def write_missing(
 
 @contextmanager
 def _located_in(name: str) -> Iterator[None]:
-    """Add the name of a part to errors. Errors about missing files already contain it, and are not changed."""
+    """Add the name of a corpus part to errors in the body of `with`, unless they are about missing files."""
     try:
         yield
-    except MissingFileError:
+    except MissingFileError:  # it already names the part
         raise
     except ZooError as error:
         problem = f"`corpus.{name}`: {error.problem}"
@@ -190,7 +190,7 @@ class _SyntheticText:
         sources, lines = tee(islice(self._lines(), done, None))
 
         def accepted(text: str) -> str:
-            """Return the text, or an empty one if the model refuses it, because one line must not end the work."""
+            """Return the text, or an empty text if the model rejects it, so that one line cannot end the work."""
             text = clean(text)
             with suppress(ZooError):  # it has too many characters, or a special token
                 return text if len(translator.vocabulary.encode(text)) <= max_length else ""
@@ -254,7 +254,7 @@ def _languages_of(name: str, model: Spec, wanted: Direction) -> Direction:
 
 
 def _code_of(code: str, known: Sequence[str]) -> str | None:
-    """Return the only known code of the same language. If there are several, one of them must be equal to `code`."""
+    """Return the known code of the same language, or None. Of several such codes, only `code` itself counts."""
     same = [each for each in known if base_language(each) == base_language(code)]
     if code in same:
         return code

@@ -112,14 +112,11 @@ def run_training(
                 lock.enter_context(chosen.locked())
             if not fresh:
                 _require_steps_left(chosen, spec)
-            if (
-                not fresh
-                and chosen.exists
-                and _same_but_limits(chosen.spec, spec)
-                and (reason := end_of_training(chosen, spec))
-            ):
-                report.info(f"nothing is left to train: {reason}; the averaged weights are in `{chosen.weights}`")
-                return TrainingResult(chosen, True, processes.first)
+                limits = {"training.steps", "training.max_tokens"}
+                is_same = chosen.exists and specs.difference(chosen.spec, spec).keys() <= limits
+                if is_same and (reason := end_of_training(chosen, spec)):
+                    report.info(f"nothing is left to train: {reason}; the averaged weights are in `{chosen.weights}`")
+                    return TrainingResult(chosen, True, processes.first)
             ended = _train(spec, chosen, processes, fresh=fresh, report=report)
         if ended and processes.first:
             _average(chosen, str(processes.device), report)
@@ -129,18 +126,11 @@ def run_training(
 
 def _require_steps_left(run: Run, spec: Spec) -> None:
     """Raise ZooError if a run has already done more than `training.steps` steps."""
-    checkpoints = list_checkpoints(run)
-    if checkpoints and checkpoints[-1].step > spec.training.steps:
-        raise ZooError(
-            f"`training.steps` is {spec.training.steps:,}, but `{run.folder}` is already at step "
-            f"{checkpoints[-1].step:,}",
-            hint="write a larger number, start over with `--fresh`, or train in another folder with `--run DIR`",
-        )
-
-
-def _same_but_limits(one: Spec, other: Spec) -> bool:
-    """Return whether two specs are equal, except for limits on training steps or tokens."""
-    return set(specs.difference(one, other)) <= {"training.steps", "training.max_tokens"}
+    step = max((checkpoint.step for checkpoint in list_checkpoints(run)), default=0)
+    if step > spec.training.steps:
+        problem = f"`training.steps` is {spec.training.steps:,}, but `{run.folder}` is already at step {step:,}"
+        hint = "write a larger number, start over with `--fresh`, or train in another folder with `--run DIR`"
+        raise ZooError(problem, hint=hint)
 
 
 def train_steps(spec: Spec, run: Path | str, device: str = "auto", report: Report | None = None) -> None:
@@ -263,14 +253,14 @@ def _require_same_vocabulary(prepared: PreparedCorpus, run: Run) -> None:
     except ZooError:  # missing or damaged: it will be written again
         return
     if not vocabulary.has_same_tokens_as(prepared.vocabulary):
-        problem = f"the vocabulary differs from that of `{run.folder}`, although the corpus has not changed"
+        problem = f"the vocabulary differs from the one in `{run.folder}`, although the corpus has not changed"
         hint = "resume on the original machine, start over with `--fresh`, or train in another folder with `--run DIR`"
         raise ZooError(problem, hint=hint, exit_code=1)
 
 
 @contextmanager
 def _torch_threads(count: int, report: Report) -> Iterator[None]:
-    """Set the number of torch's threads to that at the start of the run, because it determines the order of sums."""
+    """Use as many torch threads as at the start of the run, because their number determines the order of sums."""
     before = torch.get_num_threads()
     if count != before:
         report.info(f"using {count} threads instead of {before}, as at the start of the run, to get the same results")

@@ -75,7 +75,7 @@ def test_user_errors_have_hints(zoo: Zoo, model: Path) -> None:
             ["model.npz", "--bpe", "vocab.spm"],
             "its SentencePiece model splits raw text\n\nhint: leave these options out",
         ),
-        (["nothing", "--languages", "en", "German"], "error: `--languages en German` are not two language codes\n\n"),
+        (["nothing", "--languages", "en", "German"], "error: `--languages en German` must be two language codes\n\n"),
         (
             ["model.npz", "--format", "ctranslate2"],
             "error: `model.npz` is a file, but a model in the format ctranslate2",

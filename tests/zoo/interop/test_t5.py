@@ -255,7 +255,7 @@ def test_damaged_tokenizers_are_rejected(write: Write) -> None:
         ({"extra_ids": -1}, "is damaged: `extra_ids`"),
         ({"added_tokens_decoder": {"5": {"content": "<x>"}}}, "the IDs of its added token"),
         ({"added_tokens_decoder": {"9999999": {"content": "<x>"}}}, "has 10,000,000 tokens, but `vocab_size` is 80"),
-        ({"added_tokens_decoder": {"75": {"content": "<x>", "single_word": True}}}, "is found only as a whole word"),
+        ({"added_tokens_decoder": {"75": {"content": "<x>", "single_word": True}}}, "or only as a whole word"),
     ):
         (folder / "tokenizer_config.json").write_text(json.dumps({"extra_ids": 3} | config))
         with pytest.raises(ZooError, match=message):

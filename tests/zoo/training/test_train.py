@@ -245,7 +245,7 @@ def test_another_vocabulary_of_the_same_corpus_is_refused(
     with monkeypatch.context() as patch:
         other = [{"source": "quite another text", "target": "ein ganz anderer Text"}] * 300
         patch.setattr(Vocabulary, "learn", lambda pairs, *args: learn(lambda: [*pairs(), *other], *args))
-        with pytest.raises(ZooError, match="the vocabulary differs from that of"):
+        with pytest.raises(ZooError, match="the vocabulary differs from the one in"):
             train(world("training.steps=25"))
     assert {path: path.read_bytes() for path in finished_run.folder.iterdir() if path.is_file()} == before
 

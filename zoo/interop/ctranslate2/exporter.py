@@ -46,9 +46,9 @@ class CTranslate2Export:
     may_differ = ()
 
     def reader(self, bundle: Bundle) -> ImportFormat | None:
-        """Return the import format. Return None if the heads have several sizes.
+        """Return the import format, or None if attentions differ in their heads or d_k differs from d_v.
 
-        The import supports one number of heads and one d_k = d_v, and the export pads the smaller of d_k and d_v.
+        The import supports only one number of heads, and one d_k = d_v.
         """
         a = bundle.spec.architecture
         attentions = [each for each in (*a.encoder, *a.decoder) if each.kind != "feed_forward"]
@@ -112,7 +112,7 @@ class CTranslate2Export:
 
 
 def transformer(spec: Spec, weights: Mapping[str, Tensor]) -> Any:
-    """Return a model as an object of CTranslate2's class TransformerSpec, without vocabularies and settings.
+    """Convert a model to an object of CTranslate2's class TransformerSpec, without vocabularies and settings.
 
     Raises:
         ZooError: CTranslate2 does not implement a part of the architecture.
@@ -181,7 +181,7 @@ def _options(a: Architecture, side: str) -> dict[str, Any]:
 
 
 def _padded_heads(a: Architecture, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return the tensors with zeros at the end of each head's smaller dimension. CTranslate2 requires d_k = d_v."""
+    """Return the tensors with d_k and d_v of each head padded with zeros to the larger one, as CTranslate2 requires."""
     padded = dict(tensors)
     for side in SIDES:
         for sublayer in getattr(a, side)[:-1]:
@@ -198,7 +198,7 @@ def _padded_heads(a: Architecture, tensors: Mapping[str, Tensor]) -> dict[str, T
 
 
 def _set_scalars_and_positions(a: Architecture, side: str, stack: Any, tensors: Mapping[str, Tensor]) -> None:
-    """Set the numbers and the positions of the encoder or the decoder."""
+    """Set the scalar settings and the positions in CTranslate2's encoder or decoder (`stack`)."""
     stack.scale_embeddings = a.scale_embeddings
     if (encodings := _encodings(a, side, tensors)) is not None:
         stack.position_encodings.encodings = encodings
@@ -227,7 +227,7 @@ def _encodings(a: Architecture, side: str, tensors: Mapping[str, Tensor]) -> Ten
 
 
 def _distance_bias(a: Architecture, side: str, tensors: Mapping[str, Tensor]) -> dict[str, Any]:
-    """Return the variables of self-attention for a bias by distance, which all layers of a stack share.
+    """Return the variables of self-attention for a bias that depends on distance. All layers of a stack share them.
 
     CTranslate2's encoder has no ALiBi, so ALiBi becomes a relative bias with one bucket for each distance below
     `POSITIONS`. Larger distances share buckets, so their bias is approximate.
@@ -251,7 +251,7 @@ def _part(model: Any, name: str) -> Any:
 
 
 def _token_names(side: Any) -> list[str]:
-    """Return the names of tokens for CTranslate2's vocabulary. Those of whole words lose the leading `▁`."""
+    """Return the names of tokens for CTranslate2's vocabulary. In a list of words, they lose the leading `▁`."""
     names = [str(side.model.id_to_piece(id)) for id in range(side.size)]
     return [name.removeprefix(SPACE) for name in names] if side.is_word_level else names
 

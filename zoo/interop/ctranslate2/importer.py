@@ -18,6 +18,7 @@ from zoo.interop.formats import (
     ImportRequest,
     imported_spec,
     require_folder,
+    search_fields,
 )
 from zoo.interop.tables import Settings
 from zoo.interop.tensors import TokenList
@@ -34,15 +35,7 @@ _SETTING_VARIABLES = {*_FLAGS, *_TOKENS}
 _BOS, _EOS = "<s>", "</s>"  # CTranslate2's defaults
 _KINDS = ("", "TransformerBase", "TransformerBig", "TransformerSpec")
 _REVISIONS = range(2, 8)
-_DECODING: dict[str, Any] = {
-    "beam": 2,
-    "alpha": 1.0,
-    "length_penalty": "power",
-    "stopping_rule": "full",
-    "length_factor": 0.0,
-    "extra_length": 256,
-    "min_length": 1,
-}
+_DECODING = {**search_fields(beam=2, extra_length=256), "min_length": 1}
 """Default search options of CTranslate2, because a model does not contain any.
 
 Two details differ from zoo. CTranslate2 truncates a translation at the maximum length, and zoo ends it with EOS. Below
@@ -66,12 +59,9 @@ class CTranslate2Import:
         binary = read(path / MODEL)
         _require_transformer(binary)
         settings = read_settings(path, binary)
-        has_epsilon, reads_end = (
-            settings.any("layer_norm_epsilon") is not None,
-            settings.boolean("add_source_eos", False),
-        )
+        reads_end = settings.boolean("add_source_eos", False)
         network = Network(binary, path / MODEL)
-        epsilon = settings.number("layer_norm_epsilon", 0.0) if has_epsilon else None
+        epsilon = None if settings.any("layer_norm_epsilon") is None else settings.number("layer_norm_epsilon", 0.0)
         architecture, positions = network.architecture(epsilon)
         tables = network.tables()
         starts_from_zeros = bool(network.number("decoder/start_from_zero_embedding", 0))
@@ -111,7 +101,7 @@ class CTranslate2Import:
 
 
 def open_translator(folder: Path) -> Any:
-    """Return CTranslate2's `Translator` of a folder, in float32 on one thread of the CPU."""
+    """Open a model folder with CTranslate2's `Translator`, in float32 on one thread of the CPU."""
     ctranslate2 = import_module("ctranslate2")
     threads = torch.get_num_threads()
     translator = ctranslate2.Translator(
@@ -125,11 +115,9 @@ def _require_transformer(binary: Binary) -> None:
     if binary.name not in _KINDS:
         raise ZooError(f"cannot import a `{binary.name}` of CTranslate2: zoo only imports Transformers that translate")
     if binary.revision not in _REVISIONS:
-        raise ZooError(
-            f"the model has revision {binary.revision} of CTranslate2's Transformer, but zoo reads revisions "
-            f"{_REVISIONS[0]} to {_REVISIONS[-1]}",
-            hint="convert the model again with a current converter of CTranslate2",
-        )
+        supported = f"zoo reads revisions {_REVISIONS[0]} to {_REVISIONS[-1]}"
+        problem = f"the model has revision {binary.revision} of CTranslate2's Transformer, but {supported}"
+        raise ZooError(problem, hint="convert the model again with a current converter of CTranslate2")
 
 
 def read_settings(folder: Path, binary: Binary) -> Settings:

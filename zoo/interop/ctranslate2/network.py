@@ -15,7 +15,7 @@ from specs import Architecture, Spec, ZooError
 from zoo.interop.ctranslate2.binary import Binary
 from zoo.interop.formats import LAYERS
 from zoo.interop.tables import Layout, TensorRow, attention_names, read_tensors, written_tensors
-from zoo.interop.tensors import SIDES, EmbeddingTables, ForeignTensors, copied, position_fields
+from zoo.interop.tensors import SIDES, EmbeddingTables, ForeignTensors, convert_positions, copied
 
 ACTIVATIONS = {0: "relu", 1: "gelu_tanh", 2: "silu", 3: "gelu"}
 """zoo's names of activations, by CTranslate2's numbers."""
@@ -108,9 +108,9 @@ def written_layers(spec: Spec, tensors: Mapping[str, Tensor]) -> dict[str, Tenso
 
 
 def alibi_table(heads: int, side: str) -> Float32[Tensor, "buckets h"]:
-    """Return the relative bias by which ALiBi is written.
+    """Return a table of relative position biases that has the effect of ALiBi.
 
-    The largest distance of its buckets is `2 * POSITIONS`. Half of the buckets of a direction have one distance each.
+    Each distance below `POSITIONS` has its own bucket. Distances up to `2 * POSITIONS` share the other buckets.
     """
     slopes = torch.tensor([alibi_slope(head, heads) for head in range(heads)])
     table = -torch.arange(2.0 * POSITIONS)[:, None] * slopes
@@ -118,7 +118,7 @@ def alibi_table(heads: int, side: str) -> Float32[Tensor, "buckets h"]:
 
 
 class Network(ForeignTensors):
-    """Variables of a `model.bin` that describe a Transformer. Variables that are left at the end are an error."""
+    """Variables of a `model.bin` with a Transformer. Variables that are still unused at the end are an error."""
 
     def __init__(self, binary: Binary, file: Any) -> None:
         """Wrap the variables of a file."""
@@ -176,9 +176,7 @@ class Network(ForeignTensors):
         """Remove the embeddings, the output projection and its bias, and return them."""
         inputs = sorted(name for name in self.left if name.startswith("encoder/embeddings") and name.endswith("weight"))
         if len(inputs) > 1:
-            raise ZooError(
-                "the encoder reads several tokens per position (source factors), but a model in zoo reads one"
-            )
+            raise ZooError("the encoder reads several tokens per position (source factors), but zoo supports only one")
         source = self.take(inputs[0] if inputs else "encoder/embeddings_0/weight")
         target, output = self.take("decoder/embeddings/weight"), self.take("decoder/projection/weight")
         bias = self.take("decoder/projection/bias") if "decoder/projection/bias" in self.left else None
@@ -204,7 +202,7 @@ class Network(ForeignTensors):
         return float(tensor)
 
     def _rows(self, name: str, dimension: int = 0) -> int:
-        """Return the size of a dimension of a matrix, which stays in `left`."""
+        """Return the size of one dimension of a matrix. The matrix stays in `left`."""
         self.left[name] = tensor = self.take(name)
         if tensor.dim() != 2 or not len(tensor):
             raise ZooError(f"`{name}` in `{self.file}` is not a matrix", hint="restore the file", exit_code=1)
@@ -217,7 +215,7 @@ class Network(ForeignTensors):
         return len(numbers)
 
     def _both_sides(self, name: str, default: int) -> list[int]:
-        """Return a setting of the encoder and the decoder that is stored once, or separately for both."""
+        """Return a setting of the encoder and of the decoder. The file has one value for both, or one for each."""
         common = self.number(name, default)
         return [int(self.number(f"{side}/{name}", common)) for side in SIDES]
 
@@ -242,11 +240,11 @@ class Network(ForeignTensors):
         ]
         first, *others = {self.number(each, default) for each in names}
         if others:
-            raise ZooError(f"`{names[0]}` differs from that of other layers, but zoo supports only equal layers")
+            raise ZooError(f"`{names[0]}` differs from its value in other layers, but zoo supports only equal layers")
         return first
 
     def _sublayer(self, side: str, kind: str) -> dict[str, Any]:
-        """Return a sub-layer, as in a spec."""
+        """Return the fields of a sub-layer in a spec."""
         if kind != "feed_forward":
             kv_heads = int(self._of_layers(kind, "num_heads_kv", self._heads, [side]))
             return {"kind": kind, **({} if kv_heads == self._heads else {"kv_heads": kv_heads})}
@@ -255,12 +253,9 @@ class Network(ForeignTensors):
         return {"kind": kind, **({"gated": True} if is_gated else {}), **({} if has_bias else {"bias": False})}
 
     def _positions(self, d_k: int) -> tuple[dict[str, Any], dict[str, Tensor]]:
-        """Remove the positions. Return their fields, as in a spec, and their tensors."""
-        stored = [
-            f"{side}/position_encodings/encodings"
-            for side in SIDES
-            if f"{side}/position_encodings/encodings" in self.left
-        ]
+        """Remove the variables for positions. Return the fields of `architecture.positions`, and the tensors of zoo."""
+        names = {side: f"{side}/position_encodings/encodings" for side in SIDES}
+        stored = [name for name in names.values() if name in self.left]
         dimension = self._of_layers("self_attention", "rotary_dim", -1, SIDES)
         biases = [name for name in self.left if name.endswith("/relative_attention_bias")]
         if len(stored) == 1 or (stored and biases):
@@ -276,22 +271,19 @@ class Network(ForeignTensors):
             return self._relative()
         if not stored:  # then CTranslate2 computes sinusoids and counts positions from 1
             return {"kind": "sinusoidal_halves", "first": 1}, {}
-        tables = {side: self.take(f"{side}/position_encodings/encodings") for side in SIDES}
+        tables = {side: self.take(name) for side, name in names.items()}
         if not any(table.any() for table in tables.values()):
             return {"kind": "none"}, {}
-        fields = position_fields(tables["encoder"], tables["decoder"])
-        if fields["kind"] != "learned":
-            return fields, {}
-        return fields, {f"{side}.positions": copied(table[: fields["rows"]]) for side, table in tables.items()}
+        return convert_positions(tables)
 
     def _relative(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
-        """Remove the biases by distance. Return their fields, as in a spec, and their tensors."""
+        """Remove the distance biases. Return the fields of `architecture.positions`, and the tensors of zoo."""
         tables = {}
         for side, depth in self.depths.items():
             names = [f"{side}/layer_{number}/self_attention/relative_attention_bias" for number in range(depth)]
             table, *others = (self.take(name) for name in names)
             if table.dim() != 2 or not all(torch.equal(table, other) for other in others):
-                raise ZooError(f"`{names[0]}` differs from that of other layers, but zoo shares it")
+                raise ZooError(f"`{names[0]}` differs between layers, but in zoo all layers have the same bias")
             tables[side] = table
         max_distance = int(self._of_layers("self_attention", "relative_attention_max_distance", 0, SIDES))
         if all(torch.equal(table, alibi_table(table.shape[1], side)) for side, table in tables.items()):
@@ -300,7 +292,7 @@ class Network(ForeignTensors):
         return fields, {f"{side}.relative_positions": copied(table) for side, table in tables.items()}
 
     def _scale(self, side: str, d_model: int) -> float:
-        """Return the factor of embeddings. The file contains either the factor or a flag for sqrt(d_model)."""
+        """Return the factor by which embeddings are multiplied. The file has it, or a flag for sqrt(d_model)."""
         names = (f"{side}/scale_embeddings", f"{side}/embeddings/multiply_by_sqrt_depth")
         name = next((name for name in names if name in self.left), names[0])
         is_flag = name not in self.left or self.left[name].dtype is torch.int8
@@ -308,7 +300,7 @@ class Network(ForeignTensors):
         return factor if not is_flag else float(d_model**0.5) if factor else 1.0
 
     def _attention_score(self, d_k: int) -> str:
-        """Return the score of an attention by the factor of its queries."""
+        """Return the value of `attention_score` that matches the factor by which queries are multiplied."""
         usual = d_k**-0.5
         scales = {self._of_layers(kind, "queries_scale", usual, [side]) for side in SIDES for kind in LAYERS[side][:-1]}
         if all(abs(scale / usual - 1) < 1e-5 for scale in scales):

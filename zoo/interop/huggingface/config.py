@@ -12,6 +12,7 @@ from typing import Any
 
 from specs import ZooError
 from zoo.files.reading import MAX_VOCABULARY_BYTES, is_present, read_json
+from zoo.interop.formats import search_fields
 from zoo.interop.sentencepiece_model import SentencePieceModel, TokenEntry, TokenType, new_model
 from zoo.interop.tables import Setting, Settings, read_settings
 from zoo.interop.tensors import Numbering
@@ -56,12 +57,12 @@ def model_type(path: Path) -> str | None:
 
 
 def read_optional_json(file: Path) -> dict[str, Any]:
-    """Return the values in a JSON file. Return none if there is no such file."""
+    """Read a JSON file. Return an empty dictionary if the file does not exist."""
     return read_json(file, MAX_VOCABULARY_BYTES) if is_present(file) else {}
 
 
 def bart_settings(activation: str, attention_dropout: float) -> tuple[Setting, ...]:
-    """Return the settings that Marian, M2M-100 and mBART models have, with two defaults that differ."""
+    """Return the table of settings that Marian, M2M-100 and mBART models share. The parameters are their defaults."""
     return (
         Setting("{side}_layers", "N.{side}", 12),
         Setting("d_model", "d_model", 1024),
@@ -75,7 +76,7 @@ def bart_settings(activation: str, attention_dropout: float) -> tuple[Setting, .
 
 
 def read_bart_settings(config: Settings, table: tuple[Setting, ...]) -> dict[str, Any]:
-    """Return the fields of `architecture` that Marian, M2M-100 and mBART models express equally.
+    """Return the fields of `architecture` from the settings that Marian, M2M-100 and mBART models share.
 
     Raises:
         ZooError: A setting is not supported.
@@ -98,14 +99,14 @@ class SpecialTokens:
 
 
 def special_tokens(config: Settings, search: Settings, end: int, pad: int, start: int | None = None) -> SpecialTokens:
-    """Return the special tokens.
+    """Return transformers' IDs of the special tokens.
 
     Args:
         config: The content of `config.json`.
-        search: The settings of the search. Their start token replaces that of `config`.
-        end: The token EOS if `config` has none.
-        pad: The padding token if `config` has none.
-        start: The token that decoding starts with if neither has one. By default, it is the padding token.
+        search: The settings of the search. If they have a start token, it replaces the start token of `config`.
+        end: The ID of EOS if `config` has none.
+        pad: The ID of the padding token if `config` has none.
+        start: The ID of the start token if `config` and `search` have none. By default, the ID of the padding token.
     """
     end, pad = config.integer("eos_token_id", end), config.integer("pad_token_id", pad)
     for file in (search, config):
@@ -166,15 +167,9 @@ def generation_settings(
         )
     if settings.any("early_stopping", False) is not True and beam > 1:
         notes.append("beam search stops when the beam is full, not by transformers' rule: few translations differ")
-    decoding = {
-        "beam": beam,
-        "alpha": alpha,
-        "length_penalty": "power",
-        "stopping_rule": "full",  # the same rule with `early_stopping`, and the closest one without it
-        "length_factor": 0.0,
-        "extra_length": _max_length(settings, forces_end=forced is not None),
-        "suppressed_tokens": [] if renormalized else [numbering.id(row) for row in suppressed],
-    }
+    # `stopping_rule: full` is the same rule with `early_stopping`, and the closest rule without it.
+    decoding = search_fields(beam, _max_length(settings, forces_end=forced is not None), alpha)
+    decoding["suppressed_tokens"] = [] if renormalized else [numbering.id(row) for row in suppressed]
     return GenerationSettings(decoding, tuple(suppressed) if renormalized else (), tuple(notes))
 
 
@@ -194,13 +189,13 @@ def _suppressed(settings: Settings) -> list[int]:
 
 
 def tokenizer_settings(folder: Path, *replaced: str) -> dict[str, Any]:
-    """Return the settings of a tokenizer, in which special tokens have only their names.
+    """Return the settings of a tokenizer. Each special token is represented by its name.
 
     Older folders have some settings in `special_tokens_map.json`.
 
     Args:
         folder: The folder of the model.
-        replaced: Settings that count only in the newer file.
+        replaced: Settings to ignore in the older file.
     """
     older = read_optional_json(folder / SPECIAL_TOKENS)
     settings = {key: value for key, value in older.items() if key not in replaced}
@@ -210,7 +205,7 @@ def tokenizer_settings(folder: Path, *replaced: str) -> dict[str, Any]:
 
 
 def content_of(entry: Any) -> str:
-    """Return the text of an added token. The entry is this text, or a mapping of its text and options."""
+    """Return the text of an added token, whose entry is either this text or a mapping with its text and options."""
     return str(entry["content"] if isinstance(entry, Mapping) else entry)
 
 
@@ -226,7 +221,7 @@ def added_entries(folder: Path, settings: Mapping[str, Any]) -> dict[int, Mappin
 
 
 def decoder_entry(name: str, *, special: bool = True, lstrip: bool = False) -> dict[str, Any]:
-    """Return an entry of `added_tokens_decoder`."""
+    """Return the entry of a token in `added_tokens_decoder`, a setting in `tokenizer_config.json`."""
     flags = dict.fromkeys(("single_word", "rstrip", "normalized"), False)
     return {"content": name, "special": special, "lstrip": lstrip, **flags}
 

@@ -60,7 +60,7 @@ class WrittenIds:
     def of(
         cls, order: Sequence[int | None], size: int, *, pad: int, end: int, start: int | None = None, other: int = 0
     ) -> WrittenIds:
-        """Return the IDs for an order.
+        """Create the token IDs of an exported model from the order of its tokens.
 
         Args:
             order: zoo's IDs in the order of transformers' IDs.
@@ -142,7 +142,7 @@ class Family(ABC):
         languages: Mapping[str, Any] | None = None,
         **origin: str,
     ) -> ImportedModel:
-        """Put the parts of an imported model together.
+        """Assemble an imported model from its parts.
 
         Args:
             path: The folder of the model.
@@ -213,7 +213,7 @@ class Family(ABC):
         """Write the files of the tokenizer."""
 
     def of_weights(self, a: Architecture) -> Collection[str]:
-        """Return the fields of `architecture` that the weights determine, not the settings."""
+        """Return the names of the fields of `architecture` that the weights determine instead of the settings."""
         return ()
 
     def tensors_of(
@@ -232,8 +232,14 @@ class Family(ABC):
         yield from self.written_tables(spec, tensors, ids)
 
     def notes(self, spec: Spec) -> Iterator[str]:
-        """Yield notes for the user about an exported model."""
-        yield from search_differences(spec)
+        """Yield notes for the user about an exported model: how its search differs from the search of the spec."""
+        decoding = spec.decoding
+        if decoding.length_penalty == "gnmt" and decoding.alpha and decoding.beam > 1:
+            yield "the length penalty of the spec is ((5 + length) / 6)^alpha, and that of transformers is length^alpha"
+        if decoding.stopping_rule != "full" and decoding.beam > 1:
+            yield f"beam search stops by the rule of transformers, not by `stopping_rule: {decoding.stopping_rule}`"
+        if decoding.length_factor:
+            yield "transformers has the same maximum length for all sources: `max_length` in generation_config.json"
 
     def reader(self, bundle: Bundle) -> ImportFormat:
         """Return this format, which also reads the models that it writes."""
@@ -316,14 +322,3 @@ class Family(ABC):
         log_probabilities = logits.log_softmax(-1).gather(2, ids[target[:, 1:]].unsqueeze(2)).squeeze(2)
         difference = (log_probabilities - bundle.proof.log_probabilities).masked_fill(target[:, 1:] == PAD, 0)
         return ExportCheck(f"transformers {transformers.__version__}", float(difference.abs().max()))
-
-
-def search_differences(spec: Spec) -> Iterator[str]:
-    """Yield notes for the user about differences between the search in transformers and the search of the spec."""
-    decoding = spec.decoding
-    if decoding.length_penalty == "gnmt" and decoding.alpha and decoding.beam > 1:
-        yield "the length penalty of the spec is ((5 + length) / 6)^alpha, and that of transformers is length^alpha"
-    if decoding.stopping_rule != "full" and decoding.beam > 1:
-        yield f"beam search stops by the rule of transformers, not by `stopping_rule: {decoding.stopping_rule}`"
-    if decoding.length_factor:
-        yield "transformers has the same maximum length for all sources: `max_length` in generation_config.json"

@@ -70,7 +70,7 @@ _MARIAN_POSITIONS = (
 
 
 class HuggingFaceMarian(Family):
-    """The format `hf-marian`."""
+    """The format `hf-marian`: Marian models of transformers."""
 
     name = "hf-marian"
     description = "a folder of transformers' MarianMTModel: config.json, weights, vocab.json, source.spm, target.spm"
@@ -164,7 +164,7 @@ class HuggingFaceMarian(Family):
         }
 
     def architecture(self, config: Settings) -> dict[str, Any]:
-        """Return the fields of `architecture` for a model that transformers trained. Raise ZooError as `_fields`."""
+        """Return the fields of `architecture` for a model that transformers trained. Raises the errors of `_fields`."""
         return self._fields(config, "transformers")
 
     def of_weights(self, a: Architecture) -> Collection[str]:
@@ -181,7 +181,7 @@ class HuggingFaceMarian(Family):
         return min(super().max_length(spec) + 1, _position_rows(spec))
 
     def ids(self, bundle: Bundle) -> WrittenIds:
-        """Return the token IDs of the exported model, which are those of zoo. Raise ZooError for language tokens."""
+        """Return the token IDs, which equal zoo's. Raise ZooError if MarianTokenizer lacks the language tokens."""
         languages, size = bundle.spec.languages, max(bundle.spec.vocabulary.sizes)
         if languages and (languages.target_token or not is_language_token(languages.token_of(languages.codes[0]))):
             reason = "MarianTokenizer recognises only language tokens such as `>>de<<`, and only before sources"
@@ -204,8 +204,26 @@ class HuggingFaceMarian(Family):
         yield _BIAS, bias.float().reshape(1, -1).clone()
 
     def write_vocabulary(self, bundle: Bundle, folder: Path, ids: WrittenIds) -> None:
-        """Write the files of the tokenizer."""
-        _write_vocabulary(bundle, folder, _position_rows(bundle.spec))
+        """Write both SentencePiece models, the token IDs and the settings of the tokenizer."""
+        corpus, one_list = bundle.spec.corpus, bundle.spec.architecture.tied_embeddings in ("all", "embeddings")
+        for side, list_name, model in (
+            (bundle.vocabulary.source, _SOURCE, "source.spm"),
+            (bundle.vocabulary.target, _TARGET, "target.spm"),
+        ):
+            assert isinstance(side, Tokenizer)
+            (folder / model).write_bytes(side.content)
+            if list_name == _SOURCE or not one_list:
+                names = {_foreign_name(side, id): id for id in range(side.size)}
+                text = json.dumps(names, ensure_ascii=False, indent=1)
+                (folder / list_name).write_text(f"{text}\n", encoding="utf-8")
+        settings = {
+            "tokenizer_class": self.tokenizer,
+            "source_lang": corpus.source,
+            "target_lang": corpus.target,
+            "separate_vocabs": not one_list,
+            "model_max_length": _position_rows(bundle.spec),
+        }
+        write_json(folder / TOKENIZER_CONFIG, settings)
 
     def notes(self, spec: Spec) -> Iterator[str]:
         """Yield notes for the user about an exported model."""
@@ -279,37 +297,6 @@ def _token_list(file: Path, rows: int, special: SpecialTokens, start: int | None
 
 def _name_of(file: Path, id: int) -> str | None:
     return next((name for name, other in read_json(file).items() if other == id), None)
-
-
-def _write_vocabulary(bundle: Bundle, folder: Path, max_length: int) -> None:
-    """Write both SentencePiece models, the token IDs and the settings of the tokenizer.
-
-    Args:
-        bundle: The published model. Its vocabularies are SentencePiece models.
-        folder: The folder to write to.
-        max_length: The number of positions of the model.
-    """
-    vocabulary, corpus = bundle.vocabulary, bundle.spec.corpus
-    one_list = bundle.spec.architecture.tied_embeddings in ("all", "embeddings")
-    for side, list_name, model in (
-        (vocabulary.source, _SOURCE, "source.spm"),
-        (vocabulary.target, _TARGET, "target.spm"),
-    ):
-        assert isinstance(side, Tokenizer)
-        (folder / model).write_bytes(side.content)
-        if list_name == _SOURCE or not one_list:
-            ids = {_foreign_name(side, id): id for id in range(side.size)}
-            (folder / list_name).write_text(json.dumps(ids, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
-    write_json(
-        folder / TOKENIZER_CONFIG,
-        {
-            "tokenizer_class": HuggingFaceMarian.tokenizer,
-            "source_lang": corpus.source,
-            "target_lang": corpus.target,
-            "separate_vocabs": not one_list,
-            "model_max_length": max_length,
-        },
-    )
 
 
 def _foreign_name(side: Tokenizer, id: int) -> str:

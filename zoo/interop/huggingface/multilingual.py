@@ -43,7 +43,7 @@ _FORCED = "the model's files set a default target language, which zoo ignores: c
 
 
 class Multilingual(Family):
-    """The format `hf-multilingual`."""
+    """The format `hf-multilingual`: M2M-100, NLLB-200 and mBART-50 models of transformers."""
 
     name = "hf-multilingual"
     description = (
@@ -172,7 +172,7 @@ def _settings(is_mbart: bool) -> tuple[Setting, ...]:
 
 
 def _with_languages(request: ImportRequest, vocabulary: MultilingualVocabulary) -> ImportRequest:
-    """Return the request with the languages of the default direction, if the user or the tokenizer names them."""
+    """Return the request. If the user chose no languages, add the languages that the tokenizer names."""
     source, target = vocabulary.direction
     codes = vocabulary.languages["codes"]
     if request.languages or source not in codes or target not in codes:

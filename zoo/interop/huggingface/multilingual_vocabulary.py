@@ -32,7 +32,7 @@ from zoo.interop.huggingface.config import (
 )
 from zoo.interop.huggingface.family import WrittenIds
 from zoo.interop.sentencepiece_model import SentencePieceModel, TokenType
-from zoo.interop.tables import Settings, known_settings
+from zoo.interop.tables import KNOWN_SETTINGS, Settings
 from zoo.interop.tensors import NEVER, TokenList
 from zoo.interop.vocabulary import ImportedVocabulary, convert_vocabulary
 from zoo.text.tokenizer import Tokenizer, damaged_vocabulary
@@ -43,7 +43,7 @@ SPECIAL_NAMES = ("<s>", "<pad>", "</s>", "<unk>")
 """Names of the tokens with the IDs 0 to 3 in transformers."""
 START, PAD_ROW, END, UNKNOWN = range(4)
 MASK = "<mask>"
-_LANGUAGES = known_settings("transformers.multilingual.languages")
+_LANGUAGES = KNOWN_SETTINGS["transformers.multilingual.languages"]
 M2M100, WMT21, MBART50 = (tuple(_LANGUAGES[name].split()) for name in ("m2m100", "wmt21", "mbart50"))
 """Languages of tokenizers, in the order of their tokens."""
 LISTS = {"m2m100": M2M100, "wmt21": WMT21}
@@ -52,7 +52,7 @@ LISTS = {"m2m100": M2M100, "wmt21": WMT21}
 
 @dataclass(frozen=True)
 class TokenizerClass:
-    """A tokenizer of transformers for many languages."""
+    """Class of multilingual tokenizers in transformers."""
 
     name: str
     kind: str
@@ -76,7 +76,7 @@ _LISTED = ("extra_special_tokens", "additional_special_tokens")
 
 @dataclass(frozen=True)
 class MultilingualVocabulary:
-    """A converted vocabulary for many languages."""
+    """Converted vocabulary of a multilingual model."""
 
     imported: ImportedVocabulary
     languages: dict[str, Any]
@@ -99,12 +99,8 @@ def tokenizer_class(folder: Path, config: Settings) -> TokenizerClass:
     if (name := str(named).removesuffix("Fast")) in CLASSES:
         return CLASSES[name]
     problem = f"the tokenizer of `{folder}` is `{named}`, but zoo reads only {', '.join(CLASSES)}"
-    hint = (
-        "choose an mBART-50 model, because MBartTokenizer puts language tokens elsewhere"
-        if name == "MBartTokenizer"
-        else None
-    )
-    raise ZooError(problem[:_MAX_MESSAGE], hint=hint)
+    hint = "choose an mBART-50 model, because MBartTokenizer puts language tokens elsewhere"
+    raise ZooError(problem[:_MAX_MESSAGE], hint=hint if name == "MBartTokenizer" else None)
 
 
 def read_multilingual_vocabulary(folder: Path, class_: TokenizerClass, rows: int, start: int) -> MultilingualVocabulary:

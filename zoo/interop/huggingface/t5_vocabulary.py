@@ -54,7 +54,7 @@ _LANGUAGE = re.compile(r"<2([a-z]{2,4}(_[A-Z][a-z]{3})?(_[A-Z]{2})?)>")
 
 @dataclass
 class TokenizerTokens:
-    """Tokens of a tokenizer, while its files are read."""
+    """Tokens of a T5Tokenizer, collected while its files are read."""
 
     model: SentencePieceModel
     names: list[str]
@@ -72,13 +72,13 @@ class TokenizerTokens:
         return cls(model, model.names(), model.names().index(unknown))
 
     def append(self, name: str) -> None:
-        """Append a token to those of the unigram model, unless the model already has it."""
+        """Append a token to the unigram model, unless the model already has it."""
         if name not in self.names:
             self.names.append(name)
             self.model.entries.append(TokenEntry(name, 0.0, TokenType.NORMAL))
 
     def add(self, name: str, id: int | None = None, *, special: bool = True) -> None:
-        """Add a token to those that are found in raw text. If it is new, it gets an ID.
+        """Add a token that the tokenizer finds in raw text. A new token gets the next ID unless `id` is given.
 
         Raises:
             ZooError: The ID belongs to another token, or it is too large.
@@ -105,7 +105,7 @@ class TokenizerTokens:
 
 
 def read_t5_vocabulary(folder: Path, rows: int, special: SpecialTokens) -> ImportedVocabulary:
-    """Read a vocabulary.
+    """Read the vocabulary of a T5Tokenizer.
 
     Args:
         folder: The folder of the model.
@@ -148,14 +148,14 @@ def _convert_tokens(
     folder: Path,
     languages: Collection[str],
 ) -> ImportedVocabulary:
-    """Convert the tokens of a tokenizer, which serves both sides, with its added tokens.
+    """Convert the tokens of a tokenizer, including its added tokens. Source and target share them.
 
     Args:
         tokens: The tokens.
         rows: The number of rows of the embedding. It may be larger than the number of tokens.
         special: The IDs of the special tokens according to `config.json`.
         folder: The folder of the model, for error messages.
-        languages: Language tokens. Texts that contain one are rejected.
+        languages: Language tokens. Texts that contain a language token are rejected.
 
     Raises:
         ZooError: The embedding has too few rows.
@@ -206,16 +206,14 @@ def _read_tokens(folder: Path, config: Mapping[str, Any]) -> TokenizerTokens:
 
 
 def _require_plain(entry: Mapping[str, Any], folder: Path) -> None:
-    """Raise ZooError if an added token is not found by its characters alone.
+    """Raise ZooError unless the tokenizer finds an added token wherever its characters occur in raw text.
 
-    Texts for tokens that are searched for after the normalisation must be ASCII, which it does not change. `lstrip` and
-    `rstrip` have no effect, because T5Tokenizer removes the spaces around added tokens in any case.
+    A token that is searched for in normalised text must be ASCII, because normalisation does not change ASCII. `lstrip`
+    and `rstrip` have no effect, because T5Tokenizer always removes the spaces around added tokens.
     """
     if entry.get("single_word") or (entry.get("normalized") and not entry["content"].isascii()):
-        problem = (
-            f"the added token `{entry['content']}` of `{folder}` is found only as a whole word or in normalised text"
-        )
-        raise ZooError(problem[:300], hint="remove it from the tokenizer")
+        problem = f"transformers finds the added token `{entry['content']}` of `{folder}` only in normalised text, or "
+        raise ZooError(f"{problem}only as a whole word"[:300], hint="remove this token from the tokenizer")
 
 
 def _special_names(config: Mapping[str, Any]) -> Iterator[str]:
@@ -229,7 +227,7 @@ def _special_names(config: Mapping[str, Any]) -> Iterator[str]:
 def _added_ids(
     tokens: TokenizerTokens, numbering: Numbering, special: SpecialTokens, pad: int | None
 ) -> dict[str, int | None]:
-    """Return zoo's ID of each added token. None: a padding token of its own, which attention never sees in zoo."""
+    """Return zoo's ID of each added token. A separate padding token gets None, because zoo never attends to padding."""
     ids: dict[int | None, int | None] = {
         token.row: id for id, token in enumerate(numbering.tokens) if not token.input_only
     }
@@ -242,7 +240,7 @@ def _added_ids(
 
 
 def written_ids(bundle: Bundle, format: str) -> WrittenIds:
-    """Return the token IDs to write for a model. PAD and BOS share IDs if the model cannot generate them.
+    """Return the token IDs to write for a model. PAD and BOS share other IDs if the model cannot generate them.
 
     Args:
         bundle: The published model. Both sides have the same tokens.

@@ -18,10 +18,9 @@ from zoo.interop.tensors import (
     SIDES,
     EmbeddingTables,
     ForeignTensors,
-    copied,
+    convert_positions,
     load_torch_file,
     matching_sinusoids,
-    position_fields,
 )
 from zoo.models.weights import check_header
 
@@ -93,7 +92,7 @@ def take_tables(
     """Remove the embeddings and the output projection from `source`, and return them.
 
     A file contains a shared table once, or under several names. If tables need not be equal, transformers uses each
-    side's own embedding, and the common one only for a side without its own.
+    side's own embedding, and the shared embedding only for a side without its own.
 
     Args:
         source: The tensors of the model in transformers.
@@ -111,7 +110,7 @@ def take_tables(
     first = next((found[key] for key in group if key in found), None)
     if any(not torch.equal(found[key], first) for key in group if key in found and first is not None):
         listed = ", ".join(names[key] for key in group if key in found)
-        raise ZooError(f"`{source.file}` has several embeddings ({listed}), but the model's settings demand one")
+        raise ZooError(f"`{source.file}` has different embeddings ({listed}), but its settings require equal ones")
     tables = {}
     for key in ("source", "target", "output"):
         table = first if key in group else found.get("shared") if key != "output" else None
@@ -161,15 +160,10 @@ def take_positions(source: ForeignTensors, d_model: int) -> tuple[dict[str, Any]
     if all(map(_is_of_marian_or_transformers, tables.values())):
         return {}, {}
     if len(tables) < len(SIDES):
-        problem = (
-            f"`{source.file}` has positions for one side only, and they are not sinusoids of Marian or transformers"
-        )
+        problem = f"`{source.file}` has positions for one side only, which are not sinusoids of Marian or transformers"
         raise ZooError(problem, hint=RESTORE, exit_code=1)
-    fields = position_fields(tables["encoder"], tables["decoder"])
-    if fields["kind"] != "learned":
-        return {"positions": fields}, {}
-    rows = fields["rows"]
-    return {"positions": fields}, {f"{side}.positions": copied(table[:rows]) for side, table in tables.items()}
+    fields, tensors = convert_positions(tables)
+    return {"positions": fields}, tensors
 
 
 def _is_of_marian_or_transformers(table: Tensor) -> bool:

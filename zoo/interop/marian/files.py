@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import struct
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -67,23 +67,6 @@ def _read_npz(file: Path) -> dict[str, np.ndarray]:
 
 def _read_binary(file: Path) -> dict[str, np.ndarray]:
     """Read a .bin file. Quantised matrices are dequantised to float32."""
-    arrays: dict[str, np.ndarray] = {}
-    for name, is_quantised, array, multiplier in _stored(file):
-        if name in arrays:
-            raise ValueError("it contains a tensor twice")
-        if name.endswith(_ACTIVATION_MULTIPLIERS):
-            continue
-        arrays[name] = array
-        if is_quantised:
-            if not _MIN_MULTIPLIER < multiplier < 1 / _MIN_MULTIPLIER:  # NaN, too
-                raise ValueError(f"the quantisation multiplier of `{name}` is {multiplier}")
-            matrix = array if "Wemb" in name else array.reshape(array.shape[::-1]).T
-            arrays[name] = np.ascontiguousarray(matrix, np.float32) * np.float32(1 / multiplier)
-    return arrays
-
-
-def _stored(file: Path) -> Iterator[tuple[str, bool, np.ndarray, float]]:
-    """Yield each tensor of a .bin file: its name, whether it is quantised, its numbers, and their multiplier."""
     with open_file(file) as stream:
         content = stream.read()
     version, count = struct.unpack_from("<2Q", content)
@@ -98,8 +81,11 @@ def _stored(file: Path) -> Iterator[tuple[str, bool, np.ndarray, float]]:
     for _, _, rank, _ in headers:
         shapes.append(struct.unpack_from(f"<{rank}i", content, position))
         position += 4 * rank
+    if len({*names}) != len(names):
+        raise ValueError("it contains a tensor twice")
     (padding,) = struct.unpack_from("<Q", content, position)
     position += 8 + padding
+    arrays: dict[str, np.ndarray] = {}
     for name, shape, (_, type, _, size) in zip(names, shapes, headers, strict=True):
         if type not in _TYPES:
             hint = "import the float32 model, or one in the format `intgemm8`, which does not depend on the processor"
@@ -109,15 +95,16 @@ def _stored(file: Path) -> Iterator[tuple[str, bool, np.ndarray, float]]:
             raise ValueError(f"the shape {list(shape)} of `{name}` does not match its {size:,} bytes")
         if position + size > len(content):
             raise ValueError(f"`{name}` is truncated")
-        array = np.frombuffer(bytearray(content[position : position + length]), _TYPES[type]).reshape(shape)
-        (multiplier,) = struct.unpack_from("<f", content, position + length) if quantised else (1.0,)
-        yield name, quantised, array, multiplier
+        data = bytearray(content[position : position + length])
+        arrays[name] = array = np.frombuffer(data, _TYPES[type]).reshape(shape)
+        if quantised:
+            (multiplier,) = struct.unpack_from("<f", content, position + length)
+            if not _MIN_MULTIPLIER < multiplier < 1 / _MIN_MULTIPLIER:  # NaN, too
+                raise ValueError(f"the quantisation multiplier of `{name}` is {multiplier}")
+            matrix = array if "Wemb" in name else array.reshape(shape[::-1]).T
+            arrays[name] = np.ascontiguousarray(matrix, np.float32) * np.float32(1 / multiplier)
         position += size
-
-
-def is_quantised(file: Path) -> bool:
-    """Return whether a model is a .bin file with quantised matrices."""
-    return is_binary_model(file) and any(quantised for _, quantised, *_ in _stored(file))
+    return {name: array for name, array in arrays.items() if not name.endswith(_ACTIVATION_MULTIPLIERS)}
 
 
 def is_binary_model(file: Path) -> bool:

@@ -70,23 +70,19 @@ class MarianImport:
         tensors.require_all_taken()
         version = str(options.any("version", "")).split(" ")[0]
         origin = {"format": self.name, "source": decoder.model.name, "engine": f"Marian {version}".strip()}
-        scripts = [name for name in _SCRIPTS if decoder.model.with_name(name).is_file()]
-        script_notes = (
-            f"zoo does not run the script `{name}`: the model receives unprocessed text" for name in scripts
-        )
-        search_notes = () if _searches_as_trained(spec) else (_SEARCH_NOTE,)
-        notes = (*decoder.notes, *vocabulary.notes, *search_notes, *script_notes)
+        notes = [*decoder.notes, *vocabulary.notes, *([] if _searches_as_trained(spec) else [_SEARCH_NOTE])]
+        for name in _SCRIPTS:
+            if decoder.model.with_name(name).is_file():
+                notes.append(f"zoo does not run the script `{name}`: the model receives unprocessed text")
         files, shortlist = shortlist_files(decoder.model.parent), None
         if len(files) == 1:
             shortlist = read_shortlist(files[0], vocabulary, rows)
             use = "to use it, add `--shortlist --backend native` to `zoo decode`"
-            notes += (f"the shortlist `{files[0].name}` is imported; {use}",)
+            notes.append(f"the shortlist `{files[0].name}` is imported; {use}")
         elif files:
-            names = ", ".join(file.name for file in files)
-            notes += (
-                f"the folder has {len(files)} shortlists ({names}), so none is imported; leave one and import again",
-            )
-        return ImportedModel(spec, vocabulary.vocabulary, {**layers, **embeddings}, origin, notes, shortlist)
+            found = f"{len(files)} shortlists ({', '.join(file.name for file in files)})"
+            notes.append(f"the folder has {found}, so none is imported; keep one and import the model again")
+        return ImportedModel(spec, vocabulary.vocabulary, {**layers, **embeddings}, origin, tuple(notes), shortlist)
 
 
 def _searches_as_trained(spec: Spec) -> bool:
@@ -171,9 +167,8 @@ def _find(path: Path) -> tuple[Path | None, Path | None]:
         if len(models) == 1:
             return models[0], None
         names = ", ".join(file.name for file in files or models) or "none"
-        raise ZooError(
-            f"`{path}` does not contain exactly one model (found: {names})", hint="give the `.npz` or `.bin` file"
-        )
+        problem = f"`{path}` does not contain exactly one model (found: {names})"
+        raise ZooError(problem, hint="give the `.npz` or `.bin` file")
     if path.suffix in (".yml", ".yaml"):
         return None, path
     candidates = (path.with_name(f"{path.name}.{SUFFIX}"), path.with_suffix(f".{SUFFIX}"), path.with_name(SUFFIX))

@@ -56,7 +56,7 @@ def architecture_fields(options: Settings) -> dict[str, Any]:
 
 
 def _first_sublayer(options: Settings) -> str:
-    """Return the kind of the first sub-layer of the decoder."""
+    """Return the kind of the first sub-layer in each decoder layer."""
     if options.any("transformer-decoder-autoreg", "self-attention") == "rnn":
         options.require({"dec-cell": ("ssru",), "layer-normalization": (False,)})
         return "ssru"
@@ -126,7 +126,7 @@ def read_embeddings(source: ForeignTensors, options: Settings) -> EmbeddingTable
 def read_layers(source: ForeignTensors, options: Settings, spec: Spec) -> dict[str, Tensor]:
     """Remove the tensors of all layers from `source`. Return them with zoo's names as keys.
 
-    Raise ZooError if one is missing or has another shape.
+    Raise ZooError if a tensor is missing or has a different shape.
     """
     for number, original in enumerate(_tied_layers(options), start=1):
         if number != original:  # a weights file has no aliases, so the tensors of the original layer are copied

@@ -56,12 +56,9 @@ def read_vocabulary(files: tuple[Path, Path], rows: tuple[int, int], request: Im
         models = [SentencePieceModel(file) for file in (files[:1] if shared else files)]
     rules = find_rules(models, source.parent, request.text, ModelText(request.languages))
     if not models and not rules and not request.text.tokenizer:
-        raise ZooError(
-            f"`{source.name}` is a list of tokens, but `{source.parent}` lacks `source.spm` or `target.spm`, which "
-            "split text into these tokens",
-            hint="add the SentencePiece models of the source and the target, or say how texts are split: "
-            "`--tokenizer moses --bpe FILE`",
-        )
+        lacking = f"`{source.parent}` lacks `source.spm` or `target.spm`, which split text into these tokens"
+        hint = "add these SentencePiece models, or say how texts are split: `--tokenizer moses --bpe FILE`"
+        raise ZooError(f"`{source.name}` is a list of tokens, but {lacking}", hint=hint)
     if has_lists:
         lists = [_read_list(file, count) for file, count in zip(files, rows, strict=True)]
     else:
@@ -96,7 +93,7 @@ def _read_list(file: Path, rows: int) -> TokenList:
 
 
 def _parse_list(file: Path) -> dict[str, int]:
-    """Return the ID of each token name. Reading YAML events accepts no content other than text and numbers."""
+    """Read a list of tokens: the ID of each token by its name. Reject any YAML other than text and numbers."""
     scalars: list[str] = []
     try:
         for event in yaml.parse(read_bytes(file).decode("utf-8"), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)):

@@ -161,14 +161,12 @@ def _samples(spec: Spec, trials: Sequence[Trial]) -> dict[str, ScoreSample]:
     for trial in trials:
         answers = load_outputs(trial.run.answers("dev"))
         outputs = [answer.output for answer in answers]
+        scores = trial.run.known_scores["dev"]
         for name in ("bleu", "paper_bleu"):
-            scores_by_sample = text_scores_by_sample(name, draws, outputs, references, spec.corpus.target)
-            resampled[name].append(scores_by_sample)
+            resampled[name].append(text_scores_by_sample(name, draws, outputs, references, spec.corpus.target))
+            by_seed[name].append(float(scores[name]))
         logs, tokens = [answer.log_probability for answer in answers], [answer.tokens for answer in answers]
         resampled["perplexity"].append(log_perplexity_by_sample(draws, logs, tokens))
-        scores = trial.run.known_scores["dev"]
-        by_seed["bleu"].append(float(scores["bleu"]))
-        by_seed["paper_bleu"].append(float(scores["paper_bleu"]))
         by_seed["perplexity"].append(math.log(scores["perplexity"] or _INFINITE_PERPLEXITY))
     return {name: ScoreSample(tuple(by_seed[name]), np.mean(resampled[name], axis=0)) for name in METRICS}
 

@@ -90,11 +90,11 @@ def make_rows(references: Sequence[str], overrides: Sequence[str]) -> tuple[Swee
 
 
 def _make_row(reference: str, plain: dict[str, Spec], rows: dict[str, SweepRow], overrides: Sequence[str]) -> SweepRow:
-    """Return the row of a spec."""
+    """Return the row of a spec. If the sweep has a row for its parent, `rows` already contains that row."""
     spec, parent = plain[reference], _parent(reference, plain)
     if not isinstance(spec.task, Translation):
         problem = f"the task of `{reference}` is `{spec.task.kind}`, but a sweep compares translators"
-        raise ZooError(problem, hint=f"omit it; `zoo train {reference}` trains it")
+        raise ZooError(problem, hint=f"leave it out; `zoo train {reference}` trains it")
     changed, keys = specs.load(reference, overrides), tuple[str, ...]()
     if parent is not None:
         differing = specs.difference(changed, rows[parent].spec)
@@ -119,11 +119,9 @@ def _depth(reference: str, plain: dict[str, Spec]) -> int:
 def _require_distinct_names(plain: dict[str, Spec]) -> None:
     names: dict[str, str] = {}
     for reference, spec in plain.items():
-        name = _name(spec)
-        if name in names:
-            problem = f"`{names[name]}` and `{reference}` would have the same name in the sweep, `{name}`"
-            raise ZooError(problem, hint="rename one of the files, or omit it")
-        names[name] = reference
+        if (same := names.setdefault(name := _name(spec), reference)) != reference:
+            problem = f"`{same}` and `{reference}` would have the same name in the sweep, `{name}`"
+            raise ZooError(problem, hint="rename one of the files, or leave it out")
 
 
 def _require_distinct_models(rows: Sequence[SweepRow]) -> None:
@@ -132,7 +130,7 @@ def _require_distinct_models(rows: Sequence[SweepRow]) -> None:
         bare = row.spec.model_copy(update={"name": "row", "description": "", "licence": None})
         if (same := seen.setdefault(bare, row)) is not row:
             problem = f"with these overrides `{row.reference}` is the same model as `{same.reference}`"
-            raise ZooError(problem, hint=f"set fewer fields, or omit `{row.reference}`")
+            raise ZooError(problem, hint=f"set fewer fields, or leave out `{row.reference}`")
 
 
 def _name(spec: Spec) -> str:
