@@ -91,6 +91,7 @@ class Run(ModelFolder):
     @property
     def trainer(self) -> str | None:
         """The process that trains in the folder now, such as "process 42 on host". None if no process does."""
+        owner = None
         try:
             with self.lock.open(encoding="utf-8", errors="replace") as file:
                 owner = file.read().strip()

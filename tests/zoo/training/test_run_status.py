@@ -46,6 +46,9 @@ def test_the_process_that_trains_is_known_while_it_holds_the_lock(trained: Calla
     assert run.trainer is None
     with run.locked():  # asking does not lock the folder
         pass
+    run.lock.unlink()
+    run.lock.mkdir()  # cannot be opened, like a file that another user may not read
+    assert run.trainer is None
 
 
 def test_curves_have_gaps_and_leave_out_missing_metrics(trained: Callable[..., Run], words: Any) -> None:
