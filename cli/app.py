@@ -18,7 +18,7 @@ from cli.options import describe
 
 
 class Command(NamedTuple):
-    """Command of zoo. Its module is imported when the command is used."""
+    """A command of `zoo`. Its module is imported only when the command is used."""
 
     module: str
     name: str

@@ -190,7 +190,7 @@ def sweep(
 
     All models are scored on the dev set with the beam size and length penalty of their specs. The table shows each
     score ± half its 95 % confidence interval, by bootstrap over sentences. A difference is significant if its 95 %
-    confidence interval excludes 0. This interval considers the choice of sentences and the choice of seeds. With one
+    confidence interval excludes 0. This interval accounts for the choice of sentences and the choice of seeds. With one
     seed per spec, no difference is tested, because another seed could reverse it.
 
     Options:

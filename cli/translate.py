@@ -100,7 +100,7 @@ def translate(
 
 
 def _no_model_error(documents: Sequence[Path], output: Path | None, source: str | None, target: str | None) -> ZooError:
-    """Return the error that the included model does not translate a language pair. Its hint names a public model."""
+    """Return the error for a language pair that the included model lacks. Its hint names a public model."""
     from zoo.models.catalogue import EVERYDAY, recommended
 
     card = recommended(source, target) if source and target else None
@@ -363,7 +363,7 @@ def _transcript_suffix(chosen: str | None, output: Path | None) -> str:
     own = output.suffix.lower() if output is not None else ""
     suffix = f".{chosen}" if chosen is not None else own or ".txt"
     if suffix not in _TRANSCRIPT_FORMATS:
-        raise ZooError(f"`{suffix[1:]}` is not a format of transcripts", hint="use txt, srt or vtt")
+        raise ZooError(f"`{suffix[1:]}` is not a transcript format", hint="use txt, srt or vtt")
     if own not in ("", suffix):
         raise ZooError(f"`{output}` does not end in {suffix}", hint="leave `--format` out, or rename the output")
     return suffix

@@ -130,7 +130,7 @@ def _label(node: Node) -> str:
 
 
 def _joins(node: Node, box: Box, blocks: Iterable[Block]) -> bool:
-    """Return whether a node is drawn as part of `box`, the box of its input. This box must be in one of the blocks."""
+    """Return whether a node is drawn as part of the box of its input, `box`. If no block contains `box`, it is not."""
     kinds = node.operation.joins_boxes
     return any(box in block.boxes for block in blocks) and (kinds is None or box.kind in kinds)
 

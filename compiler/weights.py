@@ -116,7 +116,7 @@ class Padded(_Derived):
         return (self.rows, *self.part.shape[1:])
 
     def make(self, file: Mapping[str, Tensor]) -> Tensor:
-        """Make the part from a weights file, and return it with the rows of zeros."""
+        """Make the part from the tensors of a weights file, and append rows of zeros."""
         part = self.part.make(file)
         result = part.new_zeros(self.shape)
         result[: part.shape[0]] = part

@@ -192,6 +192,23 @@ def test_sounds_of_sentences(run: Script, texts: list[str], monkeypatch: pytest.
         assert len(Audio(parts.Audio(kind="audio")).encode(Path("out") / name)) > 20
 
 
+def test_digits_by_flite(run: Script, monkeypatch: pytest.MonkeyPatch) -> None:
+    flite_digits = pytest.importorskip("tests.benchmarks.flite_digits", reason="needs the extra `speech`")
+    monkeypatch.setattr(flite_digits, "COUNT", 6)
+    program = Path("programs/flite")
+    program.parent.mkdir()
+    noise = "import random, sys; sys.stdout.buffer.write(bytes(44) + random.Random(0).randbytes(9_000))"
+    program.write_text(f"#!{sys.executable}\n{noise}\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(program.parent.resolve()))
+    run(flite_digits, "out")
+    texts = Path("out/train.en").read_text("utf-8").splitlines()
+    assert all(set(text) <= {*"0123456789 "} for text in texts)
+    sounds = Path("out/train.sounds.en").read_text("utf-8").split()
+    assert len(sounds) == len(texts) == 6
+    assert all(len(Audio(parts.Audio(kind="audio")).encode(Path("out") / name)) > 20 for name in sounds)
+
+
 def test_spoken_lines_of_a_game(run: Script, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whole rooms are held out, and lines without a sound are left out."""
     fillets = pytest.importorskip("tests.benchmarks.fillets", reason="needs the extra `speech`")

@@ -64,7 +64,7 @@ def _memory_nodes(step: Graph, memory: Iterable[str]) -> list[Node]:
 
 
 def beams_as_queries(graphs: Graphs, spec: Spec, options: CompileOptions) -> Graphs:
-    """Make all beams of a sentence queries of one cross-attention, so that the memory is read once per sentence."""
+    """Let a single cross-attention compute all beams of a sentence as its queries, so that it reads the memory once."""
     if Purpose.DECODE_STEP not in graphs:
         return graphs
     try:

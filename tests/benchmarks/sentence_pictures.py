@@ -1,6 +1,6 @@
 """Draw German sentences in many fonts, for `specs/pictures/everyday-de.yaml`.
 
-    python -m tests.benchmarks.sentence_pictures SENTENCES.de SENTENCES.en OUT [FONTS ...]
+    python -m tests.benchmarks.sentence_pictures SENTENCES.de SENTENCES.en OUT [FONTS ...] [--train N]
 
 Line n of SENTENCES.en translates line n of SENTENCES.de. FONTS are folders with .ttf and .otf files. The default is the
 fonts of the system, `/usr/share/fonts`. `docs/how-to/pictures.md` says where sentences and fonts come from.
@@ -21,7 +21,7 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageFilter, ImageFont
 
 SIZES = {"test": 500, "dev": 500, "train": 30_000}
-"""Number of pictures in each set. There are fewer for training if there are not enough sentences."""
+"""Number of pictures in each set."""
 MAX_CHARACTERS = 60
 CHARACTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyzÄÖÜäöüß0123456789.,;:!?-'\""
 SYMBOL_FONTS = ("D050000L", "Standard Symbols PS", "OpenSymbol", "Symbola")
@@ -106,10 +106,11 @@ def main() -> None:
     for name in ("sources", "targets", "out"):
         parser.add_argument(name, type=Path)
     parser.add_argument("fonts", nargs="*", type=Path, default=[Path("/usr/share/fonts")])
+    parser.add_argument("--train", type=int, default=SIZES["train"], help="number of pictures for training")
     arguments = parser.parse_args()
     pairs, start = read_pairs(arguments.sources, arguments.targets), 0
     fonts = divide(find_fonts(arguments.fonts))
-    for name, count in SIZES.items():
+    for name, count in {**SIZES, "train": arguments.train}.items():
         if not fonts[name]:
             parser.error(f"the fonts have too few families for {name}: install more, as docs/how-to/pictures.md says")
         print(f"{name}: {', '.join(fonts[name])}")

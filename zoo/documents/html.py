@@ -410,7 +410,7 @@ def parse(text: str, roles: ElementRoles, parser: type[Parser]) -> list[Fragment
 
 
 def _tags(text: str, roles: ElementRoles, parser: type[Parser]) -> Iterator[tuple[int, str, str]]:
-    """Yield the tags that may have attributes with text."""
+    """Yield the position, element and code of each tag that may have attributes to translate, such as `alt`."""
     if _MAYBE_TEXT.search(text):
         yield from (each for each in parser(text, roles).tags if _MAYBE_TEXT.search(each[2]))
 

@@ -154,7 +154,7 @@ def _check(sound: SoundFile, name: str) -> None:
     """Raise ZooError if the format, the sampling rate or the number of channels of a file is not supported."""
     hint = "convert the file, for example with `ffmpeg -i FILE -ac 1 -ar 16000 NEW.wav`"
     if sound.format not in _FORMATS:
-        raise ZooError(f"`{name}` has the format {sound.format}, which is not read as audio", hint=hint)
+        raise ZooError(f"the audio format of `{name}`, {sound.format}, is not supported", hint=hint)
     if sound.samplerate not in _SAMPLE_RATES:
         problem = f"`{name}` has a sampling rate of {sound.samplerate:,} Hz"
         raise ZooError(f"{problem}, but only {_SAMPLE_RATES[0]:,} to {_SAMPLE_RATES[-1]:,} Hz are supported", hint=hint)

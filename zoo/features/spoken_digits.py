@@ -29,7 +29,7 @@ from zoo.report import Report
 VERSION = 4
 """Version of the strings. Increase it whenever a string changes, because prepared corpora depend on it."""
 MAX_DIGITS = 8
-_WORDS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
+WORDS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 ENGLISH = ("en-us", "en", "en-gb-x-rp", "en-gb-scotland", "en-gb-x-gbcwmd", "en-us-nyc", "en-029")
 """Accents of English that espeak-ng speaks."""
 _DEV_VOICES = ("f2", "m5", "ian", "belinda", "paul", "klatt5", "Mario", "zac")
@@ -49,7 +49,7 @@ _RATE, _PITCH, _RANGE, _WORD_GAP = 1, 3, 4, 7
 _SYNCHRONOUS, _UTF8 = 2, 1
 _SAMPLE_RATES, _RATE_SHARES = (8_000, 11_025, 16_000, 22_050), (0.35, 0.1, 0.45, 0.1)
 _FFT_STEP = 4096  # numpy's Fourier transform is fast for multiples of powers of 2
-Samples = npt.NDArray[np.float64]
+Samples = npt.NDArray[np.floating[Any]]
 
 
 def strings(split: str, count: int, report: Report) -> Iterator[tuple[str, str]]:
@@ -139,9 +139,13 @@ class Speaker:
         self._blocks.clear()
         encoded = text.encode()
         self._library.espeak_Synth(encoded, len(encoded) + 1, 0, 1, 0, _UTF8, None, None)
-        samples = np.concatenate([np.zeros(1), *self._blocks]) / 32768
-        loud = np.flatnonzero(np.abs(samples) > 0.01 * np.abs(samples).max(initial=1e-9))
-        return samples[loud[0] : loud[-1] + 1] if len(loud) else samples
+        return without_silence(np.concatenate([np.zeros(1), *self._blocks]) / 32768)
+
+
+def without_silence(samples: Samples, threshold: float = 0.01) -> Samples:
+    """Return samples from the first to the last that is louder than a fraction of the loudest (`threshold`)."""
+    loud = np.flatnonzero(np.abs(samples) > threshold * np.abs(samples).max(initial=1e-9))
+    return samples[loud[0] : loud[-1] + 1] if len(loud) else samples
 
 
 def _record(speaker: Speaker, split: str, number: int) -> tuple[npt.NDArray[np.float32], int]:
@@ -149,16 +153,18 @@ def _record(speaker: Speaker, split: str, number: int) -> tuple[npt.NDArray[np.f
     random = _random(split, number)
     digits = _digits(split, random)
     speaker.choose_at_random(split, random)
-    words = [_WORDS[digit] for digit in digits]
+    words = [WORDS[digit] for digit in digits]
     if random.random() < 0.4:  # fluent
         separators = (" ", " ", ", ")
         samples = speaker.speak("".join(word + str(random.choice(separators)) for word in words))
     else:
-        samples = _with_gaps([speaker.speak(word) for word in words], speaker.sample_rate, random)
+        samples = join_words([speaker.speak(word) for word in words], speaker.sample_rate, random)
     return as_recorded(samples, speaker.sample_rate, random)
 
 
-def as_recorded(samples: Samples, sample_rate: int, random: np.random.Generator) -> tuple[npt.NDArray[np.float32], int]:
+def as_recorded(
+    samples: Samples, sample_rate: float, random: np.random.Generator
+) -> tuple[npt.NDArray[np.float32], int]:
     """Return speech as a microphone records it in a room, with silence at both ends, and its new sampling rate."""
     soxr = import_module("soxr")
     rate = int(random.choice(_SAMPLE_RATES, p=_RATE_SHARES))
@@ -169,7 +175,7 @@ def as_recorded(samples: Samples, sample_rate: int, random: np.random.Generator)
     return (samples / peak * 10 ** random.uniform(-1.2, -0.02)).astype(np.float32), rate
 
 
-def _with_gaps(words: list[Samples], rate: int, random: np.random.Generator) -> Samples:
+def join_words(words: list[Samples], rate: int, random: np.random.Generator) -> Samples:
     """Join words that are spoken one by one, with pauses and different loudness."""
     longest = random.uniform(0.05, 0.6)
     parts = []

@@ -118,8 +118,8 @@ def attend(
         raise ZooError("there are no attention weights for an empty text", hint="give a sentence")
     if len(encoded.parts) > 1:
         raise ZooError(
-            f"the text has {encoded.length:,} tokens, but the model takes at most "
-            f"{preprocessor.max_source_length:,} (`decoding.max_source_length`) and translates it in parts",
+            f"the text has {encoded.length:,} tokens, but attention weights can be shown for at most "
+            f"{preprocessor.max_source_length:,} tokens (`decoding.max_source_length`)",
             hint="give one sentence of the text",
         )
     source_ids: Sequence[int] = encoded.parts[0].tokens

@@ -124,7 +124,7 @@ class PackedProgram(KernelProgram):
 
     @property
     def complete(self) -> Program:
-        """The complete program, which shares the packed weights."""
+        """The complete program. It uses the packed weights of this model instead of a copy."""
         with self._lock:  # several worker threads may need it at the same time
             if self._complete is None:
                 self._complete = self._build(self.model)

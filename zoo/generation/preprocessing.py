@@ -108,7 +108,7 @@ class Preprocessor:
             self.error = error
 
     def _inputs(self, text: EncodedText, prefix: str) -> list[SearchInput]:
-        """Return the parts of a text to search for. Store the parts that stay as they are as their own translations."""
+        """Return the parts of a text that the model must translate. Store unchanged parts as their own translations."""
         if not text.parts:
             self.warnings.count(text)
             self.unchanged_texts.append((text.index, Translation("")))

@@ -179,7 +179,7 @@ def unchanged(text: str) -> Translation:
 
 
 def join_parts(sources: Sequence[str], parts: Sequence[Translation], gaps: Sequence[str]) -> Translation:
-    """Join the translations of a text's parts to the translation of the text.
+    """Join the translations of a text's parts into the translation of the whole text.
 
     Args:
         sources: The parts of the text, in order.

@@ -213,7 +213,8 @@ def _require_translations(card: ModelCard, folders: Sequence[Path], report: Repo
         hint = "the files or the card's import options may be wrong; please report this"
         raise ZooError(problem, hint=hint, exit_code=1)
     if different:
-        report.warn(f"`{card.name}` translates {len(different)} sentences differently from its authors: {described}")
+        count = f"{len(different)} of {len(outputs)} documented translations"
+        report.warn(f"`{card.name}` does not reproduce {count}: {described}")
     else:
         report.info(f"all {len(outputs)} documented translations are reproduced")
 

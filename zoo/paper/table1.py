@@ -154,7 +154,7 @@ def convolution_cost() -> tuple[bool, str]:
 
 
 def separable_cost() -> tuple[bool, str]:
-    """Compare a separable convolution over all positions with self-attention and a position-wise layer."""
+    """Check that a separable convolution with k = n costs as much as self-attention plus a position-wise layer."""
     whole = LAYERS["separable"].operations(_N, _D, _N, 16)
     both = LAYERS["self-attention"].operations(_N, _D, 3, 16) + _N * _D * _D
     return whole == both, f"k = n = {_N}, d = {_D}: {whole:,.0f} and {both:,.0f}"

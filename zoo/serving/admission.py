@@ -34,7 +34,7 @@ class Metrics:
     """Metrics of one server.
 
     Attributes:
-        statuses: Number of requests with each status since the last `log_statuses`, without monitoring requests.
+        statuses: Number of requests with each status since the last `log_statuses`, except monitoring requests.
     """
 
     def __init__(self) -> None:

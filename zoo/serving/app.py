@@ -211,7 +211,7 @@ class Server(uvicorn.Server):
         self.should_exit = True
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Answer the accepted requests, and end."""
+        """Answer the accepted requests, then shut down."""
         self._service.admission.draining, self._ending_since = True, time.monotonic()
         for function in self._service.admission.before_end:
             function()

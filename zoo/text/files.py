@@ -39,7 +39,7 @@ def read_sentences(path: Path) -> Iterator[str]:
 
 @contextmanager
 def file_errors(path: Path) -> Iterator[None]:
-    """Convert errors while a file is read to ZooErrors with the path of the file."""
+    """Convert errors that occur while a file is read into ZooErrors that name the file."""
     try:
         yield
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:

@@ -464,9 +464,13 @@ def _readings(value: str, decimal_marks: str) -> list[str]:
 
 
 def _write(reading: str, value: str, notation: Notation) -> str:
-    """Write a value in the notation of a language.
+    """Write a number in the notation of a language.
 
-    The result has as many decimal places as `value`, and separators of thousands if `value` has them.
+    Args:
+        reading: The number in plain notation, such as "1234.50".
+        value: The number as it is written in the source, such as "1.234,50". The result has as many decimal places,
+            and thousands separators if `value` has them.
+        notation: The notation of the target language.
     """
     if value.isdecimal() or re.search("[^0-9.]", reading) or len(value) > _LONGEST_NUMBER:
         return value

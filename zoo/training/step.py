@@ -59,7 +59,10 @@ class RecordedUpdate:
         self._recorded: dict[Callable[[], None], Callable[[], object]] = {}
 
     def step(self, batch: Batch, rate: float, seed: int) -> tuple[Tensor, Tensor]:
-        """Compute one step. Return the two losses, summed over all processes, and whether the weights were updated.
+        """Compute one step.
+
+        Return a tensor with the label-smoothed loss and the plain loss, summed over all processes, and a tensor that
+        says whether the weights were updated.
 
         Args:
             batch: This process's share of the batch.

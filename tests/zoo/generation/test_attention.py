@@ -129,7 +129,7 @@ def test_restricted_attention_is_self_attention(trained: Callable[..., Run]) -> 
 
 def test_empty_and_split_texts_are_refused(trained: Callable[..., Run]) -> None:
     translator = zoo.load(trained(decoding={"max_source_length": 8}).folder, device="cpu")
-    with pytest.raises(ZooError, match="takes at most 8") as caught:
+    with pytest.raises(ZooError, match="shown for at most 8") as caught:
         translator.attention("the dog sees. the old dog sees")
     assert caught.value.hint == "give one sentence of the text"
     for text in ("", " \t"):

@@ -1,0 +1,94 @@
+"""Speak strings of digits with the voices of the program flite, for `specs/speech/digits-natural.yaml`.
+
+    python -m tests.benchmarks.flite_digits OUT
+
+The voices of flite are computed from recordings of four people, so they resemble real voices more than those of
+espeak-ng do. Install flite first, such as with `apt install flite`. OUT gets a list of 20,000 audio files
+(`train.sounds.en`) and their texts (`train.en`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import subprocess
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from multiprocessing import get_context
+from pathlib import Path
+
+import numpy as np
+import soundfile
+
+from compiler.host import cores
+from tests.benchmarks.sentence_sounds import write_lists
+from zoo.features.spoken_digits import MAX_DIGITS, WORDS, Samples, as_recorded, join_words, without_silence
+
+COUNT = 20_000
+"""Number of strings."""
+SAMPLE_RATE = 16_000
+PITCHES = {"awb": 130, "kal16": 105, "rms": 105, "slt": 175}
+"""Mean pitch of each voice. Unit: hertz."""
+
+
+def digits(random: np.random.Generator) -> list[int]:
+    """Return the digits of a string. In three of ten strings, two neighbours are equal, because models omit one."""
+    shares = np.arange(1, MAX_DIGITS + 1) ** -0.5
+    chosen = random.integers(10, size=1 + random.choice(MAX_DIGITS, p=shares / shares.sum()))
+    if len(chosen) > 1 and random.random() < 0.3:
+        second = random.integers(1, len(chosen))
+        chosen[second] = chosen[second - 1]
+    return [int(digit) for digit in chosen]
+
+
+def speak(text: str, voice: str, stretch: float, pitch: float, spread: float) -> Samples:
+    """Return the samples of a text, without silence at both ends.
+
+    Args:
+        text: The text.
+        voice: A key of `PITCHES`.
+        stretch: Factor of all durations.
+        pitch: Mean pitch. Unit: hertz.
+        spread: Standard deviation of the pitch. Unit: hertz.
+    """
+    numbers = {"duration_stretch": stretch, "int_f0_target_mean": pitch, "int_f0_target_stddev": spread}
+    settings = (word for name, value in numbers.items() for word in ("--setf", f"{name}={value:.3f}"))
+    command = ["flite", "-voice", voice, *settings, "-t", text, "-o", "/dev/stdout"]
+    sound = subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout
+    return without_silence(np.frombuffer(sound[44:], "<i2") / 32768)  # after the header of a WAV file
+
+
+def record(folder: Path, number: int) -> str:
+    """Write a string of digits as a FLAC file, and return its text."""
+    random = np.random.default_rng(number)
+    chosen = digits(random)
+    voice = str(random.choice(list(PITCHES)))
+    pitch, spread = PITCHES[voice] * random.uniform(0.8, 1.25), random.uniform(5, 35)
+    say = partial(speak, voice=voice, stretch=random.uniform(0.7, 1.35), pitch=pitch, spread=spread)
+    words = [WORDS[digit] for digit in chosen]
+    if random.random() < 0.4:  # fluent
+        samples = say(" ".join(word + str(random.choice(["", "", ","])) for word in words))
+    else:
+        samples = join_words([say(word) for word in words], SAMPLE_RATE, random)
+    samples, rate = as_recorded(samples, SAMPLE_RATE * random.uniform(0.9, 1.12), random)
+    if random.random() < 0.35:  # as recordings that are cut closely
+        samples = without_silence(samples, random.uniform(0.02, 0.12))
+    soundfile.write(folder / f"{number:06d}.flac", samples, rate, subtype="PCM_16")
+    return " ".join(map(str, chosen))
+
+
+def main() -> None:
+    """Speak the strings, and write their lists."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("out", type=Path)
+    out: Path = parser.parse_args().out
+    if shutil.which("flite") is None:
+        parser.error("the program flite is not installed: install it, such as with `apt install flite`")
+    (out / "train").mkdir(parents=True)
+    with ProcessPoolExecutor(cores(), get_context("spawn")) as pool:
+        texts = list(pool.map(partial(record, out / "train"), range(COUNT), chunksize=16))
+    write_lists(out, "train", {"en": (Path(f"train/{number:06d}.flac") for number in range(COUNT))}, en=texts)
+
+
+if __name__ == "__main__":
+    main()
