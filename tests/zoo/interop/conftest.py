@@ -7,7 +7,6 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -404,9 +403,3 @@ def require_same_in_ctranslate2(model: ImportedModel, folder: Path, texts: list[
         assert all(torch.equal(after.tensors[name], tensor) for name, tensor in model.tensors.items())
         expected, back = (log_probabilities(each, texts[0], texts[-1]) for each in (model, after))
         assert back == pytest.approx(expected, abs=1e-5)
-
-
-@pytest.fixture
-def tiny() -> SimpleNamespace:
-    """Return the definitions of this file, which tests cannot import."""
-    return SimpleNamespace(**{name: value for name, value in globals().items() if not name.startswith("_")})

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,6 +12,7 @@ import torch
 import specs
 from compiler import build
 from specs import EOS, UNK, Spec, ZooError
+from tests.zoo.interop import conftest as tiny
 from zoo.interop.ctranslate2.exporter import require_supported
 from zoo.interop.formats import ImportedModel
 from zoo.text.vocabulary import Vocabulary
@@ -62,11 +62,7 @@ for name in ("t5", "modern", "rotary", "alibi"):
 
 @pytest.mark.parametrize("architecture", PARTS.values(), ids=PARTS)
 def test_exported_models_compute_the_same(
-    architecture: dict[str, Any],
-    tokens: Vocabulary,
-    small: Callable[..., Spec],
-    tiny: SimpleNamespace,
-    tmp_path: Path,
+    architecture: dict[str, Any], tokens: Vocabulary, small: Callable[..., Spec], tmp_path: Path
 ) -> None:
     pytest.importorskip("ctranslate2", reason="CTranslate2 is not installed")
     spec = small(**{**SIZES, **architecture})

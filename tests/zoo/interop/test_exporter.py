@@ -21,6 +21,7 @@ from compiler.assemble import prepare_build
 from compiler.backends import BACKENDS
 from specs import BOS, EOS, PAD, UNK, Spec, ZooError
 from tests.examples import examples
+from tests.zoo.interop import conftest as tiny
 from zoo.files import manifest
 from zoo.interop.ctranslate2.importer import open_translator
 from zoo.interop.exporter import OnnxExport, export_model
@@ -81,11 +82,7 @@ def published(trained: Callable[..., Run], bundles: dict[str, Path], tmp_path: P
 
 @pytest.mark.parametrize("architecture", VARIANTS.values(), ids=VARIANTS)
 def test_exported_models_are_the_same_when_read_back(
-    architecture: dict[str, Any],
-    published: Publish,
-    tiny: SimpleNamespace,
-    tmp_path: Path,
-    capfd: pytest.CaptureFixture[str],
+    architecture: dict[str, Any], published: Publish, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     bundle = published(**architecture)
     model = read_model(bundle)

@@ -6,7 +6,6 @@ import io
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import pytest
@@ -15,6 +14,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from specs import BOS, Architecture, Languages, ZooError
+from tests.zoo.interop import conftest as tiny
 from zoo.interop.formats import Bundle, ImportedModel, ImportRequest
 from zoo.interop.huggingface.t5 import T5
 from zoo.interop.tables import Layout
@@ -117,7 +117,7 @@ def exported(model: ImportedModel, folder: Path, family: T5 | None = None) -> Pa
 
 
 @pytest.mark.parametrize("settings", CONFIGS.values(), ids=CONFIGS)
-def test_models_compute_the_same(settings: dict[str, Any], write: Write, tmp_path: Path, tiny: SimpleNamespace) -> None:
+def test_models_compute_the_same(settings: dict[str, Any], write: Write, tmp_path: Path) -> None:
     folder = write(**settings)
     model = read(folder)
     network = transformers.AutoModelForSeq2SeqLM.from_pretrained(folder)
@@ -133,7 +133,7 @@ def test_models_compute_the_same(settings: dict[str, Any], write: Write, tmp_pat
 
 
 @pytest.mark.parametrize("name", ["first T5", "v1.1", "mT5, tied"])
-def test_models_compute_the_same_in_ctranslate2(name: str, write: Write, tmp_path: Path, tiny: SimpleNamespace) -> None:
+def test_models_compute_the_same_in_ctranslate2(name: str, write: Write, tmp_path: Path) -> None:
     pytest.importorskip("ctranslate2", reason="CTranslate2 is not installed")
     texts = ["the old dog sees a small house", "zwei Bücher", "today we read two books about a house " * 3]
     tiny.require_same_in_ctranslate2(read(write(**CONFIGS[name])), tmp_path, texts)
@@ -156,7 +156,7 @@ def test_madlads_special_tokens_and_tables_are_read(write: Write) -> None:
 @pytest.mark.parametrize("saved", [False, True], ids=["spiece.model", "tokenizer.json"])
 @pytest.mark.parametrize("listed", [True, False])
 def test_target_languages_are_chosen_as_in_transformers(
-    listed: bool, saved: bool, write: Write, tmp_path: Path, tiny: SimpleNamespace
+    listed: bool, saved: bool, write: Write, tmp_path: Path
 ) -> None:
     """MADLAD-400's tokenizer lists additional tokens, none: `▁<2de>` then begins the source, and else `<2de>`."""
     folder = write(is_madlad=True, untied=True, extra_ids=0, **MADLAD_IDS)

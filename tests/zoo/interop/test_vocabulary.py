@@ -6,7 +6,6 @@ import random
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -14,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from specs import BOS, EOS, UNK, Spec, ZooError
+from tests.zoo.interop import conftest as tiny
 from zoo.data.prepare import prepare
 from zoo.generation.preprocessing import Preprocessor
 from zoo.interop.sentencepiece_model import (
@@ -34,7 +34,7 @@ WORDS = ["a", "bc", "d@@", "é", "<", "\u200c"]
 
 
 @pytest.fixture
-def model(tiny: SimpleNamespace, tmp_path: Path) -> SentencePieceModel:
+def model(tmp_path: Path) -> SentencePieceModel:
     (tmp_path / "a.spm").write_bytes(tiny.train_sentencepiece(tiny.TEXT))
     return SentencePieceModel(tmp_path / "a.spm")
 
@@ -52,7 +52,7 @@ def test_numbering_reorders_rows_and_biases() -> None:
 
 
 @pytest.mark.parametrize("byte_fallback", [False, True])
-def test_renumbered_model_tokenises_as_before(tiny: SimpleNamespace, tmp_path: Path, byte_fallback: bool) -> None:
+def test_renumbered_model_tokenises_as_before(tmp_path: Path, byte_fallback: bool) -> None:
     file = tmp_path / "a.spm"
     file.write_bytes(tiny.train_sentencepiece(tiny.TEXT, 330 if byte_fallback else 60, byte_fallback=byte_fallback))
     before, names = tiny.processor(file.read_bytes()), SentencePieceModel(file).names()
