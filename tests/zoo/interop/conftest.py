@@ -61,20 +61,16 @@ MARIAN_OPTIONS = {
 
 
 def train_sentencepiece(lines: list[str], size: int = 60, **settings: Any) -> bytes:
-    """Return a SentencePiece model with Marian's IDs: EOS 0, UNK 1, no PAD and no BOS."""
+    """Return a SentencePiece model, by default with Marian's IDs: EOS 0, UNK 1, no PAD and no BOS."""
     model = io.BytesIO()
+    given = {"model_type": "unigram", "pad_id": -1, "bos_id": -1, "eos_id": 0, "unk_id": 1, **settings}
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter(lines),
         model_writer=model,
         vocab_size=size,
-        model_type="unigram",
-        pad_id=-1,
-        bos_id=-1,
-        eos_id=0,
-        unk_id=1,
         hard_vocab_limit=False,
         minloglevel=2,
-        **settings,
+        **given,
     )
     return model.getvalue()
 
@@ -335,6 +331,21 @@ def translator_of(model: ImportedModel, backend: str) -> Translator:
     return Translator(program, model.vocabulary, spec, report=Report())
 
 
+def zoo_names(tokenizer: Any, row: list[int], end: int) -> list[str]:
+    """Return the tokens of a translation by transformers before its end, with zoo's name for IDs without a token."""
+    ids = row[: row.index(end)] if end in row else row
+    return [name or f"<{id}>" for name, id in zip(tokenizer.convert_ids_to_tokens(ids), ids, strict=True)]
+
+
+def require_same_model(again: ImportedModel, model: ImportedModel) -> None:
+    """Compare the specs, the tensors and the vocabularies of an exported model and of the model before."""
+    for field in ("architecture", "vocabulary", "languages", "decoding"):
+        assert getattr(again.spec, field) == getattr(model.spec, field)
+    assert again.tensors.keys() == model.tensors.keys()
+    assert all(torch.equal(tensor, again.tensors[name]) for name, tensor in model.tensors.items())
+    assert again.vocabulary.has_same_tokens_as(model.vocabulary)
+
+
 def require_same_as_transformers(network: Any, tokenizer: Any, model: ImportedModel, texts: list[str]) -> None:
     """Compare log-probabilities of given targets, and greedy translations, with those of transformers.
 
@@ -362,12 +373,8 @@ def require_same_as_transformers(network: Any, tokenizer: Any, model: ImportedMo
         assert [score.log_probability for score in scores] == pytest.approx(expected, abs=1e-4)
         translations = translator.hypotheses(texts, beam=1, split=False, protect=False, workers=1)
         for row, (best, *_) in zip(generated, translations, strict=True):
-            theirs = row[: row.index(end)] if end in row else row
-            names = [
-                name or f"<{id}>" for name, id in zip(tokenizer.convert_ids_to_tokens(theirs), theirs, strict=True)
-            ]
             found = model.vocabulary.token_strings(best.tokens)
-            assert [name.replace("⁇", "<unk>") for name in found] == names
+            assert [name.replace("⁇", "<unk>") for name in found] == zoo_names(tokenizer, row, end)
 
 
 def require_same_in_ctranslate2(model: ImportedModel, folder: Path, texts: list[str], longest: int = 20) -> None:
