@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 import torch
 from torch import Tensor
@@ -13,6 +11,7 @@ from compiler.initialization import initial_weights
 from compiler.operations.attention import Attention
 from compiler.padded_batch import PaddedBatch
 from specs import BOS, EOS, PAD, Spec
+from tests.examples import small
 
 SHAPES: dict[str, dict[str, object]] = {
     "post": {"N": {"encoder": 3, "decoder": 2}, "attention_dropout": 0.3},
@@ -39,7 +38,7 @@ BATCH = {**SOURCE.inputs, "target": TARGET}
 
 
 @pytest.fixture(params=SHAPES)
-def spec(request: pytest.FixtureRequest, small: Callable[..., Spec]) -> Spec:
+def spec(request: pytest.FixtureRequest) -> Spec:
     return small(**SHAPES[request.param])
 
 
@@ -83,7 +82,7 @@ def test_rows_sum_to_one_and_hidden_keys_have_no_weight(spec: Spec, precision: s
         assert each.masked_select(each > 0).std() > 0.01  # they differ
 
 
-def test_they_are_explicit_on_a_gpu(small: Callable[..., Spec]) -> None:
+def test_they_are_explicit_on_a_gpu() -> None:
     lowered = graphs(small(), [Purpose.ATTEND, Purpose.SCORE], "cuda")
     fused = {
         purpose: [n for n in graph.nodes if isinstance(n.operation, Attention) and n.operation.one_kernel]

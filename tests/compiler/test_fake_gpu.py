@@ -24,6 +24,7 @@ from compiler.sublayers import _BalanceGradient, _GatedAverage
 from specs import BOS, EOS, PAD, Spec
 from tests.compiler.fake_gpu import DEVICE, FakeGpu, HostWait, fake_gpu
 from tests.compiler.test_conformance import ARCHITECTURES
+from tests.examples import small
 
 FEATURES = {name for name, architecture in ARCHITECTURES.items() if "source" in architecture}
 
@@ -35,7 +36,7 @@ def architectures(*quick: str) -> Any:
 
 
 @pytest.fixture
-def spec(small: Callable[..., Spec]) -> Callable[[str], Spec]:
+def spec() -> Callable[[str], Spec]:
     """A function that returns the spec of an architecture with as few layers as possible."""
 
     def make(name: str) -> Spec:

@@ -18,6 +18,7 @@ from compiler.padded_batch import PaddedBatch
 from compiler.sublayers import ssru, ssru_step
 from compiler.windows import restricted_attention
 from specs import RestrictedAttention, Spec, ZooError
+from tests.examples import small
 
 KINDS: dict[str, dict[str, object]] = {
     "full": {"kind": "self_attention"},
@@ -47,7 +48,7 @@ def test_ssru_keeps_small_contributions_in_bfloat16() -> None:
 
 
 @pytest.fixture
-def layers(small: Callable[..., Spec]) -> Callable[..., Spec]:
+def layers() -> Callable[..., Spec]:
     """Return a small spec with a sub-layer of this kind instead of self-attention."""
 
     def make(of: dict[str, object], **architecture: object) -> Spec:

@@ -19,9 +19,9 @@ import zoo
 from compiler import build
 from compiler.assemble import prepare_build
 from compiler.backends import BACKENDS
-from specs import BOS, EOS, PAD, UNK, Spec, ZooError
+from specs import BOS, EOS, PAD, UNK, ZooError
 from tests.compiler.test_conformance import SUBLAYERS
-from tests.examples import examples
+from tests.examples import examples, small
 from tests.zoo.interop import conftest as tiny
 from zoo.files import manifest
 from zoo.interop.ctranslate2.importer import open_translator
@@ -394,9 +394,7 @@ def test_unknown_formats_and_models_are_rejected(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("sublayer", [{"kind": "self_attention"}, *SUBLAYERS.values()], ids=str)
-def test_onnx_supports_all_networks_that_the_hint_promises(
-    sublayer: dict[str, Any], small: Callable[..., Spec], tmp_path: Path
-) -> None:
+def test_onnx_supports_all_networks_that_the_hint_promises(sublayer: dict[str, Any], tmp_path: Path) -> None:
     kind = sublayer["kind"]
     encoder = small(N=1, encoder=[sublayer, {"kind": "feed_forward"}])
     decoder = small(N=1, decoder=[sublayer, {"kind": "cross_attention"}, {"kind": "feed_forward"}])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -12,7 +11,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specs import BOS, EOS, UNK, Spec, ZooError
+from specs import BOS, EOS, UNK, ZooError
+from tests.examples import small
 from tests.zoo.interop import conftest as tiny
 from zoo.data.prepare import prepare
 from zoo.generation.preprocessing import Preprocessor
@@ -125,7 +125,7 @@ def test_each_word_outside_the_list_is_one_unknown_token(tmp_path: Path) -> None
                 assert each.tokenize(text) == [f"▁{word}" for word in words]
 
 
-def test_messages_name_unknown_words(small: Callable[..., Spec], report: Report) -> None:
+def test_messages_name_unknown_words(report: Report) -> None:
     vocabulary = Vocabulary(word_list_tokenizer(NUMBERING, "list"))
     assert vocabulary.unknown("a Hund bc  Hund é X", "target") == ["Hund", "X"]
     intake = Preprocessor(vocabulary, small(), None, None, report, LanguagePair("en", "de"))
@@ -137,7 +137,7 @@ def test_messages_name_unknown_words(small: Callable[..., Spec], report: Report)
     assert "1 of 2" in warning
 
 
-def test_sources_without_eos(small: Callable[..., Spec], home: Path) -> None:
+def test_sources_without_eos(home: Path) -> None:
     tokenizer = word_list_tokenizer(NUMBERING, "list")
     without = without_source_end(tokenizer, "list")
     assert (Vocabulary(tokenizer).source_suffix, Vocabulary(without, tokenizer).source_suffix) == ((EOS,), ())
