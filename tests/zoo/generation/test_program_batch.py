@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -37,12 +38,11 @@ DECODERS = {
 CPU = torch.device("cpu")
 
 
-@pytest.fixture(scope="module", params=DECODERS)
-def program(request: Any, tmp_path_factory: pytest.TempPathFactory) -> NativeProgram:
+def native_program(folder: Path, architecture: dict[str, Any], **options: Any) -> NativeProgram:
     """Return a model with large random weights, in which the tokens 5 and 6, and 7 and 8, have equal embeddings."""
     if problem := BACKENDS["native"].unavailable_reason():
         pytest.skip(problem)
-    sizes = {"N": 2, "d_model": 16, "d_ff": 32, "h": 2, "d_k": 8, "d_v": 4, "decoder": DECODERS[request.param]}
+    sizes = {"d_model": 16, "d_ff": 32, "h": 2, "d_k": 8, "d_v": 4, **architecture}
     spec = specs.load("tiny", {"architecture": sizes, "vocabulary": {"size": SIZE}})
     torch.manual_seed(0)
     weights = compiler.build(spec, compiler.TRANSLATE, backend="eager").weights()
@@ -50,9 +50,14 @@ def program(request: Any, tmp_path_factory: pytest.TempPathFactory) -> NativePro
         table *= 2.0
         table[EOS] *= 1.5
         table[6], table[8] = table[5], table[7]
-    folder = tmp_path_factory.getbasetemp()
-    native = compiler.build(spec, compiler.TRANSLATE, weights=weights, backend="native", folder=folder)
+    native = compiler.build(spec, compiler.TRANSLATE, weights=weights, backend="native", folder=folder, **options)
     assert isinstance(native, NativeProgram)
+    return native
+
+
+@pytest.fixture(scope="module", params=DECODERS)
+def program(request: Any, tmp_path_factory: pytest.TempPathFactory) -> NativeProgram:
+    native = native_program(tmp_path_factory.getbasetemp(), {"N": 2, "decoder": DECODERS[request.param]})
     native.max_drafts = 3
     return native
 
