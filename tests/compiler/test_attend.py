@@ -11,23 +11,13 @@ from compiler.initialization import initial_weights
 from compiler.operations.attention import Attention
 from compiler.padded_batch import PaddedBatch
 from specs import BOS, EOS, PAD, Spec
+from tests.compiler.test_conformance import ARCHITECTURES
 from tests.examples import small
 
 SHAPES: dict[str, dict[str, object]] = {
-    "post": {"N": {"encoder": 3, "decoder": 2}, "attention_dropout": 0.3},
-    "pre": {
-        "norm": {"placement": "pre"},
-        "positions": {"kind": "learned", "rows": 128},
-        "tied_embeddings": "none",
-        "projection_bias": True,
-    },
+    **{name: ARCHITECTURES[name] for name in ("pre", "additive", "unscaled", "restricted")},
+    "post": {**ARCHITECTURES["post"], "attention_dropout": 0.3},
     "one head": {"h": 1, "d_k": 5, "d_v": 7},
-    "additive": {"attention_score": "additive"},
-    "unscaled": {"attention_score": "dot_product", "d_k": 3},
-    "restricted": {
-        "encoder": [{"kind": "restricted_attention", "radius": 2}, {"kind": "feed_forward"}],
-        "decoder": [{"kind": "restricted_attention", "radius": 1}, {"kind": "cross_attention"}],
-    },
     "no self-attention": {"encoder": [{"kind": "feed_forward"}], "decoder": [{"kind": "cross_attention"}]},
 }
 TOLERANCE = 1e-4
@@ -43,14 +33,10 @@ def spec(request: pytest.FixtureRequest) -> Spec:
 
 
 def attention_weights(spec: Spec, precision: str = "float32") -> dict[str, Tensor]:
-    with torch.no_grad():
-        return attend_program(spec, precision).attend(SOURCE, TARGET)[1]
-
-
-def attend_program(spec: Spec, precision: str = "float32") -> EmittedProgram:
     program = build(spec, [Purpose.ATTEND], weights=weights(spec), backend="eager", precision=precision)
     assert isinstance(program, EmittedProgram)
-    return program
+    with torch.no_grad():
+        return program.attend(SOURCE, TARGET)[1]
 
 
 def weights(spec: Spec) -> dict[str, Tensor]:

@@ -19,11 +19,7 @@ from compiler.decoder import CACHE_BLOCK
 from compiler.padded_batch import PaddedBatch
 from compiler.size import BATCH, SOURCE, TARGET, Size, rounded_up
 from specs import Spec
-from tests.examples import small
-
-
-def without(spec: Spec, *passes: str) -> Spec:
-    return spec.model_copy(update={"compilation": spec.compilation.model_copy(update={"disabled_passes": passes})})
+from tests.examples import changed, small
 
 
 def count_flops(run: Callable[[], object]) -> int:
@@ -130,14 +126,16 @@ class TestMemoryTraffic:
 
     def test_all_beams_read_the_memory_once(self) -> None:
         spec = small(N=1)
-        before, after = (graphs(s)[Purpose.DECODE_STEP] for s in (without(spec, "beams_as_queries"), spec))
+        before, after = (
+            graphs(s)[Purpose.DECODE_STEP] for s in (changed(spec, disabled_passes=("beams_as_queries",)), spec)
+        )
         sizes = {"source": 1000, "new": 1, "capacity": 16}
         saved = memory_traffic(before)(batch=4, **sizes) - memory_traffic(after)(batch=1, beams=4, **sizes)
         assert saved == 3 * 4 * 1000 * 2 * (6 + 4)  # float32 keys and values of two heads
 
     def test_a_planned_cache_is_not_copied(self) -> None:
         spec = small(N=1)
-        before, after = (graphs(s)[Purpose.DECODE_STEP] for s in (without(spec, "plan_cache"), spec))
+        before, after = (graphs(s)[Purpose.DECODE_STEP] for s in (changed(spec, disabled_passes=("plan_cache",)), spec))
         sizes = {"batch": 1, "beams": 1, "source": 3, "past": 99, "new": 1, "capacity": 100}
         # A copy reads and writes all positions but the new one.
         assert memory_traffic(before)(**sizes) - memory_traffic(after)(**sizes) == 4 * 2 * (6 + 4) * 2 * 99

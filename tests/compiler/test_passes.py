@@ -22,19 +22,11 @@ from compiler.options import CompileOptions
 from compiler.padded_batch import PaddedBatch
 from specs import Spec, ZooError
 from tests.compiler.conftest import shaken
-from tests.examples import small
+from tests.compiler.test_conformance import FEED_FORWARD, SUBLAYERS
+from tests.examples import changed, small
 
-MIXING: tuple[dict[str, object], ...] = (
-    {"kind": "self_attention"},
-    {"kind": "restricted_attention", "radius": 2},
-    {"kind": "ssru"},
-    {"kind": "lstm"},
-    {"kind": "convolution", "kernel": 3, "dilated": True},
-    {"kind": "separable_convolution", "kernel": 5},
-    {"kind": "bottleneck_convolution", "kernel": 3, "dilations": [1, 3]},
-    {"kind": "mixture_of_experts", "experts": 3, "top_k": 2},
-    {"kind": "feed_forward"},
-)
+OTHERS = [each for each in SUBLAYERS.values() if "kv_heads" not in each]  # additive attention has no grouped heads
+MIXING = ({"kind": "self_attention"}, *OTHERS, FEED_FORWARD)
 
 
 def sublayers(*required: dict[str, object]) -> st.SearchStrategy[list[dict[str, object]]]:
@@ -72,7 +64,7 @@ def test_programs_agree_with_the_interpreter_with_any_passes(
     architecture: dict[str, object], without: set[str], train: bool, seed: int
 ) -> None:
     purposes = [Purpose.TRAIN, *TRANSLATE] if train else TRANSLATE
-    spec = _without(small(**architecture), *without)
+    spec = changed(small(**architecture), disabled_passes=tuple(without))
     program = build(spec, purposes, weights=shaken(spec))
     for purpose, error in disagreement(program, seed).items():
         assert error < 1e-5, purpose
@@ -173,13 +165,9 @@ def test_the_vocabulary_is_padded_and_the_log_probabilities_are_not() -> None:
 
 def test_an_unknown_pass_name_is_an_error() -> None:
     with pytest.raises(ZooError) as caught:
-        graphs(_without(small(), "hoist_memroy"))
+        graphs(changed(small(), disabled_passes=("hoist_memroy",)))
     assert "`hoist_memroy`" in str(caught.value)
     assert caught.value.hint == "did you mean `hoist_memory`?"
-
-
-def _without(spec: Spec, *names: str) -> Spec:
-    return spec.model_copy(update={"compilation": spec.compilation.model_copy(update={"disabled_passes": names})})
 
 
 def test_a_pass_that_breaks_a_graph_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:

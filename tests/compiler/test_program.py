@@ -15,16 +15,14 @@ from compiler.backends.conformance import disagreement
 from compiler.decoder import top_k
 from compiler.padded_batch import PaddedBatch
 from specs import BOS, EOS, PAD, ZooError
-from tests.examples import small
+from tests.examples import changed, small
 
 DISABLED = [(), ("plan_cache",), ("beams_as_queries",), ("plan_cache", "beams_as_queries", "hoist_memory")]
 
 
 @pytest.fixture(params=DISABLED, ids="-".join)
 def program(request: Any) -> Any:
-    spec = small()
-    compilation = spec.compilation.model_copy(update={"disabled_passes": request.param})
-    return build(spec.model_copy(update={"compilation": compilation}), TRANSLATE)
+    return build(changed(small(), disabled_passes=request.param), TRANSLATE)
 
 
 def _steps(program: Any, state: Any, *tokens: list[int]) -> tuple[torch.Tensor, Any]:
@@ -108,8 +106,7 @@ def test_half_qkv_initialisation_halves_the_variance_of_queries_keys_and_values(
 
 def test_the_same_seed_gives_the_same_weights_whichever_passes_run() -> None:
     spec = small()
-    compilation = spec.compilation.model_copy(update={"disabled_passes": ("fuse_projections",)})
-    other = spec.model_copy(update={"compilation": compilation})
+    other = changed(spec, disabled_passes=("fuse_projections",))
     a, b = build(spec, [Purpose.TRAIN]).weights(), build(other, [Purpose.TRAIN]).weights()
     assert all(torch.equal(a[name], b[name]) for name in a)
 
@@ -158,7 +155,7 @@ def test_bfloat16_weights_are_computed_in_float32(backend: str) -> None:
 
 def test_a_program_refuses_a_purpose_that_it_was_not_built_for() -> None:
     spec, source, target = small(), PaddedBatch.pad([[7, 8, EOS]]), torch.tensor([[BOS, 9, EOS]])
-    spec = spec.model_copy(update={"compilation": spec.compilation.model_copy(update={"backend": "auto"})})
+    spec = changed(spec, backend="auto")
     assert build(spec, [Purpose.SCORE]).score(source, target).shape == (1, 2)
     with pytest.raises(ValueError, match="not built for the purpose `score`"):
         build(spec, [Purpose.ENCODE, Purpose.DECODE_STEP]).score(source, target)
@@ -176,8 +173,7 @@ def test_conformance_can_be_checked_with_few_learned_positions(backend: str) -> 
 
 @pytest.mark.parametrize("precision", ["bfloat16", "int8"])
 def test_weights_are_trained_in_float32_whatever_precision_the_spec_translates_in(precision: str) -> None:
-    compilation = small().compilation.model_copy(update={"precision": precision})
-    spec = small().model_copy(update={"compilation": compilation})
+    spec = changed(small(), precision=precision)
     program = build_module(spec)
     assert (program.precision, program.backend) == ("float32", "eager")
     assert {parameter.dtype for parameter in program.parameters()} == {torch.float32}

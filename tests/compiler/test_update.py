@@ -47,13 +47,10 @@ def batch(seed: int = 1, sentences: int = 7) -> Batch:
     return examples.rows(*sides).to_batch()
 
 
-def host(rows: PackedRows, given: Batch, seed: int = 5) -> Tensor:
-    source, target = given.source, given.target
-    return rows.host(source.values, source.lengths, target.values, target.lengths, seed=seed, rate=0.1, tokens=3.0)
-
-
 def fill(rows: PackedRows, given: Batch, seed: int = 5) -> None:
-    rows.buffer.copy_(host(rows, given, seed))
+    source, target = given.source, given.target
+    sides = source.values, source.lengths, target.values, target.lengths
+    rows.buffer.copy_(rows.host(*sides, seed=seed, rate=0.1, tokens=3.0))
 
 
 def updating(spec: Spec) -> EmittedProgram:
