@@ -79,6 +79,20 @@ def processor(model: bytes) -> sentencepiece.SentencePieceProcessor:
     return sentencepiece.SentencePieceProcessor(model_proto=model)
 
 
+def write_sentencepiece(file: Path) -> sentencepiece.SentencePieceProcessor:
+    """Write a SentencePiece model that is trained on `TEXT`, and return its processor."""
+    file.write_bytes(train_sentencepiece(TEXT))
+    return processor(file.read_bytes())
+
+
+def joint_names(*processors: sentencepiece.SentencePieceProcessor) -> list[str]:
+    """Return the tokens of several SentencePiece models in one list, as OPUS-MT's, with one language token."""
+    names = dict.fromkeys(["</s>", "<unk>", ">>deu<<"])
+    for each in processors:
+        names |= dict.fromkeys(each.id_to_piece(id) for id in range(2, each.get_piece_size()))
+    return list(names)
+
+
 def marian_weights(options: dict[str, Any], rows: int, end_bias: float | None = None) -> Weights:
     """Return random weights by Marian's names. A high bias of EOS makes translations end early."""
     draw = np.random.default_rng(0)
@@ -132,33 +146,27 @@ def marian_weights(options: dict[str, Any], rows: int, end_bias: float | None = 
 class MarianModel:
     """Forward pass of Marian's Transformer for one sentence, in numpy."""
 
-    def __init__(
-        self, weights: Weights, options: dict[str, Any], divisor: float = D_MODEL / 2 - 1, epsilon: float = 1e-6
-    ) -> None:
-        """`divisor` is the divisor of the exponent in the formula of the positions."""
-        self.w, self.options, self.divisor, self.epsilon = weights, options, divisor, epsilon
+    def __init__(self, weights: Weights, options: dict[str, Any]) -> None:
+        self.w, self.options = weights, options
         self.pre_norm = options["transformer-preprocess"] == "n"
         self.suffix = "_pre" if self.pre_norm else ""
 
-    def log_probabilities(self, source: list[int], target: list[int], pad_logit: bool = False) -> np.ndarray:
-        """Return the log-probability of each target token. Both sides end with EOS.
-
-        With `pad_logit`, the softmax includes one more token with the logit 0.
-        """
+    def log_probabilities(self, source: list[int], target: list[int]) -> np.ndarray:
+        """Return the log-probability of each target token. Both sides end with EOS."""
         memory = self.stack("encoder", self.embedded(self.table("encoder")[source]), None)
         previous = np.concatenate([np.zeros((1, D_MODEL)), self.table("decoder")[target[:-1]]])
         y = self.stack("decoder", self.embedded(previous), memory)
         tied = self.options["tied-embeddings-all"] or self.options["tied-embeddings"]
         logits = y @ (self.table("decoder") if tied else self.w["decoder_ff_logit_out_Wt"]).T
         logits = logits + self.w.get("decoder_ff_logit_out_b", 0.0)
-        total = np.exp(logits).sum(-1, keepdims=True) + pad_logit
-        return np.take_along_axis(logits - np.log(total), np.array(target)[:, None], 1)[:, 0]
+        totals = np.log(np.exp(logits).sum(-1, keepdims=True))
+        return np.take_along_axis(logits - totals, np.array(target)[:, None], 1)[:, 0]
 
     def table(self, side: str) -> np.ndarray:
         return self.w["Wemb"] if self.options["tied-embeddings-all"] else self.w[f"{side}_Wemb"]
 
     def embedded(self, x: np.ndarray) -> np.ndarray:
-        angles = np.arange(len(x))[:, None] * 10000 ** (-np.arange(D_MODEL // 2) / self.divisor)
+        angles = np.arange(len(x))[:, None] * 10000 ** (-np.arange(D_MODEL // 2) / (D_MODEL / 2 - 1))
         return x * D_MODEL**0.5 + np.concatenate([np.sin(angles), np.cos(angles)], 1)
 
     def stack(self, side: str, x: np.ndarray, memory: np.ndarray | None) -> np.ndarray:
@@ -180,7 +188,7 @@ class MarianModel:
 
     def norm(self, name: str, suffix: str, x: np.ndarray) -> np.ndarray:
         centred = x - x.mean(-1, keepdims=True)
-        scaled = centred / np.sqrt((centred**2).mean(-1, keepdims=True) + self.epsilon)
+        scaled = centred / np.sqrt((centred**2).mean(-1, keepdims=True) + 1e-6)
         return scaled * self.w[f"{name}_ln_scale{suffix}"] + self.w[f"{name}_ln_bias{suffix}"]
 
     def attention(self, name: str, memory: np.ndarray | None, causal: bool) -> Callable[[np.ndarray], np.ndarray]:
@@ -265,9 +273,7 @@ class TransformersFolder:
     def __init__(self, folder: Path, **config: Any) -> None:
         models = [train_sentencepiece(TEXT[part], 45) for part in (slice(3), slice(3, 6))]
         self.source, self.target = map(processor, models)
-        names = dict.fromkeys(["</s>", "<unk>", ">>deu<<"])
-        for side in (self.source, self.target):
-            names |= dict.fromkeys(side.id_to_piece(id) for id in range(2, side.get_piece_size()))
+        names = joint_names(self.source, self.target)
         self.path, self.ids = folder, {name: id for id, name in enumerate([*names, "<pad>"])}
         self.pad = len(names)
         self.weights = marian_weights(MARIAN_OPTIONS, self.pad, end_bias=3.0)

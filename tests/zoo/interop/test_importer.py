@@ -23,10 +23,9 @@ LONG = " ".join(["the old dog"] * 20)
 def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return a tiny Marian model in the current folder."""
     monkeypatch.chdir(tmp_path)
-    spm = tiny.train_sentencepiece(tiny.TEXT)
-    (tmp_path / "vocab.spm").write_bytes(spm)
-    weights = tiny.marian_weights(tiny.MARIAN_OPTIONS, tiny.processor(spm).get_piece_size(), end_bias=3.0)
-    return Path(tiny.write_marian(tmp_path, tiny.MARIAN_OPTIONS, weights))
+    size = tiny.write_sentencepiece(tmp_path / "vocab.spm").get_piece_size()
+    weights = tiny.marian_weights(tiny.MARIAN_OPTIONS, size, end_bias=3.0)
+    return tiny.write_marian(tmp_path, tiny.MARIAN_OPTIONS, weights)
 
 
 @pytest.mark.integration

@@ -48,8 +48,7 @@ class Model:
 
     def __init__(self, folder: Path, **options: Any) -> None:
         self.folder, self.options = folder, tiny.MARIAN_OPTIONS | options
-        (folder / "v.spm").write_bytes(model := tiny.train_sentencepiece(tiny.TEXT))
-        self.processor = tiny.processor(model)
+        self.processor = tiny.write_sentencepiece(folder / "v.spm")
         self.rows = self.processor.get_piece_size()
         self.weights = tiny.marian_weights(self.options, self.rows)
         self.decoder: dict[str, Any] = {
@@ -144,11 +143,8 @@ def test_token_list_with_two_sentencepiece_models(tmp_path: Path) -> None:
     source, target = map(tiny.processor, models)
     for side, content in zip(("source", "target"), models, strict=True):
         (tmp_path / f"{side}.spm").write_bytes(content)
-    names = dict.fromkeys(["</s>", "<unk>", ">>deu<<"])
-    for side in (source, target):
-        names |= dict.fromkeys(side.id_to_piece(id) for id in range(2, side.get_piece_size()))
     unlisted = source.id_to_piece(source.encode("the")[0])
-    ids = {name: id for id, name in enumerate(name for name in names if name != unlisted)}
+    ids = {name: id for id, name in enumerate(name for name in tiny.joint_names(source, target) if name != unlisted)}
     (tmp_path / "both.yml").write_text(yaml.safe_dump(ids, allow_unicode=True))
     weights = tiny.marian_weights(tiny.MARIAN_OPTIONS, len(ids))
     decoder = {"models": ["model.npz"], "vocabs": ["both.yml"] * 2}

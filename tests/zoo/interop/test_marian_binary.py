@@ -74,9 +74,11 @@ def read(path: Path) -> ImportedModel:
 @pytest.fixture
 def student(tmp_path: Path) -> SimpleNamespace:
     """Create a student's vocabulary, options and weights in an otherwise empty folder."""
-    (tmp_path / "vocab.deen.spm").write_bytes(model := tiny.train_sentencepiece(tiny.TEXT))
-    options = tiny.MARIAN_OPTIONS | STUDENT
-    weights = tiny.marian_weights(options, tiny.processor(model).get_piece_size())
+    options, size = (
+        tiny.MARIAN_OPTIONS | STUDENT,
+        tiny.write_sentencepiece(tmp_path / "vocab.deen.spm").get_piece_size(),
+    )
+    weights = tiny.marian_weights(options, size)
     return SimpleNamespace(folder=tmp_path, options=options, weights=weights)
 
 

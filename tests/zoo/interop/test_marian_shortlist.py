@@ -43,8 +43,7 @@ def with_checksum(body: bytes) -> bytes:
 @pytest.fixture
 def student(tmp_path: Path) -> SimpleNamespace:
     """Write a model, and draw a list for each of its tokens but the last three."""
-    (tmp_path / "vocab.deen.spm").write_bytes(model := tiny.train_sentencepiece(tiny.TEXT))
-    processor = tiny.processor(model)
+    processor = tiny.write_sentencepiece(tmp_path / "vocab.deen.spm")
     size = processor.get_piece_size()
     write(tmp_path, options := tiny.MARIAN_OPTIONS | STUDENT, tiny.marian_weights(options, size), int8=True)
     draw = random.Random(0)

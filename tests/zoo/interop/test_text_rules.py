@@ -139,12 +139,10 @@ def test_other_tokenizers_and_missing_codes_are_refused(tmp_path: Path) -> None:
 
 
 def test_models_with_other_tokenizers_take_no_options(tmp_path: Path, home: Path) -> None:
-    content = tiny.train_sentencepiece(tiny.TEXT)
-    (tmp_path / "v.spm").write_bytes(content)
+    size = tiny.write_sentencepiece(tmp_path / "v.spm").get_piece_size()
     (tmp_path / "v.yml").write_text(yaml.safe_dump({"</s>": 0, "<unk>": 1, "d@@": 2, "og": 3, "cat": 4}))
     (tmp_path / "codes").write_text("#version: 0.2\no g</w>\nc a\nca t</w>\n")
     decoder: dict[str, Any] = {"models": ["model.npz"], "vocabs": ["v.spm"] * 2}
-    size = tiny.processor(content).get_piece_size()
     weights = tiny.marian_weights(tiny.MARIAN_OPTIONS, size)
     model = tiny.write_marian(tmp_path, tiny.MARIAN_OPTIONS, weights, decoder)
     with pytest.raises(ZooError, match="its SentencePiece model splits raw text"):
