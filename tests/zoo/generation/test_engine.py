@@ -391,14 +391,15 @@ def test_threads_end_when_nobody_uses_the_engine(toy):
     assert engine() is None
 
 
-FORKED = """
-import os, threading, torch
+IMPORTS = """
+import os, sys, threading, torch
 from compiler.program import TopK
 from specs import EOS
 from zoo.generation.translation import SearchInput
 from zoo.generation.beam_search import BeamSearch
 from zoo.generation.engine import Engine
-
+"""
+FORKED = """
 class Ending:
     def encode(self, source):
         return None
@@ -433,7 +434,7 @@ print(before, os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), translate())
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs a system with fork")
 def test_a_forked_process_searches_with_threads_of_its_own():
     """Although another thread held the lock of the queue at that moment."""
-    done = forks.run(FORKED)
+    done = forks.run(IMPORTS + FORKED)
     assert done.stdout.split() == ["90", "90", "90"], done.stderr
 
 
@@ -462,12 +463,6 @@ def test_threads_that_started_end_if_another_cannot_start(toy, monkeypatch):
 
 
 SLOW = """
-import os, sys, threading, torch
-from specs import EOS
-from zoo.generation.translation import SearchInput
-from zoo.generation.beam_search import BeamSearch
-from zoo.generation.engine import Engine
-
 class Slow:
     def encode(self, source):
         return source
@@ -509,7 +504,7 @@ except KeyboardInterrupt:
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs a system with fork")
 def test_python_waits_for_running_workers_at_exit():
     """It does so even if Ctrl-C interrupted the wait: unwinding a thread in C++ would abort the process."""
-    command = [sys.executable, "-c", SLOW, WORKING, INTERRUPTED]
+    command = [sys.executable, "-c", IMPORTS + SLOW, WORKING, INTERRUPTED]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=100)
     assert (done.stdout.split(), done.stderr) == (["working", "True", "0"] * 2, "")
 

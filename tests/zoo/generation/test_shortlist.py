@@ -161,14 +161,6 @@ def test_the_spec_or_the_caller_turns_the_shortlist_on(model: Callable[..., Tran
     assert any(not {*best.tokens} <= {40, 41} for best, *_ in everything)
 
 
-def test_a_prefix_with_other_tokens_is_kept(model: Callable[..., Translator]) -> None:
-    translator = model()
-    translator.shortlist = Shortlist.from_lists([40, 41], [[]] * 101)
-    ((best, *_),) = translator.hypotheses(["the dog"], prefixes=["der alte"], shortlist=True)
-    prefix = translator.vocabulary.encode("der alte", "target")
-    assert list(best.tokens[: len(prefix)]) == prefix
-
-
 @pytest.mark.parametrize("backend", ["eager", "inductor"])
 def test_other_backends_refuse_by_name(model: Callable[..., Translator], backend: str) -> None:
     with pytest.raises(ZooError, match=f"`{backend}` does not support a shortlist") as error:
