@@ -54,11 +54,11 @@ def options(**changes: Any) -> dict[str, Any]:
 class Model:
     """A checkpoint with its dictionaries, and its forward pass."""
 
-    def __init__(self, **changes: Any) -> None:
+    def __init__(self, seed: int = 3, **changes: Any) -> None:
         self.options = options(**changes)
         self.shares_embeddings = self.options["share_all_embeddings"]
         self.target_words = WORDS if self.shares_embeddings else WORDS[::-1]
-        torch.manual_seed(3)
+        torch.manual_seed(seed)
         self.tensors: dict[str, Tensor] = {}
         rows = 4 + len(WORDS)
         for side in ("encoder", "decoder"):
