@@ -30,9 +30,9 @@ def small(**architecture: Any) -> specs.Spec:
     return specs.load("tiny", overrides)
 
 
-def changed(spec: specs.Spec, **compilation: object) -> specs.Spec:
-    """Return the spec with these fields of its compilation."""
-    return spec.model_copy(update={"compilation": spec.compilation.model_copy(update=compilation)})
+def changed(spec: specs.Spec, section: str = "compilation", /, **fields: object) -> specs.Spec:
+    """Return the spec with these fields of a section, which are not checked."""
+    return spec.model_copy(update={section: getattr(spec, section).model_copy(update=fields)})
 
 
 def examples(pairs: Iterable[Sequence[str]]) -> list[dict[str, str]]:

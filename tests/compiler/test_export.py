@@ -21,7 +21,7 @@ from compiler.backends.tensorrt import check_shapes, engine_key, input_profiles
 from compiler.decoder import CACHE_BLOCK
 from compiler.initialization import initial_weights
 from specs import Spec, ZooError
-from tests.examples import SMALL, small
+from tests.examples import SMALL, changed, small
 
 pytestmark = pytest.mark.integration
 
@@ -136,8 +136,7 @@ def test_tensorrt_profiles_contain_every_length_of_the_spec() -> None:
     step, longest = graphs(spec)[Purpose.DECODE_STEP], spec.corpus.max_length
     for factor in (0.5, 0.97, 1.0, 3.0):
         for extra in range(0, CACHE_BLOCK, 3):
-            decoding = spec.decoding.model_copy(update={"length_factor": factor, "extra_length": extra})
-            profiles = input_profiles(step, spec.model_copy(update={"decoding": decoding}))
+            profiles = input_profiles(step, changed(spec, "decoding", length_factor=factor, extra_length=extra))
             assert set(profiles) == set(step.inputs)
             for profile in profiles.values():
                 for smallest, usual, largest in zip(*profile, strict=True):

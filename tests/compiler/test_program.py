@@ -166,8 +166,7 @@ def test_a_program_refuses_a_purpose_that_it_was_not_built_for() -> None:
 @pytest.mark.parametrize("backend", ["eager", "native"])
 def test_conformance_can_be_checked_with_few_learned_positions(backend: str) -> None:
     spec = small(positions={"kind": "learned", "rows": 128})
-    positions = spec.architecture.positions.model_copy(update={"rows": 5})
-    spec = spec.model_copy(update={"architecture": spec.architecture.model_copy(update={"positions": positions})})
+    spec = changed(spec, "architecture", positions=spec.architecture.positions.model_copy(update={"rows": 5}))
     assert max(disagreement(build(spec, backend=backend)).values()) < 1e-5
 
 

@@ -33,11 +33,6 @@ class CountingReport(Report):
         self.advanced += count
 
 
-@pytest.fixture
-def translator(translator_of):
-    return translator_of()
-
-
 TEXTS = ["ab", "", "hgfedc", " \t", "a b", "ab", "h", "abcabcabc"]
 
 

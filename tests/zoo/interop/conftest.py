@@ -19,6 +19,7 @@ from safetensors.torch import save_file
 from compiler import TRANSLATE, Purpose, interpret, lower
 from compiler.padded_batch import PaddedBatch
 from specs import BOS, EOS, PAD
+from tests.examples import changed
 from zoo.generation.compilation import build_with_message
 from zoo.generation.scoring import score_targets
 from zoo.generation.translator import Translator
@@ -331,8 +332,7 @@ def log_probabilities(model: ImportedModel, source: str, target: str) -> np.ndar
 
 
 def translator_of(model: ImportedModel, backend: str) -> Translator:
-    compilation = model.spec.compilation.model_copy(update={"backend": backend})
-    spec = model.spec.model_copy(update={"compilation": compilation})
+    spec = changed(model.spec, backend=backend)
     program = build_with_message(spec, TRANSLATE, model.tensors, Report(), device="cpu", precision="float32")
     return Translator(program, model.vocabulary, spec, report=Report())
 
@@ -389,8 +389,7 @@ def require_same_in_ctranslate2(model: ImportedModel, folder: Path, texts: list[
     If the export format has a reader, the model must be the same when it is read back.
     """
     search = {"length_factor": 0.0, "extra_length": longest, "min_length": 0, "alpha": 0.0, "stopping_rule": "full"}
-    decoding = model.spec.decoding.model_copy(update=search)
-    model = replace(model, spec=model.spec.model_copy(update={"decoding": decoding}))
+    model = replace(model, spec=changed(model.spec, "decoding", **search))
     bundle = Bundle(model.spec, model.vocabulary, model.tensors, proof=None)  # type: ignore[arg-type]
     format = CTranslate2Export()
     format.write(bundle, folder)

@@ -17,6 +17,7 @@ import torch
 
 from compiler import TRANSLATE, build
 from specs import Sinusoidal, ZooError
+from tests.examples import changed
 from tests.zoo.interop import conftest as tiny
 from zoo.generation.translator import Translator
 from zoo.interop.ctranslate2.importer import CTranslate2Import, open_translator
@@ -240,8 +241,8 @@ def test_search_finds_the_same_translations(tmp_path: Path) -> None:
     CTranslate2 gives EOS no share of the probability.
     """
     imported, draw = read(save(tmp_path)), Random(2)
-    decoding = imported.spec.decoding.model_copy(update={"min_length": 0})
-    imported = replace(imported, spec=imported.spec.model_copy(update={"decoding": decoding}))
+    decoding = imported.spec.decoding
+    imported = replace(imported, spec=changed(imported.spec, "decoding", min_length=0))
     texts = [" ".join(draw.choices(WORDS, k=draw.randrange(1, 9))) for _ in range(40)]
     program = build(imported.spec, TRANSLATE, weights=imported.tensors, backend="eager", device="cpu")
     zoo, engine = Translator(program, imported.vocabulary, imported.spec), open_translator(tmp_path)

@@ -21,7 +21,7 @@ from compiler.assemble import prepare_build
 from compiler.backends import BACKENDS
 from specs import BOS, EOS, PAD, UNK, ZooError
 from tests.compiler.test_conformance import SUBLAYERS
-from tests.examples import examples, small
+from tests.examples import changed, examples, small
 from tests.zoo.interop import conftest as tiny
 from zoo.files import manifest
 from zoo.interop.ctranslate2.importer import open_translator
@@ -241,8 +241,8 @@ def test_notes_name_copy_symbols_and_the_options_of_ctranslate2s_search(
     (note,) = export_model("back", "ctranslate2", tmp_path / "again", Report()).notes
     options = "`beam_size=2`, `length_penalty=1.0`, `min_decoding_length=1`, `max_decoding_length=256`"
     assert f"{options} correspond to the spec" in note
-    decoding = spec.decoding.model_copy(update={"suppressed_tokens": (UNK, BOS), "length_factor": 0.0})
-    (bundle / "spec.yaml").write_text(spec.model_copy(update={"decoding": decoding}).yaml(zoo.__version__))
+    spec = changed(spec, "decoding", suppressed_tokens=(UNK, BOS), length_factor=0.0)
+    (bundle / "spec.yaml").write_text(spec.yaml(zoo.__version__))
     manifest.write(bundle)
     monkeypatch.setattr(Vocabulary, "copy_symbols", copy_symbols(1))
     notes = " ".join(export_model(str(bundle), "ctranslate2", tmp_path / "suppressed", Report()).notes)
