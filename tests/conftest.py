@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 # Must be set before torch is imported, and holds for the processes that tests start, too. On tiny tensors, several
 # threads mostly wait for each other. Tests that depend on threads use the fixture `all_cores`.
@@ -36,7 +36,7 @@ from compiler import build
 from compiler.host import cores
 from compiler.kernels import library
 from specs import Spec
-from tests.examples import examples
+from tests.examples import SMALL, examples, small
 from zoo.data import builtin
 from zoo.data.builtin import sentences as generate_pairs
 from zoo.files.atomic import write_json
@@ -55,13 +55,6 @@ signal.signal(signal.SIGHUP, signal.SIG_DFL)
 # How long an example takes depends on the machine, so hypothesis must not check it.
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("untimed")
-
-SMALL = {
-    "architecture": {"N": 2, "d_model": 16, "d_ff": 24, "h": 2, "d_k": 6, "d_v": 4, "dropout": 0.1},
-    "vocabulary": {"size": 101},
-    "compilation": {"backend": "eager"},
-}
-"""All sizes differ, so that a test fails if two of them are mixed up."""
 
 
 class Result(NamedTuple):
@@ -120,23 +113,9 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         pytest.skip("needs a GPU: run `python -m tests.benchmarks.gpu correct`")
 
 
-@pytest.fixture
-def small() -> Callable[..., Spec]:
-    """A function that returns a much smaller `tiny`; keyword arguments set fields of its architecture.
-
-    With features as the source, it reads pictures, whose height is that of the patches times the rows.
-    """
-
-    def make(**architecture: Any) -> Spec:
-        overrides = {**SMALL, "architecture": {**SMALL["architecture"], **architecture}}
-        if height := architecture.get("source", {}).get("width"):
-            rows = architecture.get("positions", {}).get("rows", 1)
-            patches = {"kind": "image", "height": rows * height, "patch": {"height": height, "width": 1}}
-            overrides["task"] = {"kind": "recognition", "source": patches}
-            overrides["corpus"] = {"train": [], "dev": [], "test": []}
-        return specs.load("tiny", overrides)
-
-    return make
+@pytest.fixture(name="small")
+def small_fixture() -> Callable[..., Spec]:
+    return small
 
 
 PAIRS = (

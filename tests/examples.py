@@ -1,10 +1,38 @@
-"""Examples from pairs of texts, for tests."""
+"""Small specs, and examples from pairs of texts, for tests."""
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 
+import specs
 from zoo.data.batches import Examples
+
+SMALL: dict[str, Any] = {
+    "architecture": {"N": 2, "d_model": 16, "d_ff": 24, "h": 2, "d_k": 6, "d_v": 4, "dropout": 0.1},
+    "vocabulary": {"size": 101},
+    "compilation": {"backend": "eager"},
+}
+"""All sizes differ, so that a test fails if two of them are mixed up."""
+
+
+def small(**architecture: Any) -> specs.Spec:
+    """Return a much smaller `tiny`, with these fields of its architecture.
+
+    With features as the source, it reads pictures, whose height is that of the patches times the rows.
+    """
+    overrides = {**SMALL, "architecture": {**SMALL["architecture"], **architecture}}
+    if height := architecture.get("source", {}).get("width"):
+        rows = architecture.get("positions", {}).get("rows", 1)
+        patches = {"kind": "image", "height": rows * height, "patch": {"height": height, "width": 1}}
+        overrides["task"] = {"kind": "recognition", "source": patches}
+        overrides["corpus"] = {"train": [], "dev": [], "test": []}
+    return specs.load("tiny", overrides)
+
+
+def changed(spec: specs.Spec, section: str = "compilation", /, **fields: object) -> specs.Spec:
+    """Return the spec with these fields of a section, which are not checked."""
+    return spec.model_copy(update={section: getattr(spec, section).model_copy(update=fields)})
 
 
 def examples(pairs: Iterable[Sequence[str]]) -> list[dict[str, str]]:

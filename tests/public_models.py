@@ -10,41 +10,19 @@ from pathlib import Path
 import torch
 import yaml
 
+from tests.zoo.interop.test_fairseq import Model
 from zoo.files import storage
 
 WORDS = ("a", "b", "cc", "dd", "e", "f", "g", "h")
 FOLDER = "wmt99.en-de.transformer"
-D_MODEL, D_FF = 8, 16
 
 
 def checkpoint(seed: int) -> bytes:
     """Return a checkpoint of fairseq with one layer and random weights."""
-    draw = torch.Generator().manual_seed(seed)
-    tensors = {}
-
-    def linear(name, inputs, outputs):
-        tensors[f"{name}.weight"] = torch.randn(outputs, inputs, generator=draw) / 3
-        tensors[f"{name}.bias"] = torch.randn(outputs, generator=draw) / 3
-
-    def norm(name):
-        tensors[f"{name}.weight"], tensors[f"{name}.bias"] = torch.ones(D_MODEL), torch.zeros(D_MODEL)
-
-    for side in ("encoder", "decoder"):
-        tensors[f"{side}.embed_tokens.weight"] = torch.randn(4 + len(WORDS), D_MODEL, generator=draw) / 2
-        layer = f"{side}.layers.0"
-        for part in ("self_attn", "encoder_attn")[: 1 + (side == "decoder")]:
-            for projection in ("k_proj", "v_proj", "q_proj", "out_proj"):
-                linear(f"{layer}.{part}.{projection}", D_MODEL, D_MODEL)
-            norm(f"{layer}.{part}_layer_norm")
-        linear(f"{layer}.fc1", D_MODEL, D_FF)
-        linear(f"{layer}.fc2", D_FF, D_MODEL)
-        norm(f"{layer}.final_layer_norm")
-    sizes = {"embed_dim": D_MODEL, "ffn_embed_dim": D_FF, "attention_heads": 2, "layers": 1}
-    options = {f"{side}_{key}": value for side in ("encoder", "decoder") for key, value in sizes.items()}
-    options |= {"share_decoder_input_output_embed": True, "arch": "transformer", "task": "translation"}
-    options |= {"source_lang": "en", "target_lang": "de"}
+    layers = {"encoder_layers": 1, "decoder_layers": 1}
+    model = Model(seed, share_decoder_input_output_embed=True, target_lang="de", **layers)
     content = io.BytesIO()
-    torch.save({"model": tensors, "args": argparse.Namespace(**options)}, content)
+    torch.save({"model": model.tensors, "args": argparse.Namespace(**model.options)}, content)
     return content.getvalue()
 
 

@@ -51,16 +51,11 @@ def artefacts(shared_folder: Path) -> Path:
     return shared_folder / "artefacts"
 
 
-@pytest.fixture
-def shaken() -> Callable[[Spec], dict[str, Tensor]]:
+def shaken(spec: Spec) -> dict[str, Tensor]:
     """Return initial weights in which no bias is 0 and no gain is 1, so that a test notices if one is left out."""
-
-    def make(spec: Spec) -> dict[str, Tensor]:
-        generator = torch.Generator().manual_seed(0)
-        weights = initial_weights(spec, graphs(spec))
-        return {n: t + torch.randn(t.shape, generator=generator) / 3 if t.ndim == 1 else t for n, t in weights.items()}
-
-    return make
+    generator = torch.Generator().manual_seed(0)
+    weights = initial_weights(spec, graphs(spec))
+    return {n: t + torch.randn(t.shape, generator=generator) / 3 if t.ndim == 1 else t for n, t in weights.items()}
 
 
 @pytest.fixture(scope="session", params=TARGETS)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 import torch
 from torch import Tensor
@@ -13,22 +11,13 @@ from compiler.initialization import initial_weights
 from compiler.operations.attention import Attention
 from compiler.padded_batch import PaddedBatch
 from specs import BOS, EOS, PAD, Spec
+from tests.compiler.test_conformance import ARCHITECTURES
+from tests.examples import small
 
 SHAPES: dict[str, dict[str, object]] = {
-    "post": {"N": {"encoder": 3, "decoder": 2}, "attention_dropout": 0.3},
-    "pre": {
-        "norm": {"placement": "pre"},
-        "positions": {"kind": "learned", "rows": 128},
-        "tied_embeddings": "none",
-        "projection_bias": True,
-    },
+    **{name: ARCHITECTURES[name] for name in ("pre", "additive", "unscaled", "restricted")},
+    "post": {**ARCHITECTURES["post"], "attention_dropout": 0.3},
     "one head": {"h": 1, "d_k": 5, "d_v": 7},
-    "additive": {"attention_score": "additive"},
-    "unscaled": {"attention_score": "dot_product", "d_k": 3},
-    "restricted": {
-        "encoder": [{"kind": "restricted_attention", "radius": 2}, {"kind": "feed_forward"}],
-        "decoder": [{"kind": "restricted_attention", "radius": 1}, {"kind": "cross_attention"}],
-    },
     "no self-attention": {"encoder": [{"kind": "feed_forward"}], "decoder": [{"kind": "cross_attention"}]},
 }
 TOLERANCE = 1e-4
@@ -39,19 +28,15 @@ BATCH = {**SOURCE.inputs, "target": TARGET}
 
 
 @pytest.fixture(params=SHAPES)
-def spec(request: pytest.FixtureRequest, small: Callable[..., Spec]) -> Spec:
+def spec(request: pytest.FixtureRequest) -> Spec:
     return small(**SHAPES[request.param])
 
 
 def attention_weights(spec: Spec, precision: str = "float32") -> dict[str, Tensor]:
-    with torch.no_grad():
-        return attend_program(spec, precision).attend(SOURCE, TARGET)[1]
-
-
-def attend_program(spec: Spec, precision: str = "float32") -> EmittedProgram:
     program = build(spec, [Purpose.ATTEND], weights=weights(spec), backend="eager", precision=precision)
     assert isinstance(program, EmittedProgram)
-    return program
+    with torch.no_grad():
+        return program.attend(SOURCE, TARGET)[1]
 
 
 def weights(spec: Spec) -> dict[str, Tensor]:
@@ -83,7 +68,7 @@ def test_rows_sum_to_one_and_hidden_keys_have_no_weight(spec: Spec, precision: s
         assert each.masked_select(each > 0).std() > 0.01  # they differ
 
 
-def test_they_are_explicit_on_a_gpu(small: Callable[..., Spec]) -> None:
+def test_they_are_explicit_on_a_gpu() -> None:
     lowered = graphs(small(), [Purpose.ATTEND, Purpose.SCORE], "cuda")
     fused = {
         purpose: [n for n in graph.nodes if isinstance(n.operation, Attention) and n.operation.one_kernel]

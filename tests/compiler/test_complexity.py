@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from itertools import count
 
 import pytest
 
 from compiler import Purpose, lower
 from compiler.costs import complexity, path_length, sequential_operations
-from specs import Convolution, FeedForward, Lstm, RestrictedAttention, SelfAttention, SeparableConvolution, Spec, Ssru
+from specs import Convolution, FeedForward, Lstm, RestrictedAttention, SelfAttention, SeparableConvolution, Ssru
+from tests.examples import small
 
 LENGTHS = (2, 3, 8, 9, 10, 27, 28, 64, 81, 82, 200)
 
@@ -69,7 +69,7 @@ def test_a_sub_layer_that_connects_no_positions_is_refused() -> None:
         complexity(FeedForward(kind="feed_forward"), 3, 8)
 
 
-def test_the_shortest_path_may_use_several_kinds(small: Callable[..., Spec]) -> None:
+def test_the_shortest_path_may_use_several_kinds() -> None:
     """A convolution over two positions each side, then a recurrence over the remaining ones."""
     kinds = [{"kind": "convolution", "kernel": 5, "dilated": False}, {"kind": "ssru"}, {"kind": "feed_forward"}]
     graph = lower(small(N=1, encoder=kinds), Purpose.ENCODE)
@@ -77,7 +77,7 @@ def test_the_shortest_path_may_use_several_kinds(small: Callable[..., Spec]) -> 
     assert sequential_operations(graph, 20) == sequential_operations(graph, 20, "encoder.0") == 21
 
 
-def test_cross_attention_reads_only_its_own_position_of_the_target(small: Callable[..., Spec]) -> None:
+def test_cross_attention_reads_only_its_own_position_of_the_target() -> None:
     graph = lower(small(N=2, decoder=[{"kind": "ssru"}, {"kind": "cross_attention"}]), Purpose.SCORE)
     start = next(n.name for n in graph.nodes if n.name.startswith("positioned") and "target" in str(n.type))
     (logits,) = (node.inputs[0] for node in graph.nodes if node.name == "logits")

@@ -19,10 +19,7 @@ from compiler.decoder import CACHE_BLOCK
 from compiler.padded_batch import PaddedBatch
 from compiler.size import BATCH, SOURCE, TARGET, Size, rounded_up
 from specs import Spec
-
-
-def without(spec: Spec, *passes: str) -> Spec:
-    return spec.model_copy(update={"compilation": spec.compilation.model_copy(update={"disabled_passes": passes})})
+from tests.examples import changed, small
 
 
 def count_flops(run: Callable[[], object]) -> int:
@@ -102,7 +99,7 @@ def test_flops_and_parameters_of_shipped_specs(every: bool) -> None:
         assert sum(p.numel() for p in program.parameters()) == sum(p.count for p in counted.values()), name
 
 
-def test_elements_saved_for_the_backward_pass(small: Callable[..., Spec]) -> None:
+def test_elements_saved_for_the_backward_pass() -> None:
     """Fused attention saves one number per query instead of weights; the loss saves its gradients."""
     batch, source, target, h, d_model, rows = 3, 7, 5, 2, 16, 104
     saved: dict[str, dict[str, int]] = {}
@@ -121,22 +118,24 @@ def test_elements_saved_for_the_backward_pass(small: Callable[..., Spec]) -> Non
 
 
 class TestMemoryTraffic:
-    def test_each_weight_is_read_once_per_step(self, small: Callable[..., Spec]) -> None:
+    def test_each_weight_is_read_once_per_step(self) -> None:
         """Without rows only the weights remain, except the embedding, of which a step reads single rows."""
         step = graphs(small(tied_embeddings="target"))[Purpose.DECODE_STEP]
         at = {"batch": 0, "beams": 0, "new": 1, "source": 7, "capacity": 16}
         assert memory_traffic(step)(**at) == 4 * sum(parameter.count for parameter in step.parameters.values())
 
-    def test_all_beams_read_the_memory_once(self, small: Callable[..., Spec]) -> None:
+    def test_all_beams_read_the_memory_once(self) -> None:
         spec = small(N=1)
-        before, after = (graphs(s)[Purpose.DECODE_STEP] for s in (without(spec, "beams_as_queries"), spec))
+        before, after = (
+            graphs(s)[Purpose.DECODE_STEP] for s in (changed(spec, disabled_passes=("beams_as_queries",)), spec)
+        )
         sizes = {"source": 1000, "new": 1, "capacity": 16}
         saved = memory_traffic(before)(batch=4, **sizes) - memory_traffic(after)(batch=1, beams=4, **sizes)
         assert saved == 3 * 4 * 1000 * 2 * (6 + 4)  # float32 keys and values of two heads
 
-    def test_a_planned_cache_is_not_copied(self, small: Callable[..., Spec]) -> None:
+    def test_a_planned_cache_is_not_copied(self) -> None:
         spec = small(N=1)
-        before, after = (graphs(s)[Purpose.DECODE_STEP] for s in (without(spec, "plan_cache"), spec))
+        before, after = (graphs(s)[Purpose.DECODE_STEP] for s in (changed(spec, disabled_passes=("plan_cache",)), spec))
         sizes = {"batch": 1, "beams": 1, "source": 3, "past": 99, "new": 1, "capacity": 100}
         # A copy reads and writes all positions but the new one.
         assert memory_traffic(before)(**sizes) - memory_traffic(after)(**sizes) == 4 * 2 * (6 + 4) * 2 * 99

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 import torch
 from torch.nn import functional
@@ -11,7 +9,7 @@ from torch.nn import functional
 from compiler import Purpose, lower
 from compiler.initialization import initial_weights
 from compiler.sublayers import mix_experts, noisy_top_k_gates, top_k_gates
-from specs import Spec, ZooError, load
+from tests.examples import small
 
 MIXTURE: dict[str, object] = {"kind": "mixture_of_experts", "experts": 4, "top_k": 2}
 
@@ -57,15 +55,10 @@ def test_the_gradient_of_the_balance_loss() -> None:
     torch.testing.assert_close(gate.grad, expected)
 
 
-def test_experts_start_from_weights_of_the_size_of_a_feed_forward_network(small: Callable[..., Spec]) -> None:
+def test_experts_start_from_weights_of_the_size_of_a_feed_forward_network() -> None:
     spec = small(encoder=[MIXTURE, {"kind": "feed_forward"}], d_model=64, d_ff=64)
     weights = initial_weights(spec, {Purpose.SCORE: lower(spec, Purpose.SCORE)})
     for name in ("w1", "w2"):
         alone = weights[f"encoder.0.feed_forward.{name}"]
         for expert in weights[f"encoder.0.mixture_of_experts.{name}"]:
             assert expert.std().item() == pytest.approx(alone.std().item(), rel=0.1)
-
-
-def test_no_more_experts_are_selected_than_there_are() -> None:
-    with pytest.raises(ZooError, match="cannot select 3 of 2 experts"):
-        load("tiny", {"architecture.encoder": [MIXTURE | {"experts": 2, "top_k": 3}]})

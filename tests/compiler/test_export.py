@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable
 from contextvars import copy_context
 from dataclasses import replace
 from pathlib import Path
@@ -22,7 +21,7 @@ from compiler.backends.tensorrt import check_shapes, engine_key, input_profiles
 from compiler.decoder import CACHE_BLOCK
 from compiler.initialization import initial_weights
 from specs import Spec, ZooError
-from tests.conftest import SMALL
+from tests.examples import SMALL, changed, small
 
 pytestmark = pytest.mark.integration
 
@@ -51,7 +50,7 @@ def test_nothing_is_written_in_place_and_no_attention_is_fused(exported: Any) ->
         assert not {**signature.user_inputs_to_mutate, **signature.buffers_to_mutate}
 
 
-def test_every_symbolic_size_is_free(small: Callable[..., Spec], exported: Any) -> None:
+def test_every_symbolic_size_is_free(exported: Any) -> None:
     program = exported[Purpose.DECODE_STEP].module(check_guards=False)  # the guards are stricter than the code
     graph = graphs(small(N=1), TRANSLATE)[Purpose.DECODE_STEP]
     for batch, beams, new, source, room in ((1, 1, 1, 1, 16), (2, 1, 3, 9, 32), (1, 4, 1, 3, 16), (5, 3, 2, 2, 48)):
@@ -63,7 +62,7 @@ def test_every_symbolic_size_is_free(small: Callable[..., Spec], exported: Any) 
         assert outputs["log_probabilities"].shape == (batch * beams, new, 101)
 
 
-def test_auto_says_why_no_backend_can_build_a_request(small: Callable[..., Spec]) -> None:
+def test_auto_says_why_no_backend_can_build_a_request() -> None:
     request = replace(_request(small(), "cuda"), precision="int8")
     with pytest.raises(ZooError, match="the backend `eager` cannot run this") as caught:
         choose_backend("auto", request)
@@ -82,7 +81,7 @@ def test_calls_of_compiled_functions_restore_torchs_limit_and_leak_nothing() -> 
 
 @pytest.mark.skipif(BACKENDS["onnx"].unavailable_reason() is not None, reason="the backend is not available")
 def test_an_onnx_model_is_keyed_by_its_weights_and_by_scales_folded_into_them(
-    small: Callable[..., Spec], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     keys: list[dict[str, str]] = []
 
@@ -102,9 +101,7 @@ def test_an_onnx_model_is_keyed_by_its_weights_and_by_scales_folded_into_them(
 
 
 @pytest.mark.slow
-def test_an_aot_package_serves_all_weights_of_a_spec_without_a_compiler(
-    small: Callable[..., Spec], artefacts: Path
-) -> None:
+def test_an_aot_package_serves_all_weights_of_a_spec_without_a_compiler(artefacts: Path) -> None:
     spec = small(N=1)  # the conformance test compiles the same package
     weights = build(spec).weights()
     one = build(spec, weights=weights, backend="aot", folder=artefacts)
@@ -124,7 +121,7 @@ def test_an_aot_package_serves_all_weights_of_a_spec_without_a_compiler(
     assert done.returncode == 0, done.stderr
 
 
-def test_tensorrt_refuses_what_it_cannot_build(small: Callable[..., Spec]) -> None:
+def test_tensorrt_refuses_what_it_cannot_build() -> None:
     problem = BACKENDS["tensorrt"].unsupported_reason
     assert problem(_request(small(), "cuda")) is None
     assert "NVIDIA GPU" in (problem(_request(small())) or "")
@@ -133,14 +130,13 @@ def test_tensorrt_refuses_what_it_cannot_build(small: Callable[..., Spec]) -> No
     assert "can only translate" in (problem(BuildRequest(small(), training, {}, "cuda")) or "")
 
 
-def test_tensorrt_profiles_contain_every_length_of_the_spec(small: Callable[..., Spec]) -> None:
+def test_tensorrt_profiles_contain_every_length_of_the_spec() -> None:
     """The decoder reads BOS and all tokens; it reads the last one to predict EOS."""
     spec = small()
     step, longest = graphs(spec)[Purpose.DECODE_STEP], spec.corpus.max_length
     for factor in (0.5, 0.97, 1.0, 3.0):
         for extra in range(0, CACHE_BLOCK, 3):
-            decoding = spec.decoding.model_copy(update={"length_factor": factor, "extra_length": extra})
-            profiles = input_profiles(step, spec.model_copy(update={"decoding": decoding}))
+            profiles = input_profiles(step, changed(spec, "decoding", length_factor=factor, extra_length=extra))
             assert set(profiles) == set(step.inputs)
             for profile in profiles.values():
                 for smallest, usual, largest in zip(*profile, strict=True):
@@ -151,7 +147,7 @@ def test_tensorrt_profiles_contain_every_length_of_the_spec(small: Callable[...,
             assert rows == batch * beams
 
 
-def test_tensorrt_refuses_inputs_beyond_the_profile_and_says_which_option_to_raise(small: Callable[..., Spec]) -> None:
+def test_tensorrt_refuses_inputs_beyond_the_profile_and_says_which_option_to_raise() -> None:
     spec = small()
     optimised = graphs(spec)
     source = {"source": input_profiles(optimised[Purpose.ENCODE], spec)["source"]}
@@ -164,7 +160,7 @@ def test_tensorrt_refuses_inputs_beyond_the_profile_and_says_which_option_to_rai
         assert "`decoding.beam`" in str(caught.value.hint)
 
 
-def test_every_weight_of_a_tensorrt_engine_can_be_replaced(small: Callable[..., Spec], exported: Any) -> None:
+def test_every_weight_of_a_tensorrt_engine_can_be_replaced(exported: Any) -> None:
     optimised = graphs(small(N=1), TRANSLATE)
     needed: set[str] = set()
     for purpose in TRANSLATING:
@@ -179,13 +175,13 @@ def test_every_weight_of_a_tensorrt_engine_can_be_replaced(small: Callable[..., 
     assert needed == set(initial_weights(small(N=1), optimised))
 
 
-def test_the_key_of_tensorrt_engines_depends_on_the_topology(small: Callable[..., Spec]) -> None:
+def test_the_key_of_tensorrt_engines_depends_on_the_topology() -> None:
     variants: tuple[dict[str, object], ...] = ({}, {"N": 1}, {"h": 1}, {"norm": {"placement": "pre"}})
     keys = [engine_key(_request(small(**variant)), {"torch": "2"}) for variant in variants]
     assert len({str(key) for key in keys}) == 4
 
 
 @pytest.mark.skipif(BACKENDS["tensorrt"].unavailable_reason() is not None, reason="the backend is not available")
-def test_a_tensorrt_engine_agrees_with_the_interpreter(small: Callable[..., Spec], tmp_path: Path) -> None:
+def test_a_tensorrt_engine_agrees_with_the_interpreter(tmp_path: Path) -> None:
     program = build(small(N=1), device="cuda", backend="tensorrt", folder=tmp_path / "compiled")
     assert disagreement(program)[Purpose.DECODE_STEP] < 1e-3  # TensorRT computes products in TF32

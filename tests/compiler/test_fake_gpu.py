@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -24,6 +24,7 @@ from compiler.sublayers import _BalanceGradient, _GatedAverage
 from specs import BOS, EOS, PAD, Spec
 from tests.compiler.fake_gpu import DEVICE, FakeGpu, HostWait, fake_gpu
 from tests.compiler.test_conformance import ARCHITECTURES
+from tests.examples import small
 
 FEATURES = {name for name, architecture in ARCHITECTURES.items() if "source" in architecture}
 
@@ -34,14 +35,9 @@ def architectures(*quick: str) -> Any:
     return pytest.mark.parametrize("name", [*quick, *slow])
 
 
-@pytest.fixture
-def spec(small: Callable[..., Spec]) -> Callable[[str], Spec]:
-    """A function that returns the spec of an architecture with as few layers as possible."""
-
-    def make(name: str) -> Spec:
-        return small(**{**ARCHITECTURES[name], "N": 2 if name == "dilated" else 1})
-
-    return make
+def spec_of(name: str) -> Spec:
+    """Return the spec of an architecture with as few layers as possible."""
+    return small(**{**ARCHITECTURES[name], "N": 2 if name == "dilated" else 1})
 
 
 @pytest.fixture
@@ -107,8 +103,8 @@ def tensors(results: Any) -> list[Tensor]:
 
 
 @architectures("student", "t5", "modern", "speech", "bytenet", "mixture")
-def test_every_method_runs_on_one_gpu_without_waiting(spec: Callable[[str], Spec], gpu: FakeGpu, name: str) -> None:
-    made = built(spec(name), precision="bfloat16" if name == "modern" else "float32")
+def test_every_method_runs_on_one_gpu_without_waiting(gpu: FakeGpu, name: str) -> None:
+    made = built(spec_of(name), precision="bfloat16" if name == "modern" else "float32")
     assert {parameter.device for parameter in made.parameters()} == {DEVICE}
     for results in call_each_method(made, name):
         found = tensors(results)
@@ -116,11 +112,9 @@ def test_every_method_runs_on_one_gpu_without_waiting(spec: Callable[[str], Spec
 
 
 @architectures("pre", "student", "mixture")
-def test_the_loss_runs_on_one_gpu_and_waits_only_for_the_number_of_labels(
-    spec: Callable[[str], Spec], gpu: FakeGpu, name: str
-) -> None:
+def test_the_loss_runs_on_one_gpu_and_waits_only_for_the_number_of_labels(gpu: FakeGpu, name: str) -> None:
     """Without gradients: torch cannot run a backward pass on fake tensors of a GPU if it was built without CUDA."""
-    made = built(spec(name), "cuda:0", "float32", Purpose.TRAIN)
+    made = built(spec_of(name), "cuda:0", "float32", Purpose.TRAIN)
     with pytest.raises(HostWait, match="index needs values"):
         made(sources(name, "cuda:0"), targets("cuda:0"))
     gpu.ignores_padding = True
@@ -151,8 +145,8 @@ def test_our_gradients_are_computed_on_one_gpu(gpu: FakeGpu) -> None:
 
 
 @architectures("no positions")
-def test_programs_are_exported_for_a_gpu(spec: Callable[[str], Spec], gpu: FakeGpu, name: str) -> None:
-    wanted = request(spec(name), "cuda:0")
+def test_programs_are_exported_for_a_gpu(gpu: FakeGpu, name: str) -> None:
+    wanted = request(spec_of(name), "cuda:0")
     if problem := refuse(wanted):
         pytest.skip(problem)
     exported = export_programs(wanted)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -14,10 +13,10 @@ from compiler.operations.elementwise import Relu
 from compiler.operations.operation import GraphError, Node, Operation, ValueKind, ValueType
 from compiler.operations.views import AppendToCache, Slice, WriteToCache
 from compiler.size import BATCH, CAPACITY, NEW, PAST, SOURCE, Size
-from specs import Spec
+from tests.examples import small
 
 
-def test_invalid_graphs(small: Callable[..., Spec]) -> None:
+def test_invalid_graphs() -> None:
     graph = lower(small(), Purpose.ENCODE)
     first = graph.nodes[0]
     unused = {"unused": next(iter(graph.parameters.values()))}

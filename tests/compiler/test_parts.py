@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 import pytest
 import torch
@@ -17,6 +16,7 @@ from compiler.operations.attention import Attention
 from compiler.padded_batch import PaddedBatch
 from compiler.runtime import fused_attention
 from specs import Spec, load
+from tests.examples import small
 
 
 def test_rms_norm_is_torchs() -> None:
@@ -76,15 +76,6 @@ def test_relative_buckets_are_t5s(causal: bool, buckets: int, max_distance: int)
     assert [relative_bucket(int(d), buckets, max_distance, causal) for d in distance] == expected.tolist()
 
 
-def test_small_distances_have_buckets_of_their_own_and_large_ones_share_them() -> None:
-    before = [relative_bucket(-distance, 32, 128, True) for distance in range(300)]
-    assert before[:16] == list(range(16))
-    assert before == sorted(before)
-    assert before[128:] == [31] * 172
-    assert relative_bucket(5, 32, 128, True) == 0, "a hidden key"
-    assert relative_bucket(5, 32, 128, False) == 16 + relative_bucket(-5, 32, 128, False)
-
-
 @pytest.mark.parametrize("biased", [False, True])
 def test_grouped_attention_repeats_keys_and_values(biased: bool) -> None:
     query, key, value = torch.randn(2, 6, 5, 4), torch.randn(2, 2, 7, 4), torch.randn(2, 2, 7, 3)
@@ -100,7 +91,7 @@ def test_grouped_attention_repeats_keys_and_values(biased: bool) -> None:
     torch.testing.assert_close(fused, actual)
 
 
-def test_a_gate_multiplies_the_activation(small: Callable[..., Spec]) -> None:
+def test_a_gate_multiplies_the_activation() -> None:
     blocks = {"encoder": [{"kind": "feed_forward", "gated": True, "activation": "silu", "d_ff": 7, "bias": False}]}
     spec = small(N={"encoder": 1, "decoder": 2}, scale_embeddings=False, positions={"kind": "none"}, **blocks)
     graph = lower(spec, Purpose.ENCODE)
@@ -114,7 +105,7 @@ def test_a_gate_multiplies_the_activation(small: Callable[..., Spec]) -> None:
     torch.testing.assert_close(interpret(graph, weights, PaddedBatch.full(source).inputs)["memory"], expected)
 
 
-def test_options_of_a_sublayer_are_only_its_own(small: Callable[..., Spec]) -> None:
+def test_options_of_a_sublayer_are_only_its_own() -> None:
     """The second sub-layer of a kind has a name of its own, and options do not reach other sub-layers."""
     blocks = [{"kind": "feed_forward"}, {"kind": "self_attention", "h": 1}, {"kind": "feed_forward", "d_ff": 5}]
     graph = lower(small(N=1, encoder=blocks), Purpose.ENCODE)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import pytest
 import torch
@@ -23,18 +21,12 @@ from compiler.operations.projection import Embedding, Logits
 from compiler.options import CompileOptions
 from compiler.padded_batch import PaddedBatch
 from specs import Spec, ZooError
+from tests.compiler.conftest import shaken
+from tests.compiler.test_conformance import FEED_FORWARD, SUBLAYERS
+from tests.examples import changed, small
 
-MIXING: tuple[dict[str, object], ...] = (
-    {"kind": "self_attention"},
-    {"kind": "restricted_attention", "radius": 2},
-    {"kind": "ssru"},
-    {"kind": "lstm"},
-    {"kind": "convolution", "kernel": 3, "dilated": True},
-    {"kind": "separable_convolution", "kernel": 5},
-    {"kind": "bottleneck_convolution", "kernel": 3, "dilations": [1, 3]},
-    {"kind": "mixture_of_experts", "experts": 3, "top_k": 2},
-    {"kind": "feed_forward"},
-)
+OTHERS = [each for each in SUBLAYERS.values() if "kv_heads" not in each]  # additive attention has no grouped heads
+MIXING = ({"kind": "self_attention"}, *OTHERS, FEED_FORWARD)
 
 
 def sublayers(*required: dict[str, object]) -> st.SearchStrategy[list[dict[str, object]]]:
@@ -69,24 +61,17 @@ architectures = st.fixed_dictionaries(
 @settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(architectures, st.sets(st.sampled_from([p.name for p in PASSES])), st.booleans(), st.integers(0, 99))
 def test_programs_agree_with_the_interpreter_with_any_passes(
-    small: Callable[..., Spec],
-    shaken: Callable[..., Any],
-    architecture: dict[str, object],
-    without: set[str],
-    train: bool,
-    seed: int,
+    architecture: dict[str, object], without: set[str], train: bool, seed: int
 ) -> None:
     purposes = [Purpose.TRAIN, *TRANSLATE] if train else TRANSLATE
-    spec = _without(small(**architecture), *without)
+    spec = changed(small(**architecture), disabled_passes=tuple(without))
     program = build(spec, purposes, weights=shaken(spec))
     for purpose, error in disagreement(program, seed).items():
         assert error < 1e-5, purpose
 
 
 @pytest.mark.parametrize("precision", ["bfloat16", "int8"])
-def test_emitted_code_rounds_like_the_interpreter(
-    small: Callable[..., Spec], shaken: Callable[..., Any], precision: str
-) -> None:
+def test_emitted_code_rounds_like_the_interpreter(precision: str) -> None:
     """Approximate passes differ from the paper, but emitted code does not differ from its graph."""
     spec = small(output_bias=True, activation="silu")
     weights = shaken(spec)
@@ -98,7 +83,7 @@ def test_emitted_code_rounds_like_the_interpreter(
     torch.testing.assert_close(program.score(source, target), expected, atol=tolerance, rtol=tolerance)
 
 
-def test_scales_are_folded_into_weights_without_other_readers(small: Callable[..., Spec]) -> None:
+def test_scales_are_folded_into_weights_without_other_readers() -> None:
     for tied, embeddings in (("all", 4.0), ("target", 1.0), ("none", 1.0)):
         lowered = graphs(small(tied_embeddings=tied))
         scales = [n.operation.scale for n in lowered[Purpose.ENCODE].nodes if isinstance(n.operation, Embedding)]
@@ -110,7 +95,7 @@ def test_scales_are_folded_into_weights_without_other_readers(small: Callable[..
     assert {a.scale for a in attention} == {6**-0.5}
 
 
-def test_attention_without_dropout_is_fused_on_a_gpu(small: Callable[..., Spec]) -> None:
+def test_attention_without_dropout_is_fused_on_a_gpu() -> None:
     for attention_dropout in (0.0, 0.2):
         lowered = graphs(small(attention_dropout=attention_dropout), [Purpose.TRAIN, *TRANSLATE], "cuda:0")
         for purpose, graph in lowered.items():
@@ -119,7 +104,7 @@ def test_attention_without_dropout_is_fused_on_a_gpu(small: Callable[..., Spec])
             assert kernels == {not dropped}
 
 
-def test_fused_attention_agrees_with_the_interpreter(small: Callable[..., Spec]) -> None:
+def test_fused_attention_agrees_with_the_interpreter() -> None:
     spec = small()
     weights = build(spec).weights()
     order = BuildRequest(spec, graphs(spec, TRANSLATE, "cuda"), weights)
@@ -129,7 +114,7 @@ def test_fused_attention_agrees_with_the_interpreter(small: Callable[..., Spec])
 
 @settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(architectures)
-def test_weights_are_loaded_and_returned_unchanged(small: Callable[..., Spec], architecture: dict[str, object]) -> None:
+def test_weights_are_loaded_and_returned_unchanged(architecture: dict[str, object]) -> None:
     program = build_module(small(**architecture))
     file = {name: torch.randn(tensor.shape) for name, tensor in program.weights().items()}
     program.load(file)
@@ -138,7 +123,7 @@ def test_weights_are_loaded_and_returned_unchanged(small: Callable[..., Spec], a
     assert all(torch.equal(back[name], file[name]) for name in file)
 
 
-def test_gradients_flow_through_concatenated_weights(small: Callable[..., Spec]) -> None:
+def test_gradients_flow_through_concatenated_weights() -> None:
     spec = small()
     weights = {name: t.clone().requires_grad_() for name, t in build(spec, [Purpose.TRAIN]).weights().items()}
     tokens = {**PaddedBatch.pad([[5, 6, 3]]).inputs, "target": torch.tensor([[2, 5, 3]])}
@@ -150,13 +135,13 @@ def test_gradients_flow_through_concatenated_weights(small: Callable[..., Spec])
         torch.testing.assert_close(actual, expected)
 
 
-def test_programs_can_be_built_from_weights_that_require_gradients(small: Callable[..., Spec]) -> None:
+def test_programs_can_be_built_from_weights_that_require_gradients() -> None:
     weights = {name: t.clone().requires_grad_() for name, t in build(small()).weights().items()}
     program = build(small(), weights=weights)
     assert all(torch.equal(program.weights()[name], tensor) for name, tensor in weights.items())
 
 
-def test_dropout_remains_in_training_only(small: Callable[..., Spec]) -> None:
+def test_dropout_remains_in_training_only() -> None:
     lowered = graphs(small(attention_dropout=0.3), [Purpose.TRAIN, *TRANSLATE])
     for purpose, graph in lowered.items():
         dropped = [n for n in graph.nodes if isinstance(n.operation, Dropout)]
@@ -165,7 +150,7 @@ def test_dropout_remains_in_training_only(small: Callable[..., Spec]) -> None:
         assert set(attention) == ({0.3} if purpose is Purpose.TRAIN else {0.0})
 
 
-def test_the_vocabulary_is_padded_and_the_log_probabilities_are_not(small: Callable[..., Spec]) -> None:
+def test_the_vocabulary_is_padded_and_the_log_probabilities_are_not() -> None:
     lowered = graphs(small())
     for graph in lowered.values():
         assert graph.parameters["embedding"].origin.shape[0] == 104
@@ -178,18 +163,14 @@ def test_the_vocabulary_is_padded_and_the_log_probabilities_are_not(small: Calla
     torch.testing.assert_close(log_probabilities.exp().sum(), torch.tensor(1.0))
 
 
-def test_an_unknown_pass_name_is_an_error(small: Callable[..., Spec]) -> None:
+def test_an_unknown_pass_name_is_an_error() -> None:
     with pytest.raises(ZooError) as caught:
-        graphs(_without(small(), "hoist_memroy"))
+        graphs(changed(small(), disabled_passes=("hoist_memroy",)))
     assert "`hoist_memroy`" in str(caught.value)
     assert caught.value.hint == "did you mean `hoist_memory`?"
 
 
-def _without(spec: Spec, *names: str) -> Spec:
-    return spec.model_copy(update={"compilation": spec.compilation.model_copy(update={"disabled_passes": names})})
-
-
-def test_a_pass_that_breaks_a_graph_is_an_error(small: Callable[..., Spec], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pass_that_breaks_a_graph_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     def breaking(graphs: Graphs, spec: Spec, options: CompileOptions) -> Graphs:
         return {purpose: replace(graph, nodes=graph.nodes[1:]) for purpose, graph in graphs.items()}
 

@@ -14,16 +14,15 @@ from compiler.assemble import find_device
 from compiler.backends.conformance import disagreement
 from compiler.decoder import top_k
 from compiler.padded_batch import PaddedBatch
-from specs import BOS, EOS, PAD, Spec, ZooError
+from specs import BOS, EOS, PAD, ZooError
+from tests.examples import changed, small
 
 DISABLED = [(), ("plan_cache",), ("beams_as_queries",), ("plan_cache", "beams_as_queries", "hoist_memory")]
 
 
 @pytest.fixture(params=DISABLED, ids="-".join)
-def program(request: Any, small: Callable[..., Spec]) -> Any:
-    spec = small()
-    compilation = spec.compilation.model_copy(update={"disabled_passes": request.param})
-    return build(spec.model_copy(update={"compilation": compilation}), TRANSLATE)
+def program(request: Any) -> Any:
+    return build(changed(small(), disabled_passes=request.param), TRANSLATE)
 
 
 def _steps(program: Any, state: Any, *tokens: list[int]) -> tuple[torch.Tensor, Any]:
@@ -79,7 +78,7 @@ def test_top_k_sorts_the_allowed_tokens_by_value_and_id(
         assert torch.equal(rows, before)
 
 
-def test_initial_weights_have_the_variance_of_the_spec(small: Callable[..., Spec]) -> None:
+def test_initial_weights_have_the_variance_of_the_spec() -> None:
     spec = small(d_model=64, d_ff=128, h=4, d_k=16, d_v=16)
     weights = build(spec, [Purpose.TRAIN]).weights()
     assert weights["embedding"].std() == pytest.approx(64**-0.5, rel=0.1)
@@ -93,7 +92,7 @@ def test_initial_weights_have_the_variance_of_the_spec(small: Callable[..., Spec
     assert normal["encoder.0.feed_forward.w1"].std() == pytest.approx((2 / (16 + 256)) ** 0.5, rel=0.1)
 
 
-def test_half_qkv_initialisation_halves_the_variance_of_queries_keys_and_values(small: Callable[..., Spec]) -> None:
+def test_half_qkv_initialisation_halves_the_variance_of_queries_keys_and_values() -> None:
     """This is Xavier's gain of 1 / sqrt(2), as in fairseq, with the same random numbers."""
     sizes = {"d_model": 64, "d_k": 16, "d_v": 16, "h": 4}
     plain, narrow = (
@@ -105,10 +104,9 @@ def test_half_qkv_initialisation_halves_the_variance_of_queries_keys_and_values(
         torch.testing.assert_close(narrow[name], gain * tensor, rtol=1e-6, atol=1e-7, msg=name)
 
 
-def test_the_same_seed_gives_the_same_weights_whichever_passes_run(small: Callable[..., Spec]) -> None:
+def test_the_same_seed_gives_the_same_weights_whichever_passes_run() -> None:
     spec = small()
-    compilation = spec.compilation.model_copy(update={"disabled_passes": ("fuse_projections",)})
-    other = spec.model_copy(update={"compilation": compilation})
+    other = changed(spec, disabled_passes=("fuse_projections",))
     a, b = build(spec, [Purpose.TRAIN]).weights(), build(other, [Purpose.TRAIN]).weights()
     assert all(torch.equal(a[name], b[name]) for name in a)
 
@@ -121,9 +119,7 @@ def test_the_same_seed_gives_the_same_weights_whichever_passes_run(small: Callab
         (lambda w: w.update(embeding=torch.zeros(1)), "`embeding`.*`embedding`"),
     ],
 )
-def test_weights_of_another_spec_are_refused(
-    small: Callable[..., Spec], change: Callable[[dict[str, torch.Tensor]], object], problem: str
-) -> None:
+def test_weights_of_another_spec_are_refused(change: Callable[[dict[str, torch.Tensor]], object], problem: str) -> None:
     weights = build(small()).weights()
     change(weights)
     with pytest.raises(ZooError, match=problem):
@@ -139,9 +135,7 @@ def test_weights_of_another_spec_are_refused(
         ({"backend": "egaer"}, "`egaer` is not a backend", "`eager`"),
     ],
 )
-def test_unknown_devices_and_backends_are_refused(
-    small: Callable[..., Spec], options: dict[str, Any], problem: str, hint: str
-) -> None:
+def test_unknown_devices_and_backends_are_refused(options: dict[str, Any], problem: str, hint: str) -> None:
     with pytest.raises(ZooError, match=problem) as caught:
         build(small(), **options)
     assert hint in str(caught.value.hint)
@@ -149,7 +143,7 @@ def test_unknown_devices_and_backends_are_refused(
 
 
 @pytest.mark.parametrize("backend", ["eager", "native"])
-def test_bfloat16_weights_are_computed_in_float32(small: Callable[..., Spec], backend: str) -> None:
+def test_bfloat16_weights_are_computed_in_float32(backend: str) -> None:
     spec = small()
     weights = {name: tensor.bfloat16() for name, tensor in build(spec).weights().items()}
     source, target = PaddedBatch.pad([[7, 8, EOS]]), torch.tensor([[BOS, 9, EOS]])
@@ -159,9 +153,9 @@ def test_bfloat16_weights_are_computed_in_float32(small: Callable[..., Spec], ba
     assert max(disagreement(narrow, weights=weights).values()) < 1e-5
 
 
-def test_a_program_refuses_a_purpose_that_it_was_not_built_for(small: Callable[..., Spec]) -> None:
+def test_a_program_refuses_a_purpose_that_it_was_not_built_for() -> None:
     spec, source, target = small(), PaddedBatch.pad([[7, 8, EOS]]), torch.tensor([[BOS, 9, EOS]])
-    spec = spec.model_copy(update={"compilation": spec.compilation.model_copy(update={"backend": "auto"})})
+    spec = changed(spec, backend="auto")
     assert build(spec, [Purpose.SCORE]).score(source, target).shape == (1, 2)
     with pytest.raises(ValueError, match="not built for the purpose `score`"):
         build(spec, [Purpose.ENCODE, Purpose.DECODE_STEP]).score(source, target)
@@ -170,19 +164,15 @@ def test_a_program_refuses_a_purpose_that_it_was_not_built_for(small: Callable[.
 
 
 @pytest.mark.parametrize("backend", ["eager", "native"])
-def test_conformance_can_be_checked_with_few_learned_positions(small: Callable[..., Spec], backend: str) -> None:
+def test_conformance_can_be_checked_with_few_learned_positions(backend: str) -> None:
     spec = small(positions={"kind": "learned", "rows": 128})
-    positions = spec.architecture.positions.model_copy(update={"rows": 5})
-    spec = spec.model_copy(update={"architecture": spec.architecture.model_copy(update={"positions": positions})})
+    spec = changed(spec, "architecture", positions=spec.architecture.positions.model_copy(update={"rows": 5}))
     assert max(disagreement(build(spec, backend=backend)).values()) < 1e-5
 
 
 @pytest.mark.parametrize("precision", ["bfloat16", "int8"])
-def test_weights_are_trained_in_float32_whatever_precision_the_spec_translates_in(
-    small: Callable[..., Spec], precision: str
-) -> None:
-    compilation = small().compilation.model_copy(update={"precision": precision})
-    spec = small().model_copy(update={"compilation": compilation})
+def test_weights_are_trained_in_float32_whatever_precision_the_spec_translates_in(precision: str) -> None:
+    spec = changed(small(), precision=precision)
     program = build_module(spec)
     assert (program.precision, program.backend) == ("float32", "eager")
     assert {parameter.dtype for parameter in program.parameters()} == {torch.float32}

@@ -29,6 +29,7 @@ from compiler.operations.views import AppendToCache, MergeHeads, Slice, SplitHea
 from compiler.options import CompileOptions
 from compiler.size import BATCH, CAPACITY, NEW, PAST, SOURCE, Size
 from compiler.weights import Initializer, Parameter, StoredTensor
+from tests.examples import changed
 
 SIZES = {"batch": 3, "source": 5, "new": 2, "past": 4, "capacity": 9}
 WIDTH, HEADS, TOKENS = 8, 2, 30
@@ -199,15 +200,20 @@ def _wide(type_: ValueType) -> bool:
     return type_.kind is ValueKind.FLOAT and len(type_.shape) == 3 and type_.shape[2] == Size.of(WIDTH)
 
 
-@settings(max_examples=120, deadline=None, derandomize=True)
-@given(FLOATS, st.integers(1, 30))
-def test_emitted_code_computes_what_the_interpreter_does(seed: int, steps: int) -> None:
+def random_case(seed: int, steps: int) -> tuple[Graph, dict[str, Tensor], dict[str, Tensor], dict[str, Tensor]]:
+    """Return a random graph, its weights and inputs, and what the interpreter computes."""
     maker = RandomGraph(random.Random(seed))
     graph = maker.graph(steps)
     torch.manual_seed(seed)
     inputs = dict(maker.tensors(graph))
     weights = {name: torch.randn(each.shape) / 3 for name, each in stored_tensors([graph]).items()}
-    expected = interpret(graph, weights, {name: tensor.clone() for name, tensor in inputs.items()})
+    return graph, weights, inputs, interpret(graph, weights, {name: tensor.clone() for name, tensor in inputs.items()})
+
+
+@settings(max_examples=120, deadline=None, derandomize=True)
+@given(FLOATS, st.integers(1, 30))
+def test_emitted_code_computes_what_the_interpreter_does(seed: int, steps: int) -> None:
+    graph, weights, inputs, expected = random_case(seed, steps)
     code = emit([graph])
     program = EmittedProgram(specs.load("tiny"), {graph.purpose: graph}, functions(code)).eval()
     program.share(weights)
@@ -225,16 +231,10 @@ def test_exact_passes_do_not_change_results(seed: int, steps: int) -> None:
 
     Two passes change the inputs of the step, so they run only to check that they produce a valid graph.
     """
-    maker = RandomGraph(random.Random(seed))
-    graph = maker.graph(steps)
-    torch.manual_seed(seed)
-    inputs = dict(maker.tensors(graph))
-    weights = {name: torch.randn(each.shape) / 3 for name, each in stored_tensors([graph]).items()}
-    expected = interpret(graph, weights, inputs)
+    graph, weights, inputs, expected = random_case(seed, steps)
     spec = specs.load("tiny")
     optimise({graph.purpose: graph}, spec, CompileOptions())
-    other = ["beams_as_queries", "plan_cache"]
-    asked = spec.model_copy(update={"compilation": spec.compilation.model_copy(update={"disabled_passes": other})})
+    asked = changed(spec, disabled_passes=["beams_as_queries", "plan_cache"])
     after = optimise({graph.purpose: graph}, asked, CompileOptions())[graph.purpose]
     for name, tensor in interpret(after, weights, inputs).items():
         torch.testing.assert_close(tensor, expected[name], atol=1e-4, rtol=1e-4)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -12,6 +12,7 @@ from torch.nn import functional
 
 from compiler import Purpose, interpret, lower
 from specs import Spec, load
+from tests.compiler.conftest import shaken
 
 LONG = torch.tensor([[2, 9, 10, 11, 12, 13, 14, 3]])
 """A target with more positions than the source."""
@@ -39,7 +40,7 @@ def gated_convolution(w: Mapping[str, Tensor], layer: str, x: Tensor, padding: t
     return (x + functional.glu(convolved.mT, -1)) * 0.5**0.5
 
 
-def test_convs2s(shaken: Callable[[Spec], dict[str, Tensor]]) -> None:
+def test_convs2s() -> None:
     """Gehring et al. 2017, equations 1 and 2, sections 3.2 to 3.5."""
     spec = rival("convs2s")
     w = shaken(spec)
@@ -57,7 +58,7 @@ def test_convs2s(shaken: Callable[[Spec], dict[str, Tensor]]) -> None:
     torch.testing.assert_close(scores(spec, w), pick(h @ w["embedding"].T), atol=1e-4, rtol=1e-4)
 
 
-def test_gnmt(shaken: Callable[[Spec], dict[str, Tensor]]) -> None:
+def test_gnmt() -> None:
     """Wu et al. 2016, equations 4 to 7: LSTMs with residual connections, and additive attention."""
     spec = rival("gnmt")
     w = shaken(spec)
@@ -82,7 +83,7 @@ def test_gnmt(shaken: Callable[[Spec], dict[str, Tensor]]) -> None:
     torch.testing.assert_close(scores(spec, w), pick(h @ w["embedding"].T), atol=1e-4, rtol=1e-4)
 
 
-def test_bytenet(shaken: Callable[[Spec], dict[str, Tensor]]) -> None:
+def test_bytenet() -> None:
     """Kalchbrenner et al. 2016, figure 3: residual blocks; a target position reads the source at that position."""
     spec = rival("bytenet")
     w = shaken(spec)

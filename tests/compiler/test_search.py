@@ -17,9 +17,10 @@ from compiler.initialization import initial_weights
 from compiler.passes.pack_rows import Unpackable
 from compiler.search import Searcher
 from compiler.search_graphs import search_graphs
-from specs import EOS, Spec
+from specs import EOS
 from tests.compiler import beam_in_slots
 from tests.compiler.test_conformance import ARCHITECTURES
+from tests.examples import small
 from zoo.generation.batch import Batch, ProgramBatch, start_batch
 from zoo.generation.beam_search import BeamSearch
 from zoo.generation.constraints import SuppressedTokens
@@ -46,7 +47,7 @@ def sources(count: int, prefix: tuple[int, ...] = (), seed: int = 3) -> list[Sea
 
 
 @pytest.fixture
-def searching(small: Callable[..., Spec], monkeypatch: pytest.MonkeyPatch) -> Searching:
+def searching(monkeypatch: pytest.MonkeyPatch) -> Searching:
     """A function that returns a program with weights that give no ties, and its search in slots."""
     monkeypatch.setattr("compiler.search.advance", beam_in_slots.advance)
 
@@ -125,9 +126,7 @@ def test_slots_hold_every_kind_of_decoder_that_has_kernels(searching: Searching,
     ("name", "reason"),
     [("additive", "additive scores"), ("t5", "biases"), ("alibi", "biases"), ("restricted", "no kernel")],
 )
-def test_decoders_without_kernels_are_refused_with_the_reason(
-    small: Callable[..., Spec], name: str, reason: str
-) -> None:
+def test_decoders_without_kernels_are_refused_with_the_reason(name: str, reason: str) -> None:
     with pytest.raises(Unpackable, match=reason):
         search_graphs(small(**ARCHITECTURES[name]), TRANSLATE, "float32")
 
@@ -206,7 +205,7 @@ def test_log_probabilities_that_are_not_numbers_end_the_search(searching: Search
         history.hypotheses()
 
 
-def test_a_layer_of_a_decoder_step_has_few_kernels(small: Callable[..., Spec]) -> None:
+def test_a_layer_of_a_decoder_step_has_few_kernels() -> None:
     """Six products, of which three contain the norm before them, and two attentions. Views are no kernels."""
     steps = [search_graphs(small(N=layers), TRANSLATE, "bfloat16")[Purpose.DECODE_STEP] for layers in (1, 2)]
     one, two = (sum(not node.operation.view for node in step.nodes) for step in steps)

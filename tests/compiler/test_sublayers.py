@@ -18,17 +18,14 @@ from compiler.padded_batch import PaddedBatch
 from compiler.sublayers import ssru, ssru_step
 from compiler.windows import restricted_attention
 from specs import RestrictedAttention, Spec, ZooError
+from tests.compiler.test_conformance import SUBLAYERS
+from tests.compiler.test_cost import count_flops
+from tests.examples import small
 
 KINDS: dict[str, dict[str, object]] = {
     "full": {"kind": "self_attention"},
-    "restricted": {"kind": "restricted_attention", "radius": 2},
-    "ssru": {"kind": "ssru"},
-    "lstm": {"kind": "lstm"},
     "contiguous": {"kind": "convolution", "kernel": 3, "dilated": False},
-    "dilated": {"kind": "convolution", "kernel": 3, "dilated": True},
-    "separable": {"kind": "separable_convolution", "kernel": 5},
-    "bottleneck": {"kind": "bottleneck_convolution", "kernel": 3, "dilations": [2, 1]},
-    "gated": {"kind": "convolution", "kernel": 3, "dilated": False, "gated": True},
+    **SUBLAYERS,
     "mixture": {"kind": "mixture_of_experts", "experts": 2, "top_k": 2},  # every expert learns from any sentence
 }
 every_kind = pytest.mark.parametrize("of", KINDS.values(), ids=KINDS)
@@ -46,16 +43,11 @@ def test_ssru_keeps_small_contributions_in_bfloat16() -> None:
     torch.testing.assert_close(torch.cat(found, 1), at_once, rtol=3e-2, atol=0)
 
 
-@pytest.fixture
-def layers(small: Callable[..., Spec]) -> Callable[..., Spec]:
+def layers(of: dict[str, object], **architecture: object) -> Spec:
     """Return a small spec with a sub-layer of this kind instead of self-attention."""
-
-    def make(of: dict[str, object], **architecture: object) -> Spec:
-        encoder = [of, {"kind": "feed_forward"}]
-        decoder = [of, {"kind": "cross_attention"}, {"kind": "feed_forward"}]
-        return small(**{"encoder": encoder, "decoder": decoder, "dropout": 0.0, **architecture})
-
-    return make
+    encoder = [of, {"kind": "feed_forward"}]
+    decoder = [of, {"kind": "cross_attention"}, {"kind": "feed_forward"}]
+    return small(**{"encoder": encoder, "decoder": decoder, "dropout": 0.0, **architecture})
 
 
 class TestFormulas:
@@ -100,7 +92,7 @@ class TestFormulas:
 
 
 @every_kind
-def test_a_later_token_does_not_change_earlier_scores(layers: Callable[..., Spec], of: dict[str, object]) -> None:
+def test_a_later_token_does_not_change_earlier_scores(of: dict[str, object]) -> None:
     program = build(layers(of, N=3), [Purpose.SCORE])
     source = PaddedBatch.pad([[5, 6, 7, 3]])
     target = torch.tensor([[2, *range(10, 30), 3]])
@@ -112,7 +104,7 @@ def test_a_later_token_does_not_change_earlier_scores(layers: Callable[..., Spec
 
 
 @every_kind
-def test_padding_does_not_change_results(layers: Callable[..., Spec], of: dict[str, object]) -> None:
+def test_padding_does_not_change_results(of: dict[str, object]) -> None:
     program = build(layers(of, N=3), TRANSLATE)
     source = PaddedBatch.pad([[5, 6, 7, 3], [8, *[9] * 32, 3], [11, 3]])
     target = torch.tensor([[2, 20, 21, 3, 0, 0], [2, 22, 23, 24, 25, 3], [2, 3, 0, 0, 0, 0]])
@@ -131,7 +123,7 @@ def test_padding_does_not_change_results(layers: Callable[..., Spec], of: dict[s
 
 @every_kind
 @pytest.mark.parametrize("norm", ["post", "pre"])
-def test_every_parameter_gets_a_gradient(layers: Callable[..., Spec], of: dict[str, object], norm: str) -> None:
+def test_every_parameter_gets_a_gradient(of: dict[str, object], norm: str) -> None:
     program = build_module(layers(of, norm={"placement": norm}))
     program(PaddedBatch.pad([[5, 6, 7, 8, 3]]), torch.tensor([[2, 9, 10, 11, 3]])).smoothed.backward()
     idle = [name for name, each in program.named_parameters() if each.grad is None or not each.grad.any()]
@@ -139,7 +131,7 @@ def test_every_parameter_gets_a_gradient(layers: Callable[..., Spec], of: dict[s
 
 
 @every_kind
-def test_attention_dropout_is_active_in_training_only(layers: Callable[..., Spec], of: dict[str, object]) -> None:
+def test_attention_dropout_is_active_in_training_only(of: dict[str, object]) -> None:
     program = build_module(layers(of, attention_dropout=0.5))
     batch = PaddedBatch.pad([[5, 6, 7, 8, 3]]), torch.tensor([[2, 9, 10, 11, 3]])
     assert program(*batch).plain != program(*batch).plain
@@ -148,7 +140,7 @@ def test_attention_dropout_is_active_in_training_only(layers: Callable[..., Spec
 
 
 @pytest.mark.parametrize("of", [of for of in KINDS.values() if of["kind"] not in ("self_attention", "ssru")])
-def test_the_native_backend_refuses_and_auto_takes_eager(layers: Callable[..., Spec], of: dict[str, object]) -> None:
+def test_the_native_backend_refuses_and_auto_takes_eager(of: dict[str, object]) -> None:
     spec = layers(of)
     assert build(spec, TRANSLATE, backend="auto").backend == "eager"
     if BACKENDS["native"].unavailable_reason() is None:
@@ -160,14 +152,14 @@ def test_the_native_backend_refuses_and_auto_takes_eager(layers: Callable[..., S
 
 
 @pytest.mark.parametrize("of", [of for of in KINDS.values() if of["kind"] != "self_attention"])
-def test_size_of_the_state(layers: Callable[..., Spec], of: dict[str, object]) -> None:
+def test_size_of_the_state(of: dict[str, object]) -> None:
     """The state has a fixed size for any length: keys and values of a window, inputs of a kernel, or one vector."""
     step = graphs(layers(of, N=2))[Purpose.DECODE_STEP]
     a = layers(of).architecture
     own = {name: type_ for name, type_ in step.inputs.items() if name in step.states}
     numbers = sum((type_.bytes() for type_ in own.values()), cost(step).flops * 0)(batch=1, beams=1) // 4
     expected = {
-        "restricted_attention": 2 * 2 * a.h * (a.d_k + a.d_v),
+        "restricted_attention": 2 * 3 * a.h * (a.d_k + a.d_v),
         "ssru": 2 * a.d_model,
         "lstm": 2 * 2 * a.d_model,
         "convolution": (2 + (6 if of.get("dilated") else 2)) * a.d_model,
@@ -179,7 +171,7 @@ def test_size_of_the_state(layers: Callable[..., Spec], of: dict[str, object]) -
 
 
 @every_kind
-def test_flops_are_those_that_torch_counts(layers: Callable[..., Spec], of: dict[str, object]) -> None:
+def test_flops_are_those_that_torch_counts(of: dict[str, object]) -> None:
     """Keys and values of these specs differ in width, unlike those of the specs that zoo contains."""
     program = build_module(layers(of), [Purpose.TRAIN, *TRANSLATE]).eval()
     source, target = PaddedBatch.full(torch.randint(4, 101, (3, 19))), torch.randint(4, 101, (3, 6))
@@ -195,9 +187,7 @@ def test_flops_are_those_that_torch_counts(layers: Callable[..., Spec], of: dict
     if of["kind"] in ("lstm", "mixture_of_experts"):
         del runs[Purpose.TRAIN]
     for purpose, run in runs.items():
-        with torch.no_grad(), FlopCounterMode(display=False) as counter:
-            run()
-        assert counter.get_total_flops() == cost(program.graphs[purpose]).flops(**at)
+        assert count_flops(run) == cost(program.graphs[purpose]).flops(**at)
     if of["kind"] == "self_attention":
         with FlopCounterMode(display=False) as counter:
             program(source, target).smoothed.backward()

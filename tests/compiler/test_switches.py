@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import os
 import platform
-from collections.abc import Callable
 from pathlib import Path
 from threading import Barrier, Thread
 
@@ -15,8 +14,8 @@ import torch
 from compiler import PaddedBatch, Purpose, build, build_module
 from compiler.backends import BACKENDS
 from compiler.host import DEFAULT, ONEDNN, fast_float32, matrix_libraries
-from specs import Spec
 from tests import forks
+from tests.examples import small
 
 COUNT_PAGE_FAULTS = """
 import os, resource, torch
@@ -125,7 +124,7 @@ def test_the_matrix_library_is_restored_by_the_last_thread(monkeypatch: pytest.M
         pass
 
 
-def test_programs_leave_torchs_settings_unchanged(small: Callable[..., Spec]) -> None:
+def test_programs_leave_torchs_settings_unchanged() -> None:
     torch.backends.mkldnn.matmul.fp32_precision = "ieee"
     try:
         threads, environment = torch.get_num_threads(), dict(os.environ)
@@ -142,7 +141,7 @@ def test_programs_leave_torchs_settings_unchanged(small: Callable[..., Spec]) ->
 
 
 @pytest.mark.integration
-def test_a_forked_process_scores_the_same(small: Callable[..., Spec], artefacts: Path) -> None:
+def test_a_forked_process_scores_the_same(artefacts: Path) -> None:
     backends = [name for name in ("eager", "native") if BACKENDS[name].unavailable_reason() is None]
     build(small(), backend=backends[-1], folder=artefacts)  # compile the kernels only once
     done = forks.run(SCORE_IN_A_FORK, str(artefacts), *backends)

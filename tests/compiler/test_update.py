@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -21,6 +20,7 @@ from specs import BOS, EOS, PAD, Spec
 from tests import examples
 from tests.compiler.fake_gpu import DEVICE, fake_gpu
 from tests.compiler.test_conformance import ARCHITECTURES
+from tests.examples import small
 from zoo.data.batches import Batch
 
 PACKABLE = ("shallow", "post", "pre", "unscaled", "gelu", "student")
@@ -47,13 +47,10 @@ def batch(seed: int = 1, sentences: int = 7) -> Batch:
     return examples.rows(*sides).to_batch()
 
 
-def host(rows: PackedRows, given: Batch, seed: int = 5) -> Tensor:
-    source, target = given.source, given.target
-    return rows.host(source.values, source.lengths, target.values, target.lengths, seed=seed, rate=0.1, tokens=3.0)
-
-
 def fill(rows: PackedRows, given: Batch, seed: int = 5) -> None:
-    rows.buffer.copy_(host(rows, given, seed))
+    source, target = given.source, given.target
+    sides = source.values, source.lengths, target.values, target.lengths
+    rows.buffer.copy_(rows.host(*sides, seed=seed, rate=0.1, tokens=3.0))
 
 
 def updating(spec: Spec) -> EmittedProgram:
@@ -61,7 +58,7 @@ def updating(spec: Spec) -> EmittedProgram:
 
 
 @pytest.mark.parametrize("name", PACKABLE)
-def test_packed_rows_have_the_loss_and_the_gradients_of_padded_batches(small: Callable[..., Spec], name: str) -> None:
+def test_packed_rows_have_the_loss_and_the_gradients_of_padded_batches(name: str) -> None:
     made = updating(small(**{**ARCHITECTURES[name], "dropout": 0.0}))
     rows, given = PackedRows(128, 120, "cpu"), batch()
     gradients = GradientProgram(made, rows, bfloat16=False)
@@ -79,7 +76,7 @@ def test_packed_rows_have_the_loss_and_the_gradients_of_padded_batches(small: Ca
 
 @pytest.mark.parametrize(("name", "reason"), REFUSED.items())
 def test_models_without_kernels_are_refused_with_the_reason(
-    small: Callable[..., Spec], name: str, reason: str, monkeypatch: pytest.MonkeyPatch
+    name: str, reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("compiler.assemble.find_spec", lambda _: True)
     assert reason in str(update_refusal(small(**ARCHITECTURES[name])))
@@ -99,9 +96,7 @@ def test_dropout_depends_on_seed_layer_and_element_alone() -> None:
 
 
 @pytest.mark.parametrize("bfloat16", [False, True])
-def test_a_step_repeats_bitwise_with_its_seed_and_differs_with_another(
-    small: Callable[..., Spec], bfloat16: bool
-) -> None:
+def test_a_step_repeats_bitwise_with_its_seed_and_differs_with_another(bfloat16: bool) -> None:
     made, rows = updating(small(dropout=0.1)), PackedRows(128, 128, "cpu")
     gradients, found = GradientProgram(made, rows, bfloat16=bfloat16), []
     for seed in (5, 6, 5):
@@ -112,7 +107,7 @@ def test_a_step_repeats_bitwise_with_its_seed_and_differs_with_another(
     assert not torch.equal(found[0], found[1])
 
 
-def test_parts_of_a_batch_add_up_to_the_batch(small: Callable[..., Spec]) -> None:
+def test_parts_of_a_batch_add_up_to_the_batch() -> None:
     made, given = updating(small(dropout=0.0)), batch(sentences=12)
     whole, parts = (GradientProgram(made, PackedRows(n, n, "cpu"), bfloat16=False) for n in (200, 60))
     fill(whole.rows, given)
@@ -163,7 +158,7 @@ def kernels_as_operations(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fused, "_apply", apply)
 
 
-def test_an_update_on_a_gpu_waits_for_nothing(small: Callable[..., Spec], kernels_as_operations: None) -> None:
+def test_an_update_on_a_gpu_waits_for_nothing(kernels_as_operations: None) -> None:
     spec = small()
     optimised = graphs(spec, (Purpose.TRAIN, Purpose.UPDATE), "cuda")
     code = emit(optimised.values())

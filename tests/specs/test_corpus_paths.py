@@ -1,6 +1,6 @@
 """Paths of a corpus are relative to the file that lists them."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -8,8 +8,8 @@ import pytest
 from specs import ZooError
 from specs.corpus_paths import language_suffix
 from specs.loader import load, parent, parse
+from tests.specs.files import write
 
-Write = Callable[[str, str], str]
 PARTS = "train: [{source: my.en, target: my.de}]"
 
 
@@ -29,19 +29,19 @@ def folder(file: str, overrides: Sequence[str] = ()) -> str:
         ("dev: [{grammar: 5}]", "."),
     ],
 )
-def test_folder_is_relative_to_the_file(write: Write, corpus: str, expected: str) -> None:
+def test_folder_is_relative_to_the_file(corpus: str, expected: str) -> None:
     file = write("odd/odd.yaml", f"extends: tiny\ncorpus: {{{corpus}}}\n")
     assert folder(file) == expected
     absolute = expected if expected[0] in "/~." else str(Path(expected).absolute())
     assert folder(str(Path(file).absolute())) == absolute
 
 
-def test_folder_in_the_current_folder_is_unchanged(write: Write) -> None:
+def test_folder_in_the_current_folder_is_unchanged() -> None:
     assert folder(write("own.yaml", f"extends: tiny\ncorpus: {{{PARTS}}}\n")) == "."
     assert folder(write("own.yaml", f"extends: tiny\ncorpus: {{{PARTS}, folder: a/../b}}\n")) == "a/../b"
 
 
-def test_shipped_specs_and_overrides_are_relative_to_the_current_folder(write: Write) -> None:
+def test_shipped_specs_and_overrides_are_relative_to_the_current_folder() -> None:
     file = write("odd/odd.yaml", f"extends: tiny\ncorpus: {{{PARTS}}}\n")
     assert folder("multi30k-ende") == folder(write("odd/more.yaml", "extends: multi30k-ende\n")) == "multi30k"
     assert folder(file, ["corpus.folder=data"]) == "data"
@@ -49,7 +49,7 @@ def test_shipped_specs_and_overrides_are_relative_to_the_current_folder(write: W
     assert folder("tiny", [f"corpus={{{PARTS}}}"]) == "."
 
 
-def test_each_file_of_a_chain_is_relative_to_its_own_folder(write: Write) -> None:
+def test_each_file_of_a_chain_is_relative_to_its_own_folder() -> None:
     write("one/mine.yaml", f"extends: tiny\ncorpus: {{folder: data, {PARTS}}}\n")
     file = write("one/deep/own.yaml", "extends: ../mine.yaml\ncorpus: {dev: [{source: d.en, target: d.de}]}\n")
     assert folder(file) == "one/data"
@@ -65,7 +65,7 @@ def parts(file: str, overrides: Sequence[str] = ()) -> tuple[str, str, str]:
     return corpus.folder, corpus.train[0].source, corpus.dev[0].source  # type: ignore[union-attr]
 
 
-def test_parts_of_several_files_are_each_relative_to_their_own(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parts_of_several_files_are_each_relative_to_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
     write("data/sets.yaml", "extends: tiny\ncorpus: {dev: [{source: d.en, target: d.de}]}\n")
     above = write("own.yaml", f"extends: data/sets.yaml\ncorpus: {{{PARTS}}}\n")
     sibling = write("odd/own.yaml", f"extends: ../data/sets.yaml\ncorpus: {{{PARTS}}}\n")
@@ -80,7 +80,7 @@ def test_parts_of_several_files_are_each_relative_to_their_own(write: Write, mon
     assert parts("../own.yaml") == ("..", "my.en", "data/d.en"), "a run resumed from here has the same parts"
 
 
-def test_paths_do_not_start_from_the_folder_of_an_extended_spec(write: Write) -> None:
+def test_paths_do_not_start_from_the_folder_of_an_extended_spec() -> None:
     train, test = PARTS, "test: [{source: t.en, target: t.de}]"
     own = write("odd/own.yaml", f"extends: multi30k-ende\ncorpus: {{{train}, {test}}}\n")
     assert parts(own) == ("odd", "my.en", "../multi30k/val.en")
@@ -97,14 +97,14 @@ def test_paths_do_not_start_from_the_folder_of_an_extended_spec(write: Write) ->
         assert found == ("odd", "my.en", str(Path(absolute).expanduser() / "val.en"))
 
 
-def test_paths_of_treebanks_are_resolved_too(write: Write) -> None:
+def test_paths_of_treebanks_are_resolved_too() -> None:
     write("bank/sets.yaml", "extends: parsing/tiny\ncorpus: {dev: [{trees: d.trees}]}\n")
     assert folder("bank/sets.yaml") == "bank"
     corpus = load(write("own.yaml", "extends: bank/sets.yaml\ncorpus: {train: [{trees: my.trees}]}\n")).corpus
     assert (corpus.train[0].trees, corpus.dev[0].trees) == ("my.trees", "bank/d.trees")  # type: ignore[union-attr]
 
 
-def test_tables_are_relative_to_their_spec_and_need_languages(write: Write) -> None:
+def test_tables_are_relative_to_their_spec_and_need_languages() -> None:
     file = write("odd/own.yaml", "extends: multi30k-ende\ncorpus: {target: fr, source: en, train: [{tsv: my.tsv}]}\n")
     corpus = load(file).corpus
     assert (corpus.folder, corpus.train[0].tsv) == ("odd", "my.tsv")  # type: ignore[union-attr]
@@ -113,14 +113,14 @@ def test_tables_are_relative_to_their_spec_and_need_languages(write: Write) -> N
     assert "{source: CODE, target: CODE}" in (caught.value.hint or "")
 
 
-def test_empty_path_remains_an_error(write: Write) -> None:
+def test_empty_path_remains_an_error() -> None:
     write("data/sets.yaml", "extends: tiny\ncorpus: {dev: [{source: '', target: d.de}]}\n")
     file = write("odd/own.yaml", f"extends: ../data/sets.yaml\ncorpus: {{{PARTS}}}\n")
     with pytest.raises(ZooError, match=r"corpus\.dev"):
         load(file)
 
 
-def test_file_named_like_the_origin_of_an_override_is_a_file(write: Write) -> None:
+def test_file_named_like_the_origin_of_an_override_is_a_file() -> None:
     file = write("override: x/own.yaml", f"extends: tiny\ncorpus: {{{PARTS}}}\n")
     assert folder(file) == "override: x"
     write("override: `corpus`/whole.yaml", load(file).yaml().replace("folder: 'override: x'", "folder: ."))
@@ -128,7 +128,7 @@ def test_file_named_like_the_origin_of_an_override_is_a_file(write: Write) -> No
     assert folder(again) == "override: `corpus`"
 
 
-def test_complete_spec_of_a_run_keeps_its_folder(write: Write) -> None:
+def test_complete_spec_of_a_run_keeps_its_folder() -> None:
     spec = load(write("odd/odd.yaml", f"extends: tiny\ncorpus: {{{PARTS}}}\n"))
     file = write("runs/odd/spec.yaml", spec.yaml())
     assert folder(file) == parse(spec.yaml(), file).corpus.folder == "odd"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -12,6 +11,7 @@ import specs
 from specs.catalogue import FOLDER
 from specs.history import FORMAT
 from specs.loader import load, parent
+from tests.specs.files import write
 
 TEXT = """\
 # yaml-language-server: $schema=x.json
@@ -32,7 +32,7 @@ corpus:
 """
 
 
-def test_each_value_has_the_comment_of_its_line(write: Callable[[str, str], str]) -> None:
+def test_each_value_has_the_comment_of_its_line() -> None:
     assert specs.comments(write("mine.yaml", TEXT)) == {
         "": "The first line, and the second.",
         "name": "by me",

@@ -1,6 +1,5 @@
 """Overrides lie over files, files over the files that they extend, and a spec is equal to what its text parses to."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,8 +11,7 @@ import specs
 from specs import CrossAttention, Depths, FeedForward, SelfAttention, Spec, ZooError
 from specs.loader import load, parent, parse
 from specs.reader import KIND_MAPPINGS, LocatedValue, locate
-
-Write = Callable[[str, str], str]
+from tests.specs.files import write
 
 
 class TestOverrides:
@@ -48,7 +46,7 @@ class TestOverrides:
 
 
 class TestFiles:
-    def test_chain_of_files_across_folders(self, write: Write) -> None:
+    def test_chain_of_files_across_folders(self) -> None:
         write("mine.yaml", "extends: big\narchitecture: {N: 3}\n")
         write("deep/own.yml", "extends: ../mine.yaml\narchitecture: {h: 8, d_k: 7}\n")
         spec = load("deep/own.yml")
@@ -61,7 +59,7 @@ class TestFiles:
         assert parent("big") == load("base")
         assert parent("base") is None
 
-    def test_description_and_licence_are_not_inherited_by_users_specs(self, write: Write) -> None:
+    def test_description_and_licence_are_not_inherited_by_users_specs(self) -> None:
         write("own.yaml", "extends: tiny\nname: own\nlicence: CC-BY-4.0\n")
         write("more.yaml", "extends: own.yaml\nname: more\n")
         write("described.yaml", "extends: own.yaml\ndescription: Described.\n")
@@ -74,20 +72,20 @@ class TestFiles:
         write("whole.yaml", load("tiny").yaml())
         assert load("whole.yaml").description == load("tiny").description == load("tiny", ["name=x"]).description
 
-    def test_file_at_the_path_has_precedence_over_the_catalogue(self, write: Write) -> None:
+    def test_file_at_the_path_has_precedence_over_the_catalogue(self) -> None:
         write("specs/big.yaml", "extends: base\nname: mine\n")
         write("big", "not a spec")
         assert load("specs/big.yaml").name == "mine"
         assert load("big").name == load("big.yaml").name == "transformer-big-ende"
 
-    def test_lists_are_replaced_as_a_whole(self, write: Write) -> None:
+    def test_lists_are_replaced_as_a_whole(self) -> None:
         text = "extends: base\ncorpus: {train: [{source: a.en, target: a.de}], test: []}\n"
         corpus = load(write("mine.yaml", text)).corpus
         assert corpus.train == (specs.Files(source="a.en", target="a.de"),)
         assert corpus.test == ()
         assert corpus.dev == load("base").corpus.dev
 
-    def test_aliases_integers_for_floats_and_byte_order_marks_are_accepted(self, write: Write) -> None:
+    def test_aliases_integers_for_floats_and_byte_order_marks_are_accepted(self) -> None:
         path = write("mine.yaml", "\ufeffextends: base\ncorpus: {dev: &d [{held_out: 9}], test: *d}\n")
         assert load(path).corpus.dev == load(path).corpus.test == (specs.HeldOut(held_out=9),)
         path = write("other.yaml", "extends: base\ntraining: {learning_rate_factor: 2}\ndescription: Füße.\n")

@@ -1,6 +1,5 @@
 """Mistakes in a spec are reported with the file, the line and a hint."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +8,7 @@ import pytest
 import specs
 from specs import ZooError
 from specs.loader import load, parse
-
-Write = Callable[[str, str], str]
+from tests.specs.files import write
 
 # Each mistake: the text of mine.yaml after `extends: base`, the problem, its line, and a part of the hint.
 MISTAKES = [
@@ -70,6 +68,7 @@ MISTAKES = [
     ("architecture: {encoder: [{}]}", "`architecture.encoder[0]` has no valid kind", 2, "{kind: feed_forward}"),
     ("architecture: {encoder: [{kind: convolution}]}", "`architecture.encoder[0].kernel` and", 2, "kernel size"),
     ("architecture: {encoder: [{kind: convolution, kernel: 4, dilated: false}]}", "must be odd, not 4", 2, "kernel: 5"),
+    ("architecture: {encoder: [{kind: mixture_of_experts, experts: 2, top_k: 3}]}", "3 of 2 experts", 2, "top_k: 2"),
     ("architecture: {encoder: [{kind: ssru}], d_model: 511}", "bidirectional", 2, "d_model: 512"),
     ("architecture: {decoder: []}", "needs sub-layers in `architecture.decoder`", 2, "write sub-layers"),
     ("architecture: {decoder: [{kind: feed_forward}]}", "would never read the source", 2, "cross_attention"),
@@ -94,7 +93,7 @@ MISTAKES = [
 
 
 @pytest.mark.parametrize(("text", "problem", "line", "hint"), MISTAKES, ids=[text[:40] for text, *_ in MISTAKES])
-def test_mistakes_have_a_line_and_a_hint(write: Write, text: str, problem: str, line: int, hint: str) -> None:
+def test_mistakes_have_a_line_and_a_hint(text: str, problem: str, line: int, hint: str) -> None:
     with pytest.raises(ZooError) as error:
         load(write("mine.yaml", f"extends: base\n{text}\n"))
     assert problem in error.value.problem
@@ -164,7 +163,7 @@ def test_mistakes_of_overrides(overrides: Any, problem: str, where: str) -> None
         ("runs/x", "`runs/x` is a folder, not a spec file", "write `runs/x/spec.yaml`"),
     ],
 )
-def test_unknown_references(write: Write, reference: str, problem: str, hint: str) -> None:
+def test_unknown_references(reference: str, problem: str, hint: str) -> None:
     write("runs/x/spec.yaml", "extends: tiny\n")
     with pytest.raises(ZooError) as error:
         load(reference)
@@ -172,7 +171,7 @@ def test_unknown_references(write: Write, reference: str, problem: str, hint: st
     assert hint in str(error.value.hint)
 
 
-def test_circular_extends_lists_all_files(write: Write) -> None:
+def test_circular_extends_lists_all_files() -> None:
     for name, other in (("a", "b"), ("b", "c"), ("c", "a")):
         write(f"{name}.yaml", f"name: {name}\nextends: {other}.yaml\n")
     with pytest.raises(ZooError) as error:
@@ -180,7 +179,7 @@ def test_circular_extends_lists_all_files(write: Write) -> None:
     assert error.value.summary == "`extends` is circular: a.yaml -> b.yaml -> c.yaml -> a.yaml (c.yaml:2)"
 
 
-def test_errors_are_in_the_order_of_files_and_overrides(write: Write) -> None:
+def test_errors_are_in_the_order_of_files_and_overrides() -> None:
     write("deep/parent.yaml", "extends: base\n\ntraining: {steps: x}\n")
     write("mine.yaml", "extends: deep/parent.yaml\narchitecture: {h: x}\n")
     with pytest.raises(ZooError) as error:
@@ -196,14 +195,14 @@ def test_errors_are_in_the_order_of_files_and_overrides(write: Write) -> None:
     assert str(error.value).count("hint: ") == 4
 
 
-def test_a_misspelt_field_comes_before_the_field_that_it_misses(write: Write) -> None:
+def test_a_misspelt_field_comes_before_the_field_that_it_misses() -> None:
     with pytest.raises(ZooError) as error:
         load(write("mine.yaml", "extends: base\ncorpus: {train: [{source: a, taget: b}]}\n"))
     assert error.value.problem == "`corpus.train[0].taget` is not a field of this spec"
     assert [each.problem for each in error.value.additional] == ["`corpus.train[0].target` is missing"]
 
 
-def test_contradictions_are_located_at_the_field_written_last(write: Write) -> None:
+def test_contradictions_are_located_at_the_field_written_last() -> None:
     write("parent.yaml", "extends: base\nvocabulary: {shared: false}\n")
     tied = "extends: parent.yaml\n\n\narchitecture: {tied_embeddings: all}\n"
     for text, where in (("extends: parent.yaml\n", "parent.yaml:2"), (tied, "mine.yaml:4")):
@@ -212,7 +211,7 @@ def test_contradictions_are_located_at_the_field_written_last(write: Write) -> N
         assert error.value.where == where
 
 
-def test_fields_that_no_file_sets_are_missing_in_the_first_file(write: Write) -> None:
+def test_fields_that_no_file_sets_are_missing_in_the_first_file() -> None:
     write("root.yaml", "name: x\n")
     with pytest.raises(ZooError) as error:
         load(write("mine.yaml", "extends: root.yaml\ndescription: X.\nlicence: null\n"))
@@ -236,7 +235,7 @@ def test_damaged_complete_spec_is_a_failure_of_the_environment() -> None:
         assert "restore the original file" in str(error.value.hint)
 
 
-def test_unreadable_file(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreadable_file(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(path: Path, mode: str) -> None:
         raise PermissionError(13, "Permission denied", str(path))
 
@@ -247,7 +246,7 @@ def test_unreadable_file(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     assert (error.value.problem, error.value.exit_code) == ("cannot read `mine.yaml`: Permission denied", 1)
 
 
-def test_file_named_by_dots_only(write: Write) -> None:
+def test_file_named_by_dots_only() -> None:
     with pytest.raises(ZooError, match="is not a valid name for a spec"):
         load(write("...yaml", "extends: base\n"))
 

@@ -7,12 +7,14 @@ import sys
 import threading
 import weakref
 from concurrent.futures import wait
+from itertools import islice
 
 import pytest
 import torch
 
 from specs import EOS, PAD, ZooError
 from tests import forks
+from tests.zoo.conftest import run_search
 from zoo.generation.beam_search import BeamSearch
 from zoo.generation.constraints import SuppressedTokens
 from zoo.generation.engine import Engine, resolve_workers
@@ -59,8 +61,7 @@ def test_groups_hold_each_sentence_once_and_fit_the_batch():
     assert pad_sequences([[5, 3], [3]], "cpu").tolist() == [[5, 3], [3, PAD]]
 
 
-@pytest.fixture
-def uneven(toy):
+def test_queued_sentences_replace_finished_ones(toy):
     class Uneven(toy):
         """Program whose translations are as long as the source's first token says."""
 
@@ -69,56 +70,38 @@ def uneven(toy):
                 return [-9.0, -9.0, -9.0, -0.01, -9.0, -9.0, -9.0]
             return [-1.0, -2.0, -1.0, -30.0, -0.5, -3.0, -3.0]
 
-    return Uneven(7, 5, 40)
-
-
-# The tests below use `run_search`, the fixture `search`, under another name: `search` is the engine's function.
-@pytest.fixture
-def run_search(request):
-    return request.getfixturevalue("search")
-
-
-def test_queued_sentences_replace_finished_ones(uneven, run_search):
-    lengths = (30, 30, 30, 30, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3)
-    run_search(uneven, [(4 + length,) for length in lengths], [40] * 14, beam=2, alpha=0.0, max_batch_tokens=8 * 16)
+    program, lengths = Uneven(7, 5, 40), (30, 30, 30, 30, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3)
+    run_search(program, [(4 + length,) for length in lengths], [40] * 14, beam=2, alpha=0.0, max_batch_tokens=8 * 16)
     # Eight fit, and four of them end soon. Then four join, and later the last two.
-    assert [shape[0] for shape in uneven.encoded] == [8, 4, 2]
-    assert uneven.joined == [(4, 4), (4, 2)]
-    assert max(uneven.read) == 16
-    assert len(uneven.read) < 31 + 4  # the steps of the longest, and the first steps of the sentences that joined
+    assert [shape[0] for shape in program.encoded] == [8, 4, 2]
+    assert program.joined == [(4, 4), (4, 2)]
+    assert max(program.read) == 16
+    assert len(program.read) < 31 + 4  # the steps of the longest, and the first steps of the sentences that joined
 
 
 # workers
 
 
-@pytest.fixture
-def meeting(toy):
+@pytest.mark.parametrize("sizes", [[40], [10, 10, 20], [1] * 40])
+def test_every_worker_gets_sentences(toy, sizes):
+    """This holds although all sentences would fit into one worker's batch."""
+    barrier, seen, lock = threading.Barrier(3), set(), threading.Lock()
+
     class Meeting(toy):
         """Program in whose first step each thread waits until all threads have come so far."""
 
-        def __init__(self, parties):
-            super().__init__(9, 1, 50)
-            self.barrier, self.seen, self.lock = threading.Barrier(parties), set(), threading.Lock()
-
         def top_k(self, state, tokens, count, allowed=None):
-            with self.lock:
-                new = threading.get_ident() not in self.seen
-                self.seen.add(threading.get_ident())
-            if new:
-                self.barrier.wait(timeout=60)
+            with lock:
+                is_new = threading.get_ident() not in seen
+                seen.add(threading.get_ident())
+            if is_new:
+                barrier.wait(timeout=60)
             return super().top_k(state, tokens, count, allowed)
 
-    return Meeting
-
-
-@pytest.mark.parametrize("sizes", [[40], [10, 10, 20], [1] * 40])
-def test_every_worker_gets_sentences(toy, meeting, sizes):
-    """This holds although all sentences would fit into one worker's batch."""
-    program, sentences = meeting(3), sources(40)
-    starts = [sum(sizes[:i]) for i in range(len(sizes))]
-    chunks = (sentences[start : start + size] for start, size in zip(starts, sizes, strict=True))
-    results = dict(search(program, chunks, BEAM, 4096, 3))
-    assert len(program.seen) == 3
+    sentences = sources(40)
+    rest = iter(sentences)
+    results = dict(search(Meeting(9, 1, 50), [list(islice(rest, size)) for size in sizes], BEAM, 4096, 3))
+    assert len(seen) == 3
     assert results == dict(search(toy(9, 1, 50), [sentences], BEAM, 4096))
 
 
@@ -160,11 +143,12 @@ def test_chunks_are_read_in_the_callers_thread_and_just_ahead(toy):
 @pytest.fixture
 def hooked(toy):
     class Hooked(toy):
-        """Program that calls `hooks[n]` in the worker thread before step n."""
+        """Program that calls `hooks[n]` in the worker thread before step n. Step 0 can wait for all requests."""
 
-        def __init__(self, *args):
+        def __init__(self, *args, waits=False):
             super().__init__(*args)
-            self.hooks = {}
+            self.all_sent = threading.Event()
+            self.hooks = {0: self.all_sent.wait} if waits else {}
 
         def advance(self, state, tokens):
             self.hooks.pop(len(self.read), lambda: None)()
@@ -202,11 +186,10 @@ def alone(toy):
 @pytest.mark.parametrize("max_batch_tokens", [4096, 500, 60])
 def test_requests_with_different_options_share_batches(hooked, alone, max_batch_tokens):
     """All of them wait when the first step runs. The results are the same as alone."""
-    program, all_wait = hooked(9, 1, 12), threading.Event()
-    program.hooks = {0: all_wait.wait}
+    program = hooked(9, 1, 12, waits=True)
     with Engine(program, max_batch_tokens=max_batch_tokens) as engine:
         futures = [engine.submit(texts, strategy) for texts, strategy in REQUESTS]
-        all_wait.set()
+        program.all_sent.set()
         assert [future.result() for future in futures] == alone[0]
     if max_batch_tokens == 4096:
         assert len(program.read) < alone[1] / 2
@@ -234,15 +217,11 @@ def test_several_threads_get_the_results_that_they_get_alone(toy, alone, workers
 
 def test_a_batch_has_as_many_rows_as_its_largest_beam_needs(hooked):
     """Rows are added when a larger beam joins, and removed when it leaves."""
-    program, engine_of = hooked(9, 1, 50), []
-    late = []
-    program.hooks = {
-        3: lambda: late.append(engine_of[0].submit([SearchInput(0, {"source": (5, EOS)}, 2)], BeamSearch(6, 0.6)))
-    }
-    endless = {(5,) * length: [-9.0] * 5 + [-0.1] + [-9.0] * 3 for length in range(30)}
-    program.overriding = endless
+    program, late = hooked(9, 1, 50), []
+    more = [SearchInput(0, {"source": (5, EOS)}, 2)]
+    program.hooks = {3: lambda: late.append(engine.submit(more, BeamSearch(6, 0.6)))}
+    program.overriding = {(5,) * length: [-9.0] * 5 + [-0.1] + [-9.0] * 3 for length in range(30)}
     with Engine(program, max_batch_tokens=4096) as engine:
-        engine_of.append(engine)
         engine.submit([SearchInput(0, {"source": (4, EOS)}, 20)], BeamSearch(2, 0.6)).result()
         late[0].result()
     assert set(program.read) == {1, 2, 12}
@@ -252,16 +231,14 @@ def test_a_batch_has_as_many_rows_as_its_largest_beam_needs(hooked):
 
 @pytest.mark.parametrize("strategy", [BEAM, Sampling(2, 0.6, 1.0, 0, 1.0, 1)], ids=["shared", "of another kind"])
 def test_a_short_request_does_not_wait_for_a_long_one(hooked, strategy):
-    program, engine_of, finished = hooked(9, 1, 50), [], {}
-    short = []
+    program, finished, short = hooked(9, 1, 50), {}, []
 
     def submit():
-        short.append(engine_of[0].submit(sources(3), strategy))
+        short.append(engine.submit(sources(3), strategy))
         short[0].add_done_callback(lambda _: finished.setdefault("short", len(program.read)))
 
     program.hooks = {10: submit}
     with Engine(program, max_batch_tokens=160) as engine:
-        engine_of.append(engine)
         long = engine.submit(LONG_TEXTS, BEAM)
         long.add_done_callback(lambda _: finished.setdefault("long", len(program.read)))
         long.result()
@@ -271,8 +248,7 @@ def test_a_short_request_does_not_wait_for_a_long_one(hooked, strategy):
 
 def test_long_requests_of_different_kinds_progress_equally(hooked, monkeypatch):
     """All batches together stay within the size of a batch."""
-    program, all_wait, counts = hooked(9, 1, 50), threading.Event(), [0, 0]
-    program.hooks = {0: all_wait.wait}
+    program, counts, ends = hooked(9, 1, 50, waits=True), [0, 0], []
     strategies = BEAM, Sampling(2, 0.6, 1.0, 0, 1.0, 1)
     states = weakref.WeakSet()
 
@@ -298,26 +274,23 @@ def test_long_requests_of_different_kinds_progress_equally(hooked, monkeypatch):
 
             super().__init__(strategy, count, *others)
 
-    ends = []
     monkeypatch.setattr("zoo.generation.engine.Request", Counted)
     with Engine(program, max_batch_tokens=300) as engine:
         futures = [engine.submit(LONG_TEXTS, strategy) for strategy in strategies]
-        all_wait.set()
+        program.all_sent.set()
         for future in futures:
             future.result()
     assert min(ends[0]) > len(LONG_TEXTS) / 2
 
 
 def test_a_cancelled_request_leaves_the_batch_at_once(hooked):
-    program, all_wait, futures = hooked(9, 1, 50), threading.Event(), []
-    program.hooks = {0: all_wait.wait, 3: lambda: futures[0].cancel()}
+    program, futures = hooked(9, 1, 50, waits=True), []
+    program.hooks[3] = lambda: futures[0].cancel()
     kept = [SearchInput(index, {"source": (5, 4 + index, EOS)}, 9) for index in range(4)]
     with Engine(program, max_batch_tokens=4096) as engine:
-        futures += [
-            engine.submit([SearchInput(i, {"source": (4, EOS)}, 500) for i in range(90)], BeamSearch(2, 9.0, 2))
-        ]
-        futures += [engine.submit(kept, BeamSearch(2, 9.0, 2))]
-        all_wait.set()
+        for texts in ([SearchInput(i, {"source": (4, EOS)}, 500) for i in range(90)], kept):
+            futures.append(engine.submit(texts, BeamSearch(2, 9.0, 2)))
+        program.all_sent.set()
         results = futures[1].result()
         assert wait(futures, timeout=60).not_done == set()
     assert futures[0].cancelled()
@@ -327,14 +300,11 @@ def test_a_cancelled_request_leaves_the_batch_at_once(hooked):
 
 
 def test_waiting_sentences_of_a_cancelled_request_are_not_encoded(hooked):
-    program, futures = hooked(9, 1, 50), []
-    program.hooks = {1: lambda: futures[0].cancel()}
-    all_wait = threading.Event()
-    program.hooks[0] = all_wait.wait
+    program, futures = hooked(9, 1, 50, waits=True), []
+    program.hooks[1] = lambda: futures[0].cancel()
     with Engine(program, max_batch_tokens=32) as engine:
-        futures.append(engine.submit(LONG_TEXTS, BEAM))
-        futures.append(engine.submit(sources(2), BEAM))
-        all_wait.set()
+        futures += [engine.submit(texts, BEAM) for texts in (LONG_TEXTS, sources(2))]
+        program.all_sent.set()
         futures[1].result()
     assert sum(rows for rows, _ in program.encoded) <= 2 + 2
 
@@ -381,11 +351,11 @@ def test_an_error_ends_only_the_request_that_causes_it(toy, fault, message, work
 
 
 def test_closing_the_engine_ends_all_requests(hooked):
-    program, all_wait, stopped = hooked(9, 1, 50), threading.Event(), threading.Event()
+    program, stopped = hooked(9, 1, 50, waits=True), threading.Event()
     engine = Engine(program, max_batch_tokens=60)
-    program.hooks = {0: all_wait.wait, 5: lambda: (engine._queue.stop(), stopped.set())}
+    program.hooks[5] = lambda: (engine._queue.stop(), stopped.set())
     futures = [engine.submit(LONG_TEXTS, strategy) for strategy in (BEAM, Sampling(2, 0.6, 1.0, 0, 1.0, 1))]
-    all_wait.set()
+    program.all_sent.set()
     assert stopped.wait(timeout=100)
     engine.close()
     for future in futures:
@@ -421,14 +391,15 @@ def test_threads_end_when_nobody_uses_the_engine(toy):
     assert engine() is None
 
 
-FORKED = """
-import os, threading, torch
+IMPORTS = """
+import os, sys, threading, torch
 from compiler.program import TopK
 from specs import EOS
 from zoo.generation.translation import SearchInput
 from zoo.generation.beam_search import BeamSearch
 from zoo.generation.engine import Engine
-
+"""
+FORKED = """
 class Ending:
     def encode(self, source):
         return None
@@ -463,7 +434,7 @@ print(before, os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), translate())
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs a system with fork")
 def test_a_forked_process_searches_with_threads_of_its_own():
     """Although another thread held the lock of the queue at that moment."""
-    done = forks.run(FORKED)
+    done = forks.run(IMPORTS + FORKED)
     assert done.stdout.split() == ["90", "90", "90"], done.stderr
 
 
@@ -492,12 +463,6 @@ def test_threads_that_started_end_if_another_cannot_start(toy, monkeypatch):
 
 
 SLOW = """
-import os, sys, threading, torch
-from specs import EOS
-from zoo.generation.translation import SearchInput
-from zoo.generation.beam_search import BeamSearch
-from zoo.generation.engine import Engine
-
 class Slow:
     def encode(self, source):
         return source
@@ -539,7 +504,7 @@ except KeyboardInterrupt:
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs a system with fork")
 def test_python_waits_for_running_workers_at_exit():
     """It does so even if Ctrl-C interrupted the wait: unwinding a thread in C++ would abort the process."""
-    command = [sys.executable, "-c", SLOW, WORKING, INTERRUPTED]
+    command = [sys.executable, "-c", IMPORTS + SLOW, WORKING, INTERRUPTED]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=100)
     assert (done.stdout.split(), done.stderr) == (["working", "True", "0"] * 2, "")
 
@@ -623,9 +588,8 @@ def test_other_errors_are_not_mistaken_for_a_lack_of_memory(tight):
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_callback_cannot_wait_for_another_search(hooked, workers):
-    program, done = hooked(9, 1, 50), threading.Event()
+    program, done, errors = hooked(9, 1, 50, waits=True), threading.Event(), []
     program.concurrent = True
-    errors = []
 
     def callback(_):
         try:
@@ -635,11 +599,9 @@ def test_a_callback_cannot_wait_for_another_search(hooked, workers):
         done.set()
 
     with Engine(program, workers=workers, max_batch_tokens=160) as engine:
-        may_finish = threading.Event()
-        program.hooks = {1: may_finish.wait}
         future = engine.submit(sources(3), BEAM)
         future.add_done_callback(callback)
-        may_finish.set()
+        program.all_sent.set()
         assert done.wait(30)
         assert "callback" in errors[0].problem
         assert "submit" in errors[0].hint

@@ -18,10 +18,11 @@ import compiler
 import zoo
 from compiler.backends import BACKENDS
 from specs import ZooError
+from tests.zoo.conftest import RecordingReport
 from zoo.generation import compilation
 from zoo.generation.loading import open_model
 from zoo.generation.translator import Translator
-from zoo.report import Progress, Report
+from zoo.report import Progress
 from zoo.training.run import Run
 
 
@@ -88,14 +89,8 @@ def test_translators_made_from_programs_cannot_be_pickled(trained: Callable[...,
             pickle.dumps(each)
 
 
-class Waiting(Report):
-    """Keeps what is said, and which progress was shown."""
-
-    def __init__(self) -> None:
-        self.said: list[str] = []
-
-    def info(self, text: str) -> None:
-        self.said.append(text)
+class Waiting(RecordingReport):
+    """Report that also records which progress was shown."""
 
     def progress(self, label: str, total: int | None, unit: str) -> Progress:
         self.said.append(f"{label} in {unit}")

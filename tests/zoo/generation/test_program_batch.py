@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -37,12 +38,16 @@ DECODERS = {
 CPU = torch.device("cpu")
 
 
-@pytest.fixture(scope="module", params=DECODERS)
-def program(request: Any, tmp_path_factory: pytest.TempPathFactory) -> NativeProgram:
+@pytest.fixture(autouse=True)
+def _single_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_MICROSECONDS", 0)
+
+
+def native_program(folder: Path, architecture: dict[str, Any], **options: Any) -> NativeProgram:
     """Return a model with large random weights, in which the tokens 5 and 6, and 7 and 8, have equal embeddings."""
     if problem := BACKENDS["native"].unavailable_reason():
         pytest.skip(problem)
-    sizes = {"N": 2, "d_model": 16, "d_ff": 32, "h": 2, "d_k": 8, "d_v": 4, "decoder": DECODERS[request.param]}
+    sizes = {"d_model": 16, "d_ff": 32, "h": 2, "d_k": 8, "d_v": 4, **architecture}
     spec = specs.load("tiny", {"architecture": sizes, "vocabulary": {"size": SIZE}})
     torch.manual_seed(0)
     weights = compiler.build(spec, compiler.TRANSLATE, backend="eager").weights()
@@ -50,9 +55,14 @@ def program(request: Any, tmp_path_factory: pytest.TempPathFactory) -> NativePro
         table *= 2.0
         table[EOS] *= 1.5
         table[6], table[8] = table[5], table[7]
-    folder = tmp_path_factory.getbasetemp()
-    native = compiler.build(spec, compiler.TRANSLATE, weights=weights, backend="native", folder=folder)
+    native = compiler.build(spec, compiler.TRANSLATE, weights=weights, backend="native", folder=folder, **options)
     assert isinstance(native, NativeProgram)
+    return native
+
+
+@pytest.fixture(scope="module", params=DECODERS)
+def program(request: Any, tmp_path_factory: pytest.TempPathFactory) -> NativeProgram:
+    native = native_program(tmp_path_factory.getbasetemp(), {"N": 2, "decoder": DECODERS[request.param]})
     native.max_drafts = 3
     return native
 
@@ -101,11 +111,8 @@ def expected(program: NativeProgram, histories: Sequence[SearchHistory]) -> list
 
 
 @pytest.mark.parametrize("size", range(1, 9))
-def test_hypotheses_and_scores_equal_those_of_the_search_in_python(
-    program: NativeProgram, monkeypatch: pytest.MonkeyPatch, size: int
-) -> None:
+def test_hypotheses_and_scores_equal_those_of_the_search_in_python(program: NativeProgram, size: int) -> None:
     """They are equal for each rule and penalty, even if sentences of other beam sizes join between the steps."""
-    monkeypatch.setattr(module, "MAX_MICROSECONDS", 0)
     reasons = set()
     for seed in range(8):
         draw = random.Random(f"{size} {seed}")
@@ -121,9 +128,8 @@ def test_hypotheses_and_scores_equal_those_of_the_search_in_python(
     assert reasons >= {"decided", "exhausted"}
 
 
-def test_drafts_change_no_result(program: NativeProgram, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_drafts_change_no_result(program: NativeProgram) -> None:
     """Each sentence is translated three times, so that the n-grams of its translation are known."""
-    monkeypatch.setattr(module, "MAX_MICROSECONDS", 0)
     for seed in range(15):
         draw = random.Random(seed)
         constraint = draw.choice([None, SuppressedTokens(FEW_TOKENS, SIZE), SuppressedTokens((5,), SIZE, None, 12)])
@@ -141,10 +147,7 @@ def test_drafts_change_no_result(program: NativeProgram, monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize("max_run", [None, 2])
-def test_trees_equal_those_of_the_search_in_python(
-    program: NativeProgram, monkeypatch: pytest.MonkeyPatch, max_run: int | None
-) -> None:
-    monkeypatch.setattr(module, "MAX_MICROSECONDS", 0)
+def test_trees_equal_those_of_the_search_in_python(program: NativeProgram, max_run: int | None) -> None:
     trees = BracketConstraint(range(4, 9), range(9, 14), range(14, 20), SIZE, max_run)
     for seed in range(10):
         draw = random.Random(seed)
@@ -172,7 +175,6 @@ def test_a_prefix_that_breaks_the_tree_rules_is_refused(program: NativeProgram) 
 
 
 def test_drafts_save_steps(program: NativeProgram, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MAX_MICROSECONDS", 0)
     strategy = BeamSearch(1, 0.6, 1, SuppressedTokens((), SIZE, None, 20))
     counts = {}
     for drafts in (3, 0):
@@ -224,8 +226,7 @@ def test_a_call_returns_after_a_step_if_its_time_is_over(
     assert results(histories[:1]) == results(histories[1:])
 
 
-def test_cancelled_sentences_leave_the_batch(program: NativeProgram, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MAX_MICROSECONDS", 0)
+def test_cancelled_sentences_leave_the_batch(program: NativeProgram) -> None:
     histories = [SLOW.new_history(source) for source in long_sources(4)]
     batch = start_batch(program, histories, CPU)
     batch.step()

@@ -10,6 +10,7 @@ import torch
 
 import specs
 from specs import EOS
+from tests.examples import changed
 from zoo.generation.beam_search import BeamSearch
 from zoo.generation.engine import Engine
 from zoo.generation.preprocessing import Preprocessor
@@ -94,10 +95,6 @@ def only_letters(text):
     return (text,) if all(each.isalpha() or each in " .,€" for each in text) else ("zzz zzz",)
 
 
-def garble(text):
-    return ("zzz",)
-
-
 ONE, TWO = copy_symbols(2)
 
 
@@ -175,8 +172,7 @@ def without_day(text):
 )
 def test_a_lost_weekday_is_written_only_if_the_translation_stays_probable(copyist, text, translation, unkept):
     translator = copyist(without_day)
-    corpus = translator.spec.corpus.model_copy(update={"source": "es", "target": "fr"})
-    translator.spec = translator.spec.model_copy(update={"corpus": corpus})
+    translator.spec = changed(translator.spec, "corpus", source="es", target="fr")
     ((best,),) = translator.hypotheses([text], split=False)
     assert (best.text, best.unkept) == (translation, unkept)
 
@@ -235,7 +231,7 @@ def test_a_result_does_not_depend_on_other_texts(copyist, damage):
 
 
 def test_texts_without_a_letter_stay_as_they_are(copyist):
-    translator = copyist(garble)
+    translator = copyist(lambda text: ("zzz",))
     unchanged = ["-", "1,250.00 €", " - ", "😊", "...", "{0}", "www.example.org"]
     for results in (translator.hypotheses(unchanged), translator.submit(unchanged).result()):
         assert [(best.text, best.score, best.tokens) for best, *_ in results] == [(text, 0.0, ()) for text in unchanged]
@@ -249,9 +245,8 @@ def test_texts_without_a_letter_stay_as_they_are(copyist):
 def test_only_translation_between_two_languages_is_protected(copyist):
     translator = copyist(nines)
     assert translator.translate("we read 12") == "we read 12"
-    for codes in (("en", "en"), ("src", "tgt"), ("en", "sql")):
-        corpus = translator.spec.corpus.model_copy(update={"source": codes[0], "target": codes[1]})
-        translator.spec = translator.spec.model_copy(update={"corpus": corpus})
+    for source, target in (("en", "en"), ("src", "tgt"), ("en", "sql")):
+        translator.spec = changed(translator.spec, "corpus", source=source, target=target)
         assert translator.translate(["we read 12", "12"]) == ["we read 99", "99"]
 
 

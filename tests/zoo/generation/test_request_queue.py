@@ -41,10 +41,12 @@ def queue() -> RequestQueue:
     return made
 
 
-def add(queue: RequestQueue, requests: int) -> None:
+def add(queue: RequestQueue, requests: int, sentences: int = 1) -> Request:
+    """Add requests, and return the last of them."""
     for _ in range(requests):
         request = Request(BeamSearch(size=1, alpha=0.6), lambda *_: None, lambda _: None)
-        queue.add(request, [SearchInput(0, {"source": (5,) * TOKENS}, max_length=20)])
+        queue.add(request, [SearchInput(index, {"source": (5,) * TOKENS}, max_length=20) for index in range(sentences)])
+    return request
 
 
 def test_an_empty_queue_has_no_waiting_time(queue: RequestQueue, clock: Clock) -> None:
@@ -89,8 +91,7 @@ def test_the_speed_of_idle_workers_does_not_count(queue: RequestQueue, clock: Cl
 
 
 def test_a_new_request_does_not_wait_for_all_sentences_of_a_long_one(queue: RequestQueue, clock: Clock) -> None:
-    request = Request(BeamSearch(size=1, alpha=0.6), lambda *_: None, lambda _: None)
-    queue.add(request, [SearchInput(index, {"source": (5,) * TOKENS}, max_length=20) for index in range(1000)])
+    add(queue, 1, sentences=1000)
     for _ in range(10):
         clock.now += 0.1
         queue.take({})
@@ -124,8 +125,7 @@ def test_a_limit_of_the_waiting_time_is_kept_and_keeps_the_worker_busy(
 
 def test_a_request_with_several_sentences_advances_although_new_requests_keep_arriving(queue: RequestQueue) -> None:
     waiting, sentences = 20, 3
-    request = Request(BeamSearch(size=1, alpha=0.6), lambda *_: None, lambda _: None)
-    queue.add(request, [SearchInput(index, {"source": (5,) * TOKENS}, max_length=20) for index in range(sentences)])
+    request = add(queue, 1, sentences)
     add(queue, waiting)
     for _ in range(2 * sentences * waiting):
         queue.take({})

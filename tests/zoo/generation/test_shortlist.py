@@ -10,13 +10,12 @@ import numpy as np
 import pytest
 import torch
 
-import compiler
-import specs
 from compiler.backends import BACKENDS
 from compiler.backends.native import NativeProgram
 from compiler.decoder import top_k
 from compiler.padded_batch import PaddedBatch
 from specs import EOS, ZooError
+from tests.zoo.generation.test_program_batch import SIZE, native_program
 from zoo.generation.beam_search import BeamSearch
 from zoo.generation.constraints import SuppressedTokens
 from zoo.generation.engine import Engine
@@ -29,25 +28,11 @@ from zoo.models.shortlist import NAME, Shortlist
 from zoo.training.run import Run
 
 pytestmark = pytest.mark.integration
-SIZE = 40
 
 
 @pytest.fixture(scope="module", params=["float32", "int8"])
 def program(request: Any, tmp_path_factory: pytest.TempPathFactory) -> NativeProgram:
-    """Return a model with large random weights."""
-    if problem := BACKENDS["native"].unavailable_reason():
-        pytest.skip(problem)
-    sizes = {"N": 1, "d_model": 16, "d_ff": 32, "h": 2, "d_k": 8, "d_v": 4}
-    spec = specs.load("tiny", {"architecture": sizes, "vocabulary": {"size": SIZE}})
-    torch.manual_seed(0)
-    weights = compiler.build(spec, compiler.TRANSLATE, backend="eager").weights()
-    for table in [tensor for tensor in weights.values() if tensor.shape == (SIZE, 16)]:
-        table *= 2.0
-        table[EOS] *= 1.5
-    options = {"backend": "native", "precision": request.param, "folder": tmp_path_factory.getbasetemp()}
-    native = compiler.build(spec, compiler.TRANSLATE, weights=weights, **options)  # type: ignore[arg-type]
-    assert isinstance(native, NativeProgram)
-    return native
+    return native_program(tmp_path_factory.getbasetemp(), {"N": 1}, precision=request.param)
 
 
 class SlowTwin:
@@ -174,14 +159,6 @@ def test_the_spec_or_the_caller_turns_the_shortlist_on(model: Callable[..., Tran
     ]
     everything = translator.hypotheses(TEXTS, shortlist=False)
     assert any(not {*best.tokens} <= {40, 41} for best, *_ in everything)
-
-
-def test_a_prefix_with_other_tokens_is_kept(model: Callable[..., Translator]) -> None:
-    translator = model()
-    translator.shortlist = Shortlist.from_lists([40, 41], [[]] * 101)
-    ((best, *_),) = translator.hypotheses(["the dog"], prefixes=["der alte"], shortlist=True)
-    prefix = translator.vocabulary.encode("der alte", "target")
-    assert list(best.tokens[: len(prefix)]) == prefix
 
 
 @pytest.mark.parametrize("backend", ["eager", "inductor"])

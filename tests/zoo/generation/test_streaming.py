@@ -5,19 +5,14 @@ import random
 import pytest
 
 from specs import ZooError
+from tests.examples import changed
+from tests.zoo.generation.test_translator import TEXTS
 from zoo.generation.text_search import FIRST_CHUNK_LINES, translate_lines
-
-TEXTS = ["ab", "", "hgfedc", " \t", "a b", "ab", "h", "abcabcabc"]
 
 
 def random_texts(count, longest=20):
     draw = random.Random(1)
     return ["".join(draw.choices("abcdefgh", k=draw.randrange(1, longest))) for _ in range(count)]
-
-
-@pytest.fixture
-def translator(translator_of):
-    return translator_of()
 
 
 @pytest.mark.parametrize("window", [3, 100])
@@ -235,7 +230,6 @@ def test_language_tokens_begin_each_sentence(translator_of):
 @pytest.mark.parametrize(("target", "gap"), [("de", " "), ("zh", ""), ("zh-Hans", "")])
 def test_sentences_without_spaces_are_joined_as_the_target_language_does(translator_of, target, gap):
     translator = translator_of()
-    corpus = translator.spec.corpus.model_copy(update={"source": "zh", "target": target})
-    translator.spec = translator.spec.model_copy(update={"corpus": corpus})
+    translator.spec = changed(translator.spec, "corpus", source="zh", target=target)
     first, second = translator.translate(["ab", "cde"])
     assert translator.translate("ab好。好cde。") == f"{first}{gap}{second}"

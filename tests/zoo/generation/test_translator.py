@@ -9,7 +9,7 @@ import specs
 from compiler import build
 from compiler.padded_batch import PaddedBatch
 from specs import ZooError
-from tests.examples import examples
+from tests.examples import examples, small
 from zoo.generation.sampling import Sampling
 from zoo.generation.scoring import TokenScores
 from zoo.generation.translation import Translation
@@ -31,11 +31,6 @@ class CountingReport(Report):
 
     def advance(self, count=1, **_):
         self.advanced += count
-
-
-@pytest.fixture
-def translator(translator_of):
-    return translator_of()
 
 
 TEXTS = ["ab", "", "hgfedc", " \t", "a b", "ab", "h", "abcabcabc"]
@@ -228,7 +223,7 @@ def test_options_are_checked_without_any_text(translator):
         translator.translate("ab", beams=4)
 
 
-def test_prefixes_are_normalised_and_checked(tokens, small):
+def test_prefixes_are_normalised_and_checked(tokens):
     """Prefixes are normalised as all text is. Prefixes that cannot be written are refused by their number."""
     spec = small()
     translator = Translator(build(spec), tokens, spec)
@@ -240,7 +235,7 @@ def test_prefixes_are_normalised_and_checked(tokens, small):
     assert translator.translate("the old dog", prefixes="\u200b") == translator.translate("the old dog")
 
 
-def test_prefixes_may_have_any_character_with_byte_fallback(small):
+def test_prefixes_may_have_any_character_with_byte_fallback():
     section = specs.load("base", {"vocabulary.size": 285}).vocabulary
     vocabulary = Vocabulary.learn(lambda: examples([("the old dog", "der alte Hund")] * 9), section)
     sizes = {"architecture": small().architecture.model_dump(), "vocabulary": section.model_dump()}

@@ -7,7 +7,6 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -20,6 +19,7 @@ from safetensors.torch import save_file
 from compiler import TRANSLATE, Purpose, interpret, lower
 from compiler.padded_batch import PaddedBatch
 from specs import BOS, EOS, PAD
+from tests.examples import changed
 from zoo.generation.compilation import build_with_message
 from zoo.generation.scoring import score_targets
 from zoo.generation.translator import Translator
@@ -62,26 +62,36 @@ MARIAN_OPTIONS = {
 
 
 def train_sentencepiece(lines: list[str], size: int = 60, **settings: Any) -> bytes:
-    """Return a SentencePiece model with Marian's IDs: EOS 0, UNK 1, no PAD and no BOS."""
+    """Return a SentencePiece model, by default with Marian's IDs: EOS 0, UNK 1, no PAD and no BOS."""
     model = io.BytesIO()
+    given = {"model_type": "unigram", "pad_id": -1, "bos_id": -1, "eos_id": 0, "unk_id": 1, **settings}
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter(lines),
         model_writer=model,
         vocab_size=size,
-        model_type="unigram",
-        pad_id=-1,
-        bos_id=-1,
-        eos_id=0,
-        unk_id=1,
         hard_vocab_limit=False,
         minloglevel=2,
-        **settings,
+        **given,
     )
     return model.getvalue()
 
 
 def processor(model: bytes) -> sentencepiece.SentencePieceProcessor:
     return sentencepiece.SentencePieceProcessor(model_proto=model)
+
+
+def write_sentencepiece(file: Path) -> sentencepiece.SentencePieceProcessor:
+    """Write a SentencePiece model that is trained on `TEXT`, and return its processor."""
+    file.write_bytes(train_sentencepiece(TEXT))
+    return processor(file.read_bytes())
+
+
+def joint_names(*processors: sentencepiece.SentencePieceProcessor) -> list[str]:
+    """Return the tokens of several SentencePiece models in one list, as OPUS-MT's, with one language token."""
+    names = dict.fromkeys(["</s>", "<unk>", ">>deu<<"])
+    for each in processors:
+        names |= dict.fromkeys(each.id_to_piece(id) for id in range(2, each.get_piece_size()))
+    return list(names)
 
 
 def marian_weights(options: dict[str, Any], rows: int, end_bias: float | None = None) -> Weights:
@@ -137,33 +147,27 @@ def marian_weights(options: dict[str, Any], rows: int, end_bias: float | None = 
 class MarianModel:
     """Forward pass of Marian's Transformer for one sentence, in numpy."""
 
-    def __init__(
-        self, weights: Weights, options: dict[str, Any], divisor: float = D_MODEL / 2 - 1, epsilon: float = 1e-6
-    ) -> None:
-        """`divisor` is the divisor of the exponent in the formula of the positions."""
-        self.w, self.options, self.divisor, self.epsilon = weights, options, divisor, epsilon
+    def __init__(self, weights: Weights, options: dict[str, Any]) -> None:
+        self.w, self.options = weights, options
         self.pre_norm = options["transformer-preprocess"] == "n"
         self.suffix = "_pre" if self.pre_norm else ""
 
-    def log_probabilities(self, source: list[int], target: list[int], pad_logit: bool = False) -> np.ndarray:
-        """Return the log-probability of each target token. Both sides end with EOS.
-
-        With `pad_logit`, the softmax includes one more token with the logit 0.
-        """
+    def log_probabilities(self, source: list[int], target: list[int]) -> np.ndarray:
+        """Return the log-probability of each target token. Both sides end with EOS."""
         memory = self.stack("encoder", self.embedded(self.table("encoder")[source]), None)
         previous = np.concatenate([np.zeros((1, D_MODEL)), self.table("decoder")[target[:-1]]])
         y = self.stack("decoder", self.embedded(previous), memory)
         tied = self.options["tied-embeddings-all"] or self.options["tied-embeddings"]
         logits = y @ (self.table("decoder") if tied else self.w["decoder_ff_logit_out_Wt"]).T
         logits = logits + self.w.get("decoder_ff_logit_out_b", 0.0)
-        total = np.exp(logits).sum(-1, keepdims=True) + pad_logit
-        return np.take_along_axis(logits - np.log(total), np.array(target)[:, None], 1)[:, 0]
+        totals = np.log(np.exp(logits).sum(-1, keepdims=True))
+        return np.take_along_axis(logits - totals, np.array(target)[:, None], 1)[:, 0]
 
     def table(self, side: str) -> np.ndarray:
         return self.w["Wemb"] if self.options["tied-embeddings-all"] else self.w[f"{side}_Wemb"]
 
     def embedded(self, x: np.ndarray) -> np.ndarray:
-        angles = np.arange(len(x))[:, None] * 10000 ** (-np.arange(D_MODEL // 2) / self.divisor)
+        angles = np.arange(len(x))[:, None] * 10000 ** (-np.arange(D_MODEL // 2) / (D_MODEL / 2 - 1))
         return x * D_MODEL**0.5 + np.concatenate([np.sin(angles), np.cos(angles)], 1)
 
     def stack(self, side: str, x: np.ndarray, memory: np.ndarray | None) -> np.ndarray:
@@ -185,7 +189,7 @@ class MarianModel:
 
     def norm(self, name: str, suffix: str, x: np.ndarray) -> np.ndarray:
         centred = x - x.mean(-1, keepdims=True)
-        scaled = centred / np.sqrt((centred**2).mean(-1, keepdims=True) + self.epsilon)
+        scaled = centred / np.sqrt((centred**2).mean(-1, keepdims=True) + 1e-6)
         return scaled * self.w[f"{name}_ln_scale{suffix}"] + self.w[f"{name}_ln_bias{suffix}"]
 
     def attention(self, name: str, memory: np.ndarray | None, causal: bool) -> Callable[[np.ndarray], np.ndarray]:
@@ -270,9 +274,7 @@ class TransformersFolder:
     def __init__(self, folder: Path, **config: Any) -> None:
         models = [train_sentencepiece(TEXT[part], 45) for part in (slice(3), slice(3, 6))]
         self.source, self.target = map(processor, models)
-        names = dict.fromkeys(["</s>", "<unk>", ">>deu<<"])
-        for side in (self.source, self.target):
-            names |= dict.fromkeys(side.id_to_piece(id) for id in range(2, side.get_piece_size()))
+        names = joint_names(self.source, self.target)
         self.path, self.ids = folder, {name: id for id, name in enumerate([*names, "<pad>"])}
         self.pad = len(names)
         self.weights = marian_weights(MARIAN_OPTIONS, self.pad, end_bias=3.0)
@@ -330,10 +332,24 @@ def log_probabilities(model: ImportedModel, source: str, target: str) -> np.ndar
 
 
 def translator_of(model: ImportedModel, backend: str) -> Translator:
-    compilation = model.spec.compilation.model_copy(update={"backend": backend})
-    spec = model.spec.model_copy(update={"compilation": compilation})
+    spec = changed(model.spec, backend=backend)
     program = build_with_message(spec, TRANSLATE, model.tensors, Report(), device="cpu", precision="float32")
     return Translator(program, model.vocabulary, spec, report=Report())
+
+
+def zoo_names(tokenizer: Any, row: list[int], end: int) -> list[str]:
+    """Return the tokens of a translation by transformers before its end, with zoo's name for IDs without a token."""
+    ids = row[: row.index(end)] if end in row else row
+    return [name or f"<{id}>" for name, id in zip(tokenizer.convert_ids_to_tokens(ids), ids, strict=True)]
+
+
+def require_same_model(again: ImportedModel, model: ImportedModel) -> None:
+    """Compare the specs, the tensors and the vocabularies of an exported model and of the model before."""
+    for field in ("architecture", "vocabulary", "languages", "decoding"):
+        assert getattr(again.spec, field) == getattr(model.spec, field)
+    assert again.tensors.keys() == model.tensors.keys()
+    assert all(torch.equal(tensor, again.tensors[name]) for name, tensor in model.tensors.items())
+    assert again.vocabulary.has_same_tokens_as(model.vocabulary)
 
 
 def require_same_as_transformers(network: Any, tokenizer: Any, model: ImportedModel, texts: list[str]) -> None:
@@ -363,12 +379,8 @@ def require_same_as_transformers(network: Any, tokenizer: Any, model: ImportedMo
         assert [score.log_probability for score in scores] == pytest.approx(expected, abs=1e-4)
         translations = translator.hypotheses(texts, beam=1, split=False, protect=False, workers=1)
         for row, (best, *_) in zip(generated, translations, strict=True):
-            theirs = row[: row.index(end)] if end in row else row
-            names = [
-                name or f"<{id}>" for name, id in zip(tokenizer.convert_ids_to_tokens(theirs), theirs, strict=True)
-            ]
             found = model.vocabulary.token_strings(best.tokens)
-            assert [name.replace("⁇", "<unk>") for name in found] == names
+            assert [name.replace("⁇", "<unk>") for name in found] == zoo_names(tokenizer, row, end)
 
 
 def require_same_in_ctranslate2(model: ImportedModel, folder: Path, texts: list[str], longest: int = 20) -> None:
@@ -377,8 +389,7 @@ def require_same_in_ctranslate2(model: ImportedModel, folder: Path, texts: list[
     If the export format has a reader, the model must be the same when it is read back.
     """
     search = {"length_factor": 0.0, "extra_length": longest, "min_length": 0, "alpha": 0.0, "stopping_rule": "full"}
-    decoding = model.spec.decoding.model_copy(update=search)
-    model = replace(model, spec=model.spec.model_copy(update={"decoding": decoding}))
+    model = replace(model, spec=changed(model.spec, "decoding", **search))
     bundle = Bundle(model.spec, model.vocabulary, model.tensors, proof=None)  # type: ignore[arg-type]
     format = CTranslate2Export()
     format.write(bundle, folder)
@@ -404,9 +415,3 @@ def require_same_in_ctranslate2(model: ImportedModel, folder: Path, texts: list[
         assert all(torch.equal(after.tensors[name], tensor) for name, tensor in model.tensors.items())
         expected, back = (log_probabilities(each, texts[0], texts[-1]) for each in (model, after))
         assert back == pytest.approx(expected, abs=1e-5)
-
-
-@pytest.fixture
-def tiny() -> SimpleNamespace:
-    """Return the definitions of this file, which tests cannot import."""
-    return SimpleNamespace(**{name: value for name, value in globals().items() if not name.startswith("_")})

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from random import Random
-from types import MappingProxyType, SimpleNamespace
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,8 @@ import torch
 
 from compiler import TRANSLATE, build
 from specs import Sinusoidal, ZooError
+from tests.examples import changed
+from tests.zoo.interop import conftest as tiny
 from zoo.generation.translator import Translator
 from zoo.interop.ctranslate2.importer import CTranslate2Import, open_translator
 from zoo.interop.formats import ImportedModel, ImportRequest
@@ -113,7 +115,7 @@ def read(folder: Path, **choices: Any) -> ImportedModel:
     return read_foreign(CTranslate2Import(), folder, ImportRequest("model", **choices))
 
 
-def require_same(tiny: SimpleNamespace, folder: Path, **choices: Any) -> ImportedModel:
+def require_same(folder: Path, **choices: Any) -> ImportedModel:
     """Compare the log-probabilities with those of the engine in float32."""
     imported = read(folder, **choices)
     scores = open_translator(folder).score_batch(
@@ -146,8 +148,8 @@ VARIANTS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("options", VARIANTS.values(), ids=VARIANTS)
-def test_imported_model_computes_the_same(tiny: SimpleNamespace, options: dict[str, Any], tmp_path: Path) -> None:
-    require_same(tiny, save(tmp_path, **options))
+def test_imported_model_computes_the_same(options: dict[str, Any], tmp_path: Path) -> None:
+    require_same(save(tmp_path, **options))
 
 
 def _tie(model: Any) -> None:
@@ -155,10 +157,8 @@ def _tie(model: Any) -> None:
 
 
 @pytest.mark.parametrize("number_type", ["int8", "int8_float16", "int16", "float16", "bfloat16"])
-def test_quantised_weights_are_converted_as_in_the_engine(
-    tiny: SimpleNamespace, number_type: str, tmp_path: Path
-) -> None:
-    imported = require_same(tiny, save(tmp_path, number_type, change=_tie))
+def test_quantised_weights_are_converted_as_in_the_engine(number_type: str, tmp_path: Path) -> None:
+    imported = require_same(save(tmp_path, number_type, change=_tie))
     assert imported.origin["numbers"] == number_type.partition("_")[0]
     assert imported.spec.architecture.tied_embeddings == "all"
 
@@ -196,30 +196,30 @@ def _rewrite(file: Path, version: int) -> None:
 
 
 @pytest.mark.parametrize("version", [2, 3, 4, 5, 6])
-def test_all_versions_of_the_file_are_read(tiny: SimpleNamespace, version: int, tmp_path: Path) -> None:
+def test_all_versions_of_the_file_are_read(version: int, tmp_path: Path) -> None:
     model = random_model()
     model.validate()
     if version >= 3:
         model.optimize("int8")
     model.save(str(tmp_path))
     _rewrite(tmp_path / "model.bin", version)
-    require_same(tiny, tmp_path)
+    require_same(tmp_path)
 
 
-def test_vocabularies_may_be_text_files(tiny: SimpleNamespace, tmp_path: Path) -> None:
+def test_vocabularies_may_be_text_files(tmp_path: Path) -> None:
     save(tmp_path)
     (tmp_path / "shared_vocabulary.json").unlink()
     for side in ("source", "target"):
         (tmp_path / f"{side}_vocabulary.txt").write_bytes("".join(f"{name}\n" for name in LIST[:-1]).encode())
-    require_same(tiny, tmp_path)
+    require_same(tmp_path)
 
 
 @pytest.mark.integration
-def test_models_with_text_rules(tiny: SimpleNamespace, tmp_path: Path) -> None:
+def test_models_with_text_rules(tmp_path: Path) -> None:
     codes = tmp_path / "codes"
     codes.write_text("#version: 0.2\nz z\nzz z</w>\n" + "".join(f"w {word[1:]}</w>\n" for word in WORDS))
     folder = save(tmp_path / "model", change=_let_translations_begin)
-    imported = require_same(tiny, folder, text=TextOptions("moses", codes), languages=("en", "de"))
+    imported = require_same(folder, text=TextOptions("moses", codes), languages=("en", "de"))
     assert imported.vocabulary.source.rules is not None
 
 
@@ -241,8 +241,8 @@ def test_search_finds_the_same_translations(tmp_path: Path) -> None:
     CTranslate2 gives EOS no share of the probability.
     """
     imported, draw = read(save(tmp_path)), Random(2)
-    decoding = imported.spec.decoding.model_copy(update={"min_length": 0})
-    imported = replace(imported, spec=imported.spec.model_copy(update={"decoding": decoding}))
+    decoding = imported.spec.decoding
+    imported = replace(imported, spec=changed(imported.spec, "decoding", min_length=0))
     texts = [" ".join(draw.choices(WORDS, k=draw.randrange(1, 9))) for _ in range(40)]
     program = build(imported.spec, TRANSLATE, weights=imported.tensors, backend="eager", device="cpu")
     zoo, engine = Translator(program, imported.vocabulary, imported.spec), open_translator(tmp_path)

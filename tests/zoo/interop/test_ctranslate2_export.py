@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,7 +10,9 @@ import torch
 
 import specs
 from compiler import build
-from specs import EOS, UNK, Spec, ZooError
+from specs import EOS, UNK, ZooError
+from tests.examples import small
+from tests.zoo.interop import conftest as tiny
 from zoo.interop.ctranslate2.exporter import require_supported
 from zoo.interop.formats import ImportedModel
 from zoo.text.vocabulary import Vocabulary
@@ -61,13 +61,7 @@ for name in ("t5", "modern", "rotary", "alibi"):
 
 
 @pytest.mark.parametrize("architecture", PARTS.values(), ids=PARTS)
-def test_exported_models_compute_the_same(
-    architecture: dict[str, Any],
-    tokens: Vocabulary,
-    small: Callable[..., Spec],
-    tiny: SimpleNamespace,
-    tmp_path: Path,
-) -> None:
+def test_exported_models_compute_the_same(architecture: dict[str, Any], tokens: Vocabulary, tmp_path: Path) -> None:
     pytest.importorskip("ctranslate2", reason="CTranslate2 is not installed")
     spec = small(**{**SIZES, **architecture})
     torch.manual_seed(3)
@@ -91,8 +85,6 @@ def test_exported_models_compute_the_same(
         }),
     ],
 )  # fmt: skip
-def test_parts_that_ctranslate2_lacks_are_named(
-    message: str, architecture: dict[str, Any], small: Callable[..., Spec]
-) -> None:
+def test_parts_that_ctranslate2_lacks_are_named(message: str, architecture: dict[str, Any]) -> None:
     with pytest.raises(ZooError, match=f"CTranslate2.*{message}|{message}.*CTranslate2"):
         require_supported(small(**architecture).architecture)

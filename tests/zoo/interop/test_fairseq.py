@@ -6,7 +6,7 @@ import argparse
 import math
 import sys
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.nn.functional import gelu, layer_norm, relu, silu
 
 from specs import Sinusoidal, ZooError
+from tests.zoo.interop import conftest as tiny
 from zoo.interop.fairseq import FairseqImport
 from zoo.interop.formats import ImportedModel, ImportRequest
 from zoo.interop.importer import read_foreign
@@ -53,11 +54,11 @@ def options(**changes: Any) -> dict[str, Any]:
 class Model:
     """A checkpoint with its dictionaries, and its forward pass."""
 
-    def __init__(self, **changes: Any) -> None:
+    def __init__(self, seed: int = 3, **changes: Any) -> None:
         self.options = options(**changes)
         self.shares_embeddings = self.options["share_all_embeddings"]
         self.target_words = WORDS if self.shares_embeddings else WORDS[::-1]
-        torch.manual_seed(3)
+        torch.manual_seed(seed)
         self.tensors: dict[str, Tensor] = {}
         rows = 4 + len(WORDS)
         for side in ("encoder", "decoder"):
@@ -163,7 +164,7 @@ def read(folder: Path) -> ImportedModel:
     return read_foreign(FairseqImport(), folder, ImportRequest("model"))
 
 
-def require_same(tiny: SimpleNamespace, folder: Path, model: Model) -> None:
+def require_same(folder: Path, model: Model) -> None:
     imported = read(folder)
     for source, target in SENTENCES:
         expected, found = model.log_probabilities(source, target), tiny.log_probabilities(imported, source, target)
@@ -182,9 +183,9 @@ VARIANTS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("changes", VARIANTS.values(), ids=VARIANTS)
-def test_imported_checkpoint_computes_the_same(tiny: SimpleNamespace, changes: dict[str, Any], tmp_path: Path) -> None:
+def test_imported_checkpoint_computes_the_same(changes: dict[str, Any], tmp_path: Path) -> None:
     model = Model(**changes)
-    require_same(tiny, model.write(tmp_path), model)
+    require_same(model.write(tmp_path), model)
 
 
 def test_spec_and_notes(tmp_path: Path) -> None:
@@ -201,7 +202,7 @@ def test_spec_and_notes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("zipped", [True, False], ids=["zip", "legacy"])
-def test_old_names_of_tensors_and_old_files(tiny: SimpleNamespace, zipped: bool, tmp_path: Path) -> None:
+def test_old_names_of_tensors_and_old_files(zipped: bool, tmp_path: Path) -> None:
     model = Model()
     numbers = {"self_attn": 0, "encoder_attn": 1, "final": 2}
     old: dict[str, Tensor] = {}
@@ -216,7 +217,7 @@ def test_old_names_of_tensors_and_old_files(tiny: SimpleNamespace, zipped: bool,
         elif ".k_proj." not in name and ".v_proj." not in name:
             old[name] = tensor
     old["decoder.embed_out"] = old.pop("decoder.output_projection.weight")
-    require_same(tiny, model.write(tmp_path, zipped=zipped, model=old), model)
+    require_same(model.write(tmp_path, zipped=zipped, model=old), model)
 
 
 def test_unsupported_options_and_tensors_are_rejected_by_name(tmp_path: Path) -> None:
@@ -265,7 +266,7 @@ def test_no_code_in_a_pickle_runs(zipped: bool, tmp_path: Path) -> None:
     assert not file.exists()
 
 
-def test_objects_of_fairseq_are_inert(tiny: SimpleNamespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_objects_of_fairseq_are_inert(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     module = ModuleType("fairseq.dataclass")
     monkeypatch.setitem(sys.modules, "fairseq", ModuleType("fairseq"))
     monkeypatch.setitem(sys.modules, "fairseq.dataclass", module)
@@ -274,7 +275,7 @@ def test_objects_of_fairseq_are_inert(tiny: SimpleNamespace, tmp_path: Path, mon
     model = Model()
     folder = model.write(tmp_path, extra_state={"config": config()})
     monkeypatch.undo()
-    require_same(tiny, folder, model)
+    require_same(folder, model)
 
 
 def test_damaged_files_are_rejected(tmp_path: Path) -> None:

@@ -144,9 +144,15 @@ def test_documented_translations_are_checked_before_the_model_is_stored(archive,
 
 
 def test_an_ensemble_is_several_models(web, report):
-    file = web.folder / "blobs/ensemble.tar.bz2"
-    pack(file, {f"model{number}.pt": checkpoint(number) for number in (1, 2)})
-    add_card("winner", f"{web.address}/blobs/{file.name}", files=["model1.pt", "model2.pt"])
+    """None of them is stored if they do not translate as documented."""
+    file, files = web.folder / "blobs/ensemble.tar.bz2", ["model1.pt", "model2.pt"]
+    pack(file, {name: checkpoint(number) for number, name in enumerate(files, 1)})
+    check = [{"source": "a b", "target": "something completely different"}]
+    add_card("winner", f"{web.address}/blobs/{file.name}", files=files, check=check)
+    with pytest.raises(ZooError, match="does not translate as documented"):
+        find.models("winner", report)
+    assert local_store.names() == []
+    add_card("winner", f"{web.address}/blobs/{file.name}", files=files)
     folders = find.models("winner", report)
     assert [folder.name for folder in folders] == ["winner.1", "winner.2"]
     assert zoo.load("winner", backend="eager").translate("a b")
@@ -156,16 +162,6 @@ def test_an_ensemble_is_several_models(web, report):
         find.model("winner", report)
     with pytest.raises(ZooError, match="is an ensemble of 2 models"):
         find.published_model("winner", report)
-
-
-def test_no_member_of_an_ensemble_is_stored_if_it_does_not_translate_as_documented(web, report):
-    file = web.folder / "blobs/ensemble.tar.bz2"
-    pack(file, {f"model{number}.pt": checkpoint(number) for number in (1, 2)})
-    check = [{"source": "a b", "target": "something completely different"}]
-    add_card("winner", f"{web.address}/blobs/{file.name}", files=["model1.pt", "model2.pt"], check=check)
-    with pytest.raises(ZooError, match="does not translate as documented"):
-        find.models("winner", report)
-    assert local_store.names() == []
 
 
 def test_a_file_that_the_card_names_must_be_in_the_archive(archive, web, report):

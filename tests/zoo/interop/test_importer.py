@@ -12,6 +12,7 @@ import pytest
 import zoo as library
 from specs import ZooError
 from tests.conftest import Zoo
+from tests.zoo.interop import conftest as tiny
 from zoo.interop import importer
 from zoo.report import Report
 
@@ -19,13 +20,12 @@ LONG = " ".join(["the old dog"] * 20)
 
 
 @pytest.fixture
-def model(tiny: SimpleNamespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return a tiny Marian model in the current folder."""
     monkeypatch.chdir(tmp_path)
-    spm = tiny.train_sentencepiece(tiny.TEXT)
-    (tmp_path / "vocab.spm").write_bytes(spm)
-    weights = tiny.marian_weights(tiny.MARIAN_OPTIONS, tiny.processor(spm).get_piece_size(), end_bias=3.0)
-    return Path(tiny.write_marian(tmp_path, tiny.MARIAN_OPTIONS, weights))
+    size = tiny.write_sentencepiece(tmp_path / "vocab.spm").get_piece_size()
+    weights = tiny.marian_weights(tiny.MARIAN_OPTIONS, size, end_bias=3.0)
+    return tiny.write_marian(tmp_path, tiny.MARIAN_OPTIONS, weights)
 
 
 @pytest.mark.integration
@@ -115,7 +115,7 @@ def test_notes_and_markup_in_file_names(zoo: Zoo, model: Path) -> None:
 
 
 @pytest.mark.integration
-def test_bundles_with_two_sentencepiece_models(zoo: Zoo, tiny: SimpleNamespace, tmp_path: Path) -> None:
+def test_bundles_with_two_sentencepiece_models(zoo: Zoo, tmp_path: Path) -> None:
     """Both sides share their token IDs, and each has its own SentencePiece model."""
     folder = tiny.TransformersFolder(tmp_path / "hf")
     done = zoo("import", str(folder.path))

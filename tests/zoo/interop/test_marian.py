@@ -6,7 +6,6 @@ import json
 import os
 import zipfile
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ import yaml
 
 from compiler import TRANSLATE
 from specs import EOS, UNK, ZooError
+from tests.zoo.interop import conftest as tiny
 from zoo.generation.compilation import build_with_message
 from zoo.generation.translator import Translator
 from zoo.interop.formats import ImportedModel, ImportRequest
@@ -46,10 +46,9 @@ def read(path: Path, **choices: Any) -> ImportedModel:
 class Model:
     """A model in a folder, with its SentencePiece model and its weights."""
 
-    def __init__(self, tiny: SimpleNamespace, folder: Path, **options: Any) -> None:
-        self.tiny, self.folder, self.options = tiny, folder, tiny.MARIAN_OPTIONS | options
-        (folder / "v.spm").write_bytes(model := tiny.train_sentencepiece(tiny.TEXT))
-        self.processor = tiny.processor(model)
+    def __init__(self, folder: Path, **options: Any) -> None:
+        self.folder, self.options = folder, tiny.MARIAN_OPTIONS | options
+        self.processor = tiny.write_sentencepiece(folder / "v.spm")
         self.rows = self.processor.get_piece_size()
         self.weights = tiny.marian_weights(self.options, self.rows)
         self.decoder: dict[str, Any] = {
@@ -61,20 +60,17 @@ class Model:
         self.path = self.write()
 
     def write(self, decoder: dict[str, Any] | None = None, **options: Any) -> Path:
-        path: Path = self.tiny.write_marian(
-            self.folder, self.options | options, self.weights, self.decoder | (decoder or {})
-        )
-        return path
+        return tiny.write_marian(self.folder, self.options | options, self.weights, self.decoder | (decoder or {}))
 
 
 @pytest.fixture
-def model(tiny: SimpleNamespace, tmp_path: Path) -> Model:
-    return Model(tiny, tmp_path)
+def model(tmp_path: Path) -> Model:
+    return Model(tmp_path)
 
 
 @pytest.mark.parametrize("options", VARIANTS.values(), ids=VARIANTS)
-def test_imported_model_computes_the_same(tiny: SimpleNamespace, tmp_path: Path, options: dict[str, Any]) -> None:
-    model = Model(tiny, tmp_path, **options)
+def test_imported_model_computes_the_same(tmp_path: Path, options: dict[str, Any]) -> None:
+    model = Model(tmp_path, **options)
     imported, marian = read(model.path), tiny.MarianModel(model.weights, model.options)
     for source, target in SENTENCES:
         source_ids, target_ids = ([*model.processor.encode(text), 0] for text in (source, target))
@@ -83,18 +79,18 @@ def test_imported_model_computes_the_same(tiny: SimpleNamespace, tmp_path: Path,
 
 
 @pytest.mark.parametrize("version", ["v1.9.0 ba94c5b9 2020-05-17", "v1.10.28"])
-def test_pre_norm_models_of_old_marians_are_rejected(tiny: SimpleNamespace, tmp_path: Path, version: str) -> None:
+def test_pre_norm_models_of_old_marians_are_rejected(tmp_path: Path, version: str) -> None:
     """Until 1.10.23, Marian trained self-attention with keys and values that are not normalised."""
     with pytest.raises(ZooError) as error:
-        read(Model(tiny, tmp_path, **PRE_NORM, version=version).path)
+        read(Model(tmp_path, **PRE_NORM, version=version).path)
     assert f"`version: {version}` is older than 1.10.42" in error.value.problem
     assert "may not normalise the keys and values" in error.value.problem
     assert "train it again with Marian 1.11" in str(error.value.hint)
-    read(Model(tiny, tmp_path, version=version).path)  # post-norm models have no such difference
+    read(Model(tmp_path, version=version).path)  # post-norm models have no such difference
 
 
-def test_pre_norm_models_need_a_version(tiny: SimpleNamespace, tmp_path: Path) -> None:
-    model = Model(tiny, tmp_path, **PRE_NORM, version="unknown")
+def test_pre_norm_models_need_a_version(tmp_path: Path) -> None:
+    model = Model(tmp_path, **PRE_NORM, version="unknown")
     with pytest.raises(ZooError, match="`version: unknown` does not begin with the number of the Marian version"):
         read(model.path)
     del model.options["version"]
@@ -105,14 +101,12 @@ def test_pre_norm_models_need_a_version(tiny: SimpleNamespace, tmp_path: Path) -
 @pytest.mark.parametrize(
     ("options", "notes"), [({}, 0), (STUDENT, 0), (PRE_NORM | STUDENT, 0), (PRE_NORM | {"version": "v1.10.42"}, 1)]
 )
-def test_difference_of_marians_search_is_noted(
-    tiny: SimpleNamespace, tmp_path: Path, options: dict[str, Any], notes: int
-) -> None:
-    imported = read(Model(tiny, tmp_path, **options).path)
+def test_difference_of_marians_search_is_noted(tmp_path: Path, options: dict[str, Any], notes: int) -> None:
+    imported = read(Model(tmp_path, **options).path)
     assert sum("does not normalise keys and values" in note for note in imported.notes) == notes
 
 
-def test_tied_layers_are_copied(tiny: SimpleNamespace, model: Model) -> None:
+def test_tied_layers_are_copied(model: Model) -> None:
     options: dict[str, Any] = {"dec-depth": 2, "transformer-tied-layers": [1, 1]}
     path = model.write(**options)
     tensors = read(path).tensors
@@ -134,7 +128,7 @@ def test_search_settings_are_imported(model: Model) -> None:
     assert read(model.write({"word-penalty": 0.5, "normalize": 1})).spec.decoding.alpha == 1
 
 
-def test_vocabulary_tokenises_as_before(tiny: SimpleNamespace, model: Model) -> None:
+def test_vocabulary_tokenises_as_before(model: Model) -> None:
     vocabulary, processor = read(model.path).vocabulary, model.processor
     for line in [*tiny.TEXT, "an unknown Ω", ""]:
         ids = processor.encode(line)
@@ -143,17 +137,14 @@ def test_vocabulary_tokenises_as_before(tiny: SimpleNamespace, model: Model) -> 
         assert vocabulary.decode(vocabulary.encode(line)) == processor.decode(ids)
 
 
-def test_token_list_with_two_sentencepiece_models(tiny: SimpleNamespace, tmp_path: Path) -> None:
+def test_token_list_with_two_sentencepiece_models(tmp_path: Path) -> None:
     """OPUS-MT has one list for both sides. Each SentencePiece model knows a part of it."""
     models = [tiny.train_sentencepiece(lines, 45) for lines in (tiny.TEXT[:3], tiny.TEXT[3:])]
     source, target = map(tiny.processor, models)
     for side, content in zip(("source", "target"), models, strict=True):
         (tmp_path / f"{side}.spm").write_bytes(content)
-    names = dict.fromkeys(["</s>", "<unk>", ">>deu<<"])
-    for side in (source, target):
-        names |= dict.fromkeys(side.id_to_piece(id) for id in range(2, side.get_piece_size()))
     unlisted = source.id_to_piece(source.encode("the")[0])
-    ids = {name: id for id, name in enumerate(name for name in names if name != unlisted)}
+    ids = {name: id for id, name in enumerate(name for name in tiny.joint_names(source, target) if name != unlisted)}
     (tmp_path / "both.yml").write_text(yaml.safe_dump(ids, allow_unicode=True))
     weights = tiny.marian_weights(tiny.MARIAN_OPTIONS, len(ids))
     decoder = {"models": ["model.npz"], "vocabs": ["both.yml"] * 2}
@@ -243,9 +234,9 @@ def test_token_lists_need_sentencepiece_models_and_utf_8(model: Model) -> None:
 
 
 @pytest.mark.parametrize("key", ["models", "vocabs"])
-def test_settings_cannot_name_files_outside_the_folder(tiny: SimpleNamespace, tmp_path: Path, key: str) -> None:
+def test_settings_cannot_name_files_outside_the_folder(tmp_path: Path, key: str) -> None:
     (tmp_path / "inside").mkdir()
-    model = Model(tiny, tmp_path / "inside")
+    model = Model(tmp_path / "inside")
     for name in model.decoder[key]:
         (tmp_path / f"other-{name}").write_bytes((model.folder / name).read_bytes())
     model.write({key: [str(tmp_path / f"other-{name}") for name in model.decoder[key]]})

@@ -14,6 +14,7 @@ import torch
 import yaml
 
 from specs import ZooError
+from tests.zoo.interop import conftest as tiny
 from zoo.interop.formats import ImportedModel, ImportRequest
 from zoo.interop.importer import find_format, read_foreign
 from zoo.interop.marian.files import read_arrays
@@ -71,16 +72,18 @@ def read(path: Path) -> ImportedModel:
 
 
 @pytest.fixture
-def student(tiny: SimpleNamespace, tmp_path: Path) -> SimpleNamespace:
+def student(tmp_path: Path) -> SimpleNamespace:
     """Create a student's vocabulary, options and weights in an otherwise empty folder."""
-    (tmp_path / "vocab.deen.spm").write_bytes(model := tiny.train_sentencepiece(tiny.TEXT))
-    options = tiny.MARIAN_OPTIONS | STUDENT
-    weights = tiny.marian_weights(options, tiny.processor(model).get_piece_size())
+    options, size = (
+        tiny.MARIAN_OPTIONS | STUDENT,
+        tiny.write_sentencepiece(tmp_path / "vocab.deen.spm").get_piece_size(),
+    )
+    weights = tiny.marian_weights(options, size)
     return SimpleNamespace(folder=tmp_path, options=options, weights=weights)
 
 
 @pytest.mark.parametrize("int8", [False, True], ids=["float32", "int8"])
-def test_the_format_does_not_change_the_model(tiny: SimpleNamespace, student: SimpleNamespace, int8: bool) -> None:
+def test_the_format_does_not_change_the_model(student: SimpleNamespace, int8: bool) -> None:
     values = write(student.folder, student.options, student.weights, int8)
     imported = read(student.folder)
     (student.folder / "model.bin").unlink()

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from specs import EOS, ZooError
+from tests.zoo.interop import conftest as tiny
 from tests.zoo.interop.test_marian_binary import STUDENT, read, write
 from zoo.interop.formats import ImportRequest
 from zoo.interop.marian.vocabulary import MAGIC, read_shortlist, read_vocabulary
@@ -40,10 +41,9 @@ def with_checksum(body: bytes) -> bytes:
 
 
 @pytest.fixture
-def student(tiny: SimpleNamespace, tmp_path: Path) -> SimpleNamespace:
+def student(tmp_path: Path) -> SimpleNamespace:
     """Write a model, and draw a list for each of its tokens but the last three."""
-    (tmp_path / "vocab.deen.spm").write_bytes(model := tiny.train_sentencepiece(tiny.TEXT))
-    processor = tiny.processor(model)
+    processor = tiny.write_sentencepiece(tmp_path / "vocab.deen.spm")
     size = processor.get_piece_size()
     write(tmp_path, options := tiny.MARIAN_OPTIONS | STUDENT, tiny.marian_weights(options, size), int8=True)
     draw = random.Random(0)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import io
 import json
 import shutil
 from collections.abc import Callable
@@ -18,7 +17,7 @@ from safetensors.torch import load_file, save_file
 
 import zoo
 from specs import UNK, Architecture, Languages, ZooError
-from tests.zoo.interop.conftest import translator_of
+from tests.zoo.interop import conftest as tiny
 from zoo.interop.exporter import export_model
 from zoo.interop.formats import Bundle, ImportedModel, ImportRequest
 from zoo.interop.huggingface.multilingual import Multilingual
@@ -63,12 +62,8 @@ Write = Callable[..., Path]
 
 @cache
 def train_sentencepiece(kind: str) -> bytes:
-    content = io.BytesIO()
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(CORPUS * 3), model_writer=content, model_type=kind, vocab_size=80,
-        hard_vocab_limit=False, unk_id=0, bos_id=1, eos_id=2, pad_id=-1, character_coverage=0.99, minloglevel=2,
-    )  # fmt: skip
-    return content.getvalue()
+    ids = {"unk_id": 0, "bos_id": 1, "eos_id": 2}
+    return tiny.train_sentencepiece(CORPUS * 3, 80, model_type=kind, character_coverage=0.99, **ids)
 
 
 def write_tokenizer(folder: Path, family: str) -> int:
@@ -131,10 +126,6 @@ def read(folder: Path, languages: tuple[str, str] | None = None) -> ImportedMode
     return Multilingual().read(folder, ImportRequest("mine", languages))
 
 
-def bundle_of(model: ImportedModel) -> Bundle:
-    return Bundle(model.spec, model.vocabulary, model.tensors, proof=None)  # type: ignore[arg-type]
-
-
 def open_tokenizer(folder: Path) -> Any:
     name = json.loads((folder / "tokenizer_config.json").read_text())["tokenizer_class"]
     return getattr(transformers, name).from_pretrained(folder)
@@ -153,7 +144,7 @@ def require_same(folder: Path, family: str, model: ImportedModel) -> None:
     """Compare log-probabilities of given targets, and greedy translations, with those of transformers."""
     tokenizer = open_tokenizer(folder)
     network: Any = transformers.AutoModelForSeq2SeqLM.from_pretrained(folder)
-    translators = {backend: translator_of(model, backend) for backend in ("eager", "native")}
+    translators = {backend: tiny.translator_of(model, backend) for backend in ("eager", "native")}
     for source, target in PAIRS[family]:
         tokenizer.src_lang = target
         labels = tokenizer(TEXTS[::-1], return_tensors="pt", padding=True)
@@ -181,13 +172,9 @@ def test_models_compute_the_same(name: str, write: Write, tmp_path: Path) -> Non
     folder = write(family, **CONFIGS[name])
     model = read(folder)
     require_same(folder, family, model)
-    Multilingual().write(bundle_of(model), tmp_path)
-    again = read(tmp_path)
-    for field in ("architecture", "vocabulary", "languages", "decoding"):
-        assert getattr(again.spec, field) == getattr(model.spec, field)
-    assert again.tensors.keys() == model.tensors.keys()
-    assert all(torch.equal(tensor, again.tensors[key]) for key, tensor in model.tensors.items())
-    assert again.vocabulary.has_same_tokens_as(model.vocabulary)
+    bundle = Bundle(model.spec, model.vocabulary, model.tensors, proof=None)  # type: ignore[arg-type]
+    Multilingual().write(bundle, tmp_path)
+    tiny.require_same_model(read(tmp_path), model)
     before, after = (load_file(each / "model.safetensors") for each in (folder, tmp_path))
     unused = {"model.shared.weight"} if "untied" in name else set()  # each side has an embedding of its own
     assert before.keys() == after.keys()
@@ -221,7 +208,7 @@ def test_texts_become_the_same_tokens(family: str, folders: dict[str, Path], tmp
 
 
 def test_languages_must_be_those_of_the_model(folders: dict[str, Path]) -> None:
-    translator = translator_of(read(folders["nllb"]), "eager")
+    translator = tiny.translator_of(read(folders["nllb"]), "eager")
     for options, message in (
         ({"source": "eng_Latn", "target": "deu_Cyrl"}, "no language `deu_Cyrl`"),
         ({"source": "eng_Latn", "target": "de_DE"}, "no language `de_DE`"),

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import pytest
-import sentencepiece
 import torch
 from safetensors.torch import load_file, save_file
 
 from specs import BOS, Architecture, Languages, ZooError
+from tests.zoo.interop import conftest as tiny
 from zoo.interop.formats import Bundle, ImportedModel, ImportRequest
 from zoo.interop.huggingface.t5 import T5
 from zoo.interop.tables import Layout
@@ -52,16 +50,16 @@ Write = Callable[..., Path]
 @pytest.fixture(scope="module")
 def write(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Write]:
     """Return a function that writes a random model of transformers with a tiny vocabulary, and returns its folder."""
-    content, symbolic, madlad = io.BytesIO(), io.BytesIO(), io.BytesIO()
-    usual = {"pad_id": 0, "eos_id": 1, "unk_id": 2, "bos_id": -1}
-    ids = (usual, usual, {"pad_id": -1, "unk_id": 0, "bos_id": 1, "eos_id": 2})
-    words = [text.replace("<", "").replace(">", "") for text in TEXTS]
-    for model, special in zip((content, symbolic, madlad), ids, strict=True):
-        symbols = {id(symbolic): ["[de]", "[fr]"], id(madlad): [f"<2{code}>" for code in ALL_CODES]}.get(id(model), [])
-        sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=iter(words * 5), model_writer=model, model_type="unigram", vocab_size=70,
-            hard_vocab_limit=False, user_defined_symbols=symbols, minloglevel=2, **special,
-        )  # fmt: skip
+    usual, of_madlad = {"pad_id": 0, "eos_id": 1, "unk_id": 2}, {"unk_id": 0, "bos_id": 1, "eos_id": 2}
+    words = [text.replace("<", "").replace(">", "") for text in TEXTS] * 5
+    content, symbolic, madlad = (
+        tiny.train_sentencepiece(words, 70, user_defined_symbols=symbols, **ids)
+        for symbols, ids in (
+            ([], usual),
+            (["[de]", "[fr]"], usual),
+            ([f"<2{code}>" for code in ALL_CODES], of_madlad),
+        )
+    )
 
     def write_model(
         *,
@@ -72,9 +70,7 @@ def write(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Write]:
         **settings: Any,
     ) -> Path:
         folder = tmp_path_factory.mktemp("t5")
-        (folder / "spiece.model").write_bytes(
-            (madlad if is_madlad else symbolic if with_symbols else content).getvalue()
-        )
+        (folder / "spiece.model").write_bytes(madlad if is_madlad else symbolic if with_symbols else content)
         (folder / "tokenizer_config.json").write_text(json.dumps({"extra_ids": extra_ids}))
         torch.manual_seed(3)
         kind = transformers.MT5Config if settings.pop("model_type", "t5") == "mt5" else transformers.T5Config
@@ -107,17 +103,12 @@ def exported(model: ImportedModel, folder: Path, family: T5 | None = None) -> Pa
     bundle = Bundle(model.spec, model.vocabulary, model.tensors, proof=None)  # type: ignore[arg-type]
     family = family or T5()
     family.write(bundle, folder)
-    again = family.read(folder, ImportRequest("mine"))
-    fields = ("architecture", "vocabulary", "decoding", "languages")
-    assert all(getattr(again.spec, name) == getattr(model.spec, name) for name in fields)
-    assert again.tensors.keys() == model.tensors.keys()
-    assert all(torch.equal(tensor, again.tensors[name]) for name, tensor in model.tensors.items())
-    assert again.vocabulary.has_same_tokens_as(model.vocabulary)
+    tiny.require_same_model(family.read(folder, ImportRequest("mine")), model)
     return folder
 
 
 @pytest.mark.parametrize("settings", CONFIGS.values(), ids=CONFIGS)
-def test_models_compute_the_same(settings: dict[str, Any], write: Write, tmp_path: Path, tiny: SimpleNamespace) -> None:
+def test_models_compute_the_same(settings: dict[str, Any], write: Write, tmp_path: Path) -> None:
     folder = write(**settings)
     model = read(folder)
     network = transformers.AutoModelForSeq2SeqLM.from_pretrained(folder)
@@ -133,7 +124,7 @@ def test_models_compute_the_same(settings: dict[str, Any], write: Write, tmp_pat
 
 
 @pytest.mark.parametrize("name", ["first T5", "v1.1", "mT5, tied"])
-def test_models_compute_the_same_in_ctranslate2(name: str, write: Write, tmp_path: Path, tiny: SimpleNamespace) -> None:
+def test_models_compute_the_same_in_ctranslate2(name: str, write: Write, tmp_path: Path) -> None:
     pytest.importorskip("ctranslate2", reason="CTranslate2 is not installed")
     texts = ["the old dog sees a small house", "zwei Bücher", "today we read two books about a house " * 3]
     tiny.require_same_in_ctranslate2(read(write(**CONFIGS[name])), tmp_path, texts)
@@ -156,7 +147,7 @@ def test_madlads_special_tokens_and_tables_are_read(write: Write) -> None:
 @pytest.mark.parametrize("saved", [False, True], ids=["spiece.model", "tokenizer.json"])
 @pytest.mark.parametrize("listed", [True, False])
 def test_target_languages_are_chosen_as_in_transformers(
-    listed: bool, saved: bool, write: Write, tmp_path: Path, tiny: SimpleNamespace
+    listed: bool, saved: bool, write: Write, tmp_path: Path
 ) -> None:
     """MADLAD-400's tokenizer lists additional tokens, none: `▁<2de>` then begins the source, and else `<2de>`."""
     folder = write(is_madlad=True, untied=True, extra_ids=0, **MADLAD_IDS)
@@ -183,11 +174,8 @@ def test_target_languages_are_chosen_as_in_transformers(
         for row, (best, *_) in zip(
             generated, translator.hypotheses(texts, target=code, beam=1, protect=False), strict=True
         ):
-            theirs = row[: row.index(2)] if 2 in row else row
             names = [name.replace("⁇", "<unk>") for name in model.vocabulary.token_strings(best.tokens)]
-            assert names == [
-                name or f"<{id}>" for name, id in zip(tokenizer.convert_ids_to_tokens(theirs), theirs, strict=True)
-            ]
+            assert names == tiny.zoo_names(tokenizer, row, 2)
     sampled = model.vocabulary.source.sample([*tag, *model.vocabulary.encode(texts[0])], 0.1)
     assert tuple(sampled[: len(tag)]) == tag
     with pytest.raises(ZooError, match="the target language is not given"):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,6 +11,7 @@ import torch
 import yaml
 
 from specs import ZooError
+from tests.zoo.interop import conftest as tiny
 from tests.zoo.interop.test_fairseq import Model
 from zoo.interop import text_rules
 from zoo.interop.fairseq import FairseqImport
@@ -34,7 +34,7 @@ def rules_of(imported: ImportedModel) -> list[TextRules]:
     return [side.rules for side in (imported.vocabulary.source, imported.vocabulary.target)]  # type: ignore[attr-defined]
 
 
-def test_raw_text_gives_the_log_probabilities_of_its_tokens(tiny: SimpleNamespace, tmp_path: Path) -> None:
+def test_raw_text_gives_the_log_probabilities_of_its_tokens(tmp_path: Path) -> None:
     model = Model(share_all_embeddings=True)
     folder = model.write(tmp_path)
     (folder / "bpecodes").write_text(CODES)
@@ -138,13 +138,11 @@ def test_other_tokenizers_and_missing_codes_are_refused(tmp_path: Path) -> None:
     assert any("pyonmttok" in note for note in read(folder).notes)
 
 
-def test_models_with_other_tokenizers_take_no_options(tiny: SimpleNamespace, tmp_path: Path, home: Path) -> None:
-    content = tiny.train_sentencepiece(tiny.TEXT)
-    (tmp_path / "v.spm").write_bytes(content)
+def test_models_with_other_tokenizers_take_no_options(tmp_path: Path, home: Path) -> None:
+    size = tiny.write_sentencepiece(tmp_path / "v.spm").get_piece_size()
     (tmp_path / "v.yml").write_text(yaml.safe_dump({"</s>": 0, "<unk>": 1, "d@@": 2, "og": 3, "cat": 4}))
     (tmp_path / "codes").write_text("#version: 0.2\no g</w>\nc a\nca t</w>\n")
     decoder: dict[str, Any] = {"models": ["model.npz"], "vocabs": ["v.spm"] * 2}
-    size = tiny.processor(content).get_piece_size()
     weights = tiny.marian_weights(tiny.MARIAN_OPTIONS, size)
     model = tiny.write_marian(tmp_path, tiny.MARIAN_OPTIONS, weights, decoder)
     with pytest.raises(ZooError, match="its SentencePiece model splits raw text"):

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specs import BOS, EOS, UNK, Spec, ZooError
+from specs import BOS, EOS, UNK, ZooError
+from tests.examples import small
+from tests.zoo.interop import conftest as tiny
 from zoo.data.prepare import prepare
 from zoo.generation.preprocessing import Preprocessor
 from zoo.interop.sentencepiece_model import (
@@ -34,7 +34,7 @@ WORDS = ["a", "bc", "d@@", "é", "<", "\u200c"]
 
 
 @pytest.fixture
-def model(tiny: SimpleNamespace, tmp_path: Path) -> SentencePieceModel:
+def model(tmp_path: Path) -> SentencePieceModel:
     (tmp_path / "a.spm").write_bytes(tiny.train_sentencepiece(tiny.TEXT))
     return SentencePieceModel(tmp_path / "a.spm")
 
@@ -52,7 +52,7 @@ def test_numbering_reorders_rows_and_biases() -> None:
 
 
 @pytest.mark.parametrize("byte_fallback", [False, True])
-def test_renumbered_model_tokenises_as_before(tiny: SimpleNamespace, tmp_path: Path, byte_fallback: bool) -> None:
+def test_renumbered_model_tokenises_as_before(tmp_path: Path, byte_fallback: bool) -> None:
     file = tmp_path / "a.spm"
     file.write_bytes(tiny.train_sentencepiece(tiny.TEXT, 330 if byte_fallback else 60, byte_fallback=byte_fallback))
     before, names = tiny.processor(file.read_bytes()), SentencePieceModel(file).names()
@@ -125,7 +125,7 @@ def test_each_word_outside_the_list_is_one_unknown_token(tmp_path: Path) -> None
                 assert each.tokenize(text) == [f"▁{word}" for word in words]
 
 
-def test_messages_name_unknown_words(small: Callable[..., Spec], report: Report) -> None:
+def test_messages_name_unknown_words(report: Report) -> None:
     vocabulary = Vocabulary(word_list_tokenizer(NUMBERING, "list"))
     assert vocabulary.unknown("a Hund bc  Hund é X", "target") == ["Hund", "X"]
     intake = Preprocessor(vocabulary, small(), None, None, report, LanguagePair("en", "de"))
@@ -137,7 +137,7 @@ def test_messages_name_unknown_words(small: Callable[..., Spec], report: Report)
     assert "1 of 2" in warning
 
 
-def test_sources_without_eos(small: Callable[..., Spec], home: Path) -> None:
+def test_sources_without_eos(home: Path) -> None:
     tokenizer = word_list_tokenizer(NUMBERING, "list")
     without = without_source_end(tokenizer, "list")
     assert (Vocabulary(tokenizer).source_suffix, Vocabulary(without, tokenizer).source_suffix) == ((EOS,), ())
