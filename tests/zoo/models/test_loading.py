@@ -51,11 +51,6 @@ def test_a_vocabulary_may_be_larger_than_other_small_files(bundle: Path, monkeyp
     assert limits["vocabulary.model"] == (MAX_VOCABULARY_BYTES,) > (MAX_BYTES,)
 
 
-def remove_metadata(file: Path) -> None:
-    tensors = {name: tensor.clone() for name, tensor in load_file(file).items()}
-    save_file(tensors, file)
-
-
 def test_files_of_another_model_are_refused(bundle: Path, other: Path) -> None:
     intact = shutil.copytree(bundle, bundle.with_name("intact"))
     for names in (["weights.safetensors"], ["weights.safetensors", "vocabulary.model"]):
@@ -65,7 +60,8 @@ def test_files_of_another_model_are_refused(bundle: Path, other: Path) -> None:
         with pytest.raises(ZooError, match="is damaged"):
             read_model(bundle)
         shutil.copytree(intact, bundle, dirs_exist_ok=True)
-    remove_metadata(bundle / "weights.safetensors")
+    file = bundle / "weights.safetensors"  # from now on without metadata
+    save_file({name: tensor.clone() for name, tensor in load_file(file).items()}, file)
     with pytest.raises(ZooError, match=r"weights.safetensors` is damaged"):
         read_model(bundle)
 
