@@ -191,6 +191,32 @@ def trained(run_files: Callable[..., Mapping[str, bytes]], home: Path) -> Callab
     return make
 
 
+@pytest.fixture(scope="session")
+def _parser() -> tuple[Spec, Vocabulary]:
+    architecture = {"N": 1, "d_model": 16, "d_ff": 24, "h": 2, "d_k": 8, "d_v": 8}
+    fields = {"vocabulary": {"size": 101}, "decoding": {"beam": 4, "extra_length": 12}}
+    overrides = {"architecture": architecture, **fields, "compilation": {"backend": "eager"}}
+    spec = specs.load("parsing/tiny", overrides)
+    pairs = list(builtin.examples("train", 50, spec.task.streams, {}))
+    return spec, Vocabulary.learn(lambda: pairs, spec.vocabulary, len(pairs), spec.task)
+
+
+@pytest.fixture
+def parser_run(home: Path, _parser: tuple[Spec, Vocabulary]) -> Callable[[str], Run]:
+    """A function that writes a run of a small parser, with random weights."""
+    spec, vocabulary = _parser
+
+    def make(folder: str) -> Run:
+        run = Run(Path(folder))
+        run.folder.mkdir(parents=True)
+        run.spec_file.write_text(spec.yaml(), encoding="utf-8")
+        vocabulary.save(run.folder)
+        Weights(build(spec).weights(), {"steps": "1", "longest_source": "60"}).write(run.weights)
+        return run
+
+    return make
+
+
 @pytest.fixture
 def hearing(trained: Callable[..., Run]) -> Callable[..., Run]:
     """A function that writes a run like `trained`, of a model that reads audio."""

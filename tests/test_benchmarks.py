@@ -25,13 +25,13 @@ from tests.benchmarks import (
     train,
 )
 from tests.benchmarks.arguments import load_spec
+from tests.paths import ROOT
 from zoo.data.builtin import sentences
 from zoo.features.audio import Audio
 from zoo.features.image import Image
 from zoo.models.registries import registry
 from zoo.training.run import Run
 
-ROOT = Path(__file__).parents[1]
 Script = Callable[..., str]
 pytestmark = pytest.mark.integration
 

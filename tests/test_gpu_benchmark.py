@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 
 from tests.benchmarks import gpu
-
-ROOT = Path(__file__).parents[1]
+from tests.paths import ROOT
 
 
 def run(*arguments: str) -> tuple[str, dict[str, dict[str, dict[str, Any]]]]:

@@ -6,13 +6,13 @@ import ast
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
+from tests.paths import ROOT
+
 pytestmark = pytest.mark.integration
 
-ROOT = Path(__file__).parents[1]
 PACKAGES = ("specs", "compiler", "zoo", "cli")
 
 

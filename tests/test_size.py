@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
+from tests.paths import ROOT
+
 BUDGETS = re.findall(
     r"^\| `([\w/]+)/` \|.*\| ([\d,]+) \| (\d+) \|$", (ROOT / "CONTRIBUTING.md").read_text("utf-8"), re.M
 )

@@ -7,7 +7,8 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-ROOT = Path(__file__).parents[1]
+from tests.paths import ROOT
+
 RETIRED = {
     r"told": "described, printed, reported",
     r"(?<!\)\.)pieces?(?! of (code|text|music|paper))": "token, tokens",

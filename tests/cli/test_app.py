@@ -22,10 +22,10 @@ from cli.app import COMMANDS, GROUPS, build_app
 from specs import Decoding
 from tests import forks
 from tests.conftest import Zoo
+from tests.paths import ROOT
 from zoo.publishing.publish import publish
 from zoo.training.run import Run
 
-ROOT = Path(__file__).parents[2]
 OPTIONS = {
     name: (words or "").split()
     for name, words in yaml.safe_load("""

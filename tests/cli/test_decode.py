@@ -19,11 +19,11 @@ import zoo as library
 from compiler.backends import BACKENDS
 from tests import forks
 from tests.conftest import Zoo
+from tests.paths import ROOT
 from zoo.generation.translator import Translator
 from zoo.publishing.publish import publish
 from zoo.training.run import Run
 
-ROOT = Path(__file__).parents[2]
 TEXT = "the old dog sees a small house\n\nwe read two books\n   \nwe read two books today\n"
 
 

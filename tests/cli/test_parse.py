@@ -4,51 +4,25 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
-import specs
 import zoo as library
-from compiler import build
-from specs import Spec
 from tests.conftest import Zoo
-from zoo.data import builtin
 from zoo.generation.parser import Parser
-from zoo.models.weights import Weights
 from zoo.text.trees.tree import format_tree, read_tree, read_treebank
-from zoo.text.vocabulary import Vocabulary
 from zoo.training.run import Run
 
 SENTENCES = ["The old dog sees a house .", "", "a ( b ) , c", "   ", "they wait"]
 TEXT = "".join(f"{sentence}\n" for sentence in SENTENCES)
 
 
-@pytest.fixture(scope="module")
-def spec() -> Spec:
-    architecture = {"N": 1, "d_model": 16, "d_ff": 24, "h": 2, "d_k": 8, "d_v": 8}
-    decoding = {"beam": 4, "extra_length": 12}
-    fields = {"architecture": architecture, "vocabulary": {"size": 101}, "decoding": decoding}
-    return specs.load("parsing/tiny", {**fields, "compilation": {"backend": "eager"}})
-
-
-@pytest.fixture(scope="module")
-def vocabulary(spec: Spec) -> Vocabulary:
-    pairs = list(builtin.examples("train", 50, spec.task.streams, {}))
-    return Vocabulary.learn(lambda: pairs, spec.vocabulary, len(pairs), spec.task)
-
-
 @pytest.fixture
-def parser(home: Path, spec: Spec, vocabulary: Vocabulary) -> Callable[..., Parser]:
+def parser(parser_run: Callable[..., Run]) -> Callable[..., Parser]:
     """Return a function that writes a run with random weights and loads it."""
 
     def make(folder: str = "runs/parser") -> Parser:
-        run = Run(Path(folder))
-        run.folder.mkdir(parents=True)
-        run.spec_file.write_text(spec.yaml(), encoding="utf-8")
-        vocabulary.save(run.folder)
-        Weights(build(spec).weights(), {"steps": "1", "longest_source": "60"}).write(run.weights)
-        opened = library.load(folder, device="cpu")
+        opened = library.load(parser_run(folder).folder, device="cpu")
         assert isinstance(opened, Parser)
         return opened
 

@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import httpx2
 import pytest
@@ -18,6 +17,7 @@ import pytest
 from tests import forks
 from tests.conftest import Zoo
 from tests.forks import Fork
+from tests.unreadable import unreadable
 from zoo.training.run import Run
 
 pytest.importorskip("fastapi")
@@ -181,16 +181,9 @@ def test_names_that_requests_have_are_accepted(zoo: Zoo) -> None:
 
 def test_the_error_for_keys_without_permission_says_how_to_permit(zoo: Zoo, monkeypatch: pytest.MonkeyPatch) -> None:
     Path("keys.txt").write_text(f"{hash_key('first')}\n", encoding="utf-8")
-    opened = os.open
-
-    def refuse(path: Any, *rest: Any, **named: Any) -> int:
-        if Path(os.fsdecode(path)).name == "keys.txt":
-            raise PermissionError
-        return opened(path, *rest, **named)
-
     monkeypatch.setattr(os, "access", lambda *_: False)
-    monkeypatch.setattr(os, "open", refuse)
-    assert "chmod" in zoo("serve", "--keys", "keys.txt").err
+    with unreadable(Path("keys.txt"), PermissionError()):
+        assert "chmod" in zoo("serve", "--keys", "keys.txt").err
 
 
 def test_a_missing_extra_is_named(zoo: Zoo, monkeypatch: pytest.MonkeyPatch) -> None:

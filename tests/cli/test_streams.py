@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from tests import forks
+from tests.paths import ROOT
 from zoo.training.run import Run
 
 pytestmark = pytest.mark.integration
 
-ROOT = Path(__file__).parents[2]
 NOT_UTF8 = os.fsdecode(b"a\xffb")
 
 

@@ -20,8 +20,8 @@ import yaml
 
 import specs
 from cli.app import build_app
+from tests.paths import ROOT
 
-ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 PACKAGES = ("cli", "compiler", "specs", "zoo")
 QUICK = {

@@ -9,9 +9,9 @@ from collections.abc import Callable
 PARTS = {".docx": "word/document.xml", ".odt": "content.xml", ".epub": "a.xhtml"}
 """The file with text in each kind of archive."""
 _WORD_NAMESPACE = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
-_WORD = f'<w:document xmlns:w="{_WORD_NAMESPACE}"><w:body>{{}}</w:body></w:document>'
+WORD = f'<w:document xmlns:w="{_WORD_NAMESPACE}"><w:body>{{}}</w:body></w:document>'
 _OPEN_DOCUMENT = "urn:oasis:names:tc:opendocument:xmlns:{}:1.0"
-_CUE = "1\n00:00:01,000 --> 00:00:02,000\n"
+CUE = "1\n00:00:01,000 --> 00:00:02,000\n"
 _MANY_FILES, _MANY_PAGES = "archive, many files", "EPUB, many pages"
 FULL_SIZE = 1_000_000
 
@@ -46,14 +46,14 @@ def _texts(size: int) -> dict[str, tuple[str, str]]:
 def _archives(size: int) -> dict[str, tuple[str, Callable[[], str]]]:
     depth = size // 16
     return {
-        "Word, nested elements": (".docx", lambda: _WORD.format(_nested("w:p", depth))),
-        "Word, nested runs": (".docx", lambda: _WORD.format(_nested("w:r", depth))),
-        "Word, nested links": (".docx", lambda: _WORD.format(_nested("w:hyperlink", depth, "one"))),
-        "Word, many runs": (".docx", lambda: _WORD.format("<w:r><w:t>one </w:t></w:r>" * depth)),
-        "Word, nested fields": (".docx", lambda: _WORD.format(f"<w:p>{_fields(depth // 8)}</w:p>")),
-        "Word, many tabs of a long style": (".docx", lambda: _WORD.format(f"<w:p>{_tabs(depth)}</w:p>")),
-        "Word, many tags": (".docx", lambda: _WORD.format("<w:p/>" * (5 * size))),
-        "Word, many lines": (".docx", lambda: _WORD.format("\n" * (10 * size))),
+        "Word, nested elements": (".docx", lambda: WORD.format(_nested("w:p", depth))),
+        "Word, nested runs": (".docx", lambda: WORD.format(_nested("w:r", depth))),
+        "Word, nested links": (".docx", lambda: WORD.format(_nested("w:hyperlink", depth, "one"))),
+        "Word, many runs": (".docx", lambda: WORD.format("<w:r><w:t>one </w:t></w:r>" * depth)),
+        "Word, nested fields": (".docx", lambda: WORD.format(f"<w:p>{_fields(depth // 8)}</w:p>")),
+        "Word, many tabs of a long style": (".docx", lambda: WORD.format(f"<w:p>{_tabs(depth)}</w:p>")),
+        "Word, many tags": (".docx", lambda: WORD.format("<w:p/>" * (5 * size))),
+        "Word, many lines": (".docx", lambda: WORD.format("\n" * (10 * size))),
         "OpenDocument, nested spans": (".odt", lambda: _paragraph(_nested("text:span", depth, "one"))),
         "OpenDocument, nested frames": (".odt", lambda: _paragraph("one" + _nested("draw:frame", depth))),
         "EPUB, a declaration of unclosed comments": (".epub", lambda: "<!doctype [" + "<!--" * (size // 4)),
@@ -149,12 +149,12 @@ def _plain_texts(size: int) -> dict[str, tuple[str, str]]:
         "text, dashes": (".txt", _repeated("- ", size) + "a"),
         "text, line breaks": (".txt", "a\n" * (2 * size)),
         "subtitles, arrows": (".srt", _repeated("-->", size)),
-        "subtitles, marks": (".srt", _CUE + "a" + "#" * size + "a"),
-        "subtitles, brackets": (".srt", _CUE + "[" * size),
-        "subtitles, speakers": (".srt", _CUE + _repeated("A: ", size)),
-        "subtitles, lines": (".srt", _CUE + _repeated("one\n", size)),
-        "subtitles, tags": (".srt", _CUE + _repeated("<a", size)),
-        "subtitles, spaces": (".srt", _CUE + _repeated("\n   ", size)),
+        "subtitles, marks": (".srt", CUE + "a" + "#" * size + "a"),
+        "subtitles, brackets": (".srt", CUE + "[" * size),
+        "subtitles, speakers": (".srt", CUE + _repeated("A: ", size)),
+        "subtitles, lines": (".srt", CUE + _repeated("one\n", size)),
+        "subtitles, tags": (".srt", CUE + _repeated("<a", size)),
+        "subtitles, spaces": (".srt", CUE + _repeated("\n   ", size)),
     }
 
 

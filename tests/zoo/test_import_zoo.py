@@ -19,6 +19,7 @@ import specs
 import zoo
 from specs import BOS, EOS, Spec, ZooError, parse
 from tests import forks
+from tests.paths import ROOT
 from zoo.data.prepare import prepare
 from zoo.data.training_set import TrainingSet
 from zoo.models.loading import read_model
@@ -26,7 +27,6 @@ from zoo.publishing.publish import publish
 from zoo.report import Report
 from zoo.training.run import Run
 
-ROOT = Path(__file__).parents[2]
 TINY = """
 extends: tiny
 name: mine

@@ -10,13 +10,13 @@ import sys
 import tarfile
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from unittest import mock
 
 import pytest
 
 import specs
 from specs import UNK, ZooError
 from tests.examples import examples
+from tests.unreadable import unreadable
 from zoo.data import prepare as prepare_module
 from zoo.data.prepare import known_counts, prepare
 from zoo.data.prepared_corpus import PreparedCorpus
@@ -247,35 +247,16 @@ def test_files_whose_hashes_were_not_checked_can_be_verified(folder, monkeypatch
     """Opening a large corpus checks only sizes; training verifies the hashes."""
     monkeypatch.setattr("zoo.data.prepared_corpus._HASHED_BYTES", 10)
     prepared = prepared_of(folder)
-    prepared.verify()
     shard = prepared.folder / "train" / "00000.target.values"
+    with unreadable(shard, PermissionError()), pytest.raises(UnreadableError, match="permission to read") as caught:
+        prepared.verify()
+    assert "remove" not in caught.value.hint, "it is not damaged"
+    prepared.verify()
     shard.write_bytes(bytes([shard.read_bytes()[0] ^ 1]) + shard.read_bytes()[1:])
     trusting = PreparedCorpus(prepared.folder)
     with pytest.raises(ZooError, match=r"00000\.target\.values` is damaged") as caught:
         trusting.verify()
     assert "zoo prepare" in caught.value.hint
-
-
-def unreadable(path, error):
-    """Let `os.open` raise an error for one path."""
-    original = os.open
-
-    def failing_open(opened, *options):
-        if opened == path:
-            raise error
-        return original(opened, *options)
-
-    return mock.patch.object(os, "open", failing_open)
-
-
-def test_unreadable_files_are_not_damaged_files(folder, monkeypatch):
-    monkeypatch.setattr("zoo.data.prepared_corpus._HASHED_BYTES", 10)
-    prepared = prepared_of(folder)
-    (shard,) = prepared.folder.glob("train/*.target.values")
-    with unreadable(shard, PermissionError()), pytest.raises(UnreadableError, match="permission to read") as caught:
-        prepared.verify()
-    assert "remove" not in caught.value.hint
-    prepared.verify()
 
 
 @pytest.mark.parametrize("created_again", [True, False])

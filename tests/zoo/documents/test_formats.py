@@ -13,16 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from specs import ZooError
+from tests.hostile.documents import CUE, WORD
 from tests.zoo.documents.test_markup import letters, random_tree
 from tests.zoo.documents.translators import Shuffle, archive, translate, unpack
 from zoo.documents import document
 from zoo.documents.document import FORMATS
 
-WORD = (
-    '<w:document xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main">'
-    "<w:body>{}</w:body></w:document>"
-)
-CUE = "1\n00:00:01,000 --> 00:00:02,000\n"
 OPEN_DOCUMENT = "<office:text {}>{{}}</office:text>".format(
     " ".join(f'xmlns:{name}="urn:oasis:names:tc:opendocument:xmlns:{name}:1.0"' for name in ("office", "text", "draw"))
 )

@@ -273,10 +273,6 @@ def test_text_boxes_are_segments_of_their_own() -> None:
     assert outline(translated(text, Shuffle())) == "TWO ONEFIVE FOUR¶¶THREESIX¶"
 
 
-def styled(style: str, *parts: str) -> str:
-    return "".join(f'<w:r><w:rPr><w:rStyle w:val="{style}"/></w:rPr>{part}</w:r>' for part in parts)
-
-
 def translated_with_styles(text: str) -> str:
     names = {"HTMLCode": "HTML Code", "Eigen": "x", "Klasse": "Code", "SourceCode": "Source Code"}
     names |= {"": "Macro Text", "a&gt;b>c": "Verbatim"}
@@ -293,7 +289,8 @@ def translated_with_styles(text: str) -> str:
     ("style", "is_code"), [("HTMLCode", True), ("Eigen", True), ("a>b>c", True), ("Klasse", False)]
 )
 def test_text_in_a_code_style_is_copied(style: str, is_code: bool) -> None:
-    code = styled(style, "<w:t>ls </w:t><w:br/>", '<w:t xml:space="preserve">-l</w:t>')
+    parts = "<w:t>ls </w:t><w:br/>", '<w:t xml:space="preserve">-l</w:t>'
+    code = "".join(f'<w:r><w:rPr><w:rStyle w:val="{style}"/></w:rPr>{part}</w:r>' for part in parts)
     before, after = make("one # three").split("#")
     result = translated_with_styles(before + f"</w:t></w:r>{code}<w:r><w:t>" + after)
     assert (code in result) is is_code
@@ -362,17 +359,14 @@ class Unsure(Shuffle):
         return [[token for token in tokens if draw.random() < share] for tokens in super().align(sources, targets)]
 
 
-def random_words(draw: random.Random) -> str:
-    return " ".join(draw.choices(["one", "two,", "Three.", "4", "x‑y", "a¬b", "*five*", ""], k=draw.randint(1, 4)))
-
-
 def random_text(draw: random.Random, depth: int = 0) -> str:
     """Return random tokens: nested elements and fields, and everything else."""
     parts = []
     for _ in range(draw.randint(1, 5)):
         kind = draw.random()
         if kind < 0.5 or depth > 3:
-            parts.append(random_words(draw))
+            words = ["one", "two,", "Three.", "4", "x‑y", "a¬b", "*five*", ""]
+            parts.append(" ".join(draw.choices(words, k=draw.randint(1, 4))))
         elif kind < 0.65:
             name = draw.choice(["a", "ins", "sdt", "xml", "dir", "link"])
             parts.append(f"<{name}>{random_text(draw, depth + 1)}</{name}>")

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from specs import ZooError
+from tests.paths import ROOT
 from zoo.files import atomic
 from zoo.files.atomic import (
     FolderExistsError,
@@ -22,8 +23,6 @@ from zoo.files.atomic import (
     write_json,
 )
 from zoo.files.reading import read_json
-
-ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture

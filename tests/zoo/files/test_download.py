@@ -6,16 +6,15 @@ import json
 import subprocess
 import sys
 import threading
-from pathlib import Path
 
 import pytest
 
 from specs import ZooError
+from tests.paths import ROOT
 from zoo.files import storage
 from zoo.files.download import fetch, lock_file, recorded_sha256
 from zoo.report import Report
 
-ROOT = Path(__file__).parents[3]
 CONTENT = b"some archive"
 HASH = hashlib.sha256(CONTENT).hexdigest()
 

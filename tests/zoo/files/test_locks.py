@@ -4,15 +4,13 @@ import errno
 import subprocess
 import sys
 import threading
-from pathlib import Path
 
 import pytest
 
 from specs import ZooError
+from tests.paths import ROOT
 from zoo.files.atomic import remove_folder
 from zoo.files.locks import exclusive, existing_lock_file, hold_while_alive, try_exclusive
-
-ROOT = Path(__file__).parents[3]
 
 
 class User:

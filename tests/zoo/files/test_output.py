@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from specs import ZooError
+from tests.paths import ROOT
 from zoo.files.output import open_output, require_different_files
 
 
@@ -96,9 +97,10 @@ def test_a_descriptor_is_written_to_at_its_position() -> None:
     script += "for name in sys.argv[1:]:\n with open_output(Path(name)) as stream: print(name, file=stream)"
     Path("link").symlink_to("/dev/stdout")
     known = [name for name in ("/dev/stdout", "/dev/fd/1", "/proc/self/fd/1", "link") if Path(name).parent.exists()]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     Path("log").write_text("before\n")
     with Path("log").open("a") as log:
-        subprocess.run([sys.executable, "-c", script, *known], stdout=log, check=True, env=environment())
+        subprocess.run([sys.executable, "-c", script, *known], stdout=log, check=True, env=environment)
         log.write("after\n")
     assert Path("log").read_text().splitlines() == ["before", *known, "after"]
 
@@ -152,7 +154,3 @@ def test_an_input_cannot_be_the_output() -> None:
         with pytest.raises(ZooError, match="`a` would be read and written at the same time"):
             require_different_files(Path("a"), [opened.fileno()])
         require_different_files(device.fileno(), [device.fileno(), 10_000])  # not a regular file, and not open
-
-
-def environment() -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}

@@ -40,7 +40,7 @@ def test_patterns_give_the_cards_of_pairs() -> None:
     card = find("opus-mt-de-fr")
     assert card is not None
     assert card.source == "hf:Helsinki-NLP/opus-mt-de-fr"
-    assert find("opus-mt-xx-yy") is None
+    assert find("opus-mt-xx-yy") is find("opus-mt-de-tlh-xx") is None
 
 
 def test_multilingual_models_are_found_by_two_letter_codes() -> None:

@@ -102,8 +102,11 @@ def test_the_newest_run_of_a_spec_is_used(trained: Callable[..., Run]) -> None:
 
 def test_a_run_without_weights_is_ignored(trained: Callable[..., Run]) -> None:
     Path("mine.yaml").write_text("extends: tiny\nname: mine\n")
-    older = age(trained("runs/older", **_fields_of("mine.yaml")), 100)
-    trained("runs/mine", **_fields_of("mine.yaml")).weights.unlink()
+    spec = specs.load("mine.yaml")
+    fields = {key: getattr(spec, key).model_dump() for key in ("architecture", "vocabulary", "corpus")}
+    fields["name"] = spec.name
+    older = age(trained("runs/older", **fields), 100)
+    trained("runs/mine", **fields).weights.unlink()
     assert find.of_spec("mine.yaml") == older.folder
 
 
@@ -218,15 +221,6 @@ def test_exactly_one_option_names_the_model(trained: Callable[..., Run]) -> None
         with pytest.raises(ZooError) as raised:
             find.from_options(spec, model)
         assert "`--spec SPEC` or `--model NAME|RUN`" in str(raised.value.hint)
-
-
-def _fields_of(reference: str) -> dict[str, object]:
-    """Return the fields that identify the model of a spec."""
-    spec = specs.load(reference)
-    return {
-        "name": spec.name,
-        **{key: getattr(spec, key).model_dump() for key in ("architecture", "vocabulary", "corpus")},
-    }
 
 
 def test_the_folder_of_the_corpus_counts_if_both_exist(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from safetensors.torch import load_file, save_file
 
 import specs
 from specs import Spec, ZooError
+from tests.zoo.models.test_find import store
 from zoo.files import manifest, storage
 from zoo.files.atomic import atomic_folder
 from zoo.files.manifest import Manifest
@@ -27,23 +28,15 @@ from zoo.training.run import Run
 Trained = Callable[..., Run]
 
 
-def make_bundle(run: Run, name: str) -> Path:
-    """Copy a run into the local model store, with a manifest. `read_model` needs no reference results and no card."""
-    folder = storage.models() / name
-    shutil.copytree(run.folder, folder)
-    manifest.write(folder)
-    return folder
-
-
 @pytest.fixture
 def bundle(trained: Trained) -> Path:
-    return make_bundle(trained(), "model")
+    return store(trained(), "model")
 
 
 @pytest.fixture
 def other(trained: Trained, tmp_path: Path) -> Path:
     """A bundle with the same sizes and other weights."""
-    return make_bundle(trained(tmp_path / "other", training={"seed": 2}), "other")
+    return store(trained(tmp_path / "other", training={"seed": 2}), "other")
 
 
 def test_a_vocabulary_may_be_larger_than_other_small_files(bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -58,11 +51,6 @@ def test_a_vocabulary_may_be_larger_than_other_small_files(bundle: Path, monkeyp
     assert limits["vocabulary.model"] == (MAX_VOCABULARY_BYTES,) > (MAX_BYTES,)
 
 
-def remove_metadata(file: Path) -> None:
-    tensors = {name: tensor.clone() for name, tensor in load_file(file).items()}
-    save_file(tensors, file)
-
-
 def test_files_of_another_model_are_refused(bundle: Path, other: Path) -> None:
     intact = shutil.copytree(bundle, bundle.with_name("intact"))
     for names in (["weights.safetensors"], ["weights.safetensors", "vocabulary.model"]):
@@ -72,7 +60,8 @@ def test_files_of_another_model_are_refused(bundle: Path, other: Path) -> None:
         with pytest.raises(ZooError, match="is damaged"):
             read_model(bundle)
         shutil.copytree(intact, bundle, dirs_exist_ok=True)
-    remove_metadata(bundle / "weights.safetensors")
+    file = bundle / "weights.safetensors"  # from now on without metadata
+    save_file({name: tensor.clone() for name, tensor in load_file(file).items()}, file)
     with pytest.raises(ZooError, match=r"weights.safetensors` is damaged"):
         read_model(bundle)
 
@@ -153,7 +142,7 @@ def test_scores_and_facts_are_not_read_through_links_out_of_a_published_folder(b
 @pytest.mark.parametrize("published", [True, False])
 def test_a_link_to_an_endless_device_is_not_read(trained: Trained, published: bool) -> None:
     run = trained()
-    folder = make_bundle(run, "model") if published else run.folder
+    folder = store(run, "model") if published else run.folder
     for name in ("vocabulary.model", "weights.safetensors", "spec.yaml"):
         (folder / name).rename(folder / "kept")
         (folder / name).symlink_to("/dev/zero")

@@ -132,6 +132,13 @@ def test_a_partial_download_with_wrong_content_is_started_again(publish, report)
     assert "weights.safetensors" in report.warnings[0]
 
 
+def change_file(file, change):
+    if change == "removed":
+        file.unlink()
+    else:
+        file.write_bytes(CHANGES[change](file.read_bytes()))
+
+
 CHANGES = {"flipped": lambda c: bytes([c[0] ^ 1]) + c[1:], "cut": lambda c: c[:-1], "longer": lambda c: c + b"x"}
 
 
@@ -142,10 +149,7 @@ def test_a_changed_blob_is_refused_and_nothing_is_stored(publish, web, monkeypat
     if kind == "web":
         monkeypatch.setenv("ZOO_REGISTRIES", web.address)
     file = registry.store.folder / "blobs/sha256" / registry.newest("model").files["weights.safetensors"].sha256
-    if change == "removed":
-        file.unlink()
-    else:
-        file.write_bytes(CHANGES[change](file.read_bytes()))
+    change_file(file, change)
     with pytest.raises(ZooError) as raised:
         pull_by("model")
     assert raised.value.exit_code == 1
@@ -202,11 +206,7 @@ def test_a_bundle_in_the_store_that_a_registry_has_gets_its_number(publish, bund
 @pytest.mark.parametrize("name", ["weights.safetensors", manifest.NAME])
 def test_a_damaged_model_in_the_store_is_downloaded_again(publish, report, change, name):
     registry = publish(1)
-    file = pull_by("model") / name
-    if change == "removed":
-        file.unlink()
-    else:
-        file.write_bytes(CHANGES[change](file.read_bytes()))
+    change_file(pull_by("model") / name, change)
     folder = pull_by("model", report)
     assert seed_of(folder) == 1
     assert bundle_digest(folder) == registry.newest("model").digest

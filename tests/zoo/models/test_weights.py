@@ -116,27 +116,21 @@ def test_foreign_files_are_read_and_a_wrong_digest_is_damage(file: Path) -> None
         read(file)
 
 
-@pytest.fixture
-def parser_file(file: Path) -> Path:
-    """Weights of a parser next to its vocabulary."""
+def test_the_brackets_of_a_parser_belong_to_its_weights(file: Path, tmp_path: Path) -> None:
     (file.parent / "vocabulary.source.model").write_bytes(b"tokens")
     (file.parent / "vocabulary.target.json").write_bytes(b"NP VP")
     Weights({"a": torch.ones(2)}, {"steps": "3,9,6"}).write(file)
-    return file
-
-
-def test_the_brackets_of_a_parser_belong_to_its_weights(parser_file: Path, tmp_path: Path) -> None:
-    weights = read(parser_file)
+    weights = read(file)
     assert weights.last_step == 9
     elsewhere = tmp_path / "other" / "w.safetensors"
     elsewhere.parent.mkdir()
     weights.write(elsewhere)
     assert read(elsewhere).metadata.keys() == weights.metadata.keys() - {"brackets"}
-    (parser_file.parent / "vocabulary.target.json").write_bytes(b"VP NP")
+    (file.parent / "vocabulary.target.json").write_bytes(b"VP NP")
     with pytest.raises(ZooError, match=r"is damaged, or is not the one that `w.safetensors` was trained with"):
-        read(parser_file)
-    weights.write(parser_file)
-    assert not same_vocabulary(weights.metadata, read(parser_file).metadata)
+        read(file)
+    weights.write(file)
+    assert not same_vocabulary(weights.metadata, read(file).metadata)
     assert same_vocabulary(weights.metadata, weights.metadata)
 
 

@@ -6,14 +6,13 @@ import gc
 import os
 import shutil
 import socket
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from specs import Spec, ZooError
+from tests.zoo.files.test_atomic import dead_process
 from zoo.data.prepare import prepare
 from zoo.files import storage
 from zoo.files.atomic import write_json
@@ -119,8 +118,7 @@ def test_other_files_in_the_data_folder_are_kept(caches: list[Path]) -> None:
 
 def test_a_half_removed_run_is_not_a_run_and_the_next_removal_removes_it(trained: Trained) -> None:
     run = trained("runs/tiny")
-    process = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, text=True)
-    left = Path(f"runs/.gone.partial-{socket.gethostname()}-{process.stdout.strip()}.1.removed")
+    left = Path(f"runs/.gone.partial-{socket.gethostname()}-{dead_process()}.1.removed")
     shutil.copytree(run.folder, left)
     assert find.all_runs() == [run.folder]
     plan_cleanup(("runs",)).remove()
@@ -128,10 +126,9 @@ def test_a_half_removed_run_is_not_a_run_and_the_next_removal_removes_it(trained
 
 
 def test_files_that_a_killed_process_left_are_removed(caches: list[Path]) -> None:
-    process = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, text=True)
     mark = f".partial-{socket.gethostname()}-"
     folders = (storage.models(), storage.prepared())
-    left = [fill(folder, f".a{mark}{process.stdout.strip()}.1") for folder in folders]
+    left = [fill(folder, f".a{mark}{dead_process()}.1") for folder in folders]
     used = [fill(folder, f".b{mark}{os.getpid()}.1") for folder in folders]
     plan = plan_cleanup()
     assert {item.path for item in plan.removable} == {*caches, *left}
@@ -178,16 +175,13 @@ def test_a_corpus_is_kept_while_a_process_uses_it(small: Callable[..., Spec]) ->
     assert paths(("prepared",)) == [folder]
 
 
-def test_a_file_that_is_being_downloaded_is_kept(caches: list[Path]) -> None:
+def test_a_file_or_model_that_is_being_downloaded_is_kept(caches: list[Path]) -> None:
     archive = caches[2]
     with exclusive(archive, Report()):
         archive.rename(f"{archive}.partial")
         kept = plan_cleanup(("archives",)).kept
         assert [(item.path.name, item.reason) for item in kept] == [(f"{archive.name}.partial", "a process uses it")]
     assert Path(f"{archive}.partial") in paths(("archives",))
-
-
-def test_a_model_that_is_being_pulled_is_kept(caches: list[Path]) -> None:
     with exclusive(caches[4], Report()):
         kept = plan_cleanup(("pulls",)).kept
         assert [(item.path, item.reason) for item in kept] == [(caches[4], "a process uses it")]

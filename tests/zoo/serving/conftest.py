@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -102,6 +104,14 @@ def running(service: Service, preloaded: Sequence[str] = ()) -> Iterator[str]:
     listener = open_socket("127.0.0.1", 0)
     server = Server(serving_app.configure(service), service, preloaded)
     server.capture_signals = _nothing  # signals belong to the main thread
+    with run_in_thread(server, listener) as url:
+        yield url
+    listener.close()
+
+
+@contextmanager
+def run_in_thread(server: Any, listener: socket.socket) -> Iterator[str]:
+    """Run a server of uvicorn in a thread, and yield its address."""
     thread = threading.Thread(target=lambda: server.run(sockets=[listener]))
     thread.start()
     while not server.started:
@@ -110,7 +120,6 @@ def running(service: Service, preloaded: Sequence[str] = ()) -> Iterator[str]:
     yield f"http://127.0.0.1:{listener.getsockname()[1]}"
     server.should_exit = True
     thread.join()
-    listener.close()
 
 
 @contextmanager

@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import socket
 import sys
-import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -15,6 +13,7 @@ import uvicorn
 
 from compiler import build
 from tests.benchmarks import serve_load
+from tests.zoo.serving.conftest import run_in_thread
 from zoo.interop.ctranslate2.exporter import CTranslate2Export
 from zoo.interop.formats import Bundle
 from zoo.text.vocabulary import Vocabulary
@@ -37,15 +36,8 @@ def peer_url(trained: Callable[..., Run], tokens: Vocabulary) -> Iterator[str]:
     CTranslate2Export().write(bundle, folder)
     app = create_app(str(folder), str(run.folder / "vocabulary.model"))
     server = uvicorn.Server(uvicorn.Config(app, log_level="warning", http="h11"))
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        thread = threading.Thread(target=server.run, args=([listener],))
-        thread.start()
-        while not server.started:
-            assert thread.is_alive()
-            time.sleep(0.01)
-        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
-        server.should_exit = True
-        thread.join()
+    with socket.create_server(("127.0.0.1", 0)) as listener, run_in_thread(server, listener) as url:
+        yield url
 
 
 def test_servers_are_compared(

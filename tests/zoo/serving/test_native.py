@@ -9,15 +9,10 @@ from pathlib import Path
 import pytest
 
 import specs
-from compiler import build
-from zoo.data import builtin
 from zoo.files.atomic import write_json
 from zoo.generation.confidence import UNCERTAIN, Calibration
 from zoo.generation.loading import open_model
-from zoo.models.weights import Weights
 from zoo.report import Report
-from zoo.text.vocabulary import Vocabulary
-from zoo.training.run import Run
 
 RUN = "runs/tiny"
 TEXTS = ["the old dog sees a small house", "", "we read two books today"]
@@ -194,16 +189,9 @@ def test_without_a_parser_nothing_is_parsed(client):
     assert client.post("/v1/parse", json={"text": "the dog sleeps", "model": RUN}).status_code == 400
 
 
-def test_sentences_are_parsed(client_of, home):
-    fields = {"architecture": {"N": 1, "d_model": 16, "d_ff": 24, "h": 2, "d_k": 8, "d_v": 8}}
-    fields |= {"vocabulary": {"size": 101}, "decoding": {"extra_length": 12}, "compilation": {"backend": "eager"}}
-    spec, run = specs.load("parsing/tiny", fields), Run(Path("runs/p"))
-    pairs = list(builtin.examples("train", 50, spec.task.streams, {}))
-    run.folder.mkdir(parents=True)
-    run.spec_file.write_text(spec.yaml(), encoding="utf-8")
-    Vocabulary.learn(lambda: pairs, spec.vocabulary, len(pairs), spec.task).save(run.folder)
-    Weights(build(spec).weights(), {"steps": "1", "longest_source": "60"}).write(run.weights)
-    sentences, parser = ["they can't wait", ""], open_model(run.folder, device="cpu", report=Report())
+def test_sentences_are_parsed(client_of, parser_run):
+    sentences = ["they can't wait", ""]
+    parser = open_model(parser_run("runs/p").folder, device="cpu", report=Report())
 
     client = client_of(names=["runs/p", RUN])
     results = client.post("/v1/parse", json={"text": sentences}).json()["results"]

@@ -9,16 +9,15 @@ import struct
 import subprocess
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from urllib.parse import urlsplit
 
 import httpx2
 import pytest
 
+from tests.paths import ROOT
 from tests.zoo.serving.test_limits import metric, wait_until
 from zoo.training.run import Run
 
-ROOT = Path(__file__).parents[3]
 KILLED = 200
 LINES = [f"the old dog sees {number} small houses" for number in range(30)]
 BODY = {"text": "\n".join(LINES), "source": "en", "target": "de", "beam": 8}

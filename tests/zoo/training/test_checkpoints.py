@@ -15,6 +15,7 @@ import safetensors.torch
 import torch
 
 from specs import Spec, ZooError
+from tests.unreadable import unreadable
 from zoo.report import Report
 from zoo.training import checkpoints
 from zoo.training.checkpoints import TrainingProgress, TrainingState, gather_state, list_checkpoints
@@ -126,20 +127,11 @@ def test_damaged_checkpoint_is_reported_and_skipped(
     assert not newest.exists()
 
 
-def test_unreadable_checkpoint_is_kept(
-    finished_run: Run, world: Callable[..., Spec], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    newest, opened = list_checkpoints(finished_run)[-1].folder, os.open
-
-    def fails(path: Any, *arguments: Any) -> int:
-        if path == newest.absolute() / "manifest.json" or path == newest / "manifest.json":
-            raise PermissionError
-        return opened(path, *arguments)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "open", fails)
-        with pytest.raises(ZooError, match=r"you do not have the permission to read .*manifest\.json"):
-            train(world("training.steps=28"))
+def test_unreadable_checkpoint_is_kept(finished_run: Run, world: Callable[..., Spec]) -> None:
+    newest = list_checkpoints(finished_run)[-1].folder
+    refused = pytest.raises(ZooError, match=r"you do not have the permission to read .*manifest\.json")
+    with unreadable(newest / "manifest.json", PermissionError()), refused:
+        train(world("training.steps=28"))
     assert list_checkpoints(finished_run)[-1].folder == newest
 
 

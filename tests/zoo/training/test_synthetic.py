@@ -37,7 +37,6 @@ Trained = Callable[..., Run]
 TEXT = ["the old dog sees a house", "", "we  read two\tbooks", "do you see the cat?", "she knows him", "no"]
 LONG = "the dog " * 60
 FILES = {"source": "pairs.en", "target": "pairs.de"}
-BACKWARD = {"source": "de", "target": "en"}
 
 
 def write(name: str, lines: list[str]) -> str:
@@ -65,7 +64,7 @@ def pairs_in(folder: Path) -> list[tuple[str, ...]]:
 def back(trained: Trained) -> Run:
     """A model from German to English."""
     part = [{"source": "pairs.de", "target": "pairs.en"}]
-    return trained("runs/back", corpus={**BACKWARD, "train": part, "dev": part, "test": []})
+    return trained("runs/back", corpus={"source": "de", "target": "en", "train": part, "dev": part, "test": []})
 
 
 def test_an_ensemble_of_teachers_translates_the_text(trained: Trained, words: Any) -> None:

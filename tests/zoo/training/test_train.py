@@ -21,6 +21,7 @@ from safetensors.torch import load_file
 
 import specs
 from specs import Spec, ZooError
+from tests.zoo.conftest import RecordingReport
 from zoo.data.batches import Batch
 from zoo.data.builtin import sentences
 from zoo.data.prepare import prepare
@@ -45,17 +46,12 @@ pytestmark = pytest.mark.integration
 World = Callable[..., Spec]
 
 
-class StoppingReport(Report):
+class StoppingReport(RecordingReport):
     """Interrupts this process, as Ctrl-C would, after a number of steps. Collects all messages."""
 
     def __init__(self, at: int) -> None:
+        super().__init__(together=True)
         self.at = at
-        self.said: list[str] = []
-
-    def info(self, text: str) -> None:
-        self.said.append(text)
-
-    warn = info
 
     def progress(self, label: str, total: int | None, unit: str) -> Progress:
         report = self

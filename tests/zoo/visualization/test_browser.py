@@ -24,19 +24,14 @@ pytestmark = [
 AXIS = tuple((float(step), float(step), 1.0 / step) for step in range(1, 6))
 
 
-@pytest.fixture
-def sources(make_attention: Callable[..., Any]) -> dict[str, str]:
-    """The HTML of one page of each kind."""
+def test_pages_have_no_errors_and_are_accessible(make_attention: Callable[..., Any], tmp_path: Path) -> None:
     attention = make_attention()
     runs = [RunCurves(name, "It has ended.", {"loss": AXIS}) for name in ("one", "two")]
-    return {
+    sources = {
         "attention": attention_page(attention, View.of(attention), "a-model"),
         "curves": curves_page([CurveMetric("loss", "Training loss", "loss", higher_is_better=False)], runs),
         "registry": registry_page([MODEL]),
     }
-
-
-def test_pages_have_no_errors_and_are_accessible(sources: dict[str, str], tmp_path: Path) -> None:
     problems: dict[str, list[str]] = {name: [] for name in sources}
     with sync_api.sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])

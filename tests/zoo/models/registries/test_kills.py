@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.paths import ROOT
 from zoo.files import manifest, storage
 from zoo.models import local_store
 from zoo.models.registries.registry import INDEX, open_registry
 from zoo.models.registries.revision import parse_reference
 from zoo.report import Report
 
-ROOT = Path(__file__).parents[4]
 SCRIPT = Path(__file__).with_name("processes.py")
 SIZE = 3_000_000
 

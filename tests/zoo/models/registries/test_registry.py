@@ -81,23 +81,18 @@ def test_a_web_server_serves_a_registry_that_is_read_only(filled, web):
         served.write_index(str, Report())
 
 
-@pytest.fixture
-def unlisted_bucket(web, monkeypatch):
-    """Address of a server that answers 403 for missing files, as a bucket does that strangers may not list."""
+def test_403_counts_as_missing_only_if_the_server_always_answers_it(filled, web, monkeypatch):
+    """A bucket that strangers may not list answers 403 for missing files."""
     send_error = BaseHTTPRequestHandler.send_error
     monkeypatch.setattr(BaseHTTPRequestHandler, "send_error", lambda self, code, *_: send_error(self, 403))
-    return web.address
-
-
-def test_403_counts_as_missing_only_if_the_server_always_answers_it(filled, unlisted_bucket):
-    folder, served = filled(3), open_registry(unlisted_bucket)
+    folder, served = filled(3), open_registry(web.address)
     assert served.newest("model") == folder.newest("model")
     assert served.newest("another") is None
     assert served.absence() is None
     (folder.store.folder / "registry.json").unlink()
     for ask in (lambda of: of.newest("another"), lambda of: of.absence()):
         with pytest.raises(ZooError, match="the server answers 403"):
-            ask(open_registry(unlisted_bucket))
+            ask(open_registry(web.address))
 
 
 def test_a_forbidden_revision_is_not_skipped(filled, web):

@@ -17,12 +17,12 @@ from unittest.mock import Mock
 import pytest
 
 from specs import ZooError
+from tests.paths import ROOT
 from zoo.training.run import Run
 from zoo.training.sweeps.comparison import compare
 from zoo.training.sweeps.trials import Trial, default_folder, make_rows, make_trials, train_all
 from zoo.training.train import train
 
-ROOT = Path(__file__).parents[4]
 FOLDER = Path("runs/sweep")
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(1200)]
 Trials = Callable[..., tuple[Trial, ...]]
