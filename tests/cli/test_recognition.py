@@ -231,7 +231,7 @@ def test_a_list_with_a_wrong_line_is_refused(sounds: None, line: str, problem: s
 @pytest.mark.parametrize(
     ("overrides", "problem"),
     [
-        ({"corpus.train": [{"grammar": 9}]}, "reads files of audio"),
+        ({"corpus.train": [{"grammar": 9}]}, "reads audio files"),
         ({"corpus.max_ratio": 2.0}, "`corpus.max_ratio` compares numbers of tokens"),
         ({"vocabulary.shared": False}, "`vocabulary.shared` is false"),
         ({"languages": {"codes": ["en", "de"]}}, "`source_token: null` and `target_token: target`"),

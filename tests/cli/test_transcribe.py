@@ -81,8 +81,8 @@ def test_existing_files_and_wrong_options_are_refused(zoo: Zoo, heard: list[int]
         "was not replaced": ("a.wav",),
         "`b.wav` cannot be read": ("b.wav", "a.wav", "--yes"),
         "writes `de`, not `fr`": ("a.wav", "--to", "fr"),
-        "`doc` is not a format": ("a.wav", "--format", "doc"),
-        "`pdf` is not a format": ("a.wav", "-o", "a.pdf"),
+        "`doc` is not a transcript format": ("a.wav", "--format", "doc"),
+        "`pdf` is not a transcript format": ("a.wav", "-o", "a.pdf"),
         "does not end in .vtt": ("a.wav", "--format", "vtt", "-o", "a.srt"),
         "does not exist": ("c.wav",),
     }.items():
