@@ -14,7 +14,7 @@ from torch.nn import functional
 
 from compiler.operations.probability import SMALLEST_ATTENTION, SUPPRESSED_LOGIT
 from compiler.weights import round_to_int8
-from specs import PAD
+from specs import EOS, PAD
 
 CHUNK = 2**24
 """The number of logits in a chunk of the chunked loss: 64 MiB in float32. Larger chunks are not faster."""
@@ -279,6 +279,23 @@ def alignment_loss(
     """Return a loss plus `weight` times the cross entropy between the first attention head and an alignment."""
     nats = -(alignment * weights[:, 0].clamp(min=SMALLEST_ATTENTION).log()).sum()
     return loss + torch.stack([weight * nats, nats.new_zeros(())])
+
+
+def ctc_loss(
+    loss: Float[Tensor, 2],
+    logits: Float[Tensor, "batch source V"],
+    padding: Bool[Tensor, "batch 1 1 source"],
+    labels: Int[Tensor, "batch target"],
+    weight: float,
+) -> Float[Tensor, 2]:
+    """Return a loss plus `weight` times the CTC loss of the labels, summed over the examples. PAD is the blank.
+
+    The CPU computes it for every device, because PyTorch's kernel for GPUs adds gradients in random order.
+    """
+    log_p, labels = logits.float().log_softmax(-1).transpose(0, 1).cpu(), labels.cpu()
+    positions, tokens = (~padding[:, 0, 0]).sum(-1).cpu(), ((labels != PAD) & (labels != EOS)).sum(-1)
+    nats = functional.ctc_loss(log_p, labels, positions, tokens, PAD, "sum", zero_infinity=True)
+    return loss + torch.stack([weight * nats, nats.new_zeros(())]).to(loss.device)
 
 
 def chunked_loss(

@@ -284,6 +284,10 @@ class Training(Section):
     """Weight of a loss that trains an attention head to align words: the first head of the last decoder layer but one.
     It is the cross entropy between the head and a statistical word alignment of the training text (not in the paper;
     Chen et al. 2016). null: no such loss."""
+    ctc_weight: Annotated[float, Field(gt=0, le=1_000)] | None = None
+    """Weight of a second loss for recognition: the CTC loss of the text, computed from the encoder's output (not in the
+    paper; Graves et al. 2006, Kim et al. 2017). It teaches the encoder the order of the tokens, so that attention needs
+    far fewer steps. null: no such loss."""
     subword_regularization: Annotated[float, Field(gt=0, lt=1)] | None
     """Sample a new segmentation of each sentence into tokens in each epoch (not in the paper). For bpe, this is the
     probability of skipping a merge (BPE-dropout). For unigram, it is the exponent of the segmentations' probabilities.

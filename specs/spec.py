@@ -130,7 +130,7 @@ class Spec(Section):
         self._check_languages()
         self._check_corpus()
         self._check_task()
-        self._check_guided_alignment()
+        self._check_losses()
         self._check_tokens()
         self._check_lengths()
 
@@ -312,7 +312,7 @@ class Spec(Section):
                 f"write {' or '.join(f'`{name}`' for name in permitted)}",
             )
 
-    def _check_guided_alignment(self) -> None:
+    def _check_losses(self) -> None:
         kinds = [sublayer.kind for sublayer in self.architecture.decoder]
         can_align = kinds.count("cross_attention") == 1 and self.reads_text and not self.task.writes_trees
         if self.training.guided_alignment is not None and not can_align:
@@ -320,6 +320,12 @@ class Spec(Section):
                 "training.guided_alignment",
                 "`training.guided_alignment` needs a model that translates text with one `cross_attention` per layer",
                 "write `guided_alignment: null`",
+            )
+        if self.training.ctc_weight is not None and self.reads_text:
+            reject(
+                "training.ctc_weight",
+                "`training.ctc_weight` needs a model that recognises speech or pictures",
+                "write `ctc_weight: null`",
             )
 
     def _check_tokens(self) -> None:

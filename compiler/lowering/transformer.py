@@ -38,7 +38,7 @@ from compiler.lowering.recurrence import lstm, ssru
 from compiler.operations.elementwise import Dropout, Scale
 from compiler.operations.mask import PaddingMask
 from compiler.operations.operation import ValueKind
-from compiler.operations.probability import AlignmentLoss, CrossEntropy, LogSoftmax, PickLabels
+from compiler.operations.probability import AlignmentLoss, CrossEntropy, CtcLoss, LogSoftmax, PickLabels
 from compiler.operations.projection import Embedding, Logits
 from compiler.operations.views import Slice
 from compiler.size import BATCH, NEW, SOURCE, TARGET, Size
@@ -116,8 +116,8 @@ class Transformer:
         logits = self.logits(self.decoder(token, memory, position))
         self.b.output("log_probabilities", self.b.node("log_softmax", LogSoftmax(), (logits,)))
 
-    def teacher_forced(self) -> tuple[Value, Value]:
-        """Return logits and labels. The decoder reads target[:, :-1], and the labels are target[:, 1:].
+    def teacher_forced(self) -> tuple[Value, Value, Memory | None]:
+        """Return logits, labels and memory. The decoder reads target[:, :-1], and the labels are target[:, 1:].
 
         In an update, both are inputs, because packed rows contain several sentences.
         """
@@ -128,7 +128,7 @@ class Transformer:
             target = self.tokens("target", TARGET + 1)
             read = self.b.node("shifted", Slice(dimension=1, stop=-1), (target,))
             labels = self.b.node("labels", Slice(dimension=1, start=1), (target,))
-        return self.logits(self.decoder(read, memory)), labels
+        return self.logits(self.decoder(read, memory)), labels, memory
 
     def tokens(self, name: str, length: Size) -> Value:
         """Add an input of token IDs [batch, length]."""
@@ -260,7 +260,7 @@ def cross_entropy(model: Transformer) -> None:
 
     For purposes other than training, add the log-probabilities of the target tokens instead.
     """
-    (logits, labels), b, training = model.teacher_forced(), model.b, model.spec.training
+    (logits, labels, memory), b, training = model.teacher_forced(), model.b, model.spec.training
     if not b.purpose.trains:
         log_probabilities = b.node("log_softmax", LogSoftmax(), (logits,))
         b.output("log_probabilities", b.node("picked", PickLabels(), (log_probabilities, labels)))
@@ -271,6 +271,9 @@ def cross_entropy(model: Transformer) -> None:
         (weights,) = model.guided
         alignment = b.input("alignment", BATCH, TARGET, SOURCE)
         total = b.node("guided_loss", AlignmentLoss(training.guided_alignment), (total, weights, alignment))
+    if training.ctc_weight is not None and memory is not None:
+        frames = (model.logits(memory.x), memory.padding, labels)
+        total = b.node("ctc_loss", CtcLoss(training.ctc_weight), (total, *frames))
     b.output("loss", total)
 
 

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -21,7 +22,7 @@ from compiler.operations.operation import (
     require,
 )
 from compiler.size import Size, product
-from specs import PAD
+from specs import EOS, PAD
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -136,6 +137,50 @@ class AlignmentLoss(Operation):
         is_link = alignment > 0
         nats = -(alignment[is_link] * weights[:, 0][is_link].clamp(min=SMALLEST_ATTENTION).log()).sum()
         return loss + loss.new_tensor([self.weight, 0.0]) * nats
+
+
+@dataclass(frozen=True)
+class CtcLoss(Operation):
+    """Add the loss of connectionist temporal classification (CTC; Graves et al. 2006) to the smoothed loss.
+
+    It is the negative log-probability that a path through the encoder's positions spells the labels. At each position,
+    a path has a token or, if it is PAD, none; equal tokens at successive positions count as one. EOS is not spelled.
+    Inputs: a loss [2], logits [batch, source, V] at the encoder's positions, the mask of their padding
+    [batch, 1, 1, source], and labels [batch, target]. The result is the loss [2]. An example whose labels do not fit in
+    its positions adds nothing.
+    """
+
+    weight: float
+
+    code = "runtime.ctc_loss({0}, {1}, {2}, {3}, {self.weight!r})"
+    caption = ("softmax", "CTC loss")
+    details = "weighted by {self.weight:g}"
+
+    def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
+        loss, logits, padding, labels = inputs
+        batch, source, _ = logits.shape
+        fits = padding.shape[::3] == (batch, source) and labels.shape[0] == batch and loss.shape == (Size.of(2),)
+        require(fits and padding.kind is ValueKind.MASK and labels.kind is ValueKind.INTEGER, self, *inputs)
+        return loss
+
+    def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
+        loss, logits, padding, labels = inputs
+        for log_p, hidden, row in zip(logits.log_softmax(-1), padding[:, 0, 0], labels, strict=True):
+            symbols = [PAD, *(symbol for token in row.tolist() if token not in (PAD, EOS) for symbol in (token, PAD))]
+            # The log-probability of all paths so far, by the symbol that they end with
+            ends = [log_p.new_full((), -math.inf if index else 0.0) for index in range(len(symbols))]
+            for step in log_p[~hidden]:
+                before, ends = ends, []
+                for index, symbol in enumerate(symbols):
+                    end = before[index]
+                    if index:
+                        end = end.logaddexp(before[index - 1])
+                    if index > 1 and symbol not in (PAD, symbols[index - 2]):
+                        end = end.logaddexp(before[index - 2])
+                    ends.append(end + step[symbol])
+            last = ends[-1].logaddexp(ends[-2]) if len(ends) > 1 else ends[-1]
+            loss = loss - loss.new_tensor([self.weight, 0.0]) * (last if last.isfinite() else 0.0)
+        return loss
 
 
 @dataclass(frozen=True)
