@@ -323,7 +323,7 @@ def transcribe(
     Examples:
         zoo transcribe talk.ogg --model runs/everyday-en
         zoo transcribe lectures --format srt -o subtitles --model runs/everyday-en
-        zoo transcribe talk.wav -o talk.de.vtt --to de --model runs/everyday-en
+        zoo transcribe talk.wav -o talk.de.vtt --to de --model runs/calls-en-de
     """
     from cli.console import report
     from zoo.features.audio import Audio
