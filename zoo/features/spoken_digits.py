@@ -26,7 +26,7 @@ from zoo.files import storage
 from zoo.files.atomic import FolderExistsError, atomic_folder
 from zoo.report import Report
 
-VERSION = 4
+VERSION = 5
 """Version of the strings. Increase it whenever a string changes, because prepared corpora depend on it."""
 MAX_DIGITS = 8
 WORDS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
@@ -63,7 +63,7 @@ def strings(split: str, count: int, report: Report) -> Iterator[tuple[str, str]]
         with suppress(FolderExistsError), atomic_folder(folder, replace=False) as partial:
             _speak(split, count, partial, report)
     for number in range(count):
-        yield str(folder / f"{number:06d}.flac"), " ".join(map(str, _digits(split, _random(split, number))))
+        yield str(folder / f"{number:06d}.flac"), " ".join(map(str, _digits(_random(split, number))))
 
 
 def _speak(split: str, count: int, folder: Path, report: Report) -> None:
@@ -91,10 +91,9 @@ def _random(split: str, number: int) -> np.random.Generator:
     return np.random.default_rng([list(VOICES).index(split), number])
 
 
-def _digits(split: str, random: np.random.Generator) -> list[int]:
-    """Return the digits of a string. In training, short strings are more frequent: a model learns from them first."""
-    shares = np.arange(1, MAX_DIGITS + 1) ** -0.5 if split == "train" else np.ones(MAX_DIGITS)
-    length = 1 + random.choice(MAX_DIGITS, p=shares / shares.sum())
+def _digits(random: np.random.Generator) -> list[int]:
+    """Return the digits of a string."""
+    length = 1 + random.choice(MAX_DIGITS, p=np.full(MAX_DIGITS, 1 / MAX_DIGITS))
     return [int(digit) for digit in random.integers(10, size=length)]
 
 
@@ -151,7 +150,7 @@ def without_silence(samples: Samples, threshold: float = 0.01) -> Samples:
 def _record(speaker: Speaker, split: str, number: int) -> tuple[npt.NDArray[np.float32], int]:
     """Return a string of digits as samples, and their sampling rate."""
     random = _random(split, number)
-    digits = _digits(split, random)
+    digits = _digits(random)
     speaker.choose_at_random(split, random)
     words = [WORDS[digit] for digit in digits]
     if random.random() < 0.4:  # fluent
