@@ -12,7 +12,7 @@ from typing import Any
 
 import typer
 
-from specs import ZooError, nearest
+from specs import ZooError, nearest, suggest
 
 INTERRUPTED = 130
 """Exit status after Ctrl-C."""
@@ -97,9 +97,7 @@ def _from_usage_error(error: Any, command: str) -> ZooError:
     kind, option = type(error).__name__, getattr(error, "option_name", None)
     if kind == "NoSuchOption":
         known = [name for parameter in context.command.params for name in parameter.opts] if context else []
-        near = nearest(str(option), known)
-        guess = f"did you mean `{near}`? " if near else ""
-        return ZooError(f"`{command}` has no option `{option}`", hint=guess + hint)
+        return ZooError(f"`{command}` has no option `{option}`", hint=suggest(str(option), known) + hint)
     if kind == "BadOptionUsage":
         count = re.search(r"requires (\d+) arguments", error.message)
         needed = f"needs {count[1]} values" if count else "needs a value"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Unpack
 
 from cli import options
 from cli.options import argument, flag, option
-from specs import ZooError, nearest
+from specs import ZooError, suggest
 
 if TYPE_CHECKING:
     from zoo.evaluation.comparison import Comparison
@@ -228,9 +228,8 @@ def paper(
     from zoo.paper.tables import TABLES, contradiction_table, of_part, summary_table, tables
 
     if what is not None and what not in TABLES:
-        near = nearest(what, list(TABLES))
-        guess = f"did you mean `{near}`? " if near else ""
-        raise ZooError(f"`{what}` is not a table of the paper", hint=f"{guess}the tables are {', '.join(TABLES)}")
+        hint = f"{suggest(what, TABLES)}the tables are {', '.join(TABLES)}"
+        raise ZooError(f"`{what}` is not a table of the paper", hint=hint)
     if html is not None and (what is not None or json):
         raise ZooError("`--html` always writes all tables", hint="leave TABLE and `--json` out, or leave `--html` out")
     if measure and what not in (None, "table1", "claims"):

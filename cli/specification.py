@@ -131,11 +131,10 @@ def _list_available(pattern: str | None, json: bool) -> None:
 
 def _how_to_find(pattern: str) -> str:
     """Return what to write instead of a pattern that nothing in the catalogue matches."""
-    from specs import nearest
+    from specs import suggest
     from zoo.models import catalogue
 
-    similar = nearest(pattern, catalogue.names())
-    guess = f"did you mean `{similar}`? " if similar else ""
+    guess = suggest(pattern, catalogue.names())
     return f"{guess}write a language pair as two codes, such as `de-fr`, or a part of a name, such as `opus-mt`"
 
 

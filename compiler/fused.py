@@ -1,4 +1,4 @@
-"""Functions that the code of an update calls. Each is one kernel on a GPU, and plain PyTorch elsewhere.
+"""Functions that the code of an update calls on a GPU. Each is one kernel. Tests have the same functions in PyTorch.
 
 An update works on packed rows (see `compiler.update`). Its dropout masks depend only on the seed of the step, the key
 of the dropout layer, and the index of the element.
@@ -6,64 +6,29 @@ of the dropout layer, and the index of the element.
 
 from __future__ import annotations
 
-import math
-import os
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional
 
-from compiler import cuda, runtime, sublayers
+from compiler import cuda, runtime
 from compiler.operations.attention import HeadColumns
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_MASK = 0xFFFFFFFF
 _RESIDUAL_COPY = "_residual_copy"
 """Attribute of a norm's result that contains a second copy of the result. The next residual connection reads the copy.
 So the backward pass of the norm receives two gradients, and adds them while it reads them."""
 
 
-def uses_kernels(x: Tensor) -> bool:
-    """Return whether the Triton kernels compute results for a tensor: on a GPU, and in Triton's interpreter."""
-    return x.is_cuda or os.environ.get("TRITON_INTERPRET") == "1"
-
-
-def keep_mask(seed: Int[Tensor, ""], key: int, shape: torch.Size, probability: float) -> Bool[Tensor, ...]:
-    """Return a mask that is True at the elements that dropout keeps. `compiler.cuda.norms` describes the hash function.
-
-    Args:
-        seed: The seed of the step, a 64-bit integer.
-        key: Number of the dropout layer.
-        shape: Shape of the mask.
-        probability: Probability of dropout.
-    """
-    index = torch.arange(shape.numel(), device=seed.device)
-    first = _mixed((seed & _MASK) + key)
-    second = _mixed(((seed >> 32) & _MASK) ^ first)
-    return (_mixed(_mixed(index + first) ^ second) >= round(probability * 2**32)).view(shape)
-
-
-def _mixed(h: Tensor) -> Tensor:
-    """Apply the finaliser of MurmurHash3 to 32-bit numbers in a tensor of 64-bit integers."""
-    h = h & _MASK
-    h = ((h ^ (h >> 16)) * 0x85EBCA6B) & _MASK
-    h = ((h ^ (h >> 13)) * 0xC2B2AE35) & _MASK
-    return h ^ (h >> 16)
-
-
 def seeded_dropout(
     x: Float[Tensor, ...], probability: float, seed: Int[Tensor, ""], key: int, training: bool
 ) -> Float[Tensor, ...]:
-    """Return x after dropout with the mask of `keep_mask` (5.4)."""
-    if not training:
-        return x
-    if uses_kernels(x):
-        return _apply(_SeededDropout, x, probability, seed, key)
-    return x * (keep_mask(seed, key, x.shape, probability) / (1 - probability)).to(x.dtype)
+    """Return x after dropout (5.4). `compiler.cuda.norms` describes the hash function of its mask."""
+    return _apply(_SeededDropout, x, probability, seed, key) if training else x
 
 
 def residual_norm(
@@ -83,28 +48,18 @@ def residual_norm(
     Sums and statistics are computed in float32, whatever the type of x is.
     """
     probability = probability if training else 0.0
-    if uses_kernels(x):
-        x = getattr(x, _RESIDUAL_COPY, x)
-        results = _apply(_ResidualNorm, x, y, c, gain, bias, epsilon, probability, seed, key)
-        out, copy = cast("tuple[Tensor, Tensor]", results)
-        setattr(out, _RESIDUAL_COPY, copy)
-        return out
-    total = x.float()
-    if y is not None:
-        added = y.float() if c is None else y.float() + c.float()
-        if seed is not None and probability:
-            added = added * (keep_mask(seed, key, y.shape, probability) / (1 - probability))
-        total = total + added
-    return functional.layer_norm(total, x.shape[-1:], gain.float(), bias.float(), epsilon).to(x.dtype)
+    x = getattr(x, _RESIDUAL_COPY, x)
+    results = _apply(_ResidualNorm, x, y, c, gain, bias, epsilon, probability, seed, key)
+    out, copy = cast("tuple[Tensor, Tensor]", results)
+    setattr(out, _RESIDUAL_COPY, copy)
+    return out
 
 
 def linear_relu(
     x: Float[Tensor, "... inner"], matrix: Float[Tensor, "inner outer"], bias: Float[Tensor, " outer"]
 ) -> Float[Tensor, "... outer"]:
     """Return max(0, x W + b), the first half of the feed-forward network (3.3)."""
-    if uses_kernels(x):
-        return _apply(_LinearRelu, x, matrix, bias)
-    return functional.relu(functional.linear(x, matrix.T, bias))
+    return _apply(_LinearRelu, x, matrix, bias)
 
 
 def step_linear(
@@ -116,7 +71,7 @@ def step_linear(
     """Return x W, x W + b or max(0, x W + b) in a decoder step. Products of a few rows have a separate kernel."""
     if _is_narrow(x):
         return cuda.products.product(x, cuda.products.Product(matrix, bias, relu))
-    if relu and bias is not None and uses_kernels(x):
+    if relu and bias is not None:
         return linear_relu(x, matrix, bias)
     product = functional.linear(x, matrix.T, bias)
     return functional.relu(product) if relu else product
@@ -143,7 +98,7 @@ def norm_linear(
 
 def _is_narrow(x: Tensor) -> bool:
     """Return whether the kernel for few rows computes a product. In float32, cuBLAS is as fast and more exact."""
-    return uses_kernels(x) and len(x) <= cuda.products.MAX_ROWS and x.dtype != torch.float32
+    return len(x) <= cuda.products.MAX_ROWS and x.dtype != torch.float32
 
 
 def packed_attention(
@@ -166,20 +121,7 @@ def packed_attention(
         scale: Factor of Q Kᵀ.
         causal: Whether a query sees only keys at its own index and before.
     """
-    if uses_kernels(q):
-        return _apply(_PackedAttention, q, None if kv is q else kv, spans, readers, heads, scale, causal)
-    index = torch.arange(kv.shape[1], device=kv.device)
-    sees = (index >= spans[0][:, None]) & (index < spans[1][:, None])
-    if causal:
-        sees &= index <= torch.arange(q.shape[1], device=q.device)[:, None]
-    query, key, value = (
-        part.reshape(1, part.shape[1], -1, width).transpose(1, 2) for part, width in heads.parts(q, kv)
-    )
-    key, value = (part.repeat_interleave(heads.count // heads.kv_count, 1) for part in (key, value))
-    scores = (query @ key.mT * scale).float().masked_fill(~sees, -math.inf)
-    weights = scores.softmax(-1).nan_to_num(0.0).to(value.dtype)
-    context: Tensor = (weights @ value).transpose(1, 2).flatten(2)
-    return context
+    return _apply(_PackedAttention, q, None if kv is q else kv, spans, readers, heads, scale, causal)
 
 
 def packed_ssru(
@@ -192,10 +134,7 @@ def packed_ssru(
         value: The inputs, of which each state is a weighted average.
         spans: For each token, the index of the first token of its sentence, and the index after the last one.
     """
-    if uses_kernels(value):
-        return _apply(_PackedSsru, gate, value, spans)
-    starts = (torch.arange(value.shape[1], device=value.device) == spans[0]) | (spans[1] == 0)
-    return sublayers.ssru(gate, value, starts=starts[:, None])
+    return _apply(_PackedSsru, gate, value, spans)
 
 
 def packed_sinusoids(
@@ -219,10 +158,7 @@ def whole_loss(
     The number of labels that are PAD does not change the amount of work, so that a CUDA graph can compute the loss.
     The kernel overwrites the logits with their gradients, so that they need memory once, in the type of x.
     """
-    if uses_kernels(x):
-        return _apply(_WholeLoss, x, table, bias, labels, smoothing, wrong_classes, classes)
-    logits = functional.linear(x, table, bias)[..., :classes]
-    return runtime.smoothed_loss(logits, labels, smoothing, wrong_classes)
+    return _apply(_WholeLoss, x, table, bias, labels, smoothing, wrong_classes, classes)
 
 
 def _apply(function: type[torch.autograd.Function], *arguments: Any) -> Tensor:

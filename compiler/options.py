@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from specs import Spec, ZooError, nearest
+from specs import Spec, ZooError, suggest
 
 if TYPE_CHECKING:
     from compiler.graph import Purpose
@@ -51,6 +51,5 @@ def check_names(*, precision: str | None = None, backend: str | None = None) -> 
     names = {"precision": (precision, PRECISIONS), "backend": (backend, ("auto", *BACKEND_NAMES))}
     for kind, (name, known) in names.items():
         if name not in (None, *known):
-            near = nearest(str(name), list(known))
-            hint = f"did you mean `{near}`?" if near else f"choose one of {', '.join(known)}"
+            hint = suggest(str(name), known).strip() or f"choose one of {', '.join(known)}"
             raise ZooError(f"`{name}` is not a {kind}", hint=hint)

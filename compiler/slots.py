@@ -18,10 +18,8 @@ import numpy.typing as npt
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
-from torch.nn import functional
 
 from compiler import cuda
-from compiler.fused import uses_kernels
 from compiler.instruction import SentenceState
 from compiler.operations.attention import HeadColumns
 from compiler.program import BeamOptions
@@ -229,15 +227,7 @@ def slot_embedding(
     slots: Slots, table: Float[Tensor, "V d"], scale: float, positions: Float[Tensor, "capacity d"] | None
 ) -> Float[Tensor, "rows 1 d"]:
     """Return the embeddings of the last tokens of all hypotheses, plus the encodings of their positions (3.4, 3.5)."""
-    if uses_kernels(table):
-        return cuda.search.embed(slots, table, scale, positions)
-    layout = slots.layout
-    x = functional.embedding(slots.table[:, layout.tokens : layout.totals].flatten(), table) * scale
-    if positions is not None:
-        # A sentence that has ended may be one position after the last.
-        position = slots.table[:, Field.LENGTH].long().clamp(max=len(positions) - 1)
-        x = x + positions[position].repeat_interleave(layout.rows, 0).to(x.dtype)
-    return x.unsqueeze(1)
+    return cuda.search.embed(slots, table, scale, positions)
 
 
 def slot_self_attention(
@@ -256,21 +246,7 @@ def slot_self_attention(
         heads: The columns of queries, keys and values.
         scale: Factor of Q Kᵀ.
     """
-    if uses_kernels(features):
-        return cuda.search.attend_cache(features, cache, slots, heads, scale)
-    layout, rows = slots.layout, slots.rows
-    positions = slots.table[:, Field.LENGTH].long().repeat_interleave(layout.rows)
-    cache[torch.arange(rows), positions] = features[:, 0, heads.key :]
-    ancestors = layout.arrays(slots.table)[-1].flatten(0, 1).long()
-    first = torch.arange(rows)[:, None] // layout.rows * layout.rows
-    read = first + ancestors
-    read[torch.arange(rows), positions] = torch.arange(rows)
-    kept = cache[read, torch.arange(layout.capacity)]
-    key, value = kept[..., : heads.kv_count * heads.d_k], kept[..., heads.kv_count * heads.d_k :]
-    hidden = torch.arange(layout.capacity) > positions[:, None]
-    return _attend(
-        features[:, 0, heads.query : heads.query + heads.count * heads.d_k], key, value, hidden, heads, scale
-    )
+    return cuda.search.attend_cache(features, cache, slots, heads, scale)
 
 
 def slot_parents(slots: Slots) -> Int[Tensor, " rows"]:
@@ -294,28 +270,11 @@ def slot_cross_attention(
         heads: The columns of queries in `features`, and of keys and values in the memory.
         scale: Factor of Q Kᵀ.
     """
-    if uses_kernels(features):
-        return cuda.search.attend_memory(features, slots, heads, scale)
-    repeated = slots.memory.repeat_interleave(slots.layout.rows, 0)
-    (query, _), (key, _), (value, _) = heads.parts(features[:, 0], repeated)
-    lengths = slots.table[:, Field.SOURCE].repeat_interleave(slots.layout.rows)
-    return _attend(query, key, value, torch.arange(slots.layout.source) >= lengths[:, None], heads, scale)
-
-
-def _attend(query: Tensor, key: Tensor, value: Tensor, hidden: Tensor, heads: HeadColumns, scale: float) -> Tensor:
-    """Return the attention of one query per row: query [rows, _], key and value [rows, m, _], hidden [rows, m]."""
-    q = query.view(len(query), heads.kv_count, -1, heads.d_k)
-    k, v = (x.reshape(*x.shape[:2], heads.kv_count, -1).transpose(1, 2) for x in (key, value))
-    scores = (q @ k.mT * scale).float().masked_fill(hidden[:, None, None, :], -torch.inf)
-    weights = scores.softmax(-1).nan_to_num(0.0).to(v.dtype)
-    context: Tensor = weights @ v
-    return context.flatten(1).unsqueeze(1)
+    return cuda.search.attend_memory(features, slots, heads, scale)
 
 
 def advance(slots: Slots, logits: Float[Tensor, "rows V"]) -> None:
     """Select the hypotheses of the next step in all slots, and write the state of each slot to `slots.states`.
-
-    There is only a kernel for this. Tests contain the same function in Python.
 
     Args:
         slots: The slots.

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, cast
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional
 
@@ -15,7 +15,6 @@ def ssru(
     gate: Float[Tensor, "batch n d"],
     value: Float[Tensor, "batch n d"],
     length: Int[Tensor, " batch"] | None = None,
-    starts: Bool[Tensor, "n 1"] | None = None,
 ) -> Float[Tensor, "batch n d"]:
     """Return the states of an SSRU: c_t = f_t · c_{t-1} + (1 - f_t) · value_t, with f = sigmoid(gate) and c_0 = 0.
 
@@ -24,14 +23,13 @@ def ssru(
         value: The inputs, of which each state is a weighted average.
         length: The number of positions of each row without padding. If given, the SSRU runs backwards: from the last
             of these positions to the first.
-        starts: True at the positions whose previous state counts as 0, in addition to the first position.
     """
     if length is not None:
         order = _reversed_positions(length, value.shape[1])
         return _reorder(ssru(_reorder(gate, order), _reorder(value, order)), order)
     # In at least float32: with a lower precision, small contributions of a step would be rounded away.
     gate, x = (tensor.to(torch.promote_types(tensor.dtype, torch.float32)) for tensor in (gate, value))
-    return cast("Callable[..., Tensor]", _GatedAverage.apply)(gate.sigmoid(), x, starts).to(value.dtype)
+    return cast("Callable[..., Tensor]", _GatedAverage.apply)(gate.sigmoid(), x).to(value.dtype)
 
 
 def ssru_step(
@@ -118,23 +116,18 @@ class _GatedAverage(torch.autograd.Function):
     """The recurrence c_t = f_t · c_{t-1} + (1 - f_t) · x_t. The gradient is a similar recurrence in reverse order."""
 
     @staticmethod
-    def forward(ctx: Any, forget: Tensor, x: Tensor, starts: Tensor | None = None) -> Tensor:
-        states = _scan(_without_starts(forget, starts), (1 - forget) * x)
-        ctx.save_for_backward(forget, x, states, starts)
+    def forward(ctx: Any, forget: Tensor, x: Tensor) -> Tensor:
+        states = _scan(forget, (1 - forget) * x)
+        ctx.save_for_backward(forget, x, states)
         return states
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        forget, x, states, starts = ctx.saved_tensors
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor]:
+        forget, x, states = ctx.saved_tensors
         # The last factor, which wraps around, is multiplied with 0.
-        following = _without_starts(forget, starts).roll(-1, 1)
-        total = _scan(following.flip(1), gradient.flip(1)).flip(1)
+        total = _scan(forget.roll(-1, 1).flip(1), gradient.flip(1)).flip(1)
         previous = torch.cat([torch.zeros_like(states[:, :1]), states[:, :-1]], 1)
-        return total * (_without_starts(previous, starts) - x), total * (1 - forget), None
-
-
-def _without_starts(x: Tensor, starts: Tensor | None) -> Tensor:
-    return x if starts is None else x.masked_fill(starts, 0.0)
+        return total * (previous - x), total * (1 - forget)
 
 
 def _scan(factor: Float[Tensor, "batch n d"], new: Float[Tensor, "batch n d"]) -> Float[Tensor, "batch n d"]:

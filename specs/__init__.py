@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from specs.corpus import Treebank as Treebank
     from specs.errors import ZooError as ZooError
     from specs.errors import nearest as nearest
+    from specs.errors import suggest as suggest
     from specs.inspection import comments as comments
     from specs.inspection import describe_head_sizes as describe_head_sizes
     from specs.inspection import difference as difference
@@ -74,7 +75,7 @@ _NAMES = {
     "architecture": "Architecture Depths",
     "catalogue": "names",
     "corpus": "Archive Corpus Digits Files Grammar HeldOut Part Synthetic Table Treebank",
-    "errors": "ZooError nearest",
+    "errors": "ZooError nearest suggest",
     "inspection": "comments describe_head_sizes difference field_names schema",
     "loader": "load parent parse where_written",
     "parts": "Audio Features FeatureSource Learned Norm Relative Rotary Sinusoidal Sinusoidal2d",

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from specs.errors import ZooError, nearest
+from specs.errors import ZooError, suggest
 from specs.notation import quote
 
 FOLDER = Path(__file__).resolve().parent
@@ -104,8 +104,7 @@ def find(reference: str, *, referrer: str = "", where: str | None = None) -> Spe
     if name in known or len(same_stem) == 1:
         name = name if name in known else same_stem[0]
         return SpecFile(FOLDER / f"{name}.yaml", f"specs/{name}.yaml", name)
-    near = nearest(name, known)
-    guess = "" if near is None else f"did you mean `{near}`? "
+    guess = suggest(name, known)
     if is_path:
         start = "the folder of the file that contains it" if referrer else "the current folder"
         hint = f"{guess}relative paths start from {start}; `zoo list` prints the shipped specs"

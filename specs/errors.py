@@ -65,3 +65,9 @@ def nearest(word: str, choices: Iterable[str]) -> str | None:
         if is_prefix and min(len(choice), len(lower)) >= _MIN_PREFIX:
             return choice_of[choice]
     return None
+
+
+def suggest(word: str, choices: Iterable[str]) -> str:
+    """Return the hint "did you mean `x`? " with the choice that is spelled most like `word`, or "" if none is."""
+    near = nearest(word, choices)
+    return f"did you mean `{near}`? " if near else ""

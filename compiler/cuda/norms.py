@@ -212,8 +212,7 @@ def dropout(x: Tensor, probability: float, seed: Tensor, key: int) -> Tensor:
 #
 # An element is kept if a 32-bit hash of its index is at least `probability` · 2^32. The hash consists of two rounds of
 # the finaliser of MurmurHash3, with one half of the seed added before each. The backward pass computes the mask again,
-# and a resumed run computes the same masks as one that was never stopped. `compiler.fused.keep_mask` is the same
-# function in PyTorch.
+# and a resumed run computes the same masks as one that was never stopped.
 
 
 @triton.jit

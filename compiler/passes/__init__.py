@@ -21,7 +21,7 @@ from compiler.passes.variants import bfloat16, choose_attention, drop_dropout, i
 from compiler.passes.vocabulary import chunk_loss, pad_vocabulary
 from compiler.weights import Parameter
 from specs import Spec, ZooError
-from specs.errors import nearest
+from specs.errors import suggest
 
 
 @dataclass(frozen=True)
@@ -90,8 +90,7 @@ def optimise(graphs: Graphs, spec: Spec, options: CompileOptions) -> Graphs:
     names = [p.name for p in PASSES]
     for name in spec.compilation.disabled_passes:
         if name not in names:
-            near = nearest(name, names)
-            hint = f"did you mean `{near}`?" if near else f"the passes are {', '.join(names)}"
+            hint = suggest(name, names).strip() or f"the passes are {', '.join(names)}"
             raise ZooError(f"`{name}` in `compilation.disabled_passes` is not a pass", hint=hint)
     for step in PASSES:
         if step.name not in spec.compilation.disabled_passes:

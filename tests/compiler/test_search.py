@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -19,6 +19,7 @@ from compiler.search import Searcher
 from compiler.search_graphs import search_graphs
 from specs import EOS
 from tests.compiler import beam_in_slots
+from tests.compiler.kernels_in_pytorch import kernels_in_pytorch
 from tests.compiler.test_conformance import ARCHITECTURES
 from tests.examples import small
 from zoo.generation.batch import Batch, ProgramBatch, start_batch
@@ -47,7 +48,7 @@ def sources(count: int, prefix: tuple[int, ...] = (), seed: int = 3) -> list[Sea
 
 
 @pytest.fixture
-def searching(monkeypatch: pytest.MonkeyPatch) -> Searching:
+def searching(monkeypatch: pytest.MonkeyPatch) -> Iterator[Searching]:
     """A function that returns a program with weights that give no ties, and its search in slots."""
     monkeypatch.setattr("compiler.search.advance", beam_in_slots.advance)
 
@@ -70,7 +71,8 @@ def searching(monkeypatch: pytest.MonkeyPatch) -> Searching:
         searcher.record = run_once_before
         return program, searcher
 
-    return make
+    with kernels_in_pytorch():
+        yield make
 
 
 def in_python(program: EmittedProgram, search: BeamSearch, given: Sequence[SearchInput]) -> list[SearchHistory]:

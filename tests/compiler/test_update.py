@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -19,12 +20,14 @@ from compiler.update import GradientProgram, PackedRows
 from specs import BOS, EOS, PAD, Spec
 from tests import examples
 from tests.compiler.fake_gpu import DEVICE, fake_gpu
+from tests.compiler.kernels_in_pytorch import keep_mask, kernels_in_pytorch
 from tests.compiler.test_conformance import ARCHITECTURES
 from tests.examples import small
 from zoo.data.batches import Batch
 
 PACKABLE = ("shallow", "post", "pre", "unscaled", "gelu", "student")
 """Architectures whose layers are attention, SSRU and feed-forward networks without biases of attention scores."""
+Updating = Callable[[Spec], EmittedProgram]
 REFUSED = {
     "additive": "additive scores",
     "ssru": "Ssru",
@@ -53,12 +56,15 @@ def fill(rows: PackedRows, given: Batch, seed: int = 5) -> None:
     rows.buffer.copy_(rows.host(*sides, seed=seed, rate=0.1, tokens=3.0))
 
 
-def updating(spec: Spec) -> EmittedProgram:
-    return build_module(spec, (Purpose.TRAIN, Purpose.UPDATE)).train()
+@pytest.fixture
+def updating() -> Iterator[Updating]:
+    """A function that returns a program, whose updates compute in PyTorch what kernels compute on a GPU."""
+    with kernels_in_pytorch():
+        yield lambda spec: build_module(spec, (Purpose.TRAIN, Purpose.UPDATE)).train()
 
 
 @pytest.mark.parametrize("name", PACKABLE)
-def test_packed_rows_have_the_loss_and_the_gradients_of_padded_batches(name: str) -> None:
+def test_packed_rows_have_the_loss_and_the_gradients_of_padded_batches(name: str, updating: Updating) -> None:
     made = updating(small(**{**ARCHITECTURES[name], "dropout": 0.0}))
     rows, given = PackedRows(128, 120, "cpu"), batch()
     gradients = GradientProgram(made, rows, bfloat16=False)
@@ -85,18 +91,18 @@ def test_models_without_kernels_are_refused_with_the_reason(
 
 def test_dropout_depends_on_seed_layer_and_element_alone() -> None:
     seed, shape = torch.tensor(2**62 + 12345), torch.Size((400, 500))
-    mask = fused.keep_mask(seed, 7, shape, 0.3)
+    mask = keep_mask(seed, 7, shape, 0.3)
     share = float(mask.float().mean())
     assert 0.69 < share < 0.71
-    assert torch.equal(mask[:3], fused.keep_mask(seed, 7, torch.Size((3, 500)), 0.3))
-    for other in (fused.keep_mask(seed + 1, 7, shape, 0.3), fused.keep_mask(seed, 8, shape, 0.3)):
+    assert torch.equal(mask[:3], keep_mask(seed, 7, torch.Size((3, 500)), 0.3))
+    for other in (keep_mask(seed + 1, 7, shape, 0.3), keep_mask(seed, 8, shape, 0.3)):
         assert 0.56 < float((mask == other).float().mean()) < 0.60  # 0.7² + 0.3², as if independent
     neighbours = (mask[:, 1:] == mask[:, :-1]).float().mean()
     assert 0.56 < float(neighbours) < 0.60
 
 
 @pytest.mark.parametrize("bfloat16", [False, True])
-def test_a_step_repeats_bitwise_with_its_seed_and_differs_with_another(bfloat16: bool) -> None:
+def test_a_step_repeats_bitwise_with_its_seed_and_differs_with_another(bfloat16: bool, updating: Updating) -> None:
     made, rows = updating(small(dropout=0.1)), PackedRows(128, 128, "cpu")
     gradients, found = GradientProgram(made, rows, bfloat16=bfloat16), []
     for seed in (5, 6, 5):
@@ -107,7 +113,7 @@ def test_a_step_repeats_bitwise_with_its_seed_and_differs_with_another(bfloat16:
     assert not torch.equal(found[0], found[1])
 
 
-def test_parts_of_a_batch_add_up_to_the_batch() -> None:
+def test_parts_of_a_batch_add_up_to_the_batch(updating: Updating) -> None:
     made, given = updating(small(dropout=0.0)), batch(sentences=12)
     whole, parts = (GradientProgram(made, PackedRows(n, n, "cpu"), bfloat16=False) for n in (200, 60))
     fill(whole.rows, given)
@@ -154,7 +160,6 @@ def kernels_as_operations(monkeypatch: pytest.MonkeyPatch) -> None:
             return x[..., : heads.count * heads.d_v] + 1
         return x + 1
 
-    monkeypatch.setattr(fused, "uses_kernels", lambda _: True)
     monkeypatch.setattr(fused, "_apply", apply)
 
 

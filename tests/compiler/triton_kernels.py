@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -23,17 +24,21 @@ from compiler.slots import Field, SlotLayout, Slots
 from compiler.update import PackedRows
 from specs import EOS, PAD
 from tests.compiler import beam_in_slots
+from tests.compiler.kernels_in_pytorch import kernels_in_pytorch
 
 SEED = torch.tensor(12345678901234567)
 
 
-def both(function: Callable[..., Tensor], *given: Any, gradient: Tensor) -> None:
-    """Check that the result and the gradients of a function are the same with kernels and without."""
+def both(function: str | Callable[..., Tensor], *given: Any, gradient: Tensor) -> None:
+    """Check that the result and the gradients of a function are the same with kernels and without.
+
+    A name is the name of a function in `compiler.fused`.
+    """
     found = []
-    for kernels in (True, False):
-        _use_kernels(kernels)
+    for context in (nullcontext, kernels_in_pytorch):
         leaves = [x.clone().requires_grad_() if isinstance(x, Tensor) and x.is_floating_point() else x for x in given]
-        result = function(*leaves)
+        with context():
+            result = (getattr(fused, function) if isinstance(function, str) else function)(*leaves)
         wanted = [x for x in leaves if isinstance(x, Tensor) and x.requires_grad]
         found.append((result.detach(), *torch.autograd.grad(result, wanted, gradient.to(result.dtype))))
     for one, other in zip(*found, strict=True):
@@ -48,18 +53,18 @@ def norms() -> None:
         gradient = torch.randn(7, 48)
         for options in ((y, c), (y, None), (None, None)):
             given = (x, *options, gain, bias, 1e-6, 0.3 if options[0] is not None else 0.0, SEED, 77, True)
-            both(fused.residual_norm, *given, gradient=gradient)
+            both("residual_norm", *given, gradient=gradient)
         if dtype == torch.float32:
             both(_two_norms, x, y, gain, bias, torch.randn(48, 48) / 7, gradient=gradient)
-        both(fused.seeded_dropout, x, 0.3, SEED, 2**31 - 5, True, gradient=gradient)
-        both(fused.linear_relu, x, torch.randn(48, 40).to(dtype), torch.randn(40).to(dtype), gradient=torch.ones(7, 40))
+        both("seeded_dropout", x, 0.3, SEED, 2**31 - 5, True, gradient=gradient)
+        both("linear_relu", x, torch.randn(48, 40).to(dtype), torch.randn(40).to(dtype), gradient=torch.ones(7, 40))
 
 
 def _two_norms(x: Tensor, y: Tensor, gain: Tensor, bias: Tensor, matrix: Tensor) -> Tensor:
     """Return a norm whose result is read by a product and by the residual connection around it."""
     first = fused.residual_norm(x, y, None, gain, bias, 1e-6)
     second = fused.residual_norm(first, first @ matrix, None, gain, bias, 1e-6)
-    if fused.uses_kernels(x):  # the first norm receives two gradients, and adds them itself
+    if first.grad_fn.name().startswith("_ResidualNorm"):  # the first norm receives two gradients, and adds them itself
         assert second.grad_fn.next_functions[0] == (first.grad_fn, 1)  # type: ignore[union-attr]
     return second
 
@@ -78,9 +83,8 @@ def products() -> None:
                     given.append((fused.norm_linear, x[:rows], *added, gain, norm_bias, 1e-6, matrix, *options))
             for function, *arguments in given:
                 found = []
-                for kernels in (True, False):
-                    _use_kernels(kernels)
-                    with torch.no_grad():
+                for context in (nullcontext, kernels_in_pytorch):
+                    with torch.no_grad(), context():
                         found.append(function(*arguments))
                 torch.testing.assert_close(*found, rtol=3e-2, atol=3e-2)
 
@@ -93,7 +97,7 @@ def loss() -> None:
         bias[-4:-3] = -1e9  # a suppressed token
         for wrong_classes in (True, False):
             for options in ((), (bias,)):
-                both(fused.whole_loss, x, table, labels, 0.1, wrong_classes, 37, *options, gradient=gradient)
+                both("whole_loss", x, table, labels, 0.1, wrong_classes, 37, *options, gradient=gradient)
 
 
 def attention() -> None:
@@ -108,7 +112,7 @@ def attention() -> None:
     q, kv = torch.randn(1, 140, 32), torch.randn(1, 150, 16 + 24)
     heads = HeadColumns(2, 1, 16, 24, 0, 0, 16)
     cross = (inputs["memory_spans"], inputs["reader_spans"], heads, 0.25, False)
-    both(fused.packed_attention, q, kv, *cross, gradient=gradient)
+    both("packed_attention", q, kv, *cross, gradient=gradient)
     features, heads = torch.randn(1, 140, 32 + 40), HeadColumns(2, 1, 16, 24, 0, 32, 48)
     own = (inputs["target_spans"], inputs["target_spans"], heads, 0.25, True)
     both(lambda x: fused.packed_attention(x, x, *own), features, gradient=gradient)
@@ -123,7 +127,7 @@ def recurrence() -> None:
         gate, value = torch.randn(2, 1, 100, 150).to(dtype).unbind()
         gradient = torch.randn(1, 100, 150)
         gradient[:, 94:] = 0
-        both(fused.packed_ssru, gate, value, rows.inputs["target_spans"], gradient=gradient)
+        both("packed_ssru", gate, value, rows.inputs["target_spans"], gradient=gradient)
 
 
 def selection() -> None:
@@ -195,18 +199,18 @@ def steps() -> None:
     made.table[:, layout.tokens : layout.totals] = torch.randint(0, 30, (count, 4), dtype=torch.int32)
     features, table, positions = torch.randn(8, 1, 80), torch.randn(30, 24), torch.randn(64, 24)
     found: list[list[Tensor]] = []
-    for kernels in (True, False):
-        _use_kernels(kernels)
+    for context in (nullcontext, kernels_in_pytorch):
         cache = made.caches[0].clone()
-        found.append(
-            [
-                slots.slot_embedding(made, table, 2.5, positions),
-                slots.slot_embedding(made, table, 2.5, None),
-                slots.slot_self_attention(features, cache, made, heads, 0.3),
-                slots.slot_cross_attention(features, made, HeadColumns(4, 2, 8, 16, 0, 48, 64), 0.3),
-                cache,
-            ]
-        )
+        with context():
+            found.append(
+                [
+                    slots.slot_embedding(made, table, 2.5, positions),
+                    slots.slot_embedding(made, table, 2.5, None),
+                    slots.slot_self_attention(features, cache, made, heads, 0.3),
+                    slots.slot_cross_attention(features, made, HeadColumns(4, 2, 8, 16, 0, 48, 64), 0.3),
+                    cache,
+                ]
+            )
     for one, other in zip(*found, strict=True):
         torch.testing.assert_close(one, other)
 
@@ -269,10 +273,6 @@ def compile_all() -> None:
             places = {(kernel.arg_names.index(name),): value for name, value in fixed.items()}
             made = compile(ASTSource(kernel, signature, places), target=GPUTarget("cuda", capability, 32))
             assert f".target sm_{capability}" in made.asm["ptx"]
-
-
-def _use_kernels(kernels: bool) -> None:
-    fused.uses_kernels = slots.uses_kernels = lambda _: kernels  # type: ignore[assignment]
 
 
 def _convert_arrays_of_one_element() -> None:

@@ -116,11 +116,11 @@ def _join_fields(fragments: Sequence[Fragment]) -> list[Fragment]:
 
     The parts of a field that begins and ends in different paragraphs or elements become boundaries.
     """
-    fragments = _widen_parts(fragments)
     fields, elements, breaks = list[_Field](), [-1], 0
-    joined: dict[int, tuple[int, Fragment]] = {}
-    for index, fragment in enumerate(fragments):
+    result = list[Fragment]()
+    for index, fragment in enumerate(_widen_parts(fragments)):
         place = elements[-1], breaks
+        result.append(fragment)
         if fragment.kind is Kind.OPEN:
             elements.append(index)
         elif fragment.kind is Kind.CLOSE and len(elements) > 1:
@@ -128,61 +128,38 @@ def _join_fields(fragments: Sequence[Fragment]) -> list[Fragment]:
         elif fragment.kind is Kind.BREAK:
             breaks += 1
         elif fragment.name == _BEGIN:
-            fields.append(_Field(index, place, bool(fields) and fields[-1].hides))
+            fields.append(_Field(len(result) - 1, place, bool(fields) and fields[-1].hides))
         elif fields and fragment.name.startswith(_FIELD_CODE) and fields[-1].separate < 0:
             fields[-1].code = (fields[-1].code + fragment.name.removeprefix(_FIELD_CODE))[:_MAX_CODE]
         elif fields and fragment.name == _SEPARATE and fields[-1].separate < 0:
-            fields[-1].separate, fields[-1].is_whole = index, place == fields[-1].place
+            fields[-1].separate, fields[-1].is_whole = len(result) - 1, place == fields[-1].place
         elif fields and fragment.name == _END:
             field = fields.pop()
             if not field.is_inside:
                 is_whole = field.is_whole and place == field.place
                 breaks += not is_whole
-                joined |= _join(fragments, field, index, is_whole=is_whole)
+                result[field.begin :] = _join(result[field.begin :], field, is_whole=is_whole)
         elif fragment.name in (_SEPARATE, _END):
             breaks += 1
-    return _replaced(fragments, joined)
+    # The other parts are those of incomplete fields.
+    return [replace(each, kind=Kind.BREAK) if each.name in _PARTS else each for each in result]
 
 
-def _join(fragments: Sequence[Fragment], field: _Field, end: int, *, is_whole: bool) -> dict[int, tuple[int, Fragment]]:
-    """Join the fragments of a field.
-
-    Returns:
-        For the index of each replaced part's first fragment, the index of its last fragment and the joined fragment.
-    """
+def _join(parts: Sequence[Fragment], field: _Field, *, is_whole: bool) -> list[Fragment]:
+    """Join the fragments of a field: to a unit if Word computes the result, and otherwise those around the result."""
     if field.separate < 0 or _is_computed(field.code):
-        parts = fragments[field.begin : end + 1]
         marks = Counter(part.name for part in parts if part.kind in (Kind.START, Kind.END))
         is_whole = is_whole and all(count == 2 for count in marks.values())  # no half of a range
         text = "".join(part.text for part in parts)
         if _is_computed(field.code):
             text = text or PLACEHOLDER  # Word computes the result when it opens the document
         text, kind = (text, Kind.UNIT) if is_whole else ("", Kind.BREAK)
-        return {field.begin: (end, join_fragments(parts, text, kind))}
+        return [join_fragments(parts, text, kind)]
     again = None if field.code.strip().upper().startswith("HYPERLINK") else ""
     kinds = (Kind.OPEN, Kind.CLOSE) if is_whole else (Kind.BREAK, Kind.BREAK)
-    head = join_fragments(fragments[field.begin : field.separate + 1], "", kinds[0], "field", again)
-    tail = join_fragments(fragments[end : end + 1], "", kinds[1], "field", again)
-    return {field.begin: (field.separate, head), end: (end, tail)}
-
-
-def _replaced(fragments: Sequence[Fragment], joined: dict[int, tuple[int, Fragment]]) -> list[Fragment]:
-    """Replace the fragments of fields with the joined fragments. Parts of incomplete fields become boundaries.
-
-    Args:
-        fragments: The fragments of a paragraph.
-        joined: The results of `_join`.
-    """
-    result, index = list[Fragment](), 0
-    while index < len(fragments):
-        fragment = fragments[index]
-        if index in joined:
-            index, fragment = joined[index]
-        elif fragment.name in _PARTS:
-            fragment = replace(fragment, kind=Kind.BREAK)
-        result.append(fragment)
-        index += 1
-    return result
+    result = field.separate - field.begin + 1
+    head = join_fragments(parts[:result], "", kinds[0], "field", again)
+    return [head, *parts[result:-1], join_fragments(parts[-1:], "", kinds[1], "field", again)]
 
 
 _FILES = tuple(f"word/{part}" for part in ("document", "header", "footer", "footnotes", "endnotes", "comments"))

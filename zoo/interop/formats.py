@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from torch import Tensor
 
 import specs
-from specs import Architecture, Languages, Spec, ZooError, nearest
+from specs import Architecture, Languages, Spec, ZooError, suggest
 from specs.notation import quote_in_full
 from specs.sections import suggest_language
 from zoo.interop.tensors import SIDES
@@ -166,9 +166,8 @@ def format_named(name: str, formats: Sequence[Format], kind: str) -> Format:
     names = [format.name for format in formats]
     if name in names:
         return formats[names.index(name)]
-    suggestion = nearest(name, names)
-    guess = f"did you mean `{suggestion}`? " if suggestion else ""
-    raise ZooError(f"`{name}` is not an {kind} format", hint=f"{guess}the formats are {listed(formats)}")
+    hint = f"{suggest(name, names)}the formats are {listed(formats)}"
+    raise ZooError(f"`{name}` is not an {kind} format", hint=hint)
 
 
 def listed(formats: Sequence[ImportFormat] | Sequence[ExportFormat]) -> str:

@@ -13,7 +13,7 @@ from importlib import import_module
 from pathlib import Path
 
 import specs
-from specs import Spec, ZooError, nearest
+from specs import Spec, ZooError, nearest, suggest
 from zoo.files import storage
 from zoo.files.atomic import partial_target
 from zoo.files.reading import file_exists
@@ -304,8 +304,7 @@ def pull_model(reference: str, report: Report) -> list[Path]:
             report.info(f"`{reference}` was already pulled")
         return folders or _fetch(card, reference, report)
     if configured_registries() == [included_registry()] and not skipped_registries():
-        similar = nearest(reference, [*local_store.names(), *catalogue.names()])
-        guess = f"did you mean `{similar}`? " if similar else ""
+        guess = suggest(reference, [*local_store.names(), *catalogue.names()])
         hint = (
             f"{guess}`zoo list --available` prints the catalogue; to pull from a registry, set ZOO_REGISTRIES to its "
             f"address (a folder, https://, s3:// or hf://), or write the address into `{storage.registries()}`"

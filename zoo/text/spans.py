@@ -58,61 +58,55 @@ _HALF_DAY = 720
 """Half a day. Unit: minutes."""
 
 
-class _Patterns(NamedTuple):
+class _Patterns:
     """Compiled patterns of a language."""
 
-    span: re.Pattern[str]
-    unit: re.Pattern[str]
-    names: list[re.Pattern[str]]
-    """Pattern of each month, then of each weekday."""
-    days: tuple[re.Pattern[str], re.Pattern[str]]
-    """Patterns of a month directly after a day, and of a month directly before a day."""
-    clock: dict[str, re.Pattern[str]]
-    hours: re.Pattern[str]
-    small: list[re.Pattern[str]]
-    large: re.Pattern[str]
-    named: re.Pattern[str]
+    def __init__(self, notation: Notation) -> None:
+        months, weekdays = (
+            [
+                names
+                + "".join(f"|{before}{each}" for name in names.split("|") for each in (name.capitalize(), name.upper()))
+                for names in rows
+            ]
+            # A capital after a word may belong to a name, such as "Santo Domingo".
+            for rows, before in ((notation.months, ""), (notation.weekdays, r"(?<![^\W\d]\s)"))
+        )
+        any_month, any_weekday = (rf"(?-i:{'|'.join(names) or '(?!)'})(?!\w)" for names in (months, weekdays))
+        endings = "|".join(rf"(?<=\d{_escape(ending)}\s)" for ending in notation.day_endings) or "(?!)"
+        day = rf"\.?\s\d{{1,2}}(?:{notation.ordinal})?(?![\w:%]|[.,]\d)"
+        parts = {
+            "name": rf"(?:{endings}){any_month}|(?<!\w){any_month}(?={day})|(?<!\w){any_weekday}",
+            "date": _DATE,
+            "literal": _LITERAL,
+            "phone": rf"(?<![\w.,)+/-])(?:{_PHONE}|{notation.phone})(?![\w-]|[.,]\d)",
+            "time": _time_pattern(notation),
+            "number": _number_pattern(notation),
+        }
+        units = _any_of([*notation.unit_forms, *notation.unclear_forms])
+        self.span = _ignoring_case("|".join(f"(?P<{name}>{part})" for name, part in parts.items()))
+        self.unit = _ignoring_case(rf"(?<![^\W\d])(?:{units})(?![^\W\d])")
+        self.names = [
+            *(re.compile(rf"\b(?:{names})(?!\w)") for names in months),
+            *map(_ignoring_case, weekdays),  # also as a part of words, such as "Montagabend"
+        ]
+        """Pattern of each month, then of each weekday."""
+        self.after_day = re.compile(rf"\.?(?:\s(?:of|de))?\s{any_month}")
+        self.before_day = re.compile(rf"(?<!\w){any_month}\.?\s$")
+        self.clock = {kind: _ignoring_case(pattern) for kind, pattern in notation.clock.items()}
+        self.hours = _ignoring_case(rf"\s?(?:{notation.hours})" if notation.before_hours else "(?!)")
+        self.small = [_ignoring_case(rf"\b(?:{stems})(?!{notation.compounds})") for stems in notation.small]
+        self.large = _ignoring_case("|".join([*notation.large, rf"\b[ivx]{{2,}}(?:{notation.roman_ending or ''})\b"]))
+        self.named = _ignoring_case(rf"\b(?:{notation.named})\s$")
+
+
+def _ignoring_case(pattern: str) -> re.Pattern[str]:
+    return re.compile(pattern, re.IGNORECASE)
 
 
 @cache
 def _patterns(code: str) -> _Patterns:
     """Compile the patterns of a language. All languages without a table share the patterns of the code ""."""
-    notation = notation_of(code)
-    months, weekdays = (
-        [
-            names
-            + "".join(f"|{before}{each}" for name in names.split("|") for each in (name.capitalize(), name.upper()))
-            for names in rows
-        ]
-        # A capital after a word may belong to a name, such as "Santo Domingo".
-        for rows, before in ((notation.months, ""), (notation.weekdays, r"(?<![^\W\d]\s)"))
-    )
-    any_month, any_weekday = (rf"(?-i:{'|'.join(names) or '(?!)'})(?!\w)" for names in (months, weekdays))
-    endings = "|".join(rf"(?<=\d{_escape(ending)}\s)" for ending in notation.day_endings) or "(?!)"
-    day = rf"\.?\s\d{{1,2}}(?:{notation.ordinal})?(?![\w:%]|[.,]\d)"
-    parts = {
-        "name": rf"(?:{endings}){any_month}|(?<!\w){any_month}(?={day})|(?<!\w){any_weekday}",
-        "date": _DATE,
-        "literal": _LITERAL,
-        "phone": rf"(?<![\w.,)+/-])(?:{_PHONE}|{notation.phone})(?![\w-]|[.,]\d)",
-        "time": _time_pattern(notation),
-        "number": _number_pattern(notation),
-    }
-    unclear = [word for words in notation.unclear_units.values() for word in words]
-    return _Patterns(
-        re.compile("|".join(f"(?P<{name}>{part})" for name, part in parts.items()), re.IGNORECASE),
-        re.compile(rf"(?<![^\W\d])(?:{_any_of([*notation.unit_forms, *unclear])})(?![^\W\d])", re.IGNORECASE),
-        [
-            *(re.compile(rf"\b(?:{names})(?!\w)") for names in months),
-            *(re.compile(names, re.IGNORECASE) for names in weekdays),  # also as a part of words, such as "Montagabend"
-        ],
-        (re.compile(rf"\.?(?:\s(?:of|de))?\s{any_month}"), re.compile(rf"(?<!\w){any_month}\.?\s$")),
-        {kind: re.compile(pattern, re.IGNORECASE) for kind, pattern in notation.clock.items()},
-        re.compile(rf"\s?(?:{notation.hours})" if notation.before_hours else "(?!)", re.IGNORECASE),
-        [re.compile(rf"\b(?:{stems})(?!{notation.compounds})", re.IGNORECASE) for stems in notation.small],
-        re.compile("|".join([*notation.large, rf"\b[ivx]{{2,}}(?:{notation.roman_ending or ''})\b"]), re.IGNORECASE),
-        re.compile(rf"\b(?:{notation.named})\s$", re.IGNORECASE),
-    )
+    return _Patterns(notation_of(code))
 
 
 def _time_pattern(notation: Notation) -> str:
@@ -435,9 +429,11 @@ def _spell(match: re.Match[str], value: str, sign: str, reading: str, source: No
 
 def _is_day(match: re.Match[str], notation: Notation) -> bool:
     """Return whether a number is directly before or after a month."""
-    after, before = _patterns(notation.code).days
-    start = match.start()
-    return bool(after.match(match.string, match.end()) or before.search(match.string, max(start - 20, 0), start))
+    patterns, start = _patterns(notation.code), match.start()
+    return bool(
+        patterns.after_day.match(match.string, match.end())
+        or patterns.before_day.search(match.string, max(start - 20, 0), start)
+    )
 
 
 def _readings(value: str, decimal_marks: str) -> list[str]:

@@ -17,7 +17,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from specs import ZooError
-from specs.errors import nearest
+from specs.errors import suggest
 from zoo.generation.attention import Attention
 from zoo.visualization.page import (
     FONT,
@@ -203,8 +203,7 @@ def _row_of(word: str, rows: Sequence[str]) -> int:
     equal = [index for index, row in enumerate(rows) if row == word]
     similar = [index for index, row in enumerate(rows) if _normalised(row) == _normalised(word)]
     if not equal and not similar:
-        near = nearest(word, rows)
-        hint = f"did you mean `{near}`?" if near else f"the words are: {' '.join(rows)}"
+        hint = suggest(word, rows).strip() or f"the words are: {' '.join(rows)}"
         raise ZooError(f"the sentence does not contain the word `{word}`", hint=hint)
     return (equal or similar)[0]
 

@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from compiler.backends.conformance import disagreement
 from compiler.initialization import initial_weights
 from specs import EOS, Spec
 from tests.benchmarks.gpu_parts.setting import ROOT, Figures, Setting, subprocess_environment
+from tests.compiler.kernels_in_pytorch import kernels_in_pytorch
 from tests.examples import rows
 from zoo.generation.beam_search import BeamSearch
 from zoo.generation.constraints import SuppressedTokens
@@ -81,11 +83,12 @@ def _updates(setting: Setting, **architecture: Any) -> Figures:
     for device in ("cpu", str(setting.device)):
         program = build_module(spec, (Purpose.TRAIN, Purpose.UPDATE), device=device)
         train_step, generator = TrainStep(spec, program, Processes(device), Report()), np.random.default_rng(1)
-        for number in range(1, 6):
-            lengths = generator.integers(1, 20, (2, 12))
-            sides = [[generator.integers(5, 500, n).astype(np.int32) for n in side] for side in lengths]
-            batch = rows(*sides).to_batch()
-            result = train_step(number, batch)
+        with kernels_in_pytorch() if device == "cpu" else nullcontext():
+            for number in range(1, 6):
+                lengths = generator.integers(1, 20, (2, 12))
+                sides = [[generator.integers(5, 500, n).astype(np.int32) for n in side] for side in lengths]
+                batch = rows(*sides).to_batch()
+                result = train_step(number, batch)
         weights = torch.cat([parameter.detach().flatten().cpu() for parameter in program.parameters()])
         trained.append((weights, float(result.smoothed) / result.tokens))
     (reference, expected), (weights, loss) = trained

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from torch import Tensor
 
 from compiler import EmittedProgram, Purpose, build_module
 from specs import Spec
+from tests.compiler.kernels_in_pytorch import kernels_in_pytorch
 from tests.examples import rows
 from zoo.data.batches import Batch, Examples
 from zoo.data.prepare import prepare
@@ -27,6 +28,12 @@ from zoo.training.trainer import Trainer
 
 pytestmark = pytest.mark.integration
 PACKED = (Purpose.TRAIN, Purpose.UPDATE)
+
+
+@pytest.fixture(autouse=True)
+def in_pytorch() -> Iterator[None]:
+    with kernels_in_pytorch():
+        yield
 
 
 def batch(number: int, sentences: int = 6) -> Batch:
