@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from unittest import mock
 
-import pytest
 import torch
 from torch import Tensor
 from torch.nn import functional
@@ -21,12 +21,13 @@ _MASK = 0xFFFFFFFF
 @contextmanager
 def kernels_in_pytorch() -> Iterator[None]:
     """Let the functions of this module replace those of `compiler.fused` and `compiler.slots`."""
-    with pytest.MonkeyPatch.context() as patch:
-        for function in (seeded_dropout, residual_norm, linear_relu, packed_attention, packed_ssru, whole_loss):
-            patch.setattr(fused, function.__name__, function)
-        for function in (slot_embedding, slot_self_attention, slot_cross_attention):
-            patch.setattr(slots, function.__name__, function)
-        patch.setattr(fused, "_is_narrow", lambda _: False)
+    updates = (seeded_dropout, residual_norm, linear_relu, packed_attention, packed_ssru, whole_loss)
+    search = (slot_embedding, slot_self_attention, slot_cross_attention)
+    replaced = [(fused, function) for function in updates] + [(slots, function) for function in search]
+    with ExitStack() as stack:
+        for module, function in replaced:
+            stack.enter_context(mock.patch.object(module, function.__name__, function))
+        stack.enter_context(mock.patch.object(fused, "_is_narrow", lambda _: False))
         yield
 
 
