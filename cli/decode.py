@@ -21,12 +21,6 @@ if TYPE_CHECKING:
     from zoo.generation.translator import Translator
 
 _SAMPLING_PANEL = "Sampling"
-_VERBS = {
-    "translation": "translates",
-    "parsing": "parses",
-    "language_modelling": "continues",
-    "recognition": "reads the file that is named in",
-}
 _EXAMPLE_SPECS = {"translation": "tiny", "parsing": "parsing/tiny"}
 
 
@@ -230,8 +224,8 @@ def _open_model(folders: list[Path], task: str, how: options.Execution, input: P
     messages = report()
     models = [open_model(folder, **how, report=messages) for folder in folders]
     if is_typed(input):
-        verb = _VERBS[models[0].spec.task.kind]
-        messages.info(f"{', '.join(map(str, folders))} {verb} each line that you type; Ctrl-D ends the input")
+        action = models[0].spec.task.action
+        messages.info(f"{', '.join(map(str, folders))} {action} each line that you type; Ctrl-D ends the input")
     return type(models[0]).ensemble(models) if len(models) > 1 else models[0]
 
 

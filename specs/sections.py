@@ -116,16 +116,37 @@ def suggest_language(code: str, languages: Languages) -> str:
 
 OUTPUT = "target"
 """Name of the stream that a model writes."""
+MODALITY_CLASSES: Mapping[str, str] = {
+    "text": "zoo.text.tokenizer:Tokenizer",
+    "trees": "zoo.text.trees.tokenizer:TreeTokenizer",
+}
+"""The class of each modality of tokens."""
 
 
 class BaseTask(Section):
-    """Base class of the tasks that a model can learn."""
+    """Base class of the tasks that a model can learn. Names of functions and classes include their module."""
 
-    loss: ClassVar[str] = "cross_entropy"
-    """The loss that training minimises, a key of `LOSSES` in `compiler/lowering/transformer.py`. The cross entropy of
-    tokens needs a decoder, and other losses need none."""
+    loss: ClassVar[str] = "compiler.lowering.transformer:cross_entropy"
+    """The function that adds the loss to a graph. In training, it adds the output `loss` [2], a sum and a number of
+    labels. For other purposes, it adds the output `log_probabilities`. The cross entropy of tokens needs a decoder, and
+    other losses need none."""
+    translator: ClassVar[str] = "zoo.generation.translator:Translator"
+    """The class that opens models: `Translator` or a subclass."""
     command: ClassVar[str]
     """Name of the zoo command that runs a model of this task."""
+    action: ClassVar[str]
+    """Verb of the message about lines that a person types, such as "translates"."""
+    summary: ClassVar[str]
+    """Sentence of the model card about the model. `{0}` is the corpus, `{1}` the modality of the source, and `{2}` and
+    `{3}` the languages."""
+    noun: ClassVar[str]
+    """Variable in the Python example of the model card."""
+    method: ClassVar[str]
+    """Method that the Python example of the model card calls."""
+    files: ClassVar[str]
+    """Redirections in the shell example of the model card."""
+    examples: ClassVar[str]
+    """Name of the training examples in the model card, in the plural."""
     scores: ClassVar[tuple[str, ...]]
     """Metrics that rate a model, and permitted values of `training.dev_score`. The main metric comes first."""
 
@@ -154,6 +175,12 @@ class Translation(BaseTask):
     """Task of translating a sentence into another language (sections 5 and 6.1)."""
 
     command = "decode"
+    action = "translates"
+    summary = "It translates from `{0.source}` to `{0.target}`."
+    noun = "translator"
+    method = "translate"
+    files = "source.txt > target.txt"
+    examples = "sentence pairs"
     scores = ("bleu", "paper_bleu", "chrf", "ter", "perplexity")
     kind: Literal["translation"]
     """Translate sentences (section 6.1)."""
@@ -162,7 +189,14 @@ class Translation(BaseTask):
 class Parsing(BaseTask):
     """Task of writing the constituency tree of a sentence as a sequence (section 6.3)."""
 
+    translator = "zoo.generation.parser:Parser"
     command = "parse"
+    action = "parses"
+    summary = "It parses `{0.source}` sentences into constituency trees."
+    noun = "parser"
+    method = "parse"
+    files = "sentences.txt > trees.txt"
+    examples = "trees"
     scores = ("f1", "perplexity")
     kind: Literal["parsing"]
     """Parse sentences into constituency trees (section 6.3)."""
@@ -183,7 +217,14 @@ class Parsing(BaseTask):
 class LanguageModelling(BaseTask):
     """Task of predicting the next token of a text. The model has a decoder only (not in the paper)."""
 
+    translator = "zoo.generation.loading:LanguageModel"
     command = "decode"
+    action = "continues"
+    summary = "It is a language model of `{0.target}` text."
+    noun = "model"
+    method = "generate"
+    files = "prompts.txt > texts.txt"
+    examples = "sentences"
     scores = ("perplexity",)
     kind: Literal["language_modelling"]
     """Predict the next token of a text, without reading a source (not in the paper)."""
@@ -197,7 +238,14 @@ class LanguageModelling(BaseTask):
 class Recognition(BaseTask):
     """Task of transcribing or translating recordings or pictures of text (section 7)."""
 
+    translator = "zoo.generation.recognizer:Recognizer"
     command = "decode"
+    action = "reads the file that is named in"
+    summary = "It reads {1} files in {2}, and writes their text in {3}."
+    noun = "recognizer"
+    method = "transcribe"
+    files = "names-of-files.txt > texts.txt"
+    examples = "files"
     scores = ("wer", "cer", "bleu", "chrf", "perplexity")
     kind: Literal["recognition"]
     """Write the text of a recording or picture, in the same language or in another one (section 7)."""

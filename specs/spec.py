@@ -13,6 +13,7 @@ from specs.parts import Sinusoidal2d, Tokens
 from specs.section import Section, reject
 from specs.sections import (
     EOS,
+    BaseTask,
     Decoding,
     Languages,
     Recognition,
@@ -263,7 +264,7 @@ class Spec(Section):
             raise ZooError(problem, hint="use a model whose task is `translation` or `parsing`")
 
     def _check_task(self) -> None:
-        for stack, needed in (("encoder", self.task.reads), ("decoder", self.task.loss == "cross_entropy")):
+        for stack, needed in (("encoder", self.task.reads), ("decoder", self.task.loss == BaseTask.loss)):
             if bool(getattr(self.architecture, stack)) is not needed:
                 reject(
                     (f"architecture.{stack}", "task.kind"),

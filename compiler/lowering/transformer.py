@@ -22,6 +22,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from pkgutil import resolve_name
 from typing import Any
 
 from compiler.builder import GraphBuilder, Value
@@ -85,7 +86,7 @@ def lower(spec: Spec, purpose: Purpose) -> Graph:
     elif purpose is Purpose.DECODE_STEP:
         transformer.decode_step()
     else:  # for ATTEND, each attention also adds its weights as an output
-        LOSSES[spec.task.loss](transformer)
+        resolve_name(spec.task.loss)(transformer)
     return builder.graph()
 
 
@@ -275,8 +276,3 @@ def cross_entropy(model: Transformer) -> None:
         frames = (model.logits(memory.x), memory.padding, labels)
         total = b.node("ctc_loss", CtcLoss(training.ctc_weight), (total, *frames))
     b.output("loss", total)
-
-
-LOSSES: Mapping[str, Callable[[Transformer], None]] = {"cross_entropy": cross_entropy}
-"""The function for each value of a task's `loss`. In training, it adds the output `loss` [2], a sum and a number of
-labels. For other purposes, it adds the output `log_probabilities`."""

@@ -9,9 +9,9 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from hashlib import blake2b
-from importlib import import_module
 from io import BytesIO
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any, BinaryIO, ClassVar, cast
 
 import numpy as np
@@ -22,7 +22,7 @@ from zoo.files.reading import file_exists, open_file
 from zoo.text.files import read_sentences
 from zoo.text.lines import clean
 
-FEATURES: Mapping[str, str] = {"audio": "zoo.features.audio.Audio", "image": "zoo.features.image.Image"}
+FEATURES: Mapping[str, str] = {"audio": "zoo.features.audio:Audio", "image": "zoo.features.image:Image"}
 """The class of each modality of features. A class is only imported when needed, because it may need more packages."""
 Frames = npt.NDArray[np.float32]
 """Values of an example: feature vectors in order, `[frames, width]`."""
@@ -105,8 +105,7 @@ def modality_of(task: Task) -> FeatureModality | None:
     """Return the modality of a task's source. None if the source is text, or if there is no source."""
     if not isinstance(task, Recognition):
         return None
-    module, _, name = FEATURES[task.source.kind].rpartition(".")
-    modality: FeatureModality = getattr(import_module(module), name)(task.source)
+    modality: FeatureModality = resolve_name(FEATURES[task.source.kind])(task.source)
     return modality
 
 

@@ -6,18 +6,17 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from functools import cache, partial
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Unpack, cast
 
 import compiler
-from specs import Task, ZooError
+from specs import ZooError
 from zoo.generation.alignment import AlignmentHead
 from zoo.generation.compilation import BackendOptions, build_with_message, packed_artefact, read_or_build
 from zoo.generation.confidence import Calibration
 from zoo.generation.config import GenerationOptions
 from zoo.generation.input_warnings import EncodedText
-from zoo.generation.parser import Parser
 from zoo.generation.preprocessing import Preprocessor
-from zoo.generation.recognizer import Recognizer
 from zoo.generation.translation import SearchInput, Translation
 from zoo.generation.translator import Translator
 from zoo.models.folder import ModelFolder
@@ -107,12 +106,6 @@ class LanguageModel(Translator):
         return (checked_texts(lines),)
 
 
-def translator_class(task: Task) -> type[Translator]:
-    """Return the class that opens models for a task: a translator, parser, language model or recognizer."""
-    classes = {"parsing": Parser, "language_modelling": LanguageModel, "recognition": Recognizer}
-    return classes.get(task.kind, Translator)
-
-
 def open_model(
     folder: Path,
     *,
@@ -161,7 +154,7 @@ def _open_version(folder: Path, options: BackendOptions, max_batch_tokens: int |
 
     stored = packed_artefact(light, *given)
     program = read_or_build(stored, build_complete)
-    translator = translator_class(light.spec.task)(
+    translator: Translator = resolve_name(light.spec.task.translator)(
         program,
         light.vocabulary,
         light.spec,

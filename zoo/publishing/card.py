@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import PurePath
-from typing import Any, NamedTuple
+from typing import Any
 
 import compiler
 import specs
@@ -20,48 +20,6 @@ _NORMALISATION = (
     "Text is normalised as in training: control characters become spaces, and other characters follow Unicode NFKC."
 )
 _ARCHITECTURE_FIELDS = ("N", "d_model", "d_ff", "h", "d_k", "d_v", "dropout")
-
-
-class _TaskWords(NamedTuple):
-    """Words of a model card that depend on the model's task."""
-
-    summary: str
-    noun: str
-    verb: str
-    files: str
-    examples: str
-
-
-_TASKS = {
-    "translation": _TaskWords(
-        "It translates from `{0.source}` to `{0.target}`.",
-        noun="translator",
-        verb="translate",
-        files="source.txt > target.txt",
-        examples="sentence pairs",
-    ),
-    "parsing": _TaskWords(
-        "It parses `{0.source}` sentences into constituency trees.",
-        noun="parser",
-        verb="parse",
-        files="sentences.txt > trees.txt",
-        examples="trees",
-    ),
-    "recognition": _TaskWords(
-        "It reads {1} files in {2}, and writes their text in {3}.",
-        noun="recognizer",
-        verb="transcribe",
-        files="names-of-files.txt > texts.txt",
-        examples="files",
-    ),
-    "language_modelling": _TaskWords(
-        "It is a language model of `{0.target}` text.",
-        noun="model",
-        verb="generate",
-        files="prompts.txt > texts.txt",
-        examples="sentences",
-    ),
-}
 
 
 def card(
@@ -82,20 +40,19 @@ def card(
         longest_source: Length of the longest training source, in tokens. None if it is unknown.
         notes: Markdown text of the publisher.
     """
-    words = _TASKS[spec.task.kind]
     sections = [
         f"# {spec.name}\n\n{escape(spec.description) if provenance.imported else spec.description}",
         'This model is a Transformer as described in "Attention Is All You Need" (Vaswani et al., 2017). '
-        f"{_purpose(spec, words)}",
+        f"{_purpose(spec)}",
         _table(*_architecture_table(spec)),
         *_layer_descriptions(spec),
         *_origin(provenance),
         f"## Evaluation\n\n{_scores(scores, spec)}",
         f"## Training\n\n{_training(spec, provenance)}",
-        f"## Training data and licence\n\n{_data(spec, words.examples, provenance)}",
+        f"## Training data and licence\n\n{_data(spec, provenance)}",
         f"## Limitations\n\n{_limitations(spec, vocabulary, provenance, longest_source, scores)}",
         *([notes.strip()] if notes.strip() else []),
-        _use(spec, words, has_scores=bool(scores)),
+        _use(spec, has_scores=bool(scores)),
         *_publication(provenance),
     ]
     return "\n\n".join(sections) + "\n"
@@ -107,14 +64,14 @@ def escape(text: str) -> str:
     return "".join(f"\\{sign}" if sign in r"\`*_[]<>|#~&!" else sign for sign in line)
 
 
-def _purpose(spec: Spec, words: _TaskWords) -> str:
+def _purpose(spec: Spec) -> str:
     if spec.languages is not None and spec.reads_text:
         codes = ", ".join(f"`{code}`" for code in spec.languages.codes)
         return f"It translates between {len(spec.languages.codes)} languages: {codes}."
     if {spec.corpus.source, spec.corpus.target} == {"und"}:  # ISO 639 code of an undetermined language
         return "Its languages are unknown."
     sides = zip(*(_directions(spec) or [(spec.corpus.source, spec.corpus.target)]), strict=True)
-    return words.summary.format(spec.corpus, spec.task.streams.get("source"), *map(_any_of, sides))
+    return spec.task.summary.format(spec.corpus, spec.task.streams.get("source"), *map(_any_of, sides))
 
 
 def _any_of(codes: Iterable[str]) -> str:
@@ -235,8 +192,8 @@ def _cost(training: TrainingProvenance) -> Iterator[str]:
     )
 
 
-def _data(spec: Spec, examples: str, provenance: Provenance) -> str:
-    corpus = _corpus(spec.corpus, examples)
+def _data(spec: Spec, provenance: Provenance) -> str:
+    corpus = _corpus(spec.corpus, spec.task.examples)
     is_grammar = all(isinstance(part, Grammar) for part in spec.corpus.train)
     licence = "The publisher gives no licence." if spec.licence is None else f"Licence: {escape(spec.licence)}."
     data = f"The model was trained on:\n\n{corpus}" if corpus else "It is unknown on which data the model was trained."
@@ -335,22 +292,23 @@ def _unknown_characters(vocabulary: Vocabulary, task: Task) -> str:
     )
 
 
-def _use(spec: Spec, words: _TaskWords, *, has_scores: bool) -> str:
+def _use(spec: Spec, *, has_scores: bool) -> str:
     note = " The scores above cannot be reproduced from the published files." if has_scores else ""
     target = next((target for _, target in _directions(spec)), None)
     argument, option = ("", "") if target is None else (f', target="{target}"', f" --to {target}")
-    verb = "translate" if spec.task.streams.get("source") == "image" else words.verb
+    task = spec.task
+    method = "translate" if task.streams.get("source") == "image" else task.method
     return f"""## How to use
 
 ```python
 import zoo
 
-{words.noun} = zoo.load("{spec.name}")
-{words.noun}.{verb}("..."{argument})
+{task.noun} = zoo.load("{spec.name}")
+{task.noun}.{method}("..."{argument})
 ```
 
 ```sh
-zoo {spec.task.command} --model {spec.name}{option} < {words.files}
+zoo {task.command} --model {spec.name}{option} < {task.files}
 zoo verify {spec.name}
 ```
 

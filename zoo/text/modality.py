@@ -1,7 +1,7 @@
 """Modalities: how the raw data of a stream is read, turned into values and back, stored, and shown.
 
 A modality is one file: `zoo/text/tokenizer.py` is `text`, and `zoo/text/trees/tokenizer.py` is `trees`. The table
-`MODALITIES` in `zoo/text/vocabulary.py` lists them, and `specs/sections.py` gives each stream of a task its modality.
+`MODALITY_CLASSES` in `specs/sections.py` lists them, and each task there gives its streams their modalities.
 """
 
 from __future__ import annotations

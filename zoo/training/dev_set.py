@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pkgutil import resolve_name
 
 import torch
 
@@ -14,7 +15,6 @@ from zoo.evaluation.metrics import get_metric, metrics_for
 from zoo.evaluation.outputs import ModelOutputs, format_examples
 from zoo.generation.compilation import build_with_message
 from zoo.generation.config import DEFAULT_MAX_BATCH_TOKENS
-from zoo.generation.loading import translator_class
 from zoo.generation.preprocessing import Preprocessor
 from zoo.report import Report
 from zoo.system.memory import MEMORY_ERRORS, is_out_of_memory
@@ -57,7 +57,7 @@ class DevSet:
             self.spec, purposes, weights, self.report, device=self.device, precision="float32", backend=backend
         )
         self.report = Report()  # report only the first build
-        translator = translator_class(self.spec.task)(program, self.vocabulary, self.spec, device=self.device)
+        translator = resolve_name(self.spec.task.translator)(program, self.vocabulary, self.spec, device=self.device)
         tokens = max(1, min(DEFAULT_MAX_BATCH_TOKENS, _MAX_LOGITS // self.spec.vocabulary.sizes[1])) if forced else None
         return ModelOutputs(translator, self.texts, max_batch_tokens=tokens, shortlist=False)
 

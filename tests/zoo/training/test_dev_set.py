@@ -121,7 +121,7 @@ def test_program_is_built_for_what_the_metric_needs(
     monkeypatch.setattr(
         "zoo.training.dev_set.build_with_message", lambda spec, purposes, *_, **__: built.extend(purposes)
     )
-    monkeypatch.setattr("zoo.training.dev_set.translator_class", lambda task: lambda *_, **__: translator)
+    monkeypatch.setattr("zoo.training.dev_set.resolve_name", lambda name: lambda *_, **__: translator)
     dev = DevSet(spec, None, "cpu", Report())  # type: ignore[arg-type]
     score = dev.score({})
     expected = compute_scores(ModelOutputs(translator, texts), translator.spec.task)
