@@ -195,6 +195,16 @@ def test_temperature_makes_directions_more_equal():
         assert weights[1] == pytest.approx(2 * weights[0])
 
 
+def test_scored_translations_start_with_the_token_of_their_language(toy, monkeypatch):
+    spec = specs.load("tiny", {"languages": NLLB, "vocabulary.size": 150, "corpus.train": []} | NO_SETS)
+    vocabulary, program, read = vocabulary_of(spec), toy(150, 1, 50), []
+    score = program.score
+    monkeypatch.setattr(program, "score", lambda source, target: read.append(target.tolist()) or score(source, target))
+    Translator(program, vocabulary, spec).score("the dog", "der Hund", source="eng_Latn", target="deu_Latn")
+    german = LanguagePair.of(spec, vocabulary, ("eng_Latn", "deu_Latn"))
+    assert read == [[[specs.BOS, *german.target_tokens, *vocabulary.encode("der Hund", "target"), EOS]]]
+
+
 def test_translations_start_with_the_token_of_their_language_and_do_not_show_it(toy):
     fields = {"languages": NLLB, "vocabulary.size": 150, "corpus.train": [], "decoding.extra_length": 2}
     spec = specs.load("tiny", fields | NO_SETS)

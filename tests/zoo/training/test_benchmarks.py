@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 import torch
@@ -14,7 +15,14 @@ from compiler.padded_batch import PaddedBatch
 from specs import BOS, EOS, PAD, UNK, Learned, Spec, ZooError
 from zoo.generation.config import GenerationConfig
 from zoo.system import memory
-from zoo.training.benchmarks import LENGTH, benchmark_decoding, benchmark_training, translations, weights_avoiding
+from zoo.training.benchmarks import (
+    LENGTH,
+    benchmark_decoding,
+    benchmark_training,
+    random_pairs,
+    translations,
+    weights_avoiding,
+)
 
 pytestmark = pytest.mark.integration
 Small = Callable[..., Spec]
@@ -109,6 +117,11 @@ def test_numbers_of_training_are_consistent(world: Callable[..., Spec]) -> None:
     assert 0 < speed.utilisation.median < 10  # a share of the peak, which is measured too
     assert before <= speed.memory_bytes <= memory.peak_memory(cpu)
     assert 3 < speed.loss < 8  # ln 200 is 5.3
+
+
+def test_random_sentences_have_at_most_80_tokens_with_eos(world: Callable[..., Spec], tmp_path: Path) -> None:
+    store = random_pairs(world("corpus.max_length=100"), 1, tmp_path)
+    assert {int(lengths.max()) + 1 for lengths in store.lengths.values()} == {80}
 
 
 def test_budgets_and_parts_of_the_corpus(world: Callable[..., Spec]) -> None:

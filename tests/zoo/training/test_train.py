@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -346,6 +347,14 @@ def test_signal_stops_the_run_with_a_checkpoint(world: World, words: Any, number
     words.progress = lambda label, *_: Signalling() if label == "training" else Progress()
     train_steps(world("training.steps=9"), "stopped", report=words)
     assert [checkpoint.step for checkpoint in list_checkpoints(Run(Path("stopped")))] == [1]
+
+
+def test_run_that_is_stopped_before_its_first_step_has_no_checkpoint(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("zoo.training.train._stop_requested", lambda report: nullcontext(lambda: True))
+    train_steps(world(), "stopped")
+    assert list_checkpoints(Run(Path("stopped"))) == []
 
 
 def test_ignored_signals_stay_ignored(world: World) -> None:
