@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple, cast
 from zlib import crc32
 
@@ -225,10 +226,13 @@ class EmittedProgram(DecoderStates, nn.Module):
 
     def share(self, file: Mapping[str, Tensor]) -> None:
         """Use the tensors of a weights file, which must fit the spec, as the parameters, without a copy if possible."""
-        for name, origin in self._origins().items():
+        # OpenMP starts threads for each thread that calls torch. If there are more of these threads than cores, they
+        # sleep between operations, and an LSTM takes four times as long. The OpenMP threads of this thread end with it.
+        with ThreadPoolExecutor(1) as thread:
+            tensors = list(thread.map(lambda origin: origin.make(file), self._origins().values()))
+        for name, tensor in zip(self._origins(), tensors, strict=True):
             path, _, leaf = name.rpartition(".")
-            tensor = nn.Parameter(origin.make(file), requires_grad=False)
-            self._subtree(path).register_parameter(leaf, tensor)
+            self._subtree(path).register_parameter(leaf, nn.Parameter(tensor, requires_grad=False))
 
     def with_parameters(self, parameters: Mapping[str, Tensor]) -> EmittedProgram:
         """Return a copy of this program with some parameters replaced. It shares all other parameters."""

@@ -1,4 +1,6 @@
-"""Functions that the code of an update calls on a GPU. Each is one kernel. Tests have the same functions in PyTorch.
+"""Functions that the code of updates and decoder steps calls on a GPU. Most run one Triton kernel.
+
+`tests/compiler/kernels_in_pytorch.py` has most of them in plain PyTorch.
 
 An update works on packed rows (see `compiler.update`). Its dropout masks depend only on the seed of the step, the key
 of the dropout layer, and the index of the element.

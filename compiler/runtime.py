@@ -290,7 +290,7 @@ def ctc_loss(
 ) -> Float[Tensor, 2]:
     """Return a loss plus `weight` times the CTC loss of the labels, summed over the examples. PAD is the blank.
 
-    The CPU computes it for every device, because PyTorch's kernel for GPUs adds gradients in random order.
+    The loss is computed on the CPU for every device, because PyTorch's GPU kernel sums gradients in random order.
     """
     log_p, labels = logits.float().log_softmax(-1).transpose(0, 1).cpu(), labels.cpu()
     positions, tokens = (~padding[:, 0, 0]).sum(-1).cpu(), ((labels != PAD) & (labels != EOS)).sum(-1)

@@ -68,6 +68,6 @@ def nearest(word: str, choices: Iterable[str]) -> str | None:
 
 
 def suggest(word: str, choices: Iterable[str]) -> str:
-    """Return the hint "did you mean `x`? " with the choice that is spelled most like `word`, or "" if none is."""
+    """Return the hint "did you mean `x`? " with the most similar choice, or "" if no choice is similar."""
     near = nearest(word, choices)
     return f"did you mean `{near}`? " if near else ""

@@ -124,7 +124,7 @@ MODALITY_CLASSES: Mapping[str, str] = {
 
 
 class BaseTask(Section):
-    """Base class of the tasks that a model can learn. Names of functions and classes include their module."""
+    """Base class of the tasks that a model can learn. Functions and classes are written as `module:name`."""
 
     loss: ClassVar[str] = "compiler.lowering.transformer:cross_entropy"
     """The function that adds the loss to a graph. In training, it adds the output `loss` [2], a sum and a number of
@@ -135,15 +135,15 @@ class BaseTask(Section):
     command: ClassVar[str]
     """Name of the zoo command that runs a model of this task."""
     action: ClassVar[str]
-    """Verb of the message about lines that a person types, such as "translates"."""
+    """Middle of the message that `zoo decode` prints before typed input: `MODEL {action} each line that you type`."""
     summary: ClassVar[str]
     """Sentence of the model card about the model. `{0}` is the corpus, `{1}` the modality of the source, and `{2}` and
     `{3}` the languages."""
-    noun: ClassVar[str]
+    variable: ClassVar[str]
     """Variable in the Python example of the model card."""
     method: ClassVar[str]
     """Method that the Python example of the model card calls."""
-    files: ClassVar[str]
+    redirections: ClassVar[str]
     """Redirections in the shell example of the model card."""
     examples: ClassVar[str]
     """Name of the training examples in the model card, in the plural."""
@@ -177,9 +177,9 @@ class Translation(BaseTask):
     command = "decode"
     action = "translates"
     summary = "It translates from `{0.source}` to `{0.target}`."
-    noun = "translator"
+    variable = "translator"
     method = "translate"
-    files = "source.txt > target.txt"
+    redirections = "source.txt > target.txt"
     examples = "sentence pairs"
     scores = ("bleu", "paper_bleu", "chrf", "ter", "perplexity")
     kind: Literal["translation"]
@@ -193,9 +193,9 @@ class Parsing(BaseTask):
     command = "parse"
     action = "parses"
     summary = "It parses `{0.source}` sentences into constituency trees."
-    noun = "parser"
+    variable = "parser"
     method = "parse"
-    files = "sentences.txt > trees.txt"
+    redirections = "sentences.txt > trees.txt"
     examples = "trees"
     scores = ("f1", "perplexity")
     kind: Literal["parsing"]
@@ -221,9 +221,9 @@ class LanguageModelling(BaseTask):
     command = "decode"
     action = "continues"
     summary = "It is a language model of `{0.target}` text."
-    noun = "model"
+    variable = "model"
     method = "generate"
-    files = "prompts.txt > texts.txt"
+    redirections = "prompts.txt > texts.txt"
     examples = "sentences"
     scores = ("perplexity",)
     kind: Literal["language_modelling"]
@@ -242,9 +242,9 @@ class Recognition(BaseTask):
     command = "decode"
     action = "reads the file that is named in"
     summary = "It reads {1} files in {2}, and writes their text in {3}."
-    noun = "recognizer"
+    variable = "recognizer"
     method = "transcribe"
-    files = "names-of-files.txt > texts.txt"
+    redirections = "names-of-files.txt > texts.txt"
     examples = "files"
     scores = ("wer", "cer", "bleu", "chrf", "perplexity")
     kind: Literal["recognition"]
@@ -334,8 +334,8 @@ class Training(Section):
     Chen et al. 2016). null: no such loss."""
     ctc_weight: Annotated[float, Field(gt=0, le=1_000)] | None = None
     """Weight of a second loss for recognition: the CTC loss of the text, computed from the encoder's output (not in the
-    paper; Graves et al. 2006, Kim et al. 2017). It teaches the encoder the order of the tokens, so that attention needs
-    far fewer steps. null: no such loss."""
+    paper; Graves et al. 2006, Kim et al. 2017). It teaches the encoder the order of the tokens. Models that translate
+    need null, because CTC expects the tokens in the order in which they are spoken. null: no such loss."""
     subword_regularization: Annotated[float, Field(gt=0, lt=1)] | None
     """Sample a new segmentation of each sentence into tokens in each epoch (not in the paper). For bpe, this is the
     probability of skipping a merge (BPE-dropout). For unigram, it is the exponent of the segmentations' probabilities.

@@ -328,6 +328,13 @@ class Spec(Section):
                 "`training.ctc_weight` needs a model that recognises speech or pictures",
                 "write `ctc_weight: null`",
             )
+        directions = [self.corpus.direction(part) for part in self.corpus.train]
+        if self.training.ctc_weight is not None and any(source != target for source, target in directions):
+            reject(
+                "training.ctc_weight",
+                "`training.ctc_weight` needs texts in the language of the speech or picture, but the model translates",
+                "write `ctc_weight: null`",
+            )
 
     def _check_tokens(self) -> None:
         tied = self.architecture.tied_embeddings

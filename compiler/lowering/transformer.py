@@ -273,6 +273,6 @@ def cross_entropy(model: Transformer) -> None:
         alignment = b.input("alignment", BATCH, TARGET, SOURCE)
         total = b.node("guided_loss", AlignmentLoss(training.guided_alignment), (total, weights, alignment))
     if training.ctc_weight is not None and memory is not None:
-        frames = (model.logits(memory.x), memory.padding, labels)
-        total = b.node("ctc_loss", CtcLoss(training.ctc_weight), (total, *frames))
+        encoder_logits = model.logits(memory.x)
+        total = b.node("ctc_loss", CtcLoss(training.ctc_weight), (total, encoder_logits, memory.padding, labels))
     b.output("loss", total)

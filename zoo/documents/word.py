@@ -138,28 +138,34 @@ def _join_fields(fragments: Sequence[Fragment]) -> list[Fragment]:
             if not field.is_inside:
                 is_whole = field.is_whole and place == field.place
                 breaks += not is_whole
-                result[field.begin :] = _join(result[field.begin :], field, is_whole=is_whole)
+                _join(result, field, is_whole=is_whole)
         elif fragment.name in (_SEPARATE, _END):
             breaks += 1
     # The other parts are those of incomplete fields.
     return [replace(each, kind=Kind.BREAK) if each.name in _PARTS else each for each in result]
 
 
-def _join(parts: Sequence[Fragment], field: _Field, *, is_whole: bool) -> list[Fragment]:
-    """Join the fragments of a field: to a unit if Word computes the result, and otherwise those around the result."""
+def _join(fragments: list[Fragment], field: _Field, *, is_whole: bool) -> None:
+    """Join the fragments of a field, which are the last ones, in place.
+
+    If Word computes the result of the field, they become one unit. Otherwise, the fragments before and after the result
+    become an element around the result.
+    """
     if field.separate < 0 or _is_computed(field.code):
+        parts = fragments[field.begin :]
         marks = Counter(part.name for part in parts if part.kind in (Kind.START, Kind.END))
         is_whole = is_whole and all(count == 2 for count in marks.values())  # no half of a range
         text = "".join(part.text for part in parts)
         if _is_computed(field.code):
             text = text or PLACEHOLDER  # Word computes the result when it opens the document
         text, kind = (text, Kind.UNIT) if is_whole else ("", Kind.BREAK)
-        return [join_fragments(parts, text, kind)]
+        fragments[field.begin :] = [join_fragments(parts, text, kind)]
+        return
     again = None if field.code.strip().upper().startswith("HYPERLINK") else ""
     kinds = (Kind.OPEN, Kind.CLOSE) if is_whole else (Kind.BREAK, Kind.BREAK)
-    result = field.separate - field.begin + 1
-    head = join_fragments(parts[:result], "", kinds[0], "field", again)
-    return [head, *parts[result:-1], join_fragments(parts[-1:], "", kinds[1], "field", again)]
+    fragments[-1] = join_fragments(fragments[-1:], "", kinds[1], "field", again)
+    before = slice(field.begin, field.separate + 1)
+    fragments[before] = [join_fragments(fragments[before], "", kinds[0], "field", again)]
 
 
 _FILES = tuple(f"word/{part}" for part in ("document", "header", "footer", "footnotes", "endnotes", "comments"))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from threading import Event, Lock, Thread
 from typing import TYPE_CHECKING, Any, TypedDict, cast
@@ -22,7 +22,6 @@ from compiler.host import cpp_compiler, may_have_gpu
 from compiler.kernels.library import kernels_artefact, load_kernels
 from compiler.kernels.program import KernelProgram, PackedModel
 from specs import Spec, Translation
-from zoo.data.prefetch import run_in_thread
 from zoo.files import storage
 from zoo.models import weights
 from zoo.models.loading import Model
@@ -77,10 +76,7 @@ def build_with_message(
     message = f"compiling the program; this is done once on this machine, and the result is stored in {folder}"
     options = {"device": device, "precision": precision, "backend": backend}
     with message_if_slow(report, message):
-        build = partial(compiler.build, spec, purposes, weights=weights, folder=folder, packed=packed, **options)  # type: ignore[arg-type]
-        # OpenMP starts threads for each thread that calls torch. If the process has more of them than cores, they sleep
-        # between operations, and an LSTM takes four times as long. The threads of this thread end with it.
-        program = run_in_thread(build).result()
+        program = compiler.build(spec, purposes, weights=weights, folder=folder, packed=packed, **options)  # type: ignore[arg-type]
     if program.backend == LAZY_BACKEND:
         report.info(LAZY_MESSAGE)
     return program

@@ -303,12 +303,12 @@ def _use(spec: Spec, *, has_scores: bool) -> str:
 ```python
 import zoo
 
-{task.noun} = zoo.load("{spec.name}")
-{task.noun}.{method}("..."{argument})
+{task.variable} = zoo.load("{spec.name}")
+{task.variable}.{method}("..."{argument})
 ```
 
 ```sh
-zoo {task.command} --model {spec.name}{option} < {task.files}
+zoo {task.command} --model {spec.name}{option} < {task.redirections}
 zoo verify {spec.name}
 ```
 

@@ -153,6 +153,7 @@ def test_the_card_of_a_recognizer_is_about_files_and_all_languages_that_it_write
         "corpus.train": [{**files, "target_language": code} for code in ("en", "de", "fr")],
         "corpus.dev": [],
         "corpus.test": [],
+        "training.ctc_weight": None,
     }
     spec = specs.load(f"{folder}/digits", overrides)
     text = card(spec, tokens, {}, Provenance(training=TrainingProvenance(seed=1)), longest_source=1234)

@@ -47,6 +47,7 @@ def hearing(*directions):
         {
             "languages": {"codes": codes, "source_token": None, "target_token": "target"},
             "corpus": {"source": "en", "target": "en", "train": parts, "dev": [], "test": []},
+            "training": {"ctc_weight": None},
         },
     )
 

@@ -20,7 +20,7 @@ LENGTHS = torch.tensor([4, 3, 2, 3])
 WEIGHT = 0.5
 
 
-def path_probabilities(log_probabilities: Tensor, labels: list[int]) -> Tensor:
+def path_log_probability(log_probabilities: Tensor, labels: list[int]) -> Tensor:
     """Return the log-probability of all paths that spell the labels: the sum over every possible path."""
     positions, symbols = log_probabilities.shape
     total = log_probabilities.new_full((), -torch.inf)
@@ -33,7 +33,7 @@ def path_probabilities(log_probabilities: Tensor, labels: list[int]) -> Tensor:
 def expected_nats(logits: Tensor) -> Tensor:
     rows = zip(logits.log_softmax(-1), LENGTHS.tolist(), LABELS.tolist(), strict=True)
     spelled = ((row[:end], [label for label in labels if label > EOS]) for row, end, labels in rows)
-    return -torch.stack([path_probabilities(row, labels) for row, labels in spelled]).sum()
+    return -torch.stack([path_log_probability(row, labels) for row, labels in spelled]).sum()
 
 
 def operands(seed: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -95,3 +95,8 @@ def test_only_training_computes_the_loss() -> None:
     operations = {purpose: {type(node.operation) for node in graph.nodes} for purpose, graph in program.graphs.items()}
     assert CtcLoss in operations[Purpose.TRAIN]
     assert CtcLoss not in operations[Purpose.SCORE]
+
+
+def test_a_model_that_translates_is_refused() -> None:
+    with pytest.raises(specs.ZooError, match="but the model translates"):
+        specs.load("speech/everyday-ende", {"training": {"ctc_weight": 0.3}})
