@@ -209,6 +209,23 @@ def test_digits_by_flite(run: Script, monkeypatch: pytest.MonkeyPatch) -> None:
     assert all(len(Audio(parts.Audio(kind="audio")).encode(Path("out") / name)) > 20 for name in sounds)
 
 
+def test_long_recordings_of_digits(run: Script, monkeypatch: pytest.MonkeyPatch) -> None:
+    long_digits = pytest.importorskip("tests.benchmarks.long_digits", reason="needs the extra `speech`")
+    monkeypatch.setattr(long_digits, "STRINGS", {"test": 3})
+    assert run(long_digits, "0.1", "short") == "test: 3 recordings\n"
+    assert run(long_digits, "1000", "long") == "test: 1 recordings\n"
+    short, long = (Path(folder, "test.en").read_text("utf-8").split() for folder in ("short", "long"))
+    assert short == long
+    frames = {
+        folder: sum(
+            len(Audio(parts.Audio(kind="audio")).encode(Path(folder, name)))
+            for name in Path(folder, "test.sounds.en").read_text("utf-8").split()
+        )
+        for folder in ("short", "long")
+    }
+    assert frames["long"] == pytest.approx(frames["short"], abs=10)  # a window at the end of each recording
+
+
 def test_spoken_lines_of_a_game(run: Script, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whole rooms are held out, and lines without a sound are left out."""
     fillets = pytest.importorskip("tests.benchmarks.fillets", reason="needs the extra `speech`")

@@ -1,0 +1,59 @@
+"""Join spoken digits to long recordings, to compare full with restricted attention (section 4).
+
+    python -m tests.benchmarks.long_digits SECONDS OUT
+
+Successive strings of `speech/digits` are joined until a recording would be longer than SECONDS. For train, dev and
+test, OUT gets a list of the recordings (`train.sounds.en`) and their texts (`train.en`).
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import soundfile
+
+from tests.benchmarks.sentence_sounds import write_lists
+from zoo.features.audio import SAMPLE_RATE, Samples, read_samples
+from zoo.features.spoken_digits import strings
+from zoo.report import Report
+
+STRINGS = {"train": 30_000, "dev": 300, "test": 1_000}
+"""Number of strings in each set, as in the recipe `speech/digits`."""
+
+
+def recordings(split: str, seconds: float) -> Iterator[tuple[Samples, str]]:
+    """Yield the samples and the text of each recording."""
+    parts: list[Samples] = []
+    texts: list[str] = []
+    for file, text in strings(split, STRINGS[split], Report()):
+        part = read_samples(file)
+        if parts and sum(map(len, parts)) + len(part) > seconds * SAMPLE_RATE:
+            yield np.concatenate(parts), " ".join(texts)
+            parts, texts = [], []
+        parts.append(part)
+        texts.append(text)
+    yield np.concatenate(parts), " ".join(texts)
+
+
+def main() -> None:
+    """Write the recordings that the command line describes."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("seconds", type=float)
+    parser.add_argument("out", type=Path)
+    given = parser.parse_args()
+    for split in STRINGS:
+        (given.out / split).mkdir(parents=True)
+        files, texts = [], []
+        for samples, text in recordings(split, given.seconds):
+            files.append(Path(split) / f"{len(files)}.flac")
+            soundfile.write(given.out / files[-1], samples, SAMPLE_RATE, subtype="PCM_16")
+            texts.append(text)
+        write_lists(given.out, split, {"en": files}, en=texts)
+        print(f"{split}: {len(files):,} recordings")
+
+
+if __name__ == "__main__":
+    main()
