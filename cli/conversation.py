@@ -33,7 +33,7 @@ def run(
     """Translate or parse each line that you type.
 
     The answer to a line is printed at once. `/help` lists the commands, such as `/swap`, which swaps the two
-    languages. Ctrl-C abandons a line, and Ctrl-D ends the program.
+    languages. Ctrl-C discards a line, and Ctrl-D ends the program.
 
     To translate a file or the output of another program, use `zoo decode`.
 

@@ -73,7 +73,7 @@ class _Names:
         self._taken = {"w", "inputs", "math", "torch", *IMPORTS}
 
     def new(self, wanted: str) -> str:
-        """Return an unused name, as similar as possible to the wanted one."""
+        """Return an unused name, as similar to `wanted` as possible."""
         wanted = re.sub(r"\W", "_", wanted, flags=re.ASCII)
         if not _is_identifier(wanted) or re.search(r"_layer(_|$)", wanted):
             wanted = f"v_{wanted}"

@@ -160,7 +160,7 @@ class EmittedProgram(DecoderStates, nn.Module):
     def top_k(
         self, state: State, tokens: Int[Tensor, "rows k"], count: int, allowed: Bool[Tensor, "#rows·k V"] | None = None
     ) -> tuple[TopK, State]:
-        """Read `tokens`. Return the `count` allowed tokens that most probably follow each, and the next state.
+        """Read `tokens`. Return the `count` most probable allowed tokens after each, and the next state.
 
         See `StepwiseDecoder.top_k`.
         """

@@ -185,7 +185,7 @@ class NativeCodeGenerator:
             state: The name of the state.
 
         Raises:
-            UnsupportedGraph: The state has another value in the next step.
+            UnsupportedGraph: The state has a different value in the next step.
         """
         if self.graph.states[state].value != node.name:
             name = type(node.operation).__name__

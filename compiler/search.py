@@ -229,7 +229,7 @@ class Searcher:
 
 
 class _Pool:
-    """Slots, and the recorded step that advances all of them."""
+    """Slots for sentences, and the decoder step that advances all slots: on a GPU, a CUDA graph."""
 
     def __init__(self, searcher: Searcher, layout: SlotLayout, count: int, like: Tensor) -> None:
         self.searcher, self.layout = searcher, layout

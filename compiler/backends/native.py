@@ -68,7 +68,7 @@ class NativeProgram(KernelProgram):
         count: int,
         allowed: Bool[Tensor, "#rows·k V"] | None = None,
     ) -> tuple[TopK, KernelState]:
-        """Read `tokens`. Return the `count` allowed tokens that most probably follow each, and the next state.
+        """Read `tokens`. Return the `count` most probable allowed tokens after each, and the next state.
 
         See `StepwiseDecoder.top_k`. The logits are computed and searched block by block, so that they are never all in
         memory at once.

@@ -88,7 +88,7 @@ class StackPositions:
 
 
 class AbsolutePositions(StackPositions):
-    """Positions as vectors that are added to embeddings: sinusoids, or learned vectors."""
+    """Positional encodings that are added to embeddings: sinusoidal or learned."""
 
     def add(self, x: Value, position: Value | None) -> Value:
         inputs = (x,) if position is None else (x, position)
@@ -103,7 +103,7 @@ class AbsolutePositions(StackPositions):
 
 
 class GridPositions(StackPositions):
-    """Positions of patches of a picture as two-dimensional sinusoids. The decoder has one-dimensional sinusoids."""
+    """Two-dimensional sinusoids for patches of a picture. The decoder has one-dimensional sinusoids."""
 
     def add(self, x: Value, position: Value | None) -> Value:
         options = self.architecture.positions
@@ -114,7 +114,7 @@ class GridPositions(StackPositions):
 
 
 class RotaryPositions(StackPositions):
-    """Positions as rotations of queries and keys (RoPE)."""
+    """Rotary positional encodings of queries and keys (RoPE)."""
 
     def rotate(self, name: str, heads: Value, position: Value | None) -> Value:
         inputs, options = (heads,) if position is None else (heads, position), self.architecture.positions
@@ -123,7 +123,7 @@ class RotaryPositions(StackPositions):
 
 
 class BiasPositions(StackPositions):
-    """Positions as biases of attention scores: learned (T5), or constant (ALiBi)."""
+    """Position biases of attention scores: learned (T5) or constant (ALiBi)."""
 
     def bias(self, stream: Value, heads: int, position: Value | None, cache: Value | None) -> Value | None:
         options, in_step = self.architecture.positions, position is not None

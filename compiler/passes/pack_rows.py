@@ -86,7 +86,7 @@ def pack(graph: Graph) -> Graph:
 
 
 def _packed_attention(graph: Graph, by_name: dict[str, Node], merged: Node) -> Node:
-    """Fuse an attention and the node that merges its heads into one operation."""
+    """Fuse an attention node and the node that merges its heads into one operation."""
     node = by_name[merged.inputs[0]]
     require_plain_attention(node)
     query, key, value, mask = (by_name[name] for name in node.inputs)

@@ -68,7 +68,7 @@ def _scales(graph: Graph) -> Iterator[tuple[str, _Scale]]:
             continue
         operation: Any = node.operation
         factor, unscaled = operation.scale, replace(operation, scale=1.0)
-        if len(node.inputs) == 1:  # an embedding; everything else with a factor is an attention
+        if len(node.inputs) == 1:  # an embedding; everything else with a factor is attention
             yield node.name, _Scale(factor, node.parameters, unscaled)
         elif not node.parameters and (heads := by_name.get(node.inputs[0])):
             query = by_name.get(heads.inputs[0]) if heads.operation.splits_heads else None

@@ -34,7 +34,7 @@ _MEMORY_HINT = "train on fewer pairs, or set `corpus.deduplicate=false` and hold
 
 
 class Status(IntEnum):
-    """Status of a pair of the training text: how it is used, or why it is dropped."""
+    """Status of a training pair: how it is used, or why it is dropped."""
 
     KEPT = 0
     EMPTY = 1
@@ -63,7 +63,7 @@ REASONS: dict[str, str] = {
 
 @dataclass(frozen=True)
 class CleaningCounts:
-    """Numbers of training pairs that are kept, that are held out, and that are dropped for each reason."""
+    """Counts of training pairs that are kept, held out, and dropped for each reason."""
 
     read: int = 0
     empty: int = 0

@@ -201,7 +201,7 @@ class CorpusReader:
         return self._members[part]
 
     def _file_examples(self, paths: Sequence[Path]) -> Iterator[Example]:
-        """Yield the examples of parallel files: line n of each file is a stream of example n."""
+        """Yield the examples of parallel files: line n of each file belongs to example n."""
         streams = [
             MODALITIES[modality].read(path) if name in self._token_streams else listed_files(path)
             for (name, modality), path in zip(self._streams.items(), paths, strict=True)

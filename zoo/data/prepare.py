@@ -235,7 +235,7 @@ class _Preparation:
         self._write_description(counts)
 
     def _read_train(self) -> Iterator[Example]:
-        """Yield the training examples. Meanwhile, count, filter and compare them, for the other methods."""
+        """Yield the training examples. Record their counts, filter results and overlap with dev and test."""
         for number, part in enumerate(self.spec.corpus.train):
             self.part_counts.append(0)
             for example in self.corpus.part_examples("train", number):

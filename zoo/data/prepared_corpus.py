@@ -62,7 +62,7 @@ class PreparedCorpus:
 
     @cached_property
     def counts(self) -> CleaningCounts:
-        """Numbers of training pairs that cleaning kept, and that it dropped for each reason."""
+        """Counts of training pairs that cleaning kept, and that it dropped for each reason."""
         return CleaningCounts(**read_json(self.folder / COUNTS_FILE))
 
     @property

@@ -109,7 +109,7 @@ class View:
 
 
 Format = tuple[View, ...]
-"""Format of a text file: its views. They are translated one after the other, each in the result of the view before."""
+"""Format of a text file: its views. Each view is translated in the result of the previous view."""
 
 
 Archive = Callable[[Sequence[str], Callable[[str], str]], Mapping[str, Format]]

@@ -1,4 +1,4 @@
-"""HTML and XML: tags, texts and comments as fragments. Malformed HTML is read as browsers do, and nothing is lost."""
+"""HTML and XML: tags, text and comments as fragments. Malformed HTML is read as browsers do, and nothing is lost."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _VOID_INLINE = frozenset(
 )
 _VOID = _VOID_INLINE | {"area", "br", "col", "embed", "frame", "hr"}
 _RAW_TEXT = frozenset(("iframe", "noembed", "noframes", "plaintext", "script", "style", "textarea", "title", "xmp"))
-"""Elements of HTML whose content has no tags."""
+"""HTML elements whose content has no tags."""
 _ENDED_BY = {"p": _BLOCKS, **dict.fromkeys(("rt", "rp"), _RUBY | {"ruby"})}
 """Tags that end a copied element that has no end tag."""
 _SCRIPT_MARK = re.compile(r"<!--(?:-?>)?|-->|</?script(?=[\s/>])", re.IGNORECASE)

@@ -151,11 +151,11 @@ class Token(NamedTuple):
 
 
 def read_tokens(text: str, namespaces: Mapping[str, str]) -> list[Token]:
-    """Return the tags and texts of XML.
+    """Split XML into tags and text.
 
     Args:
         text: The XML.
-        namespaces: Prefixes for the names of tokens, by namespace. The file may use other prefixes.
+        namespaces: Prefix for token names in each namespace. The file may use other prefixes.
 
     Raises:
         ZooError: The XML is damaged, or declares entities.

@@ -56,7 +56,7 @@ class InputWarnings:
             longest_in_training: Number of tokens of the longest source in training. None if it is not known.
             max_source_length: Maximum number of tokens in a text that is translated as a whole.
             report: Receives the warnings.
-            unknown_effect: Words of the warning that say what happens to unknown characters or words. None: no warning.
+            unknown_effect: Part of the warning: what happens to unknown characters or words. None: no warning.
             vocabulary: Vocabulary of the model.
         """
         self._unknown_effect, self._vocabulary = unknown_effect, vocabulary

@@ -299,8 +299,8 @@ class TextSearch:
         """Return a new preprocessor for the texts of `translate_chunks`.
 
         Args:
-            source: Code of the language of the texts (see `translate`).
-            target: Code of the language to translate into.
+            source: Language code of the texts (see `translate`).
+            target: Code of the target language.
             split: Whether to split texts into sentences if the model was trained on single sentences.
             protect: Whether to protect numbers, links and the like (see `TranslationOptions`).
 

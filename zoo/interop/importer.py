@@ -1,4 +1,4 @@
-"""Import of models of other toolkits, from files or the Hugging Face Hub, into the local model store (`zoo import`)."""
+"""Import of other toolkits' models, from files or the Hugging Face Hub, into the local model store (`zoo import`)."""
 
 from __future__ import annotations
 

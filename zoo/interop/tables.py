@@ -335,10 +335,10 @@ def _base(name: str) -> tuple[str, int]:
 
 
 def attention_names(parts: Mapping[str, str], projections: Sequence[str], pattern: str) -> dict[str, str]:
-    """Return the entries of `Layout.names` for the projections of attentions.
+    """Return the entries of `Layout.names` for attention projections.
 
     Args:
-        parts: The names of the attentions, by their kinds.
+        parts: The names of the attention sub-layers, by kind.
         projections: The names of the projections of queries, keys, values and outputs.
         pattern: A name with `{attention}` and `{projection}`.
     """

@@ -78,7 +78,7 @@ def key_width() -> tuple[int | None, str]:
     """Return the dimension of queries, keys and values in each head."""
     types, nodes = graph("base").types, _nodes(Attention)
     widths = {types[name].shape[3].constant for node in nodes for name in node.inputs[:3]}
-    return _agreed(widths, f"dimension of queries, keys and values in all {len(nodes)} attentions")
+    return _agreed(widths, f"dimension of queries, keys and values in all {len(nodes)} attention sub-layers")
 
 
 def inner_width() -> tuple[int | None, str]:
@@ -92,11 +92,11 @@ def _width(node: Node) -> int:
 
 
 def scale(kind: str, size: str, power: str) -> tuple[bool, str]:
-    """Decide whether all attentions or embeddings are scaled by a power of a size of the model.
+    """Decide whether attention scores or embeddings are always scaled by a power of a dimension.
 
     Args:
         kind: "attention" or "embedding".
-        size: Name of the size in the spec's architecture.
+        size: Name of the dimension in the spec's architecture.
         power: The exponent.
     """
     kinds: dict[str, type[Operation]] = {"attention": Attention, "embedding": Embedding}

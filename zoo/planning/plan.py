@@ -214,7 +214,7 @@ def _segment_name(graph: Graph, nodes: Sequence[Node], result: Node) -> str:
 
 
 def _looks_up_tokens(graph: Graph, node: Node) -> bool:
-    """Return whether a node is an embedding (3.4): it turns token IDs into features."""
+    """Return whether a node looks up the embeddings of token IDs (section 3.4)."""
     return bool(node.parameters) and graph.types[node.inputs[0]].kind is ValueKind.INTEGER
 
 

@@ -68,7 +68,7 @@ def _tag_id(tokenizer: Tokenizer, tag: str) -> int:
     id = tokenizer.id_of(tag)
     if id is None:
         hint = "train without `training.start_from`, or without tags in `corpus.train`"
-        raise ZooError(f"the vocabulary has no token `{tag}`, a tag in `corpus.train`", hint=hint)
+        raise ZooError(f"the vocabulary has no token for the tag `{tag}` in `corpus.train`", hint=hint)
     return id
 
 

@@ -172,7 +172,7 @@ def find_alignment_head(spec: Spec, vocabulary: Vocabulary, weights: Mapping[str
 def _count_agreements(
     program: EmittedProgram, translator: Translator, texts: EvaluationSet
 ) -> Iterator[tuple[AlignmentHead, int]]:
-    """Yield each attention head with its number of links in a sentence that agree with the statistical alignment."""
+    """For each sentence, yield each attention head and how many of its links agree with the statistical alignment."""
     spec, vocabulary = translator.spec, translator.vocabulary
     for direction in dict.fromkeys(texts.directions or [spec.default_direction]):
         preprocessor = translator.preprocessor(*direction)

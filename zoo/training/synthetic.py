@@ -254,7 +254,7 @@ def _languages_of(name: str, model: Spec, wanted: Direction) -> Direction:
 
 
 def _code_of(code: str, known: Sequence[str]) -> str | None:
-    """Return the known code of the same language, or None. Of several such codes, only `code` itself counts."""
+    """Return the known code of the same language, or None. If there are several, only `code` itself counts."""
     same = [each for each in known if base_language(each) == base_language(code)]
     if code in same:
         return code

@@ -65,14 +65,14 @@ def train(
     device: str = "auto",
     report: Report | None = None,
 ) -> Run:
-    """Train a model as its spec says. Resume the run if its folder exists.
+    """Train the model that a spec describes. Resume the run if its folder exists.
 
     Ctrl-C, SIGTERM or SIGHUP (a closed terminal) writes a checkpoint and stops. At the end, the last checkpoints are
     averaged and the dev set is scored. Under torchrun, every process calls this function, and they share the batch of
     each step.
 
     If the process does nothing else, call `compiler.host.tune_process()` first, as `zoo train` does. It speeds up
-    training on a CPU. A run that continues without it may differ in its smallest bits.
+    training on a CPU. A run that continues without it may differ in rounding.
 
     Args:
         spec: The spec.

@@ -1,4 +1,4 @@
-"""Reader of the file `model.bin` of CTranslate2. It contains named variables (tensors), which may be quantised."""
+"""Reader of CTranslate2's file `model.bin`. It contains named variables (tensors), which may be quantised."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Import of models of CTranslate2."""
+"""Import of CTranslate2 models."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class CTranslate2Import:
     """The import format `ctranslate2`. Implements `zoo.interop.formats.ImportFormat`."""
 
     name = "ctranslate2"
-    description = "a folder of CTranslate2: model.bin and its vocabularies"
+    description = "a CTranslate2 folder: model.bin and its vocabularies"
 
     def recognises(self, path: Path) -> bool:
         """Return whether the path is a folder with `model.bin`."""
@@ -132,7 +132,7 @@ def read_settings(folder: Path, binary: Binary) -> Settings:
             "lets each request choose the first token, such as a language, but a model in zoo has one first token",
             hint="copy the folder, and replace the value there by the token of one language",
         )
-    settings.ignore("bos_token", "multi_query_attention")  # each attention has its own number of key-value heads
+    settings.ignore("bos_token", "multi_query_attention")  # each attention layer has its own number of key-value heads
     return settings
 
 

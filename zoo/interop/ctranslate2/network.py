@@ -32,7 +32,7 @@ _CONCATENATED = {
     "self_attention": {"query": 0, "key": 0, "value": 0, "output": 1},
     "attention": {"query": 0, "key": 1, "value": 1, "output": 2},
 }
-"""Number of the linear map in an attention of CTranslate2 that contains each projection."""
+"""Index of the linear map in CTranslate2's attention that contains each projection."""
 _HEADS = {"TransformerBase": 8, "TransformerBig": 16}  # of models that do not store the number
 _DEFAULT_HEADS = 8
 _DEFAULT_EPSILON = {"layer_norm": 1e-5, "rms_norm": 1e-6}
@@ -226,7 +226,7 @@ class Network(ForeignTensors):
         return ACTIVATIONS[number]
 
     def _same(self, name: str, default: int) -> int:
-        """Return a positive setting of both sides, or 0 if it is off. Raise ZooError if the values differ."""
+        """Return a positive setting that both sides share, or 0 if it is off. Raise ZooError if the values differ."""
         encoder, decoder = self._both_sides(name, default)
         if encoder != decoder or encoder < 0:
             problem = f"`{name}` is {encoder} in the encoder and {decoder} in the decoder, but zoo supports one value"

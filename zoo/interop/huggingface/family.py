@@ -106,7 +106,7 @@ class Family(ABC):
     tokenizer: ClassVar[str] = ""
     """The class of the tokenizer, if all models of the family have the same."""
     may_differ: ClassVar[Collection[str]] = ()
-    """Fields of `architecture` that may have another value in the exported model."""
+    """Fields of `architecture` that may have a different value in the exported model."""
     hidden: ClassVar[Collection[int]] = (PAD, BOS)
     """zoo's IDs of tokens that translations of the exported model never contain."""
 

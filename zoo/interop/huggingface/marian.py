@@ -140,7 +140,7 @@ class HuggingFaceMarian(Family):
         ties = tuple(config.boolean(key, True) for key in ("share_encoder_decoder_embeddings", "tie_word_embeddings"))
         return {
             **read_bart_settings(config, _SETTINGS),
-            # The sinusoids of transformers are those of the paper in another order (`weights.to_interleaved`).
+            # The sinusoids of transformers are those of the paper in a different order (`weights.to_interleaved`).
             "positions": {"kind": "sinusoidal_halves" if positions == "marian" else "sinusoidal"},
             "norm": {"placement": "post", "epsilon": _EPSILON[positions]},
             "tied_embeddings": next(name for name, values in _TIED_SETTINGS.items() if values == ties),
