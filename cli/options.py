@@ -127,7 +127,7 @@ def _check_name(kind: str) -> Callable[[str | None], str | None]:
 
 
 def _require_number(value: Any) -> Any:
-    """Refuse NaN, which satisfies no limit of an option and violates none."""
+    """Refuse NaN, for which every comparison with a limit is false."""
     if isinstance(value, float) and math.isnan(value):
         raise typer.BadParameter("nan is not a number")
     return value

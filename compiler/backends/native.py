@@ -52,7 +52,7 @@ class NativeProgram(KernelProgram):
     def advance(
         self, state: KernelState, tokens: Int[Tensor, "rows k"]
     ) -> tuple[Float[Tensor, "rows k V"], KernelState]:
-        """Read `tokens`. Return the log-probabilities of the token that follows each, and the next state.
+        """Read `tokens`. Return the log-probabilities of the next token after each, and the next state.
 
         See `StepwiseDecoder.advance`.
         """

@@ -163,7 +163,7 @@ class EpochBatches:
 
 
 class Examples(dict[str, Sequence[Values]]):
-    """Values of each stream of some examples, without BOS and EOS: `{name: [values of an example, ...]}`."""
+    """Values of several examples by stream, without BOS and EOS: `{name: [values of an example, ...]}`."""
 
     @classmethod
     def from_store(cls, store: Store, indices: npt.ArrayLike) -> Self:

@@ -194,7 +194,7 @@ class _Preparation:
         self._filtered = bytearray()
         """Result of `apply_filters` for each training example."""
         self._dropped: dict[str, list[Example]] = {}
-        """For each reason, some examples that are dropped for it."""
+        """Some of the examples that are dropped for each reason."""
 
     def write(self) -> None:
         """Read and clean the corpus, learn the vocabulary, encode the text, and write all files."""

@@ -19,7 +19,7 @@ _SHARD_EXAMPLES = 1 << 22  # a few hundred megabytes; each shard takes four file
 Values = npt.NDArray[np.int32 | np.float32]
 """Token IDs `[length]`, or frames of features `[length, width]`."""
 Rows = Mapping[str, Sequence[Sequence[int] | Values]]
-"""Values of some examples, by the name of the stream."""
+"""Values of several examples, by the name of the stream."""
 
 
 class StoreWriter:

@@ -97,7 +97,7 @@ class Syntax:
 
 @dataclass(frozen=True)
 class View:
-    """Some of the texts in a file, such as its paragraphs.
+    """Part of the text in a file, such as all paragraphs or all attributes.
 
     Attributes:
         parse: Function that splits the content of a file into fragments.

@@ -432,7 +432,7 @@ SYNTAX = Syntax(escape)
 
 
 def html_format(roles: ElementRoles, parser: type[Parser]) -> Format:
-    """Return the views of HTML. The text's view comes last, because it may write a tag with attributes twice."""
+    """Return the HTML format. Attributes are translated before text, which may repeat a tag with attributes."""
     attributes_with_text = attribute_view(partial(_tags, roles=roles, parser=parser), _is_text)
     return (attributes_with_text, View(partial(parse, roles=roles, parser=parser), SYNTAX))
 

@@ -100,7 +100,7 @@ def _pair_marks(fragments: Iterable[Fragment]) -> Iterator[Fragment]:
 
 
 def _formats(names: Sequence[str], read: Callable[[str], str]) -> Mapping[str, Format]:
-    """Return the views of the files. Notes are translated before the paragraphs around them, which can move them."""
+    """Return the formats of the files. Notes are translated before their paragraphs, which can move them."""
     files = [name for name in ("content.xml", "styles.xml") if name in names]
     code = code_styles(*map(read, files))
     levels = (View(partial(_parse, code=code, level=level), Syntax(escape)) for level in (3, 2, 1))

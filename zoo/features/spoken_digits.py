@@ -84,7 +84,7 @@ def _speak(split: str, count: int, folder: Path, report: Report) -> None:
     if any(process.returncode for process in processes):
         *_, last = "\n".join(errors).strip().splitlines() or ["a process was stopped"]
         hint = "run `pip install -e '.[speech]'` in zoo's source folder, which installs espeakng-loader"
-        raise ZooError(f"the spoken digits could not be made: {last}", hint=hint, exit_code=1)
+        raise ZooError(f"the spoken digits could not be synthesised: {last}", hint=hint, exit_code=1)
 
 
 def _random(split: str, number: int) -> np.random.Generator:

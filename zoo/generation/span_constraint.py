@@ -106,7 +106,7 @@ class SpanConstraint:
 
 
 class _Trie:
-    """Trie with the tokens of every spelling of the spans in a sentence.
+    """Token trie of all spellings of the spans in a sentence.
 
     Attributes:
         left: How often each span must be written.

@@ -381,12 +381,12 @@ def _require_short(
 
 
 def models_of(plans: Iterable[Plan]) -> list[PooledModel]:
-    """Return the models of some plans."""
+    """Return the models in a list of plans."""
     return [route.model for route in routes_of(plans)]
 
 
 def routes_of(plans: Iterable[Plan]) -> list[Route]:
-    """Return the distinct routes of some plans."""
+    """Return the distinct routes in a list of plans."""
     return list({(id(p.route.model), p.route.source, p.route.target): p.route for p in plans if p.route}.values())
 
 

@@ -216,7 +216,7 @@ def _encodings(a: Architecture, side: str, tensors: Mapping[str, Tensor]) -> Ten
     """Return the table [positions, d_model] that is added to the embeddings of the encoder or the decoder.
 
     Without a table, CTranslate2 would add its own sinusoids, which differ from zoo's. So a model without positions gets
-    a table of zeros. Return None if positions enter self-attention.
+    a table of zeros. Return None if positions only affect self-attention.
     """
     if isinstance(a.positions, Sinusoidal):
         rows, halves = torch.empty(1, POSITIONS, a.d_model), a.positions.kind == "sinusoidal_halves"

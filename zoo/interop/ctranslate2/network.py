@@ -108,7 +108,7 @@ def written_layers(spec: Spec, tensors: Mapping[str, Tensor]) -> dict[str, Tenso
 
 
 def alibi_table(heads: int, side: str) -> Float32[Tensor, "buckets h"]:
-    """Return a table of relative position biases that has the effect of ALiBi.
+    """Return a table of relative position biases that emulates ALiBi.
 
     Each distance below `POSITIONS` has its own bucket. Distances up to `2 * POSITIONS` share the other buckets.
     """

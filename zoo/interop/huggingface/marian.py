@@ -168,7 +168,7 @@ class HuggingFaceMarian(Family):
         return self._fields(config, "transformers")
 
     def of_weights(self, a: Architecture) -> Collection[str]:
-        """Return `positions` if an exported model has them as a table."""
+        """Return `positions` if the exported weights contain a position table."""
         return ("positions",) if isinstance(a.positions, Sinusoidal | Learned) else ()
 
     def config(self, spec: Spec, ids: WrittenIds) -> dict[str, Any]:

@@ -122,7 +122,7 @@ def take_tables(
 def written_bart_tables(
     a: Architecture, tensors: Mapping[str, Tensor], select: Callable[[Tensor], Tensor], *, common: bool = True
 ) -> Iterator[tuple[str, Tensor]]:
-    """Yield the tables that `take_tables` reads from Marian, M2M-100 and mBART models, with their names there.
+    """Yield the tables of Marian, M2M-100 and mBART models, with their names in transformers.
 
     Args:
         a: The architecture of the model.
