@@ -143,7 +143,7 @@ class Synthetic(Directed):
     """Path of the translations of `source` by people, relative to `corpus.folder`. If it is given, only one of the
     `n_best` translations of each sentence is kept: the one with the highest chrF. Default: null."""
     n_best: Size = Field(default=1, le=1_024)
-    """Number of translations of each sentence. Each different translation gives a pair. Default: 1.
+    """Number of translations of each sentence. Each distinct translation forms a pair. Default: 1.
     Unit: translations."""
     decoding: SearchOptions = SearchOptions()
     """Options of the search, such as `{beam: 8}` or `{search: sample, top_k: 10}`. Other options come from the spec of

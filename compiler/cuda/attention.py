@@ -160,7 +160,7 @@ class PackedAttention(NamedTuple):
     spans: Tensor
     """For each query, the indices of its first key and after its last key, [2, n]."""
     readers: Tensor
-    """For each key, the indices of the first query that sees it and after the last one, [2, m]."""
+    """For each key, the index of the first query that sees it, and the index after the last such query, [2, m]."""
     heads: HeadColumns
     scale: float
     """Factor of Q Kᵀ."""

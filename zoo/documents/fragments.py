@@ -36,7 +36,7 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Fragment:
-    """Fragment of a document. Joined, the `raw` strings of all fragments give the document.
+    """Fragment of a document. The joined `raw` strings of all fragments are the document.
 
     Attributes:
         kind: The kind.

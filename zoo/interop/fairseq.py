@@ -1,4 +1,4 @@
-"""Import of checkpoints of fairseq's Transformer, without running code from their pickles.
+"""Import of fairseq's Transformer checkpoints, without running code from their pickles.
 
 torch.load with `weights_only=True` loads only tensors and plain data. A checkpoint also contains options, which may be
 objects of omegaconf or of fairseq. They are replaced by objects of `InertObject`, which only store the state.
@@ -234,7 +234,7 @@ def _to_plain_data(value: Any) -> Any:
 
 
 def _replacement(name: str) -> Any:
-    """Return the harmless replacement for a global in a pickle, or None if files of fairseq never use this global."""
+    """Return the harmless replacement for a global in a pickle, or None if fairseq's files never use this global."""
     if name in _PLAIN_TYPES:
         return (_PLAIN_TYPES[name], name)
     if name in _REPLACED_TYPES or name.startswith(_REPLACED_MODULES):

@@ -1,7 +1,7 @@
 """Reference log-probabilities of a bundle, with which anybody can check that the model computes the same results.
 
 `proof.safetensors` has the log-probabilities that the model assigned to a few sentence pairs when it was published. The
-check fails if the weights have changed, or if a machine or backend computes other values.
+check fails if the weights have changed, or if a machine or backend computes different values.
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ class Metrics:
             LOG.info("%d requests: %s", counts.total(), listed)
 
     def text(self) -> bytes:
-        """Return all metrics in the text format of Prometheus."""
+        """Return all metrics in Prometheus's text format."""
         return generate_latest(self._registry)
 
 
@@ -137,7 +137,7 @@ class Admission:
             if value is not None and not 1 <= value <= limits.beam:
                 raise ServingError(400, f"`{name}` is {value:,}; it should be from 1 to {limits.beam}")
         if options.prefix and any(LINE_BREAKS.search(text.strip()) for text in (*texts, options.prefix)):
-            raise ServingError(400, "`prefix` requires texts of one line")
+            raise ServingError(400, "`prefix` requires single-line texts")
 
     @contextmanager
     def admit(self, key: str, texts: Sequence[str], models: Iterable[PooledModel] = ()) -> Iterator[None]:

@@ -311,7 +311,7 @@ def monitoring(service: Service) -> APIRouter:
 
     @routes.get("/metrics")
     async def metrics() -> Response:
-        """Return the metrics in the text format of Prometheus."""
+        """Return the metrics in Prometheus's text format."""
         return Response(service.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
     return routes

@@ -227,7 +227,7 @@ def make_shortlist(run: Run, report: Report) -> Path:
         raise ZooError(problem, hint="use the run of a translation model")
     prepared, vocabulary = prepare_corpus(spec, report), Vocabulary.load(run.folder)
     if not prepared.vocabulary.has_same_tokens_as(vocabulary):
-        problem = f"the corpus of `{run.folder}` has changed since training: it now gives a different vocabulary"
+        problem = f"the corpus of `{run.folder}` has changed since training: it now produces a different vocabulary"
         raise ZooError(problem, hint="restore the original corpus, or train again")
     store = prepared.store("train")
     estimate_shortlist(vocabulary, _sample(store, report)).write(file := run.folder / NAME)

@@ -86,7 +86,7 @@ def read_layers(source: ForeignTensors, spec: Spec) -> dict[str, Tensor]:
     """Remove the variables of all layers from `source`. Return them with zoo's names. Missing biases become zeros.
 
     Raises:
-        ZooError: A variable is missing or has another shape.
+        ZooError: A variable is missing or has the wrong shape.
     """
     table, groups = [*layout(spec.architecture).rows(spec)], dict[str, list[TensorRow]]()
     for row in table:

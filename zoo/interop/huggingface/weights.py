@@ -1,4 +1,4 @@
-"""Weights of transformers' models: files of safetensors or pickles, embeddings, and the positions of Marian models."""
+"""Weights of transformers' models: safetensors or pickle files, embeddings, and the positions of Marian models."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def take_tables(
         scale: The factor by which the model multiplies embeddings.
 
     Raises:
-        ZooError: A table is missing or has another shape, or tables that must be equal are not.
+        ZooError: A table is missing or has the wrong shape, or tables that must be equal are not.
     """
     found = {key: source.take(name, *shape) for key, name in names.items() if name in source.left}
     group = [key for key in names if key in equal]

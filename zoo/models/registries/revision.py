@@ -52,7 +52,7 @@ class Summary(Record):
     licence: _Text = ""
     """Licence of the model. Empty if the publisher did not specify one."""
     published: _Text
-    """Time of publication in UTC, in the format of ISO 8601."""
+    """Time of publication in UTC, in ISO 8601 format."""
     zoo: _Text
     """Version of zoo that published the model."""
 

@@ -189,7 +189,7 @@ def make_trials(rows: Sequence[SweepRow], seeds: int, folder: Path) -> tuple[Tri
     """Return one trial (training run) per row (spec) and seed: all rows with seed 1, then all with seed 2, and so on.
 
     Raises:
-        ZooError: The folder contains a run with the name of a trial that was started with another spec.
+        ZooError: The folder contains a run with the name of a trial that was started with a different spec.
     """
     trials = tuple(
         Trial(row, seed, Run(folder / f"{row.name}.seed{seed}")) for seed in range(1, seeds + 1) for row in rows
