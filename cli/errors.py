@@ -83,7 +83,7 @@ def unknown_command(word: str, commands: list[str]) -> ZooError:
     """Return the error for a word that is not a command."""
     near = nearest(word, commands)
     hint = f"did you mean `zoo {near}`?" if near else f"the commands are {', '.join(commands)}"
-    return ZooError(f"`{word}` is not a command of zoo", hint=hint)
+    return ZooError(f"`{word}` is not a zoo command", hint=hint)
 
 
 _NUMBERS = {"input should be a valid integer": "a whole number", "input should be a valid number": "a number"}

@@ -56,7 +56,7 @@ REASONS: dict[str, str] = {
     "language": "in another language",
     "held_out": "held out",
     "long": "too long",
-    "ratio": "with too different lengths",
+    "ratio": "with very different lengths",
 }
 """Description of each reason for which pairs are dropped. The reasons are also fields of `CleaningCounts`."""
 

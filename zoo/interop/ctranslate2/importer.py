@@ -113,11 +113,11 @@ def open_translator(folder: Path) -> Any:
 
 def _require_transformer(binary: Binary) -> None:
     if binary.name not in _KINDS:
-        raise ZooError(f"cannot import a `{binary.name}` of CTranslate2: zoo only imports Transformers that translate")
+        raise ZooError(f"cannot import a CTranslate2 `{binary.name}`: zoo only imports Transformers that translate")
     if binary.revision not in _REVISIONS:
         supported = f"zoo reads revisions {_REVISIONS[0]} to {_REVISIONS[-1]}"
         problem = f"the model has revision {binary.revision} of CTranslate2's Transformer, but {supported}"
-        raise ZooError(problem, hint="convert the model again with a current converter of CTranslate2")
+        raise ZooError(problem, hint="convert the model again with a current CTranslate2 converter")
 
 
 def read_settings(folder: Path, binary: Binary) -> Settings:

@@ -64,7 +64,7 @@ def _open_shards(index: Path) -> ForeignTensors:
             raise ValueError(f"`{index}` lists `{name}`, which is not a valid name of a weight file")
         shard = _read_file(index.with_name(name))
         if shard.keys() != {key for key, file in listed.items() if file == name}:
-            raise ValueError(f"`{index.with_name(name)}` has other tensors than `{index}` lists for it")
+            raise ValueError(f"`{index.with_name(name)}` does not have the tensors that `{index}` lists for it")
         tensors |= shard
     return ForeignTensors(tensors, index)
 

@@ -71,7 +71,7 @@ def _read_binary(file: Path) -> dict[str, np.ndarray]:
         content = stream.read()
     version, count = struct.unpack_from("<2Q", content)
     if version != _VERSION:
-        hint = "give a `.bin` file of Marian, Bergamot or Firefox Translations"
+        hint = "give a `.bin` file from Marian, Bergamot or Firefox Translations"
         raise ZooError(f"`{file}` has the binary version {version}, but zoo reads version {_VERSION}", hint=hint)
     headers = [_HEADER.unpack_from(content, 16 + _HEADER.size * number) for number in range(count)]
     position, names, shapes = 16 + _HEADER.size * count, [], []

@@ -93,7 +93,7 @@ def _make_row(reference: str, plain: dict[str, Spec], rows: dict[str, SweepRow],
     """Return the row of a spec. If the sweep has a row for its parent, `rows` already contains that row."""
     spec, parent = plain[reference], _parent(reference, plain)
     if not isinstance(spec.task, Translation):
-        problem = f"the task of `{reference}` is `{spec.task.kind}`, but a sweep compares translators"
+        problem = f"the task of `{reference}` is `{spec.task.kind}`, but a sweep compares translation models"
         raise ZooError(problem, hint=f"leave it out; `zoo train {reference}` trains it")
     changed, keys = specs.load(reference, overrides), tuple[str, ...]()
     if parent is not None:
