@@ -62,7 +62,7 @@ def emit(graphs: Iterable[Graph]) -> EmittedCode:
 
 
 _SUFFIXES = {(Purpose.DECODE_STEP, "decoder"): "_step", (Purpose.ENCODE, "decoder"): "_memory"}
-"""Name suffixes of functions that compute only a part of a layer of the paper."""
+"""Name suffixes of functions that compute only a part of one of the paper's layers."""
 
 
 class _Names:
@@ -197,7 +197,7 @@ def _body(
     """Yield the lines of code that compute the nodes.
 
     Slices that together cover a whole value become one `chunk` or `split`. Otherwise the gradient of each slice would
-    be a tensor of the size of the value, mostly zeros.
+    be as large as the value, and mostly zeros.
 
     Args:
         graph: The graph.

@@ -35,7 +35,7 @@ class Field(IntEnum):
     LENGTH = 1
     """Number of tokens so far, with the prefix. It is the position of the next token that the decoder reads."""
     FINISHED = 2
-    """Number of hypotheses that have finished, including those that are not kept."""
+    """Number of finished hypotheses, including dropped ones."""
     KEPT = 3
     """Number of finished hypotheses that are kept."""
     SOURCE = 4
@@ -177,7 +177,7 @@ class SlotLayout:
 
 
 class Slots:
-    """Buffers of a search on a device: the slots, and what the decoder has computed for their hypotheses."""
+    """Buffers of a search on a device: the slots, and the decoder's caches and states for their hypotheses."""
 
     def __init__(
         self,

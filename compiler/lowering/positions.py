@@ -297,7 +297,7 @@ class PositionBias(Operation):
     shares_buffer = True
 
     def value(self, head: int, distance: int, parameters: Tensors) -> float:
-        """Return the bias of a head. The distance is the position of the key minus that of the query."""
+        """Return the bias of a head. The distance is the position of the key minus the position of the query."""
         raise NotImplementedError
 
     def emit_values(self, distance: str, parameters: Expressions) -> str:

@@ -142,7 +142,7 @@ def fuse_group(
 
 
 def _join(names: list[str]) -> str:
-    """Join names: a.query and a.key become a.query_key. A name whose path is not that of the first stays complete."""
+    """Join names: a.query and a.key become a.query_key. A name whose path differs from the first stays complete."""
     stem = names[0].rpartition(".")[0]
     others = (n.removeprefix(f"{stem}.") if n.rpartition(".")[0] == stem else n.replace(".", "_") for n in names[1:])
     return "_".join([names[0], *others])

@@ -319,7 +319,7 @@ def corpus_name(corpus: Corpus) -> str:
 
 
 def languages_of(corpus: Corpus, part: Part) -> dict[str, str]:
-    """Return the language of the source and of the target in a part of the corpus."""
+    """Return the source and target language of a corpus part."""
     return dict(zip(("source", "target"), corpus.direction(part), strict=True))
 
 

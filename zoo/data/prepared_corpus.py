@@ -81,6 +81,6 @@ class PreparedCorpus:
         return {name: read_lines(self.folder / split / f"{name}.txt") for name in streams}
 
     def directions(self, split: Split) -> list[Direction]:
-        """Return the source and target language of each example of dev or test, for a multilingual model."""
+        """Return the source and target language of each example in dev or test, for a multilingual model."""
         lines = read_lines(self.folder / split / "languages.txt")
         return [(source, target) for source, _, target in (line.partition(" ") for line in lines)]

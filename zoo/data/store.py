@@ -117,9 +117,9 @@ class Store:
     """Store of examples: the values of each stream, without BOS and EOS, read from disk on demand."""
 
     parts: list[int]
-    """Number of examples of each part of `corpus.train`, in order."""
+    """Number of examples in each part of `corpus.train`, in order."""
     lengths: Mapping[str, npt.NDArray[np.int32]]
-    """Number of values of each example, without EOS, by stream: `[examples]`."""
+    """Number of values in each example, without EOS, by stream: `[examples]`."""
 
     def __init__(self, folder: Path) -> None:
         """Open a store that a `StoreWriter` wrote. Only the header is checked.

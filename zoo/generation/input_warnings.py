@@ -68,7 +68,7 @@ class InputWarnings:
         self._first_spelled: EncodedText | None = None
         self._unkept = 0
         self.noun, self.unit, self.treatment = "text", "tokens", "translated"
-        """Words that the warnings use for an input, for the unit of its length, and for what the model does with it."""
+        """Words of the warnings: for an input, for the unit of its length, and for the model's action."""
         self._examples: list[str] = []
 
     def count(self, text: EncodedText) -> None:

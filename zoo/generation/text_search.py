@@ -1,4 +1,4 @@
-"""Search for the translations of texts and of streams of lines, from options and preprocessing to the results."""
+"""Translate texts and streams of lines: options, preprocessing, search and results."""
 
 from __future__ import annotations
 

@@ -147,7 +147,7 @@ def max_window_seconds(recognizer: Recognizer) -> float:
 
 
 def join_overlap(first: str, second: str) -> tuple[str, str]:
-    """Remove the words that the texts of two overlapping windows share from one of the texts.
+    """Remove the words that two overlapping windows share from one of the two texts.
 
     The texts meet at the longest sequence of words that occurs at the end of the first and at the start of the second
     text. If there is no such sequence, return both texts unchanged.

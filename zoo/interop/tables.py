@@ -1,4 +1,4 @@
-"""Settings and tensors of other toolkits' models, and two-way descriptions of both.
+"""Settings and tensors of other toolkits' models, and tables that describe both for reading and writing.
 
 The same table reads a model and writes it. A table of settings pairs the keys of a settings file with fields of
 `architecture`. A table of tensors pairs names. A setting is known if a table or another caller has read it, or if

@@ -17,7 +17,7 @@ from zoo.text.vocabulary import SIDES
 
 TOKENIZERS = ("moses", "space")
 _CODES = ("bpecodes", "code", "bpe.codes")
-"""Usual names of a file with BPE codes for both languages. The first two are those of fairseq."""
+"""Usual names of a file with BPE codes for both languages. fairseq uses the first two."""
 _CODES_OF_SIDES = ("source.bpe", "target.bpe")
 _CASES = ("{side}.tcmodel", "truecase-model.{language}")
 _JOINER = "￭"

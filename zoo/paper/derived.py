@@ -117,7 +117,7 @@ def shared_matrix() -> tuple[bool, str]:
 
 
 def multi_head_cost() -> tuple[bool, str]:
-    """Compare the FLOPs of a model with eight heads and of a model with one head of the same total dimension.
+    """Compare the FLOPs of two models: with eight heads, and with one head of the same total dimension.
 
     Returns:
         Whether the FLOPs differ by at most 5 %, and a text with both numbers.
@@ -353,7 +353,7 @@ def _title(row: Row) -> str:
 
 
 def time_of_steps(spec: str, field: str, unit: str) -> tuple[float, str]:
-    """Derive the time of training steps from the number of steps and the time of a step.
+    """Derive the training time from the number of steps and the time per step.
 
     Args:
         spec: Short name of the spec.
@@ -366,7 +366,7 @@ def time_of_steps(spec: str, field: str, unit: str) -> tuple[float, str]:
 
 
 def cost_by_steps(spec: str) -> tuple[float, str]:
-    """Derive a model's training cost in FLOPs from the number of steps and the time of a step."""
+    """Derive a model's training cost in FLOPs from the number of steps and the time per step."""
     return cost_by_time(f"{time_of_steps(spec, 'steps', 'seconds')[0]:,.0f} seconds")
 
 

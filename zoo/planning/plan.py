@@ -84,7 +84,7 @@ class Plan(MemoryEstimate):
 
     name: str
     length: int
-    """Number of tokens of every sentence, on the source and the target side."""
+    """Number of tokens in every sentence, on the source and the target side."""
     beam: int
     layers: tuple[LayerPlan, ...]
     passes: tuple[PassEffect, ...]

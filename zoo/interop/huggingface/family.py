@@ -246,7 +246,7 @@ class Family(ABC):
         return self
 
     def written_architecture(self, spec: Spec) -> Architecture:
-        """Return the architecture of the exported model. Raise ZooError if the format cannot express that of a spec."""
+        """Return the architecture of the exported model. Raise ZooError if the format cannot express it."""
         require_standard_layers(spec.architecture, self.name)
         of_weights = spec.architecture.model_dump(include={*self.of_weights(spec.architecture)})
         try:

@@ -264,7 +264,7 @@ def _read_vocabulary(
 
     Args:
         folder: The folder of the model.
-        rows: The number of rows of the source embedding and of the target embedding.
+        rows: The numbers of rows in the source and target embeddings.
         special: The IDs of the special tokens in the Hugging Face vocabulary.
         shared: Whether both sides have the same token IDs.
 

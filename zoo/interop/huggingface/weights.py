@@ -167,7 +167,7 @@ def take_positions(source: ForeignTensors, d_model: int) -> tuple[dict[str, Any]
 
 
 def _is_of_marian_or_transformers(table: Tensor) -> bool:
-    """Return whether a table contains the sinusoids of Marian, or those of the paper in the order of transformers."""
+    """Return whether a table contains Marian's sinusoids, or the paper's sinusoids in transformers' order."""
     interleaved = table[:, _interleaving(table.shape[1])]
     of_marian, of_paper = ({"kind": kind, "first": 0} for kind in ("sinusoidal_halves", "sinusoidal"))
     return of_marian in matching_sinusoids(table) or of_paper in matching_sinusoids(interleaved)
