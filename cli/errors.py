@@ -87,7 +87,7 @@ def unknown_command(word: str, commands: list[str]) -> ZooError:
 
 
 _NUMBERS = {"input should be a valid integer": "a whole number", "input should be a valid number": "a number"}
-"""Beginnings of the messages of typer about invalid values, and the required kinds of value."""
+"""Beginnings of typer's messages about invalid values, and the required kinds of value."""
 
 
 def _from_usage_error(error: Any, command: str) -> ZooError:

@@ -36,7 +36,7 @@ class EmittedCode:
     layers: dict[str, str] = field(default_factory=dict)
     """Source code of each layer function. The keys are the function names."""
     main: dict[str, str] = field(default_factory=dict)
-    """Source code of the function of each purpose. The function has the name of the purpose."""
+    """Source code of the function for each purpose. The function has the name of the purpose."""
 
     def __str__(self) -> str:
         text = "\n\n".join([*self.layers.values(), *self.main.values()])

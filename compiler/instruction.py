@@ -75,7 +75,7 @@ class SentenceState(IntEnum):
 
 
 MAX_INT8_ROWS = 1 << 16
-"""The largest number of rows of an int8 matrix: sums of more products might overflow 32 bits."""
+"""The largest number of rows in an int8 matrix: sums of more products might overflow 32 bits."""
 
 
 class UnsupportedGraph(ValueError):
@@ -131,7 +131,7 @@ class Instruction:
     """The factor of a multiplication or of attention scores. In a rotation, the base of the angles."""
     epsilon: float = 0.0
     rows: int = 0
-    """The number of rows of `table`. In attention, the largest distance that has a bias."""
+    """The number of rows in `table`. In attention, the largest distance that has a bias."""
     constants: tuple[float, ...] = ()
     """Constants of the attention biases: the slope of each head or, with a `table`, the row of each distance."""
     table: str | None = None

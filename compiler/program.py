@@ -121,7 +121,7 @@ class BeamOptions(NamedTuple):
     min_length: int
     """Number of tokens without EOS that a hypothesis needs before EOS is allowed."""
     max_length: int
-    """Maximum number of tokens of a hypothesis, without EOS."""
+    """Maximum number of tokens in a hypothesis, without EOS."""
 
 
 class TreeLimits(NamedTuple):

@@ -48,7 +48,7 @@ class Field(IntEnum):
     MIN_LENGTH = 10
     MAX_LENGTH = 11
     PREFIX = 12
-    """Number of tokens of the prefix."""
+    """Number of tokens in the prefix."""
 
 
 SCALARS = 16
@@ -78,7 +78,7 @@ class SlotLayout:
 
     @property
     def tokens(self) -> int:
-        """First column of the last tokens of live hypotheses."""
+        """First column of the live hypotheses' last tokens."""
         return SCALARS
 
     @property
@@ -103,7 +103,7 @@ class SlotLayout:
 
     @property
     def result_width(self) -> int:
-        """Number of columns of a finished hypothesis."""
+        """Number of columns in a finished hypothesis."""
         return RESULT_HEAD + self.capacity
 
     @property
@@ -118,7 +118,7 @@ class SlotLayout:
 
     @property
     def width(self) -> int:
-        """Number of columns of a slot."""
+        """Number of columns in a slot."""
         return self.ancestors + self.rows * self.capacity
 
     def arrays(self, slots: Tensor) -> list[Tensor]:
@@ -139,7 +139,7 @@ class SlotLayout:
 
         Args:
             options: Options of each sentence.
-            sources: Number of source tokens of each sentence.
+            sources: Number of source tokens in each sentence.
             prefixes: The prefix of each sentence.
             penalties: For each sentence, the length penalties of 0 to `max_length` + 1 tokens, or more.
         """

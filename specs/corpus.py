@@ -18,7 +18,7 @@ Column = Annotated[int, Field(ge=1, le=1_000)]
 Language = Annotated[str, Field(pattern=r"^[a-z]{2,3}([-_][A-Za-z0-9]+)*$", max_length=35)]
 Filter = Literal["copy", "markup", "language"]
 Direction = tuple[str, str]
-"""Codes of the source and of the target language."""
+"""Codes of the source and target language."""
 
 
 def _check_url(url: str) -> str:

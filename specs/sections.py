@@ -43,7 +43,7 @@ class Vocabulary(Section):
 
     @property
     def sizes(self) -> tuple[int, int]:
-        """Vocabulary sizes of the source and of the target."""
+        """Source and target vocabulary sizes."""
         return self.size, self.size if self.target_size is None else self.target_size
 
     def _check(self) -> None:

@@ -125,7 +125,7 @@ class NativeProgram(KernelProgram):
 
 
 class _Packer:
-    """Places all weights of a model in one block of memory, in the layout of the kernels."""
+    """Places all weights of a model in one memory block, in the kernels' layout."""
 
     def __init__(self, request: BuildRequest, library: Any) -> None:
         self._request, self._library = request, library

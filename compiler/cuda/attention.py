@@ -186,7 +186,7 @@ class PackedAttention(NamedTuple):
 
 
 def packed_attention(given: PackedAttention) -> tuple[Tensor, Tensor]:
-    """Return the attention of all heads [n, h·d_v], and the logarithm of the sum of each softmax [h, n]."""
+    """Return the attention of all heads [n, h·d_v], and the log-sum-exp of each softmax [h, n]."""
     q, kv, heads, count = given.q, given.kv, given.heads, len(given.q)
     out = q.new_empty(count, heads.count * heads.d_v)
     logs = torch.empty((heads.count, count), dtype=torch.float32, device=q.device)

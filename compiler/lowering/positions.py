@@ -76,7 +76,7 @@ class StackPositions:
         return heads
 
     def bias(self, stream: Value, heads: int, position: Value | None, cache: Value | None) -> Value | None:
-        """Return the bias of the scores of self-attention, [batch or 1, h, n, m], or None if these positions have none.
+        """Return the bias of self-attention scores, [batch or 1, h, n, m], or None if these positions have none.
 
         Args:
             stream: Input of the stack, of which only the shape matters: [batch, n, ...].
@@ -217,7 +217,7 @@ class PositionalEncoding(Operation):
 
 @dataclass(frozen=True)
 class GridEncoding(Operation):
-    """Add the encoding of each patch of a picture: x [batch, n, d] -> [batch, n, d].
+    """Add the encoding of each picture patch: x [batch, n, d] -> [batch, n, d].
 
     Position p is the patch in column p // rows and row p % rows, both counted from 0. The first d / 2 features encode
     the column as `sinusoidal_encoding` does, and the others the row.
@@ -279,7 +279,7 @@ class Rotate(Operation):
 
 @dataclass(frozen=True)
 class PositionBias(Operation):
-    """Base class of biases of attention scores that depend on the distance of query and key.
+    """Base class of attention score biases that depend on the distance between query and key.
 
     Outside of decoder steps, the input is the input of the stack [batch, n, ...]. Only its shape is used. The result is
     [1, heads, n, n]. In a decoder step, the inputs are position [rows, new] and cache [rows, h, length, d],

@@ -283,7 +283,7 @@ class Operation(ABC):
         return not self.loops_in_python(inputs)
 
     def describe(self, inputs: Sequence[str]) -> str:
-        """Return the details that a drawing shows below the name of the operation, from descriptions of the inputs."""
+        """Return the details that a drawing shows below the operation's name, given descriptions of the inputs."""
         return self.details.format(self=self)
 
 

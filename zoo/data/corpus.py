@@ -68,7 +68,7 @@ class CorpusReader:
                 builtin.sentences(name.partition("[")[0], part.grammar)
 
     def _check_sides(self, part: Files | Archive | Table, name: str) -> None:
-        """Raise ZooError if two streams of a part of the corpus are the same file or column."""
+        """Raise ZooError if two streams of a corpus part are the same file or column."""
         if isinstance(part, Table):
             columns = [getattr(part, f"{stream}_column") for stream in self._streams]
             if len(set(columns)) < len(columns):

@@ -76,7 +76,7 @@ class PreparedCorpus:
         return Store(self.folder / split)
 
     def texts(self, split: Split) -> dict[str, list[str]]:
-        """Return the cleaned raw data of each stream of dev or test."""
+        """Return the cleaned raw data of each stream in dev or test."""
         streams = self.store(split).lengths
         return {name: read_lines(self.folder / split / f"{name}.txt") for name in streams}
 

@@ -60,11 +60,11 @@ class StoreWriter:
         return self
 
     def add(self, rows: Rows, parts: npt.NDArray[np.uint16] | None = None) -> None:
-        """Append examples. Examples of the same part of the corpus must be adjacent.
+        """Append examples. Examples from the same corpus part must be adjacent.
 
         Args:
             rows: Values of each stream, without BOS and EOS.
-            parts: For each example, the index of its part of the corpus. Default: 0 for all examples.
+            parts: For each example, the index of its corpus part. Default: 0 for all examples.
         """
         count = len(next(iter(rows.values())))
         part_indices = np.zeros(count, np.int64) if parts is None else parts

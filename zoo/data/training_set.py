@@ -88,7 +88,7 @@ class TrainingSet:
             spec: Spec with the sections `training` and `corpus`.
             store: Values of the training text.
             sampler: Sampler for subword regularisation. None: no subword regularisation.
-            verified: Future of a check of the store's files in the background, if any.
+            verified: Future of a background check of the store's files, if any.
         """
         self._spec, self.store, self._sampler, self._verified = spec, store, sampler, verified
         modality = modality_of(spec.task)

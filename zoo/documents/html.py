@@ -196,7 +196,7 @@ class Parser:
         return end
 
     def _raw_text_end(self, start: int, name: str) -> int:
-        """Return the end of the content of an element if it has no tags. Otherwise, return `start`."""
+        """Return the end of an element's content if the content has no tags. Otherwise, return `start`."""
         if self.is_xml or name not in _RAW_TEXT or self._copied[:1] in (["svg"], ["math"]):
             return start
         end = None
@@ -442,7 +442,7 @@ XHTML_FORMAT = html_format(ElementRoles(), XhtmlParser)
 
 
 def read_tags(text: str) -> Iterator[tuple[str, dict[str, str]]]:
-    """Yield the name of each start tag of XML, without prefix, and its attributes."""
+    """Yield the name of each XML start tag, without prefix, and its attributes."""
     for _, name, tag in XhtmlParser(text, ElementRoles()).tags:
         yield name, values(tag)
 

@@ -378,7 +378,7 @@ class _Writer:
         return "".join(self._output)
 
     def length(self, stack: Stack) -> int:
-        """Return the length of the start tags of elements."""
+        """Return the length of the elements' start tags."""
         return sum(len(self._elements[index].open) for index in stack)
 
     def move_to(self, stack: Stack) -> None:

@@ -312,7 +312,7 @@ def _inline_fragments(
 
 
 def _content(tokens: Sequence[Token], ends: Sequence[int], index: int, child: str | None) -> tuple[int, int] | None:
-    """Return the start and end of the content of an inline element. None if it has no content."""
+    """Return the start and end of an inline element's content. None if it has no content."""
     first, last = index + 1, ends[index] - 1
     if child is not None:
         while first < last and tokens[first].name.endswith("Pr"):  # properties, such as w:sdtPr

@@ -287,7 +287,7 @@ def _run(tokens: Sequence[Token], prefix: str) -> Iterator[Fragment]:
 
 
 def _child(child: Sequence[Token], prefix: str) -> Iterator[Fragment]:
-    """Yield the fragments of a child of a run."""
+    """Yield the fragments of a run's child."""
     name, raw = child[0].name, join_raw(child)
     if name == "w:t":
         text = join_text(child)

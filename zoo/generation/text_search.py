@@ -47,7 +47,7 @@ class TextSearch:
     """Base class of `Translator`, which searches for the translations of texts with their scores.
 
     Attributes:
-        longest_source: Number of tokens of the longest source in training. Longer sentences cause a warning.
+        longest_source: Number of tokens in the longest source in training. Longer sentences cause a warning.
         max_batch_tokens: Maximum number of source tokens in a batch, unless a call specifies another maximum.
         positions: Number of learned position embeddings, which limits the length of texts. None: no limit.
         backend: Name of the backend that built the program. Empty if the translator was created from a program.
@@ -78,7 +78,7 @@ class TextSearch:
             program: A program, or an ensemble of programs.
             vocabulary: The vocabularies of source and target.
             spec: The model's spec.
-            longest_source: Number of tokens of the longest source in training, if known.
+            longest_source: Number of tokens in the longest source in training, if known.
             report: Receives warnings.
             device: Device of the program.
             max_batch_tokens: Maximum number of source tokens in a batch, with EOS and padding. None for the default.

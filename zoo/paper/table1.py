@@ -46,7 +46,7 @@ class LayerType:
     sublayer: Callable[[int, int], SubLayer]
     """Function that returns the sub-layer for given k and r."""
     steps: Formula = lambda n, d, k, r: 1
-    """Exact number of sequential operations of a causal layer."""
+    """Exact number of sequential operations in a causal layer."""
     path: Formula = lambda n, d, k, r: 1
     """Exact maximum path length of a causal layer."""
     projected: bool = False

@@ -106,7 +106,7 @@ def plan(spec: Spec, length: int = LENGTH) -> Plan:
 
     Args:
         spec: The spec.
-        length: The number of tokens of every sentence.
+        length: The number of tokens in every sentence.
 
     Raises:
         ZooError: The spec disables a pass that does not exist.

@@ -129,7 +129,7 @@ def replace_in_pair(
         source: The sentence.
         target: Its translation.
         symbols: The copy symbols of the vocabulary.
-        languages: Language codes of the sentence and of its translation.
+        languages: Language codes of the sentence and its translation.
         first: Number of the first symbol to use. In training it varies, so that a model learns all symbols.
     """
     if not symbols or has_symbol(source + target):

@@ -43,7 +43,7 @@ class LanguagePair:
             spec: Spec of the model.
             vocabulary: Vocabulary of the model.
             direction: Codes of the source and target language.
-            tag: Tag of a part of the training text. Its token precedes the source and the source's language token.
+            tag: Tag of a corpus part. Its token precedes the source and the source's language token.
 
         Raises:
             ZooError: The vocabulary has no token for one of the languages, or for the tag.

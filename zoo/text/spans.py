@@ -176,7 +176,7 @@ class Span:
 
     @property
     def is_name(self) -> bool:
-        """Whether the span is the name of a month or of a weekday."""
+        """Whether the span is the name of a month or weekday."""
         return self.numeric and self.text.isalpha()
 
 

@@ -97,7 +97,7 @@ class HuggingFaceMarian(Family):
         bias = weights.take(_BIAS) if _BIAS in weights.left else torch.zeros(1).expand(rows[1])
         tables = take_tables(weights, names, equal, bias=bias, scale=d_model**0.5)
         if rows != (len(tables.source), len(tables.target)):
-            problem = f"is not the number of rows of the embedding, {len(tables.source):,}"
+            problem = f"is not the number of rows in the embedding, {len(tables.source):,}"
             raise config.error("vocab_size", problem)
         vocabulary = _read_vocabulary(path, rows, special, shared=common)
         search = generation_settings(settings, special.end, vocabulary.target, forces_end=settings is config)

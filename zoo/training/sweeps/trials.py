@@ -144,7 +144,7 @@ def _natural_order(name: str) -> list[tuple[int, str]]:
 
 @dataclass(frozen=True)
 class Trial:
-    """Training run of one spec of a sweep with one seed, by one `zoo train` command in its own folder."""
+    """Training run of one spec in a sweep with one seed, by one `zoo train` command in its own folder."""
 
     row: SweepRow
     seed: int
