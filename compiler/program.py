@@ -43,7 +43,7 @@ class StepwiseDecoder(Protocol[State]):
         """Encode sources that end with EOS. Return the state before the first token, with one row per sentence."""
 
     def advance(self, state: State, tokens: Int[Tensor, "rows k"], /) -> tuple[Float32[Tensor, "rows k V"], State]:
-        """Read k tokens per row. Return the log-probabilities of the next token after each, and the next state.
+        """Read k tokens per row. Return the log-probabilities of the next token after each token, and the next state.
 
         Args:
             state: The state before the tokens. Its rows may have read different numbers of tokens.
@@ -58,7 +58,7 @@ class StepwiseDecoder(Protocol[State]):
         allowed: Bool[Tensor, "#rows·k V"] | None = None,
         /,
     ) -> tuple[TopK, State]:
-        """Read k tokens per row. Return the `count` most probable next tokens after each, and the next state.
+        """Read k tokens per row. Return the `count` most probable next tokens after each token, and the next state.
 
         Args:
             state: The state before the tokens.

@@ -231,7 +231,7 @@ class KernelProgram:
         allowed: tuple[int | None, int] = (None, 0),
         log_probabilities: Float32[np.ndarray, "tokens V"] | None = None,
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Read k tokens per row, and find the `count` most probable next tokens after each.
+        """Read k tokens per row, and find the `count` most probable next tokens after each token.
 
         Args:
             state: The state before the tokens.

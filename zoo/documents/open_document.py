@@ -89,7 +89,7 @@ def _unit_text(tokens: Sequence[Token]) -> str:
 
 
 def _pair_marks(fragments: Iterable[Fragment]) -> Iterator[Fragment]:
-    """Yield the fragments. Start marks without an end mark, such as comments at a point, become units."""
+    """Yield the fragments. Start marks without an end mark, such as comments without a range, become units."""
     found = list(fragments)
     ended = {fragment.name for fragment in found if fragment.kind is Kind.END}
     for fragment in found:

@@ -151,7 +151,7 @@ class Recognizer(Translator):
     def score_tokens(
         self, *texts: Iterable[str], report: Report | None = None, first: int = 1, **options: Any
     ) -> list[TokenScores]:
-        """Return the log-probabilities of the tokens in the texts of files (see `Translator.score_tokens`)."""
+        """Return the log-probability of each token in given transcripts (see `Translator.score_tokens`)."""
         files, targets = self.check_examples(*texts, first=first)
         scores: list[TokenScores] = []
         for start in range(0, len(files), _CHUNK_FILES):
