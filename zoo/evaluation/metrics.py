@@ -80,7 +80,7 @@ def perplexity(scores: Sequence[TokenScores]) -> float:
     compared between models with the same vocabulary.
 
     Raises:
-        ZooError: The sentences have no tokens.
+        ZooError: There are no sentences.
     """
     tokens = sum(score.tokens for score in scores)
     if not tokens:
