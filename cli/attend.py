@@ -38,7 +38,7 @@ def attend(
 ) -> None:
     """Show what every head of every layer attends to.
 
-    Select a model with either --spec or --model. The page shows self-attention of the encoder and of the decoder, and
+    Select a model with either --spec or --model. The page shows the encoder's and the decoder's self-attention, and
     cross-attention: as lines in the style of the paper's Figures 3 to 5, and as matrices. The attention weights are
     those for the model's own translation, or for the translation in --target. For a model that reads audio or pictures,
     the page shows the spectrogram or the picture above the matrices.

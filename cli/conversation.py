@@ -33,7 +33,7 @@ def run(
     """Translate or parse each line that you type.
 
     The answer to a line is printed at once. `/help` lists the commands, such as `/swap`, which swaps the two
-    languages. Ctrl-C abandons a line, and Ctrl-D ends the program.
+    languages. Ctrl-C discards a line, and Ctrl-D ends the program.
 
     To translate a file or the output of another program, use `zoo decode`.
 
@@ -53,7 +53,7 @@ def run(
 
     if not sys.stdin.isatty():
         hint = f"to translate a file or a pipe, run `zoo decode {name}`"
-        raise ZooError("stdin is not a terminal, so `zoo run` cannot ask for texts", hint=hint)
+        raise ZooError("stdin is not a terminal, so `zoo run` cannot prompt for text", hint=hint)
     translator = open_model(model(name, report()), **how, report=report())
     conversation = Conversation(translator, from_, to)
     print(f"{translator.spec.name}: type a text, or /help. Ctrl-D ends.")

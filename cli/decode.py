@@ -51,7 +51,7 @@ def decode(
 ) -> None:
     """Translate stdin to stdout, line by line.
 
-    Select a model by MODEL, --model or --spec. Each input line gives one output line, in the same order; empty lines
+    Select a model by MODEL, --model or --spec. Each input line produces one output line, in the same order; empty lines
     remain empty. Up to 1,024 lines are read ahead for efficient batches. When the input pauses, all lines read so far
     are translated.
 
@@ -121,7 +121,7 @@ def parse(
 
     Select a model by MODEL, --model or --spec. English sentences are first tokenised as in the Penn Treebank:
     `The cat can't sleep.` has the words `The cat ca n't sleep .` With --tokenized, and in other languages, words are
-    separated by spaces only. Each input line gives one bracketed tree over exactly its words, in the same order; `(`
+    separated by spaces only. Each input line produces one bracketed tree over exactly its words, in the same order; `(`
     and `)` are written `-LRB-` and `-RRB-`. Empty lines remain empty. A model that was trained without parts of speech
     writes `XX` in their place.
 

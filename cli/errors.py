@@ -83,11 +83,11 @@ def unknown_command(word: str, commands: list[str]) -> ZooError:
     """Return the error for a word that is not a command."""
     near = nearest(word, commands)
     hint = f"did you mean `zoo {near}`?" if near else f"the commands are {', '.join(commands)}"
-    return ZooError(f"`{word}` is not a command of zoo", hint=hint)
+    return ZooError(f"`{word}` is not a zoo command", hint=hint)
 
 
 _NUMBERS = {"input should be a valid integer": "a whole number", "input should be a valid number": "a number"}
-"""Beginnings of the messages of typer about invalid values, and the required kinds of value."""
+"""Beginnings of typer's messages about invalid values, and the required kinds of value."""
 
 
 def _from_usage_error(error: Any, command: str) -> ZooError:

@@ -234,7 +234,7 @@ def _show_training(speed: TrainingSpeed) -> None:
     rows = [
         ("source tokens per second", *source, "including EOS, excluding padding"),
         ("target tokens per second", *target, "counted in the same way"),
-        ("step, ms", *spread_cells(speed.step_seconds, 1000), f"{speed.steps} per round, each with another batch"),
+        ("step, ms", *spread_cells(speed.step_seconds, 1000), f"{speed.steps} per round, each with a different batch"),
         ("first round, s", f"{speed.first_seconds:,.2f}", "", "including compilation"),
         ("padding, %", f"{100 * speed.padding:.2f}", "", "of all positions in the batches"),
         ("utilisation, %", *spread_cells(speed.utilisation, 100), peak),

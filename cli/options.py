@@ -127,7 +127,7 @@ def _check_name(kind: str) -> Callable[[str | None], str | None]:
 
 
 def _require_number(value: Any) -> Any:
-    """Refuse NaN, which satisfies no limit of an option and violates none."""
+    """Refuse NaN, for which every comparison with a limit is false."""
     if isinstance(value, float) and math.isnan(value):
         raise typer.BadParameter("nan is not a number")
     return value
@@ -214,11 +214,11 @@ def argument(*, complete: Any = None) -> Any:
 
 
 def describe(command: Callable[..., Any], section: str) -> Callable[..., Any]:
-    """Give the arguments and options of a command the texts in the section `Options` of its docstring. Return it.
+    """Add the texts in the section `Options` of a command's docstring to its parameters. Return the command.
 
-    An item is such as `layer N: Layer to show. [default: the last]`: the parameter, the placeholder for its value, the
-    help text, and the description of the default. A parameter that is only in the docstring, without a call of
-    `option`, `flag` or `argument`, becomes a switch if it is Boolean, and an argument if it has no default.
+    An example of an item is `layer N: Layer to show. [default: the last]`: the parameter, the placeholder for its
+    value, the help text, and the description of the default. A parameter that is only in the docstring, without a call
+    of `option`, `flag` or `argument`, becomes a switch if it is Boolean, and an argument if it has no default.
 
     A parameter `**how` stands for the options in the typed dictionary of its annotation, see `Execution`.
     """

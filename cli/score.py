@@ -35,9 +35,9 @@ def score(
 ) -> None:
     r"""Print the log-probability of given translations or trees.
 
-    Select a model by MODEL, --model or --spec. Pairs come from stdin, as source and target separated by a tab, or
-    from --source and --target. Each pair gives one line with the natural logarithm of its probability. A language model
-    scores each line of stdin as a text.
+    Select a model by MODEL, --model or --spec. Pairs come from stdin, as source and target separated by a tab, or from
+    --source and --target. For each pair, one line is printed, with the natural logarithm of its probability. A language
+    model scores each line of stdin as a text.
 
     With --json, each line becomes an object with `log_probability`, `tokens` (the target's tokens and the end of
     sentence) and `token_log_probabilities`.
@@ -85,11 +85,11 @@ def align(
 ) -> None:
     r"""Print the word alignments of given translations.
 
-    Select a model by MODEL, --model or --spec. Pairs come from stdin, as source and target separated by a tab, or
-    from --source and --target. Each pair gives one line in Pharaoh's format: `0-1` means that the second word of the
-    translation comes from the first word of the source. Spaces separate words.
+    Select a model by MODEL, --model or --spec. Pairs come from stdin, as source and target separated by a tab, or from
+    --source and --target. For each pair, one line is printed, in Pharaoh's format: `0-1` means that the second word of
+    the translation comes from the first word of the source. Spaces separate words.
 
-    With --json, each pair gives a JSON list with an entry for each target token: the start and end of the token in
+    With --json, each pair becomes a JSON list with an entry for each target token: the start and end of the token in
     the translation (`target`), the start and end of the source token that it attends to most (`source`), and the
     attention weight from 0 to 1 (`weight`).
 

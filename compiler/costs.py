@@ -1,6 +1,6 @@
 """Costs of a graph before anything runs: parameters, FLOPs, bytes in memory, memory traffic, and Table 1 of the paper.
 
-FLOPs are those of matrix products only; a multiply-add counts as two, as in torch's FlopCounterMode. The columns of
+FLOPs count matrix products only; a multiply-add counts as two, as in torch's FlopCounterMode. The columns of
 Table 1 are computed from the edges of the graph and the receptive field of each operation, for any kind of sub-layer. A
 path length counts the operations that read other positions. A recurrence, which computes one position after the other,
 counts once per position that the path crosses.
@@ -27,7 +27,7 @@ from specs import DecoderSubLayer, EncoderSubLayer
 class Cost:
     """Costs of a graph or of one of its layers.
 
-    Costs that depend on the batch are polynomials. Bytes are those of float32 numbers, except for weights.
+    Costs that depend on the batch are polynomials. Bytes are for float32 numbers, except for weights.
     """
 
     parameters: int

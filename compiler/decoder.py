@@ -281,7 +281,7 @@ def top_k(
 def _lowest_ids(
     rows: Float32[Tensor, "rows vocabulary"], last: Float32[Tensor, "rows 1"], count: int
 ) -> Int[Tensor, "rows count"]:
-    """Return the most probable tokens of each row, in any order. Of tokens that are as probable as `last`, use low IDs.
+    """Return the most probable tokens of each row, in any order. Among tokens as probable as `last`, prefer low IDs.
 
     Args:
         rows: The log-probabilities of all tokens.

@@ -1,4 +1,4 @@
-"""Content of a drawing of a model: boxes for operations, in one column for the encoder and one for the decoder.
+"""Content of a model drawing: boxes for operations, in one column for the encoder and one for the decoder.
 
 Equal successive layers are drawn once, with the number of repetitions.
 """

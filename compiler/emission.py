@@ -36,7 +36,7 @@ class EmittedCode:
     layers: dict[str, str] = field(default_factory=dict)
     """Source code of each layer function. The keys are the function names."""
     main: dict[str, str] = field(default_factory=dict)
-    """Source code of the function of each purpose. The function has the name of the purpose."""
+    """Source code of the function for each purpose. The function has the name of the purpose."""
 
     def __str__(self) -> str:
         text = "\n\n".join([*self.layers.values(), *self.main.values()])
@@ -62,7 +62,7 @@ def emit(graphs: Iterable[Graph]) -> EmittedCode:
 
 
 _SUFFIXES = {(Purpose.DECODE_STEP, "decoder"): "_step", (Purpose.ENCODE, "decoder"): "_memory"}
-"""Name suffixes of functions that compute only a part of a layer of the paper."""
+"""Name suffixes of functions that compute only a part of one of the paper's layers."""
 
 
 class _Names:
@@ -73,7 +73,7 @@ class _Names:
         self._taken = {"w", "inputs", "math", "torch", *IMPORTS}
 
     def new(self, wanted: str) -> str:
-        """Return an unused name, as similar as possible to the wanted one."""
+        """Return an unused name, as similar to `wanted` as possible."""
         wanted = re.sub(r"\W", "_", wanted, flags=re.ASCII)
         if not _is_identifier(wanted) or re.search(r"_layer(_|$)", wanted):
             wanted = f"v_{wanted}"
@@ -197,7 +197,7 @@ def _body(
     """Yield the lines of code that compute the nodes.
 
     Slices that together cover a whole value become one `chunk` or `split`. Otherwise the gradient of each slice would
-    be a tensor of the size of the value, mostly zeros.
+    be as large as the value, and mostly zeros.
 
     Args:
         graph: The graph.

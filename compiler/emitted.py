@@ -149,7 +149,7 @@ class EmittedProgram(DecoderStates, nn.Module):
         return self._begin(rows, self.device, {}, self._dtype)
 
     def advance(self, state: State, tokens: Int[Tensor, "rows k"]) -> tuple[Float[Tensor, "rows k V"], State]:
-        """Read `tokens`. Return the float32 log-probabilities of the token that follows each, and the next state.
+        """Read `tokens`. Return the log-probabilities (float32) of the next token after each token, and the next state.
 
         See `StepwiseDecoder.advance`. The state that is passed in becomes invalid, because its caches may be
         overwritten.
@@ -160,7 +160,7 @@ class EmittedProgram(DecoderStates, nn.Module):
     def top_k(
         self, state: State, tokens: Int[Tensor, "rows k"], count: int, allowed: Bool[Tensor, "#rows·k V"] | None = None
     ) -> tuple[TopK, State]:
-        """Read `tokens`. Return the `count` allowed tokens that most probably follow each, and the next state.
+        """Read `tokens`. Return the `count` most probable allowed tokens after each token, and the next state.
 
         See `StepwiseDecoder.top_k`.
         """

@@ -118,7 +118,7 @@ def packed_attention(
         q: Features that contain the queries.
         kv: Features that contain keys and values. May be the same tensor as `q`.
         spans: For each query, the indices of its first key and after its last key. A query at padding has no keys.
-        readers: For each key, the indices of the first query that sees it and after the last one.
+        readers: For each key, the index of the first query that sees it, and the index after the last such query.
         heads: The columns of queries, keys and values.
         scale: Factor of Q Kᵀ.
         causal: Whether a query sees only keys at its own index and before.

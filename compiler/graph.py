@@ -87,7 +87,7 @@ class Graph:
         return tuple(self.parameters[name].shape for name in node.parameters)
 
     def with_results(self, names: Mapping[str, str]) -> Graph:
-        """Return the graph with other values as outputs and states. The nodes stay the same.
+        """Return the graph with different values as outputs and states. The nodes stay the same.
 
         Args:
             names: Maps each value to replace to the new value.

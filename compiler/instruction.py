@@ -75,7 +75,7 @@ class SentenceState(IntEnum):
 
 
 MAX_INT8_ROWS = 1 << 16
-"""The largest number of rows of an int8 matrix: sums of more products might overflow 32 bits."""
+"""The largest number of rows in an int8 matrix: sums of more products might overflow 32 bits."""
 
 
 class UnsupportedGraph(ValueError):
@@ -113,7 +113,7 @@ class Instruction:
     """The number of elements in each row of the result."""
     heads: int = 0
     groups: int = 1
-    """In an attention, the number of query heads that share a head of keys and values."""
+    """In attention, the number of query heads that share a head of keys and values."""
     key_width: int = 0
     """The dimension d_k of keys, per head."""
     value_width: int = 0
@@ -131,9 +131,9 @@ class Instruction:
     """The factor of a multiplication or of attention scores. In a rotation, the base of the angles."""
     epsilon: float = 0.0
     rows: int = 0
-    """The number of rows of `table`. In an attention, the largest distance that has a bias."""
+    """The number of rows in `table`. In attention, the largest distance that has a bias."""
     constants: tuple[float, ...] = ()
-    """Constants of the biases of an attention: the slope of each head or, with a `table`, the row of each distance."""
+    """Constants of the attention biases: the slope of each head or, with a `table`, the row of each distance."""
     table: str | None = None
     gain: str | None = None
     bias: str | None = None

@@ -175,7 +175,7 @@ class NativeCodeGenerator:
         self.operands[node.name] = slot
 
     def recurrent_state(self, node: Node, state: str) -> Operand:
-        """Return the cache slot of the state of a recurrent layer.
+        """Return the cache slot of a recurrent layer's state.
 
         The layer's result must be the state's value in the next step. The buffer of the result has rows for the new
         positions only.
@@ -185,7 +185,7 @@ class NativeCodeGenerator:
             state: The name of the state.
 
         Raises:
-            UnsupportedGraph: The state has another value in the next step.
+            UnsupportedGraph: The state has a different value in the next step.
         """
         if self.graph.states[state].value != node.name:
             name = type(node.operation).__name__
@@ -279,7 +279,7 @@ class NativeCodeGenerator:
 
 
 def _row_length(type_: ValueType) -> int:
-    """Return the number of elements of a row: the last dimension, times the number of heads if there are heads."""
+    """Return the number of elements in a row: the last dimension, times the number of heads if there are heads."""
     if len(type_.shape) == 4:
         return type_.shape[1].constant * type_.shape[3].constant
     return type_.shape[-1].constant

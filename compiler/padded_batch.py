@@ -23,7 +23,7 @@ class PaddedBatch(NamedTuple):
     values: Tensor
     """Token IDs [batch, length], or float32 features [batch, length, width]."""
     lengths: Int[Tensor, " batch"]
-    """The number of positions of each sequence, without padding."""
+    """The number of positions in each sequence, without padding."""
 
     @classmethod
     def pad(cls, rows: Sequence[Sequence[int] | Tensor], device: torch.device | str = "cpu") -> PaddedBatch:

@@ -19,7 +19,7 @@ State = TypeVar("State")
 
 
 class TopK(NamedTuple):
-    """The most probable next tokens of each row. Of equally probable tokens, the one with the lower ID comes first.
+    """The most probable next tokens of each row. If tokens are equally probable, the lowest ID comes first.
 
     PAD, BOS and tokens that are not allowed are never included. If a decoder step reads k tokens per hypothesis, the
     result has k successive rows for each hypothesis: one after each token.
@@ -43,10 +43,10 @@ class StepwiseDecoder(Protocol[State]):
         """Encode sources that end with EOS. Return the state before the first token, with one row per sentence."""
 
     def advance(self, state: State, tokens: Int[Tensor, "rows k"], /) -> tuple[Float32[Tensor, "rows k V"], State]:
-        """Read k tokens per row. Return the log-probabilities of the token that follows each, and the next state.
+        """Read k tokens per row. Return the log-probabilities of the next token after each token, and the next state.
 
         Args:
-            state: The state that the tokens continue. Its rows may have read different numbers of tokens.
+            state: The state before the tokens. Its rows may have read different numbers of tokens.
             tokens: The tokens; the first that a row reads is BOS.
         """
 
@@ -58,10 +58,10 @@ class StepwiseDecoder(Protocol[State]):
         allowed: Bool[Tensor, "#rows·k V"] | None = None,
         /,
     ) -> tuple[TopK, State]:
-        """Read k tokens per row. Return the `count` tokens that most probably follow each, and the next state.
+        """Read k tokens per row. Return the `count` most probable next tokens after each token, and the next state.
 
         Args:
-            state: The state that the tokens continue.
+            state: The state before the tokens.
             tokens: The tokens; the first that a row reads is BOS.
             count: How many tokens to return after each token.
             allowed: True for the tokens that may be returned. One row for all tokens that are read, or one row for each
@@ -121,7 +121,7 @@ class BeamOptions(NamedTuple):
     min_length: int
     """Number of tokens without EOS that a hypothesis needs before EOS is allowed."""
     max_length: int
-    """Maximum number of tokens of a hypothesis, without EOS."""
+    """Maximum number of tokens in a hypothesis, without EOS."""
 
 
 class TreeLimits(NamedTuple):

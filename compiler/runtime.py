@@ -26,7 +26,7 @@ def padding_mask(length: Int[Tensor, " batch"], stream: Shaped[Tensor, "batch ke
     """Return a mask that is True at padding: the positions after the end of each sequence.
 
     Args:
-        length: The number of positions of each sequence, without padding.
+        length: The number of positions in each sequence, without padding.
         stream: The padded sequences, of which only the shape is used.
     """
     return (torch.arange(stream.shape[1], device=length.device) >= length[:, None])[:, None, None, :]

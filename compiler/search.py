@@ -33,7 +33,7 @@ MAX_FREE, FREE_BYTES = 8, 4e9
 """Number of unused pools to keep, so that their graphs need not be recorded again, and total size of their buffers in
 bytes. The pool that was used last is always kept."""
 MIN_POSITIONS, MIN_TOKENS = 64, 32
-"""The smallest numbers of positions of a slot, and of source tokens that are encoded at once."""
+"""The smallest numbers of positions in a slot, and of source tokens that are encoded at once."""
 
 
 @dataclass(eq=False)
@@ -46,7 +46,7 @@ class _Sentence:
     penalties: Sequence[float]
     slot: int = -1
     first_step: int = 0
-    """Number of the first step of the pool that the sentence takes part in."""
+    """Number of the pool's first step that the sentence takes part in."""
 
 
 @dataclass
@@ -229,7 +229,7 @@ class Searcher:
 
 
 class _Pool:
-    """Slots, and the recorded step that advances all of them."""
+    """Slots for sentences, and the decoder step that advances all slots: on a GPU, a CUDA graph."""
 
     def __init__(self, searcher: Searcher, layout: SlotLayout, count: int, like: Tensor) -> None:
         self.searcher, self.layout = searcher, layout

@@ -35,7 +35,7 @@ class Field(IntEnum):
     LENGTH = 1
     """Number of tokens so far, with the prefix. It is the position of the next token that the decoder reads."""
     FINISHED = 2
-    """Number of hypotheses that have finished, including those that are not kept."""
+    """Number of finished hypotheses, including dropped ones."""
     KEPT = 3
     """Number of finished hypotheses that are kept."""
     SOURCE = 4
@@ -48,7 +48,7 @@ class Field(IntEnum):
     MIN_LENGTH = 10
     MAX_LENGTH = 11
     PREFIX = 12
-    """Number of tokens of the prefix."""
+    """Number of tokens in the prefix."""
 
 
 SCALARS = 16
@@ -78,7 +78,7 @@ class SlotLayout:
 
     @property
     def tokens(self) -> int:
-        """First column of the last tokens of live hypotheses."""
+        """First column of the live hypotheses' last tokens."""
         return SCALARS
 
     @property
@@ -103,7 +103,7 @@ class SlotLayout:
 
     @property
     def result_width(self) -> int:
-        """Number of columns of a finished hypothesis."""
+        """Number of columns in a finished hypothesis."""
         return RESULT_HEAD + self.capacity
 
     @property
@@ -118,7 +118,7 @@ class SlotLayout:
 
     @property
     def width(self) -> int:
-        """Number of columns of a slot."""
+        """Number of columns in a slot."""
         return self.ancestors + self.rows * self.capacity
 
     def arrays(self, slots: Tensor) -> list[Tensor]:
@@ -139,7 +139,7 @@ class SlotLayout:
 
         Args:
             options: Options of each sentence.
-            sources: Number of source tokens of each sentence.
+            sources: Number of source tokens in each sentence.
             prefixes: The prefix of each sentence.
             penalties: For each sentence, the length penalties of 0 to `max_length` + 1 tokens, or more.
         """
@@ -177,7 +177,7 @@ class SlotLayout:
 
 
 class Slots:
-    """Buffers of a search on a device: the slots, and what the decoder has computed for their hypotheses."""
+    """Buffers of a search on a device: the slots, and the decoder's caches and states for their hypotheses."""
 
     def __init__(
         self,

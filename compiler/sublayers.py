@@ -21,7 +21,7 @@ def ssru(
     Args:
         gate: The forget gate before the sigmoid.
         value: The inputs, of which each state is a weighted average.
-        length: The number of positions of each row without padding. If given, the SSRU runs backwards: from the last
+        length: The number of positions in each row without padding. If given, the SSRU runs backwards: from the last
             of these positions to the first.
     """
     if length is not None:
@@ -60,7 +60,7 @@ def lstm(
         matrix: The weights of the inputs.
         recurrent: The weights of the hidden state.
         bias: The bias of the gates.
-        length: The number of positions of each row without padding. If given, the LSTM runs backwards: from the last
+        length: The number of positions in each row without padding. If given, the LSTM runs backwards: from the last
             of these positions to the first.
     """
     if length is not None:

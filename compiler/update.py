@@ -160,7 +160,7 @@ class GradientProgram:
         self._compute = program.with_parameters(copies) if copies else program
 
     def compute(self) -> None:
-        """Compute the losses and gradients of the batch in `rows`, and overwrite those of the batch before."""
+        """Compute the losses and gradients of the batch in `rows`, and overwrite the values of the previous batch."""
         losses, gradients = self._run()
         self.losses.copy_(losses)
         for dtype in {gradient.dtype for gradient in gradients}:  # one call for both would copy tensor by tensor
@@ -168,7 +168,7 @@ class GradientProgram:
             torch._foreach_copy_(list(compress(self._gradients, same)), list(compress(gradients, same)))
 
     def accumulate(self) -> None:
-        """Add the losses and gradients of the batch in `rows` to those of the batches before."""
+        """Add the losses and gradients of the batch in `rows` to the values of the previous batches."""
         losses, gradients = self._run()
         self.losses.add_(losses)
         torch._foreach_add_(self._gradients, [gradient.float() for gradient in gradients])

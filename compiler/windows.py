@@ -148,7 +148,7 @@ def convolve_depthwise(
     reach: tuple[int, int],
     dilation: int,
 ) -> Float[Tensor, "batch positions d"]:
-    """Return the convolutions of the features of x, each with a separate kernel. For the arguments, see `convolve`."""
+    """Convolve each feature of x with a separate kernel. For the arguments, see `convolve`."""
     return _convolve(x, kernel.T[:, None], bias, reach, dilation, x.shape[2])
 
 

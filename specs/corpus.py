@@ -18,7 +18,7 @@ Column = Annotated[int, Field(ge=1, le=1_000)]
 Language = Annotated[str, Field(pattern=r"^[a-z]{2,3}([-_][A-Za-z0-9]+)*$", max_length=35)]
 Filter = Literal["copy", "markup", "language"]
 Direction = tuple[str, str]
-"""Codes of the source and of the target language."""
+"""Codes of the source and target language."""
 
 
 def _check_url(url: str) -> str:
@@ -143,7 +143,7 @@ class Synthetic(Directed):
     """Path of the translations of `source` by people, relative to `corpus.folder`. If it is given, only one of the
     `n_best` translations of each sentence is kept: the one with the highest chrF. Default: null."""
     n_best: Size = Field(default=1, le=1_024)
-    """Number of translations of each sentence. Each different translation gives a pair. Default: 1.
+    """Number of translations of each sentence. Each distinct translation forms a pair. Default: 1.
     Unit: translations."""
     decoding: SearchOptions = SearchOptions()
     """Options of the search, such as `{beam: 8}` or `{search: sample, top_k: 10}`. Other options come from the spec of

@@ -115,7 +115,7 @@ def _leaves(located: LocatedValue, prefix: str = "") -> Iterator[tuple[str, int 
 
 
 def field_names() -> tuple[str, ...]:
-    """Return the dotted names of all fields of a spec, such as `training.steps`, except fields inside lists."""
+    """Return the dotted names of all spec fields, such as `training.steps`, except fields inside lists."""
     values = load("base").model_dump()
     return tuple(
         f"{section}.{field}" if field else section

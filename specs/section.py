@@ -71,7 +71,7 @@ class Sparse(Section):
 
 @cache
 def _docstrings(section: type[BaseModel]) -> dict[str, str]:
-    """Return the docstrings of the fields of a section. Python does not store them, so parse its source."""
+    """Return the docstrings of a section's fields. Python does not store them, so parse its source."""
     found: dict[str, str] = {}
     for base in reversed(section.__mro__[: section.__mro__.index(Section)]):
         with suppress(OSError, TypeError):  # a class that was typed at a prompt has no source

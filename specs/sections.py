@@ -23,8 +23,8 @@ class Vocabulary(Section):
     """V, the vocabulary size including the four special tokens (section 5.1: about 37,000 for EN-DE, 32,000 for EN-FR).
     Unit: tokens."""
     target_size: Annotated[int, Field(gt=EOS + 1, le=1_048_576)] | None
-    """Size of the target vocabulary, if the target has a separate vocabulary of another size (not in the paper). null:
-    the same as `size`. A parser's target tokens are the brackets of its trees. Unit: tokens."""
+    """Size of the target vocabulary, if the target has a separate vocabulary of a different size (not in the paper).
+    null: the same as `size`. A parser's target tokens are the brackets of its trees. Unit: tokens."""
     byte_fallback: bool
     """Whether a character that is not in the vocabulary is encoded as its UTF-8 bytes (not in the paper). 256 tokens of
     the vocabulary are then bytes. The rarest 0.01 % of all characters in the training text get no token of their own,
@@ -43,7 +43,7 @@ class Vocabulary(Section):
 
     @property
     def sizes(self) -> tuple[int, int]:
-        """Vocabulary sizes of the source and of the target."""
+        """Source and target vocabulary sizes."""
         return self.size, self.size if self.target_size is None else self.target_size
 
     def _check(self) -> None:
@@ -73,7 +73,7 @@ class Languages(Section):
     """
 
     codes: Annotated[tuple[LanguageCode, ...], Field(strict=False)] = Field(min_length=2, max_length=1_000)
-    """Codes of all languages of the model, such as `[en, de, fr]`. The models of NLLB use codes such as `eng_Latn`. A
+    """Codes of all languages of the model, such as `[en, de, fr]`. NLLB models use codes such as `eng_Latn`. A
     model with one code has `languages: null`."""
     token: Annotated[str, Field(pattern=r"^[^\s{}]*\{\}[^\s{}]*$", max_length=40)] = "<2{}>"
     """Pattern of the language tokens in the vocabulary. `{}` stands for the language code: `<2{}>` gives the token

@@ -258,7 +258,7 @@ class Spec(Section):
             raise ZooError(problem, hint="use a model whose `architecture.source` has the kind `tokens`")
 
     def require_source(self, purpose: str) -> None:
-        """Raise ZooError if the model has no encoder. `purpose` says what needs one, such as "this benchmark"."""
+        """Raise ZooError if the model has no encoder, which `purpose` needs, such as "this benchmark"."""
         if not self.task.reads:
             problem = f"{purpose} needs a model that reads a source, but `{self.name}` has the task `{self.task.kind}`"
             raise ZooError(problem, hint="use a model whose task is `translation` or `parsing`")

@@ -31,6 +31,7 @@ RETIRED = {
     r"zoo/door|zoo\.door": "zoo.entry_point",
     r"[Ll]edger|\w*Evidence|Finding": "say what it is",
     r"also if|also those|from which on": "even if, including, a verb",
+    r"equally many|most probably follow": "the same number of, most probable next",
 }
 """Regular expressions of retired words, and what replaces them."""
 EXCEPTIONS = {

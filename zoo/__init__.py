@@ -95,7 +95,7 @@ def load(
     Args:
         name: The name of a published model, optionally with a revision (`NAME@2`); the folder of a training run; the
             name of a spec that was trained; or the name of a model in the catalogue, such as `opus-mt-de-fr`. A list of
-            several models with the same vocabulary gives an ensemble.
+            several models with the same vocabulary forms an ensemble.
         device: "auto" (the GPU if there is one), "cpu", "cuda" or "cuda:N".
         precision: "float32", "bfloat16" or "int8". Default: the precision in the spec.
         backend: "auto" or a backend that `zoo doctor` lists. Default: the backend in the spec.
@@ -149,7 +149,7 @@ def train(
         The training run. `run.folder` is its folder.
 
     Raises:
-        ZooError: The spec is invalid, its corpus is unavailable, the run belongs to another spec, or there is not
+        ZooError: The spec is invalid, its corpus is unavailable, the run belongs to a different spec, or there is not
             enough memory or disk space.
 
     Examples:

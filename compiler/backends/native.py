@@ -52,7 +52,7 @@ class NativeProgram(KernelProgram):
     def advance(
         self, state: KernelState, tokens: Int[Tensor, "rows k"]
     ) -> tuple[Float[Tensor, "rows k V"], KernelState]:
-        """Read `tokens`. Return the log-probabilities of the token that follows each, and the next state.
+        """Read `tokens`. Return the log-probabilities of the next token after each token, and the next state.
 
         See `StepwiseDecoder.advance`.
         """
@@ -68,7 +68,7 @@ class NativeProgram(KernelProgram):
         count: int,
         allowed: Bool[Tensor, "#rows·k V"] | None = None,
     ) -> tuple[TopK, KernelState]:
-        """Read `tokens`. Return the `count` allowed tokens that most probably follow each, and the next state.
+        """Read `tokens`. Return the `count` most probable allowed tokens after each token, and the next state.
 
         See `StepwiseDecoder.top_k`. The logits are computed and searched block by block, so that they are never all in
         memory at once.
@@ -125,7 +125,7 @@ class NativeProgram(KernelProgram):
 
 
 class _Packer:
-    """Places all weights of a model in one block of memory, in the layout of the kernels."""
+    """Places all weights of a model in one memory block, in the kernels' layout."""
 
     def __init__(self, request: BuildRequest, library: Any) -> None:
         self._request, self._library = request, library

@@ -160,7 +160,7 @@ class PackedAttention(NamedTuple):
     spans: Tensor
     """For each query, the indices of its first key and after its last key, [2, n]."""
     readers: Tensor
-    """For each key, the indices of the first query that sees it and after the last one, [2, m]."""
+    """For each key, the index of the first query that sees it, and the index after the last such query, [2, m]."""
     heads: HeadColumns
     scale: float
     """Factor of Q Kᵀ."""
@@ -186,7 +186,7 @@ class PackedAttention(NamedTuple):
 
 
 def packed_attention(given: PackedAttention) -> tuple[Tensor, Tensor]:
-    """Return the attention of all heads [n, h·d_v], and the logarithm of the sum of each softmax [h, n]."""
+    """Return the attention of all heads [n, h·d_v], and the log-sum-exp of each softmax [h, n]."""
     q, kv, heads, count = given.q, given.kv, given.heads, len(given.q)
     out = q.new_empty(count, heads.count * heads.d_v)
     logs = torch.empty((heads.count, count), dtype=torch.float32, device=q.device)

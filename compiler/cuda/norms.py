@@ -15,9 +15,9 @@ from torch import Tensor
 ELEMENTS, WARPS = 1024, 2
 """Elements that a program of a kernel works on at a time, and its warps: the fastest on an H100 for rows of 512."""
 RELU_BLOCK, RELU_ROWS = (32, 128), 256
-"""Rows and columns that a program of the backward pass of ReLU works on at a time, and its rows in total."""
+"""Rows and columns that a program of the ReLU backward pass works on at a time, and its rows in total."""
 BACKWARD_PROGRAMS = 1056
-"""Number of programs of the backward pass. Each sums the gradients of gain and bias over its rows."""
+"""Number of programs in the backward pass. Each sums the gradients of gain and bias over its rows."""
 
 
 @triton.jit
@@ -185,7 +185,7 @@ def residual_norm_backward(
 
 
 def relu_backward(gradient: Tensor, out: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the gradient of the input of a ReLU, [n, width], and its sum over the rows, the gradient of a bias.
+    """Return the gradient of a ReLU's input, [n, width], and its sum over the rows, the gradient of a bias.
 
     Args:
         gradient: The gradient of the result.

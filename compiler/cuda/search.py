@@ -20,9 +20,9 @@ from compiler.slots import RESULT_HEAD, Field, Slots
 from specs import BOS, EOS, PAD
 
 KEYS = 16
-"""Number of keys that a program of an attention reads at a time. It has one warp."""
+"""Number of keys that a program of an attention kernel reads at a time. It has one warp."""
 VOCABULARY_BLOCK = 1024
-"""Number of logits that a program of the selection reads at a time. It has one warp."""
+"""Number of logits that a program of the selection kernel reads at a time. It has one warp."""
 PROGRAMS = 2048
 """Number of programs between which the logits of all rows are divided, if there are enough logits."""
 COLUMNS = 64

@@ -231,12 +231,12 @@ class KernelProgram:
         allowed: tuple[int | None, int] = (None, 0),
         log_probabilities: Float32[np.ndarray, "tokens V"] | None = None,
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Read k tokens per row, and find the `count` tokens that most probably follow each.
+        """Read k tokens per row, and find the `count` most probable next tokens after each token.
 
         Args:
-            state: The state that the tokens continue.
+            state: The state before the tokens.
             tokens: The tokens.
-            k: Number of tokens of each row.
+            k: Number of tokens in each row.
             count: How many tokens to return after each token.
             allowed: Address of the mask of allowed tokens, or None, and the distance between its rows.
             log_probabilities: Array that receives all log-probabilities.

@@ -41,7 +41,7 @@ class LayerContext:
     stream: Value
     """Input of the stack, of which only the shape matters: [batch, length, ...]."""
     length: Value | None = None
-    """In the encoder, the number of positions of each sequence, without padding: [batch]."""
+    """In the encoder, the number of positions in each sequence, without padding: [batch]."""
     padding: Value | None = None
     """In the encoder, the mask that hides the padding: [batch, 1, 1, length]."""
     position: Value | None = None

@@ -37,7 +37,7 @@ def convolve(
     Args:
         x: Input: [batch, length, d_model].
         operation: Class of the operation.
-        k: Number of positions of the kernel.
+        k: Number of positions in the kernel.
         dilation: Distance between two positions of the kernel.
         context: Context of the sub-layer.
         parameters: Kernel and bias.

@@ -76,7 +76,7 @@ class StackPositions:
         return heads
 
     def bias(self, stream: Value, heads: int, position: Value | None, cache: Value | None) -> Value | None:
-        """Return the bias of the scores of self-attention, [batch or 1, h, n, m], or None if these positions have none.
+        """Return the bias of self-attention scores, [batch or 1, h, n, m], or None if these positions have none.
 
         Args:
             stream: Input of the stack, of which only the shape matters: [batch, n, ...].
@@ -88,7 +88,7 @@ class StackPositions:
 
 
 class AbsolutePositions(StackPositions):
-    """Positions as vectors that are added to embeddings: sinusoids, or learned vectors."""
+    """Positional encodings that are added to embeddings: sinusoidal or learned."""
 
     def add(self, x: Value, position: Value | None) -> Value:
         inputs = (x,) if position is None else (x, position)
@@ -103,7 +103,7 @@ class AbsolutePositions(StackPositions):
 
 
 class GridPositions(StackPositions):
-    """Positions of patches of a picture as two-dimensional sinusoids. The decoder has one-dimensional sinusoids."""
+    """Two-dimensional sinusoids for patches of a picture. The decoder has one-dimensional sinusoids."""
 
     def add(self, x: Value, position: Value | None) -> Value:
         options = self.architecture.positions
@@ -114,7 +114,7 @@ class GridPositions(StackPositions):
 
 
 class RotaryPositions(StackPositions):
-    """Positions as rotations of queries and keys (RoPE)."""
+    """Rotary positional encodings of queries and keys (RoPE)."""
 
     def rotate(self, name: str, heads: Value, position: Value | None) -> Value:
         inputs, options = (heads,) if position is None else (heads, position), self.architecture.positions
@@ -123,7 +123,7 @@ class RotaryPositions(StackPositions):
 
 
 class BiasPositions(StackPositions):
-    """Positions as biases of attention scores: learned (T5), or constant (ALiBi)."""
+    """Position biases of attention scores: learned (T5) or constant (ALiBi)."""
 
     def bias(self, stream: Value, heads: int, position: Value | None, cache: Value | None) -> Value | None:
         options, in_step = self.architecture.positions, position is not None
@@ -217,7 +217,7 @@ class PositionalEncoding(Operation):
 
 @dataclass(frozen=True)
 class GridEncoding(Operation):
-    """Add the encoding of each patch of a picture: x [batch, n, d] -> [batch, n, d].
+    """Add the encoding of each picture patch: x [batch, n, d] -> [batch, n, d].
 
     Position p is the patch in column p // rows and row p % rows, both counted from 0. The first d / 2 features encode
     the column as `sinusoidal_encoding` does, and the others the row.
@@ -279,7 +279,7 @@ class Rotate(Operation):
 
 @dataclass(frozen=True)
 class PositionBias(Operation):
-    """Base class of biases of attention scores that depend on the distance of query and key.
+    """Base class of attention score biases that depend on the distance between query and key.
 
     Outside of decoder steps, the input is the input of the stack [batch, n, ...]. Only its shape is used. The result is
     [1, heads, n, n]. In a decoder step, the inputs are position [rows, new] and cache [rows, h, length, d],
@@ -297,7 +297,7 @@ class PositionBias(Operation):
     shares_buffer = True
 
     def value(self, head: int, distance: int, parameters: Tensors) -> float:
-        """Return the bias of a head. The distance is the position of the key minus that of the query."""
+        """Return the bias of a head. The distance is the position of the key minus the position of the query."""
         raise NotImplementedError
 
     def emit_values(self, distance: str, parameters: Expressions) -> str:

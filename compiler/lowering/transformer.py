@@ -1,7 +1,7 @@
 """Lowering of the whole model from a spec to a graph. The methods follow Figure 1 of the paper.
 
 The table shows the inputs and outputs for each purpose. `source` ends with EOS. `target` starts with BOS and ends with
-EOS. Both are padded. Masks are made from `source_length`, the number of positions of each source. A source of features
+EOS. Both are padded. Masks are made from `source_length`, the number of positions in each source. A source of features
 is [batch, frames, width]; its convolutions make `source` positions of `frames`.
 
 | purpose       | inputs                                       | outputs                                          |
@@ -91,7 +91,7 @@ def lower(spec: Spec, purpose: Purpose) -> Graph:
 
 
 class Transformer:
-    """Builder of the graph of a whole model. The methods are in the order of Figure 1."""
+    """Builder of a whole model's graph. The methods are in the order of Figure 1."""
 
     def __init__(self, spec: Spec, builder: GraphBuilder) -> None:
         self.spec, self.b = spec, builder

@@ -216,7 +216,7 @@ class AttentionWeights(_ScoredAttention):
 
 @dataclass(frozen=True)
 class WeightedSum(Operation):
-    """Result of an attention, computed from the attention weights and the values.
+    """Attention output: the sum of the values, weighted by the attention weights.
 
     weights [batch, h, n, m], V [batch, h / groups, m, d_v] -> [batch, h, n, d_v].
     """

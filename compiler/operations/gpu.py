@@ -1,4 +1,4 @@
-"""Operations with fused kernels for GPUs: those of an update, and those of a step of a beam search.
+"""Operations with fused kernels for GPUs, for an update and for a step of a beam search.
 
 An update trains on packed rows (see `compiler.fused`). The functions that its operations call take the seed of the
 step. `site` distinguishes the dropout layers of one layer. A step of a beam search works on slots (see
@@ -109,7 +109,7 @@ class ResidualNorm(KernelOperation, LayerNorm):
         return super().infer([x], parameters[:2])
 
     def arguments(self, inputs: Expressions, parameters: Expressions) -> str:
-        """Return the arguments of a call without those of dropout."""
+        """Return the arguments of a call, except the dropout arguments."""
         y = inputs[1] if self.residual else None
         gain, bias, *c = parameters
         return f"{inputs[0]}, {y}, {c[0] if c else None}, {gain}, {bias}, {self.epsilon!r}"

@@ -158,7 +158,7 @@ class Operation(ABC):
     appends_to_cache: ClassVar[bool] = False
     """Whether the operation appends new positions (input 1) to a cache (input 0)."""
     has_scale: ClassVar[bool] = False
-    """Whether its field `scale` multiplies the query of an attention or, in other operations, the parameters."""
+    """Whether its field `scale` multiplies the attention query or, in other operations, the parameters."""
     mask_role: ClassVar[MaskRole | None] = None
     """The role of a mask that passes or backends treat specially. None for all other operations."""
 
@@ -204,7 +204,7 @@ class Operation(ABC):
         codegen.alias_input(node)
 
     def native_bias(self, codegen: NativeCodeGenerator, node: Node) -> Mapping[str, Any]:
-        """Return the fields that define this bias of the scores in the native instruction of an attention, by name.
+        """Return the fields that define this bias of the scores in the native attention instruction, by name.
 
         Raises:
             UnsupportedGraph: The native backend cannot compute the bias.
@@ -283,7 +283,7 @@ class Operation(ABC):
         return not self.loops_in_python(inputs)
 
     def describe(self, inputs: Sequence[str]) -> str:
-        """Return the details that a drawing shows below the name of the operation, from descriptions of the inputs."""
+        """Return the details that a drawing shows below the operation's name, given descriptions of the inputs."""
         return self.details.format(self=self)
 
 

@@ -141,7 +141,7 @@ class Linear(_Projection):
 class Logits(_Projection):
     """Pre-softmax projection x Eᵀ, or x Eᵀ + b (3.4): x [..., d], table E [V, d] [, b [V]] -> [..., V].
 
-    With tied embeddings, the table is also that of the embedding.
+    With tied embeddings, the embedding uses the same table.
     """
 
     transposed = True

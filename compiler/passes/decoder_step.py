@@ -1,7 +1,7 @@
 """Passes for the decoder step, which runs once per token of a translation.
 
 Each step computes the same keys and values from the memory, so the encoder can compute them once. All hypotheses of a
-sentence attend to the same memory, so they can be the queries of one attention. A cache that grows by one position per
+sentence attend to the same memory, so they can be the queries of one operation. A cache that grows by one position per
 step is copied in each step, and one with spare capacity is written in place.
 """
 

@@ -40,8 +40,8 @@ _INPUTS = {
     "memory_spans": ValueType((Size.of(2), TARGET), ValueKind.INTEGER),
     "reader_spans": ValueType((Size.of(2), SOURCE), ValueKind.INTEGER),
 }
-"""Inputs of an update. A span is the index of the first token of a sentence, and the index after its last token. For
-each token, there are its position in its sentence, the span of its own sentence, and that of the other side."""
+"""Inputs of an update. A span is the index of the first token of a sentence, and the index after its last token. Each
+token has its position in its sentence, the span of its own sentence, and the span of the sentence on the other side."""
 
 
 class Unpackable(ZooError):
@@ -86,7 +86,7 @@ def pack(graph: Graph) -> Graph:
 
 
 def _packed_attention(graph: Graph, by_name: dict[str, Node], merged: Node) -> Node:
-    """Fuse an attention and the node that merges its heads into one operation."""
+    """Fuse an attention node and the node that merges its heads into one operation."""
     node = by_name[merged.inputs[0]]
     require_plain_attention(node)
     query, key, value, mask = (by_name[name] for name in node.inputs)

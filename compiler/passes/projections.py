@@ -68,7 +68,7 @@ def _scales(graph: Graph) -> Iterator[tuple[str, _Scale]]:
             continue
         operation: Any = node.operation
         factor, unscaled = operation.scale, replace(operation, scale=1.0)
-        if len(node.inputs) == 1:  # an embedding; everything else with a factor is an attention
+        if len(node.inputs) == 1:  # an embedding; everything else with a factor is attention
             yield node.name, _Scale(factor, node.parameters, unscaled)
         elif not node.parameters and (heads := by_name.get(node.inputs[0])):
             query = by_name.get(heads.inputs[0]) if heads.operation.splits_heads else None
@@ -142,7 +142,7 @@ def fuse_group(
 
 
 def _join(names: list[str]) -> str:
-    """Join names: a.query and a.key become a.query_key. A name whose path is not that of the first stays complete."""
+    """Join names: a.query and a.key become a.query_key. A name whose path differs from the first stays complete."""
     stem = names[0].rpartition(".")[0]
     others = (n.removeprefix(f"{stem}.") if n.rpartition(".")[0] == stem else n.replace(".", "_") for n in names[1:])
     return "_".join([names[0], *others])

@@ -65,9 +65,9 @@ def bfloat16(graphs: Graphs, spec: Spec, options: CompileOptions) -> Graphs:
 def int8(graphs: Graphs, spec: Spec, options: CompileOptions) -> Graphs:
     """Compute all linear maps in int8, with one scale per row of the input and per column of the matrix.
 
-    int8 weights have a quarter of the size of float32, and most processors multiply int8 faster than other types.
-    LSTMs and convolutions are not quantised. Embeddings are not quantised either. If the pre-softmax projection has the
-    same table as an embedding, it gets a separate int8 copy of the table.
+    int8 weights are a quarter of the size of float32 weights, and most processors multiply int8 faster than other
+    types. LSTMs and convolutions are not quantised. Embeddings are not quantised either. If the pre-softmax projection
+    has the same table as an embedding, it gets a separate int8 copy of the table.
     """
     if options.precision != "int8":
         return graphs

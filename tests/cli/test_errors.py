@@ -17,8 +17,8 @@ from specs import ZooError
 from tests.conftest import Zoo
 
 ERRORS = [
-    ("foo", "`foo` is not a command of zoo", "the commands are list, show, plan"),
-    ("benchmark decoed tiny", "`benchmark decoed` is not a command", "did you mean `zoo benchmark decode`?"),
+    ("foo", "`foo` is not a zoo command", "the commands are list, show, plan"),
+    ("benchmark decoed tiny", "`benchmark decoed` is not a zoo command", "did you mean `zoo benchmark decode`?"),
     ("translate tiny", "`tiny` has an unknown format", "the formats are .txt"),
     ("decode tiny hello", "`zoo decode`: got unexpected extra argument", "text is read from stdin or from `--input"),
     ("decode 'the old dog'", "`the old dog` is not the name of a model", "text is read from stdin or from `--input"),

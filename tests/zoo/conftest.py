@@ -36,7 +36,7 @@ class ToyState:
 
     def __init__(self, sources, rows):
         assert len(sources) == len(rows)
-        assert len(set(map(len, rows))) == 1, "all sentences have equally many rows"
+        assert len(set(map(len, rows))) == 1, "all sentences have the same number of rows"
         self.sources, self.rows, self.used = sources, rows, False
 
     def use(self):

@@ -109,7 +109,7 @@ def test_own_training_loop_gives_a_run_that_translates_and_is_published() -> Non
     zoo.save(model, run.folder, steps=31)
     assert not run.scores.exists()
     assert json.loads((publish(run.folder) / "facts.json").read_text())["training"]["steps"] == 31
-    with pytest.raises(ZooError, match="was started with another spec"):
+    with pytest.raises(ZooError, match="was started with a different spec"):
         zoo.save(zoo.model(zoo.spec("mine.yaml", ["architecture.d_ff=32"])), run.folder, steps=1)
     with torch.no_grad():
         next(model.parameters()).fill_(torch.nan)

@@ -163,7 +163,7 @@ class EpochBatches:
 
 
 class Examples(dict[str, Sequence[Values]]):
-    """Values of each stream of some examples, without BOS and EOS: `{name: [values of an example, ...]}`."""
+    """Values of several examples by stream, without BOS and EOS: `{name: [values of an example, ...]}`."""
 
     @classmethod
     def from_store(cls, store: Store, indices: npt.ArrayLike) -> Self:
@@ -218,15 +218,15 @@ def epoch_batches(
 ) -> EpochBatches:
     """Divide the examples of an epoch into batches. The examples of a batch have similar lengths.
 
-    The number of tokens of a stream in a batch is the number of rows times the length of the longest row, with EOS. If
+    In a batch, a stream's number of tokens is the number of rows times the length of the longest row, with EOS. If
     batches are packed, padding does not count. For the same store, the result depends only on the other arguments.
 
     Args:
         store: Values of the training text.
-        budgets: Maximum number of tokens of each stream per batch.
+        budgets: Maximum number of tokens in each stream per batch.
         seed: Seed of the training run.
         epoch: Number of the epoch.
-        weights: How often an epoch contains the examples of each part of the corpus. For a fraction such as 0.5, each
+        weights: How often an epoch contains the examples of each corpus part. For a fraction such as 0.5, each
             epoch draws that fraction of the examples at random. Empty: 1 for all parts.
         packed: Whether padding does not count, because batches are trained as packed rows.
 
@@ -261,7 +261,7 @@ def batch_examples(
 
     Args:
         examples: The examples. Each example must fit into a batch.
-        budgets: Maximum number of tokens of each stream per batch.
+        budgets: Maximum number of tokens in each stream per batch.
         seed: Seed of the order.
         packed: Whether padding does not count, as in `epoch_batches`.
     """
@@ -348,7 +348,7 @@ def packed_bounds(lengths: Sequence[Lengths], limits: Sequence[int]) -> Indices:
 
     Args:
         lengths: Lengths of each stream, `[examples]`.
-        limits: Maximum number of tokens of each stream in a batch.
+        limits: Maximum number of tokens in each stream per batch.
 
     Returns:
         Start and end of each batch, `[batches, 2]`.

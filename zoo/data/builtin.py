@@ -16,7 +16,7 @@ from zoo.text.trees.tree import ROOT, detokenise, words
 VERSION = 1
 """Version of the pairs, which never change. Fingerprints of prepared corpora contain it."""
 MAX_PAIRS = {"train": 40_000, "dev": 2_000, "test": 2_000}
-"""Number of pairs of each set."""
+"""Number of pairs in each set."""
 FOLDER = Path(__file__).with_name("builtin_pairs")
 
 

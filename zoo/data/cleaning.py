@@ -34,7 +34,7 @@ _MEMORY_HINT = "train on fewer pairs, or set `corpus.deduplicate=false` and hold
 
 
 class Status(IntEnum):
-    """Status of a pair of the training text: how it is used, or why it is dropped."""
+    """Status of a training pair: how it is used, or why it is dropped."""
 
     KEPT = 0
     EMPTY = 1
@@ -56,14 +56,14 @@ REASONS: dict[str, str] = {
     "language": "in another language",
     "held_out": "held out",
     "long": "too long",
-    "ratio": "with too different lengths",
+    "ratio": "with very different lengths",
 }
 """Description of each reason for which pairs are dropped. The reasons are also fields of `CleaningCounts`."""
 
 
 @dataclass(frozen=True)
 class CleaningCounts:
-    """Numbers of training pairs that are kept, that are held out, and that are dropped for each reason."""
+    """Counts of training pairs that are kept, held out, and dropped for each reason."""
 
     read: int = 0
     empty: int = 0

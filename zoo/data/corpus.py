@@ -68,7 +68,7 @@ class CorpusReader:
                 builtin.sentences(name.partition("[")[0], part.grammar)
 
     def _check_sides(self, part: Files | Archive | Table, name: str) -> None:
-        """Raise ZooError if two streams of a part of the corpus are the same file or column."""
+        """Raise ZooError if two streams of a corpus part are the same file or column."""
         if isinstance(part, Table):
             columns = [getattr(part, f"{stream}_column") for stream in self._streams]
             if len(set(columns)) < len(columns):
@@ -201,7 +201,7 @@ class CorpusReader:
         return self._members[part]
 
     def _file_examples(self, paths: Sequence[Path]) -> Iterator[Example]:
-        """Yield the examples of parallel files: line n of each file is a stream of example n."""
+        """Yield the examples of parallel files: line n of each file belongs to example n."""
         streams = [
             MODALITIES[modality].read(path) if name in self._token_streams else listed_files(path)
             for (name, modality), path in zip(self._streams.items(), paths, strict=True)
@@ -319,7 +319,7 @@ def corpus_name(corpus: Corpus) -> str:
 
 
 def languages_of(corpus: Corpus, part: Part) -> dict[str, str]:
-    """Return the language of the source and of the target in a part of the corpus."""
+    """Return the source and target language of a corpus part."""
     return dict(zip(("source", "target"), corpus.direction(part), strict=True))
 
 

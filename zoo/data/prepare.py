@@ -57,7 +57,7 @@ _EXAMPLES, _EXAMPLE_CHARACTERS = 3, 80
 
 Value = TypeVar("Value")
 Scored = list[tuple[Example, Direction]]
-"""Examples of dev or test, with their languages."""
+"""Examples in dev or test, with their languages."""
 
 
 def prepare(spec: Spec, report: Report, vocabulary: Vocabulary | None = None) -> PreparedCorpus:
@@ -184,7 +184,7 @@ class _Preparation:
         self.symbols = vocabulary.copy_symbols if vocabulary else copy_symbols(spec.vocabulary.copy_symbols)
         self.modality = modality_of(spec.task)
         self.part_counts: list[int] = []
-        """Number of training pairs that were read from each part of the corpus."""
+        """Number of training pairs that were read from each corpus part."""
         self._first_examples: dict[Direction, list[Example]] = {}
         """The first training examples of each direction from files and archives, to detect the languages."""
         self._scored: dict[Split, set[tuple[str, ...]]] = {}
@@ -194,7 +194,7 @@ class _Preparation:
         self._filtered = bytearray()
         """Result of `apply_filters` for each training example."""
         self._dropped: dict[str, list[Example]] = {}
-        """For each reason, some examples that are dropped for it."""
+        """Some of the examples that are dropped for each reason."""
 
     def write(self) -> None:
         """Read and clean the corpus, learn the vocabulary, encode the text, and write all files."""
@@ -235,7 +235,7 @@ class _Preparation:
         self._write_description(counts)
 
     def _read_train(self) -> Iterator[Example]:
-        """Yield the training examples. Meanwhile, count, filter and compare them, for the other methods."""
+        """Yield the training examples. Record their counts, filter results and overlap with dev and test."""
         for number, part in enumerate(self.spec.corpus.train):
             self.part_counts.append(0)
             for example in self.corpus.part_examples("train", number):
@@ -332,7 +332,7 @@ class _Preparation:
         return counts
 
     def _write_scored(self, split: Split, scored: Scored, vocabulary: Vocabulary) -> None:
-        """Write the values, the raw data and the languages of all examples of dev or test."""
+        """Write the values, the raw data and the languages of all examples in dev or test."""
         languages = (LanguagePair.of(self.spec, vocabulary, direction) for _, direction in scored)
         with self._store_writer(split, vocabulary) as writer:
             examples = starmap(self._with_copy_symbols, scored)

@@ -62,7 +62,7 @@ class PreparedCorpus:
 
     @cached_property
     def counts(self) -> CleaningCounts:
-        """Numbers of training pairs that cleaning kept, and that it dropped for each reason."""
+        """Counts of training pairs that cleaning kept, and that it dropped for each reason."""
         return CleaningCounts(**read_json(self.folder / COUNTS_FILE))
 
     @property
@@ -76,11 +76,11 @@ class PreparedCorpus:
         return Store(self.folder / split)
 
     def texts(self, split: Split) -> dict[str, list[str]]:
-        """Return the cleaned raw data of each stream of dev or test."""
+        """Return the cleaned raw data of each stream in dev or test."""
         streams = self.store(split).lengths
         return {name: read_lines(self.folder / split / f"{name}.txt") for name in streams}
 
     def directions(self, split: Split) -> list[Direction]:
-        """Return the source and target language of each example of dev or test, for a multilingual model."""
+        """Return the source and target language of each example in dev or test, for a multilingual model."""
         lines = read_lines(self.folder / split / "languages.txt")
         return [(source, target) for source, _, target in (line.partition(" ") for line in lines)]

@@ -19,7 +19,7 @@ _SHARD_EXAMPLES = 1 << 22  # a few hundred megabytes; each shard takes four file
 Values = npt.NDArray[np.int32 | np.float32]
 """Token IDs `[length]`, or frames of features `[length, width]`."""
 Rows = Mapping[str, Sequence[Sequence[int] | Values]]
-"""Values of some examples, by the name of the stream."""
+"""Values of several examples, by the name of the stream."""
 
 
 class StoreWriter:
@@ -60,11 +60,11 @@ class StoreWriter:
         return self
 
     def add(self, rows: Rows, parts: npt.NDArray[np.uint16] | None = None) -> None:
-        """Append examples. Examples of the same part of the corpus must be adjacent.
+        """Append examples. Examples from the same corpus part must be adjacent.
 
         Args:
             rows: Values of each stream, without BOS and EOS.
-            parts: For each example, the index of its part of the corpus. Default: 0 for all examples.
+            parts: For each example, the index of its corpus part. Default: 0 for all examples.
         """
         count = len(next(iter(rows.values())))
         part_indices = np.zeros(count, np.int64) if parts is None else parts
@@ -117,9 +117,9 @@ class Store:
     """Store of examples: the values of each stream, without BOS and EOS, read from disk on demand."""
 
     parts: list[int]
-    """Number of examples of each part of `corpus.train`, in order."""
+    """Number of examples in each part of `corpus.train`, in order."""
     lengths: Mapping[str, npt.NDArray[np.int32]]
-    """Number of values of each example, without EOS, by stream: `[examples]`."""
+    """Number of values in each example, without EOS, by stream: `[examples]`."""
 
     def __init__(self, folder: Path) -> None:
         """Open a store that a `StoreWriter` wrote. Only the header is checked.

@@ -46,7 +46,7 @@ class SubwordSampler:
         self._vocabulary, self._alpha, self._max_length = vocabulary, alpha, max_length
 
     def __call__(self, examples: Examples, seed: int) -> Examples:
-        """Tokenise examples again at random. For the same examples, the result depends only on the 63-bit seed."""
+        """Tokenise examples again at random. For given examples, the result depends only on the 63-bit seed."""
         # SentencePiece seeds its random numbers once per thread, so each call needs a new thread.
         with ThreadPoolExecutor(1) as thread:
             return thread.submit(self._sample_examples, examples, seed).result()
@@ -88,7 +88,7 @@ class TrainingSet:
             spec: Spec with the sections `training` and `corpus`.
             store: Values of the training text.
             sampler: Sampler for subword regularisation. None: no subword regularisation.
-            verified: Future of a check of the store's files in the background, if any.
+            verified: Future of a background check of the store's files, if any.
         """
         self._spec, self.store, self._sampler, self._verified = spec, store, sampler, verified
         modality = modality_of(spec.task)

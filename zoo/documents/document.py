@@ -161,7 +161,7 @@ class _Parts:
     def render(
         self, translations: Iterable[str], alignments: Iterable[list[AlignedToken]], language: str | None
     ) -> str:
-        """Return the text, with the next translations as its segments. If nothing changes, return the original text."""
+        """Return the text with its segments translated. If nothing changes, return the original text."""
         count = len(self.segments)
         chosen = list(zip(islice(translations, count), islice(alignments, count), strict=True))
         is_same = [target for target, _ in chosen] == [segment.text for segment in self.segments]

@@ -1,4 +1,4 @@
-"""E-books (.epub): the text of the pages and of the table of contents, and the book's title and description."""
+"""E-books (.epub): the text of the pages and the table of contents, and the book's title and description."""
 
 from __future__ import annotations
 

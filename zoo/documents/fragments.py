@@ -36,7 +36,7 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Fragment:
-    """Fragment of a document. Joined, the `raw` strings of all fragments give the document.
+    """Fragment of a document. The joined `raw` strings of all fragments are the document.
 
     Attributes:
         kind: The kind.
@@ -97,7 +97,7 @@ class Syntax:
 
 @dataclass(frozen=True)
 class View:
-    """Some of the texts in a file, such as its paragraphs.
+    """Part of the text in a file, such as all paragraphs or all attributes.
 
     Attributes:
         parse: Function that splits the content of a file into fragments.
@@ -109,7 +109,7 @@ class View:
 
 
 Format = tuple[View, ...]
-"""Format of a text file: its views. They are translated one after the other, each in the result of the view before."""
+"""Format of a text file: its views. Each view is translated in the result of the previous view."""
 
 
 Archive = Callable[[Sequence[str], Callable[[str], str]], Mapping[str, Format]]

@@ -1,4 +1,4 @@
-"""HTML and XML: tags, texts and comments as fragments. Malformed HTML is read as browsers do, and nothing is lost."""
+"""HTML and XML: tags, text and comments as fragments. Malformed HTML is read as browsers do, and nothing is lost."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _VOID_INLINE = frozenset(
 )
 _VOID = _VOID_INLINE | {"area", "br", "col", "embed", "frame", "hr"}
 _RAW_TEXT = frozenset(("iframe", "noembed", "noframes", "plaintext", "script", "style", "textarea", "title", "xmp"))
-"""Elements of HTML whose content has no tags."""
+"""HTML elements whose content has no tags."""
 _ENDED_BY = {"p": _BLOCKS, **dict.fromkeys(("rt", "rp"), _RUBY | {"ruby"})}
 """Tags that end a copied element that has no end tag."""
 _SCRIPT_MARK = re.compile(r"<!--(?:-?>)?|-->|</?script(?=[\s/>])", re.IGNORECASE)
@@ -196,7 +196,7 @@ class Parser:
         return end
 
     def _raw_text_end(self, start: int, name: str) -> int:
-        """Return the end of the content of an element if it has no tags. Otherwise, return `start`."""
+        """Return the end of an element's content if the content has no tags. Otherwise, return `start`."""
         if self.is_xml or name not in _RAW_TEXT or self._copied[:1] in (["svg"], ["math"]):
             return start
         end = None
@@ -432,7 +432,7 @@ SYNTAX = Syntax(escape)
 
 
 def html_format(roles: ElementRoles, parser: type[Parser]) -> Format:
-    """Return the views of HTML. The text's view comes last, because it may write a tag with attributes twice."""
+    """Return the HTML format. Attributes are translated before text, which may repeat a tag with attributes."""
     attributes_with_text = attribute_view(partial(_tags, roles=roles, parser=parser), _is_text)
     return (attributes_with_text, View(partial(parse, roles=roles, parser=parser), SYNTAX))
 
@@ -442,7 +442,7 @@ XHTML_FORMAT = html_format(ElementRoles(), XhtmlParser)
 
 
 def read_tags(text: str) -> Iterator[tuple[str, dict[str, str]]]:
-    """Yield the name of each start tag of XML, without prefix, and its attributes."""
+    """Yield the name of each XML start tag, without prefix, and its attributes."""
     for _, name, tag in XhtmlParser(text, ElementRoles()).tags:
         yield name, values(tag)
 

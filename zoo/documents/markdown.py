@@ -1,4 +1,4 @@
-"""Markdown: texts and inline markup as fragments. Code, formulas, extensions and the markup of blocks are copied."""
+"""Markdown: text and inline markup as fragments. Code, formulas, extensions and the markup of blocks are copied."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _CODE = re.compile(
 _MAX_INDENT = 100
 _TEMPLATE = ("{%", "{{<", "{{%")
 _COPIED = ("code", "kbd", "samp", "var")
-"""Elements of HTML that are copied with their content."""
+"""HTML elements that are copied with their content."""
 _PARSER = make_parser()
 _ATTRIBUTES, _PARSE_HTML = html.FORMAT[0], html.FORMAT[1].parse
 
@@ -89,7 +89,7 @@ def _inline(content: str, tokens: Sequence[Token]) -> Iterator[Fragment]:
     """Yield the fragments of an inline text. Attributes, such as `{#id}`, become copied content."""
     spans = list(_spans(tokens))
     closed = {token.content: index for index, (token, _, _) in enumerate(spans) if token.content.startswith("</")}
-    """The last end tag of each element of HTML."""
+    """The last end tag of each HTML element."""
     has_text = any(token.type == "text" and any(map(str.isalpha, token.content)) for token, _, _ in spans)
     index = link = 0
     has_title = content.startswith("[!") and "\n" not in content[: spans[0][2]]

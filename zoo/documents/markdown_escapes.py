@@ -140,7 +140,7 @@ def _place_delimiters(text: str) -> str:
 
 
 def _side(parts: list[str], index: int, step: int) -> str:
-    """Return the character before or after the run of delimiters that contains a delimiter."""
+    """Return the character after a run of delimiters or, if `step` is -1, before it."""
     position = index + step
     while 0 <= position < len(parts):
         part = parts[position] if position % 2 else parts[position].strip(_MARKERS)

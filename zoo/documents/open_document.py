@@ -89,7 +89,7 @@ def _unit_text(tokens: Sequence[Token]) -> str:
 
 
 def _pair_marks(fragments: Iterable[Fragment]) -> Iterator[Fragment]:
-    """Yield the fragments. Start marks without an end mark, such as comments at a point, become units."""
+    """Yield the fragments. Start marks without an end mark, such as comments without a range, become units."""
     found = list(fragments)
     ended = {fragment.name for fragment in found if fragment.kind is Kind.END}
     for fragment in found:
@@ -100,7 +100,7 @@ def _pair_marks(fragments: Iterable[Fragment]) -> Iterator[Fragment]:
 
 
 def _formats(names: Sequence[str], read: Callable[[str], str]) -> Mapping[str, Format]:
-    """Return the views of the files. Notes are translated before the paragraphs around them, which can move them."""
+    """Return the formats of the files. Notes are translated before their paragraphs, which can move them."""
     files = [name for name in ("content.xml", "styles.xml") if name in names]
     code = code_styles(*map(read, files))
     levels = (View(partial(_parse, code=code, level=level), Syntax(escape)) for level in (3, 2, 1))

@@ -92,7 +92,7 @@ def _replace_words(segment: Segment, words: list[_Word], target: str) -> list[Un
     starts = [unit.start for unit in visible]
     found: list[list[int]] = [[] for _ in visible]
     same: dict[str, deque[int]] = {}
-    """Words that may be copies of a unit's text, which the alignment may have given to another unit."""
+    """Words with the text of a unit, even if the alignment assigns them to another unit."""
     for index, word in enumerate(words):
         text = target[word.start : word.end]
         owner = -1 if word.source is None else bisect_right(starts, word.source) - 1
@@ -265,7 +265,7 @@ def _place_marks(segment: Segment, words: Sequence[_Word]) -> list[Unit | Mark]:
     bounds = {
         at: match.span() for match in WORDS.finditer(segment.text) for at in range(match.start() + 1, match.end())
     }
-    """For positions inside of words, the words: a range contains whole words."""
+    """The word around each position inside a word, because a range contains whole words."""
     for mark in segment.marks:
         start, end = mark.start, mark.end
         if start < end:
@@ -378,7 +378,7 @@ class _Writer:
         return "".join(self._output)
 
     def length(self, stack: Stack) -> int:
-        """Return the length of the start tags of elements."""
+        """Return the length of the elements' start tags."""
         return sum(len(self._elements[index].open) for index in stack)
 
     def move_to(self, stack: Stack) -> None:

@@ -35,7 +35,7 @@ _RAISED = ("sup", "sub", "vertAlign")
 _AFTER_NUMBER = re.compile(r"\s|[^\W\d_]{2}|[\"'“„‘‚«»(\[]")
 """Text after the number of a verse or a note. One letter may be a chemical element, and "/" a fraction."""
 _MAX_MARK, _MAX_REFERENCE = 100, 12
-"""Maximum number of characters of the marks at the end of a line, and of fragments of a reference."""
+"""Maximum number of characters in marks at the end of a line, and of fragments in a reference."""
 _Test = Callable[[str, Sequence[Fragment], Sequence[Fragment]], str | None]
 """Function that returns the text of an element that is copied, or None if the element is not copied.
 

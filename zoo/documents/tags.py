@@ -151,11 +151,11 @@ class Token(NamedTuple):
 
 
 def read_tokens(text: str, namespaces: Mapping[str, str]) -> list[Token]:
-    """Return the tags and texts of XML.
+    """Split XML into tags and text.
 
     Args:
         text: The XML.
-        namespaces: Prefixes for the names of tokens, by namespace. The file may use other prefixes.
+        namespaces: Prefix for token names in each namespace. The file may use other prefixes.
 
     Raises:
         ZooError: The XML is damaged, or declares entities.
@@ -312,7 +312,7 @@ def _inline_fragments(
 
 
 def _content(tokens: Sequence[Token], ends: Sequence[int], index: int, child: str | None) -> tuple[int, int] | None:
-    """Return the start and end of the content of an inline element. None if it has no content."""
+    """Return the start and end of an inline element's content. None if it has no content."""
     first, last = index + 1, ends[index] - 1
     if child is not None:
         while first < last and tokens[first].name.endswith("Pr"):  # properties, such as w:sdtPr

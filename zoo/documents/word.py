@@ -40,7 +40,7 @@ _COMPUTED_CODE = re.compile(
 """Fields whose result Word or a reference manager computes."""
 
 _ONE_FIELD = re.compile("b?c*s?|e|bc*s?e")
-"""First letters of the names of parts that are all before the result, all after the result, or a whole field."""
+"""Initials of the parts that may be joined: the parts before a result, the end of a field, or a whole field."""
 
 
 @dataclass
@@ -112,9 +112,10 @@ def _widened(part: Fragment, fragments: Sequence[Fragment]) -> Fragment:
 
 
 def _join_fields(fragments: Sequence[Fragment]) -> list[Fragment]:
-    """Return the fragments, with each field as an element around its result, or as a unit if the result is computed.
+    """Join the parts of each field, and return all fragments.
 
-    The parts of a field that begins and ends in different paragraphs or elements become boundaries.
+    A field with a computed result becomes a unit, and any other field an element around its result. The parts of a
+    field that begins and ends in different paragraphs or elements become boundaries between segments.
     """
     fields, elements, breaks = list[_Field](), [-1], 0
     result = list[Fragment]()
@@ -146,7 +147,7 @@ def _join_fields(fragments: Sequence[Fragment]) -> list[Fragment]:
 
 
 def _join(fragments: list[Fragment], field: _Field, *, is_whole: bool) -> None:
-    """Join the fragments of a field, which are the last ones, in place.
+    """Join the last fragments, which form a field, in place.
 
     If Word computes the result of the field, they become one unit. Otherwise, the fragments before and after the result
     become an element around the result.
@@ -286,7 +287,7 @@ def _run(tokens: Sequence[Token], prefix: str) -> Iterator[Fragment]:
 
 
 def _child(child: Sequence[Token], prefix: str) -> Iterator[Fragment]:
-    """Yield the fragments of a child of a run."""
+    """Yield the fragments of a run's child."""
     name, raw = child[0].name, join_raw(child)
     if name == "w:t":
         text = join_text(child)

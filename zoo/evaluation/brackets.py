@@ -108,7 +108,7 @@ def read_parameters(path: Path | str) -> Parameters:
 
 
 def _with_line(known: Parameters, words: list[str]) -> Parameters | None:
-    """Set the parameter in a line of the file, given as words. Return None if the line is not valid."""
+    """Set the parameter that the words of a line specify. Return None if the line is not valid."""
     match words:
         case ["DEBUG", _]:
             return known

@@ -42,7 +42,7 @@ class Metric:
     unit: str = ""
     """The unit in "per ..." after the score, such as "token". Empty if the score has no such unit."""
     in_summary: bool = True
-    """Whether the metric is part of the one-line summary of a model's scores."""
+    """Whether the one-line summary of a model's scores contains the metric."""
     details: Mapping[str, str] = field(default_factory=dict)
     """Titles of additional numbers that are shown with the score, by their names in `scores.json`."""
 
@@ -80,11 +80,11 @@ def perplexity(scores: Sequence[TokenScores]) -> float:
     compared between models with the same vocabulary.
 
     Raises:
-        ZooError: The sentences have no tokens.
+        ZooError: There are no sentences.
     """
     tokens = sum(score.tokens for score in scores)
     if not tokens:
-        raise ZooError("there is nothing to score: no sentence has a token", hint="give at least one sentence")
+        raise ZooError("there is nothing to score: there are no sentences", hint="give at least one sentence")
     mean = -math.fsum(score.log_probability for score in scores) / tokens
     try:
         return math.exp(mean)
@@ -115,7 +115,7 @@ def compute_f1(outputs: ModelOutputs) -> dict[str, float | str]:
 
 
 def compute_text_metric(outputs: ModelOutputs, *, name: str) -> dict[str, float | str]:
-    """Return the score and the signature of one of `TEXT_METRICS` as entries of `scores.json`.
+    """Return the score and signature of a metric in `TEXT_METRICS` as entries of `scores.json`.
 
     If there are several translation directions, the score is the mean over the directions. Each direction then has an
     additional entry, such as `bleu_de_en`. If a model both transcribes and translates, error rates are computed only
@@ -200,7 +200,7 @@ def summary_line(scores: Scores) -> str:
 
 
 def table_rows(scores: Scores) -> Iterator[tuple[str, str]]:
-    """Yield the rows of a table of scores as pairs of title and formatted value. Signatures come last."""
+    """Yield the rows of a score table as pairs of title and formatted value. Signatures come last."""
     metrics = _present_metrics(scores)
     for metric in metrics:
         yield metric.title, f"{metric.format_score(scores[metric.name])}{metric.unit and f' per {metric.unit}'}"

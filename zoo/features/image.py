@@ -89,10 +89,10 @@ def _read_grey(file: str | Path | BinaryIO, height: int) -> PillowImage.Image:
                 raise pillow.DecompressionBombError
             ImageOps.exif_transpose(picture, in_place=True)
             if picture.width > MAX_ASPECT * picture.height:
-                problem = f"`{name}` is more than {MAX_ASPECT} times as wide as high"
+                problem = f"`{name}` is more than {MAX_ASPECT} times as wide as it is high"
                 raise ZooError(problem, hint="cut the line of text into parts")
             if picture.height > MAX_ASPECT * picture.width:
-                problem = f"`{name}` is more than {MAX_ASPECT} times as high as wide"
+                problem = f"`{name}` is more than {MAX_ASPECT} times as high as it is wide"
                 raise ZooError(problem, hint="cut out the line of text, and turn it if it is vertical")
             width = max(1, round(picture.width * height / picture.height))
             return _convert_to_grey(picture).resize((width, height), pillow.Resampling.BILINEAR)

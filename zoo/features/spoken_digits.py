@@ -1,7 +1,7 @@
-"""Strings of spoken digits with their texts, which espeak-ng speaks with many voices, as if recorded in many rooms.
+"""Synthetic recordings of digits, spoken by espeak-ng with many voices, as if recorded in many rooms.
 
-The program espeak-ng has the GPL. `python -m zoo.features.spoken_digits SPLIT START END FOLDER` runs it in a process of
-its own, and writes one FLAC file for each string. Each string only depends on its split and its number.
+espeak-ng is licensed under the GPL. `python -m zoo.features.spoken_digits SPLIT START END FOLDER` runs it in a process
+of its own, and writes one FLAC file for each string. Each string only depends on its split and its number.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ VERSION = 5
 MAX_DIGITS = 8
 WORDS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 ENGLISH = ("en-us", "en", "en-gb-x-rp", "en-gb-scotland", "en-gb-x-gbcwmd", "en-us-nyc", "en-029")
-"""Accents of English that espeak-ng speaks."""
+"""English accents of espeak-ng."""
 _DEV_VOICES = ("f2", "m5", "ian", "belinda", "paul", "klatt5", "Mario", "zac")
 _TEST_VOICES = ("f4", "m7", "Annie", "Andy", "max", "linda", "klatt3", "edward", "steph2", "michel")
 _TRAIN_VOICES = (
@@ -45,7 +45,7 @@ _TRAIN_VOICES = (
 VOICES = {"train": _TRAIN_VOICES, "dev": _DEV_VOICES, "test": _TEST_VOICES}
 """Voices of each split. The splits share no voices."""
 _RATE, _PITCH, _RANGE, _WORD_GAP = 1, 3, 4, 7
-"""Numbers of espeak-ng's parameters."""
+"""IDs of espeak-ng's parameters."""
 _SYNCHRONOUS, _UTF8 = 2, 1
 _SAMPLE_RATES, _RATE_SHARES = (8_000, 11_025, 16_000, 22_050), (0.35, 0.1, 0.45, 0.1)
 _FFT_STEP = 4096  # numpy's Fourier transform is fast for multiples of powers of 2
@@ -84,7 +84,7 @@ def _speak(split: str, count: int, folder: Path, report: Report) -> None:
     if any(process.returncode for process in processes):
         *_, last = "\n".join(errors).strip().splitlines() or ["a process was stopped"]
         hint = "run `pip install -e '.[speech]'` in zoo's source folder, which installs espeakng-loader"
-        raise ZooError(f"the spoken digits could not be made: {last}", hint=hint, exit_code=1)
+        raise ZooError(f"the spoken digits could not be synthesised: {last}", hint=hint, exit_code=1)
 
 
 def _random(split: str, number: int) -> np.random.Generator:
@@ -116,7 +116,7 @@ class Speaker:
         return 0
 
     def choose(self, voice: str, **parameters: int) -> None:
-        """Choose the voice of the next calls."""
+        """Set the voice for the next calls."""
         if self._library.espeak_SetVoiceByName(voice.encode()):
             raise ValueError(f"espeak-ng has no voice {voice}")
         numbers = {"rate": _RATE, "pitch": _PITCH, "range": _RANGE, "word_gap": _WORD_GAP}
@@ -142,7 +142,7 @@ class Speaker:
 
 
 def without_silence(samples: Samples, threshold: float = 0.01) -> Samples:
-    """Return samples from the first to the last that is louder than a fraction of the loudest (`threshold`)."""
+    """Remove quiet samples at both ends: those below `threshold` times the loudest sample."""
     loud = np.flatnonzero(np.abs(samples) > threshold * np.abs(samples).max(initial=1e-9))
     return samples[loud[0] : loud[-1] + 1] if len(loud) else samples
 
@@ -164,7 +164,7 @@ def _record(speaker: Speaker, split: str, number: int) -> tuple[npt.NDArray[np.f
 def as_recorded(
     samples: Samples, sample_rate: float, random: np.random.Generator
 ) -> tuple[npt.NDArray[np.float32], int]:
-    """Return speech as a microphone records it in a room, with silence at both ends, and its new sampling rate."""
+    """Simulate a recording of speech in a room, with silence at both ends. Return it and its sampling rate."""
     soxr = import_module("soxr")
     rate = int(random.choice(_SAMPLE_RATES, p=_RATE_SHARES))
     # Resampling with a wrong rate moves pitch and formants, as longer and shorter vocal tracts do.

@@ -19,7 +19,7 @@ class FolderRemovedError(ZooError):
 
 @contextmanager
 def exclusive(path: Path, report: Report | None = None) -> Iterator[None]:
-    """Hold the lock of a path, so that no other process writes it. Wait if another process holds it.
+    """Hold the lock on a path, so that no other process writes it. Wait if another process holds it.
 
     On a file system without locks, the body of `with` runs without protection.
 

@@ -90,7 +90,7 @@ class Manifest:
         """Check the size of a file, without hashing it.
 
         Raises:
-            ZooError: The file is missing, or has another size.
+            ZooError: The file is missing, or has a different size.
         """
         entry, path = self._entry(name), self.path(name)
         with open_file(path) as file:

@@ -58,7 +58,7 @@ def require_html(path: Path) -> None:
     """Check that the name of an HTML file ends in .html or .htm.
 
     Raises:
-        ZooError: The name has another extension.
+        ZooError: The name has a different extension.
     """
     if path.suffix.lower() not in (".html", ".htm"):
         raise ZooError(f"`{path}` does not end in .html", hint=f"the output is HTML: name the file `{path.stem}.html`")

@@ -63,7 +63,7 @@ class _RetryError(Exception):
 
 
 class UnreachableError(ZooError):
-    """The server cannot be reached, or the connection breaks again and again."""
+    """The server cannot be reached, or the connection breaks repeatedly."""
 
 
 class NotFoundError(ZooError):

@@ -64,7 +64,7 @@ class Attention:
     backend: str
     precision: str
     language_tokens: tuple[int, int] = (0, 0)
-    """Numbers of language tokens at the start of `source` and at the start of `target`."""
+    """Numbers of language tokens at the start of `source` and of `target`."""
     picture: npt.NDArray[np.uint8] | None = None
     """Grey picture of a source that is not text, such as a spectrogram, [height, width], from left to right."""
 

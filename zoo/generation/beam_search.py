@@ -140,7 +140,7 @@ class BeamSearch:
             continuations: The most probable next tokens of each row.
             totals: Log-probability of each row so far.
             must_end: For each sentence, whether EOS is the only possible next token.
-            limits: Beam size and stopping rule of each sentence. None: the ones of this object for all sentences.
+            limits: Beam size and stopping rule of each sentence. None: the limits of this object for all sentences.
         """
         sentences, rows = totals.shape
         if any(must_end):

@@ -182,7 +182,7 @@ def _store(stored: Artefact, program: Program) -> None:
 
 @cache
 def _code_version() -> str:
-    """Return zoo's version, and the times and sizes of the source files that determine the packed weights.
+    """Return zoo's version, and times and sizes of the source files that determine the packed weights.
 
     Every edit of a file changes its time. Reading the files instead would take longer than reading a small model.
     """

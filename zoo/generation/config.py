@@ -52,7 +52,7 @@ class LanguageOptions(TypedDict, total=False):
     token for the source language.
     """
     target: str | None
-    """Code of the language to translate into."""
+    """Code of the target language."""
 
 
 class TranslationOptions(GenerationOptions, LanguageOptions, total=False):

@@ -120,7 +120,7 @@ class _SuppressionState:
 _STACK_GROWTH = 16  # brackets
 _COUNTERS = 4
 _OPENING, _WORD, _END, _CLOSING = 1, 2, 4, 8
-"""Token classes, one bit each. Of the closing brackets, only the bracket for the top of the stack is allowed."""
+"""Token classes, one bit each. A closing bracket must match the top of the stack."""
 
 
 def min_tree_tokens(words: int) -> int:
@@ -162,7 +162,7 @@ class BracketConstraint:
         self._tables_on = {"cpu": self._tables}
 
     def start(self, sources: Sequence[SearchInput], device: torch.device | str) -> BracketState:
-        """Return the state before the first token, one row per sentence. The maximum length must allow a tree."""
+        """Return the state before the first token, one row per sentence. The maximum length must suffice for a tree."""
         name = str(device)
         if name not in self._tables_on:
             self._tables_on[name] = _Tables(*(table.to(device) for table in self._tables))

@@ -22,7 +22,7 @@ class EncodedText:
         index: Position of the text, from 0.
         text: The text.
         parts: The input for each part. A part contains one or more sentences.
-        length: Number of tokens of the whole text, without EOS.
+        length: Number of tokens in the whole text, without EOS.
         gaps: The white space between each part and the next.
         too_long: Whether the text is too long for the model to translate as a whole.
     """
@@ -53,10 +53,10 @@ class InputWarnings:
         """Start counting.
 
         Args:
-            longest_in_training: Number of tokens of the longest source in training. None if it is not known.
+            longest_in_training: Number of tokens in the longest source in training. None if it is not known.
             max_source_length: Maximum number of tokens in a text that is translated as a whole.
             report: Receives the warnings.
-            unknown_effect: Words of the warning that say what happens to unknown characters or words. None: no warning.
+            unknown_effect: Part of the warning: what happens to unknown characters or words. None: no warning.
             vocabulary: Vocabulary of the model.
         """
         self._unknown_effect, self._vocabulary = unknown_effect, vocabulary
@@ -68,7 +68,7 @@ class InputWarnings:
         self._first_spelled: EncodedText | None = None
         self._unkept = 0
         self.noun, self.unit, self.treatment = "text", "tokens", "translated"
-        """Words that the warnings use for an input, for the unit of its length, and for what the model does with it."""
+        """Words of the warnings: for an input, for the unit of its length, and for the model's action."""
         self._examples: list[str] = []
 
     def count(self, text: EncodedText) -> None:

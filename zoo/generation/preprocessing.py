@@ -47,7 +47,7 @@ class Preprocessor:
     """
 
     unknown_effect: str | None = "left out, or translated as something else"
-    """Words of the warning that say what happens to characters or words that the model does not know."""
+    """Part of the warning: what happens to characters or words that the model does not know."""
     label = "text"
     """Word for a text in error messages."""
     max_chunk = sys.maxsize

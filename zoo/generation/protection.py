@@ -270,7 +270,7 @@ def _is_apart(span: Span, text: str) -> bool:
 
 
 def _is_probable(repaired: Translation, first: Translation) -> bool:
-    """Return whether a repaired translation is probable enough. If only names were lost, they may not fit into it."""
+    """Return whether a repaired translation is probable enough. Only repairs of months and weekdays can fail this."""
     before, after = (each.log_probability / (len(each.tokens) + 1) for each in (first, repaired))
     return after > before - _NAME_COST or not _lacks_only_names(first)
 

@@ -109,7 +109,7 @@ class Recognizer(Translator):
 
         Args:
             file: The path of an audio file.
-            target: Code of the language to write. None: the language of the spec's corpus.
+            target: Language code of the output. None: the language of the spec's corpus.
             report: Receives the progress.
             **options: Generation options. Defaults come from the spec.
 
@@ -131,7 +131,7 @@ class Recognizer(Translator):
 
         Args:
             inputs: The frames (feature vectors) of each input, `[frames, width]`.
-            target: Code of the language to write. None: the language of the spec's corpus.
+            target: Language code of the output. None: the language of the spec's corpus.
             n_best: Number of texts per input. None: one.
             **options: Generation options. Defaults come from the spec.
 
@@ -151,7 +151,7 @@ class Recognizer(Translator):
     def score_tokens(
         self, *texts: Iterable[str], report: Report | None = None, first: int = 1, **options: Any
     ) -> list[TokenScores]:
-        """Return the log-probabilities of the tokens in the texts of files (see `Translator.score_tokens`)."""
+        """Return the log-probability of each token in given transcripts (see `Translator.score_tokens`)."""
         files, targets = self.check_examples(*texts, first=first)
         scores: list[TokenScores] = []
         for start in range(0, len(files), _CHUNK_FILES):
@@ -170,8 +170,8 @@ class Recognizer(Translator):
         Args:
             text: The path of the file.
             translation: The text of the file. None: the model generates it.
-            source: Code of the language of the file (see `translate`).
-            target: Code of the language of the text.
+            source: Language code of the file (see `translate`).
+            target: Language code of the text.
 
         Raises:
             ZooError: The file cannot be read or is too long, the model has no such language, or the recognizer was

@@ -56,7 +56,7 @@ class SpanConstraint:
 
     @cached_property
     def common_numbers(self) -> list[str]:
-        """The numbers from 20 to 99 as strings, with those that need the fewest tokens first."""
+        """The numbers from 20 to 99 as strings, sorted by the number of tokens that they need."""
         numbers = map(str, range(20, 100))
         return sorted(numbers, key=lambda number: (len(self._vocabulary.encode(number, "target")), int(number) % 10))
 
@@ -106,7 +106,7 @@ class SpanConstraint:
 
 
 class _Trie:
-    """Trie with the tokens of every spelling of the spans in a sentence.
+    """Token trie of all spellings of the spans in a sentence.
 
     Attributes:
         left: How often each span must be written.

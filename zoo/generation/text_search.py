@@ -1,4 +1,4 @@
-"""Search for the translations of texts and of streams of lines, from options and preprocessing to the results."""
+"""Translate texts and streams of lines: options, preprocessing, search and results."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class TextSearch:
     """Base class of `Translator`, which searches for the translations of texts with their scores.
 
     Attributes:
-        longest_source: Number of tokens of the longest source in training. Longer sentences cause a warning.
+        longest_source: Number of tokens in the longest source in training. Longer sentences cause a warning.
         max_batch_tokens: Maximum number of source tokens in a batch, unless a call specifies another maximum.
         positions: Number of learned position embeddings, which limits the length of texts. None: no limit.
         backend: Name of the backend that built the program. Empty if the translator was created from a program.
@@ -78,7 +78,7 @@ class TextSearch:
             program: A program, or an ensemble of programs.
             vocabulary: The vocabularies of source and target.
             spec: The model's spec.
-            longest_source: Number of tokens of the longest source in training, if known.
+            longest_source: Number of tokens in the longest source in training, if known.
             report: Receives warnings.
             device: Device of the program.
             max_batch_tokens: Maximum number of source tokens in a batch, with EOS and padding. None for the default.
@@ -299,8 +299,8 @@ class TextSearch:
         """Return a new preprocessor for the texts of `translate_chunks`.
 
         Args:
-            source: Code of the language of the texts (see `translate`).
-            target: Code of the language to translate into.
+            source: Language code of the texts (see `translate`).
+            target: Code of the target language.
             split: Whether to split texts into sentences if the model was trained on single sentences.
             protect: Whether to protect numbers, links and the like (see `TranslationOptions`).
 

@@ -27,7 +27,7 @@ MAX_WINDOW_SECONDS = 30.0
 """Maximum length of a window."""
 _MIN_WINDOW_SECONDS = 1.0
 _JOINED_WORDS = 20
-"""If two windows overlap, so many words at the end of the first and at the start of the second are compared."""
+"""Number of words that are compared at the end of a window and at the start of an overlapping window."""
 _LINE_CHARACTERS, _SUBTITLE_LINES = 42, 2
 CHUNK_WINDOWS = 16
 """Number of windows that are recognised together."""
@@ -147,7 +147,7 @@ def max_window_seconds(recognizer: Recognizer) -> float:
 
 
 def join_overlap(first: str, second: str) -> tuple[str, str]:
-    """Remove the words that the texts of two overlapping windows share from one of the texts.
+    """Remove the words that two overlapping windows share from one of the two texts.
 
     The texts meet at the longest sequence of words that occurs at the end of the first and at the start of the second
     text. If there is no such sequence, return both texts unchanged.

@@ -141,7 +141,7 @@ def group_by_length(lengths: Sequence[int], max_batch_tokens: int) -> list[list[
     """Group sentences of similar length into batches, to avoid padding.
 
     Args:
-        lengths: Number of tokens of each sentence.
+        lengths: Number of tokens in each sentence.
         max_batch_tokens: Maximum number of tokens in a batch, counting padding. A single sentence may be longer.
 
     Returns:

@@ -114,7 +114,7 @@ class ExportResult:
 
 
 def export_model(name: str, to: str, folder: Path, report: Report) -> ExportResult:
-    """Write a published model in the format of another toolkit, and check the result.
+    """Write a published model in another toolkit's format, and check the result.
 
     Args:
         name: The name of a published model, or its folder.
@@ -124,7 +124,7 @@ def export_model(name: str, to: str, folder: Path, report: Report) -> ExportResu
 
     Raises:
         ZooError: The model or the format does not exist, the folder is not empty, the format cannot express the model,
-            or the exported model computes other results. In all these cases, nothing is written.
+            or the exported model computes different results. In all these cases, nothing is written.
     """
     format = format_named(to, EXPORT_FORMATS, "export")
     if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):

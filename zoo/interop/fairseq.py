@@ -1,4 +1,4 @@
-"""Import of checkpoints of fairseq's Transformer, without running code from their pickles.
+"""Import of fairseq's Transformer checkpoints, without running code from their pickles.
 
 torch.load with `weights_only=True` loads only tensors and plain data. A checkpoint also contains options, which may be
 objects of omegaconf or of fairseq. They are replaced by objects of `InertObject`, which only store the state.
@@ -63,7 +63,7 @@ class FairseqImport:
     """The import format `fairseq`. Implements `zoo.interop.formats.ImportFormat`."""
 
     name = "fairseq"
-    description = "a checkpoint of fairseq (.pt) with its dictionaries (dict.LANGUAGE.txt) in the same folder"
+    description = "a fairseq checkpoint (.pt) with its dictionaries (dict.LANGUAGE.txt) in the same folder"
 
     def recognises(self, path: Path) -> bool:
         """Return whether the path is, or contains, a checkpoint with a dictionary in the same folder."""
@@ -201,13 +201,13 @@ def _read_checkpoint(file: Path) -> tuple[Mapping[str, Any], dict[str, Tensor]]:
     """Return the options and tensors of a checkpoint. Newer versions of fairseq put the options into sections.
 
     Raises:
-        ZooError: The file is damaged, is not a checkpoint of fairseq, or names a function that fairseq does not use.
+        ZooError: The file is damaged, is not a fairseq checkpoint, or names a function that fairseq does not use.
     """
     content = load_torch_file(file, "fairseq", _replacement)
     model = content.get("model") if isinstance(content, dict) else None
     options = _to_plain_data(content.get("args") or content.get("cfg")) if isinstance(content, dict) else None
     if not isinstance(model, Mapping) or not isinstance(options, dict):
-        problem = f"`{file}` is not a checkpoint of fairseq: it has no `model`, or neither `args` nor `cfg`"
+        problem = f"`{file}` is not a fairseq checkpoint: it has no `model`, or neither `args` nor `cfg`"
         raise ZooError(problem, hint=_CHECKPOINT_HINT, exit_code=1)
     return options, {str(name): tensor for name, tensor in model.items() if isinstance(tensor, Tensor)}
 
@@ -234,7 +234,7 @@ def _to_plain_data(value: Any) -> Any:
 
 
 def _replacement(name: str) -> Any:
-    """Return the harmless replacement for a global in a pickle, or None if files of fairseq never use this global."""
+    """Return the harmless replacement for a global in a pickle, or None if fairseq's files never use this global."""
     if name in _PLAIN_TYPES:
         return (_PLAIN_TYPES[name], name)
     if name in _REPLACED_TYPES or name.startswith(_REPLACED_MODULES):

@@ -270,7 +270,7 @@ def require_same_architecture(
 def _fields(a: Architecture) -> Iterator[tuple[str, str, Any]]:
     """Yield the key, the name in the spec, and the value of each field of an architecture.
 
-    If a sub-layer's option is null, its name and value are those of the architecture's field.
+    If a sub-layer's option is null, the name and value of the architecture's field are used.
     """
     options = {name for side in SIDES for sublayer in getattr(a, side) for name in type(sublayer).model_fields}
     for name in type(a).model_fields:

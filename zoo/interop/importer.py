@@ -1,4 +1,4 @@
-"""Import of models of other toolkits, from files or the Hugging Face Hub, into the local model store (`zoo import`)."""
+"""Import of other toolkits' models, from files or the Hugging Face Hub, into the local model store (`zoo import`)."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def find_format(path: Path, name: str | None = None) -> ImportFormat:
         raise ZooError(f"`{path}` is a part of a model", hint=f"give the model's folder, `{path.parent}`")
     if found := model_type(path):
         known = ", ".join(f"`{type_}`" for family in FAMILIES for type_ in family.model_types)
-        problem = f"`{path}` is a model of transformers with the model type `{found}`, but zoo imports only {known}"
+        problem = f"`{path}` is a transformers model of the type `{found}`, but zoo imports only {known}"
         raise ZooError(problem, hint="choose a model of one of these types")
     raise ZooError(f"`{path}` has no known model format", hint=f"the formats are {listed(IMPORT_FORMATS)}")
 
@@ -182,7 +182,7 @@ def read_foreign(format: ImportFormat, path: Path, request: ImportRequest) -> Im
             raise ZooError(problem, hint=hint, exit_code=1) from None
         reason = next(iter(str(error).splitlines()), "")
         kind = "" if type(error) is ValueError else f"{type(error).__name__}: "
-        problem = f"`{path}` is not a valid model of {format.name}: {kind}{reason}"[:_MAX_MESSAGE]
+        problem = f"`{path}` is not a valid {format.name} model: {kind}{reason}"[:_MAX_MESSAGE]
         hint = "restore it from its source; if the original toolkit can open it, please report this with the file"
         raise ZooError(problem, hint=hint, exit_code=1) from error
 

@@ -240,7 +240,7 @@ def word_list_tokenizer(numbering: Numbering, name: str, rules: TextRules | None
     """
     with_space = sum(token.name.startswith(SPACE) for token in numbering.tokens)
     if with_space > _MAX_SHARE_OF_SPACES * len(numbering.tokens):
-        problem = f"`{name}` lists tokens of SentencePiece, but there is no SentencePiece model next to it"
+        problem = f"`{name}` lists SentencePiece tokens, but there is no SentencePiece model next to it"
         raise ZooError(problem, hint="add the model as `sentencepiece.model`, or as `source.spm` and `target.spm`")
     words = (SPACE + token.name.replace(" ", SPACE) for token in numbering.tokens[len(SPECIAL) :])
     entries = [*_special_entries(), *(TokenEntry(word, 0.0, TokenType.NORMAL) for word in words)]

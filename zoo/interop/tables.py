@@ -1,4 +1,4 @@
-"""Settings and tensors of other toolkits' models, and two-way descriptions of both.
+"""Settings and tensors of other toolkits' models, and tables that describe both for reading and writing.
 
 The same table reads a model and writes it. A table of settings pairs the keys of a settings file with fields of
 `architecture`. A table of tensors pairs names. A setting is known if a table or another caller has read it, or if
@@ -335,10 +335,10 @@ def _base(name: str) -> tuple[str, int]:
 
 
 def attention_names(parts: Mapping[str, str], projections: Sequence[str], pattern: str) -> dict[str, str]:
-    """Return the entries of `Layout.names` for the projections of attentions.
+    """Return the entries of `Layout.names` for attention projections.
 
     Args:
-        parts: The names of the attentions, by their kinds.
+        parts: The names of the attention sub-layers, by kind.
         projections: The names of the projections of queries, keys, values and outputs.
         pattern: A name with `{attention}` and `{projection}`.
     """

@@ -161,7 +161,7 @@ class ForeignTensors:
             shape: The required shape. By default, any shape with at least one dimension.
 
         Raises:
-            ZooError: The tensor is missing, has another shape, or is not a floating-point tensor.
+            ZooError: The tensor is missing, has the wrong shape, or is not a floating-point tensor.
         """
         if name not in self.left:
             problem = f"`{self.file}` has no tensor `{name}`, which the model's settings require"

@@ -17,7 +17,7 @@ from zoo.text.vocabulary import SIDES
 
 TOKENIZERS = ("moses", "space")
 _CODES = ("bpecodes", "code", "bpe.codes")
-"""Usual names of a file with BPE codes for both languages. The first two are those of fairseq."""
+"""Usual names of a file with BPE codes for both languages. fairseq uses the first two."""
 _CODES_OF_SIDES = ("source.bpe", "target.bpe")
 _CASES = ("{side}.tcmodel", "truecase-model.{language}")
 _JOINER = "￭"
@@ -26,7 +26,7 @@ _MAX_DIGITS = 18
 
 @dataclass(frozen=True)
 class TextOptions:
-    """Options of the user about the text that a model was trained on."""
+    """User's options for the text that a model was trained on."""
 
     tokenizer: str | None = None
     """Tokeniser, one of `TOKENIZERS`. If None, the files of the model determine it."""

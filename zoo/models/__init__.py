@@ -1,1 +1,1 @@
-"""Models: folders of runs and of published models, weights, the local store, registries, and cards of public models."""
+"""Models: folders of runs and published models, weights, the local store, registries, and cards of public models."""

@@ -71,8 +71,8 @@ def of_spec(reference: str, report: Report | None = None) -> Path:
     A published model that is not in the local model store is pulled from the registries.
 
     Raises:
-        ZooError: There is no such model, the model with this name has another spec, or the model cannot be pulled. The
-            error lists the paths that were searched, or the fields that differ.
+        ZooError: There is no such model, the model with this name has a different spec, or the model cannot be pulled.
+            The error lists the paths that were searched, or the fields that differ.
     """
     try:
         spec = specs.load(reference)
@@ -139,7 +139,7 @@ def _describe_alternative(spec: Spec) -> str:
     card = catalogue.find(spec.name)
     if card is None or card.languages.direction(source, target) is None:
         return f". `zoo list --available {source}-{target}` lists public models for these languages"
-    return f". Others trained `{card.name}`, which has another spec: use it with `--model {card.name}`"
+    return f". Others trained `{card.name}`, which has a different spec: use it with `--model {card.name}`"
 
 
 def model(reference: str | os.PathLike[str], report: Report | None = None) -> Path:
@@ -185,7 +185,7 @@ def _run_of_name(name: str) -> ModelFolder | None:
     """Return the default folder for runs of a spec, given the spec's name or file. None if `name` cannot be a spec.
 
     Raises:
-        ZooError: `name` is the file of a spec, but the run in the default folder has another spec.
+        ZooError: `name` is the file of a spec, but the run in the default folder has a different spec.
     """
     spec = specs.load(name) if name.endswith(_YAML) else None
     path = Path((spec.short_name if spec else name).removeprefix("specs/"))

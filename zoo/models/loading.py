@@ -46,7 +46,7 @@ class Model:
 
 
 def read_model(folder: Path, *, tensors: bool = True) -> Model:
-    """Read the model in the folder of a run or of a published model.
+    """Read the model in the folder of a run or published model.
 
     Args:
         folder: The folder.

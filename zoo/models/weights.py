@@ -54,7 +54,7 @@ class Weights:
 
     @property
     def longest_source(self) -> int | None:
-        """Number of tokens of the longest training source, without EOS. None if the file does not record it."""
+        """Number of tokens in the longest training source, without EOS. None if the file does not record it."""
         return _parse_number(self.metadata.get("longest_source", ""))
 
     @property
@@ -135,7 +135,7 @@ def read(file: Path, manifest: Manifest | None = None) -> Weights:
 
     Raises:
         ZooError: The file is missing, unreadable or damaged, a tensor is not floating-point, or the vocabulary in the
-            same folder is not the one that the weights were trained with.
+        same folder does not belong to the weights.
     """
     with _safe_reading(file, manifest):
         before = file_identity(file)

@@ -78,7 +78,7 @@ def key_width() -> tuple[int | None, str]:
     """Return the dimension of queries, keys and values in each head."""
     types, nodes = graph("base").types, _nodes(Attention)
     widths = {types[name].shape[3].constant for node in nodes for name in node.inputs[:3]}
-    return _agreed(widths, f"dimension of queries, keys and values in all {len(nodes)} attentions")
+    return _agreed(widths, f"dimension of queries, keys and values in all {len(nodes)} attention sub-layers")
 
 
 def inner_width() -> tuple[int | None, str]:
@@ -92,11 +92,11 @@ def _width(node: Node) -> int:
 
 
 def scale(kind: str, size: str, power: str) -> tuple[bool, str]:
-    """Decide whether all attentions or embeddings are scaled by a power of a size of the model.
+    """Decide whether attention scores or embeddings are always scaled by a power of a dimension.
 
     Args:
         kind: "attention" or "embedding".
-        size: Name of the size in the spec's architecture.
+        size: Name of the dimension in the spec's architecture.
         power: The exponent.
     """
     kinds: dict[str, type[Operation]] = {"attention": Attention, "embedding": Embedding}
@@ -117,7 +117,7 @@ def shared_matrix() -> tuple[bool, str]:
 
 
 def multi_head_cost() -> tuple[bool, str]:
-    """Compare the FLOPs of a model with eight heads and of a model with one head of the same total dimension.
+    """Compare the FLOPs of two models: with eight heads, and with one head of the same total dimension.
 
     Returns:
         Whether the FLOPs differ by at most 5 %, and a text with both numbers.
@@ -353,7 +353,7 @@ def _title(row: Row) -> str:
 
 
 def time_of_steps(spec: str, field: str, unit: str) -> tuple[float, str]:
-    """Derive the time of training steps from the number of steps and the time of a step.
+    """Derive the training time from the number of steps and the time per step.
 
     Args:
         spec: Short name of the spec.
@@ -366,7 +366,7 @@ def time_of_steps(spec: str, field: str, unit: str) -> tuple[float, str]:
 
 
 def cost_by_steps(spec: str) -> tuple[float, str]:
-    """Derive a model's training cost in FLOPs from the number of steps and the time of a step."""
+    """Derive a model's training cost in FLOPs from the number of steps and the time per step."""
     return cost_by_time(f"{time_of_steps(spec, 'steps', 'seconds')[0]:,.0f} seconds")
 
 

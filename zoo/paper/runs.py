@@ -94,7 +94,7 @@ class RunResults:
 
 @dataclass(frozen=True)
 class LayerTiming:
-    """Measured times of a layer of Table 1 at several sequence lengths."""
+    """Measured times of a Table 1 layer at several sequence lengths."""
 
     key: str
     seconds: Mapping[int, float]

@@ -46,7 +46,7 @@ def printed_difference(metric: str, pair: RowPair) -> float | None:
 
 
 def row_table(comparison: SweepComparison) -> Lines:
-    """Return the columns and lines of a table with the scores of each row of a sweep.
+    """Return the columns and lines of a table with the scores of a sweep, one line per row.
 
     Rows of Table 3 also have the paper's numbers.
     """

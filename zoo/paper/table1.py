@@ -46,14 +46,14 @@ class LayerType:
     sublayer: Callable[[int, int], SubLayer]
     """Function that returns the sub-layer for given k and r."""
     steps: Formula = lambda n, d, k, r: 1
-    """Exact number of sequential operations of a causal layer."""
+    """Exact number of sequential operations in a causal layer."""
     path: Formula = lambda n, d, k, r: 1
     """Exact maximum path length of a causal layer."""
     projected: bool = False
     """Whether the layer also has linear projections at each position, which Table 1 does not count."""
 
     def flops(self, sizes: Sizes) -> int:
-        """Count the FLOPs in the layer's graph, without those that Table 1 ignores. A multiply-add counts as two."""
+        """Count the FLOPs in the layer's graph, except FLOPs that Table 1 ignores. A multiply-add counts as two."""
         measured = complexity(self.sublayer(sizes["k"], sizes["r"]), 16, sizes["d"], causal=True)
         return (measured.mixing_flops if self.projected else measured.flops)(batch=1, source=sizes["n"])
 
@@ -141,7 +141,7 @@ def _same(graph: int, formula: float) -> tuple[bool, str]:
 
 
 def faster_than_recurrence() -> tuple[bool, str]:
-    """Compare the operations of self-attention and of a recurrent layer for a sentence of typical length."""
+    """Compare the operations of self-attention and a recurrent layer for a typical sentence length."""
     attention, recurrent = (LAYERS[name].operations(_N, _D, 3, 16) for name in ("self-attention", "lstm"))
     return attention < recurrent, f"n = {_N}, d = {_D}: {attention:,.0f} and {recurrent:,.0f}, equal at n = {_D}"
 

@@ -97,7 +97,7 @@ def update_bytes(spec: Spec, processes: int = 1) -> int:
 
 
 def row_lengths(spec: Spec, parts: int) -> tuple[int, int]:
-    """Return the lengths of the packed rows of source and target tokens if each batch is divided into `parts` parts.
+    """Return the lengths of the packed source and target rows if each batch is divided into `parts` parts.
 
     A part has a whole number of sentence pairs, so it may have one sentence more than its share of the tokens.
     """

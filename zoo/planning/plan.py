@@ -84,7 +84,7 @@ class Plan(MemoryEstimate):
 
     name: str
     length: int
-    """Number of tokens of every sentence, on the source and the target side."""
+    """Number of tokens in every sentence, on the source and the target side."""
     beam: int
     layers: tuple[LayerPlan, ...]
     passes: tuple[PassEffect, ...]
@@ -106,7 +106,7 @@ def plan(spec: Spec, length: int = LENGTH) -> Plan:
 
     Args:
         spec: The spec.
-        length: The number of tokens of every sentence.
+        length: The number of tokens in every sentence.
 
     Raises:
         ZooError: The spec disables a pass that does not exist.
@@ -214,7 +214,7 @@ def _segment_name(graph: Graph, nodes: Sequence[Node], result: Node) -> str:
 
 
 def _looks_up_tokens(graph: Graph, node: Node) -> bool:
-    """Return whether a node is an embedding (3.4): it turns token IDs into features."""
+    """Return whether a node looks up the embeddings of token IDs (section 3.4)."""
     return bool(node.parameters) and graph.types[node.inputs[0]].kind is ValueKind.INTEGER
 
 

@@ -222,7 +222,7 @@ def _corpus(corpus: Corpus, examples: str) -> str:
             case Grammar():
                 lines.append(f"- {part.grammar:,} {examples} from zoo's built-in grammar (no licence applies)")
             case Digits():
-                lines.append(f"- {part.digits:,} strings of digits that zoo made")
+                lines.append(f"- {part.digits:,} strings of digits that zoo generated")
             case Archive():
                 lines.append(f"- <{part.archive}>: {_names(part.source, part.target)}")
             case Files():

@@ -1,7 +1,7 @@
 """Reference log-probabilities of a bundle, with which anybody can check that the model computes the same results.
 
 `proof.safetensors` has the log-probabilities that the model assigned to a few sentence pairs when it was published. The
-check fails if the weights have changed, or if a machine or backend computes other values.
+check fails if the weights have changed, or if a machine or backend computes different values.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _MAX_TOKENS = 100
 """Maximum length of a reference sentence in tokens."""
 _MAX_CHARACTERS = 10_000
 _POSITIONS = 16
-"""Number of positions of the random features that the encoder reads in place of text."""
+"""Number of positions in the random features that the encoder reads in place of text."""
 _SAMPLE_SENTENCES = ("The old dog sees a small house.", "Today we read two books.", "1984, 2017!", "x y z")
 _RESTORE_HINT = "restore the file from the source of the model"
 _MAX_FILE_BYTES = 64_000_000  # the file is read into memory

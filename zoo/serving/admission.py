@@ -1,4 +1,4 @@
-"""Admission of requests: API keys, quotas, limits of texts and of the queue, the time of a request, and metrics."""
+"""Admission of requests: API keys, quotas, limits for texts, the queue and the time of a request, and metrics."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from zoo.serving.settings import Settings, hash_key
 LINE_BREAKS = re.compile(r"((?<!\s)\s*[\r\n]\s*)")
 """The lookbehind makes the search linear: it begins only once in each run of white space."""
 MAX_LINES = 20_000
-"""Maximum number of lines in all texts of a request together. Each line needs some time of the event loop."""
+"""Maximum total number of lines in the texts of a request. Each line needs some time of the event loop."""
 _LONGEST_LIGATURE = 17  # a tokenizer reads U+FDFA as 18 characters, and all others as at most 4
 _T = TypeVar("_T")
 _RETRY_SECONDS = 2
@@ -60,7 +60,7 @@ class Metrics:
             LOG.info("%d requests: %s", counts.total(), listed)
 
     def text(self) -> bytes:
-        """Return all metrics in the text format of Prometheus."""
+        """Return all metrics in Prometheus's text format."""
         return generate_latest(self._registry)
 
 
@@ -137,7 +137,7 @@ class Admission:
             if value is not None and not 1 <= value <= limits.beam:
                 raise ServingError(400, f"`{name}` is {value:,}; it should be from 1 to {limits.beam}")
         if options.prefix and any(LINE_BREAKS.search(text.strip()) for text in (*texts, options.prefix)):
-            raise ServingError(400, "`prefix` requires texts of one line")
+            raise ServingError(400, "`prefix` requires single-line texts")
 
     @contextmanager
     def admit(self, key: str, texts: Sequence[str], models: Iterable[PooledModel] = ()) -> Iterator[None]:

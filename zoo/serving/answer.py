@@ -43,8 +43,8 @@ class Call:
     Attributes:
         request: The HTTP request. If its client disconnects, the work is cancelled.
         key: SHA-256 of the client's API key, as `authorize` returns it.
-        source: Code of the language of the texts. None or "auto": detect it for each text.
-        target: Code of the language to translate into.
+        source: Language code of the texts. None or "auto": detect it for each text.
+        target: Code of the target language.
         options: Options of the search.
         model: Name of the model. None: select a model by the languages.
     """

@@ -1,4 +1,4 @@
-"""Translation of markup and of documents. Clients can download translated documents for some minutes."""
+"""Translation of markup and documents. Clients can download translated documents for some minutes."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ DOCUMENT_SECONDS = 600.0
 """Maximum time to translate a document if the client does not wait for the response."""
 _T = TypeVar("_T")
 _DETECTED_CHARACTERS = 2_000
-"""Length of the beginning of a document from which its language is detected."""
+"""Number of characters at the beginning of a document from which its language is detected."""
 _PROCESSES = 2
 _CALL_SECONDS = 30.0
 """Maximum time to read or write a document or the texts of a request with markup."""

@@ -56,9 +56,9 @@ class TranslateBody(_SearchBody):
     """Request to translate one or more texts."""
 
     target: str
-    """Code of the language to translate into."""
+    """Code of the target language."""
     source: str = AUTO
-    """Code of the language of the texts, or `auto` to detect it."""
+    """Language code of the texts, or `auto` to detect it."""
     prefix: str | None = None
     """Text that each translation begins with."""
     protect: bool = True
@@ -77,9 +77,9 @@ class ScoreBody(_Body):
     translation: str | list[str]
     """The translation of each text."""
     source: str
-    """Code of the language of the texts."""
+    """Language code of the texts."""
     target: str
-    """Code of the language of the translations."""
+    """Language code of the translations."""
 
 
 class ParseBody(_SearchBody):
@@ -97,9 +97,9 @@ class AttentionBody(_Body):
     translation: str
     """The translation of the text."""
     source: str
-    """Code of the language of the text."""
+    """Language code of the text."""
     target: str
-    """Code of the language of the translation."""
+    """Language code of the translation."""
     layer: Annotated[int | None, Field(ge=0)] = None
     """Decoder layer, counted from 0. Default: the layer that aligns best."""
     head: Annotated[int | None, Field(ge=0)] = None
@@ -311,7 +311,7 @@ def monitoring(service: Service) -> APIRouter:
 
     @routes.get("/metrics")
     async def metrics() -> Response:
-        """Return the metrics in the text format of Prometheus."""
+        """Return the metrics in Prometheus's text format."""
         return Response(service.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
     return routes

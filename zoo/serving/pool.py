@@ -195,8 +195,8 @@ class ModelPool:
         """Return the model for a language pair. None if there is none. Bilingual models precede multilingual models.
 
         Args:
-            source: Code of the language of the text.
-            target: Code of the language to translate into.
+            source: Language code of the text.
+            target: Code of the target language.
             name: Name of the model, if the client asks for a particular model.
 
         Raises:
@@ -234,8 +234,8 @@ class ModelPool:
         Args:
             kind: Kind of the files: audio or image.
             name: Name of the model, if the client asks for a particular model.
-            source: Code of the language of the files. None: any language.
-            target: Code of the language to write. None: any language.
+            source: Language code of the files. None: any language.
+            target: Language code of the output. None: any language.
             translates: Whether the text must be in a different language than the files. None: it does not matter.
 
         Raises:

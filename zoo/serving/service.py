@@ -43,7 +43,7 @@ from zoo.serving.settings import Settings
 LOG = logging.getLogger("zoo.serving")
 _T = TypeVar("_T")
 _MAX_SCORED_TOKENS, _MAX_ATTENTION_TOKENS = 1_024, 512
-"""Maximum lengths of a text and of its translation. Memory grows with the square of the length."""
+"""Maximum lengths of a text and its translation. Memory grows with the square of the length."""
 _CHUNK_CHARACTERS = 4_000
 _CHUNK_INPUTS = 2
 """Number of inputs, such as windows of a recording, after which the work can be cancelled."""
@@ -168,7 +168,7 @@ class Service:
     async def attention(
         self, call: Call, pair: tuple[str, str], wanted: tuple[int | None, int | None]
     ) -> tuple[Attention, AlignmentHead, str]:
-        """Return the attention between the words of a text and of its translation.
+        """Return the attention between the words of a text and its translation.
 
         Args:
             call: The call, with its source and target language.
@@ -381,12 +381,12 @@ def _require_short(
 
 
 def models_of(plans: Iterable[Plan]) -> list[PooledModel]:
-    """Return the models of some plans."""
+    """Return the models in a list of plans."""
     return [route.model for route in routes_of(plans)]
 
 
 def routes_of(plans: Iterable[Plan]) -> list[Route]:
-    """Return the distinct routes of some plans."""
+    """Return the distinct routes in a list of plans."""
     return list({(id(p.route.model), p.route.source, p.route.target): p.route for p in plans if p.route}.values())
 
 

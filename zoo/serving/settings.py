@@ -22,7 +22,7 @@ LOG = logging.getLogger("zoo.serving")
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits of requests and of the queue. A request that exceeds a limit is rejected at once.
+    """Limits for requests and the queue. A request that exceeds a limit is rejected at once.
 
     Attributes:
         body_bytes: Maximum size of a request's body in bytes.
@@ -99,7 +99,7 @@ class Settings:
     """Settings of the server.
 
     Attributes:
-        limits: Limits of requests and of the queue.
+        limits: Limits for requests and the queue.
         keys: The accepted API keys.
         cors: Origins of web pages that may use the server, such as `https://example.org`.
         hosts: Host names that clients may use for the server. If empty, clients may use any name.

@@ -1,4 +1,4 @@
-"""Names of processors and GPUs, and measurements of their speed and of the time of functions."""
+"""Names of processors and GPUs, measurements of their speed, and timing of functions."""
 
 from __future__ import annotations
 

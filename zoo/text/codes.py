@@ -34,7 +34,7 @@ class BPECodes:
             vocabulary: Known subwords, for codes that are applied with a vocabulary threshold.
 
         Raises:
-            ValueError: The content has another version, or a line is invalid.
+            ValueError: The version is not supported, or a line is invalid.
         """
         self.vocabulary = frozenset(vocabulary)
         lines = content.rstrip("\n").split("\n")

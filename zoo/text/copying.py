@@ -61,7 +61,7 @@ def replace_spans(text: str, symbols: Sequence[str], source: str, target: str) -
         text: The sentence.
         symbols: The copy symbols of the vocabulary. Their number limits the number of replaced spans.
         source: Language code of the sentence.
-        target: Language code of the translation, for the spellings of the spans.
+        target: Language code of the translation, for the spellings of spans.
     """
     if not symbols or has_symbol(text):  # a symbol that is already in the text is dropped
         return Replaced(text)
@@ -129,7 +129,7 @@ def replace_in_pair(
         source: The sentence.
         target: Its translation.
         symbols: The copy symbols of the vocabulary.
-        languages: Language codes of the sentence and of its translation.
+        languages: Language codes of the sentence and its translation.
         first: Number of the first symbol to use. In training it varies, so that a model learns all symbols.
     """
     if not symbols or has_symbol(source + target):

@@ -43,7 +43,7 @@ class LanguagePair:
             spec: Spec of the model.
             vocabulary: Vocabulary of the model.
             direction: Codes of the source and target language.
-            tag: Tag of a part of the training text. Its token precedes the source and the source's language token.
+            tag: Tag of a corpus part. Its token precedes the source and the source's language token.
 
         Raises:
             ZooError: The vocabulary has no token for one of the languages, or for the tag.
@@ -68,7 +68,7 @@ def _tag_id(tokenizer: Tokenizer, tag: str) -> int:
     id = tokenizer.id_of(tag)
     if id is None:
         hint = "train without `training.start_from`, or without tags in `corpus.train`"
-        raise ZooError(f"the vocabulary has no token `{tag}`, a tag in `corpus.train`", hint=hint)
+        raise ZooError(f"the vocabulary has no token for the tag `{tag}` in `corpus.train`", hint=hint)
     return id
 
 

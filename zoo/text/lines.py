@@ -68,7 +68,7 @@ def read_lines(path: Path | str) -> list[str]:
 
 
 def count_lines(path: Path) -> int:
-    """Return the number of lines of a text file, without decoding them.
+    """Return the number of lines in a text file, without decoding them.
 
     Raises:
         ZooError: The file cannot be read.
@@ -239,7 +239,7 @@ def available_chunks(
         items: Items, for instance a `LineStream`.
         max_items: Maximum number of items per chunk.
         paused: Function that returns whether the next item has not arrived yet.
-        first_items: Maximum number of items of the first chunk, and of the first chunk after a pause. The maximum then
+        first_items: Maximum number of items in the first chunk, and in the first chunk after a pause. The maximum then
             doubles with each chunk. None: always use `max_items`.
     """
     smallest = min(max_items, first_items or max_items)

@@ -176,12 +176,12 @@ class Span:
 
     @property
     def is_name(self) -> bool:
-        """Whether the span is the name of a month or of a weekday."""
+        """Whether the span is the name of a month or weekday."""
         return self.numeric and self.text.isalpha()
 
 
 class Differences(NamedTuple):
-    """Differences between the numbers and other spans of a text and of its translation."""
+    """Numbers, links and the like that differ between a text and its translation."""
 
     missing: list[Span]
     """Spans of the text that the translation has lost."""
@@ -210,7 +210,7 @@ def needs_translation(text: str) -> bool:
 
 
 def compare(source: str, target: str, source_language: str, target_language: str) -> Differences:
-    """Compare the numbers and other spans in a text and in its translation.
+    """Compare the numbers, links and the like in a text and its translation.
 
     Whole numbers up to twelve may become words, and words may become numbers. The translation may repeat these numbers.
 

@@ -404,7 +404,7 @@ def _training_error(message: str, section: specs.Vocabulary, size: int, field: s
         hint = "add text to `corpus.train`: all its lines are empty"
         return ZooError("there is no text to learn a vocabulary from", hint=hint)
     return ZooError(
-        f"SentencePiece could not learn the vocabulary; its message is: {message}",
+        f"SentencePiece could not learn the vocabulary: {message}",
         hint="check the text of `corpus.train`, or try another `vocabulary.size` or `vocabulary.kind`",
         exit_code=1,
     )

@@ -172,7 +172,7 @@ def find_alignment_head(spec: Spec, vocabulary: Vocabulary, weights: Mapping[str
 def _count_agreements(
     program: EmittedProgram, translator: Translator, texts: EvaluationSet
 ) -> Iterator[tuple[AlignmentHead, int]]:
-    """Yield each attention head with its number of links in a sentence that agree with the statistical alignment."""
+    """For each sentence, yield each attention head and how many of its links agree with the statistical alignment."""
     spec, vocabulary = translator.spec, translator.vocabulary
     for direction in dict.fromkeys(texts.directions or [spec.default_direction]):
         preprocessor = translator.preprocessor(*direction)
@@ -227,7 +227,7 @@ def make_shortlist(run: Run, report: Report) -> Path:
         raise ZooError(problem, hint="use the run of a translation model")
     prepared, vocabulary = prepare_corpus(spec, report), Vocabulary.load(run.folder)
     if not prepared.vocabulary.has_same_tokens_as(vocabulary):
-        problem = f"the corpus of `{run.folder}` has changed since training: it now gives a different vocabulary"
+        problem = f"the corpus of `{run.folder}` has changed since training: it now produces a different vocabulary"
         raise ZooError(problem, hint="restore the original corpus, or train again")
     store = prepared.store("train")
     estimate_shortlist(vocabulary, _sample(store, report)).write(file := run.folder / NAME)

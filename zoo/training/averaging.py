@@ -1,4 +1,4 @@
-"""Average checkpoints (section 6.1). The averaged weights are the ones that are evaluated and published."""
+"""Average checkpoints (section 6.1). The averaged weights are evaluated and published."""
 
 from __future__ import annotations
 

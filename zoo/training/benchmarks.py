@@ -213,7 +213,7 @@ def translations(
         The hypotheses of each source, in the order of the sources.
 
     Raises:
-        ZooError: A translation has another length, because the vocabulary is too small for the beam.
+        ZooError: A translation has a different length, because the vocabulary is too small for the beam.
     """
     rows = [SearchInput(index, {"source": tuple(source)}, length - 1) for index, source in enumerate(sources)]
     beam = GenerationConfig.from_spec(spec, {}, n_best).strategy()

@@ -62,7 +62,7 @@ class RunIdentity:
     machine: str = ""
     """Names of all devices that the run was trained on, separated by "; "."""
     synthetic: list[Mapping[str, Any]] = field(default_factory=list)
-    """Records of the parts of the corpus that models wrote: the part, its folder, the models and their digests."""
+    """Records of the corpus parts that models wrote: the part, its folder, the models and their digests."""
 
 
 class Run(ModelFolder):
@@ -119,7 +119,7 @@ class Run(ModelFolder):
         If the folder already contains a run, `spec` may differ from the run's spec only in CHANGEABLE_FIELDS.
 
         Raises:
-            ZooError: The folder contains other files, or a run with another spec.
+            ZooError: The folder contains other files, or a run with a different spec.
         """
         require_utf8(self.folder)
         if self.folder.exists() and not self.folder.is_dir():
@@ -131,7 +131,7 @@ class Run(ModelFolder):
             if name != "training.steps" or self.spec.training.cooldown_steps is None:
                 changed.pop(name, None)
         if changed:
-            problem = f"`{self.folder}` was started with another spec:"
+            problem = f"`{self.folder}` was started with a different spec:"
             for key, (old, new) in changed.items():
                 problem += f"\n  {key}: {quote_in_full(old)} in the run, {quote_in_full(new)} now"
             hint = f"`zoo train {self.spec_file}` resumes with the run's own values; {_OTHER_SPEC_HINT}"

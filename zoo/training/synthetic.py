@@ -95,7 +95,7 @@ class _SyntheticText:
         """Path of the text and, if there is one, of the reference translations."""
         source, target = spec.corpus.direction(part)
         self.direction: Direction = (source, target) if part.source else (target, source)
-        """Languages of the text and of its translations."""
+        """Languages of the text and its translations."""
 
     def find_or_write(self, device: str, known: Record | None) -> Record:
         """Return the record of the part. If its folder does not exist, write it first."""
@@ -254,7 +254,7 @@ def _languages_of(name: str, model: Spec, wanted: Direction) -> Direction:
 
 
 def _code_of(code: str, known: Sequence[str]) -> str | None:
-    """Return the known code of the same language, or None. Of several such codes, only `code` itself counts."""
+    """Return the known code of the same language, or None. If there are several, only `code` itself counts."""
     same = [each for each in known if base_language(each) == base_language(code)]
     if code in same:
         return code
@@ -262,7 +262,7 @@ def _code_of(code: str, known: Sequence[str]) -> str | None:
 
 
 def _model_digest(folder: Path) -> str:
-    """Return a hash of the spec, the weights and the vocabulary in the folder of a model."""
+    """Return a hash of the spec, the weights and the vocabulary in a model folder."""
     model = ModelFolder(folder)
     files = [model.spec_file, model.newest_weights, *sorted(folder.glob("vocabulary*"))]
     return hashlib.sha256("".join(map(digest, files)).encode()).hexdigest()

@@ -65,14 +65,14 @@ def train(
     device: str = "auto",
     report: Report | None = None,
 ) -> Run:
-    """Train a model as its spec says. Resume the run if its folder exists.
+    """Train the model that a spec describes. Resume the run if its folder exists.
 
     Ctrl-C, SIGTERM or SIGHUP (a closed terminal) writes a checkpoint and stops. At the end, the last checkpoints are
     averaged and the dev set is scored. Under torchrun, every process calls this function, and they share the batch of
     each step.
 
     If the process does nothing else, call `compiler.host.tune_process()` first, as `zoo train` does. It speeds up
-    training on a CPU. A run that continues without it may differ in its smallest bits.
+    training on a CPU. A run that continues without it may differ in rounding.
 
     Args:
         spec: The spec.
@@ -85,7 +85,7 @@ def train(
         The run.
 
     Raises:
-        ZooError: The run was started with another spec or corpus, another process trains it, the disk or the memory
+        ZooError: The run was started with a different spec or corpus, another process trains it, the disk or the memory
             is too small, or the device does not exist. In these cases, the run is unchanged.
     """
     return run_training(spec, run=run, fresh=fresh, device=device, report=report).run
@@ -242,7 +242,7 @@ def _start(
 
 
 def _require_same_vocabulary(prepared: PreparedCorpus, run: Run) -> None:
-    """Raise ZooError if the corpus gives a vocabulary that does not fit the embeddings in the run's checkpoints."""
+    """Raise ZooError if the corpus produces a vocabulary that does not fit the embeddings in the run's checkpoints."""
     fingerprint = read_json(run.data).get("fingerprint") if run.data.is_file() else None
     if fingerprint != prepared.fingerprint or not list_checkpoints(run):  # `Run.start` reports another corpus
         return
@@ -358,7 +358,7 @@ def save(model: EmittedProgram, run: str | os.PathLike[str], *, steps: int) -> R
         steps: Number of training steps of the module, which the model card will contain.
 
     Raises:
-        ZooError: The folder contains other files, or a run with another spec, or a weight is not a finite number.
+        ZooError: The folder contains other files, or a run with a different spec, or a weight is not a finite number.
     """
     spec, chosen, tensors = model.spec, Run(Path(run)), model.weights()
     if broken := [name for name, tensor in tensors.items() if not tensor.isfinite().all()]:

@@ -57,7 +57,7 @@ def _filters(models: Sequence[IndexEntry]) -> Iterator[str]:
 
 
 def _directions(model: IndexEntry) -> tuple[Sequence[str], Sequence[str]]:
-    """Return the codes of the source and of the target languages. Other tasks than translation have no target."""
+    """Return the codes of the source and target languages. Tasks other than translation have no target."""
     summary = model.summary
     if summary.languages:
         return summary.languages, summary.languages

@@ -136,7 +136,7 @@ def test_counts_are_formatted_in_one_line():
     counts = CleaningCounts(read=10, empty=1, duplicate=2, held_out=1, long=3, ratio=1, kept=2, control=4)
     assert str(counts) == (
         "10 pairs read (spaces replaced control characters in 4), 2 kept; dropped: 1 with an empty side, "
-        "2 duplicates, 1 held out, 3 too long, 1 with too different lengths"
+        "2 duplicates, 1 held out, 3 too long, 1 with very different lengths"
     )
 
 

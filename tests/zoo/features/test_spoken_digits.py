@@ -45,6 +45,6 @@ def test_strings_are_spoken_once_and_prepared(monkeypatch: pytest.MonkeyPatch) -
 def test_a_missing_program_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", "/none")
     monkeypatch.setattr(spoken_digits, "__name__", "zoo.features.nothing")
-    with pytest.raises(ZooError, match=r"could not be made: .*No module named") as error:
+    with pytest.raises(ZooError, match=r"could not be synthesised: .*No module named") as error:
         list(spoken_digits.strings("dev", 1, Report()))
     assert "espeakng-loader" in error.value.hint

@@ -320,5 +320,5 @@ def test_truncated_files_are_rejected(tmp_path: Path) -> None:
     content = file.read_bytes()
     for share in (0.0, 0.0001, 0.3, 0.999):
         file.write_bytes(content[: int(share * len(content))])
-        with pytest.raises(ZooError, match="is not a valid model of ctranslate2"):
+        with pytest.raises(ZooError, match="is not a valid ctranslate2 model"):
             read(tmp_path)

@@ -80,7 +80,7 @@ def test_exported_models_compute_the_same(architecture: dict[str, Any], tokens: 
         ("layers of self_attention, mixture_of_experts", {
             "encoder": [{"kind": "self_attention"}, {"kind": "mixture_of_experts", "experts": 4, "top_k": 2}],
         }),
-        ("one number of heads for all attentions of the decoder", {
+        ("one number of heads for all attention layers of the decoder", {
             "decoder": [{"kind": "self_attention", "h": 1}, {"kind": "cross_attention"}, {"kind": "feed_forward"}],
         }),
     ],

@@ -97,7 +97,7 @@ def test_damaged_model_is_reported_before_missing_vocabulary(zoo: Zoo, model: Pa
     Path("vocab.spm").unlink()
     done = zoo("import", str(model))
     assert done.status == 1
-    assert "model.npz` is not a valid model of marian" in done.err
+    assert "model.npz` is not a valid marian model" in done.err
 
 
 @pytest.mark.integration

@@ -218,7 +218,7 @@ def test_quantised_and_damaged_files_are_rejected(model: Model) -> None:
     with pytest.raises(ZooError, match="it contains a tensor twice"):
         read(model.path)
     model.path.write_bytes(model.path.read_bytes()[:100])
-    with pytest.raises(ZooError, match="is not a valid model of marian"):
+    with pytest.raises(ZooError, match="is not a valid marian model"):
         read_foreign(MarianImport(), model.path, ImportRequest("mine"))
 
 

@@ -155,7 +155,7 @@ def test_steps_of_a_run_with_a_cooldown_are_fixed(world: World, words: Any, run:
 def test_fresh_start_removes_only_own_files(finished_run: Run, world: World) -> None:
     (finished_run.folder / "notes.txt").write_text("my notes")
     for fresh in (True, False):
-        with pytest.raises(ZooError, match=r"notes\.txt" if fresh else "another spec"):
+        with pytest.raises(ZooError, match=r"notes\.txt" if fresh else "a different spec"):
             train(world("training.steps=4", "training.seed=3"), fresh=fresh)
     (finished_run.folder / "notes.txt").unlink()
     finished_run.clear()

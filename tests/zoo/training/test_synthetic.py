@@ -272,7 +272,7 @@ def test_tagged_sources_begin_with_a_token_of_the_vocabulary(back: Run) -> None:
     tagged = [int(store.row("source", number)[0]) == tag for number in range(len(store))]
     assert tagged == [False] * store.parts[0] + [True] * store.parts[1]
     assert store.parts[1] > 0
-    with pytest.raises(ZooError, match="the vocabulary has no token `<MT>`"):
+    with pytest.raises(ZooError, match="the vocabulary has no token for the tag `<MT>`"):
         LanguagePair.of(spec, vocabulary, ("en", "de"), "<MT>")
 
 

@@ -1,1 +1,1 @@
-"""Models of CTranslate2: folders with `model.bin`, `config.json` and vocabularies."""
+"""CTranslate2 models: folders with `model.bin`, `config.json` and vocabularies."""

@@ -1,4 +1,4 @@
-"""Reader of the file `model.bin` of CTranslate2. It contains named variables (tensors), which may be quantised."""
+"""Reader of CTranslate2's file `model.bin`. It contains named variables (tensors), which may be quantised."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class _Reader:
         version = self.integer("I")
         if version not in VERSIONS:
             supported = f"zoo reads versions {VERSIONS[0]} to {VERSIONS[-1]}"
-            hint = "convert the model again with a converter of CTranslate2 1.0 or newer"
+            hint = "convert the model again with a converter from CTranslate2 1.0 or newer"
             raise ZooError(f"`{self.file}` has the binary version {version}, but {supported}", hint=hint)
         name, revision = self.text(), self.integer("I")
         stored = dict(self.variable(version) for _ in range(self.integer("I")))

@@ -42,13 +42,13 @@ class CTranslate2Export:
     """The export format `ctranslate2`. Implements `zoo.interop.formats.ExportFormat`."""
 
     name = "ctranslate2"
-    description = "a folder of CTranslate2, in float32"
+    description = "a CTranslate2 folder, in float32"
     may_differ = ()
 
     def reader(self, bundle: Bundle) -> ImportFormat | None:
-        """Return the import format, or None if attentions differ in their heads or d_k differs from d_v.
+        """Return the import format. None if attention layers differ in h, d_k or d_v, or d_k differs from d_v.
 
-        The import supports only one number of heads, and one d_k = d_v.
+        The import does not support such models.
         """
         a = bundle.spec.architecture
         attentions = [each for each in (*a.encoder, *a.decoder) if each.kind != "feed_forward"]
@@ -153,7 +153,7 @@ def require_supported(a: Architecture) -> None:
     require_standard_layers(a, "CTranslate2")
     for side in SIDES:
         if len({a.option(sublayer, "h") for sublayer in getattr(a, side)[:-1]}) > 1:
-            reason = f"it has one number of heads for all attentions of the {side}, not `h` for each"
+            reason = f"it has one number of heads for all attention layers of the {side}, not `h` for each"
             raise cannot_export("CTranslate2", reason)
 
 
@@ -165,7 +165,7 @@ def _options(a: Architecture, side: str) -> dict[str, Any]:
     activation = a.option(feed_forward, "activation")
     options = {
         "num_heads": h,
-        "num_heads_kv": h,  # this and `head_dim` are replaced in each attention
+        "num_heads_kv": h,  # this and `head_dim` are replaced in each attention layer
         "head_dim": d_k,
         "pre_norm": a.norm.placement != "post",
         "pre_post_layer_norm": a.norm.placement == "both",
@@ -216,7 +216,7 @@ def _encodings(a: Architecture, side: str, tensors: Mapping[str, Tensor]) -> Ten
     """Return the table [positions, d_model] that is added to the embeddings of the encoder or the decoder.
 
     Without a table, CTranslate2 would add its own sinusoids, which differ from zoo's. So a model without positions gets
-    a table of zeros. Return None if positions enter self-attention.
+    a table of zeros. Return None if positions only affect self-attention.
     """
     if isinstance(a.positions, Sinusoidal):
         rows, halves = torch.empty(1, POSITIONS, a.d_model), a.positions.kind == "sinusoidal_halves"
@@ -242,7 +242,7 @@ def _distance_bias(a: Architecture, side: str, tensors: Mapping[str, Tensor]) ->
 
 
 def _part(model: Any, name: str) -> Any:
-    """Return a part of a model of CTranslate2, given its name in `model.bin`, such as `encoder/layer_0/ffn`."""
+    """Return a part of a CTranslate2 model, given its name in `model.bin`, such as `encoder/layer_0/ffn`."""
     for part in name.split("/"):
         list_, _, number = part.rpartition("_")
         is_element = list_ in ("layer", "linear") and number.isdecimal() and hasattr(model, list_)

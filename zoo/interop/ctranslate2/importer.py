@@ -1,4 +1,4 @@
-"""Import of models of CTranslate2."""
+"""Import of CTranslate2 models."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class CTranslate2Import:
     """The import format `ctranslate2`. Implements `zoo.interop.formats.ImportFormat`."""
 
     name = "ctranslate2"
-    description = "a folder of CTranslate2: model.bin and its vocabularies"
+    description = "a CTranslate2 folder: model.bin and its vocabularies"
 
     def recognises(self, path: Path) -> bool:
         """Return whether the path is a folder with `model.bin`."""
@@ -113,11 +113,11 @@ def open_translator(folder: Path) -> Any:
 
 def _require_transformer(binary: Binary) -> None:
     if binary.name not in _KINDS:
-        raise ZooError(f"cannot import a `{binary.name}` of CTranslate2: zoo only imports Transformers that translate")
+        raise ZooError(f"cannot import a CTranslate2 `{binary.name}`: zoo only imports Transformers that translate")
     if binary.revision not in _REVISIONS:
         supported = f"zoo reads revisions {_REVISIONS[0]} to {_REVISIONS[-1]}"
         problem = f"the model has revision {binary.revision} of CTranslate2's Transformer, but {supported}"
-        raise ZooError(problem, hint="convert the model again with a current converter of CTranslate2")
+        raise ZooError(problem, hint="convert the model again with a current CTranslate2 converter")
 
 
 def read_settings(folder: Path, binary: Binary) -> Settings:
@@ -132,7 +132,7 @@ def read_settings(folder: Path, binary: Binary) -> Settings:
             "lets each request choose the first token, such as a language, but a model in zoo has one first token",
             hint="copy the folder, and replace the value there by the token of one language",
         )
-    settings.ignore("bos_token", "multi_query_attention")  # each attention has its own number of key-value heads
+    settings.ignore("bos_token", "multi_query_attention")  # each attention layer has its own number of key-value heads
     return settings
 
 

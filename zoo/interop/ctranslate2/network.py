@@ -32,7 +32,7 @@ _CONCATENATED = {
     "self_attention": {"query": 0, "key": 0, "value": 0, "output": 1},
     "attention": {"query": 0, "key": 1, "value": 1, "output": 2},
 }
-"""Number of the linear map in an attention of CTranslate2 that contains each projection."""
+"""Index of the linear map in CTranslate2's attention that contains each projection."""
 _HEADS = {"TransformerBase": 8, "TransformerBig": 16}  # of models that do not store the number
 _DEFAULT_HEADS = 8
 _DEFAULT_EPSILON = {"layer_norm": 1e-5, "rms_norm": 1e-6}
@@ -86,7 +86,7 @@ def read_layers(source: ForeignTensors, spec: Spec) -> dict[str, Tensor]:
     """Remove the variables of all layers from `source`. Return them with zoo's names. Missing biases become zeros.
 
     Raises:
-        ZooError: A variable is missing or has another shape.
+        ZooError: A variable is missing or has the wrong shape.
     """
     table, groups = [*layout(spec.architecture).rows(spec)], dict[str, list[TensorRow]]()
     for row in table:
@@ -108,7 +108,7 @@ def written_layers(spec: Spec, tensors: Mapping[str, Tensor]) -> dict[str, Tenso
 
 
 def alibi_table(heads: int, side: str) -> Float32[Tensor, "buckets h"]:
-    """Return a table of relative position biases that has the effect of ALiBi.
+    """Return a table of relative position biases that emulates ALiBi.
 
     Each distance below `POSITIONS` has its own bucket. Distances up to `2 * POSITIONS` share the other buckets.
     """
@@ -226,7 +226,7 @@ class Network(ForeignTensors):
         return ACTIVATIONS[number]
 
     def _same(self, name: str, default: int) -> int:
-        """Return a positive setting of both sides, or 0 if it is off. Raise ZooError if the values differ."""
+        """Return a positive setting that both sides share, or 0 if it is off. Raise ZooError if the values differ."""
         encoder, decoder = self._both_sides(name, default)
         if encoder != decoder or encoder < 0:
             problem = f"`{name}` is {encoder} in the encoder and {decoder} in the decoder, but zoo supports one value"

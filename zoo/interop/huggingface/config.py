@@ -1,4 +1,4 @@
-"""Files of transformers' models: settings of the network, of the search and of the tokenizer."""
+"""Files of transformers' models: settings of the network, the search and the tokenizer."""
 
 from __future__ import annotations
 

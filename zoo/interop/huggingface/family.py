@@ -106,7 +106,7 @@ class Family(ABC):
     tokenizer: ClassVar[str] = ""
     """The class of the tokenizer, if all models of the family have the same."""
     may_differ: ClassVar[Collection[str]] = ()
-    """Fields of `architecture` that may have another value in the exported model."""
+    """Fields of `architecture` that may have a different value in the exported model."""
     hidden: ClassVar[Collection[int]] = (PAD, BOS)
     """zoo's IDs of tokens that translations of the exported model never contain."""
 
@@ -246,7 +246,7 @@ class Family(ABC):
         return self
 
     def written_architecture(self, spec: Spec) -> Architecture:
-        """Return the architecture of the exported model. Raise ZooError if the format cannot express that of a spec."""
+        """Return the architecture of the exported model. Raise ZooError if the format cannot express it."""
         require_standard_layers(spec.architecture, self.name)
         of_weights = spec.architecture.model_dump(include={*self.of_weights(spec.architecture)})
         try:

@@ -97,7 +97,7 @@ class HuggingFaceMarian(Family):
         bias = weights.take(_BIAS) if _BIAS in weights.left else torch.zeros(1).expand(rows[1])
         tables = take_tables(weights, names, equal, bias=bias, scale=d_model**0.5)
         if rows != (len(tables.source), len(tables.target)):
-            problem = f"is not the number of rows of the embedding, {len(tables.source):,}"
+            problem = f"is not the number of rows in the embedding, {len(tables.source):,}"
             raise config.error("vocab_size", problem)
         vocabulary = _read_vocabulary(path, rows, special, shared=common)
         search = generation_settings(settings, special.end, vocabulary.target, forces_end=settings is config)
@@ -140,7 +140,7 @@ class HuggingFaceMarian(Family):
         ties = tuple(config.boolean(key, True) for key in ("share_encoder_decoder_embeddings", "tie_word_embeddings"))
         return {
             **read_bart_settings(config, _SETTINGS),
-            # The sinusoids of transformers are those of the paper in another order (`weights.to_interleaved`).
+            # The sinusoids of transformers are those of the paper in a different order (`weights.to_interleaved`).
             "positions": {"kind": "sinusoidal_halves" if positions == "marian" else "sinusoidal"},
             "norm": {"placement": "post", "epsilon": _EPSILON[positions]},
             "tied_embeddings": next(name for name, values in _TIED_SETTINGS.items() if values == ties),
@@ -168,7 +168,7 @@ class HuggingFaceMarian(Family):
         return self._fields(config, "transformers")
 
     def of_weights(self, a: Architecture) -> Collection[str]:
-        """Return `positions` if an exported model has them as a table."""
+        """Return `positions` if the exported weights contain a position table."""
         return ("positions",) if isinstance(a.positions, Sinusoidal | Learned) else ()
 
     def config(self, spec: Spec, ids: WrittenIds) -> dict[str, Any]:
@@ -264,7 +264,7 @@ def _read_vocabulary(
 
     Args:
         folder: The folder of the model.
-        rows: The number of rows of the source embedding and of the target embedding.
+        rows: The numbers of rows in the source and target embeddings.
         special: The IDs of the special tokens in the Hugging Face vocabulary.
         shared: Whether both sides have the same token IDs.
 

@@ -109,7 +109,7 @@ def read_multilingual_vocabulary(folder: Path, class_: TokenizerClass, rows: int
     Args:
         folder: The folder of the model.
         class_: The class of the tokenizer.
-        rows: The number of rows of the embedding. It may be larger than the number of tokens.
+        rows: The number of rows in the embedding. It may be larger than the number of tokens.
         start: transformers' ID of the token that decoding starts with.
 
     Raises:

@@ -109,7 +109,7 @@ def read_t5_vocabulary(folder: Path, rows: int, special: SpecialTokens) -> Impor
 
     Args:
         folder: The folder of the model.
-        rows: The number of rows of the embedding. It may be larger than the number of tokens.
+        rows: The number of rows in the embedding. It may be larger than the number of tokens.
         special: The IDs of the special tokens according to `config.json`.
 
     Raises:
@@ -152,7 +152,7 @@ def _convert_tokens(
 
     Args:
         tokens: The tokens.
-        rows: The number of rows of the embedding. It may be larger than the number of tokens.
+        rows: The number of rows in the embedding. It may be larger than the number of tokens.
         special: The IDs of the special tokens according to `config.json`.
         folder: The folder of the model, for error messages.
         languages: Language tokens. Texts that contain a language token are rejected.

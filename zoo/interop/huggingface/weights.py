@@ -1,4 +1,4 @@
-"""Weights of transformers' models: files of safetensors or pickles, embeddings, and the positions of Marian models."""
+"""Weights of transformers' models: safetensors or pickle files, embeddings, and the positions of Marian models."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def _open_shards(index: Path) -> ForeignTensors:
             raise ValueError(f"`{index}` lists `{name}`, which is not a valid name of a weight file")
         shard = _read_file(index.with_name(name))
         if shard.keys() != {key for key, file in listed.items() if file == name}:
-            raise ValueError(f"`{index.with_name(name)}` has other tensors than `{index}` lists for it")
+            raise ValueError(f"`{index.with_name(name)}` does not have the tensors that `{index}` lists for it")
         tensors |= shard
     return ForeignTensors(tensors, index)
 
@@ -103,7 +103,7 @@ def take_tables(
         scale: The factor by which the model multiplies embeddings.
 
     Raises:
-        ZooError: A table is missing or has another shape, or tables that must be equal are not.
+        ZooError: A table is missing or has the wrong shape, or tables that must be equal are not.
     """
     found = {key: source.take(name, *shape) for key, name in names.items() if name in source.left}
     group = [key for key in names if key in equal]
@@ -122,7 +122,7 @@ def take_tables(
 def written_bart_tables(
     a: Architecture, tensors: Mapping[str, Tensor], select: Callable[[Tensor], Tensor], *, common: bool = True
 ) -> Iterator[tuple[str, Tensor]]:
-    """Yield the tables that `take_tables` reads from Marian, M2M-100 and mBART models, with their names there.
+    """Yield the tables of Marian, M2M-100 and mBART models, with their names in transformers.
 
     Args:
         a: The architecture of the model.
@@ -167,7 +167,7 @@ def take_positions(source: ForeignTensors, d_model: int) -> tuple[dict[str, Any]
 
 
 def _is_of_marian_or_transformers(table: Tensor) -> bool:
-    """Return whether a table contains the sinusoids of Marian, or those of the paper in the order of transformers."""
+    """Return whether a table contains Marian's sinusoids, or the paper's sinusoids in transformers' order."""
     interleaved = table[:, _interleaving(table.shape[1])]
     of_marian, of_paper = ({"kind": kind, "first": 0} for kind in ("sinusoidal_halves", "sinusoidal"))
     return of_marian in matching_sinusoids(table) or of_paper in matching_sinusoids(interleaved)

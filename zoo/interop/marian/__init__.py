@@ -1,1 +1,1 @@
-"""Models of Marian: an .npz or .bin file, vocabularies, and `decoder.yml`."""
+"""Marian models: an .npz or .bin file, vocabularies, and `decoder.yml`."""

@@ -71,7 +71,7 @@ def _read_binary(file: Path) -> dict[str, np.ndarray]:
         content = stream.read()
     version, count = struct.unpack_from("<2Q", content)
     if version != _VERSION:
-        hint = "give a `.bin` file of Marian, Bergamot or Firefox Translations"
+        hint = "give a `.bin` file from Marian, Bergamot or Firefox Translations"
         raise ZooError(f"`{file}` has the binary version {version}, but zoo reads version {_VERSION}", hint=hint)
     headers = [_HEADER.unpack_from(content, 16 + _HEADER.size * number) for number in range(count)]
     position, names, shapes = 16 + _HEADER.size * count, [], []
@@ -110,7 +110,7 @@ def _read_binary(file: Path) -> dict[str, np.ndarray]:
 def is_binary_model(file: Path) -> bool:
     """Return whether a file is a model in Marian's binary format, judging by its name and its first bytes.
 
-    Models of other toolkits and lexical shortlists of Marian are also named `.bin`, but begin with other bytes.
+    Models of other toolkits and Marian's lexical shortlists are also named `.bin`, but begin with other bytes.
     """
     if file.suffix != ".bin" or not is_present(file):
         return False

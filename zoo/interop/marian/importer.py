@@ -1,4 +1,4 @@
-"""Import of models of Marian, whose `decoder.yml` lists the files of a model and its search settings."""
+"""Import of Marian models, whose `decoder.yml` lists the files of a model and its search settings."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ def read_decoder(path: Path) -> Decoder:
 
 
 def model_files(folder: Path) -> list[Path]:
-    """Return the model files of Marian in a folder."""
+    """Return Marian's model files in a folder."""
     return sorted([*folder.glob("*.npz"), *filter(is_binary_model, folder.glob("*.bin"))])
 
 

@@ -40,7 +40,7 @@ def read_vocabulary(files: tuple[Path, Path], rows: tuple[int, int], request: Im
 
     Args:
         files: The vocabulary files of the source and the target.
-        rows: The number of rows of the source embedding and of the target embedding.
+        rows: The numbers of rows in the source and target embeddings.
         request: The options of the user.
 
     Raises:

@@ -173,7 +173,7 @@ class FsspecStore:
 
 
 class S3Store(FsspecStore):
-    """Files in a bucket of S3 or of a compatible service. Writing an object is atomic."""
+    """Files in a bucket of S3 or a compatible service. Writing an object is atomic."""
 
     def has(self, path: str, size: int) -> bool:
         """Return whether there is an object of this size in bytes."""

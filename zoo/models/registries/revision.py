@@ -15,7 +15,7 @@ from zoo.files import manifest
 from zoo.files.reading import damaged
 
 MAX_BYTES = 1_000_000
-"""Maximum size of the JSON file of a revision, in bytes."""
+"""Maximum size of a revision's JSON file, in bytes."""
 _QUOTED_CHARACTERS = 100  # maximum length of text from a registry in an error message
 Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Number = Annotated[int, Field(ge=1, lt=10**9)]
@@ -52,7 +52,7 @@ class Summary(Record):
     licence: _Text = ""
     """Licence of the model. Empty if the publisher did not specify one."""
     published: _Text
-    """Time of publication in UTC, in the format of ISO 8601."""
+    """Time of publication in UTC, in ISO 8601 format."""
     zoo: _Text
     """Version of zoo that published the model."""
 

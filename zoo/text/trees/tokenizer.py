@@ -32,7 +32,7 @@ _UNKNOWN = "⁇"
 
 
 class _StoredTokenizer(BaseModel):
-    """Content of the JSON file of a tokenizer."""
+    """Content of a tokenizer's JSON file."""
 
     model_config = ConfigDict(strict=True, extra="forbid")
 

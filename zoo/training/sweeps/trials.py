@@ -93,7 +93,7 @@ def _make_row(reference: str, plain: dict[str, Spec], rows: dict[str, SweepRow],
     """Return the row of a spec. If the sweep has a row for its parent, `rows` already contains that row."""
     spec, parent = plain[reference], _parent(reference, plain)
     if not isinstance(spec.task, Translation):
-        problem = f"the task of `{reference}` is `{spec.task.kind}`, but a sweep compares translators"
+        problem = f"the task of `{reference}` is `{spec.task.kind}`, but a sweep compares translation models"
         raise ZooError(problem, hint=f"leave it out; `zoo train {reference}` trains it")
     changed, keys = specs.load(reference, overrides), tuple[str, ...]()
     if parent is not None:
@@ -144,7 +144,7 @@ def _natural_order(name: str) -> list[tuple[int, str]]:
 
 @dataclass(frozen=True)
 class Trial:
-    """Training run of one spec of a sweep with one seed, by one `zoo train` command in its own folder."""
+    """Training run of one spec in a sweep with one seed, by one `zoo train` command in its own folder."""
 
     row: SweepRow
     seed: int
@@ -189,7 +189,7 @@ def make_trials(rows: Sequence[SweepRow], seeds: int, folder: Path) -> tuple[Tri
     """Return one trial (training run) per row (spec) and seed: all rows with seed 1, then all with seed 2, and so on.
 
     Raises:
-        ZooError: The folder contains a run with the name of a trial that was started with another spec.
+        ZooError: The folder contains a run with the name of a trial that was started with a different spec.
     """
     trials = tuple(
         Trial(row, seed, Run(folder / f"{row.name}.seed{seed}")) for seed in range(1, seeds + 1) for row in rows

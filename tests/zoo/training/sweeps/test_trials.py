@@ -53,7 +53,7 @@ def test_finished_trials_are_left_and_compared(trials: Trials, report: Any) -> N
         assert result.variances[name].degrees == 2
         assert pair.differences[name].value == pytest.approx(result.results[1].samples[name].mean - sample.mean)
     assert not trials(*keys[1:], "training.steps=5")[0].finished, "it has one more step"
-    with pytest.raises(ZooError, match="started with another spec") as caught:
+    with pytest.raises(ZooError, match="started with a different spec") as caught:
         trials("training.warmup_steps=11")
     assert "--folder DIR" in str(caught.value.hint)
 
