@@ -26,7 +26,7 @@ from zoo.files import storage
 from zoo.files.atomic import FolderExistsError, atomic_folder
 from zoo.report import Report
 
-VERSION = 5
+VERSION = 6
 """Version of the strings. Increase it whenever a string changes, because prepared corpora depend on it."""
 MAX_DIGITS = 8
 WORDS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
@@ -44,6 +44,9 @@ _TRAIN_VOICES = (
 )
 VOICES = {"train": _TRAIN_VOICES, "dev": _DEV_VOICES, "test": _TEST_VOICES}
 """Voices of each split. The splits share no voices."""
+_FLUENT = {"train": 0.6, "dev": 0.4, "test": 0.4}
+"""Share of strings that are spoken in one go, which are harder to learn than words spoken one by one."""
+_REPEATED = 0.15
 _RATE, _PITCH, _RANGE, _WORD_GAP = 1, 3, 4, 7
 """IDs of espeak-ng's parameters."""
 _SYNCHRONOUS, _UTF8 = 2, 1
@@ -63,7 +66,7 @@ def strings(split: str, count: int, report: Report) -> Iterator[tuple[str, str]]
         with suppress(FolderExistsError), atomic_folder(folder, replace=False) as partial:
             _speak(split, count, partial, report)
     for number in range(count):
-        yield str(folder / f"{number:06d}.flac"), " ".join(map(str, _digits(_random(split, number))))
+        yield str(folder / f"{number:06d}.flac"), " ".join(map(str, _digits(split, _random(split, number))))
 
 
 def _speak(split: str, count: int, folder: Path, report: Report) -> None:
@@ -91,10 +94,15 @@ def _random(split: str, number: int) -> np.random.Generator:
     return np.random.default_rng([list(VOICES).index(split), number])
 
 
-def _digits(random: np.random.Generator) -> list[int]:
+def _digits(split: str, random: np.random.Generator) -> list[int]:
     """Return the digits of a string."""
     length = 1 + random.choice(MAX_DIGITS, p=np.full(MAX_DIGITS, 1 / MAX_DIGITS))
-    return [int(digit) for digit in random.integers(10, size=length)]
+    digits = random.integers(10, size=length)
+    if split == "train":  # more equal neighbours, one of which is easily lost
+        for place in range(1, length):
+            if random.random() < _REPEATED:
+                digits[place] = digits[place - 1]
+    return [int(digit) for digit in digits]
 
 
 class Speaker:
@@ -128,7 +136,8 @@ class Speaker:
         self.choose(
             f"{random.choice(accents)}+{random.choice(VOICES[split])}",
             rate=int(random.integers(90, 260)),
-            pitch=int(random.integers(5, 95)),
+            # High voices are harder to learn, so they are more frequent in training.
+            pitch=int(random.integers(5, 95, 2 if split == "train" else 1).max()),
             range=int(random.integers(5, 95)),
             word_gap=int(random.choice([0, 0, 2, 6])),
         )
@@ -150,10 +159,10 @@ def without_silence(samples: Samples, threshold: float = 0.01) -> Samples:
 def _record(speaker: Speaker, split: str, number: int) -> tuple[npt.NDArray[np.float32], int]:
     """Return a string of digits as samples, and their sampling rate."""
     random = _random(split, number)
-    digits = _digits(random)
+    digits = _digits(split, random)
     speaker.choose_at_random(split, random)
     words = [WORDS[digit] for digit in digits]
-    if random.random() < 0.4:  # fluent
+    if random.random() < _FLUENT[split]:
         separators = (" ", " ", ", ")
         samples = speaker.speak("".join(word + str(random.choice(separators)) for word in words))
     else:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from itertools import combinations
+from itertools import combinations, pairwise
+from statistics import fmean
 
 import pytest
 
@@ -20,6 +21,15 @@ def test_no_voice_is_in_two_splits() -> None:
     voices = [set(names) for names in spoken_digits.VOICES.values()]
     assert len(voices) == 3
     assert not any(one & other for one, other in combinations(voices, 2))
+
+
+def test_only_training_has_more_repeated_digits_than_chance() -> None:
+    def share(split: str) -> float:
+        strings = (spoken_digits._digits(split, spoken_digits._random(split, number)) for number in range(1_000))
+        return fmean(one == other for digits in strings for one, other in pairwise(digits))
+
+    assert share("train") > 0.17
+    assert all(0.05 < share(split) < 0.15 for split in ("dev", "test"))
 
 
 @pytest.mark.integration
