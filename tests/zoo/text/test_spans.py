@@ -37,6 +37,7 @@ from zoo.text.spans import compare, find_spans, needs_translation
         ("from 9-17 o'clock, 10-9-8", ["9", "17 o'clock", "10", "9", "8"]),
         ("see example.com/a or a.b-c.org.", ["example.com/a", "a.b-c.org"]),
         ("the max_value", ["max_value"]),
+        ("Name: ____ [ ] yes [x] no, a__ x____ [y]", ["____", "[ ]", "[x]"]),
         ("to IBAN DE89 3704, BIC COBADEFFXXX.", ["DE89", "3704", "COBADEFFXXX"]),
         ("€1.2 billion for 20 m², 16 GB and 5 m/s", ["€1.2 billion", "20 m²", "16 GB", "5 m/s"]),
     ],
