@@ -327,9 +327,10 @@ def _has_word(span: Span, text: str, notation: Notation) -> bool:
 
 def _find(text: str, source: Notation, target: Notation) -> Iterator[Span]:
     patterns = _patterns(source.code)
+    keeps_foreign = bool(target.code and re.search("[a-zA-Z]", text))  # a whole text in another script is an error
     for match in patterns.span.finditer(text):
         start, whole = match.start(), match[0].rstrip()
-        if match["literal"] or (match["foreign"] and target.code):
+        if match["literal"] or (match["foreign"] and keeps_foreign):
             yield Span(start, whole, frozenset([whole]), numeric=False, spellings=(whole,))
         elif match["foreign"]:
             continue  # the model may know the script

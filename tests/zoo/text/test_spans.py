@@ -86,6 +86,7 @@ def test_words_in_other_scripts_are_kept_between_languages_in_latin_script():
     assert [span.text for span in find_spans(text, "en", "ru")] == ["5"]
     assert [span.text for span in find_spans("Москва", "ru", "en")] == []
     assert needs_translation("Москва")
+    assert find_spans("Москва, мир", "en", "de") == []
     assert [span.text for span in compare("Hi Москва", "Hallo Moskva", "en", "de").missing] == ["Москва"]
     assert compare("Hi Москва", "Hallo Москва", "en", "de") == ([], [], [])
 
