@@ -128,6 +128,10 @@ def test_files_folders_and_lists_are_recognised(run: Run, zoo: Callable[..., Any
     Path(names[1]).rename("folder/a.WAV")
     Path("folder/notes.txt").write_text("not a sound")
     assert zoo("decode", "--model", "run", "--input", "folder").out.splitlines() == [texts[1]]
+    Path("folder/a.m4a").write_bytes(b"\0\0\0\x20ftypM4A \0\xff")
+    Path("folder/b.lst").write_bytes(b"\xff\xfea\0")
+    assert "cannot be read as audio" in zoo("decode", "--model", "run", "--input", "folder/a.m4a").err
+    assert "iconv -f utf-16" in zoo("decode", "--model", "run", "--input", "folder/b.lst").err
     assert "writes `en`, not `fr`" in zoo("decode", "--model", "run", "--input", "folder", "--to", "fr").err
     missing = zoo("decode", "--model", "run", "--input", "dev.lst")
     assert missing.status == 1

@@ -57,8 +57,8 @@ def place_markup(segment: Segment, target: str, tokens: Sequence[AlignedToken], 
         return syntax.escape(segment.start + target + segment.end)
     words = _read_words(segment, target, tokens)
     units = _replace_words(segment, words, target)
-    _set_parts(segment, words, target)
-    units += _keep_elements(segment, words, target)
+    _set_parts(segment, words, target, syntax)
+    units += _keep_elements(segment, words, syntax)
     head = _place_units(words, sorted(units, key=lambda unit: unit.start), target)
     head += _place_marks(segment, words)
     return _write(segment, words, head, target, syntax)
@@ -131,7 +131,7 @@ def _replace_words(segment: Segment, words: list[_Word], target: str) -> list[Un
     return rest
 
 
-def _set_parts(segment: Segment, words: Sequence[_Word], target: str) -> None:
+def _set_parts(segment: Segment, words: Sequence[_Word], target: str, syntax: Syntax) -> None:
     """Set the elements around each word. A word without a source gets the elements of the preceding word."""
     covered = _covered(segment)
     spans = [match.span() for match in WORDS.finditer(segment.text)]
@@ -141,7 +141,7 @@ def _set_parts(segment: Segment, words: Sequence[_Word], target: str) -> None:
         if word.unit is None and position is not None and position < len(segment.text) and not covered[position]:
             index = bisect_right(starts, position) - 1
             span = spans[index] if index >= 0 and position < spans[index][1] else (position, position + 1)
-            word.parts = _word_parts(segment, target[word.start : word.end], position, span)
+            word.parts = _word_parts(segment, target[word.start : word.end], position, span, syntax)
     current = next((word.parts[0][1] for word in words if word.parts), _first_text_stack(segment))
     for word in words:
         if word.unit is None:
@@ -163,12 +163,15 @@ def _first_text_stack(segment: Segment) -> Stack:
     return next(stack for character, stack, is_covered in characters if character != " " and not is_covered)
 
 
-def _word_parts(segment: Segment, text: str, position: int, span: tuple[int, int]) -> list[tuple[str, Stack]]:
+def _word_parts(
+    segment: Segment, text: str, position: int, span: tuple[int, int], syntax: Syntax
+) -> list[tuple[str, Stack]]:
     """Return a word in parts, each with the elements around the same characters of the source word at `span`."""
     stacks = segment.stacks[slice(*span)] if span[1] - span[0] <= _MAX_WORD else [segment.stacks[position]]
     if all(stack == stacks[0] for stack in stacks):
         return [(text, stacks[0])]
-    source, around = segment.text[slice(*span)], _common(*stacks)
+    around = max(stacks, key=stacks.count) if syntax.needs_runs else _common(*stacks)  # runs have no run in common
+    source = segment.text[slice(*span)]
     parts, rest = list[tuple[str, Stack]](), text
     for stack, run in groupby(zip(source, stacks, strict=True), itemgetter(1)):
         match = re.search(re.escape("".join(character for character, _ in run)), rest, re.IGNORECASE)
@@ -178,8 +181,11 @@ def _word_parts(segment: Segment, text: str, position: int, span: tuple[int, int
     return parts + [(rest, around)] * bool(rest)
 
 
-def _keep_elements(segment: Segment, words: Sequence[_Word], target: str) -> list[Unit]:
-    """Put each element without a word around the nearest word. If no word is free, return the element as a unit."""
+def _keep_elements(segment: Segment, words: Sequence[_Word], syntax: Syntax) -> list[Unit]:
+    """Put each element without a word around the nearest word. If no word is free, return the element as a unit.
+
+    A run is put only around a word whose own run has less markup, so that no other run loses its word.
+    """
     starts: dict[int, int] = {}
     previous = None
     for position, stack in enumerate(segment.stacks):
@@ -189,21 +195,31 @@ def _keep_elements(segment: Segment, words: Sequence[_Word], target: str) -> lis
     used = {element for word in words for _, stack in word.parts for element in stack}
     solid = _solid_elements(segment)
     used.update(each for unit in segment.units for each in unit.stack if not unit.is_space or each not in solid)
+    runs = {
+        stack[-1]: len(segment.elements[stack[-1]].open) for stack in {*segment.stacks} if stack and syntax.needs_runs
+    }
+    shortest = min(runs.values(), default=0)
+    plain = {run for run, length in runs.items() if length == shortest}
     by_stack: dict[Stack, list[tuple[int, int]]] = {}
-    """Source and index of each word, in order, by the elements around the word."""
+    """Source and index of each word, in order, by the elements around the word, without a plain run."""
     order = sorted((word.source, index) for index, word in enumerate(words) if word.source is not None)
     for source, index in order:
         if len(words[index].parts) == 1:
-            by_stack.setdefault(words[index].parts[0][1], []).append((source, index))
+            stack = words[index].parts[0][1]
+            by_stack.setdefault(stack[:-1] if plain.issuperset(stack[-1:]) else stack, []).append((source, index))
     empty = []
     for element in sorted(starts.keys() - used):
         start = starts[element]
-        stack = segment.stacks[start][: segment.stacks[start].index(element) + 1]
-        if found := _pop_nearest(by_stack.get(stack[:-1], []), start):
+        stack = segment.stacks[start]
+        outer = stack[: stack.index(element)]
+        is_free = element not in used and element not in plain
+        if is_free and (found := _pop_nearest(by_stack.get(outer, []), start)):
+            stack = stack if runs else (*outer, element)
             words[found[1]].parts = [(words[found[1]].parts[0][0], stack)]
             insort(by_stack.setdefault(stack, []), found)
-        else:
-            empty.append(Unit(start, start, stack, ""))
+            used.update(stack)
+        elif element not in used:
+            empty.append(Unit(start, start, (*outer, element), ""))
     return empty
 
 

@@ -151,13 +151,16 @@ def input_files(path: Path, suffixes: tuple[str, ...]) -> list[str] | None:
 
     Returns:
         The files in a folder, sorted by name, or only the path itself. None if the path is a text file. The text file
-        is then a list of files.
+        is then a list of files. A binary file with an unknown suffix is no text file.
 
     Raises:
         ZooError: The folder contains no files with one of the suffixes.
     """
     if file_exists(path):
-        return [str(path)] if path.suffix.lower() in suffixes else None
+        with open_file(path) as stream:
+            start = stream.read(_HASHED_BYTES)
+        is_binary = b"\0" in start and not start.startswith((b"\xff\xfe", b"\xfe\xff"))  # not UTF-16 either
+        return [str(path)] if is_binary or path.suffix.lower() in suffixes else None
     if not path.is_dir():
         return None
     found = [str(each) for each in sorted(path.iterdir()) if each.suffix.lower() in suffixes and each.is_file()]

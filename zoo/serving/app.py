@@ -120,7 +120,7 @@ def _to_serving_error(error: Exception) -> ServingError:
         first = error.errors()[0]
         if first["type"] == "json_invalid" or (first["loc"] == ("body",) and first["type"] != "value_error"):
             return ServingError(400, "the body is not a JSON object sent with `Content-Type: application/json`")
-        place = ".".join(str(part) for part in first["loc"] if part != "body")
+        place = ".".join(str(part) for part in first["loc"] if part not in ("body", "str"))
         problem = str(first["msg"]).removeprefix("Value error, ")
         return ServingError(400, f"`{place}`: {problem}" if place else problem)
     assert isinstance(error, HTTPException)

@@ -115,7 +115,7 @@ class Documents:
             sources = [(text.encode(), "text.html", roles) for text in texts]
             found = await self._call(self._markup_processes, read_texts, sources)
             self._check_segments([segment for segments in found for segment in segments])
-            plans = self._service.plan(call, [_plain(segments) for segments in found])
+            plans = await self._service.plan(call, [_plain(segments) for segments in found])
             language = standard_code(call.target)
             pairs = [(segment, plan) for segments, plan in zip(found, plans, strict=True) for segment in segments]
             with self._service.admission.admit(call.key, texts, models_of(plans)):
@@ -184,7 +184,7 @@ class Documents:
         self._check_segments(segments)
         text = _plain(segments)
         beginning = text[: min(_DETECTED_CHARACTERS, self._service.settings.limits.text_characters)]
-        (plan,) = self._service.plan(call, [beginning])
+        (plan,) = await self._service.plan(call, [beginning])
         return _Document(content, name, segments, text, call.target, plan)
 
     def _check_segments(self, segments: Sequence[SegmentText]) -> None:

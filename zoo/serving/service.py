@@ -85,7 +85,7 @@ class Service:
             ServingError: A limit is exceeded, or there is no model for the languages.
             ClientGone: The client has disconnected.
         """
-        plans = self.plan(call, texts)
+        plans = await self.plan(call, texts)
         with self.admission.admit(call.key, texts, models_of(plans)):
             work = self.translate_groups(texts, plans, call.options)
             return await self.admission.unless_disconnected(call.request, work)
@@ -98,7 +98,7 @@ class Service:
         A result is the index of a text and its answer. A text in a language without a model gets an error as its
         answer. If all texts are in such languages, raise the error. The work is cancelled when the iterator is closed.
         """
-        plans = list(self._plan_each(call, texts))
+        plans = [plan async for plan in self._plan_each(call, texts)]
         known = [plan for plan in plans if isinstance(plan, Plan)]
         if isinstance(plans[0], ServingError) and not known:
             raise plans[0]
@@ -238,23 +238,26 @@ class Service:
         self.admission.check_texts([text])
         return detect(text)
 
-    def plan(self, call: Call, texts: Sequence[str]) -> list[Plan]:
+    async def plan(self, call: Call, texts: Sequence[str]) -> list[Plan]:
         """Check a call, and return a plan for each of its texts."""
         plans = list[Plan]()
-        for plan in self._plan_each(call, texts):
+        async for plan in self._plan_each(call, texts):
             if isinstance(plan, ServingError):
                 raise plan
             plans.append(plan)
         return plans
 
-    def _plan_each(self, call: Call, texts: Sequence[str]) -> Iterator[Plan | ServingError]:
+    async def _plan_each(self, call: Call, texts: Sequence[str]) -> AsyncIterator[Plan | ServingError]:
         """Check a call, and yield a plan for each of its texts, or the error if the text cannot be translated."""
         self.admission.check_texts(texts, call.options)
         if call.source is not None and call.source.lower() != AUTO:
-            yield from [self._plan_one(call, call.source)] * len(texts)
+            plan = self._plan_one(call, call.source)
+            for _ in texts:
+                yield plan
             return
         choices = {*self._sources(call), base_code(call.target)}
         for text in texts:
+            await asyncio.sleep(0)  # detection takes milliseconds: other requests continue between the texts
             try:
                 code, probability = detect_source(text, choices, call.target)
                 yield replace(self._plan_one(call, code), confidence=probability)

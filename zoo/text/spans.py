@@ -42,7 +42,11 @@ _LITERAL = rf"""(?x:
   | (?<![\w.-])(?-i:[A-Z][A-Z\d]*-(?=[A-Z]*\d)[A-Z\d]+|\d+[A-Z])(?!\w)  # such as COVID-19, 3D
   | (?<![^\W_])[A-Za-z]{{1,4}}\d+[A-Za-z]*(?![\w.]{{0,40}}\.\d)(?!\w)     # codes such as A4 or H2O
   | (?<![\w-])[a-z][a-z\d]*(?:_[a-z\d]+)+(?!\w) | [¼-¾⅐-⅞]                  # names of variables, fractions
+  | (?<!\w)_{{3,}}(?!\w) | \[[ xX]\]                                    # blanks and check boxes of forms
+  | (?:(?<=\bBIC\s)|(?<=\bBIC:\s))(?-i:[A-Z]{{6}}[A-Z\d]{{2,5}})(?!\w)     # codes of banks
 )"""
+_FOREIGN = r"(?!\d)[\u0370-\u1cff\u1f00-\u1fff\u2de0-\u2dff\u2e80-\ud7ff\uf900-\ufaff\ufb1d-\ufdff\ufe70-\uffdc]"
+"""A letter of a different script from the Latin one."""
 _SPACES = " \u00a0\u2009\u202f"
 _GAP = rf"(?:[{_SPACES}.]| ?[/-] ?)?"
 _PHONE = (
@@ -77,6 +81,7 @@ class _Patterns:
         parts = {
             "name": rf"(?:{endings}){any_month}|(?<!\w){any_month}(?={day})|(?<!\w){any_weekday}",
             "date": _DATE,
+            "foreign": rf"(?<!\w)(?:{_FOREIGN})+(?:\W{{1,3}}(?:{_FOREIGN})+)*(?!\w)" if notation.code else "(?!)",
             "literal": _LITERAL,
             "phone": rf"(?<![\w.,)+/-])(?:{_PHONE}|{notation.phone})(?![\w-]|[.,]\d)",
             "time": _time_pattern(notation),
@@ -322,10 +327,13 @@ def _has_word(span: Span, text: str, notation: Notation) -> bool:
 
 def _find(text: str, source: Notation, target: Notation) -> Iterator[Span]:
     patterns = _patterns(source.code)
+    keeps_foreign = bool(target.code and re.search("[a-zA-Z]", text))  # a whole text in another script is an error
     for match in patterns.span.finditer(text):
         start, whole = match.start(), match[0].rstrip()
-        if match["literal"]:
+        if match["literal"] or (match["foreign"] and keeps_foreign):
             yield Span(start, whole, frozenset([whole]), numeric=False, spellings=(whole,))
+        elif match["foreign"]:
+            continue  # the model may know the script
         elif match["name"]:
             if target.months:
                 number = next(number for number, each in enumerate(patterns.names) if each.fullmatch(whole))

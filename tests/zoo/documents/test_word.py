@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from specs import ZooError
-from tests.zoo.documents.translators import Shuffle, archive, render, translate, unpack
+from tests.zoo.documents.translators import Shuffle, archive, render, spans, translate, unpack
 from zoo.documents import word
 from zoo.documents.document import Document, TextFile
 from zoo.documents.segments import PLACEHOLDER
@@ -348,6 +348,29 @@ def check(before: str, after: str) -> None:
         order = re.findall(rf'<w:{name}(Start|End) w:id="(\d+)"', after)
         for identity in {found for _, found in order}:
             assert [kind for kind, found in order if found == identity] == ["Start", "End"]
+
+
+@pytest.mark.parametrize(
+    ("before", "target", "after"),
+    [
+        ("one un*happy* two", "EINS unglücklich ZWEI", "EINS un*glücklich* ZWEI"),
+        ("one *yester*day two", "EINS gestern ZWEI", "EINS *gestern* ZWEI"),
+        ("one <a>two</a> three", "EINS _ DREI", "<a>EINS</a> _ DREI"),
+        ("one *two* three", "EINS _ DREI", "*EINS* _ DREI"),
+        ("one <ins><a>*two* four</a></ins> three", "EINS _ _ DREI", "<ins><a>*EINS*</a></ins> _ _ DREI"),
+        ("one {HYPERLINK u|two} three", "EINS _ DREI", "{HYPERLINK u|EINS} _ DREI"),
+        ("*one* two <ins>three</ins>", "EINS _ _", "*EINS*<ins></ins>* _ _*"),
+        ("*one* two three", "EINS _ _", "*EINS _ _*"),
+    ],
+)
+def test_elements_without_an_aligned_word_keep_their_runs(before: str, target: str, after: str) -> None:
+    text = make(before)
+    file = TextFile(text, form(text))
+    pairs = zip(spans(target), spans(file.segments[0].text), strict=True)
+    tokens = [AlignedToken(word, source, 1.0) for word, source in pairs if target[word[0]] != "_"]
+    result = file.render([target], [tokens])
+    check(text, result)
+    assert outline(result) == after
 
 
 class Unsure(Shuffle):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import socket
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from unittest.mock import Mock
 from urllib.parse import urlsplit
 
 import httpx2
@@ -14,6 +16,8 @@ import pytest
 
 from zoo.generation.hypotheses import SearchHistory
 from zoo.generation.translator import Translator
+from zoo.serving import service
+from zoo.serving.answer import Call
 
 BODY = {"text": "we read two books", "source": "en", "target": "de"}
 JSON = {"content-type": "application/json"}
@@ -130,6 +134,18 @@ def test_a_busy_server_refuses_requests_but_reports_its_health(url_of, blocked, 
         assert httpx2.get(f"{url}/health").status_code == 200
         blocked.set()
         assert first.result().status_code == 200
+
+
+def test_requests_take_turns_while_languages_are_detected(service_of, monkeypatch):
+    detected = list[str]()
+    monkeypatch.setattr(service, "detect_source", lambda text, *_: (detected.append(text) or "en", 1.0))
+
+    async def plan() -> None:
+        own, call = service_of(), Call(Mock(), "", target="de")
+        await asyncio.gather(own.plan(call, ["one"] * 3), own.plan(call, ["two"] * 3))
+
+    asyncio.run(plan())
+    assert detected == ["one", "two"] * 3
 
 
 def test_a_slow_body_is_refused(url_of):

@@ -37,6 +37,8 @@ from zoo.text.spans import compare, find_spans, needs_translation
         ("from 9-17 o'clock, 10-9-8", ["9", "17 o'clock", "10", "9", "8"]),
         ("see example.com/a or a.b-c.org.", ["example.com/a", "a.b-c.org"]),
         ("the max_value", ["max_value"]),
+        ("Name: ____ [ ] yes [x] no, a__ x____ [y]", ["____", "[ ]", "[x]"]),
+        ("to IBAN DE89 3704, BIC COBADEFFXXX.", ["DE89", "3704", "COBADEFFXXX"]),
         ("€1.2 billion for 20 m², 16 GB and 5 m/s", ["€1.2 billion", "20 m²", "16 GB", "5 m/s"]),
     ],
 )
@@ -76,6 +78,17 @@ def test_spans_of_each_language_are_recognised(language, text, spans):
 
 
 LANGUAGES = ("en", "de", "fr", "es")
+
+
+def test_words_in_other_scripts_are_kept_between_languages_in_latin_script():
+    text = "My name is 王小明, I live in Москва and “שלום, עולם” means hello in 5 μm, β-test or aβ."
+    assert [span.text for span in find_spans(text, "en", "de")] == ["王小明", "Москва", "שלום, עולם", "5", "β"]
+    assert [span.text for span in find_spans(text, "en", "ru")] == ["5"]
+    assert [span.text for span in find_spans("Москва", "ru", "en")] == []
+    assert needs_translation("Москва")
+    assert find_spans("Москва, мир", "en", "de") == []
+    assert [span.text for span in compare("Hi Москва", "Hallo Moskva", "en", "de").missing] == ["Москва"]
+    assert compare("Hi Москва", "Hallo Москва", "en", "de") == ([], [], [])
 
 
 @pytest.mark.parametrize(
