@@ -24,7 +24,7 @@ SPEC = specs.load("tiny", ["training.source_tokens=80", "training.target_tokens=
 def store(tmp_path):
     random = np.random.default_rng(1)
     rows = [random.integers(4, 99, random.integers(1, 20)).tolist() for _ in range(60)]
-    with StoreWriter(tmp_path, {"source": "uint16", "target": "uint16"}, shard_examples=25) as writer:
+    with StoreWriter(tmp_path, {"source": "uint16", "target": "uint16"}) as writer:
         writer.add({"source": rows, "target": rows[::-1]})
     return Store(tmp_path)
 
