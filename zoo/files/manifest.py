@@ -37,7 +37,7 @@ class Manifest:
 
     folder: Path
     entries: Mapping[str, ManifestEntry]
-    identity: Mapping[str, int]
+    identity: tuple[int, ...]
     """Identity of the file `manifest.json` itself. It changes when the folder is replaced."""
 
     @property
@@ -115,7 +115,7 @@ def read(folder: Path) -> Manifest:
     try:
         identity = file_identity(path)  # taken before reading, so that a replaced manifest counts as outdated
     except OSError:
-        identity = {}
+        identity = ()
     values = read_json(path)
     if not values:
         raise damaged(path, "it lists no files", _RESTORE_HINT)
@@ -187,17 +187,11 @@ def sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def file_identity(file: Path) -> dict[str, int]:
+def file_identity(file: Path) -> tuple[int, ...]:
     """Return properties of a file or folder that change if it is changed or replaced.
 
     Raises:
         OSError: The file does not exist.
     """
     state = file.stat()
-    return {
-        "device": state.st_dev,
-        "inode": state.st_ino,
-        "bytes": state.st_size,
-        "modified_ns": state.st_mtime_ns,
-        "status_changed_ns": state.st_ctime_ns,
-    }
+    return state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns, state.st_ctime_ns
