@@ -20,7 +20,6 @@ BROKEN_PIPE = 141
 """Exit status if another program has closed the pipe that stdout writes to, as in `zoo list | head -1`."""
 
 _USAGE_ERROR: type[Exception] = typer.BadParameter.__mro__[1]  # typer does not export this class of click by name
-_OUT_OF_MEMORY = ("can't allocate memory", "out of memory", "not enough memory")
 
 
 def handle_errors(action: Callable[[], int | None], command: str = "zoo") -> int:
@@ -59,6 +58,8 @@ def print_error(error: ZooError) -> None:
 
 def to_zoo_error(error: Exception, command: str = "zoo") -> ZooError:
     """Convert any exception to a ZooError, whose message a user can act upon."""
+    from zoo.system.memory import is_out_of_memory
+
     if isinstance(error, ZooError):
         return error
     if isinstance(error, _USAGE_ERROR):
@@ -67,7 +68,7 @@ def to_zoo_error(error: Exception, command: str = "zoo") -> ZooError:
         reason = error.strerror or str(error) or type(error).__name__
         path = "" if error.filename is None else f"`{os.fsdecode(error.filename)}`: "
         return ZooError(f"{path}{reason}", exit_code=1)
-    if isinstance(error, MemoryError) or _is_out_of_memory(error):
+    if is_out_of_memory(error):
         hint = (
             "when translating, lower `--max-batch-tokens`; when training, raise `training.accumulation_steps` or lower "
             "`training.source_tokens` and `training.target_tokens`"
@@ -127,11 +128,6 @@ def _from_usage_error(error: Any, command: str) -> ZooError:
 
 def _without_capital(sentence: str) -> str:
     return f"{sentence[:1].lower()}{sentence[1:].rstrip('.')}"
-
-
-def _is_out_of_memory(error: Exception) -> bool:
-    """Return whether torch raised this error because memory is exhausted. The check does not import torch."""
-    return isinstance(error, RuntimeError) and any(words in str(error) for words in _OUT_OF_MEMORY)
 
 
 def _wants_traceback() -> bool:

@@ -47,8 +47,7 @@ def evaluate(
     On the dev set of a translation model, the confidence in its translations is calibrated, too. The set must have at
     least 100 sentences. The calibration error is printed with the scores.
 
-    Scores computed in float32 are stored in the run's scores.json and published with the run. Scores of an ensemble are
-    stored in the folder of its first run, and `zoo paper table2` prints them.
+    Scores of a run that are computed in float32 are stored in its scores.json and published with the run.
 
     With --hypotheses and --references, the translations in a text file are scored. With --transcripts, the files
     contain transcripts, which are scored by WER and CER. With --brackets, the trees in a file are scored as EVALB does,

@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 
 from specs.catalogue import find
-from specs.history import FIRST_FORMAT, FORMAT
+from specs.file_format import FORMAT
 from specs.loader import load, shipped_origin
 from specs.reader import LocatedValue, read
 from specs.spec import Spec
@@ -134,7 +134,7 @@ def schema() -> dict[str, Any]:
     description = "Spec that supplies all fields missing in this file: the name of a shipped spec, or a path "
     extends = {"type": "string", "description": f"{description}relative to this file."}
     description = "Version of the file format. Default: the current version."
-    file_format = {"type": "integer", "minimum": FIRST_FORMAT, "maximum": FORMAT, "description": description}
+    file_format = {"type": "integer", "minimum": 1, "maximum": FORMAT, "description": description}
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         **whole,

@@ -9,7 +9,7 @@ from functools import reduce
 from specs.catalogue import SpecFile, find
 from specs.corpus_paths import require_languages, resolve_folder
 from specs.errors import ZooError
-from specs.history import NewerFormatError, upgrade, writer_version
+from specs.file_format import NewerFormatError, without_format, writer_version
 from specs.notation import quote
 from specs.reader import LocatedValue, locate, read, read_value
 from specs.spec import Spec
@@ -101,7 +101,7 @@ def parse(text: str, where: str) -> Spec:
     """
     version = writer_version(text)
     try:
-        return validate(Spec, upgrade(read(text, where), version), [where])
+        return validate(Spec, without_format(read(text, where), version), [where])
     except NewerFormatError:
         raise
     except ZooError as error:
@@ -116,12 +116,12 @@ def parse(text: str, where: str) -> Spec:
 def _chain(source: SpecFile) -> list[tuple[SpecFile, LocatedValue]]:
     """Return a spec file and all files that it extends, directly or indirectly, each with its values.
 
-    The values are in the current format, without the key `extends`.
+    The values have no keys `extends` and `format`.
     """
     chain: list[tuple[SpecFile, LocatedValue]] = []
     while True:
         text = source.text()
-        located = upgrade(read(text, source.file), writer_version(text))
+        located = without_format(read(text, source.file), writer_version(text))
         values = dict(located.value)
         extends = values.pop("extends", None)
         chain.append((source, replace(located, value=values)))

@@ -7,7 +7,7 @@ from pydantic import Field, PrivateAttr
 from specs.architecture import Architecture
 from specs.corpus import Archive, Corpus, Digits, Directed, Direction, Files, Grammar, HeldOut, Synthetic, Treebank
 from specs.errors import ZooError
-from specs.history import FORMAT, WRITTEN_BY
+from specs.file_format import FORMAT, WRITTEN_BY
 from specs.notation import dump
 from specs.parts import Sinusoidal2d, Tokens
 from specs.section import Section, reject

@@ -1,9 +1,8 @@
-"""Written specs state their format: older formats are upgraded, newer ones are refused."""
+"""Written specs state their format, and newer formats are refused."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,95 +12,28 @@ from hypothesis import strategies as st
 
 import specs
 import zoo
-from specs import Spec, ZooError, history
-from specs.reader import LocatedValue
+from specs import ZooError, file_format
 from zoo.training.run import Run
-
-
-def test_registered_steps_lead_from_the_first_format_to_the_current_one() -> None:
-    assert set(history.UPGRADES) == set(range(history.FIRST_FORMAT, history.FORMAT))
-
-
-@pytest.fixture
-def format_2(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rehearse the next format, in which `decoding.beam_size` was renamed to `beam`."""
-
-    def upgrade(spec: LocatedValue) -> LocatedValue:
-        decoding = spec.value.get("decoding")
-        if decoding is None or "beam_size" not in decoding.value:
-            return spec
-        fields = {{"beam_size": "beam"}.get(key, key): value for key, value in decoding.value.items()}
-        return replace(spec, value=spec.value | {"decoding": replace(decoding, value=fields)})
-
-    monkeypatch.setattr(history, "FORMAT", 2)
-    monkeypatch.setattr("specs.spec.FORMAT", 2)
-    monkeypatch.setitem(history.UPGRADES, 1, upgrade)
-
-
-def in_format_1(spec: Spec) -> str:
-    return spec.yaml().replace("format: 2\n", "format: 1\n").replace("  beam: ", "  beam_size: ")
-
-
-@pytest.mark.usefixtures("format_2")
-def test_old_specs_are_upgraded() -> None:
-    current = specs.load("tiny", {"decoding.beam": 9})
-    assert current.yaml().startswith("format: 2\n")
-    assert specs.parse(current.yaml(), "spec.yaml") == current
-    assert specs.parse(in_format_1(current), "spec.yaml") == current
-    file = Path("old.yaml")
-    file.write_text(in_format_1(current), encoding="utf-8")
-    assert specs.load(file) == current
-    with pytest.raises(ZooError, match=r"beam_size` is not a field"):
-        specs.parse(in_format_1(current).replace("format: 1", "format: 2"), "spec.yaml")
-
-
-@pytest.mark.usefixtures("format_2")
-def test_errors_in_upgraded_specs_have_the_line_of_the_old_file() -> None:
-    lines = in_format_1(specs.load("tiny")).splitlines()
-    number = next(index for index, line in enumerate(lines) if "beam_size" in line)
-    lines[number] = "  beam_size: x"
-    with pytest.raises(ZooError) as error:
-        specs.parse("\n".join(lines), "run/spec.yaml")
-    assert error.value.where == f"run/spec.yaml:{number + 1}"
 
 
 def test_written_specs_state_their_format() -> None:
     spec = specs.load("tiny")
-    assert spec.yaml().startswith(f"format: {history.FORMAT}\nname: ")
-    assert spec.yaml("0.1.0").startswith(f"# written by zoo 0.1.0\nformat: {history.FORMAT}\nname: ")
+    assert spec.yaml().startswith(f"format: {file_format.FORMAT}\nname: ")
+    assert spec.yaml("0.1.0").startswith(f"# written by zoo 0.1.0\nformat: {file_format.FORMAT}\nname: ")
     with pytest.raises(ZooError, match=r"`training\.patience` is missing"):
         specs.parse(spec.yaml().replace("  patience: null\n", ""), "spec.yaml")
 
 
-@pytest.mark.parametrize(
-    ("after", "field", "other"),
-    [
-        ("checkpoint_steps: 100", "checkpoint_minutes: null", "checkpoint_minutes: 5"),
-        ("max_tokens: null", "max_minutes: null", "max_minutes: 5"),
-        ("disabled_passes: []", "vocabulary_multiple: 8", "vocabulary_multiple: 64"),
-    ],
-)
-def test_fields_that_no_longer_exist_are_ignored_if_they_have_their_former_default(
-    after: str, field: str, other: str
-) -> None:
-    spec = specs.load("tiny")
-    text = spec.yaml()
-    assert after in text
-    assert specs.parse(text.replace(after, f"{after}\n  {field}"), "spec.yaml") == spec
-    with pytest.raises(ZooError, match=f"{other.partition(':')[0]}` is not a field"):
-        specs.parse(text.replace(after, f"{after}\n  {other}"), "spec.yaml")
-
-
 @pytest.mark.parametrize("version", [None, "9.9.9"])
 def test_newer_formats_are_refused(version: str | None) -> None:
-    newer = history.FORMAT + 1
+    newer = file_format.FORMAT + 1
     text = specs.load("tiny").yaml(version)
-    text = text.replace(f"format: {history.FORMAT}\n", f"format: {newer}\nunknown: field\n")
+    text = text.replace(f"format: {file_format.FORMAT}\n", f"format: {newer}\nunknown: field\n")
     file = Path("spec.yaml")
     file.write_text(text, encoding="utf-8")
     author = "a newer version of zoo" if version is None else f"zoo {version}"
     for read in (lambda: specs.parse(text, str(file)), lambda: specs.load(file)):
-        with pytest.raises(history.NewerFormatError) as error:
+        with pytest.raises(file_format.NewerFormatError) as error:
             read()
         assert error.value.problem.startswith(f"{author} wrote this file in format {newer}")
         assert error.value.where == f"spec.yaml:{1 if version is None else 2}"
@@ -111,7 +43,7 @@ def test_newer_formats_are_refused(version: str | None) -> None:
 def test_a_run_of_a_newer_format_is_neither_loaded_nor_trained(trained: Callable[..., Run]) -> None:
     run = trained("run")
     spec = specs.load("run/spec.yaml")
-    run.spec_file.write_text(spec.yaml().replace(f"format: {history.FORMAT}\n", "format: 99\n"), encoding="utf-8")
+    run.spec_file.write_text(spec.yaml().replace(f"format: {file_format.FORMAT}\n", "format: 99\n"), encoding="utf-8")
     for use in (lambda: zoo.load("run"), lambda: zoo.train(spec, run="run", device="cpu")):
         with pytest.raises(ZooError, match="a newer version of zoo wrote this file in format 99"):
             use()
@@ -119,8 +51,8 @@ def test_a_run_of_a_newer_format_is_neither_loaded_nor_trained(trained: Callable
 
 @pytest.mark.parametrize("number", ["two", "0", "null", "true", "2.0", "[2]", "-1"])
 def test_invalid_formats_are_refused(number: str) -> None:
-    text = specs.load("tiny").yaml().replace(f"format: {history.FORMAT}\n", f"format: {number}\n")
-    with pytest.raises(ZooError, match=r"^`format` must be (a whole number|at least 1), not .* \(run/spec.yaml:1\)"):
+    text = specs.load("tiny").yaml().replace(f"format: {file_format.FORMAT}\n", f"format: {number}\n")
+    with pytest.raises(ZooError, match=r"^`format` must be a positive whole number, not .* \(run/spec.yaml:1\)"):
         specs.parse(text, "run/spec.yaml")
 
 

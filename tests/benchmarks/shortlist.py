@@ -83,7 +83,7 @@ def _shortlist(given: argparse.Namespace, translator: Any) -> Shortlist:
     vocabulary = translator.vocabulary
     if given.file and given.file.exists():
         return Shortlist.parse(given.file.read_bytes(), given.file, vocabulary.sizes)
-    one, other = (vocabulary.encode_all(file.read_text(encoding="utf-8").splitlines()) for file in given.pairs)
+    one, other = (vocabulary.source.encode_all(file.read_text(encoding="utf-8").splitlines()) for file in given.pairs)
     pairs = [*zip(one, other, strict=True), *(zip(other, one, strict=True) if translator.spec.languages else ())]
     shortlist = estimate_shortlist(vocabulary, pairs)
     if given.file:

@@ -11,7 +11,7 @@ import yaml
 
 import compiler
 import specs
-from specs.history import FORMAT
+from specs.file_format import FORMAT
 from tests.conftest import Zoo
 from zoo.training.run import Run
 

@@ -140,7 +140,7 @@ def run_vocabulary(random: Random, trial: Trial) -> None:
 
 
 def _use(random: Random, trial: Trial, vocabulary: Vocabulary) -> None:
-    rows = trial.call(lambda: vocabulary.encode_all(_TEXTS))
+    rows = trial.call(lambda: vocabulary.source.encode_all(_TEXTS))
     if isinstance(rows, ZooError):
         return
     for row, line in zip(rows, _TEXTS, strict=True):

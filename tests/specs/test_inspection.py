@@ -9,7 +9,7 @@ import pytest
 
 import specs
 from specs.catalogue import FOLDER
-from specs.history import FORMAT
+from specs.file_format import FORMAT
 from specs.loader import load, parent
 from tests.specs.files import write
 

@@ -88,7 +88,7 @@ MISTAKES = [
     ("name: !!python/object:os.system x", "is not supported", 2, "without a tag"),
     ("a: &a [*a]", "an alias refers to a value that contains this alias", 2, "by a value"),
     ("name: a\x07", "contains a control character", 2, "delete it"),
-    ("format: 0", "`format` must be at least 1, not `0`", 2, "`format: 1`"),
+    ("format: 0", "`format` must be a positive whole number, not `0`", 2, "`format: 1`"),
 ]
 
 

@@ -67,9 +67,8 @@ class PreparedCorpus:
 
     @property
     def dropped_examples(self) -> list[str]:
-        """Some pairs that cleaning dropped, with reasons. Empty if an older version of zoo prepared the corpus."""
-        file = self.folder / DROPPED_FILE
-        return read_lines(file) if file.is_file() else []
+        """Some pairs that cleaning dropped, with reasons."""
+        return read_lines(self.folder / DROPPED_FILE)
 
     def store(self, split: Split) -> Store:
         """Return the token store of a split."""

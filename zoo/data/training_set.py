@@ -130,15 +130,15 @@ class TrainingSet:
             )
         return self._epoch[1]
 
-    def mean_size(self, epoch: int, batch: int = 0) -> BatchSize:
-        """Return the mean size of a batch in an epoch. The method is not thread-safe.
+    def mean_size(self) -> BatchSize:
+        """Return the mean size of a batch in the first epoch. The method is not thread-safe.
 
-        With subword regularisation, batch sizes depend on the sampled tokens. The mean is then an estimate from one
-        pool, the `POOL_BATCHES` batches that begin at `batch`.
+        With subword regularisation, batch sizes depend on the sampled tokens. The mean is then an estimate from the
+        first pool.
         """
         if self._sampler is None:
-            return self.epoch_batches(epoch).mean
-        sizes = [examples.size for examples in self._sample_pool(*next(self._positions(epoch, batch, POOL_BATCHES)))]
+            return self.epoch_batches(0).mean
+        sizes = [examples.size for examples in self._sample_pool(0, 0)]
         return BatchSize(*(sum(numbers) for numbers in zip(*sizes, strict=True))).divided_by(len(sizes))
 
     def batches_from(

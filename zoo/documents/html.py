@@ -50,7 +50,6 @@ _RAW_TEXT = frozenset(("iframe", "noembed", "noframes", "plaintext", "script", "
 """HTML elements whose content has no tags."""
 _ENDED_BY = {"p": _BLOCKS, **dict.fromkeys(("rt", "rp"), _RUBY | {"ruby"})}
 """Tags that end a copied element that has no end tag."""
-_SCRIPT_MARK = re.compile(r"<!--(?:-?>)?|-->|</?script(?=[\s/>])", re.IGNORECASE)
 _QUOTED = r"""(?:"[^"]*+(?:"|\Z)|'[^']*+(?:'|\Z))"""
 _COMMENT = r"<!--(?:[^-]|-(?!->))*+(?:-->|\Z)"
 _XML_DOCTYPE = re.compile(
@@ -201,8 +200,7 @@ class Parser:
             return start
         end = None
         if name not in self._endless:
-            pattern = re.compile(rf"</{name}[\s/>]", re.IGNORECASE)
-            end = _script_end(self._text, start) if name == "script" else pattern.search(self._text, start)
+            end = re.compile(rf"</{name}[\s/>]", re.IGNORECASE).search(self._text, start)
         if end is None:
             self._endless.add(name)
         return end.start() if end else len(self._text)
@@ -310,18 +308,6 @@ def _with_language(tag: str) -> Iterator[Fragment]:
             yield Fragment(Kind.LANGUAGE, tag[each.value_start : each.value_end])
             position = each.value_end
     yield Fragment(Kind.BREAK, tag[position:])
-
-
-def _script_end(text: str, start: int) -> re.Match[str] | None:
-    """Return the start of a script's end tag. A script inside a comment of the script has an end tag of its own."""
-    in_comment = in_script = False
-    for mark in _SCRIPT_MARK.finditer(text, start):
-        found = mark[0].lower()
-        if found == "</script" and not in_script:
-            return mark
-        in_script = found == "<script" and in_comment if found.endswith("script") else in_script and found != "-->"
-        in_comment = found == "<!--" or (in_comment and found != "-->")
-    return None
 
 
 class XhtmlParser(Parser):

@@ -39,9 +39,6 @@ _COMPUTED_CODE = re.compile(
 )
 """Fields whose result Word or a reference manager computes."""
 
-_ONE_FIELD = re.compile("b?c*s?|e|bc*s?e")
-"""Initials of the parts that may be joined: the parts before a result, the end of a field, or a whole field."""
-
 
 @dataclass
 class _Field:
@@ -81,36 +78,6 @@ def _is_computed(code: str) -> bool:
     return _COMPUTED_CODE.match(code.strip()) is not None
 
 
-def _widen_parts(fragments: Sequence[Fragment]) -> list[Fragment]:
-    """Join each element that contains only parts of a field, such as a tracked link, with these parts."""
-    result, index = list[Fragment](), 0
-    while index < len(fragments):
-        end = index + 1
-        while (
-            fragments[index].kind is Kind.OPEN
-            and end < len(fragments)
-            and (_is_part(fragments[end]) or _is_dropped(fragments[end]))
-        ):
-            end += 1
-        inside = fragments[index : end + 1]
-        parts = [place for place, each in enumerate(inside) if _is_part(each)]
-        kinds = "".join(inside[place].name[0] for place in parts)  # of begin, code, separate and end
-        if parts and inside[0].kind is Kind.OPEN and inside[-1].kind is Kind.CLOSE and _ONE_FIELD.fullmatch(kinds):
-            first, last = parts[0], parts[-1]
-            inside = [*inside[:last], _widened(inside[last], inside[last:])]
-            result += [_widened(inside[first], inside[: first + 1]), *inside[first + 1 :]]
-            end += 1
-        else:
-            result += fragments[index:end]
-        index = end
-    return result
-
-
-def _widened(part: Fragment, fragments: Sequence[Fragment]) -> Fragment:
-    joined = join_fragments(fragments)
-    return replace(part, raw=joined.raw, output=joined.output)
-
-
 def _join_fields(fragments: Sequence[Fragment]) -> list[Fragment]:
     """Join the parts of each field, and return all fragments.
 
@@ -119,7 +86,7 @@ def _join_fields(fragments: Sequence[Fragment]) -> list[Fragment]:
     """
     fields, elements, breaks = list[_Field](), [-1], 0
     result = list[Fragment]()
-    for index, fragment in enumerate(_widen_parts(fragments)):
+    for index, fragment in enumerate(fragments):
         place = elements[-1], breaks
         result.append(fragment)
         if fragment.kind is Kind.OPEN:

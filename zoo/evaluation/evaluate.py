@@ -1,12 +1,11 @@
-"""Evaluation of models and ensembles on the dev or test set of their corpus, and the saved scores of ensembles."""
+"""Evaluation of models and ensembles on the dev or test set of their corpus."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Unpack
 
 from specs import HeldOut, Spec, ZooError
 from zoo.data.corpus import CorpusReader, Split
@@ -15,7 +14,6 @@ from zoo.evaluation.metrics import MACHINE_KEY, Scores, compute_scores
 from zoo.evaluation.outputs import EvaluationSet, ModelOutputs, format_examples, save_outputs
 from zoo.evaluation.text_metrics import text_metric
 from zoo.files.atomic import write_json
-from zoo.files.reading import file_exists, read_json
 from zoo.generation.compilation import BackendOptions
 from zoo.generation.confidence import CALIBRATION_KEY, ERROR_KEY, GOOD_CHRF, Calibration, calibration_error
 from zoo.generation.loading import open_model
@@ -26,25 +24,9 @@ from zoo.report import Report
 from zoo.system.processors import device_name
 from zoo.text.vocabulary import Vocabulary
 
-ENSEMBLES = "ensembles.json"
-"""File with the scores of an ensemble, in the folder of the ensemble's first run."""
-
 
 class MissingSetError(ZooError):
     """Error because the corpus of a spec has no dev or test set."""
-
-
-@dataclass(frozen=True)
-class SavedEnsemble:
-    """Scores of an ensemble that are saved in the folder of its first training run.
-
-    Attributes:
-        members: Folders of the training runs, in the order that the user gave.
-        scores: The scores on each set, by the name of the set ("dev" or "test").
-    """
-
-    members: tuple[Path, ...]
-    scores: Mapping[str, Any]
 
 
 def evaluate_models(
@@ -58,9 +40,8 @@ def evaluate_models(
 ) -> Scores:
     """Score a training run, a published model or an ensemble, with the decoding settings in its (first) spec.
 
-    For training runs in float32, the scores are saved. For a single run, they are saved in `scores.json`, and the
-    outputs in a separate file. For an ensemble, the scores are saved in the folder of its first run. Nothing is saved
-    if a run's weights have changed during the evaluation.
+    For a training run in float32, the scores are saved in `scores.json`, and the outputs in a separate file. Nothing is
+    saved if the run's weights have changed during the evaluation.
 
     Args:
         folders: Folder of the training run or published model. Several folders make an ensemble.
@@ -76,25 +57,19 @@ def evaluate_models(
     """
     known_split, report = check_split(split), report or Report()
     runs, is_ensemble = [ModelFolder(folder) for folder in folders], len(folders) > 1
-    if is_ensemble:
-        _read(runs[0].folder / ENSEMBLES)  # report a damaged file before the work starts
-    digests = [known_digest(run.weights) for run in runs]
+    digest = known_digest(runs[0].weights)
     models = [open_model(run.folder, max_batch_tokens=max_batch_tokens, report=report, **options) for run in runs]
     model = type(models[0]).ensemble(models) if is_ensemble else models[0]
     outputs = ModelOutputs(model, _common_set(runs, models, known_split, report), report)
     if show and model.spec.task.reads:
         report.info(format_examples(outputs.sources, outputs.references, outputs.texts))
     scores = compute_scores(outputs, model.spec.task)
-    precisions = [options.get("precision") or each.spec.compilation.precision for each in models]
-    if not is_ensemble:
-        scores |= _confidence_scores(outputs, model, known_split)
-        scores[MACHINE_KEY] = f"{device_name(str(model.device))}, {model.backend}, {precisions[0]}"
-    if {*precisions} != {"float32"} or any(run.published for run in runs):
+    if is_ensemble:
         return scores
-    if all(_weights_unchanged(run, digest, report) for run, digest in zip(runs, digests, strict=True)):
-        if is_ensemble:
-            _save_ensemble(runs, digests, known_split, scores)
-            return scores
+    precision = options.get("precision") or model.spec.compilation.precision
+    scores |= _confidence_scores(outputs, model, known_split)
+    scores[MACHINE_KEY] = f"{device_name(str(model.device))}, {model.backend}, {precision}"
+    if precision == "float32" and not runs[0].published and _weights_unchanged(runs[0], digest, report):
         if model.spec.task.reads:
             save_outputs(runs[0].answers(split), outputs)
         write_json(runs[0].scores, {**runs[0].known_scores, split: scores})
@@ -165,21 +140,6 @@ def read_split(spec: Spec, split: Split, report: Report, vocabulary: Vocabulary 
     return EvaluationSet(streams, [direction for _, direction in scored] if spec.languages else None)
 
 
-def ensembles(folder: Path) -> Iterator[SavedEnsemble]:
-    """Yield the ensembles that are saved in the folder of a training run.
-
-    Skip an ensemble if the weights of a member have changed since the ensemble was scored.
-
-    Raises:
-        ZooError: The file of saved ensembles is damaged.
-    """
-    for saved in _read(folder / ENSEMBLES):
-        members = [Path(os.path.normpath(folder / member["run"])) for member in saved["members"]]
-        digests = [known_digest(ModelFolder(member).weights) for member in members]
-        if digests == [member["digest"] for member in saved["members"]]:
-            yield SavedEnsemble(tuple(members), saved["scores"])
-
-
 def _common_set(
     runs: Sequence[ModelFolder], models: Sequence[Translator], split: Split, report: Report
 ) -> EvaluationSet:
@@ -197,37 +157,3 @@ def _common_set(
                 hint=f"use models with the same `corpus.{split}` in their specs: an ensemble is scored on one set",
             )
     return sentences
-
-
-def _save_ensemble(runs: Sequence[ModelFolder], digests: Sequence[str | None], split: str, scores: Scores) -> None:
-    """Save the scores of an ensemble on one set in the folder of its first run.
-
-    Earlier scores of the same ensemble on this set are replaced. If a member's weights have changed since the ensemble
-    was scored, all earlier scores of the ensemble are removed.
-    """
-    file = runs[0].folder / ENSEMBLES
-    members = [
-        {"run": Path(os.path.relpath(run.folder, runs[0].folder)).as_posix(), "digest": digest}
-        for run, digest in zip(runs, digests, strict=True)
-    ]
-    saved = _read(file)
-    known: dict[str, Any] = next((entry["scores"] for entry in saved if entry["members"] == members), {})
-    paths = [member["run"] for member in members]
-    others = [entry for entry in saved if [member["run"] for member in entry["members"]] != paths]
-    write_json(file, {"ensembles": [*others, {"members": members, "scores": {**known, split: scores}}]})
-
-
-def _read(file: Path) -> list[dict[str, Any]]:
-    """Read the saved ensembles in a file, or return [] if the file does not exist.
-
-    Each ensemble is a dict with `members` and `scores`. Each member is a dict with `run` (the path of the folder) and
-    `digest` (the digest of the weights).
-    """
-    try:
-        entries = list(read_json(file)["ensembles"]) if file_exists(file) else []
-        if all({"run", "digest"} == set(member) for each in entries if each["scores"] for member in each["members"]):
-            return entries
-    except (KeyError, TypeError, ValueError):
-        pass
-    hint = "remove the file, and score the ensemble again: `zoo evaluate --model RUN --model RUN`"
-    raise ZooError(f"`{file}` is damaged: the record of an ensemble is incomplete", hint=hint, exit_code=1)

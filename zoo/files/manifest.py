@@ -1,24 +1,16 @@
-"""`manifest.json`: the size and the SHA-256 of each file in a folder, to detect damage.
-
-A large file takes longer to hash than to open. The cache identifies a file by device, inode, size and times of change.
-It can only confirm a digest: a file is never rejected without being read. It cannot detect that the disk itself
-changed the content. `zoo verify` therefore hashes every file again.
-"""
+"""`manifest.json`: the size and the SHA-256 of each file in a folder, to detect damage."""
 
 from __future__ import annotations
 
 import hashlib
 import os
 import re
-import time
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from specs import ZooError
 from specs.notation import quote
-from zoo.files import storage
 from zoo.files.atomic import write_json
 from zoo.files.reading import MAX_BYTES, damaged, open_file, read_bytes, read_json
 from zoo.report import sizes
@@ -29,8 +21,6 @@ _RESTORE_HINT = (
     "corpus with `zoo prepare`"
 )
 _DIGEST = re.compile(r"[0-9a-f]{64}")
-_MIN_AGE = 3.0
-"""Minimum age of a file in seconds before its digest is cached. A younger file may change without a new timestamp."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +37,7 @@ class Manifest:
 
     folder: Path
     entries: Mapping[str, ManifestEntry]
-    identity: Mapping[str, int]
+    identity: tuple[int, ...]
     """Identity of the file `manifest.json` itself. It changes when the folder is replaced."""
 
     @property
@@ -71,19 +61,15 @@ class Manifest:
             raise _changed(path)
         return content
 
-    def check_file(self, name: str, *, use_cache: bool = True) -> None:
+    def check_file(self, name: str) -> None:
         """Check that a file has not changed since it was written.
-
-        Args:
-            name: The name of the file.
-            use_cache: Whether to skip hashing if this file was hashed before and has not been touched since.
 
         Raises:
             ZooError: The file is missing or has changed.
         """
         entry, path = self._entry(name), self.path(name)
         self.check_size(name)
-        if not (has_digest(path, entry.sha256, lambda: sha256(path)) if use_cache else sha256(path) == entry.sha256):
+        if sha256(path) != entry.sha256:
             raise _changed(path)
 
     def check_size(self, name: str) -> None:
@@ -129,7 +115,7 @@ def read(folder: Path) -> Manifest:
     try:
         identity = file_identity(path)  # taken before reading, so that a replaced manifest counts as outdated
     except OSError:
-        identity = {}
+        identity = ()
     values = read_json(path)
     if not values:
         raise damaged(path, "it lists no files", _RESTORE_HINT)
@@ -175,7 +161,7 @@ def check(folder: Path, names: Iterable[str] | None = None, *, hashed_bytes: int
     hashed = hashed_bytes is None or sum(entry.bytes for entry in manifest.entries.values()) <= hashed_bytes
     for name in names or manifest.entries:
         if hashed:
-            manifest.check_file(name, use_cache=False)
+            manifest.check_file(name)
         else:
             manifest.check_size(name)
     return hashed
@@ -201,46 +187,11 @@ def sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def has_digest(file: Path, digest: str, compute: Callable[[], str]) -> bool:
-    """Return whether a file has this digest. If the cache confirms the digest, do not compute it.
-
-    Args:
-        file: The file.
-        digest: The digest that it should have.
-        compute: Function that computes the digest of the file's content.
-
-    Raises:
-        OSError: The file does not exist.
-    """
-    entry, identity = _cache_entry(file), file_identity(file)
-    with suppress(ZooError):
-        if entry.is_file() and read_json(entry) == {"file": identity, "digest": digest}:
-            return True
-    if compute() != digest:
-        return False
-    changed = max(identity["modified_ns"], identity["status_changed_ns"]) / 1e9
-    if time.time() - changed > _MIN_AGE and file_identity(file) == identity:
-        with suppress(ZooError, OSError):  # the data folder may be read-only
-            write_json(entry, {"file": identity, "digest": digest})
-    return True
-
-
-def file_identity(file: Path) -> dict[str, int]:
+def file_identity(file: Path) -> tuple[int, ...]:
     """Return properties of a file or folder that change if it is changed or replaced.
 
     Raises:
         OSError: The file does not exist.
     """
     state = file.stat()
-    return {
-        "device": state.st_dev,
-        "inode": state.st_ino,
-        "bytes": state.st_size,
-        "modified_ns": state.st_mtime_ns,
-        "status_changed_ns": state.st_ctime_ns,
-    }
-
-
-def _cache_entry(file: Path) -> Path:
-    name = hashlib.sha256(os.fsencode(file.resolve())).hexdigest()[:32]
-    return storage.verified() / f"{name}.json"
+    return state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns, state.st_ctime_ns

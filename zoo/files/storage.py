@@ -63,11 +63,6 @@ def compiled() -> Path:
     return home() / "compiled"
 
 
-def verified() -> Path:
-    """Return the folder that caches digests of large files."""
-    return home() / "verified"
-
-
 def require_space(folder: Path, needed: int, purpose: str) -> None:
     """Check that the disk has enough free space.
 

@@ -14,7 +14,7 @@ from safetensors import SafetensorError, safe_open
 
 from specs import ZooError
 from zoo.files.atomic import atomic_file
-from zoo.files.manifest import Manifest, file_identity, has_digest
+from zoo.files.manifest import Manifest, file_identity
 from zoo.files.reading import MAX_VOCABULARY_BYTES, damaged, file_exists, open_file, read_bytes
 from zoo.report import size
 
@@ -145,7 +145,7 @@ def read(file: Path, manifest: Manifest | None = None) -> Weights:
             metadata = _parse_metadata(opened.metadata())
             stored = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118
         digest = metadata.get(_DIGEST) if manifest is None else None
-        if digest is not None and not has_digest(file, digest, lambda: _tensor_digest(stored)):
+        if digest is not None and _tensor_digest(stored) != digest:
             raise damaged(file, "its tensors do not have the recorded SHA-256", RESTORE_HINT)
         if file_identity(file) != before:
             raise ZooError(f"`{file}` was replaced while it was read", hint="run the command again", exit_code=1)

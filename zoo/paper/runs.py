@@ -17,7 +17,6 @@ import specs
 from specs import METADATA_FIELDS, Spec, ZooError, difference
 from zoo.data.corpus import corpus_name, missing_part
 from zoo.data.prepare import known_counts
-from zoo.evaluation.evaluate import SavedEnsemble, ensembles
 from zoo.evaluation.metrics import Metric, get_metric
 from zoo.models.find import all_runs
 from zoo.models.folder import RUNS, ModelFolder
@@ -41,7 +40,7 @@ TOLERANCE = 0.15
 
 @dataclass(frozen=True)
 class RunResults:
-    """Spec, scores, training log and ensembles of a training run."""
+    """Spec, scores and training log of a training run."""
 
     folder: str
     spec: Spec
@@ -51,8 +50,6 @@ class RunResults:
     weights: bool
     """Whether the run folder has weights to translate with."""
     record: TrainingRecord | None
-    ensembles: tuple[SavedEnsemble, ...] = ()
-    """Scored ensembles whose first member is this run."""
 
     def score(self, split: str, metric: Metric) -> float | None:
         """Return the run's score on the dev or test set by a metric. None if the run has no such score."""
@@ -145,7 +142,7 @@ def _read_runs(root: Path, shipped: dict[str, Spec], report: Report) -> Iterator
         run = ModelFolder(folder)
         try:
             spec = run.spec
-            contents = run.known_scores, run.trained, training_record(run, spec), tuple(ensembles(folder))
+            contents = run.known_scores, run.trained, training_record(run, spec)
             yield RunResults(folder.as_posix(), spec, shipped.get(spec.name), *contents)
         except ZooError as error:
             report.warn(error.summary)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import specs
 from zoo.evaluation.metrics import get_metric
@@ -15,7 +14,6 @@ from zoo.paper.claims import PARTS, ROWS, CheckedClaim, Status, power_of_ten, pr
 from zoo.paper.runs import Measurements
 from zoo.planning.memory_estimate import estimate_memory
 from zoo.report import duration
-from zoo.training.run_log import TrainingRecord
 
 Checked = Mapping[str, CheckedClaim]
 """Checked claims by their keys."""
@@ -177,42 +175,25 @@ def _planned_flops(spec: str, cost: str) -> str:
 def _own_costs(measurements: Measurements) -> Iterator[tuple[str, ...]]:
     """Yield the training cost of every translation run that has a log, as cells of a row.
 
-    After each run, yield the costs of the saved ensembles whose first member is this run.
-    """
-    records = {run.folder: run.record for run in measurements.runs}
-    for run in measurements.runs:
-        if run.spec.task.kind != "translation":
-            continue
-        if run.record is not None:
-            yield _own_cost(run.folder, run.scores, run.scale, [run.record])
-        for ensemble in run.ensembles:
-            folders = [member.as_posix() for member in ensemble.members]
-            members = [record for record in map(records.get, folders) if record is not None]
-            if len(members) == len(folders):
-                yield _own_cost(" + ".join(folders), ensemble.scores, f"ensemble of {len(folders)}", members)
-
-
-def _own_cost(folder: str, scores: Mapping[str, Any], scale: str, records: Sequence[TrainingRecord]) -> tuple[str, ...]:
-    """Return the cells of a run or an ensemble.
-
     The cost is computed as in section 6.1 (time x devices x FLOPs per second) and by counting the FLOPs of the matrix
-    products. The speed is left out if it differs between the members. The first cost is left out if a log has no speed.
+    products. The first cost is left out if the log has no speed.
     """
-    known = [get_metric(name).read_score(scores.get("test")) for name in ("paper_bleu", "bleu")]
-    bleu = next((score for score in known if score is not None), None)
-    (peak, *others) = {record.peak for record in records}
-    flops = sum(record.flops for record in records)
-    estimated = sum(record.estimated_flops for record in records) if all(record.peak for record in records) else 0.0
-    return (
-        folder,
-        get_metric("bleu").format_score(bleu),
-        duration(sum(record.seconds for record in records)),
-        f"{max(record.devices for record in records)}",
-        f"{peak / 1e9:,.0f} GFLOPS" if peak and not others else "-",
-        power_of_ten(estimated) if estimated else "-",
-        power_of_ten(flops) + (f" ({flops / estimated:.0%})" if estimated else ""),
-        scale,
-    )
+    for run in measurements.runs:
+        if run.spec.task.kind != "translation" or (record := run.record) is None:
+            continue
+        known = [get_metric(name).read_score(run.scores.get("test")) for name in ("paper_bleu", "bleu")]
+        bleu = next((score for score in known if score is not None), None)
+        estimated = record.estimated_flops if record.peak else 0.0
+        yield (
+            run.folder,
+            get_metric("bleu").format_score(bleu),
+            duration(record.seconds),
+            f"{record.devices}",
+            f"{record.peak / 1e9:,.0f} GFLOPS" if record.peak else "-",
+            power_of_ten(estimated) if estimated else "-",
+            power_of_ten(record.flops) + (f" ({record.flops / estimated:.0%})" if estimated else ""),
+            run.scale,
+        )
 
 
 def _table3(checked: Checked, measurements: Measurements) -> Iterator[Table]:

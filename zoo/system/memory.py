@@ -88,9 +88,9 @@ def memory_limit(allowed: int) -> Iterator[None]:
 
 def is_out_of_memory(error: BaseException) -> bool:
     """Return whether an exception means that memory is exhausted."""
-    if isinstance(error, MemoryError | torch.OutOfMemoryError):
-        return True
-    return isinstance(error, RuntimeError) and any(message in str(error).lower() for message in _MESSAGES)
+    if not isinstance(error, RuntimeError):
+        return isinstance(error, MemoryError)
+    return isinstance(error, torch.OutOfMemoryError) or any(message in str(error).lower() for message in _MESSAGES)
 
 
 def available_memory(device: torch.device | str) -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import html
-import os
 import re
 import zlib
 from collections.abc import Iterable, Iterator
@@ -14,15 +13,12 @@ from pathlib import Path
 from specs import ZooError
 from zoo.files.archive import open_gzip
 from zoo.files.manifest import sha256
-from zoo.report import size
 from zoo.text.lines import bounded_lines, decoded_lines
 
 MAX_LINE_BYTES = 1_000_000
 """Maximum length of a line in a corpus file, in bytes. Encoding a line takes fifty times as much memory."""
-_MAX_TAG_LENGTH = 4_096
-# A tag cannot contain "<", so that the search does not scan the text repeatedly if a tag is never closed.
-_SEGMENT_TAG = re.compile(r"<(/?)seg(?:\s[^<>]*)?>", re.IGNORECASE)
-_INCOMPLETE_TAG = re.compile(r"</?seg(?:\s[^<>]*)?$", re.IGNORECASE)
+_SEGMENT_START = re.compile(r"<seg[\s>]", re.IGNORECASE)
+_SEGMENT = re.compile(r"<seg(?:\s[^<>]*)?>((?:[^<]|<(?!/?seg[\s>]))*+)</seg\s*>", re.IGNORECASE)
 
 
 def read_sentences(path: Path) -> Iterator[str]:
@@ -58,64 +54,21 @@ def digest(path: Path) -> str:
     """Return the SHA-256 of a file in hexadecimal.
 
     Raises:
-        ZooError: The file cannot be read, or parts of its content are missing.
+        ZooError: The file cannot be read.
     """
     with file_errors(path):
-        _check_complete(path)
         return sha256(path)
-
-
-def _check_complete(path: Path) -> None:
-    """Raise ZooError if a file has a hole (a range without content, see lseek), as after an interrupted copy."""
-    with path.open("rb") as file:
-        descriptor, end = file.fileno(), path.stat().st_size
-        hole = os.lseek(descriptor, 0, os.SEEK_HOLE) if end and hasattr(os, "SEEK_HOLE") else end
-        if hole < end and os.pread(descriptor, 1, hole) == b"\0":  # some file systems report holes where there is text
-            problem = f"`{path}` is incomplete: the file has no content from byte {hole:,} of {end:,} on"
-            raise ZooError(problem, hint="copy or download the file again: the copy was interrupted")
 
 
 def _segments(lines: Iterable[str], path: Path) -> Iterator[str]:
     """Yield the text of the `<seg>` elements of an SGML file, the format of WMT's test sets.
 
     Raises:
-        ZooError: A segment is not closed within MAX_LINE_BYTES characters.
+        ZooError: A segment does not end on its line.
     """
-    segment: list[str] | None = None  # text of the open segment
-    first_line = length = 0
-    for number, part in _split_at_tags(lines):
-        tag = _SEGMENT_TAG.fullmatch(part)
-        if tag and not tag[1]:
-            if segment is not None:
-                raise _unclosed_segment(path, first_line, "before the next one")
-            segment, first_line, length = [], number, 0
-        elif segment is not None and tag:
-            yield " ".join(html.unescape("".join(segment)).split())
-            segment = None
-        elif segment is not None:
-            segment.append(part)
-            length += len(part)
-            if length > MAX_LINE_BYTES:
-                raise _unclosed_segment(path, first_line, f"within {size(MAX_LINE_BYTES)}")
-    if segment is not None:
-        raise _unclosed_segment(path, first_line, "before the end of the file")
-
-
-def _split_at_tags(lines: Iterable[str]) -> Iterator[tuple[int, str]]:
-    """Yield the segment tags and the text between them, with line numbers. A tag may continue on the next line."""
-    incomplete = ""
     for number, line in enumerate(lines, start=1):
-        text, end = f"{incomplete}{line}\n", 0
-        for tag in _SEGMENT_TAG.finditer(text):
-            yield number, text[end : tag.start()]
-            yield number, tag[0]
-            end = tag.end()
-        last = max(text.rfind("<", end), end)
-        continues = len(text) - last <= _MAX_TAG_LENGTH and _INCOMPLETE_TAG.match(text, last)
-        incomplete = text[last:] if continues else ""
-        yield number, text[end : len(text) - len(incomplete)]
-
-
-def _unclosed_segment(path: Path, line: int, where: str) -> ZooError:
-    hint = "fix the file: each segment is `<seg ...> text </seg>`"
-    return ZooError(f"a `<seg>` has no `</seg>` {where}", where=f"{path}:{line}", hint=hint)
+        found = _SEGMENT.findall(line)
+        if len(found) != len(_SEGMENT_START.findall(line)):
+            hint = "write each segment on one line: `<seg ...> text </seg>`"
+            raise ZooError("a `<seg>` has no `</seg>` on its line", where=f"{path}:{number}", hint=hint)
+        yield from (" ".join(html.unescape(text).split()) for text in found)

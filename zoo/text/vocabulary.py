@@ -112,10 +112,6 @@ class Vocabulary:
         """Return the token IDs of a line, without BOS and EOS. For a parser's target, the line is a bracketed tree."""
         return self.stream(side).encode(text)
 
-    def encode_all(self, texts: Sequence[str], side: Side = "source") -> list[list[int]]:
-        """Return the token IDs of each line, as `encode` does."""
-        return self.stream(side).encode_all(texts)
-
     def decode(self, ids: Iterable[int], side: Side = "target") -> str:
         """Return the text that the tokens encode. For a parser's target, it is a linearised tree without words."""
         return self.stream(side).decode(ids)

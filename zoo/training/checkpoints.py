@@ -30,8 +30,6 @@ from zoo.training.run import Run
 WEIGHTS, OPTIMISER, STATE = "weights.safetensors", "optimiser.safetensors", "state.json"
 MOMENTS = ("exp_avg", "exp_avg_sq")
 _BEST = "best-"
-_RENAMED = {"drawn": "pool_batch"}
-"""Names of fields of `state.json` in older versions of zoo -> names of `TrainingProgress`."""
 
 
 @dataclass(frozen=True)
@@ -110,8 +108,7 @@ class Checkpoint:
     def progress(self) -> TrainingProgress:
         """Progress of the training run at this checkpoint. Raises ZooError if another version of zoo wrote it."""
         try:
-            values = read_json(self.folder / STATE)
-            return TrainingProgress(**{_RENAMED.get(name, name): value for name, value in values.items()})
+            return TrainingProgress(**read_json(self.folder / STATE))
         except TypeError:
             problem = f"`{self.folder / STATE}` was written by another version of zoo"
             raise ZooError(problem, hint="use the version that wrote it", exit_code=1) from None

@@ -244,7 +244,7 @@ _LOCK = ".lock"
 _OWN_FILES = {
     _LOCK,
     *(SPEC, RUN_IDENTITY, "log.jsonl", "events", SCORES, "checkpoints", WEIGHTS, shortlist.NAME),
-    *("answers.dev.jsonl", "answers.test.jsonl", "ensembles.json"),
+    *("answers.dev.jsonl", "answers.test.jsonl"),
     *("vocabulary.model", "vocabulary.source.model", "vocabulary.target.model", "vocabulary.target.json"),
 }
 _OTHER_CORPUS_HINT = (

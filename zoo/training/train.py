@@ -158,7 +158,7 @@ def _train(spec: Spec, run: Run, processes: Processes, *, fresh: bool, report: R
         spec, prepared, run_in_thread(prepared.verify) if processes.first_on_machine else None
     )
     packs = Purpose.UPDATE in program.graphs
-    sharded = processes.count > 1 and needs_sharding(spec, data.mean_size(0), processes, packs=packs)
+    sharded = processes.count > 1 and needs_sharding(spec, data.mean_size(), processes, packs=packs)
     identity = RunIdentity(
         fingerprint=prepared.fingerprint,
         longest_source=longest_input(data.store),
@@ -211,7 +211,7 @@ def _warn(spec: Spec, data: TrainingSet, device: str, report: Report) -> None:
     """Warn about settings with which training is short or slow, or which have no effect."""
     training, steps = spec.training, spec.training.steps
     if training.max_tokens is not None:
-        steps = min(steps, -(-training.max_tokens // data.mean_size(0).target_tokens))
+        steps = min(steps, -(-training.max_tokens // data.mean_size().target_tokens))
     if warning := training.describe_short_training(steps):
         report.warn(warning)
     if training.precision == "bfloat16" and device == "cpu" and (speed := bfloat16_speed()) < 1:

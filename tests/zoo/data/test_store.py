@@ -13,10 +13,10 @@ from zoo.data.store import Store, StoreWriter
 ROWS = st.lists(st.lists(st.integers(4, 99), max_size=6), max_size=12)
 
 
-def write(folder, chunks, size=100, **more):
+def write(folder, chunks, size=100):
     folder.mkdir(parents=True, exist_ok=True)
     one = "uint16" if size <= 1 << 16 else "uint32"
-    with StoreWriter(folder, {"source": one, "target": one}, **more) as writer:
+    with StoreWriter(folder, {"source": one, "target": one}) as writer:
         for source, target in chunks:
             writer.add({"source": source, "target": target})
     return Store(folder)
@@ -26,12 +26,11 @@ def write(folder, chunks, size=100, **more):
 @given(
     chunks=st.lists(ROWS, max_size=3),
     size=st.sampled_from([100, 1 << 16, (1 << 16) + 1]),
-    shard_examples=st.sampled_from([1, 2, 5, 1 << 22]),
 )
-def test_stores_return_what_was_written(tmp_path_factory, chunks, size, shard_examples):
+def test_stores_return_what_was_written(tmp_path_factory, chunks, size):
     pairs = [(rows, [[*row[::-1], 5] for row in rows]) for rows in chunks]
     folder = tmp_path_factory.mktemp("store")
-    store = write(folder, pairs, size, shard_examples=shard_examples)
+    store = write(folder, pairs, size)
     sources = [row for rows, _ in pairs for row in rows]
     targets = [row for _, rows in pairs for row in rows]
     assert len(store) == len(sources)
@@ -42,7 +41,6 @@ def test_stores_return_what_was_written(tmp_path_factory, chunks, size, shard_ex
         assert [row.tolist() for row in store.rows(name, order)] == [written[index] for index in order]
     assert store.lengths["source"].tolist() == [len(row) for row in sources]
     assert store.lengths["target"].tolist() == [len(row) for row in targets]
-    assert len(list(folder.glob("*.source.values"))) == -(-len(sources) // shard_examples)
 
 
 def test_stores_are_read_only_and_have_no_negative_indices(tmp_path):

@@ -24,7 +24,7 @@ SPEC = specs.load("tiny", ["training.source_tokens=80", "training.target_tokens=
 def store(tmp_path):
     random = np.random.default_rng(1)
     rows = [random.integers(4, 99, random.integers(1, 20)).tolist() for _ in range(60)]
-    with StoreWriter(tmp_path, {"source": "uint16", "target": "uint16"}, shard_examples=25) as writer:
+    with StoreWriter(tmp_path, {"source": "uint16", "target": "uint16"}) as writer:
         writer.add({"source": rows, "target": rows[::-1]})
     return Store(tmp_path)
 
@@ -39,7 +39,7 @@ def test_batches_are_those_of_the_epoch(store):
         expected = epoch_batches(store, {"source": 80, "target": 90}, seed=SPEC.training.seed, epoch=epoch)
         assert [batch.tolist() for batch in data.epoch_batches(epoch)] == [batch.tolist() for batch in expected]
     assert data.epoch_batches(3) is data.epoch_batches(3)
-    assert data.mean_size(3) == expected.mean
+    assert data.mean_size() == data.epoch_batches(0).mean
     count = len(expected)
     for start in (0, count - 1, count):
         positions = [*((3, number) for number in range(start, count)), (4, 0)]
@@ -81,7 +81,7 @@ def test_sampled_batches_are_within_the_budgets_and_contain_each_pair_once(store
     all_pairs = sorted(original(Examples.from_store(store, range(60))))
     assert [sorted(epoch) for epoch in epochs] == [all_pairs, all_pairs]
     assert epochs[0] != epochs[1]
-    assert sampled.mean_size(0).source_tokens == -(-sum(size.source_tokens for size in sizes) // len(sizes))
+    assert sampled.mean_size().source_tokens == -(-sum(size.source_tokens for size in sizes) // len(sizes))
 
 
 def test_sampled_batches_depend_on_the_position_alone(store, sampled):
@@ -99,7 +99,6 @@ def test_a_pool_can_begin_at_any_batch(store, sampled):
     indices = [index for batch in islice(sampled.epoch_batches(0), 4, None) for index in batch]
     pairs = [pair for batch, _ in rest for pair in original(batch)]
     assert sorted(pairs) == sorted(original(Examples.from_store(store, indices)))
-    assert sampled.mean_size(0, len(sampled.epoch_batches(0))) == sampled.mean_size(1)
 
 
 def test_the_result_of_the_verification_is_raised(store):

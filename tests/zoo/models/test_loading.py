@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -14,11 +13,11 @@ from safetensors.torch import load_file, save_file
 import specs
 from specs import Spec, ZooError
 from tests.zoo.models.test_find import store
-from zoo.files import manifest, storage
+from zoo.files import manifest
 from zoo.files.atomic import atomic_folder
 from zoo.files.manifest import Manifest
 from zoo.files.reading import MAX_BYTES, MAX_VOCABULARY_BYTES
-from zoo.models import loading, weights
+from zoo.models import loading
 from zoo.models.folder import ModelFolder
 from zoo.models.loading import read_model
 from zoo.text.trees.tokenizer import TreeTokenizer
@@ -64,20 +63,6 @@ def test_files_of_another_model_are_refused(bundle: Path, other: Path) -> None:
     save_file({name: tensor.clone() for name, tensor in load_file(file).items()}, file)
     with pytest.raises(ZooError, match=r"weights.safetensors` is damaged"):
         read_model(bundle)
-
-
-def test_a_bundle_is_hashed_once_and_a_wrong_cache_is_ignored(bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(manifest, "_MIN_AGE", -1.0)
-    read_model(bundle)
-    with monkeypatch.context() as patch:
-        for module, name in ((manifest, "sha256"), (weights, "_tensor_digest")):
-            patch.setattr(module, name, lambda _: pytest.fail("hashed twice"))
-        read_model(bundle)
-    entries = list(storage.verified().iterdir())
-    assert entries
-    for entry in entries:
-        entry.write_text(json.dumps({**json.loads(entry.read_text()), "digest": "0" * 64}))
-    read_model(bundle)
 
 
 @pytest.mark.parametrize("times", [1, 3])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +14,7 @@ from zoo.paper import derived, table1
 from zoo.paper.claims import CLAIMS, ROWS, CheckedClaim, Printed, Status, check, check_claims, power_of_ten, summary
 from zoo.paper.runs import LayerTiming, read_measurements
 from zoo.paper.tables import of_part, tables
-from zoo.report import Report, duration
+from zoo.report import Report
 
 pytestmark = pytest.mark.integration
 MakeRun = Callable[..., Path]
@@ -209,23 +208,3 @@ def test_each_claim_is_in_a_table_and_counted(checked: dict[str, CheckedClaim]) 
     assert sum(summary(checked.values()).values()) == len(checked)
     assert of_part("claims", checked) == tuple(checked.values())
     assert {each.claim.key.partition(".")[0] for each in of_part("table2", checked)} == {"table2"}
-
-
-def test_cost_of_an_ensemble_is_the_sum_of_its_runs(make_run: MakeRun) -> None:
-    scores = {"test": {"bleu": 20.0, "signature": "s", "sentences": 5}}
-    for seed in (1, 2):
-        make_run("base", f"base.seed{seed}", scores=scores)
-    file = Path("runs/base.seed1/ensembles.json")
-    members = [{"run": f"../base.seed{seed}", "digest": None} for seed in (1, 2)]
-    better = {"test": {**scores["test"], "bleu": 22.0}}
-    file.write_text(json.dumps({"ensembles": [{"members": members, "scores": better}]}), encoding="utf-8")
-    measurements = read_measurements(None, Report())
-    record = measurements.runs[0].record
-    assert record is not None
-    first, both, second = tables("table2", check_claims(measurements), measurements)[1].rows
-    assert [row[1] for row in (first, both, second)] == ["20.00", "22.00", "20.00"]
-    assert both[0] == "runs/base.seed1 + runs/base.seed2"
-    assert both[2] == duration(2 * record.seconds)
-    assert both[3:5] == first[3:5]
-    assert both[5] == power_of_ten(2 * record.estimated_flops)
-    assert both[6].startswith(power_of_ten(2 * record.flops))

@@ -28,9 +28,7 @@ from zoo.data.builtin import sentences
 from zoo.data.prepare import prepare
 from zoo.data.prepared_corpus import PreparedCorpus
 from zoo.evaluation.evaluate import evaluate_models
-from zoo.files import manifest
-from zoo.files.atomic import remove_folder, write_json
-from zoo.files.reading import read_json
+from zoo.files.atomic import remove_folder
 from zoo.models.weights import read_metadata
 from zoo.report import Progress, Report
 from zoo.text.vocabulary import Vocabulary
@@ -38,7 +36,6 @@ from zoo.training.checkpoints import list_checkpoints
 from zoo.training.dev_set import DevSet
 from zoo.training.run import Run
 from zoo.training.run_log import RunLog
-from zoo.training.run_status import RunStatus
 from zoo.training.step import StepResult
 from zoo.training.train import _stop_requested, train, train_steps
 from zoo.training.trainer import Trainer
@@ -101,29 +98,6 @@ def test_resumed_training_samples_the_same_tokens(world: World, finished_run: Ru
     ours, plain = (load_file(list_checkpoints(run)[-1].weights) for run in (Run(Path("whole")), finished_run))
     assert not all(torch.equal(ours[name], plain[name]) for name in ours)
     assert prepare(world(sampled), Report()).fingerprint == prepare(world(), Report()).fingerprint
-
-
-def test_runs_and_corpora_that_an_older_version_wrote_are_read_and_resumed(world: World, finished_run: Run) -> None:
-    run, prepared = train(world(), run="old", report=StoppingReport(17)), prepare(world(), Report())
-    text = run.spec_file.read_text().replace("  max_tokens: null\n", "  max_tokens: null\n  max_minutes: null\n")
-    run.spec_file.write_text(text.replace("  shortlist: false\n", "").replace("  filters: []\n", ""))
-    without = {run.data: ("packed", "named", "machine"), prepared.folder / "counts.json": ("control", "language")}
-    for file, names in without.items():
-        write_json(file, {name: value for name, value in read_json(file).items() if name not in names})
-    for checkpoint in list_checkpoints(run):
-        state = read_json(checkpoint.folder / "state.json")
-        write_json(checkpoint.folder / "state.json", {**state, "drawn": state.pop("pool_batch")})
-        manifest.write(checkpoint.folder)
-    (prepared.folder / "dropped.txt").unlink()
-    manifest.write(prepared.folder)
-    older = PreparedCorpus(prepared.folder)
-    assert (older.counts, older.dropped_examples) == (prepared.counts, [])
-    assert (run.spec, RunStatus.read(run.folder).step) == (world(), 17)
-    assert_same_weights(finished_run, train(world(), run="old"))
-    run.spec_file.write_text(text.replace("max_minutes: null", "max_minutes: 5.0"))
-    with pytest.raises(ZooError, match=r"`training\.max_minutes` is not a field .*old/spec.yaml") as caught:
-        train(world(), run="old")
-    assert "install zoo" in str(caught.value.hint)
 
 
 @pytest.mark.slow

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -24,10 +22,7 @@ Linearisation = Literal["vinyals", "tensor2tensor", "initials"]
 MAX_OPENING_RUN = 64
 """Upper limit for `TreeTokenizer.max_opening_run`. In treebanks, up to about ten constituents begin at one word."""
 _FIRST = EOS + 1
-_LABEL_AND_NEXT = re.compile(r"\(\s*([^()\s]*)\s*(?=([()]|[^()\s]+))")
-_OPENING_RUN = re.compile(r"(?:\(\s*[^()\s]*\s*)+")
 _Name = Annotated[str, Field(pattern=r"^[^()\s]+$")]
-_ROUND_BRACKET = re.compile("[()]")
 _UNKNOWN = "⁇"
 
 
@@ -131,19 +126,21 @@ class TreeTokenizer(Modality):
         """
         assert isinstance(task, Parsing)
         linearisation = task.linearisation
-        labels, tags, longest_run = Counter[str](), Counter[str](), 1
-        for line in lines:
-            longest_run = max([longest_run, *(run.count("(") - 1 for run in _OPENING_RUN.findall(line))])
-            for label, following in _LABEL_AND_NEXT.findall(line):
-                if following == "(":
-                    labels[label] += 1
-                else:
-                    tags[_word_token(linearisation, label, following)] += 1
-            labels[ROOT] -= _line_hides_root(line)
+        labels, tags, longest_run = set[str](), set[str](), 1
+        for tree in map(read_tree, lines):
+            hidden, run = tree if _hides_root(tree) else None, 0
+            for visited, closes in tree.walk():
+                if visited.word:
+                    tags.add(_word_token(linearisation, visited.label, visited.word))
+                    longest_run, run = max(longest_run, run), 0
+                elif not closes:
+                    run += 1
+                    if visited is not hidden:
+                        labels.add(visited.label)
         if not labels:
             raise ZooError("there is no tree to learn brackets from", hint="add a treebank to `corpus.train`")
         known_run = longest_run if longest_run <= MAX_OPENING_RUN else None
-        return cls(sorted(+labels), sorted(tags), linearisation, size, known_run)
+        return cls(sorted(labels), sorted(tags), linearisation, size, known_run)
 
     @classmethod
     def from_content(cls, content: bytes, name: str) -> Self:
@@ -242,15 +239,6 @@ def _initial(word: str) -> str:
 def _word_token(linearisation: Linearisation, tag: str, word: str) -> str:
     """Return the token that stands for a word."""
     return {"vinyals": XX, "tensor2tensor": tag, "initials": _initial(word)}[linearisation]
-
-
-def _line_hides_root(line: str) -> bool:
-    """Return the same as `_hides_root` for a tree in bracketed notation, without parsing it."""
-    depth = children = 0
-    for bracket in _ROUND_BRACKET.findall(line):
-        children += depth == 1 and bracket == "("
-        depth += 1 if bracket == "(" else -1
-    return children == 1 and line.startswith(f"({ROOT} ") and not line.startswith(f"({ROOT} ({ROOT} ")
 
 
 def _hides_root(tree: Tree) -> bool:

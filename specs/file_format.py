@@ -1,0 +1,51 @@
+"""Version of the file format of specs. Files in a newer format are rejected.
+
+A new field has a default in its section, so that older files stay readable.
+"""
+
+import re
+from dataclasses import replace
+
+from specs.errors import ZooError
+from specs.notation import quote
+from specs.reader import LocatedValue
+
+FORMAT = 1
+"""Format that this version of zoo writes."""
+WRITTEN_BY = "# written by zoo "
+
+_WRITER = re.compile(rf"{re.escape(WRITTEN_BY)}(\S+)\n")
+
+
+class NewerFormatError(ZooError):
+    """Error for an undamaged spec file that a newer version of zoo wrote."""
+
+
+def writer_version(text: str) -> str | None:
+    """Return the version of zoo that wrote the text of a spec. None if the text does not contain it."""
+    match = _WRITER.match(text)
+    return match[1] if match else None
+
+
+def without_format(spec: LocatedValue, version: str | None = None) -> LocatedValue:
+    """Check the key `format` of a spec file, and return the values without this key.
+
+    Args:
+        spec: The values in the file. If they have no key `format`, they are in the current format.
+        version: Version of zoo that wrote the file, if known.
+
+    Raises:
+        ZooError: `format` is not a valid number.
+        NewerFormatError: A newer version of zoo wrote the file.
+    """
+    values = dict(spec.value)
+    if (written := values.pop("format", None)) is not None:
+        number, hint = written.value, f"write `format: {FORMAT}`, or leave it out"
+        if isinstance(number, bool) or not isinstance(number, int) or number < 1:
+            problem = f"`format` must be a positive whole number, not {quote(written.plain())}"
+            raise ZooError(problem, where=written.where, hint=hint)
+        if number > FORMAT:
+            author = "a newer version of zoo" if version is None else f"zoo {version}"
+            problem = f"{author} wrote this file in format {quote(number)[1:-1]}; this version reads format {FORMAT}"
+            raise NewerFormatError(problem, where=written.where, hint="install a newer version of zoo")
+    return replace(spec, value=values)
