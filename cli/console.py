@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import shutil
@@ -9,7 +10,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, NoReturn, TextIO
 
 from specs import ZooError
 from zoo.report import PlainReport, Report, escape_control_characters
@@ -30,15 +31,48 @@ def prepare_standard_streams() -> None:
     r"""Make the standard streams safe to use.
 
     Output is UTF-8 in every locale. File names that are not UTF-8 are written to stdout as their bytes, and to stderr
-    with escapes. A stream that is closed, as by `2>&-`, is replaced by the null device. Otherwise, the next file that
-    is opened would get its descriptor, and libraries would print to that file.
+    with escapes. A closed stdin or stdout is replaced by a `ClosedStream`, and a closed stderr by the
+    null device.
     """
-    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
-        if getattr(sys, name) is None:
-            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115  (until the process ends)
+    _reserve_descriptors()
+    if sys.stdin is None:
+        sys.stdin = ClosedStream("input", "redirect it, for example with `</dev/null`")
+    if sys.stdout is None:
+        sys.stdout = ClosedStream("output", "redirect it, for example with `>/dev/null`")
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115  (until the process ends)
     for stream, errors in ((sys.stdout, "surrogateescape"), (sys.stderr, "backslashreplace")):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(encoding="utf-8", errors=errors)
+
+
+class ClosedStream(io.TextIOBase):
+    """Stand-in for a closed standard stream. It raises ZooError when it is first used."""
+
+    def __init__(self, name: str, remedy: str) -> None:
+        super().__init__()
+        self._name, self._remedy = name, remedy
+
+    @property
+    def buffer(self) -> ClosedStream:
+        """This object itself, so that the use of the binary buffer raises ZooError, too."""
+        return self
+
+    def readline(self, *_: object) -> NoReturn:
+        """Raise ZooError, because the stream is closed."""
+        raise ZooError(f"standard {self._name} is closed", hint=self._remedy)
+
+    read = write = __next__ = readline
+
+
+def _reserve_descriptors() -> None:
+    """Open the null device in place of each closed file descriptor from 0 to 2.
+
+    Otherwise, the next file that is opened would get one of these descriptors, and libraries would print to that file.
+    """
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
+        os.set_inheritable(descriptor, True)
+    os.close(descriptor)
 
 
 def is_typed(path: Path | None) -> bool:

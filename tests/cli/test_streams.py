@@ -30,7 +30,7 @@ def shell(script: str, *arguments: str) -> subprocess.CompletedProcess[bytes]:
 @pytest.mark.parametrize(
     ("script", "status", "error"),
     [
-        ("zoo schema >&-", 0, ""),
+        ("zoo schema >&-", 2, "error: standard output is closed\n\nhint: "),
         ("zoo schema 2>&-", 0, ""),
         ("zoo foo <&- >&- 2>&-", 2, ""),
         ("zoo schema >/dev/full", 1, "error: No space left on device\n"),
@@ -41,6 +41,15 @@ def test_closed_and_full_streams(script: str, status: int, error: str) -> None:
     assert process.returncode == status
     assert process.stderr.decode().startswith(error)
     assert "internal error" not in process.stderr.decode()
+
+
+def test_closed_input_is_an_error_only_if_it_is_read(trained: Callable[..., Run]) -> None:
+    trained("runs/tiny")
+    decode = ("decode", "--model", "tiny", "--device", "cpu")
+    process = forks.run(f"import os, sys; os.close(0); sys.stdin = None; {forks.COMMAND}", *decode)
+    assert (process.wait(), process.stdout) == (2, "")
+    assert "error: standard input is closed\n\nhint: redirect it" in process.stderr
+    assert shell("zoo show tiny <&-").returncode == 0
 
 
 def test_no_file_gets_the_descriptor_of_a_closed_stream() -> None:
