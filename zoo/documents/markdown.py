@@ -154,7 +154,8 @@ def _fragment(token: Token, raw: str, label: str) -> Fragment:
         return Fragment(Kind.CLOSE, raw, name=name, output=label_end(raw, label))
     if token.nesting:
         is_open = token.nesting > 0
-        return Fragment(Kind.OPEN if is_open else Kind.CLOSE, raw, name=name, output=mark(raw, is_open=is_open))
+        output = None if token.type.startswith("marked") else mark(raw, is_open=is_open)
+        return Fragment(Kind.OPEN if is_open else Kind.CLOSE, raw, name=name, output=output)
     if token.type == "softbreak":
         return Fragment(Kind.LINE, raw, " ")
     if token.type == "html_inline" and not raw.lower().startswith("<br"):

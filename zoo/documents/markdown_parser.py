@@ -11,7 +11,7 @@ from itertools import pairwise
 
 from markdown_it import MarkdownIt
 from markdown_it.rules_block import StateBlock, heading, html_block, lheading, paragraph, table
-from markdown_it.rules_inline import StateInline, backtick, escape, image, link
+from markdown_it.rules_inline import StateInline, backtick, escape, html_inline, image, link
 from markdown_it.token import Token
 
 from zoo.documents.markdown_escapes import Mode
@@ -23,7 +23,7 @@ _URL = (
     rf"(?<![^\W_])(?<![/.])(?:https?://|ftp://|www\.)(?:{_URL_PART}|\({_URL_PART}*\))*"
     rf"(?:(?![?!.,:;*_~'\"]){_URL_PART}|\({_URL_PART}*\))"
 )
-_TEXT_END = re.compile(rf"(?<! ) *\n|[!&*<\[\]\\_`~$^:{{]|{_URL}|{_EMAIL}")
+_TEXT_END = re.compile(rf"(?<! ) *\n|[!&*<\[\]\\_`~$^:{{]|==|{_URL}|{_EMAIL}")
 """End of plain text: a line break, a character that may begin markup, a URL, or an email address."""
 _LINE_BREAK = re.compile(r"( *)\n[ \t]*")
 _START = re.compile(r"\[[ xX]\](?=\s)\s*|\[!\w[\w-]*\][+-]?\s*|\[(?:TOC|toc)\]$")
@@ -55,6 +55,8 @@ _TITLED = re.compile(
     r"|(?P<indented>!!!|\?\?\?\+?|===[+!]?)[ \t]++[\w \t-]*+(?:\"(?P<quoted>[^\"]*)\"[ \t]*+)?$"
 )
 """First line of a container, with its title. The content of some containers is indented."""
+_MARKED = re.compile(r"(?P<mark>==)(?=[^\s=])[^\n]{0,200}?[^\s=]==(?!=)|(?P<raised>~|\^)[^\s~^]{1,30}(?P=raised)(?!~)")
+"""Marked text, subscript and superscript."""
 _LABEL = re.compile(r"(?:\[\^[^\[\]\s]+\]:|\*\[[^\]]+\]:|[:~](?=[ \t]))[ \t]*")
 """Label of a footnote, an abbreviation or a definition."""
 
@@ -98,9 +100,11 @@ def make_parser() -> MarkdownIt:
         block.before("table", name, added, {"alt": ended})
     for name, inline_rule in (("escape", escape), ("backticks", backtick), ("link", link), ("image", image)):
         inline.at(name, _measured(inline_rule))
+    inline.at("html_inline", _html)
     inline.at("text", _text)
     inline.at("newline", _measured(_newline))
     inline.before("escape", "copied", _measured(_copied))
+    inline.after("copied", "marked", _measured(_marked))
     return parser
 
 
@@ -270,6 +274,14 @@ def _text(state: StateInline, silent: bool) -> bool:
     return state.pos > start
 
 
+def _html(state: StateInline, silent: bool) -> bool:
+    """Read a tag or a comment. The parser's own rule does not check that it ends within marked text."""
+    start = state.pos
+    is_inside = html_inline(state, True) and state.pos <= state.posMax
+    state.pos = start
+    return is_inside and html_inline(state, silent)
+
+
 def _newline(state: StateInline, silent: bool) -> bool:
     match = _LINE_BREAK.match(state.src, state.pos, state.posMax)
     if match is None:
@@ -292,5 +304,20 @@ def _copied(state: StateInline, silent: bool) -> bool:
         token = state.push(name, "", 0)
         if name == "copied":
             token.content = match["wiki"] or (match["words"] or "").strip("<>")
+    state.pos = match.end()
+    return True
+
+
+def _marked(state: StateInline, silent: bool) -> bool:
+    match = _MARKED.match(state.src, state.pos, state.posMax)
+    if match is None:
+        return False
+    if not silent:
+        mark, end = match["mark"] or match["raised"], state.posMax
+        state.push("marked_open", "mark", 1).markup = mark
+        state.pos, state.posMax = state.pos + len(mark), match.end() - len(mark)
+        state.md.inline.tokenize(state)
+        state.push("marked_close", "mark", -1).markup = mark
+        state.posMax = end
     state.pos = match.end()
     return True

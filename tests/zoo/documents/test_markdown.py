@@ -63,6 +63,7 @@ def segments(text: str) -> list[str]:
         ("one [[a_b|c]] {{ d_e }} {% f %} two", "TWO {% f %} {{ d_e }} [[a_b|c]] ONE"),
         ("one :a_b: two 10:20:30", None),
         ("one :+1: two", "TWO ONE :+1:"),
+        ("one ==two three== h~2~o x^2^", "X^2^ H~2~O ==THREE TWO== ONE"),
         ("> [!tip]- one two\n> three four", "> [!tip]- TWO ONE\n> FOUR THREE"),
         ("{% note %}\none two\n{% endnote %}", "{% note %}\nTWO ONE\n{% endnote %}"),
         ("import A from 'a'\nimport 'b';\n\none two", "import A from 'a'\nimport 'b';\n\nTWO ONE"),
@@ -315,6 +316,11 @@ def test_no_translation_becomes_markup(seed: int) -> None:
     (blocks, elements), (expected_blocks, expected) = outline(result), outline(text)
     assert blocks == expected_blocks
     assert set(elements) <= set(expected)
+
+
+def test_a_comment_that_overlaps_marked_text_is_kept() -> None:
+    for text in ("~<!--~-->\n\nb", '==<b id="==">\n\nb'):
+        assert translated(text) == text
 
 
 @given(seed=st.integers(0, 10**9))
