@@ -46,7 +46,8 @@ def main() -> None:
     given = parser.parse_args()
     for split in STRINGS:
         (given.out / split).mkdir(parents=True)
-        files, texts = [], []
+        files: list[Path] = []
+        texts: list[str] = []
         for samples, text in recordings(split, given.seconds):
             files.append(Path(split) / f"{len(files)}.flac")
             soundfile.write(given.out / files[-1], samples, SAMPLE_RATE, subtype="PCM_16")
