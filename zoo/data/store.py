@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from zoo.files.atomic import write_json
-from zoo.files.reading import read_json
+from zoo.files.reading import damaged, read_json
 
 _HEADER_FILE = "header.json"
 Values = npt.NDArray[np.int32 | np.float32]
@@ -100,10 +100,10 @@ class Store:
     """Number of values in each example, without EOS, by stream: `[examples]`."""
 
     def __init__(self, folder: Path) -> None:
-        """Open a store that a `StoreWriter` wrote. Only the header is checked.
+        """Open a store that a `StoreWriter` wrote. The values are not checked.
 
         Raises:
-            ZooError: The header is missing.
+            ZooError: The header is missing, or a stream does not have the number of examples in the header.
         """
         self.folder = folder
         header = read_json(folder / _HEADER_FILE)
@@ -114,6 +114,9 @@ class Store:
             name: _Column.open(folder, name, dtype, widths.get(name)) for name, dtype in self._dtypes.items()
         }
         self.lengths = {name: column.lengths() for name, column in self._columns.items()}
+        if any(len(lengths) != len(self) for lengths in self.lengths.values()):
+            hint = "remove the folder of the corpus, and prepare the corpus again"
+            raise damaged(folder, "a stream does not have the number of examples in the header", hint)
 
     def __len__(self) -> int:
         """Return the number of examples."""

@@ -54,6 +54,14 @@ def test_stores_are_read_only_and_have_no_negative_indices(tmp_path):
     assert store.row("source", 0).tolist() == [4, 5]
 
 
+def test_a_stream_with_another_number_of_examples_is_reported(tmp_path):
+    write(tmp_path / "store", [([[4, 5], [6]], [[6], [7]])])
+    offsets = tmp_path / "store" / "00000.target.offsets"
+    offsets.write_bytes(offsets.read_bytes()[:-8])
+    with pytest.raises(ZooError, match="the number of examples in the header"):
+        Store(tmp_path / "store")
+
+
 def test_memory_does_not_grow_with_the_number_of_tokens(tmp_path):
     row, pairs = [7] * 250, 4000
     tracemalloc.start()
