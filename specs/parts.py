@@ -71,6 +71,9 @@ class Masks(Section):
     """Largest width of a mask. Unit: frames for masks in time, and features for masks in frequency. Default: 0."""
 
 
+Warp = Annotated[float, Field(ge=0, le=1)]
+
+
 class FeatureSource(Section):
     """Base class of the kinds of files that a model reads as features."""
 
@@ -91,7 +94,7 @@ class FeatureSource(Section):
 class Audio(FeatureSource):
     """Audio files (WAV, FLAC, OGG or MP3), read as log-mel filter bank features. Frames are 10 ms apart."""
 
-    augmentation = ("time_masks", "frequency_masks")
+    augmentation = ("time_masks", "frequency_masks", "frequency_warp", "time_warp")
     kind: Literal["audio"]
     """Read audio files, mixed to one channel and resampled to 16 kHz. A frame contains the
     log-mel filter bank features of a window of 25 ms, and windows start every 10 ms. In each file, every feature is
@@ -102,6 +105,12 @@ class Audio(FeatureSource):
     """Masks that hide successive frames in training. Default: none."""
     frequency_masks: Masks = Masks()
     """Masks that hide successive features of all frames in training. Default: none."""
+    frequency_warp: Warp = 0.0
+    """Simulate other voices in training (Jaitly & Hinton 2013): multiply all frequencies of an example by a random
+    factor from 1 / (1 + w) to 1 + w. Default: 0."""
+    time_warp: Warp = 0.0
+    """Simulate slower and faster speech in training (Ko et al. 2015): multiply the length of an example by a random
+    factor from 1 / (1 + w) to 1 + w. Default: 0."""
 
     @property
     def width(self) -> int:

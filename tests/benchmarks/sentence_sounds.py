@@ -17,7 +17,7 @@ from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
 from functools import cache, partial
-from itertools import repeat
+from itertools import cycle, islice, repeat
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -27,8 +27,8 @@ import soundfile
 from compiler.host import cores
 from zoo.features.spoken_digits import ENGLISH, Speaker, as_recorded
 
-SIZES = {"test": 500, "dev": 300, "train": 80_000}
-"""Maximum number of sounds in each set."""
+SIZES = {"test": 500, "dev": 300, "train": 160_000}
+"""Number of sounds in each set. If there are fewer sentences for the training set, different voices repeat them."""
 MAX_CHARACTERS = 60
 _ATTEMPTS = 20
 
@@ -88,7 +88,7 @@ def main() -> None:
     sets = {
         "test": held_out[: SIZES["test"]],
         "dev": held_out[SIZES["test"] :][: SIZES["dev"]],
-        "train": [pair for pair in read_pairs(arguments.sentences) if pair[0] not in kept][: SIZES["train"]],
+        "train": islice(cycle(pair for pair in read_pairs(arguments.sentences) if pair[0] not in kept), SIZES["train"]),
     }
     for split, pairs in sets.items():
         english, german = zip(*pairs, strict=True)

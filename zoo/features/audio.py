@@ -73,14 +73,35 @@ class Audio(FeatureModality):
         return f"{frame * HOP / SAMPLE_RATE:.2f} s"
 
     def augment(self, frames: Frames, random: np.random.Generator) -> Frames:
-        """Mask random ranges of frames and of features (SpecAugment).
+        """Warp frequencies and times, and mask random ranges of frames and of features (SpecAugment).
 
         A mask hides at most a fifth of the frames. Masked values are set to 0, the mean of each feature.
         """
-        masked = frames.copy()
-        _mask(masked, self.options.time_masks, len(frames) // 5, random)
-        _mask(masked.T, self.options.frequency_masks, frames.shape[1], random)
-        return masked
+        changed = frames.copy()
+        if self.options.frequency_warp:
+            points = _filter_points(self.options.bins)
+            sources = _mel(_hertz(points[1:-1]) / _factor(self.options.frequency_warp, random))
+            changed = _rows_at((sources - points[1]) / (points[1] - points[0]), changed.T).T
+        if self.options.time_warp:
+            length = max(1, round(len(frames) * _factor(self.options.time_warp, random)))
+            changed = _rows_at(np.linspace(0, len(frames) - 1, length), changed)
+        _mask(changed, self.options.time_masks, len(changed) // 5, random)
+        _mask(changed.T, self.options.frequency_masks, frames.shape[1], random)
+        return changed
+
+
+def _factor(warp: float, random: np.random.Generator) -> float:
+    """Return a random factor from 1 / (1 + warp) to 1 + warp."""
+    return float(np.exp(random.uniform(-1, 1) * np.log1p(warp)))
+
+
+def _rows_at(places: npt.NDArray[np.float64], rows: Frames) -> Frames:
+    """Return the rows at places between rows, by linear interpolation. Outside, return the first or the last row."""
+    places = np.clip(places, 0, len(rows) - 1)
+    before = places.astype(np.int64)
+    after = np.minimum(before + 1, len(rows) - 1)
+    share = (places - before).astype(np.float32)[:, None]
+    return rows[before] * (1 - share) + rows[after] * share
 
 
 def _mask(frames: Frames, masks: Masks, limit: int, random: np.random.Generator) -> None:
@@ -95,15 +116,25 @@ def _mask(frames: Frames, masks: Masks, limit: int, random: np.random.Generator)
 def mel_filters(bins: int) -> npt.NDArray[np.float64]:
     """Return the mel filters: the weight of each frequency of the Fourier transform, `[frequencies, bins]`."""
     frequencies = np.arange(FFT // 2 + 1) * (SAMPLE_RATE / FFT)
-    low, high = _mel([_LOWEST_HZ, SAMPLE_RATE / 2])
-    points = np.linspace(low, high, bins + 2)
+    points = _filter_points(bins)
     distance = (_mel(frequencies)[:, None] - points[1:-1]) / (points[1] - points[0])
     weights: npt.NDArray[np.float64] = np.maximum(0, 1 - np.abs(distance))
     return weights
 
 
+@cache
+def _filter_points(bins: int) -> npt.NDArray[np.float64]:
+    """Return the points between which the filters are, in mel, `[bins + 2]`."""
+    low, high = _mel([_LOWEST_HZ, SAMPLE_RATE / 2])
+    return np.linspace(low, high, bins + 2)
+
+
 def _mel(frequency: npt.ArrayLike) -> npt.NDArray[np.float64]:
     return 2595 * np.log10(1 + np.asarray(frequency, np.float64) / 700)
+
+
+def _hertz(mel: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    return 700 * (10 ** (mel / 2595) - 1)
 
 
 @cache

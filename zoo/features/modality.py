@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from hashlib import blake2b
 from io import BytesIO
 from pathlib import Path
@@ -17,6 +18,7 @@ from typing import Any, BinaryIO, ClassVar, cast
 import numpy as np
 import numpy.typing as npt
 
+from compiler.host import cores
 from specs import FeatureSource, Recognition, Task, ZooError
 from zoo.files.reading import file_exists, open_file
 from zoo.text.files import read_sentences
@@ -52,8 +54,9 @@ class FeatureModality(ABC):
         """Read the frames of a file. Raise ZooError if the file cannot be read."""
 
     def encode_all(self, files: Iterable[str]) -> list[Frames]:
-        """Return the frames of each file."""
-        return list(map(self.encode, files))
+        """Return the frames of each file. Files are read in parallel."""
+        with ThreadPoolExecutor(cores()) as pool:
+            return list(pool.map(self.encode, files))
 
     def augment(self, frames: Frames, random: np.random.Generator) -> Frames:
         """Change the frames of a training example at random. By default, return them unchanged."""

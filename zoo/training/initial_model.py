@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any, cast
+
+import specs
 from specs import Spec, ZooError
 from zoo.data.prepare import prepare
 from zoo.data.prepared_corpus import PreparedCorpus
@@ -24,8 +27,8 @@ def initial_model(spec: Spec, report: Report | None = None) -> Model | None:
     differing = [
         f"\n  {section}.{key}: {theirs} in the model, {ours} in the spec"
         for section in ("task", "architecture", "vocabulary")
-        for key, ours in getattr(spec, section).model_dump().items()
-        if (theirs := getattr(model.spec, section).model_dump().get(key)) != ours and key not in _MAY_DIFFER
+        for key, ours in _fields(spec, section).items()
+        if (theirs := _fields(model.spec, section).get(key)) != ours
     ]
     if differing:
         hint = "set these fields to the model's values, because training starts with the model's weights and tokens"
@@ -48,5 +51,8 @@ def prepare_corpus(spec: Spec, report: Report) -> PreparedCorpus:
     return prepare(complete, report, model.vocabulary if model else None)
 
 
-_MAY_DIFFER = {"constrained", "dropout", "attention_dropout", "activation_dropout", "initial_weights"}
-"""Fields in which the spec may differ from the model in `training.start_from`."""
+def _fields(spec: Spec, section: str) -> dict[str, Any]:
+    """Return the fields of a section that must be the same in the spec and in the model that training starts with."""
+    may_differ = {"constrained", "dropout", "attention_dropout", "activation_dropout", "initial_weights"}
+    excluded = dict.fromkeys(may_differ, True) | {"source": {*specs.Audio.augmentation}}
+    return cast(dict[str, Any], getattr(spec, section).model_dump(exclude=excluded))

@@ -101,6 +101,39 @@ def test_masks_hide_ranges_of_frames_and_of_features() -> None:
     assert (short != 0).any()
 
 
+def test_frequencies_are_warped_by_factors_up_to_the_limit() -> None:
+    """A tone of 1 kHz is loudest in the filter at 1 kHz and, after the warp, in filters at the other frequencies."""
+    modality = audio(bins=200, frequency_warp=0.25)
+    centres = 700 * (10 ** (np.linspace(*(2595 * np.log10(1 + f / 700) for f in (20, 8000)), 202)[1:-1] / 2595) - 1)
+    near = -np.abs(centres - 1000)[None].repeat(5, 0).astype(np.float32)
+    warped = [modality.augment(near, np.random.default_rng(seed)) for seed in range(200)]
+    assert all(frames.shape == near.shape and frames.dtype == np.float32 for frames in warped)
+    loudest = [centres[frames[0].argmax()] for frames in warped]
+    width = float(np.diff(centres).max())
+    assert all(1000 / 1.25 - width <= hertz <= 1000 * 1.25 + width for hertz in loudest)
+    assert min(loudest) < 850
+    assert max(loudest) > 1180
+    factor = loudest[0] / 1000  # the same factor for all frequencies
+    other = -np.abs(centres - 3000)[None].astype(np.float32)
+    found = centres[modality.augment(other, np.random.default_rng(0))[0].argmax()]
+    assert found == pytest.approx(3000 * factor, abs=3 * 3000 * width / 1000)
+
+
+def test_times_are_warped_by_factors_up_to_the_limit() -> None:
+    ramp = np.arange(100, dtype=np.float32)[:, None].repeat(8, 1)
+    modality = audio(bins=8, time_warp=0.25)
+    assert modality.augments
+    lengths = set()
+    for seed in range(200):
+        warped = modality.augment(ramp, np.random.default_rng(seed))
+        np.testing.assert_allclose(warped, np.linspace(0, 99, len(warped))[:, None].repeat(8, 1), atol=1e-3)
+        lengths.add(len(warped))
+    assert min(lengths) in range(80, 86)
+    assert max(lengths) in range(119, 126)
+    one = modality.augment(ramp[:1], np.random.default_rng(0))
+    np.testing.assert_array_equal(one, ramp[:1])
+
+
 @pytest.mark.parametrize(
     ("content", "problem"),
     [

@@ -78,12 +78,16 @@ def test_other_architecture_or_vocabulary_is_refused(finished_run: Run, world: W
 def test_other_task_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(initial_model.find, "model", lambda name, report: Path(name))
 
-    def start(model: str, *overrides: str) -> Model | None:
+    def start(model: str, *overrides: str, spec: str = "parsing/tiny") -> Model | None:
         loaded = Model(specs.load(model), cast(Vocabulary, None), cast(Weights, None))
         monkeypatch.setattr(initial_model, "read_model", lambda folder: loaded)
-        return initial_model.initial_model(specs.load("parsing/tiny", ["training.start_from=first", *overrides]))
+        return initial_model.initial_model(specs.load(spec, ["training.start_from=first", *overrides]))
 
     assert start("parsing/tiny", "task.constrained=false")
+    masks, warp = "task.source.time_masks.width=99", "task.source.frequency_warp=0.3"
+    assert start("speech/digits", masks, warp, spec="speech/digits")
+    with pytest.raises(ZooError, match=r"task\.source: .*'bins': 40.* in the model, .*'bins': 80"):
+        start("speech/digits", "task.source.bins=80", "architecture.source.width=80", spec="speech/digits")
     with pytest.raises(ZooError, match=r"task\.linearisation: tensor2tensor in the model, vinyals in"):
         start("parsing/tiny", "task.linearisation=vinyals")
     with pytest.raises(ZooError, match=r"task\.kind: translation in the model, parsing in the spec"):
