@@ -65,7 +65,7 @@ class Metrics:
 
 
 class Admission:
-    """Admits requests within the limits of the settings, and counts their texts.
+    """Admits requests within the configured limits, and counts their texts.
 
     Attributes:
         open_requests: Number of requests that are being answered.

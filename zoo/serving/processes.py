@@ -106,7 +106,7 @@ class _Process:
 
 
 def _work(connection: Connection) -> None:
-    """Call functions until the server ends or a function fails."""
+    """Call functions until the server stops or a function fails."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # they are for the server, which kills this process
         signal.signal(number, signal.SIG_IGN)
     keep = True
