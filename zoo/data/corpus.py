@@ -152,7 +152,7 @@ class CorpusReader:
         return {split: [self._part_identity(part) for part in getattr(self.corpus, split)] for split in SPLITS}
 
     def _part_identity(self, part: Part) -> list[Any]:
-        assert not isinstance(part, Synthetic), "`zoo.training.synthetic` replaces these parts by their files"
+        assert not isinstance(part, Synthetic), "`zoo.training.synthetic` replaces these parts with their files"
         if isinstance(part, Table):
             columns = [getattr(part, f"{stream}_column") for stream in self._streams]
             return ["table", *columns, *map(digest, self._paths(part)), *self._identity_of_listed(part)]

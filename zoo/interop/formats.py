@@ -214,7 +214,7 @@ def imported_spec(request: ImportRequest, description: str, **sections: Mapping[
 
 
 def _without_markup(text: str) -> str:
-    """Replace characters with a meaning in Markdown or HTML by spaces, and shorten the text."""
+    """Replace characters that have a meaning in Markdown or HTML with spaces, and shorten the text."""
     kept = "".join(character if character.isalnum() or character in "_-.,()'/" else " " for character in text)
     return " ".join(kept.split())[:_MAX_DESCRIPTION]
 

@@ -130,7 +130,7 @@ def read_settings(folder: Path, binary: Binary) -> Settings:
         raise settings.error(
             "decoder_start_token",
             "lets each request choose the first token, such as a language, but a model in zoo has one first token",
-            hint="copy the folder, and replace the value there by the token of one language",
+            hint="copy the folder, and replace the value there with the token of one language",
         )
     settings.ignore("bos_token", "multi_query_attention")  # each attention layer has its own number of key-value heads
     return settings

@@ -85,7 +85,7 @@ class WebStore:
 
 @contextmanager
 def _with_registry_hint() -> Iterator[None]:
-    """Replace the hint of errors in the `with` block by a hint about registries."""
+    """Replace the hint of errors in the `with` block with a hint about registries."""
     try:
         yield
     except NotFoundError:
