@@ -67,7 +67,7 @@ class CleaningCounts:
 
     read: int = 0
     empty: int = 0
-    """Dropped, because the source or the target has no text."""
+    """Dropped, because the source or the target contains no text."""
     duplicate: int = 0
     """Dropped, because the same pair occurred before."""
     held_out: int = 0

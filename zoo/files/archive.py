@@ -99,7 +99,7 @@ def extract_all(archive: Path, folder: Path) -> None:
 
     Raises:
         DamagedArchiveError: The archive is damaged, or has too many members. Some files may have been written already.
-        ZooError: A path leads out of the folder, or the archive unpacks to an implausible size.
+        ZooError: A path points outside the folder, or the archive unpacks to an implausible size.
     """
 
     def target(name: str) -> tuple[Path, Path]:
@@ -230,7 +230,7 @@ def _relative_path(name: str) -> PurePosixPath:
     """Return the path of a member below its folder.
 
     Raises:
-        ZooError: The path leads out of the folder.
+        ZooError: The path points outside the folder.
     """
     member = PurePosixPath(name.removeprefix("./"))
     if member.is_absolute() or ".." in member.parts or any(sign in name for sign in "\\:\0"):

@@ -74,7 +74,7 @@ class FairseqImport:
         """Read a model. Raise ZooError if it is damaged or has a property that zoo does not support."""
         file = _find_checkpoint(path)
         if file is None:
-            problem = f"`{path}` has no checkpoint: none of {', '.join(_CHECKPOINTS)} exists"
+            problem = f"`{path}` contains no checkpoints: none of {', '.join(_CHECKPOINTS)} exists"
             raise ZooError(problem, hint="give the path of the checkpoint file instead of the folder")
         saved_options, saved_tensors = _read_checkpoint(file)
         options = _flat_options(saved_options, str(file))

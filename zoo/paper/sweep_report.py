@@ -117,7 +117,7 @@ def sweep_notes(comparison: SweepComparison) -> Iterator[str]:
 def sweep_json(comparison: SweepComparison) -> dict[str, Any]:
     """Return the whole comparison as a dictionary that can be written as JSON.
 
-    A difference of perplexities is the difference of their natural logarithms.
+    Differences in perplexity are given as differences between natural logarithms.
     """
     rows = []
     for result in comparison.results:
