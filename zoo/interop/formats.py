@@ -22,7 +22,7 @@ from zoo.publishing.reference_results import ReferenceLogProbabilities
 from zoo.text.vocabulary import Vocabulary
 
 PositionConvention = Literal["marian", "transformers"]
-"""Toolkit that trained a Marian model of transformers. It determines the formula of the sinusoidal positions."""
+"""Toolkit that trained a MarianMTModel. It determines the formula of the sinusoidal positions."""
 UNKNOWN_LANGUAGES = ("und", "und")
 """Language codes for a model whose files do not contain its languages. `und` is ISO 639 for "undetermined"."""
 _LANGUAGE_CODE = re.compile(r"(?=.{2,35}$)[a-z]{2,3}([-_][A-Za-z0-9]+)*")
@@ -183,7 +183,7 @@ def are_language_codes(languages: Sequence[str]) -> bool:
 def require_folder(path: Path, format: str) -> None:
     """Raise ZooError if a path is not a folder. Formats whose models are folders call this first."""
     if not path.is_dir():
-        raise ZooError(f"`{path}` is a file, but a model in the format {format} is a folder", hint="give the folder")
+        raise ZooError(f"`{path}` is a file, but a model in {format} format is a folder", hint="give the folder")
 
 
 def imported_spec(request: ImportRequest, description: str, **sections: Mapping[str, Any]) -> Spec:

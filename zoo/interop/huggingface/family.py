@@ -102,7 +102,7 @@ class Family(ABC):
     model_types: ClassVar[tuple[str, ...]]
     """The values of `model_type` in `config.json` that select the family."""
     model_class: ClassVar[str]
-    """The class of transformers that opens an exported model."""
+    """The transformers class that loads an exported model."""
     tokenizer: ClassVar[str] = ""
     """The class of the tokenizer, if all models of the family have the same."""
     may_differ: ClassVar[Collection[str]] = ()
