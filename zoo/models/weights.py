@@ -1,4 +1,4 @@
-"""Weights files in the format safetensors: tensors named after the paper's matrices, metadata, and a digest."""
+"""Weights files in safetensors format: tensors named after the paper's matrices, metadata, and a digest."""
 
 from __future__ import annotations
 

@@ -91,7 +91,7 @@ class TextRules(BaseModel, frozen=True, strict=True, extra="forbid"):
             return " ".join(words)
         try:
             return str(_moses(self.language)[1].detokenize(words))
-        except TypeError:  # an error of sacremoses in its rules for Czech words with an apostrophe and a dash
+        except TypeError:  # a bug in sacremoses' rules for Czech words with an apostrophe and a dash
             return str(_moses("en")[1].detokenize(words))
 
     def spans(self, text: str) -> Iterator[Span]:
