@@ -364,7 +364,7 @@ def translate_lines(
 ) -> Iterator[list[Translation]]:
     """Yield the translations of each line, in order, as soon as the line and all earlier lines are translated.
 
-    An error in a line is raised after all earlier lines were translated.
+    An error in a line is raised after all earlier lines have been translated.
 
     Args:
         translator: The model.

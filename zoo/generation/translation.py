@@ -128,7 +128,7 @@ class Translation:
 
 
 def sentence_out_of_memory(source: SearchInput) -> ZooError:
-    """Return the error for a sentence that does not fit into memory even in a batch of its own."""
+    """Return the error for a sentence that does not fit into memory even in a separate batch."""
     return ZooError(
         f"there is not enough memory to translate sentence {source.index + 1:,} alone: {excerpt(source.text)}, "
         f"length {len(source):,}",
