@@ -73,8 +73,8 @@ def extracted(sha256: str, names: Sequence[str]) -> list[Path] | None:
 def extract(archive: Fetched, names: Sequence[str]) -> list[Path]:
     """Extract members of a .tar, .tar.gz or .zip file. The type is recognised by the content.
 
-    Only these members are written. They appear after all members were read without error. A tar archive is
-    read to its end, so that its checksum is verified.
+    Only these members are written. They appear after all members have been read without errors. A tar archive is read
+    to its end, so that its checksum is verified.
 
     Returns:
         The paths of the members, in the order of `names`.
