@@ -241,7 +241,7 @@ class CorpusReader:
                 problem = f"the line has {len(cells)} columns, but the first line has {width}"
                 hint = "remove the tabs inside of the cells, or give all lines the same columns"
                 raise ZooError(problem, where=f"{path}:{number}", hint=hint)
-            # If the first line is too short, the file probably has another separator.
+            # If the first line is too short, the file probably has a different separator.
             if len(cells) < last and (number == 1 or split != "train"):
                 hint = "separate the columns with tabs, or correct `source_column` and `target_column`"
                 raise ZooError(f"the line has no column {last}", where=f"{path}:{number}", hint=hint)

@@ -225,7 +225,7 @@ class Parser:
         return self._add(start, Kind.OPEN if self._is_inline(name) else Kind.BREAK, name, again=without_id(raw, name))
 
     def _read_copied(self, start: int, name: str) -> None:
-        """Begin an element that is copied with its content. If it is a void element, it ends at once."""
+        """Begin an element that is copied with its content. If it is a void element, it ends immediately."""
         self._add(start, Kind.UNIT if self._is_inline(name) else Kind.BREAK, name)
         if self.is_xml or name not in _VOID:
             self._copied = [name]

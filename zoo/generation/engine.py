@@ -93,7 +93,7 @@ class Engine:
     def submit(self, sources: Sequence[SearchInput], strategy: SearchStrategy) -> Future[list[list[Translation]]]:
         """Start a search for the hypotheses of some sentences.
 
-        Cancelling the future removes its sentences from the queue at once, and from batches within a few steps.
+        Cancelling the future removes its sentences from the queue immediately, and from batches within a few steps.
 
         Args:
             sources: The sentences. No two of them may have the same index and part.

@@ -112,7 +112,7 @@ class ExportCheck:
     engine: str
     """Name and version of the toolkit."""
     difference: float
-    """Largest difference of a token's log-probability. For `onnx`, the largest relative difference of any output."""
+    """Largest difference in a token's log-probability. For `onnx`, the largest relative difference in any output."""
     reference: str = "the reference log-probabilities of the model"
     """Description of the results that the toolkit's results were compared with, for messages."""
 

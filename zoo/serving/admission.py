@@ -92,7 +92,7 @@ class Admission:
 
     @property
     def ready(self) -> bool:
-        """Whether the server can answer another request at once."""
+        """Whether the server can answer another request immediately."""
         return not (self.starting or self.draining) and self._queued_texts < self._limits.queued_texts
 
     def authorize(self, key: str | None) -> str:

@@ -22,7 +22,7 @@ LOG = logging.getLogger("zoo.serving")
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits for requests and the queue. A request that exceeds a limit is rejected at once.
+    """Limits for requests and the queue. A request that exceeds a limit is rejected immediately.
 
     Attributes:
         body_bytes: Maximum size of a request's body in bytes.
