@@ -153,7 +153,7 @@ def _any_of(forms: Iterable[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Part of a text that a translation must keep. Only its notation may change, to that of the target language.
+    """Part of a text that a translation must keep, but may write in the notation of the target language.
 
     Attributes:
         start: Position of the first character.
