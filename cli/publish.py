@@ -236,7 +236,7 @@ def import_model(
         tokenizer moses|space: Tokenizer of the texts that the model was trained on, if it has no SentencePiece model.
             With `moses`, raw text is tokenised and translations are detokenised. With `space`, your texts must already
             be tokenised. [default: as the files specify]
-        bpe FILE: BPE codes of subword-nmt or fastBPE, which split words into subwords. [default: `bpecodes`, `code`,
+        bpe FILE: BPE codes from subword-nmt or fastBPE, which split words into subwords. [default: `bpecodes`, `code`,
             `bpe.codes`, or `source.bpe` and `target.bpe`, if the model's folder has them]
         bpe_vocabulary SOURCE TARGET: Files with subwords and their counts, if the codes were applied with a vocabulary
             threshold (`subword-nmt apply-bpe --vocabulary`). Rarer subwords are split again. [default: all subwords are

@@ -101,7 +101,7 @@ def serve(
         from zoo.serving.settings import new_key as create_key
     except ModuleNotFoundError as error:
         hint = "run `pip install -e '.[serve]'` in zoo's source folder"
-        raise ZooError(f"`zoo serve` needs the package `{error.name}`", hint=hint) from None
+        raise ZooError(f"`zoo serve` requires the `{error.name}` package", hint=hint) from None
     from cli.console import report
     from compiler.host import may_have_gpu
     from zoo.generation.loading import open_model

@@ -387,7 +387,7 @@ def _transcript_plan(found: Mapping[Path, Path], output: Path | None, suffixes: 
     """Return the files to write, and the audio file for each of them.
 
     Raises:
-        ZooError: Two audio files would be written to the same file.
+        ZooError: Two transcripts would be written to the same file.
     """
     plan: dict[Path, Path] = {}
     for recording, relative in found.items():
@@ -395,6 +395,6 @@ def _transcript_plan(found: Mapping[Path, Path], output: Path | None, suffixes: 
         if output is not None:
             target = output if relative == Path() else (output / relative).with_suffix(suffix)
         if target in plan:
-            raise ZooError(f"two audio files would be written to `{target}`", hint="transcribe them in separate calls")
+            raise ZooError(f"two transcripts would be written to `{target}`", hint="transcribe the files separately")
         plan[target] = recording
     return plan

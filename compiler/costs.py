@@ -243,7 +243,8 @@ def _reads(node: Node) -> Iterator[tuple[str, ReceptiveField | None]]:
 def _connected(graph: Graph, start: str, n: int, direction: str) -> dict[str, int]:
     """Return the connected distance of each value: the largest d for which it depends on all positions up to d away.
 
-    Positions refer to the value `start`. Only positions in the given direction count. A distance is at most n.
+    The positions are those of the value `start`, and only those in the given direction count. Distances above n are
+    reduced to n.
     """
     distances = {start: 0}
     for node in graph.nodes:

@@ -18,7 +18,7 @@ from compiler.operations.operation import Node, ValueKind, ValueType
 class Box:
     """Box of an operation in a drawing.
 
-    Dropout, activations, and a norm after an addition have no box of their own. Their names are added to the title of
+    Dropout, activations, and a norm after an addition have no separate box. Their names are added to the title of
     the box that they read.
     """
 

@@ -155,10 +155,10 @@ def whole_loss(
     classes: int,
     bias: Float[Tensor, " rows"] | None = None,
 ) -> Float[Tensor, 2]:
-    """Return the loss of `compiler.runtime.chunked_loss`, from logits that are in memory as a whole.
+    """Return the loss of `compiler.runtime.chunked_loss`, from logits that are all in memory at once.
 
-    The number of labels that are PAD does not change the amount of work, so that a CUDA graph can compute the loss.
-    The kernel overwrites the logits with their gradients, so that they need memory once, in the type of x.
+    The number of PAD labels does not change the amount of work, so that a CUDA graph can compute the loss. The kernel
+    overwrites the logits with their gradients, so that memory is needed only once, in the type of x.
     """
     return _apply(_WholeLoss, x, table, bias, labels, smoothing, wrong_classes, classes)
 

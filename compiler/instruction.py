@@ -113,7 +113,7 @@ class Instruction:
     """The number of elements in each row of the result."""
     heads: int = 0
     groups: int = 1
-    """In attention, the number of query heads that share a head of keys and values."""
+    """In attention, the number of query heads that share a key-value head."""
     key_width: int = 0
     """The dimension d_k of keys, per head."""
     value_width: int = 0

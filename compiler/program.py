@@ -36,7 +36,7 @@ class StepwiseDecoder(Protocol[State]):
     """Methods of a program that a search calls: encode sources, read and take back tokens, and reorder hypotheses.
 
     Each row of a state is a hypothesis. The hypotheses of a sentence are consecutive rows, and all sentences have the
-    same number of rows. A state is invalid after it was passed to any of these methods.
+    same number of rows. A state is invalid after it has been passed to any of these methods.
     """
 
     def encode(self, source: PaddedBatch, /) -> State:

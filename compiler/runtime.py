@@ -84,7 +84,7 @@ def grouped_product(
 ) -> Float[Tensor, "batch h n outer"]:
     """Multiply each head of x with the matrix that it shares with successive heads, without copies of the matrix.
 
-    If several heads of queries share a head of keys and values, these products are Q Kᵀ and the weighted sums of V.
+    If several query heads share a key-value head, these products are Q Kᵀ and the weighted sums of V.
     """
     batch, heads, length, width = x.shape
     if torch.compiler.is_exporting():  # the other branch would fix the number of positions
@@ -112,7 +112,7 @@ def fused_attention(
         hidden: True at keys that a query must not see; None: a query sees all keys.
         scale: Factor of Q Kᵀ.
         bias: Added to the scores.
-        grouped: Whether several heads of queries share one head of keys and values.
+        grouped: Whether several query heads share one key-value head.
     """
     mask = None if hidden is None else ~hidden
     if bias is not None:

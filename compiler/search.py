@@ -51,7 +51,7 @@ class _Sentence:
 
 @dataclass
 class SearchState:
-    """Sentences that are searched together. Sentences that have just joined wait for the next step."""
+    """Sentences that are decoded together. Sentences that have just joined wait for the next step."""
 
     sentences: list[_Sentence]
     pool: _Pool | None = None

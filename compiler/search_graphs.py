@@ -30,7 +30,7 @@ from compiler.size import ONE, Size
 from specs import Spec
 
 _PASSES = ("beams_as_queries", "plan_cache", "choose_attention")
-"""Passes that would hide the operations to replace by operations on slots. None of these passes changes parameters."""
+"""Passes that would hide the operations that `_on_slots` replaces. They do not change parameters."""
 MEMORY, SLOTS, CACHE, LOGITS = "memory", "slots", "cache", "logits"
 """Names of the encoder's output, of the inputs of a step (the slots, and the cache of a layer), and of its output."""
 _PARENTS = "slot_parents"

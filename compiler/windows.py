@@ -34,7 +34,7 @@ def restricted_attention(
 
     Args:
         query: The queries.
-        key: The keys, at the same positions. Each head is shared by h / groups successive heads of queries.
+        key: The keys, at the same positions. Each key head is shared by h / groups successive query heads.
         value: The values of the keys.
         reach: How many positions before and how many positions after itself a query sees.
         block: The number of queries in a block.

@@ -43,7 +43,7 @@ def pages() -> dict[str, str]:
 
 
 def path_of(card: ModelCard) -> str:
-    """Return the path of the page of a card."""
+    """Return the path of a card's page."""
     return f"catalogue/{card.name.removesuffix('-{source}-{target}')}.md"
 
 

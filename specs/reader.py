@@ -204,7 +204,7 @@ class _NodeReader:
         self.count += 1  # each use of an alias counts
         _check_size(self.count, len(self.open), f"{self.file}:{line}")
         if id(node) in self.open:
-            self.fail("an alias refers to a value that contains this alias", node, "replace the alias by a value")
+            self.fail("an alias refers to a value that contains this alias", node, "replace the alias with a value")
         self.open.add(id(node))
         if isinstance(node, yaml.MappingNode) and node.tag == _TAG + "map":
             located = LocatedValue(self.mapping(node), self.file, line)

@@ -25,7 +25,7 @@ from specs.sections import (
 )
 from specs.sublayers import Sublayer
 
-# Two successive dots are excluded, so that a name never leads out of a folder.
+# Two successive dots are excluded, so that a name never points outside a folder.
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9]([-_,A-Za-z0-9]|\.[-_,A-Za-z0-9])*$", max_length=100)]
 Licence = Annotated[str, Field(min_length=1, max_length=200)]
 METADATA_FIELDS = ("name", "description", "licence")

@@ -233,7 +233,7 @@ def hearing(trained: Callable[..., Run]) -> Callable[..., Run]:
 
 @pytest.fixture(scope="session", autouse=True)
 def kernels(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[Path], None]]:
-    """Replace the kernels' compiler by one that compiles once for all tests and fixtures of all worker processes."""
+    """Replace the kernels' compiler with one that compiles once for all tests and fixtures of all worker processes."""
     base = tmp_path_factory.getbasetemp()
     shared = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "kernels"
     compile = library._compile
@@ -276,7 +276,7 @@ def all_cores() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def _denormal_numbers() -> Iterator[None]:
-    """Restore denormal numbers, which `zoo train` replaces by 0 in its process."""
+    """Restore denormal numbers, which `zoo train` replaces with 0 in its process."""
     yield
     torch.set_flush_denormal(False)
 

@@ -19,7 +19,7 @@ _IMPORT_SYSTEM = "<frozen importlib._bootstrap>"
 def main() -> None:
     """Run the command line, for `zoo` and for `python -m zoo`.
 
-    Ctrl-C ends the process by the signal SIGINT, so that the shell also ends a loop or script that runs the command.
+    On Ctrl-C, the process is terminated by SIGINT, so that the shell also stops a loop or script that runs the command.
     """
     last_actions = ExitStack()
     atexit.register(last_actions.close)  # runs after all functions that are registered later
@@ -46,8 +46,8 @@ def main() -> None:
 def _interrupt(number: int, frame: FrameType | None) -> None:
     """Raise KeyboardInterrupt. During an import, end the process immediately instead.
 
-    Packages may ignore exceptions during their imports: numpy and torch probe for optional modules, and extension
-    modules ignore errors of callbacks. Ending the process loses no data, because files are written atomically.
+    Packages may ignore exceptions while they are imported: numpy and torch probe for optional modules, and extension
+    modules ignore errors in callbacks. Ending the process loses no data, because files are written atomically.
     """
     while frame is not None:
         if frame.f_code.co_filename == _IMPORT_SYSTEM:

@@ -32,7 +32,7 @@ from compiler.program import TopK
 class NativeProgram(KernelProgram):
     """Program that encodes and decodes with the kernels. Only `score` runs emitted PyTorch code.
 
-    Methods change states in place. A state is invalid after it was passed to a method.
+    Methods change states in place. A state is invalid after it has been passed to a method.
     """
 
     device = torch.device("cpu")

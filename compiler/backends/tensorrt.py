@@ -54,7 +54,7 @@ def input_profiles(graph: Graph, spec: Spec) -> dict[str, Profile]:
 
 
 def compile_settings(version: str, device: str) -> dict[str, Any]:
-    """Return the options for the compiler of torch-tensorrt. Their names depend on the version of torch-tensorrt."""
+    """Return the options for torch-tensorrt's compiler. Their names depend on the version of torch-tensorrt."""
     settings: dict[str, Any] = {
         "device": device,
         "require_full_compilation": False,  # sinusoids are computed in float64, which TensorRT does not have

@@ -147,7 +147,7 @@ struct CachedAttention {
     const int32_t* ancestry;
     const int64_t* positions;
     int64_t query_stride, key_stride, value_stride, out_stride;
-    int64_t rows, k, max_positions, length, heads, groups, key_width, value_width;  // groups: heads of queries per key
+    int64_t rows, k, max_positions, length, heads, groups, key_width, value_width;  // groups: query heads per key head
     float scale;
     const Bias* bias;
 

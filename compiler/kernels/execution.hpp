@@ -354,7 +354,7 @@ class Execution {
         work.convert(m, input(i), [&](const auto& rows) { logits(i, m, rows); });
     }
 
-    // A sentence with a shortlist has a matrix of its own. Successive sentences without one share a product.
+    // A sentence with a shortlist has its own matrix. Successive sentences without a shortlist share a product.
     template <class T>
     void logits(const Instruction& i, const Matrix& m, const Rows<T>& a) {
         int64_t row = 0;

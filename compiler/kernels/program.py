@@ -91,7 +91,7 @@ class KernelState:
 class KernelProgram:
     """Program that runs a packed model in the kernels. It encodes and searches, see `SearchingDecoder`.
 
-    A call runs on the calling thread. Methods change states in place. A state is invalid after it was passed to a
+    A call runs on the calling thread. Methods change states in place. A state is invalid after it has been passed to a
     method.
 
     Attributes:

@@ -59,7 +59,7 @@ def attention_scale(architecture: Architecture, d_k: int) -> float:
 class MultiHeadAttention:
     """MultiHead(Q, K, V) = Concat(head_1, ..., head_h) W_O with head_i = Attention(Q W_Q, K W_K, V W_V) (3.2.2).
 
-    If there are fewer heads of keys and values than of queries, h / kv_heads successive query heads share one of them.
+    If there are fewer key-value heads than query heads, h / kv_heads successive query heads share a key-value head.
     """
 
     def __init__(self, context: LayerContext, sublayer: SelfAttention | CrossAttention | RestrictedAttention) -> None:
@@ -70,7 +70,7 @@ class MultiHeadAttention:
         self.kv_heads = sublayer.kv_heads or self.h
         self.d_model, self.additive = a.d_model, a.attention_score == "additive"
         self.groups: int = self.h // self.kv_heads
-        """Number of query heads that share a head of keys and values."""
+        """Number of query heads that share a key-value head."""
         self.scale = attention_scale(a, self.d_k)
 
     def project(self, x: Value, memory: Value) -> tuple[Value, Value, Value]:

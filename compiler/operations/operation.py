@@ -258,7 +258,7 @@ class Operation(ABC):
         return Size()
 
     def memory_traffic(self, inputs: ValueTypes, result: ValueType, weight_bytes: Size, float_bytes: int) -> Size:
-        """Return the bytes of memory that the operation reads and writes.
+        """Return how many bytes of memory the operation reads and writes.
 
         Args:
             inputs: Types of the inputs.

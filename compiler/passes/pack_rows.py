@@ -56,7 +56,7 @@ def pack_rows(graphs: Graphs, spec: Spec, options: CompileOptions) -> Graphs:
 
 
 def pack(graph: Graph) -> Graph:
-    """Replace attention, SSRU and positions by operations on packed rows."""
+    """Replace attention, SSRU and positions with operations on packed rows."""
     if "source" not in graph.inputs:
         raise Unpackable("it has no encoder")
     if graph.inputs["source"].kind is not ValueKind.INTEGER:

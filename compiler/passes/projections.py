@@ -90,7 +90,7 @@ def _fold(graph: Graph, scales: dict[str, _Scale], factors: dict[str, float]) ->
 
 
 def fuse_projections(graphs: Graphs, spec: Spec, options: CompileOptions) -> Graphs:
-    """Replace projections that read the same value by one projection with their concatenated matrices."""
+    """Replace projections that read the same value with one projection that has their concatenated matrices."""
     return {purpose: _fuse(graph) for purpose, graph in graphs.items()}
 
 

@@ -89,7 +89,7 @@ def _arguments() -> argparse.Namespace:
 
 
 def _copy_bandwidth(device: torch.device, elements: int) -> float:
-    """Return the bytes that copies of a large buffer read and write per second."""
+    """Return how many bytes per second copies of a large buffer read and write."""
     source = torch.ones(elements, device=device)
     target = torch.empty_like(source)
 

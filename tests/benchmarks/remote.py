@@ -18,7 +18,7 @@ class Remote:
     """System in its own process, which answers each line of input with a line of JSON."""
 
     def __init__(self, name: str, command: list[str]) -> None:
-        """Start the process. Raise SystemExit if it ends at once."""
+        """Start the process. Raise SystemExit if it exits immediately."""
         self.name = name
         self.process = subprocess.Popen(
             [sys.executable, *command], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True

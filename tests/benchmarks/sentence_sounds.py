@@ -33,7 +33,7 @@ MAX_CHARACTERS = 60
 _ATTEMPTS = 20
 
 _speaker = cache(Speaker)
-"""The library of espeak-ng in this process, which can be initialised once."""
+"""The espeak-ng library in this process, which can be initialised once."""
 
 
 def read_pairs(prefix: str) -> list[tuple[str, str]]:

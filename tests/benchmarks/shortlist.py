@@ -116,7 +116,7 @@ def _random(given: argparse.Namespace) -> dict[str, Any]:
 
 
 def _alternately(translate: Callable[[Any, bool], list[Any]], texts: Sequence[Any]) -> tuple[list[float], list[Any]]:
-    """Return the seconds and the outputs without and with the shortlist."""
+    """Return the times in seconds and the outputs, without and with the shortlist."""
     seconds, outputs = [0.0, 0.0], list[list[Any]]([[], []])
     for on in (False, True):
         translate(texts[:2], on)  # load the kernels, and allocate memory

@@ -199,7 +199,7 @@ def _entries(random: Random, bundle: Path, trial: Trial) -> None:
 
 
 def _links(random: Random, bundle: Path, trial: Trial) -> None:
-    """Replace files by links out of the bundle, even to the right content, or by devices, pipes and folders."""
+    """Replace files with links out of the bundle, even to the right content, or with devices, pipes and folders."""
     file = random.choice([path for path in sorted(bundle.iterdir()) if path.name != MANIFEST])
     if random.random() < 0.4:
         trial.log(values.replace_file(random, file))

@@ -71,7 +71,7 @@ def _sizes(random: Random, folder: Path, trial: Trial) -> None:
 
 
 def _linked(random: Random, folder: Path, trial: Trial) -> None:
-    """Replace all files by links, as in the cache of the Hugging Face Hub: the model is the same."""
+    """Replace all files with links, as in the cache of the Hugging Face Hub: the model is the same."""
     store = trial.folder / "blobs"
     store.mkdir()
     for number, file in enumerate(sorted(folder.iterdir())):

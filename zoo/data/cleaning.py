@@ -27,7 +27,7 @@ _BYTES_PER_PAIR, _BYTES_PER_HASHED_PAIR = 2, 40  # memory for its status, and fo
 _PAIRS_BETWEEN_MEMORY_CHECKS = 1 << 20
 _MARKUP = re.compile(r"</?[a-z][a-z0-9]*(\s[^<>]*)?/?>|&(#\d+|#x[\da-f]+|[a-z]{2,8});", re.IGNORECASE)
 _MIN_LETTERS = 20  # shorter lines are often guessed wrongly
-_MIN_MARGIN = 10  # difference of log-probabilities; with 10, one Tatoeba sentence in 2,000 is wrongly recognised
+_MIN_MARGIN = 10  # difference in log-probability; with 10, one Tatoeba sentence in 2,000 is wrongly recognised
 _MIN_LINES, _MAX_CHARACTERS = 20, 500
 _COUNTED = ("empty", "duplicate", "copy", "markup", "language", "kept")
 _MEMORY_HINT = "train on fewer pairs, or set `corpus.deduplicate=false` and hold out no pairs"
@@ -67,7 +67,7 @@ class CleaningCounts:
 
     read: int = 0
     empty: int = 0
-    """Dropped, because the source or the target has no text."""
+    """Dropped, because the source or the target contains no text."""
     duplicate: int = 0
     """Dropped, because the same pair occurred before."""
     held_out: int = 0

@@ -152,7 +152,7 @@ class CorpusReader:
         return {split: [self._part_identity(part) for part in getattr(self.corpus, split)] for split in SPLITS}
 
     def _part_identity(self, part: Part) -> list[Any]:
-        assert not isinstance(part, Synthetic), "`zoo.training.synthetic` replaces these parts by their files"
+        assert not isinstance(part, Synthetic), "`zoo.training.synthetic` replaces these parts with their files"
         if isinstance(part, Table):
             columns = [getattr(part, f"{stream}_column") for stream in self._streams]
             return ["table", *columns, *map(digest, self._paths(part)), *self._identity_of_listed(part)]
@@ -241,7 +241,7 @@ class CorpusReader:
                 problem = f"the line has {len(cells)} columns, but the first line has {width}"
                 hint = "remove the tabs inside of the cells, or give all lines the same columns"
                 raise ZooError(problem, where=f"{path}:{number}", hint=hint)
-            # If the first line is too short, the file probably has another separator.
+            # If the first line is too short, the file probably has a different separator.
             if len(cells) < last and (number == 1 or split != "train"):
                 hint = "separate the columns with tabs, or correct `source_column` and `target_column`"
                 raise ZooError(f"the line has no column {last}", where=f"{path}:{number}", hint=hint)

@@ -78,7 +78,7 @@ class Syntax:
         escape: Function that writes a text with the format's entities or escapes.
         needs_runs: Whether all text must be in an inline element, as in Word documents.
         wraps: Whether line breaks only wrap a sentence, as in subtitles. Otherwise, a line that begins with a capital
-            letter or a digit is a segment of its own, as in an address.
+            letter or a digit is a separate segment, as in an address.
         marks: Pattern for marks at the start of a line that are copied, such as the dash of a dialogue.
         end_marks: Pattern for marks at the end of a line that are copied.
         finish: Function that completes a translated document, for formats whose escapes depend on the text around them.

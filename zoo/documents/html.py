@@ -68,10 +68,10 @@ class ElementRoles:
     """Roles of elements that a client chooses. The names are in lower case.
 
     Attributes:
-        splitting: Names of elements that are segments of their own.
+        splitting: Names of elements that are separate segments.
         non_splitting: Names of elements that are part of the sentence around them.
         copied: Names of elements that are copied with their content.
-        outline: Whether the children of an XML element without text are segments of their own, too.
+        outline: Whether the children of an XML element without text are separate segments, too.
         is_html: Whether the text is HTML. Elements without a chosen role then have the role that HTML gives them.
     """
 
@@ -225,7 +225,7 @@ class Parser:
         return self._add(start, Kind.OPEN if self._is_inline(name) else Kind.BREAK, name, again=without_id(raw, name))
 
     def _read_copied(self, start: int, name: str) -> None:
-        """Begin an element that is copied with its content. If it is a void element, it ends at once."""
+        """Begin an element that is copied with its content. If it is a void element, it ends immediately."""
         self._add(start, Kind.UNIT if self._is_inline(name) else Kind.BREAK, name)
         if self.is_xml or name not in _VOID:
             self._copied = [name]
@@ -328,7 +328,7 @@ class _XmlElement:
         parent: The element around it. None for the root.
         tags: Indices of its tags among the fragments that the parser found.
         has_text: Whether it has text outside its child elements.
-        splits: Whether it is a segment of its own.
+        splits: Whether it is a separate segment.
     """
 
     name: str

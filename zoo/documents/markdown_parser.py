@@ -189,7 +189,7 @@ def _line(state: StateBlock, line: int) -> tuple[int, str]:
 
 
 def _math_block(state: StateBlock, start: int, end: int, silent: bool) -> bool:
-    """Copy a formula on lines of its own, in `$$` or in square brackets with backslashes."""
+    """Copy a formula on separate lines, in `$$` or in square brackets with backslashes."""
     first = _line(state, start)[1].rstrip()
     mark = "$$" if first.startswith("$$") else "\\]" if first == "\\[" else ""
     following = start + 1

@@ -100,7 +100,11 @@ def _pair_marks(fragments: Iterable[Fragment]) -> Iterator[Fragment]:
 
 
 def _formats(names: Sequence[str], read: Callable[[str], str]) -> Mapping[str, Format]:
-    """Return the formats of the files. Notes are translated before their paragraphs, which can move them."""
+    """Return the format of each file.
+
+    Notes are translated before the paragraphs that contain them, because the translation of a paragraph can move its
+    notes.
+    """
     files = [name for name in ("content.xml", "styles.xml") if name in names]
     code = code_styles(*map(read, files))
     levels = (View(partial(_parse, code=code, level=level), Syntax(escape)) for level in (3, 2, 1))

@@ -299,7 +299,7 @@ def _place_marks(segment: Segment, words: Sequence[_Word]) -> list[Unit | Mark]:
 
 
 class _Extremes:
-    """Table for a list that finds the smallest value in a slice in constant time."""
+    """Sparse table of a list. It finds the smallest value in any slice of the list in constant time."""
 
     def __init__(self, values: Sequence[int]) -> None:
         self._levels = [list(values)]

@@ -258,7 +258,7 @@ def split_segments(fragments: Sequence[Fragment], syntax: Syntax) -> Iterator[Fr
 
 
 def _join_lines(fragments: Sequence[Fragment], syntax: Syntax) -> list[Fragment]:
-    """Replace each line break after which the sentence continues by white space."""
+    """Replace each line break with white space if the sentence continues after it."""
     lines, texts = list[int](), [list[str]()]
     """Indices of the line breaks and boundaries, and the texts before, between and after them."""
     for index, fragment in enumerate(fragments):
@@ -285,7 +285,7 @@ def _begins_sentence(before: str, after: str, syntax: Syntax) -> bool:
 
 
 def _balance(fragments: Sequence[Fragment]) -> list[Fragment]:
-    """Replace each inline tag that has no matching tag before the next boundary by a boundary."""
+    """Replace an inline tag with a boundary if it has no matching tag before the next boundary."""
     stack, matched = list[int](), set[int]()
     for index, fragment in enumerate(fragments):
         if fragment.kind is Kind.OPEN:

@@ -37,7 +37,7 @@ def _parse_text(text: str) -> list[Fragment]:
 def _parse_subtitles(text: str) -> list[Fragment]:
     """Return the fragments of subtitles. Each subtitle is a segment.
 
-    A line of another speaker, and a line that begins a sentence, is a segment of its own.
+    Lines that begin a sentence, and lines by a different speaker, are separate segments.
     """
     fragments: list[Fragment] = []
     end = 0

@@ -223,12 +223,12 @@ class SentenceScore:
 
     @property
     def recall(self) -> float:
-        """Recall of brackets in percent, or 0 if the reference has no bracket."""
+        """Recall of brackets in percent, or 0 if the reference has no brackets."""
         return percentage(self.matched, self.gold)
 
     @property
     def precision(self) -> float:
-        """Precision of brackets in percent, or 0 if the parser's tree has no bracket."""
+        """Precision of brackets in percent, or 0 if the parser's tree has no brackets."""
         return percentage(self.matched, self.test)
 
 

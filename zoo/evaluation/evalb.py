@@ -139,7 +139,7 @@ def evaluate_bracket_files(test: Path | str, gold: Path | str, parameters: Path 
     Args:
         test: The trees to score.
         gold: The references.
-        parameters: A parameter file of EVALB. None for `COLLINS`.
+        parameters: An EVALB parameter file. None for `COLLINS`.
 
     Raises:
         ZooError: A file cannot be read, or the trees cannot be scored.

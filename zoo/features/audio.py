@@ -204,7 +204,7 @@ def _require_finite(samples: Samples, name: str) -> None:
 
 @contextmanager
 def _damage(name: str) -> Iterator[None]:
-    """Convert the errors of libsndfile to ZooErrors."""
+    """Convert libsndfile's errors to ZooErrors."""
     soundfile, _ = _packages()
     try:
         yield
@@ -218,9 +218,9 @@ def _packages() -> tuple[Any, Any]:
     """Import the packages soundfile and soxr."""
     try:
         return import_module("soundfile"), import_module("soxr")
-    except (ImportError, OSError) as error:  # OSError: the library libsndfile is missing
+    except (ImportError, OSError) as error:  # OSError: the libsndfile library is missing
         hint = "run `pip install -e '.[speech]'` in zoo's source folder"
-        raise ZooError(f"reading audio needs the packages soundfile and soxr: {error}", hint=hint) from None
+        raise ZooError(f"reading audio requires the packages soundfile and soxr: {error}", hint=hint) from None
 
 
 def _name(file: str | Path | BinaryIO) -> str:

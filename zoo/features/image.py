@@ -76,7 +76,7 @@ def _read_grey(file: str | Path | BinaryIO, height: int) -> PillowImage.Image:
         from PIL import ImageOps, UnidentifiedImageError
     except ImportError:
         hint = "run `pip install -e '.[pictures]'` in zoo's source folder"
-        raise ZooError("reading pictures needs the package pillow, which is not installed", hint=hint) from None
+        raise ZooError("reading pictures requires the `pillow` package, which is not installed", hint=hint) from None
     name = str(file) if isinstance(file, str | Path) else str(getattr(file, "name", "the picture"))
     content = read_bytes(Path(file)) if isinstance(file, str | Path) else file.read(MAX_BYTES + 1)
     if len(content) > MAX_BYTES:
@@ -93,7 +93,7 @@ def _read_grey(file: str | Path | BinaryIO, height: int) -> PillowImage.Image:
                 raise ZooError(problem, hint="cut the line of text into parts")
             if picture.height > MAX_ASPECT * picture.width:
                 problem = f"`{name}` is more than {MAX_ASPECT} times as high as it is wide"
-                raise ZooError(problem, hint="cut out the line of text, and turn it if it is vertical")
+                raise ZooError(problem, hint="cut out the line of text, and rotate it if it is vertical")
             width = max(1, round(picture.width * height / picture.height))
             return _convert_to_grey(picture).resize((width, height), pillow.Resampling.BILINEAR)
     except (ZooError, MemoryError):

@@ -1,7 +1,7 @@
 """Synthetic recordings of digits, spoken by espeak-ng with many voices, as if recorded in many rooms.
 
-espeak-ng is licensed under the GPL. `python -m zoo.features.spoken_digits SPLIT START END FOLDER` runs it in a process
-of its own, and writes one FLAC file for each string. Each string only depends on its split and its number.
+espeak-ng is licensed under the GPL. `python -m zoo.features.spoken_digits SPLIT START END FOLDER` runs it in a separate
+process, and writes one FLAC file for each string. Each string only depends on its split and its number.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def _digits(split: str, random: np.random.Generator) -> list[int]:
 
 
 class Speaker:
-    """The library espeak-ng."""
+    """The espeak-ng library."""
 
     def __init__(self) -> None:
         espeakng_loader = import_module("espeakng_loader")

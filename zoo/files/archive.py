@@ -73,8 +73,8 @@ def extracted(sha256: str, names: Sequence[str]) -> list[Path] | None:
 def extract(archive: Fetched, names: Sequence[str]) -> list[Path]:
     """Extract members of a .tar, .tar.gz or .zip file. The type is recognised by the content.
 
-    Only these members are written. They appear after all members were read without error. A tar archive is
-    read to its end, so that its checksum is verified.
+    Only these members are written. They appear after all members have been read without errors. A tar archive is read
+    to its end, so that its checksum is verified.
 
     Returns:
         The paths of the members, in the order of `names`.
@@ -99,7 +99,7 @@ def extract_all(archive: Path, folder: Path) -> None:
 
     Raises:
         DamagedArchiveError: The archive is damaged, or has too many members. Some files may have been written already.
-        ZooError: A path leads out of the folder, or the archive unpacks to an implausible size.
+        ZooError: A path points outside the folder, or the archive unpacks to an implausible size.
     """
 
     def target(name: str) -> tuple[Path, Path]:
@@ -230,7 +230,7 @@ def _relative_path(name: str) -> PurePosixPath:
     """Return the path of a member below its folder.
 
     Raises:
-        ZooError: The path leads out of the folder.
+        ZooError: The path points outside the folder.
     """
     member = PurePosixPath(name.removeprefix("./"))
     if member.is_absolute() or ".." in member.parts or any(sign in name for sign in "\\:\0"):

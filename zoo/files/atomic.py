@@ -145,7 +145,7 @@ def _rename_folder(partial: Path, path: Path, replace: bool) -> None:
 
 
 def _replace_folder(partial: Path, path: Path) -> None:
-    """Replace a folder by two renames. If the process is killed between them, `restore_replaced` repairs the folder."""
+    """Replace a folder in two renames. If the process is killed between them, `restore_replaced` repairs the folder."""
     replaced = _set_aside(path, _REPLACED)
     try:
         partial.rename(path)

@@ -224,7 +224,7 @@ def _source(url: str) -> str | Path:
         return Path(url2pathname(parts.path))
     if not mirror:
         return url
-    inner = posixpath.normpath(f"/{parts.path}").lstrip("/")  # `..` cannot lead out of the mirror
+    inner = posixpath.normpath(f"/{parts.path}").lstrip("/")  # `..` cannot leave the mirror
     if mirror.startswith(("http://", "https://")):
         return f"{mirror.rstrip('/')}/{inner}" + (f"?{parts.query}" if parts.query else "")
     folder = url2pathname(urlsplit(mirror).path) if mirror.startswith("file://") else mirror

@@ -96,7 +96,7 @@ def path_inside(folder: Path, name: str) -> Path:
     """Return the path of a file in a published folder.
 
     Raises:
-        ZooError: The path is a link that leads out of the folder.
+        ZooError: The path is a link that points outside the folder.
     """
     path = folder / name
     if not os.path.realpath(path).startswith(os.path.join(os.path.realpath(folder), "")):
@@ -106,7 +106,7 @@ def path_inside(folder: Path, name: str) -> Path:
 
 
 def read(folder: Path) -> Manifest:
-    """Read the manifest of a folder. Reject names that lead out of the folder.
+    """Read the manifest of a folder. Reject names that point outside the folder.
 
     Raises:
         ZooError: The manifest is missing or damaged.

@@ -351,14 +351,14 @@ def _shortlists(histories: Sequence[SearchHistory]) -> list[Int64[np.ndarray, " 
 
 
 def _penalties(history: SearchHistory) -> tuple[float, ...]:
-    """Return the length penalty of each possible length of a sentence's translation, and of some longer lengths."""
+    """Return the length penalty for each length that a translation can have, and for some longer lengths."""
     beam = cast(BeamSearch, history.strategy)
     return _penalty_table(beam.alpha, beam.length_penalty, 1 << (history.source.max_length + 1).bit_length())
 
 
 @lru_cache(maxsize=256)
 def _penalty_table(alpha: float, kind: LengthPenalty, count: int) -> tuple[float, ...]:
-    """Return the penalties of all lengths below `count`. Length 0 has none, because every hypothesis ends with EOS."""
+    """Return the penalties for lengths below `count`. Length 0 needs none, because every hypothesis ends with EOS."""
     return (0.0, *(length_penalty(length, alpha, kind) for length in range(1, count)))
 
 

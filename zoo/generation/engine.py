@@ -6,7 +6,7 @@ runs one or a few steps of each batch in turn. Sentences of different callers sh
 stopping rules or length penalties differ. Finished sentences leave a batch, and waiting sentences join it.
 
 An error only affects the request that causes it. If a step with sentences of several requests fails, each of these
-requests is decoded again in batches of its own.
+requests is decoded again in separate batches.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class Engine:
     def submit(self, sources: Sequence[SearchInput], strategy: SearchStrategy) -> Future[list[list[Translation]]]:
         """Start a search for the hypotheses of some sentences.
 
-        Cancelling the future removes its sentences from the queue at once, and from batches within a few steps.
+        Cancelling the future removes its sentences from the queue immediately, and from batches within a few steps.
 
         Args:
             sources: The sentences. No two of them may have the same index and part.
@@ -102,7 +102,7 @@ class Engine:
         Returns:
             A future whose result is the hypotheses of each sentence. There may be fewer hypotheses than requested, if
             the search finds no more. The future raises a ZooError if a sentence does not fit into memory even in a
-            batch of its own, or if the model's probabilities are not usable numbers.
+            separate batch, or if the model's probabilities are not usable numbers.
         """
         future: Future[list[list[Translation]]] = Future()
         found: dict[tuple[int, int], list[Translation]] = {}
@@ -149,7 +149,7 @@ class Engine:
             strategy: Beam search or sampling.
 
         Raises:
-            ZooError: A sentence does not fit into memory even in a batch of its own, the model's probabilities are not
+            ZooError: A sentence does not fit into memory even in a separate batch, the model's probabilities are not
                 usable numbers, or a worker thread of this engine calls this method.
         """
         if current_thread() in self._queue.threads:
@@ -224,14 +224,14 @@ class _Worker(Generic[State]):
             while True:
                 self._run_steps()
         except Stopped:
-            self._queue.stop()  # also for sentences that were put back after the engine was closed
+            self._queue.stop()  # also for sentences that are put back after the engine is closed
             self._fail_all(closed_error())
         except BaseException as error:  # pass any error on to the callers
             self._queue.stop(error)
             self._fail_all(error)
 
     def _run_steps(self) -> None:
-        """Take sentences from the queue, and run one or a few decoding steps of each batch."""
+        """Take sentences from the queue, and run one or a few decoding steps for each batch."""
         self._drop_cancelled()
         joining = self._queue.take(self._running)
         joining_key = joining[0][0].batch_key if joining else None
@@ -281,7 +281,7 @@ class _Worker(Generic[State]):
             failure = self._queue.put_back_out_of_memory(sentences, self._running)
         elif len(requests) > 1:
             for request in requests:
-                request.batch_key = (request.batch_key, id(request))  # from now on, in batches of its own
+                request.batch_key = (request.batch_key, id(request))  # from now on, in separate batches
             self._queue.put_back(sentences)
             failure = None
         for history in lost:

@@ -81,7 +81,7 @@ class InputWarnings:
         if self._unknown_effect and any(UNK in part.tokens for part in text.parts):
             self._unknown += 1
             self._first_unknown = self._first_unknown or text
-        # Characters without a token are spelled in bytes, two to four for each character of another script.
+        # Characters without a token are spelled in bytes, two to four for each character in another script.
         if self.unit == "tokens" and text.length > 1.3 * len(text.text) + 4:
             self._spelled += 1
             self._first_spelled = self._first_spelled or text

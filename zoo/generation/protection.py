@@ -125,7 +125,7 @@ class Protection:
         return tuple(span.text for span in (*differences.missing, *differences.added))
 
     def _plan(self, source: SearchInput, first: Translation, constraint: SpanConstraint, stage: int) -> _Plan:
-        """Plan how to translate a sentence again: which spans to cut out and copy, and which to replace by numbers."""
+        """Plan how to translate a sentence again: which spans to cut out and copy, which to replace with numbers."""
         text, differences = _text(source), compare(_text(source), first.text, source.language, self._target)
         spans = [span for span in find_spans(text, source.language, self._target) if span not in differences.as_words]
         if _lacks_only_names(first) if stage == _FRAGMENTS else len(spans) > _MAX_SPANS:

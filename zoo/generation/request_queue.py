@@ -273,7 +273,7 @@ class RequestQueue:
     def _update_speed(self, taken_tokens: int) -> None:
         """Update the measured speed at which tokens leave the queue while sentences wait."""
         now = time.monotonic()
-        if self._busy_since is not None:  # idle workers take the first sentences at once
+        if self._busy_since is not None:  # idle workers take the first sentences immediately
             self._busy_seconds += now - self._busy_since
             self._busy_tokens += taken_tokens
         self._busy_since = now

@@ -141,7 +141,7 @@ class TextSearch:
         abandoned: Event | None = None,
         **options: Unpack[TranslationOptions],
     ) -> Future[list[list[Translation]]]:
-        """Start to translate texts, and return a future at once. It has the same result as `hypotheses`.
+        """Start to translate texts, and return a future immediately. It has the same result as `hypotheses`.
 
         A server can call this method from any thread. The texts of all calls share batches, and short calls do not wait
         for long calls. `future.cancel()` ends the work within a few steps. `asyncio.wrap_future(future)` can be
@@ -364,7 +364,7 @@ def translate_lines(
 ) -> Iterator[list[Translation]]:
     """Yield the translations of each line, in order, as soon as the line and all earlier lines are translated.
 
-    An error in a line is raised after all earlier lines were translated.
+    An error in a line is raised after all earlier lines have been translated.
 
     Args:
         translator: The model.

@@ -78,12 +78,12 @@ class Transcript:
         return "".join(f"{segment.text}\n" for segment in self.segments)
 
     def to_srt(self) -> str:
-        """Return subtitles in the format SubRip (SRT)."""
+        """Return subtitles in SubRip (SRT) format."""
         cues = enumerate(self._subtitles(), start=1)
         return "".join(f"{number}\n{_time(a, ',')} --> {_time(b, ',')}\n{text}\n\n" for number, (a, b, text) in cues)
 
     def to_vtt(self) -> str:
-        """Return subtitles in the format WebVTT."""
+        """Return subtitles in WebVTT format."""
         escaped = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
         cues = (f"\n{_time(a)} --> {_time(b)}\n{text.translate(escaped)}\n" for a, b, text in self._subtitles())
         return "WEBVTT\n" + "".join(cues)

@@ -30,7 +30,7 @@ _UNCERTAIN = -0.7
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SearchInput:
-    """Input of a search for one output: a sentence as token IDs, or another input as features.
+    """Input for one search: a sentence as token IDs, or another input as features.
 
     Attributes:
         index: Position of the text that the sentence belongs to, from 0.
@@ -44,7 +44,7 @@ class SearchInput:
         required: Spans that the output must contain (see `SpanConstraint`).
         language: Language code of the text, given or guessed.
         copied: The span that each copy symbol of the source stands for (see `zoo.text.copying`).
-        capitals: Whether to write the output in capitals, because the text is in capitals, but `streams` is not.
+        capitals: Whether to write the output in capitals. True if the text is in capitals, but `streams` is not.
     """
 
     index: int
@@ -128,7 +128,7 @@ class Translation:
 
 
 def sentence_out_of_memory(source: SearchInput) -> ZooError:
-    """Return the error for a sentence that does not fit into memory even in a batch of its own."""
+    """Return the error for a sentence that does not fit into memory even in a separate batch."""
     return ZooError(
         f"there is not enough memory to translate sentence {source.index + 1:,} alone: {excerpt(source.text)}, "
         f"length {len(source):,}",

@@ -1,7 +1,7 @@
 """Import of fairseq's Transformer checkpoints, without running code from their pickles.
 
 torch.load with `weights_only=True` loads only tensors and plain data. A checkpoint also contains options, which may be
-objects of omegaconf or of fairseq. They are replaced by objects of `InertObject`, which only store the state.
+omegaconf or fairseq objects. They are replaced by instances of `InertObject`, which only store the state.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class FairseqImport:
         """Read a model. Raise ZooError if it is damaged or has a property that zoo does not support."""
         file = _find_checkpoint(path)
         if file is None:
-            problem = f"`{path}` has no checkpoint: none of {', '.join(_CHECKPOINTS)} exists"
+            problem = f"`{path}` contains no checkpoints: none of {', '.join(_CHECKPOINTS)} exists"
             raise ZooError(problem, hint="give the path of the checkpoint file instead of the folder")
         saved_options, saved_tensors = _read_checkpoint(file)
         options = _flat_options(saved_options, str(file))
@@ -213,7 +213,7 @@ def _read_checkpoint(file: Path) -> tuple[Mapping[str, Any], dict[str, Tensor]]:
 
 
 def _to_plain_data(value: Any) -> Any:
-    """Convert namespaces and nodes of omegaconf to dictionaries, lists and plain values.
+    """Convert namespaces and omegaconf nodes to dictionaries, lists and plain values.
 
     Raises:
         ValueError: A value is not a number, text, list or mapping.

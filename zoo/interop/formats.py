@@ -22,7 +22,7 @@ from zoo.publishing.reference_results import ReferenceLogProbabilities
 from zoo.text.vocabulary import Vocabulary
 
 PositionConvention = Literal["marian", "transformers"]
-"""Toolkit that trained a Marian model of transformers. It determines the formula of the sinusoidal positions."""
+"""Toolkit that trained a MarianMTModel. It determines the formula of the sinusoidal positions."""
 UNKNOWN_LANGUAGES = ("und", "und")
 """Language codes for a model whose files do not contain its languages. `und` is ISO 639 for "undetermined"."""
 _LANGUAGE_CODE = re.compile(r"(?=.{2,35}$)[a-z]{2,3}([-_][A-Za-z0-9]+)*")
@@ -112,7 +112,7 @@ class ExportCheck:
     engine: str
     """Name and version of the toolkit."""
     difference: float
-    """Largest difference of a token's log-probability. For `onnx`, the largest relative difference of any output."""
+    """Largest difference in a token's log-probability. For `onnx`, the largest relative difference in any output."""
     reference: str = "the reference log-probabilities of the model"
     """Description of the results that the toolkit's results were compared with, for messages."""
 
@@ -183,7 +183,7 @@ def are_language_codes(languages: Sequence[str]) -> bool:
 def require_folder(path: Path, format: str) -> None:
     """Raise ZooError if a path is not a folder. Formats whose models are folders call this first."""
     if not path.is_dir():
-        raise ZooError(f"`{path}` is a file, but a model in the format {format} is a folder", hint="give the folder")
+        raise ZooError(f"`{path}` is a file, but a model in {format} format is a folder", hint="give the folder")
 
 
 def imported_spec(request: ImportRequest, description: str, **sections: Mapping[str, Any]) -> Spec:
@@ -214,7 +214,7 @@ def imported_spec(request: ImportRequest, description: str, **sections: Mapping[
 
 
 def _without_markup(text: str) -> str:
-    """Replace characters with a meaning in Markdown or HTML by spaces, and shorten the text."""
+    """Replace characters that have a meaning in Markdown or HTML with spaces, and shorten the text."""
     kept = "".join(character if character.isalnum() or character in "_-.,()'/" else " " for character in text)
     return " ".join(kept.split())[:_MAX_DESCRIPTION]
 

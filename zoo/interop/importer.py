@@ -274,7 +274,7 @@ def download_from_hub(source: str, report: Report, otherwise: str = "give a fold
         patterns = _needed([file.rfilename for file in files])
         report.info(f"downloading {len(patterns)} files of {name}")
         return Path(hub.snapshot_download(name, revision=revision or None, allow_patterns=patterns))
-    except Exception as error:  # without a network, the HTTP client of huggingface_hub raises its own errors
+    except Exception as error:  # without a network, huggingface_hub's HTTP client raises its own errors
         reason = str(error).strip().partition("\n")[0] or type(error).__name__
         hint = f"check the name of the model and the network connection, or {otherwise}"
         raise ZooError(f"cannot download `{source}`: {reason}", hint=hint, exit_code=1) from None

@@ -33,7 +33,7 @@ _TENSOR_GLOBALS = {"collections.OrderedDict", "collections.Counter", "_codecs.en
 _ALLOCATING_GLOBALS = {"torch.Tensor"}
 """Globals that `weights_only=True` allows, but with which a small file can allocate any amount of memory."""
 _MAX_PICKLE = 100_000_000  # bytes, without tensors
-_LEGACY_PICKLES = 5  # pickles at the beginning of a file in the format before torch 1.6, which is not a zip archive
+_LEGACY_PICKLES = 5  # pickles at the start of a file in the format used before torch 1.6, which is not a zip archive
 
 
 @dataclass(frozen=True)

@@ -162,7 +162,7 @@ def _read_codes(file: Path) -> str:
     try:
         BPECodes(content)
     except ValueError as error:
-        problem = f"`{file}` does not contain BPE codes of subword-nmt or fastBPE: {error}"
+        problem = f"`{file}` does not contain subword-nmt or fastBPE codes: {error}"
         raise ZooError(problem, hint="restore the file from its source, or give another file with `--bpe`") from None
     return _require_short(content, file)
 
@@ -188,7 +188,7 @@ def _read_vocabulary(file: Path, threshold: int) -> str:
 
 
 def _read_cases(file: Path) -> str:
-    """Read the words in a truecase model of Moses. An example of a line is `The (9/14) the (5)`."""
+    """Read the words in a Moses truecase model. It has lines such as `The (9/14) the (5)`."""
     words = "\n".join(" ".join(line.split()[::2]) for line in _read_text(file).split("\n"))
     return _require_short(words, file)
 

@@ -148,7 +148,7 @@ def _language_notes(source: Numbering) -> list[str]:
 
 
 def _has_subwords(target: TokenList) -> bool:
-    """Return whether at least 5 % of the tokens are subwords of subword-nmt or fastBPE."""
+    """Return whether at least 5 % of the tokens are subword-nmt or fastBPE subwords."""
     return sum(name.endswith(SEPARATOR) for name in target.names) >= len(target.names) / 20
 
 

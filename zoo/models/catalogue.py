@@ -271,7 +271,7 @@ def _same_language(code: str, codes: Sequence[str]) -> str | None:
 
 
 def cards() -> list[ModelCard]:
-    """Return all cards, sorted by name. A card of the user replaces a card of the package with the same name.
+    """Return all cards, sorted by name. The user's cards replace zoo's cards of the same name.
 
     Raises:
         ZooError: A card of the user is invalid.
@@ -286,7 +286,7 @@ def packaged() -> list[ModelCard]:
 
 
 def models() -> list[ModelCard]:
-    """Return the cards of all models. A pattern is replaced by the cards for its language pairs."""
+    """Return the cards of all models. A card that is a pattern is replaced by one card for each language pair."""
     found = []
     for card in cards():
         pairs = card.languages.directions

@@ -1,4 +1,4 @@
-"""Weights files in the format safetensors: tensors named after the paper's matrices, metadata, and a digest."""
+"""Weights files in safetensors format: tensors named after the paper's matrices, metadata, and a digest."""
 
 from __future__ import annotations
 
@@ -188,7 +188,7 @@ def read_metadata(file: Path) -> dict[str, str]:
 
 
 def check_header(stream: BinaryIO, file: Path) -> None:
-    """Check the length of the header of a safetensors file before the library allocates memory for the header.
+    """Check the header length of a safetensors file before the library allocates memory for the header.
 
     Raises:
         ZooError: The header is too long.

@@ -153,7 +153,7 @@ def softmax_gradient() -> tuple[bool, str]:
         weights = [1 / (1 + exp(-deviation * point)) for point in points]
         return sum(d * w * (1 - w) for d, w in zip(densities, weights, strict=True)) / sum(densities)
 
-    # The variance of a score is 1 with scaling, and d_k without. The difference of two scores has twice that variance.
+    # The variance of a score is 1 with scaling, and d_k without. The difference of two scores has twice the variance.
     few, many, scaled = slope(sqrt(2 * 2)), slope(sqrt(2 * 2048)), slope(sqrt(2))
     words = f"mean gradient of the softmax over two keys: {few:.3f} for d_k = 2, {many:.4f} for d_k = 2,048"
     return many < few / 10 and many < scaled / 10, f"{words}; scaled, {scaled:.3f} for any d_k"

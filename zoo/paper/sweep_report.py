@@ -35,7 +35,7 @@ def printed_row(row: SweepRow) -> Row | None:
 def printed_difference(metric: str, pair: RowPair) -> float | None:
     """Return the second row's score in the paper minus the first row's score. None if a score is not printed.
 
-    For perplexity, return the difference of the natural logarithms of the perplexities.
+    For perplexity, return the difference between the natural logarithms of both perplexities.
     """
     one, two = printed_row(pair.first), printed_row(pair.second)
     if one is None or two is None or metric not in ORDERED:
@@ -68,7 +68,7 @@ def row_table(comparison: SweepComparison) -> Lines:
 def pair_table(comparison: SweepComparison) -> Lines:
     """Return the columns and lines of a table that compares pairs of rows by the metrics of Table 3.
 
-    A line has the difference of two rows (second minus first; for perplexity, their ratio), and a verdict.
+    Each line contains the difference between two rows (second minus first; for perplexity, the ratio) and a verdict.
     """
     with_paper = any(_verdict(pair, name) for pair in comparison.pairs for name in ORDERED)
     columns = ["", "than"]
@@ -117,7 +117,7 @@ def sweep_notes(comparison: SweepComparison) -> Iterator[str]:
 def sweep_json(comparison: SweepComparison) -> dict[str, Any]:
     """Return the whole comparison as a dictionary that can be written as JSON.
 
-    A difference of perplexities is the difference of their natural logarithms.
+    Differences in perplexity are given as differences between natural logarithms.
     """
     rows = []
     for result in comparison.results:

@@ -31,7 +31,7 @@ from zoo.text.vocabulary import Side
 
 NAME = "proof.safetensors"
 TOLERANCE = 1e-4
-"""Largest accepted difference of a token's log-probability between machines, in float32."""
+"""Largest accepted difference in a token's log-probability between machines, in float32."""
 _MAX_TOKENS = 100
 """Maximum length of a reference sentence in tokens."""
 _MAX_CHARACTERS = 10_000

@@ -65,7 +65,7 @@ class Metrics:
 
 
 class Admission:
-    """Admits requests within the limits of the settings, and counts their texts.
+    """Admits requests within the configured limits, and counts their texts.
 
     Attributes:
         open_requests: Number of requests that are being answered.
@@ -92,7 +92,7 @@ class Admission:
 
     @property
     def ready(self) -> bool:
-        """Whether the server can answer another request at once."""
+        """Whether the server can answer another request immediately."""
         return not (self.starting or self.draining) and self._queued_texts < self._limits.queued_texts
 
     def authorize(self, key: str | None) -> str:

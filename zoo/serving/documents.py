@@ -97,7 +97,7 @@ class Documents:
         self.files.close()
 
     def _end_documents(self) -> None:
-        """Stop the work on documents: when the server ends, no client could download them."""
+        """Stop the work on documents, because clients cannot download documents after the server stops."""
         self._document_processes.close()
         for work in self._translating:
             work.cancel()
@@ -255,7 +255,7 @@ class Documents:
                 return await processes.run(seconds, function, *arguments)
         except TimeoutError:
             raise ServingError(413, f"reading the file takes more than {seconds:g} seconds; split it", "time") from None
-        except (MemoryError, OSError) as error:  # when the server ends, processes are killed
+        except (MemoryError, OSError) as error:  # when the server stops, processes are killed
             if self._service.admission.draining:
                 raise _server_ends() from None
             if isinstance(error, MemoryError):

@@ -100,13 +100,13 @@ class _Process:
             raise MemoryError from None
 
     def kill(self) -> None:
-        """End the process at once. A thread in `call` gets an error."""
+        """End the process immediately. A thread in `call` gets an error."""
         self._process.kill()
         self._process.join()
 
 
 def _work(connection: Connection) -> None:
-    """Call functions until the server ends or a function fails."""
+    """Call functions until the server stops or a function fails."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # they are for the server, which kills this process
         signal.signal(number, signal.SIG_IGN)
     keep = True

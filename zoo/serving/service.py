@@ -62,7 +62,7 @@ class Plan:
 
 
 class Service:
-    """Translates, scores and parses for the clients of all APIs, within the limits of the settings.
+    """Translates, scores and parses for the clients of all APIs, within the configured limits.
 
     Attributes:
         settings: The settings.

@@ -22,7 +22,7 @@ LOG = logging.getLogger("zoo.serving")
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits for requests and the queue. A request that exceeds a limit is rejected at once.
+    """Limits for requests and the queue. A request that exceeds a limit is rejected immediately.
 
     Attributes:
         body_bytes: Maximum size of a request's body in bytes.
@@ -66,10 +66,10 @@ class Keys(dict[str, int | None]):
     """
 
     def __init__(self, keys: Mapping[str, int | None] | None = None, file: Path | None = None) -> None:
-        """Use the given keys or, if a file is given, read the keys from the file.
+        """Use the given keys. If a file is given, read the keys from the file instead.
 
         Raises:
-            ZooError: The file is missing or has no key, or a line is invalid.
+            ZooError: The file is missing or contains no keys, or a line is invalid.
         """
         self._file, self._version = file, _version(file)
         super().__init__(keys or {} if file is None else read_keys(file) if file.exists() else {})

@@ -94,7 +94,7 @@ class Diagnosis:
     free_bytes: int
     """Free space on the disk that contains the folders."""
     package: str
-    """Folder of the package `zoo`."""
+    """Folder of the `zoo` package."""
 
 
 def diagnosis() -> Diagnosis:

@@ -35,14 +35,14 @@ def spread(values: Iterable[float]) -> Spread:
 
 
 def timed(function: Callable[[], Result]) -> tuple[float, Result]:
-    """Call a function. Return the seconds that it took, and its result."""
+    """Call a function. Return how many seconds it took, and its result."""
     start = time.perf_counter()
     result = function()
     return time.perf_counter() - start, result
 
 
 def repeat(function: Callable[[], object], seconds: float, *, rounds: int = 1) -> list[float]:
-    """Call a function repeatedly. Return the seconds that each call took.
+    """Call a function repeatedly. Return the time of each call in seconds.
 
     Args:
         function: The function.
@@ -108,7 +108,7 @@ def bfloat16_speed() -> float:
 
 
 def _fastest(work: Callable[[], object], device: torch.device, rounds: int) -> float:
-    """Return the seconds of the fastest round. Measure for a fifth of a second and at least `rounds` rounds."""
+    """Return the time of the fastest round in seconds. Measure for a fifth of a second and at least `rounds` rounds."""
 
     def wait_for_work() -> None:
         work()

@@ -1,4 +1,4 @@
-"""BPE codes of subword-nmt and fastBPE: lists of merges that split words into subwords (Sennrich et al. 2016)."""
+"""BPE codes from subword-nmt and fastBPE: lists of merges that split words into subwords (Sennrich et al. 2016)."""
 
 from __future__ import annotations
 

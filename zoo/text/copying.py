@@ -76,7 +76,7 @@ def replace_spans(text: str, symbols: Sequence[str], source: str, target: str) -
 
 
 def in_capitals(text: str) -> bool:
-    """Return whether a text is in capitals, as headings and signs are.
+    """Return whether a text is in capitals, as headings and signs often are.
 
     Abbreviations, such as HTML, and lists of names, such as COUNT, SUM, AVERAGE, do not count.
     """

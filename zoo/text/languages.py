@@ -157,7 +157,7 @@ def choose_direction(spec: Spec, source: str | None, target: str | None, report:
 
 
 def _direction_of_files(spec: Spec, source: str | None, target: str | None, learned: Sequence[Direction]) -> Direction:
-    """Return the languages of files and of their text for a recogniser.
+    """Return the language of a recogniser's input files, and the language of the text that it writes.
 
     If a language is not given, it is the language of the spec's corpus. If the model has not learned that language
     pair, the language comes from a pair that it has learned.

@@ -91,7 +91,7 @@ class TextRules(BaseModel, frozen=True, strict=True, extra="forbid"):
             return " ".join(words)
         try:
             return str(_moses(self.language)[1].detokenize(words))
-        except TypeError:  # an error of sacremoses in its rules for Czech words with an apostrophe and a dash
+        except TypeError:  # a bug in sacremoses' rules for Czech words with an apostrophe and a dash
             return str(_moses("en")[1].detokenize(words))
 
     def spans(self, text: str) -> Iterator[Span]:
@@ -235,7 +235,7 @@ def _moses(language: str) -> tuple[Any, Any]:
     """Return Moses's tokeniser and detokeniser for a language."""
     sacremoses = import_module("sacremoses")  # imported late: it takes half a second
     tokenizer = sacremoses.MosesTokenizer(language)
-    # The same functions in sacremoses need milliseconds for each word that ends with a full stop.
+    # The same functions in sacremoses take milliseconds for each word that ends with a full stop.
     letters, lower_case = frozenset(tokenizer.IsAlpha), frozenset(tokenizer.IsLower)
     tokenizer.isanyalpha = lambda text: not letters.isdisjoint(text)
     tokenizer.islower = lower_case.issuperset

@@ -153,7 +153,7 @@ def _any_of(forms: Iterable[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Part of a text that a translation must keep, up to the notation of its language.
+    """Part of a text that a translation must keep, but may write in the notation of the target language.
 
     Attributes:
         start: Position of the first character.

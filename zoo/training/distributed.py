@@ -78,7 +78,7 @@ class Processes:
         return int(extremes[0]) == -int(extremes[1])
 
     def all_reduce(self, sums: Tensor) -> Tensor:
-        """Replace a tensor by its sum over all processes, in place, and return it."""
+        """Replace a tensor with its sum over all processes, in place, and return it."""
         if self.count > 1:
             dist.all_reduce(sums)
         return sums

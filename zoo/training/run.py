@@ -198,7 +198,7 @@ class Run(ModelFolder):
             if not take_lock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB):
                 file.seek(0)
                 owner = file.read().strip() or "another process"
-                hint = "wait until that process ends, stop it, or train in another folder with `--run DIR`"
+                hint = "wait until that process exits, stop it, or train in another folder with `--run DIR`"
                 raise ZooError(f"`{self.folder}` is being trained by {owner}", hint=hint)
             file.truncate(0)
             file.write(f"process {os.getpid()} on {socket.gethostname()}\n")

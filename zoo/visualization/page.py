@@ -100,7 +100,7 @@ def escape_text(text: str) -> str:
 
 
 def replace_unprintable(text: str) -> str:
-    """Replace each character that cannot be shown, or that changes the writing direction, by U+FFFD."""
+    """Replace each character that cannot be shown, or that changes the writing direction, with U+FFFD."""
     return _UNPRINTABLE.sub("\ufffd", text)
 
 
@@ -221,7 +221,7 @@ def image(title: str, style: str, width: float, height: float, *parts: str) -> s
 
 
 def _with_colours(svg: str, *, dark: bool = False) -> str:
-    """Replace the variables of colours by the colours of a theme."""
+    """Replace the colour variables with the colours of a theme."""
     return _VARIABLE.sub(lambda variable: _colour(variable[1], dark=dark), svg)
 
 

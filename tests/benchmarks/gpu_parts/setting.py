@@ -59,7 +59,7 @@ class Setting:
         return specs.load("tiny", {**TOY, **{key: {**TOY.get(key, {}), **each} for key, each in sections.items()}})
 
     def seconds(self, work: Callable[[], object], rounds: int = 3) -> float:
-        """Return the seconds of the fastest round, after one that is not timed. Waits for the device."""
+        """Return the time of the fastest round in seconds. The first round is not timed. Wait for the device."""
         best = float("inf")
         for number in range(rounds + 1):
             begun = time.perf_counter()

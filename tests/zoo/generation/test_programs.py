@@ -142,7 +142,7 @@ def test_requests_with_different_beams_find_the_same_together_and_alone(program:
 # whole translators
 
 TIE = 1e-5
-"""Smallest difference of scores that float32 resolves: the order of closer hypotheses is rounding."""
+"""Smallest difference between scores that float32 resolves: the order of closer hypotheses is rounding."""
 REFERENCE_BACKEND = "eager"
 SLOW_BACKENDS = {"inductor", "aot", "onnx"}  # they compile or export for half a minute
 

@@ -225,7 +225,7 @@ def test_a_spec_never_stands_for_a_model_of_others(archive, web, report):
 
 @pytest.fixture
 def hub(monkeypatch, web, tmp_path):
-    """Replace `huggingface_hub`, which is not what these tests are about, by a folder."""
+    """Replace `huggingface_hub`, which is not what these tests are about, with a folder."""
     folder = tmp_path / "snapshot"
     folder.mkdir()
     words = "".join(f"{word} 1\n" for word in WORDS)

@@ -78,9 +78,9 @@ def test_user_errors_have_hints(zoo: Zoo, model: Path) -> None:
         (["nothing", "--languages", "en", "German"], "error: `--languages en German` must be two language codes\n\n"),
         (
             ["model.npz", "--format", "ctranslate2"],
-            "error: `model.npz` is a file, but a model in the format ctranslate2",
+            "error: `model.npz` is a file, but a model in ctranslate2 format",
         ),
-        (["model.npz", "--format", "hf-marian"], "error: `model.npz` is a file, but a model in the format hf-marian"),
+        (["model.npz", "--format", "hf-marian"], "error: `model.npz` is a file, but a model in hf-marian format"),
         (["nothing", "--format", "ctranslate2"], "error: `nothing` does not exist\n\nhint: "),
         (["https://example.org/x.npz"], "error: `https://example.org/x.npz` is a URL"),
         (["hf:alone"], "error: `hf:alone` is not a valid name of a model on the Hub\n\nhint: "),

@@ -1,4 +1,4 @@
-"""Beyond a limit, a request is rejected at once, and clients that are slow or leave do no harm."""
+"""Beyond a limit, a request is rejected immediately, and clients that are slow or leave do no harm."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ SMALL_DEVICES = f"from zoo.system import memory as d; d.available_memory = lambd
 """The same program on devices of which two can hold weights, gradients and moments, but not one."""
 TWO = ("--standalone", "--nproc-per-node", "2")
 PLAIN = ("architecture.dropout=0.0", "training.epsilon=1.0e-3")
-"""No dropout, and an epsilon with which Adam does not amplify rounding errors of tiny gradients."""
+"""No dropout, and an epsilon with which Adam does not amplify rounding errors in tiny gradients."""
 
 
 def start_torchrun(run: str, spec: Spec, options: tuple[str, ...] = TWO, code: str = PROGRAM) -> subprocess.Popen[str]:

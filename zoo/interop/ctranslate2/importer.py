@@ -36,7 +36,7 @@ _BOS, _EOS = "<s>", "</s>"  # CTranslate2's defaults
 _KINDS = ("", "TransformerBase", "TransformerBig", "TransformerSpec")
 _REVISIONS = range(2, 8)
 _DECODING = {**search_fields(beam=2, extra_length=256), "min_length": 1}
-"""Default search options of CTranslate2, because a model does not contain any.
+"""CTranslate2's default search options, because a model does not contain any.
 
 Two details differ from zoo. CTranslate2 truncates a translation at the maximum length, and zoo ends it with EOS. Below
 `min_length`, CTranslate2 excludes EOS from the softmax, and zoo does not.
@@ -130,7 +130,7 @@ def read_settings(folder: Path, binary: Binary) -> Settings:
         raise settings.error(
             "decoder_start_token",
             "lets each request choose the first token, such as a language, but a model in zoo has one first token",
-            hint="copy the folder, and replace the value there by the token of one language",
+            hint="copy the folder, and replace the value there with the token of one language",
         )
     settings.ignore("bos_token", "multi_query_attention")  # each attention layer has its own number of key-value heads
     return settings

@@ -49,7 +49,7 @@ _MUST_BE_OFF = {
 def layout(a: Architecture) -> Layout:
     """Return the names of the linear maps and the norms of the encoder and the decoder.
 
-    Projections that CTranslate2 concatenates have names of their own (`read_layers`, `written_layers`).
+    Projections that CTranslate2 concatenates have separate names (`read_layers`, `written_layers`).
     """
     layer, projections = "{side}/layer_{number}", ("query", "key", "value", "output")
     attentions = {kind: part for kind, part in _PARTS.items() if part != "ffn"}

@@ -26,7 +26,7 @@ ACTIVATIONS = {
     "silu": "silu",
     "swish": "silu",
 }
-"""Supported activations of transformers."""
+"""Supported activation functions, with their names in transformers and in zoo."""
 WRITTEN = {"is_encoder_decoder": True, "forced_eos_token_id": None, "use_cache": True, "dtype": "float32"}
 """Settings in the `config.json` of every exported model."""
 _DEFAULT_BEAM, _DEFAULT_MAX_LENGTH = 1, 20
@@ -39,7 +39,7 @@ _MAX_MESSAGE = 300  # characters
 
 
 def import_transformers() -> Any:
-    """Return the package `transformers`, with its progress bars switched off."""
+    """Return the `transformers` package, with its progress bars disabled."""
     transformers = import_module("transformers")
     transformers.utils.logging.disable_progress_bar()
     return transformers

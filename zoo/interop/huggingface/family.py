@@ -102,7 +102,7 @@ class Family(ABC):
     model_types: ClassVar[tuple[str, ...]]
     """The values of `model_type` in `config.json` that select the family."""
     model_class: ClassVar[str]
-    """The class of transformers that opens an exported model."""
+    """The transformers class that loads an exported model."""
     tokenizer: ClassVar[str] = ""
     """The class of the tokenizer, if all models of the family have the same."""
     may_differ: ClassVar[Collection[str]] = ()
@@ -232,7 +232,7 @@ class Family(ABC):
         yield from self.written_tables(spec, tensors, ids)
 
     def notes(self, spec: Spec) -> Iterator[str]:
-        """Yield notes for the user about an exported model: how its search differs from the search of the spec."""
+        """Yield notes for the user about an exported model: how its search differs from the one in the spec."""
         decoding = spec.decoding
         if decoding.length_penalty == "gnmt" and decoding.alpha and decoding.beam > 1:
             yield "the length penalty of the spec is ((5 + length) / 6)^alpha, and that of transformers is length^alpha"

@@ -61,7 +61,7 @@ class T5(Family):
         fields = self.architecture(config)
         weights = open_weights(path)
         weights.left.pop(_UNUSED, None)
-        # transformers ties the output projection unless the file has another one, regardless of `tie_word_embeddings`.
+        # If the file has no separate output projection, transformers ties it, regardless of `tie_word_embeddings`.
         has_output = self.tables["output"] in weights.left and any(
             name in weights.left for key, name in self.tables.items() if key != "output"
         )

@@ -160,7 +160,7 @@ def take_positions(source: ForeignTensors, d_model: int) -> tuple[dict[str, Any]
     if all(map(_is_of_marian_or_transformers, tables.values())):
         return {}, {}
     if len(tables) < len(SIDES):
-        problem = f"`{source.file}` has positions for one side only, which are not sinusoids of Marian or transformers"
+        problem = f"`{source.file}` has positions for one side only, which are not Marian's or transformers' sinusoids"
         raise ZooError(problem, hint=RESTORE, exit_code=1)
     fields, tensors = convert_positions(tables)
     return {"positions": fields}, tensors

@@ -88,7 +88,7 @@ def _read_binary(file: Path) -> dict[str, np.ndarray]:
     arrays: dict[str, np.ndarray] = {}
     for name, shape, (_, type, _, size) in zip(names, shapes, headers, strict=True):
         if type not in _TYPES:
-            hint = "import the float32 model, or one in the format `intgemm8`, which does not depend on the processor"
+            hint = "import the float32 model, or one in `intgemm8` format, which does not depend on the processor"
             raise ZooError(f"`{name}` in `{file}` has the type {type:#x}, which zoo does not support", hint=hint)
         quantised, length = type == _INTGEMM8, prod(shape) * _TYPES[type].itemsize
         if min(shape, default=0) < 0 or length + 4 * quantised > size or (quantised and len(shape) != 2):

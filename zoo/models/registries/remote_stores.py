@@ -36,7 +36,7 @@ _MAX_COMMITS = 50
 class WebStore:
     """Read-only files on a web server. A web server cannot list its files, so the registry's index is used.
 
-    Downloads use our own HTTP client, because the client of fsspec does not resume interrupted downloads.
+    Downloads use our own HTTP client, because fsspec's client does not resume interrupted downloads.
     """
 
     address: str
@@ -85,7 +85,7 @@ class WebStore:
 
 @contextmanager
 def _with_registry_hint() -> Iterator[None]:
-    """Replace the hint of errors in the `with` block by a hint about registries."""
+    """Replace the hint of errors in the `with` block with a hint about registries."""
     try:
         yield
     except NotFoundError:
@@ -96,7 +96,7 @@ def _with_registry_hint() -> Iterator[None]:
 
 
 class FsspecStore:
-    """Read access to files on a file system of fsspec."""
+    """Read access to files on an fsspec file system."""
 
     is_remote = True
 

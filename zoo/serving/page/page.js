@@ -252,7 +252,7 @@ async function openWord(chosen) {
   await Promise.all([showAlternatives(), showAttention()]).catch((error) => showError(error, "word-error"));
 }
 
-// Shows translations of the sentence that have another word in place of the chosen one.
+// Shows translations of the sentence that have a different word in place of the chosen one.
 async function showAlternatives() {
   const { part, sentence, word } = state.chosen;
   const own = wordsOf(sentence.target);
@@ -378,7 +378,7 @@ async function translateFile(file) {
   }
 }
 
-// Writes the text of a recording or a picture. A model that writes another language than that of the audio translates.
+// Writes the text of a recording or a picture. A model that writes a different language from the input's translates.
 async function transcribe(file) {
   if (!file) return;
   byId("sound-error").textContent = "";

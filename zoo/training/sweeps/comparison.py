@@ -45,7 +45,7 @@ _NORMAL = 1.96
 
 
 class Verdict(StrEnum):
-    """Whether the measured difference of two specs confirms or contradicts the expected one."""
+    """Whether the measured difference between two specs confirms or contradicts the expected difference."""
 
     CONFIRMED = "confirmed"
     CONTRADICTED = "contradicted"
@@ -186,7 +186,7 @@ def row_pairs(results: Sequence[RowResult], variances: Mapping[str, SeedVariance
 
 
 def _differences(first: RowResult, second: RowResult, variances: Mapping[str, SeedVariance]) -> dict[str, Difference]:
-    """Return the differences of two specs' scores, by metric. Omit perplexity if the vocabularies differ."""
+    """Return the differences between two specs' scores, by metric. Omit perplexity if the vocabularies differ."""
     same_tokens = first.row.spec.vocabulary == second.row.spec.vocabulary
     names = [name for name in METRICS if same_tokens or name != "perplexity"]
     return {name: difference(first.samples[name], second.samples[name], variances[name]) for name in names}
@@ -201,7 +201,7 @@ def seed_variance(samples: Iterable[ScoreSample]) -> SeedVariance:
 
 
 def difference(first: ScoreSample, second: ScoreSample, seeds: SeedVariance) -> Difference:
-    """Return the difference of two specs' scores on the same sentences, with its confidence interval."""
+    """Return the difference between two specs' scores on the same sentences, with its confidence interval."""
     by_seeds = seeds.variance * (1 / len(first.seeds) + 1 / len(second.seeds))
     by_sentences = float(np.var(second.resampled - first.resampled, ddof=1))
     total = by_seeds + by_sentences

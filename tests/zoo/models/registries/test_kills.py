@@ -38,7 +38,7 @@ def kill(process, max_delay, generator):
 
 
 def run(*arguments):
-    """Run a process to its end. Return the seconds that it worked."""
+    """Run a process to its end. Return how many seconds it worked."""
     with start(*arguments) as process:
         assert process.stdout.readline() == "started\n"
         begin = time.perf_counter()
