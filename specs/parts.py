@@ -90,6 +90,11 @@ class FeatureSource(Section):
         """Number of successive frames that form a column, if the frames are patches of a picture."""
         return 1
 
+    @property
+    def max_growth(self) -> float:
+        """Largest factor by which augmentation lengthens an example."""
+        return 1.0
+
 
 class Audio(FeatureSource):
     """Audio files (WAV, FLAC, OGG or MP3), read as log-mel filter bank features. Frames are 10 ms apart."""
@@ -116,6 +121,11 @@ class Audio(FeatureSource):
     def width(self) -> int:
         """Number of features per frame."""
         return self.bins
+
+    @property
+    def max_growth(self) -> float:
+        """Largest factor by which augmentation lengthens an example."""
+        return 1 + self.time_warp
 
 
 class PatchSize(Section):

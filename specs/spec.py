@@ -359,7 +359,9 @@ class Spec(Section):
             )
 
     def _check_lengths(self) -> None:
-        longest, training = self.corpus.max_length, self.training
+        training = self.training
+        growth = self.task.source.max_growth if isinstance(self.task, Recognition) else 1.0
+        longest = int(self.corpus.max_length * growth)
         batch = longest + (self.languages is not None)  # with the language token
         limits = [
             ("architecture.positions.rows", self.architecture.max_positions, longest),
@@ -371,8 +373,8 @@ class Spec(Section):
             if limit is not None and limit <= length:
                 reject(
                     (field, "corpus.max_length"),
-                    f"`{field}` ({limit}) is too small for `corpus.max_length` ({length}) tokens and EOS",
-                    f"raise `{field}`, or lower `corpus.max_length` below {limit}",
+                    f"`{field}` is {limit}, but training examples can have up to {length} tokens and EOS",
+                    f"raise `{field}`, or lower `corpus.max_length` below {int(limit / growth)}",
                 )
 
 

@@ -45,8 +45,8 @@ MISTAKES = [
     ("training: {steps: 5, cooldown_steps: 6}", "has 5 steps", 2, "write a smaller number"),
     ("training: {dev_score: null, patience: 3}", "`training.patience` needs a score", 2, "`patience: null`"),
     ("training: {dev_score: f1}", "is not a score of the task `translation`", 2, "write `bleu` or `paper_bleu`"),
-    ("training: {source_tokens: 256}", "`training.source_tokens` (256) is too small", 2, "raise"),
-    ("architecture: {positions: {kind: learned, rows: 256}}", "(256) is too small", 2, "raise"),
+    ("training: {source_tokens: 256}", "`training.source_tokens` is 256", 2, "below 256"),
+    ("architecture: {positions: {kind: learned, rows: 256}}", "up to 256 tokens and EOS", 2, "below 256"),
     ("architecture: {positions: {kind: learned, first: 1}}", ".positions.first` is not a field", 2, "rows"),
     ("corpus: {train: [{held_out: 5}]}", "`corpus.train` cannot contain `held_out`", 2, "`corpus.dev`"),
     ("corpus: {dev: [{source: a, target: b, weight: 2.0}]}", "cannot have `weight`", 2, "`corpus.train`"),
@@ -86,7 +86,7 @@ MISTAKES = [
     ("name: a\nname: b", "`name` is written twice, first on line 2", 3, "remove one"),
     ("5: a", "a key must be text", 2, "such as `d_model`"),
     ("name: !!python/object:os.system x", "is not supported", 2, "without a tag"),
-    ("a: &a [*a]", "an alias refers to a value that contains this alias", 2, "by a value"),
+    ("a: &a [*a]", "an alias refers to a value that contains this alias", 2, "with a value"),
     ("name: a\x07", "contains a control character", 2, "delete it"),
     ("format: 0", "`format` must be a positive whole number, not `0`", 2, "`format: 1`"),
 ]
@@ -103,6 +103,14 @@ def test_mistakes_have_a_line_and_a_hint(text: str, problem: str, line: int, hin
     # pydantic's own error does not show, not even in a chained traceback.
     assert "pydantic" not in str(error.value).lower()
     assert error.value.__suppress_context__ or error.value.__context__ is None
+
+
+def test_batches_have_room_for_examples_that_augmentation_lengthens() -> None:
+    enough = ["task.source.time_warp=0.5", "corpus.max_length=1000", "training.source_tokens=1501"]
+    load("speech/digits", enough)
+    with pytest.raises(ZooError, match=r"`training.source_tokens` is 1500, but .* 1500 tokens") as error:
+        load("speech/digits", [*enough[:2], "training.source_tokens=1500"])
+    assert "`corpus.max_length` below 1000" in str(error.value.hint)
 
 
 @pytest.mark.parametrize(
