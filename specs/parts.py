@@ -106,6 +106,9 @@ class Audio(FeatureSource):
     shifted and scaled to mean 0 and variance 1."""
     bins: Annotated[int, Field(ge=8, le=512)] = 80
     """Number of mel filters. Default: 80. Unit: features."""
+    dynamic_range: Annotated[float, Field(gt=0, le=1_000)] | None = None
+    """Raise features that are further below the largest feature of the file to this distance, so that they contain no
+    inaudible noise (Radford et al. 2022: 80). null: no limit. Default: null. Unit: decibels."""
     time_masks: Masks = Masks()
     """Masks that hide successive frames in training. Default: none."""
     frequency_masks: Masks = Masks()

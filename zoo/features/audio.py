@@ -64,6 +64,8 @@ class Audio(FeatureModality):
             # Unlike `@`, einsum starts no threads, which would compete with those of the search.
             mel = np.einsum("tf,fm->tm", power, bank)
             frames[start : start + _BLOCK_FRAMES] = np.log(np.maximum(mel, _FLOOR))
+        if self.options.dynamic_range is not None:
+            np.maximum(frames, frames.max() - self.options.dynamic_range * np.log(10) / 10, out=frames)
         frames -= frames.mean(0, np.float64)
         frames /= np.sqrt(np.square(frames, dtype=np.float64).mean(0) + _MIN_VARIANCE)
         return frames

@@ -89,7 +89,7 @@ class FeatureModality(ABC):
     @property
     def identity(self) -> dict[str, Any]:
         """JSON data with everything that determines the frames of a given file."""
-        options = self.options.model_dump(mode="json", exclude={*self.options.augmentation})
+        options = self.options.model_dump(mode="json", exclude={*self.options.augmentation}, exclude_none=True)
         return {**options, "version": self.version}
 
 

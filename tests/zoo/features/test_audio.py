@@ -31,7 +31,7 @@ def chirp(seconds: float, rate: int = SAMPLE_RATE, seed: int = 0) -> np.ndarray:
     return 0.3 * np.sin(2 * np.pi * (200 + 300 * times) * times) + 0.01 * noise
 
 
-def twin(samples: np.ndarray, bins: int) -> np.ndarray:
+def twin(samples: np.ndarray, bins: int, decibels: float = np.inf) -> np.ndarray:
     """Compute the features term by term, with an explicit Fourier transform."""
     times, frequencies = np.arange(400), np.arange(257) * 16_000 / 512
     hann = 0.5 - 0.5 * np.cos(2 * np.pi * times / 400)
@@ -47,6 +47,7 @@ def twin(samples: np.ndarray, bins: int) -> np.ndarray:
             row.append(np.log(max(1e-10, np.clip(np.minimum(rising, falling), 0, None) @ power)))
         rows.append(row)
     logarithms = np.array(rows)
+    logarithms = np.log(np.maximum(np.exp(logarithms), np.exp(logarithms.max()) / 10 ** (decibels / 10)))
     return (logarithms - logarithms.mean(0)) / np.sqrt(logarithms.var(0) + 1e-5)
 
 
@@ -56,6 +57,14 @@ def test_features_equal_those_of_a_plain_twin() -> None:
     assert (frames.shape, frames.dtype) == ((68, 80), np.float32)
     np.testing.assert_allclose(frames, twin(samples.astype(np.float64), 80), atol=1e-4)
     np.testing.assert_allclose(frames.mean(0), 0, atol=1e-5)
+
+
+def test_features_far_below_the_largest_are_raised() -> None:
+    samples = chirp(0.7).astype(np.float32)
+    frames = audio(dynamic_range=20.0).features(samples)
+    np.testing.assert_allclose(frames, twin(samples.astype(np.float64), 80, decibels=20), atol=1e-4)
+    silent = audio(dynamic_range=80.0).features(np.pad(samples, (0, SAMPLE_RATE)))
+    assert len(np.unique(silent[-90:], axis=0)) == 1  # silence has the same value in all frames
 
 
 def test_each_filter_reads_at_least_one_frequency() -> None:
