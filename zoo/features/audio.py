@@ -43,7 +43,7 @@ class Audio(FeatureModality):
     The spectrum of a window x is P_k = |Σ_t h_t x_t e^(-2πikt/512)|² with the Hann window h_t = ½ - ½ cos(2πt/400).
     Filter i is a triangle over mel(f) = 2595 log₁₀(1 + f/700). There are `bins` + 2 equally spaced points from
     mel(20 Hz) to mel(8 kHz). The filter is 0, 1 and 0 at the points i, i + 1 and i + 2. Before normalisation, a feature
-    is ln max(Σ_k filter_ik P_k, 10⁻¹⁰).
+    is ln max(Σ_k filter_ik P_k, 10⁻¹⁰). The option `dynamic_range` raises small features of a file.
     """
 
     suffixes = (".wav", ".flac", ".ogg", ".oga", ".opus", ".mp3")
