@@ -155,7 +155,7 @@ def average(
 
 
 def shortlist(run: options.Run) -> None:
-    """Write the vocabulary shortlist of a run, which makes decoding with the backend `native` faster.
+    """Write the vocabulary shortlist of a run, which makes decoding with the `native` backend faster.
 
     For each source token, it contains the target tokens that are its most probable translations in the training text,
     by IBM model 1. With `zoo decode --shortlist`, or `decoding.shortlist: true` in the spec, a translation contains

@@ -80,7 +80,7 @@ def find(reference: str, *, referrer: str = "", where: str | None = None) -> Spe
     Args:
         reference: A path that ends in .yaml or .yml, or a name. A name may omit the folder if only one spec has
             this name: "a-h1" stands for "table3/a-h1".
-        referrer: Path of the spec that contains the reference in its field `extends`. A relative `reference` starts
+        referrer: Path of the spec that contains the reference in its `extends` field. A relative `reference` starts
             from the folder of that spec. If empty, it starts from the current folder.
         where: Location of the reference ("mine.yaml:1"), for error messages.
 

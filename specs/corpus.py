@@ -1,4 +1,4 @@
-"""The section `corpus`: training, dev and test data, and the filters for training pairs (section 5.1).
+"""The `corpus` section: training, dev and test data, and the filters for training pairs (section 5.1).
 
 Each of the three sets is a list of parts. A part is one data source, such as two text files or an archive.
 """
@@ -105,7 +105,7 @@ class SearchOptions(Sparse):
     """Search options that replace a trained model's own options."""
 
     search: Literal["beam", "sample"] | None = None
-    """Decoding method, as in the section `decoding`. Default: the model's method."""
+    """Decoding method, as in the `decoding` section. Default: the model's method."""
     beam: Annotated[int, Field(ge=1, le=1_024)] | None = None
     """Beam size. Default: the model's value. Unit: hypotheses."""
     alpha: Annotated[float, Field(ge=0, le=10)] | None = None
@@ -185,7 +185,7 @@ class Treebank(Weighted):
 
 
 class Digits(Weighted):
-    """Spoken or handwritten strings of digits with their texts, for the task `recognition`.
+    """Spoken or handwritten strings of digits with their texts, for the `recognition` task.
 
     If the task reads audio, espeak-ng speaks strings such as `3 1 4` with many voices, and noise and echoes
     are added. If it reads pictures, they show strings such as `314`, made of handwritten digits from scikit-learn.

@@ -1,4 +1,4 @@
-"""The sections `vocabulary`, `languages`, `task`, `training` and `decoding`, and the four special tokens."""
+"""The `vocabulary`, `languages`, `task`, `training` and `decoding` sections, and the four special tokens."""
 
 from collections.abc import Mapping
 from difflib import get_close_matches
@@ -412,7 +412,7 @@ class Decoding(Section):
     shortlist: bool = False
     """Whether a translation may only contain tokens of the model's vocabulary shortlist, which depends on the
     source (not in the paper; Marian: `--shortlist`). This is faster. Probabilities are normalised over these
-    tokens. Only the backend `native` supports it."""
+    tokens. Only the `native` backend supports it."""
     max_source_length: Size = Field(le=100_000)
     """Maximum length of a source (not in the paper). A longer source is split at sentence boundaries, and its parts are
     translated one by one. A single sentence above the maximum is an error. Unit: tokens."""

@@ -51,7 +51,7 @@ def validate(section: type[_S], values: LocatedValue, files: Sequence[str] = (),
 
     Raises:
         ZooError: Values are missing, unknown or invalid. It is the first error in the order of `files` and
-            `overrides`. Its attribute `additional` contains the next errors, at most 20.
+            `overrides`. Its `additional` attribute contains the next errors, at most 20.
     """
     try:
         return section.model_validate(values.plain())
@@ -264,7 +264,7 @@ def _resolve(root: type[Section], location: Sequence[str | int]) -> _Field:
 
 
 def _members(annotation: Any) -> dict[str, Any]:
-    """Return the members of a union by their tags, or by the values of their field `kind`."""
+    """Return the members of a union by their tags, or by the values of their `kind` field."""
     members: dict[str, Any] = {}
     for member in get_args(_unannotated(annotation)):
         section = _unannotated(member)

@@ -38,9 +38,9 @@ def choose_backend(name: str, request: BuildRequest) -> Backend:
         name = eager.name
     backend = BACKENDS[name]
     if problem := backend.unavailable_reason():
-        raise ZooError(f"the backend `{name}` is not available on this machine", hint=problem, exit_code=1)
+        raise ZooError(f"the `{name}` backend is not available on this machine", hint=problem, exit_code=1)
     if problem := backend.unsupported_reason(request):
-        raise ZooError(f"the backend `{name}` cannot run this model", hint=problem)
+        raise ZooError(f"the `{name}` backend cannot run this model", hint=problem)
     return backend
 
 

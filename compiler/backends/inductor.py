@@ -1,4 +1,4 @@
-"""The backend `inductor`: compiles each kind of layer once with torch.compile, for dynamic sizes."""
+"""The `inductor` backend: compiles each kind of layer once with torch.compile, for dynamic sizes."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ MISTAKES = [
     ("vocabulary: {target_size: 9}", "a shared vocabulary has one size", 2, "`target_size: null`"),
     ("training: {steps: 5, cooldown_steps: 6}", "has 5 steps", 2, "write a smaller number"),
     ("training: {dev_score: null, patience: 3}", "`training.patience` needs a score", 2, "`patience: null`"),
-    ("training: {dev_score: f1}", "is not a score of the task `translation`", 2, "write `bleu` or `paper_bleu`"),
+    ("training: {dev_score: f1}", "is not a score of the `translation` task", 2, "write `bleu` or `paper_bleu`"),
     ("training: {source_tokens: 256}", "`training.source_tokens` (256) is too small", 2, "raise"),
     ("architecture: {positions: {kind: learned, rows: 256}}", "(256) is too small", 2, "raise"),
     ("architecture: {positions: {kind: learned, first: 1}}", ".positions.first` is not a field", 2, "rows"),

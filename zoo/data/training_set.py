@@ -85,7 +85,7 @@ class TrainingSet:
         """Create the batches of a store for the training settings of a spec.
 
         Args:
-            spec: Spec with the sections `training` and `corpus`.
+            spec: Spec with the `training` and `corpus` sections.
             store: Values of the training text.
             sampler: Sampler for subword regularisation. None: no subword regularisation.
             verified: Future of a background check of the store's files, if any.

@@ -1,7 +1,7 @@
 """Functions that build programs and show a message if this takes long, and the cache of packed models.
 
 Importing torch, building the graphs and packing the weights takes seconds. This work is done when a published model is
-first opened with the backend `native`. The result is stored in `storage.compiled()`, under the SHA-256 of everything
+first opened with the `native` backend. The result is stored in `storage.compiled()`, under the SHA-256 of everything
 that it depends on. From then on, the model translates without torch.
 """
 

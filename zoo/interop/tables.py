@@ -130,7 +130,7 @@ class Settings:
             return self.values[key]
         if default is None and key not in self.values:
             hint = "restore the file from the model's original source"
-            raise ZooError(f"the setting `{key}` is missing", where=self.where, hint=hint)
+            raise ZooError(f"the `{key}` setting is missing", where=self.where, hint=hint)
         return default
 
 

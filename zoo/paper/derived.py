@@ -357,7 +357,7 @@ def time_of_steps(spec: str, field: str, unit: str) -> tuple[float, str]:
 
     Args:
         spec: Short name of the spec.
-        field: Field of the section `training` that contains the number of steps.
+        field: Field of the `training` section that contains the number of steps.
         unit: Unit of the time, such as "hours".
     """
     steps, seconds = getattr(specs.load(spec).training, field), printed_number(f"recipe.step-{spec}")

@@ -218,7 +218,7 @@ def router(service: Service, documents: Documents) -> APIRouter:
 
     @routes.post("/v1/recognize")
     async def recognize(request: Request) -> RecognizeResult:
-        """Return the text in a picture, which is the field `file` of a form (`multipart/form-data`)."""
+        """Return the text in a picture, which is the `file` field of a form (`multipart/form-data`)."""
         given, _, content = await read_upload(request)
         call = Call(request, authorize(service, request, given))
         name, target = (read_string(given, field) or None for field in ("model", "target"))
@@ -349,7 +349,7 @@ def _result(answer: Answer, body: TranslateBody | None = None) -> TextResult:
 
 
 async def _events(results: AsyncIterator[tuple[int, Answer | ServingError]], body: TranslateBody) -> AsyncIterator[str]:
-    """Yield a server-sent event for each text, and the event `done` at the end."""
+    """Yield a server-sent event for each text, and the `done` event at the end."""
     async with aclosing(results):  # type: ignore[type-var]
         async for index, answer in results:
             if isinstance(answer, ServingError):

@@ -33,7 +33,7 @@ DOCUMENTS = (
 """Paths whose bodies may be as large as a document."""
 _MULTIPART, _FORM = "multipart/form-data", "application/x-www-form-urlencoded"
 _SCHEMES = {"/v1/": "bearer ", "/v2/": "deepl-auth-key "}
-"""Scheme of the header `Authorization` for each beginning of a path."""
+"""Scheme of the `Authorization` header for each beginning of a path."""
 _CLIENT_CLOSED = 499  # the status that nginx logs for clients that disconnect
 _DISCARDED_BODIES = 20  # a rejected body is read up to so many times the limit, so that the client reads the response
 _RETRY_SECONDS = 2

@@ -161,7 +161,7 @@ class Run(ModelFolder):
             raise ZooError(problem, hint=_OTHER_CORPUS_HINT)
         if current.backend != identity.backend:
             raise ZooError(
-                f"`{self.folder}` was started with the backend `{current.backend}`, but now uses "
+                f"`{self.folder}` was started with the `{current.backend}` backend, but now uses "
                 f"`{identity.backend}`, which rounds differently and has different dropout masks",
                 hint=f"`--fresh` removes the run and starts over with `{identity.backend}`",
             )

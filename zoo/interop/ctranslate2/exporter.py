@@ -39,7 +39,7 @@ _SUPPORTED = {
 
 
 class CTranslate2Export:
-    """The export format `ctranslate2`. Implements `zoo.interop.formats.ExportFormat`."""
+    """The `ctranslate2` export format. Implements `zoo.interop.formats.ExportFormat`."""
 
     name = "ctranslate2"
     description = "a CTranslate2 folder, in float32"

@@ -44,7 +44,7 @@ Two details differ from zoo. CTranslate2 truncates a translation at the maximum 
 
 
 class CTranslate2Import:
-    """The import format `ctranslate2`. Implements `zoo.interop.formats.ImportFormat`."""
+    """The `ctranslate2` import format. Implements `zoo.interop.formats.ImportFormat`."""
 
     name = "ctranslate2"
     description = "a CTranslate2 folder: model.bin and its vocabularies"

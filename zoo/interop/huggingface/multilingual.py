@@ -43,7 +43,7 @@ _FORCED = "the model's files set a default target language, which zoo ignores: c
 
 
 class Multilingual(Family):
-    """The format `hf-multilingual`: M2M-100, NLLB-200 and mBART-50 models of transformers."""
+    """The `hf-multilingual` format: M2M-100, NLLB-200 and mBART-50 models of transformers."""
 
     name = "hf-multilingual"
     description = (

@@ -144,7 +144,7 @@ class TreeTokenizer(Modality):
 
     @classmethod
     def from_content(cls, content: bytes, name: str) -> Self:
-        """Load a tokenizer from JSON, as in the attribute `content`. `name` is the file in error messages.
+        """Load a tokenizer from JSON, as in the `content` attribute. `name` is the file in error messages.
 
         Raises:
             ZooError: The content is damaged.
