@@ -213,7 +213,7 @@ def sweep(
     from zoo.training.sweeps.trials import default_folder, make_rows, make_trials, parse_arguments, train_all
 
     if list and (table or json):
-        raise ZooError("`--list` only prints commands", hint="leave `--table` and `--json` out")
+        raise ZooError("`--list` only prints commands", hint="leave out `--table` and `--json`")
     rows = make_rows(*parse_arguments(specs))
     messages = report()
     _warn_about_head_sizes(rows, messages)

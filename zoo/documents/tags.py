@@ -218,7 +218,7 @@ def element_ends(tokens: Sequence[Token]) -> list[int]:
 
 
 def join_raw(tokens: Sequence[Token]) -> str:
-    """Return the tokens as the file spells them."""
+    """Return the tokens as they appear in the file."""
     return "".join(token.raw for token in tokens)
 
 

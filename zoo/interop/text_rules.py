@@ -87,7 +87,7 @@ def find_rules(
         return None
     if not codes and text.needs_codes:
         hint = "add `--bpe FILE`, or `--tokenizer space` if you pass texts that are already split"
-        raise ZooError(f"`{folder}` lacks the BPE codes with which texts of this model are split", hint=hint)
+        raise ZooError(f"`{folder}` lacks the BPE codes that split texts for this model", hint=hint)
     tokenizer = options.tokenizer or text.tokenizer or (text.default_tokenizer if codes else None)
     if tokenizer is None and not codes:
         return None
@@ -136,7 +136,7 @@ def require_no_joiners(names: Sequence[str], where: Path) -> None:
     """Raise ZooError if tokens come from OpenNMT's tokenizer, whose joiners are not applied."""
     if has_joiners(names):
         problem = f"`{where}` lists tokens with joiners (`{_JOINER}`) of OpenNMT's pyonmttok, which zoo does not apply"
-        hint = "leave `--tokenizer` and `--bpe` out, and pass texts that pyonmttok has tokenised"
+        hint = "leave out `--tokenizer` and `--bpe`, and pass texts that pyonmttok has tokenised"
         raise ZooError(problem, hint=hint)
 
 

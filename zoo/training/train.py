@@ -85,8 +85,8 @@ def train(
         The run.
 
     Raises:
-        ZooError: The run was started with a different spec or corpus, another process trains it, the disk or the memory
-            is too small, or the device does not exist. In these cases, the run is unchanged.
+        ZooError: The run was started with a different spec or corpus, another process is training it, the disk or the
+            memory is too small, or the device does not exist. In these cases, the run is unchanged.
     """
     return run_training(spec, run=run, fresh=fresh, device=device, report=report).run
 

@@ -217,7 +217,7 @@ class Trainer:
         Args:
             state: The weights and moments. None in processes that do not write checkpoints.
             line: The last line of the log.
-            due: Whether this checkpoint is on the spec's schedule. False if it is written at a stop or at the end.
+            due: Whether this checkpoint is on the spec's schedule. False if it is written because training stops.
         """
         self.progress = replace(self.progress, due=due)
         if state:
