@@ -243,12 +243,12 @@ class Corpus(Section):
     source: Language
     """Source language (section 5.1), as a code such as en."""
     target: Language
-    """Target language (section 5.1), as a code such as de. For a parser, the same as `source`. It is the language of a
-    language model."""
+    """Target language (section 5.1), as a code such as de. For a parser, the same as `source`. For a language
+    model, the language of the text."""
     folder: Path
-    """Folder from which the paths in `train`, `dev` and `test` start. If `folder` is relative, it starts from the
-    folder of the spec file. In a shipped spec or an override, it starts from the current folder. If your spec file
-    lists paths without setting `folder`, the paths start from the folder of your file."""
+    """Folder to which the paths in `train`, `dev` and `test` are relative. `folder` itself can be relative to the
+    folder of the spec file or, in a shipped spec or an override, to the current folder. If your spec file lists
+    paths without setting `folder`, the paths are relative to the folder of your file."""
     train: Parts
     """Training set (section 5.1): a list of data sources, which are concatenated. Each is two text files (`source` and
     `target`), a table (`tsv`), an `archive`, a treebank (`trees`), the built-in corpus (`grammar`), or a text that

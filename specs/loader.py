@@ -92,7 +92,7 @@ def parse(text: str, where: str) -> Spec:
     """Parse a complete spec that `Spec.yaml` has written.
 
     Args:
-        text: The spec. Without the `format` key it is read in the current format.
+        text: The spec. Without a `format` key, it is read in the current format.
         where: The file that contains the text, for error messages.
 
     Raises:

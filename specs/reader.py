@@ -96,7 +96,7 @@ def read(text: str, file: str, start: str = "extends: base") -> LocatedValue:
         start: An example of the first line of such a file, for error messages.
 
     Raises:
-        ZooError: The text is not YAML, is empty, is not a mapping, or has a key twice.
+        ZooError: The text is not YAML, is empty, is not a mapping, or contains a key twice.
     """
     located = _values(text, file)
     if located is None or located.value is None:

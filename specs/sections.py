@@ -399,8 +399,8 @@ class Decoding(Section):
     1)."""
     extra_length: Count = Field(le=10_000)
     """Tokens added to `length_factor` times the source length to give the maximum length of a translation (section 6.1:
-    50). EOS is not counted. With `stopping_rule: shrinking`, a translation that is cut off has one more token, in the
-    place of EOS, as in Marian. Unit: tokens."""
+    50). EOS is not counted. With `stopping_rule: shrinking`, a translation that is cut off has one more token, in place
+    of EOS, as in Marian. Unit: tokens."""
     min_length: Count = Field(le=10_000)
     """Minimum length of a translation, without EOS (not in the paper; fairseq and CTranslate2: 1). If it exceeds the
     maximum length, the maximum length applies. Unit: tokens."""

@@ -155,7 +155,7 @@ def test_mistakes_of_overrides(overrides: Any, problem: str, where: str) -> None
     [
         ("bgi", "no spec is named `bgi`", "did you mean `big`?"),
         ("specs/bgi.yaml", "no such file: `specs/bgi.yaml`", "did you mean `big`?"),
-        ("nope.yaml", "no such file: `nope.yaml`", "relative paths start from the current folder"),
+        ("nope.yaml", "no such file: `nope.yaml`", "relative paths are relative to the current folder"),
         ("", "no spec is named ``", "`zoo list`"),
         ("a\0b", "no spec is named `a\\x00b`", "`zoo list`"),
         ("specs/../tiny", "no spec is named `specs/../tiny`", "`zoo list`"),

@@ -23,7 +23,7 @@ from zoo.text.vocabulary import Vocabulary
 POOL_BATCHES = 64
 """With subword regularisation, number of consecutive batches whose examples are tokenised together, as a pool.
 
-With 25,000 tokens per side, sampling a pool takes some seconds and 30 MB, while the model trains on the previous pool.
+With 25,000 tokens per side, sampling a pool takes a few seconds and 30 MB, while the model trains on the previous pool.
 A larger pool would need less padding.
 """
 

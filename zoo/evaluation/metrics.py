@@ -44,7 +44,7 @@ class Metric:
     in_summary: bool = True
     """Whether the one-line summary of a model's scores contains the metric."""
     details: Mapping[str, str] = field(default_factory=dict)
-    """Titles of additional numbers that are shown with the score, by their names in `scores.json`."""
+    """Titles of additional numbers that are shown with the score, keyed by their names in `scores.json`."""
 
     @property
     def signature(self) -> str:

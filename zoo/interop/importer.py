@@ -87,7 +87,7 @@ class ImportOptions:
 
 
 def import_model(source: str, options: ImportOptions, report: Report) -> Path:
-    """Import a model of another toolkit into the local model store.
+    """Import a model from another toolkit into the local model store.
 
     Args:
         source: A file, a folder, or `hf:ORG/NAME`.
@@ -160,7 +160,7 @@ def find_format(path: Path, name: str | None = None) -> ImportFormat:
 
 
 def read_foreign(format: ImportFormat, path: Path, request: ImportRequest) -> ImportedModel:
-    """Read a model of another toolkit.
+    """Read a model from another toolkit.
 
     Raises:
         ZooError: The model has a property that zoo does not support, its files are damaged, or reading them needs
@@ -234,7 +234,7 @@ def is_on_hub(source: str) -> bool:
 
 
 def repository(source: str) -> str:
-    """Return the part ORG/NAME of a source `hf:ORG/NAME[@REVISION]`."""
+    """Return the ORG/NAME part of a source `hf:ORG/NAME[@REVISION]`."""
     return source.removeprefix(_HUB_PREFIX).partition("@")[0]
 
 

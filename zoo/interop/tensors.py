@@ -1,4 +1,4 @@
-"""Tensors of other toolkits: safe loading, and conversion to zoo's token IDs, names and layout (`x @ W`)."""
+"""Tensors from other toolkits: safe loading, and conversion to zoo's token IDs, names and layout (`x @ W`)."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class TokenList:
     """Original ID of the padding token. If there is none, or if it equals `start`, PAD gets a row of zeros."""
 
     def require_rows(self, side: str, rows: int) -> None:
-        """Raise ZooError if the embedding has a different number of rows than the list has tokens."""
+        """Raise ZooError if the embedding's number of rows differs from the number of tokens."""
         if len(self.names) != rows:
             problem = f"the {side} vocabulary lists {len(self.names):,} tokens, but its embedding has {rows:,} rows"
             raise ZooError(problem, hint=RESTORE, exit_code=1)
@@ -234,7 +234,7 @@ def convert_positions(
     """Convert the position embeddings of encoder and decoder.
 
     Args:
-        tables: The position embeddings by the names in `SIDES`.
+        tables: The position embeddings, keyed by the names in `SIDES`.
 
     Returns:
         The fields of `architecture.positions`, and the tensors of zoo. If both tables contain the same sinusoids, there
@@ -259,7 +259,7 @@ def matching_sinusoids(table: Float[Tensor, "rows d_model"]) -> Iterator[dict[st
 
 
 def copied(tensor: Tensor) -> Tensor:
-    """Return a contiguous copy in float32. Files of other toolkits may contain one tensor under two names."""
+    """Return a contiguous copy in float32. Files from other toolkits may contain one tensor under two names."""
     return tensor.detach().float().clone(memory_format=torch.contiguous_format)
 
 

@@ -26,7 +26,7 @@ _MAX_DIGITS = 18
 
 @dataclass(frozen=True)
 class TextOptions:
-    """User's options for the text that a model was trained on."""
+    """User options for the text that a model was trained on."""
 
     tokenizer: str | None = None
     """Tokeniser, one of `TOKENIZERS`. If None, the files of the model determine it."""

@@ -1,4 +1,4 @@
-"""Calls of clients, answers and errors, in a form that is common to all APIs."""
+"""Client calls, answers and errors, in a form that is common to all APIs."""
 
 from __future__ import annotations
 

@@ -128,7 +128,7 @@ def _to_serving_error(error: Exception) -> ServingError:
 
 
 def max_connections() -> int:
-    """Raise the limit of file descriptors as far as permitted, and return the maximum number of connections."""
+    """Raise the limit on file descriptors as far as permitted, and return the maximum number of connections."""
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     soft, hard = (_MAX_DESCRIPTORS if each == resource.RLIM_INFINITY else each for each in limits)
     descriptors = max(soft, min(hard, _MAX_DESCRIPTORS))
@@ -196,7 +196,7 @@ class Server(uvicorn.Server):
         Args:
             config: The configuration (see `configure`).
             service: The service.
-            preloaded: Names of the models to load at the start.
+            preloaded: Names of the models to load at startup.
         """
         super().__init__(config)
         self._service, self._preloaded = service, preloaded
@@ -234,7 +234,7 @@ class Server(uvicorn.Server):
         self._service.admission.starting = False
 
     async def _maintain(self) -> None:
-        """Close stalled connections, and read the API keys again when their file changes."""
+        """Close stalled connections, and reload the API keys when their file changes."""
         while True:
             await asyncio.sleep(_SWEEP_SECONDS)
             for connection in list(self.server_state.connections):
@@ -302,7 +302,7 @@ def run_server(service: Service, listener: socket.socket, preloaded: Sequence[st
     Args:
         service: The service.
         listener: Socket that listens for clients.
-        preloaded: Names of the models to load at the start.
+        preloaded: Names of the models to load at startup.
 
     Raises:
         ZooError: A preloaded model or the language detector cannot be loaded.

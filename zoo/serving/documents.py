@@ -1,4 +1,4 @@
-"""Translation of markup and documents. Clients can download translated documents for some minutes."""
+"""Translation of markup and documents. Clients can download translated documents for a few minutes."""
 
 from __future__ import annotations
 

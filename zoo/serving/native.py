@@ -306,7 +306,7 @@ def monitoring(service: Service) -> APIRouter:
 
     @routes.get("/health/ready")
     async def ready() -> Response:
-        """Answer with status 200 if the server is ready, and 503 if it is starting or ending or its queue is full."""
+        """Answer with status 200 if the server is ready, or 503 if it is starting or stopping or its queue is full."""
         return JSONResponse({"ready": service.admission.ready}, 200 if service.admission.ready else 503)
 
     @routes.get("/metrics")

@@ -1,4 +1,4 @@
-"""Worker processes for work that hostile input can make slow or large. A process that exceeds a limit is replaced.
+"""Worker processes for tasks that hostile input can make slow or memory-hungry. Processes over a limit are replaced.
 
 Python cannot end a thread, but it can end a process at any time. This module imports no web framework, so that the
 processes start fast.

@@ -1,4 +1,4 @@
-"""The work of the server, independent of the API through which a request came."""
+"""The work of the server, independent of the API that a request uses."""
 
 from __future__ import annotations
 
@@ -234,7 +234,7 @@ class Service:
         return found
 
     def detect(self, text: str) -> list[tuple[str, float]]:
-        """Return the possible languages of a text with probabilities, the most probable first."""
+        """Return the possible languages of a text with probabilities, most probable first."""
         self.admission.check_texts([text])
         return detect(text)
 

@@ -54,7 +54,7 @@ def clean_with_positions(line: str) -> tuple[str, list[int]]:
 
 
 def read_lines(path: Path | str) -> list[str]:
-    """Return the lines of a text file, without the line ends.
+    """Return the lines of a text file, without the line endings.
 
     Raises:
         ZooError: The file cannot be read, is not UTF-8, or has a line longer than MAX_LINE_BYTES.
@@ -102,7 +102,7 @@ def _line_too_long(max_bytes: int, name: str, number: int) -> ZooError:
 
 
 def decoded_lines(stream: Iterable[bytes], name: str) -> Iterator[str]:
-    r"""Yield decoded lines, without the line ends, from lines of bytes such as sys.stdin.buffer.
+    r"""Yield decoded lines, without line endings, from lines of bytes such as sys.stdin.buffer.
 
     Only \n ends a line, because Unicode's other line separators occur inside sentences in real corpora. A \r before the
     \n and a byte order mark at the start are removed.

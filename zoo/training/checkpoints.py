@@ -252,7 +252,7 @@ def load_state(state: TrainingState, updates: int, program: EmittedProgram, opti
 
     Args:
         state: The weights and moments.
-        updates: The number of updates that Adam has done so far.
+        updates: The number of updates that Adam has made so far.
         program: The program that receives the weights.
         optimiser: The optimiser that receives the moments.
 

@@ -94,7 +94,7 @@ class RunLog:
         """Append a line for all steps since the last line, and return it.
 
         The line contains loss and perplexity per target token, speed, share of padding, utilisation and memory. Skipped
-        steps do not count for loss and perplexity.
+        steps do not affect loss and perplexity.
 
         Args:
             progress: The progress after the last step.

@@ -45,7 +45,7 @@ class RunStatus:
         run: The run.
         spec: Its spec.
         entries: The entries of its log, in the order of their steps.
-        trainer: The process that trains the run now, as `Run.trainer` describes it.
+        trainer: The process that is training the run, as `Run.trainer` describes it.
     """
 
     run: Run
