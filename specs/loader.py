@@ -53,7 +53,7 @@ def where_written(reference: str | os.PathLike[str], overrides: Overrides, path:
 
     Args:
         reference: The spec's path or name.
-        overrides: The overrides with which the spec was loaded.
+        overrides: The overrides that the spec was loaded with.
         path: The path of the corpus file, exactly as in the loaded spec.
 
     Returns:

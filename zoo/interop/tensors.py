@@ -31,7 +31,7 @@ _COMPARED_POSITIONS = 1_000
 _POSITION_TOLERANCE = 1e-3  # allowed error of sinusoids, because toolkits compute them in float32 or float16
 _TENSOR_GLOBALS = {"collections.OrderedDict", "collections.Counter", "_codecs.encode", "builtins.set"}
 _ALLOCATING_GLOBALS = {"torch.Tensor"}
-"""Globals that `weights_only=True` allows, but with which a small file can allocate any amount of memory."""
+"""Globals that `weights_only=True` allows, but that a small file can use to allocate any amount of memory."""
 _MAX_PICKLE = 100_000_000  # bytes, without tensors
 _LEGACY_PICKLES = 5  # pickles at the start of a file in the format used before torch 1.6, which is not a zip archive
 

@@ -53,7 +53,7 @@ def layer_count(side: str) -> tuple[int | None, str]:
 
 
 def sublayer_count(side: str) -> tuple[int | None, str]:
-    """Count the sub-layers in each layer of the encoder or the decoder, by their norms."""
+    """Count the sub-layers in each layer of the encoder or the decoder. Each has one norm, so count the norms."""
     norms = Counter(n.layer for n in graph("base").nodes if n.operation.is_norm)
     return _agreed({norms[name] for name in _layers(side)}, "residuals with a norm in each layer of the graph")
 

@@ -98,7 +98,7 @@ class RunStatus:
 
     @property
     def description(self) -> str:
-        """The state and the step of the run, for people."""
+        """The state and the step of the run, for display."""
         steps = f"at step {self.step:,} of {self.spec.training.steps:,}"
         if self.trainer is not None and self.fraction == 1.0:
             return f"training has ended {steps}; the weights are being averaged and scored"

@@ -95,7 +95,7 @@ class CTranslate2Import:
         if not reads_end:
             notes.append("The model reads no EOS after a source, so none is added.")
         if file_exists(path / "vmap.txt"):
-            notes.append("`vmap.txt`, with which CTranslate2 can restrict the vocabulary, is not imported.")
+            notes.append("`vmap.txt`, which lets CTranslate2 restrict the vocabulary, is not imported.")
         origin = {"format": self.name, "source": path.name, "engine": "CTranslate2", "numbers": binary.number_type}
         return ImportedModel(spec, vocabulary.vocabulary, tensors, origin, tuple(notes))
 
