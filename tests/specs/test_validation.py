@@ -86,7 +86,7 @@ MISTAKES = [
     ("name: a\nname: b", "`name` is written twice, first on line 2", 3, "remove one"),
     ("5: a", "a key must be text", 2, "such as `d_model`"),
     ("name: !!python/object:os.system x", "is not supported", 2, "without a tag"),
-    ("a: &a [*a]", "an alias refers to a value that contains this alias", 2, "by a value"),
+    ("a: &a [*a]", "an alias refers to a value that contains this alias", 2, "with a value"),
     ("name: a\x07", "contains a control character", 2, "delete it"),
     ("format: 0", "`format` must be a positive whole number, not `0`", 2, "`format: 1`"),
 ]
