@@ -38,7 +38,7 @@ ERRORS = [
     ("compare a b --references r --device cuda:9", "`--device` applies to models only", "leave `--device` out"),
     ("compare a b --language de", "`--language` applies to files only", "leave `--language` out"),
     ("evaluate --hypotheses a", "`--hypotheses` and `--references` must be given together", "give both files"),
-    ("evaluate --hypotheses a --references r --spec tiny", "give either a model or files to score", "leave out `--spec`"),
+    ("evaluate --hypotheses a --references r --spec tiny", "give either a model or files to score", "leave out"),
     ("evaluate --spec tiny --parameters x", "`--parameters` applies to `--brackets` only", "leave `--parameters` out"),
     ("align tiny --model tiny", "MODEL and `--model` both name a model", "leave one of them out"),
     ("score --spec tiny --source x", "`--source` needs `--target`", "give both files"),
