@@ -140,7 +140,7 @@ class Synthetic(Directed):
     """Path of the text that the models translate back into the source, relative to `corpus.folder`. It may be a .gz or
     .sgm file."""
     reference: Path | None = None
-    """Path of the translations of `source` by people, relative to `corpus.folder`. If it is given, only one of the
+    """Path of human translations of `source`, relative to `corpus.folder`. If it is given, only one of the
     `n_best` translations of each sentence is kept: the one with the highest chrF. Default: null."""
     n_best: Size = Field(default=1, le=1_024)
     """Number of translations of each sentence. Each distinct translation forms a pair. Default: 1.

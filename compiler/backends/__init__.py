@@ -45,7 +45,7 @@ def choose_backend(name: str, request: BuildRequest) -> Backend:
 
 
 def _fastest(request: BuildRequest) -> Backend:
-    # inductor takes long to compile. On a CPU it is not faster than eager, and on a GPU eager searches in CUDA graphs.
+    # inductor is slow to compile. On a CPU it is not faster than eager, and on a GPU eager searches in CUDA graphs.
     if not request.device.startswith("cuda"):
         return native
     return inductor if Purpose.TRAIN in request.graphs or search_refusal(request) else eager

@@ -44,7 +44,7 @@ class _ExportableModule(nn.Module):
 
 def export_programs(request: BuildRequest) -> Mapping[Purpose, ExportedProgram]:
     """Return the encoder and the decoder step by purpose, exported with torch.export for dynamic sizes."""
-    from torch.export import export  # takes long to import, and is needed only to compile
+    from torch.export import export  # slow to import, and needed only to compile
 
     run = functions(emit(request.graphs.values()))
     made = program(request, run)

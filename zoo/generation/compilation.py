@@ -154,7 +154,7 @@ def packed_artefact(model: Model, device: str, precision: str | None, backend: s
 
 
 def read_or_build(stored: Artefact | None, build: Build) -> Program:
-    """Read the packed model from the cache. If it is not there, build the complete program, and store the packed model.
+    """Read the packed model from the cache. If it is missing, build the complete program, and store the packed model.
 
     Args:
         stored: Place of the packed model in the cache. None: the model is not packed.

@@ -74,7 +74,7 @@ class ImportOptions:
     languages: tuple[str, str] | None = None
     positions: PositionConvention | None = None
     text: TextOptions = field(default_factory=TextOptions)
-    """How the text of the model was tokenised and split. What is missing is determined by the files."""
+    """How the text of the model was tokenised and split. The files determine missing values."""
     replace: bool = False
     """Whether to replace an existing model of the same name."""
     facts: Mapping[str, str] = field(default_factory=dict)
@@ -83,7 +83,7 @@ class ImportOptions:
     licence: str | None = None
     """Licence, if the model comes without a model card that gives it."""
     require: Callable[[Path], None] | None = None
-    """Function that checks the imported model in a folder before it is stored. It raises ZooError to refuse it."""
+    """Function that checks the imported model in a folder before it is stored. It raises ZooError to reject it."""
 
 
 def import_model(source: str, options: ImportOptions, report: Report) -> Path:

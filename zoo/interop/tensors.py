@@ -55,9 +55,9 @@ class TokenList:
     unknown: int
     """Original ID of the unknown token."""
     end: int
-    """Original ID of the end of a sentence."""
+    """Original ID of the end-of-sentence token."""
     start: int | None = None
-    """Original ID of the token that decoding starts with, whose row becomes that of BOS. It may be one of the others.
+    """Original ID of the token that decoding starts with, whose row becomes that of BOS. It may equal another ID.
     None for a source, or if decoding starts with zeros: BOS then gets a row of zeros."""
     pad: int | None = None
     """Original ID of the padding token. If there is none, or if it equals `start`, PAD gets a row of zeros."""

@@ -47,7 +47,7 @@ class ModelText:
     tokenizer: str | None = None
     """Tokeniser that the model names."""
     default_tokenizer: str | None = None
-    """Tokeniser of models of this toolkit that have BPE codes and name no tokeniser."""
+    """Tokeniser for this toolkit's models that have BPE codes but name no tokeniser."""
     needs_codes: bool = False
     """Whether the model names BPE codes."""
     codes: str | None = None

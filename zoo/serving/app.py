@@ -45,7 +45,7 @@ _MAX_HEAD_BYTES = 300_000  # some clients send the text in the query string
 KEEP_ALIVE_SECONDS = 15.0
 """Maximum time for the headers of a request to arrive, after the connection or the last response."""
 STALLED_SECONDS = 20.0
-"""Maximum time in which a client accepts nothing of a response."""
+"""Maximum time for which a client may accept no part of a response."""
 SEND_BUFFER_BYTES = 128 * 1024
 """Size of the system's buffer for a response. With a larger buffer, a slow client would seem to accept nothing."""
 _STALLED_SECONDS_AT_END, _BODY_SECONDS_AT_END = 3.0, 5.0

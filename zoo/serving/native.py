@@ -31,7 +31,7 @@ class _Body(BaseModel):
     def _stop_at_first_error(cls, given: Any) -> Any:
         """Raise an error for the first unknown parameter, or for the first list with an element that is not a string.
 
-        Pydantic would build one error per unknown parameter and per element, which takes long.
+        Pydantic would build one error per unknown parameter and per element, which is slow.
         """
         for name, value in given.items() if isinstance(given, dict) else ():
             if name not in cls.model_fields:

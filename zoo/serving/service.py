@@ -401,7 +401,7 @@ def readable_errors() -> Iterator[None]:
     except ZooError as error:
         if error.exit_code == 2:
             raise ServingError(400, error.summary) from None
-        frames = "".join(traceback.format_tb(error.__traceback__))  # the message may contain a text of the client
+        frames = "".join(traceback.format_tb(error.__traceback__))  # the message may contain the client's text
         LOG.error("the model cannot be used\n%s", frames)
         raise ServingError(503, "the model cannot be used now", "load", _RETRY_SECONDS) from None
 

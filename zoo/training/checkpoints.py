@@ -49,7 +49,7 @@ class TrainingProgress:
     skipped: int = 0
     """Steps that changed nothing because loss or gradients were not finite."""
     due: bool = True
-    """Whether this checkpoint is on the spec's schedule. False if it was written at a stop or at the end."""
+    """Whether this checkpoint is on the spec's schedule. False if it was written because training stopped."""
     best: float | None = None
     """Best score on the dev set so far."""
     best_step: int = 0
