@@ -1,4 +1,4 @@
-"""The command `zoo`. To add a command, write its function and add a line to COMMANDS."""
+"""The `zoo` command. To add a command, write its function and add a line to COMMANDS."""
 
 from __future__ import annotations
 

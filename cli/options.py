@@ -150,7 +150,7 @@ def refuse(belongs_to: str, **options: object) -> None:
 
 
 def refuse_beside(given: str, **options: object) -> None:
-    """Raise ZooError if the user gives one of these options together with the option `given`."""
+    """Raise ZooError if the user gives one of these options together with the `given` option."""
     if option := _first_given(options):
         raise ZooError(f"`{given}` cannot be combined with `{option}`", hint="leave one of them out")
 
@@ -214,13 +214,13 @@ def argument(*, complete: Any = None) -> Any:
 
 
 def describe(command: Callable[..., Any], section: str) -> Callable[..., Any]:
-    """Add the texts in the section `Options` of a command's docstring to its parameters. Return the command.
+    """Add the texts in the `Options` section of a command's docstring to its parameters. Return the command.
 
     An example of an item is `layer N: Layer to show. [default: the last]`: the parameter, the placeholder for its
     value, the help text, and the description of the default. A parameter that is only in the docstring, without a call
     of `option`, `flag` or `argument`, becomes a switch if it is Boolean, and an argument if it has no default.
 
-    A parameter `**how` stands for the options in the typed dictionary of its annotation, see `Execution`.
+    A `**how` parameter stands for the options in the typed dictionary of its annotation, see `Execution`.
     """
     signature = inspect.signature(command, eval_str=True)
     parameters = {each.name: each for parameter in signature.parameters.values() for each in _unpacked(parameter)}
@@ -246,7 +246,7 @@ def _unpacked(parameter: inspect.Parameter) -> Iterator[inspect.Parameter]:
 
 
 def _read_items(section: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the name of each item of a section `Options`, and its texts by the names of typer's attributes."""
+    """Yield the name of each item of an `Options` section, and its texts by the names of typer's attributes."""
     for item in filter(None, re.split(r"(?:^|\n) {4}(?=\S)", section)):
         found = _ITEM.fullmatch(" ".join(item.split()))
         assert found is not None, item

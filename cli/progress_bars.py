@@ -108,7 +108,7 @@ class _FiguresColumn(ProgressColumn):
 
 
 class _FittingWords:
-    """Texts, the most important first. The console shows as many of them as fit into its width."""
+    """Texts, most important first. The console shows as many of them as fit into its width."""
 
     def __init__(self, words: Sequence[str]) -> None:
         self._words = words

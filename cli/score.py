@@ -176,7 +176,7 @@ def _open_pairs(
         return
     if not reads:
         problem = "a language model scores texts without a source"
-        raise ZooError(problem, hint="leave `--source` and `--target` out, and write the texts to stdin, one per line")
+        raise ZooError(problem, hint="leave out `--source` and `--target`, and write the texts to stdin, one per line")
     with open_lines(source) as sources, open_lines(target) as targets:
         yield _zip_pairs(listed_files(source) if lists_files else sources, targets, source, target), sources.paused
 

@@ -63,7 +63,7 @@ def serve(
     After SIGTERM or Ctrl-C, the server answers the requests that it has accepted, and exits.
 
     Options:
-        model NAME|RUN: Load this model at the start, and offer it. Repeat the option to offer several models.
+        model NAME|RUN: Load this model at startup, and offer it. Repeat the option to offer several models.
             [default: all published models on this machine]
         host ADDRESS: Listen on this address. With 0.0.0.0, other machines can connect.
         port N: Listen on this port.

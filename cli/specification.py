@@ -289,7 +289,7 @@ def _refuse_combinations(**options: bool) -> None:
     given = [name for name, is_given in options.items() if is_given]
     if len(given) > 1 and (not options["json"] or options["code"] or options["graph"]):
         names = " and ".join(f"`--{name}`" for name in given)
-        raise ZooError(f"{names} cannot be combined", hint="leave all but one of them out")
+        raise ZooError(f"{names} cannot be combined", hint="use only one of them")
 
 
 def _warn_about_memory(plan: Plan) -> None:

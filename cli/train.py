@@ -155,7 +155,7 @@ def average(
 
 
 def shortlist(run: options.Run) -> None:
-    """Write the vocabulary shortlist of a run, which makes decoding with the backend `native` faster.
+    """Write the vocabulary shortlist of a run, which makes decoding with the `native` backend faster.
 
     For each source token, it contains the target tokens that are its most probable translations in the training text,
     by IBM model 1. With `zoo decode --shortlist`, or `decoding.shortlist: true` in the spec, a translation contains
@@ -213,7 +213,7 @@ def sweep(
     from zoo.training.sweeps.trials import default_folder, make_rows, make_trials, parse_arguments, train_all
 
     if list and (table or json):
-        raise ZooError("`--list` only prints commands", hint="leave `--table` and `--json` out")
+        raise ZooError("`--list` only prints commands", hint="leave out `--table` and `--json`")
     rows = make_rows(*parse_arguments(specs))
     messages = report()
     _warn_about_head_sizes(rows, messages)

@@ -378,7 +378,7 @@ def _require_recognizer(translator: object) -> Recognizer:
     spec = translator.spec
     if not isinstance(translator, Recognizer):
         problem = f"`{spec.name}` does not read audio: its task is `{spec.task.kind}`"
-        raise ZooError(problem, hint="use a model with the task `recognition`")
+        raise ZooError(problem, hint="use a model with the `recognition` task")
     max_window_seconds(translator)
     return translator
 

@@ -40,7 +40,7 @@ def build(spec: Spec, purposes: Iterable[Purpose] = TRANSLATE, **options: Unpack
     """Build a program from a spec, and return it.
 
     If `auto` has chosen the backend and the backend fails, for example because the disk is full or the compiler is
-    broken, warn and use the backend `eager` instead.
+    broken, warn and use the `eager` backend instead.
 
     On a CPU, the program may share memory with `weights`. Do not change these tensors afterwards.
 
@@ -59,7 +59,7 @@ def build(spec: Spec, purposes: Iterable[Purpose] = TRANSLATE, **options: Unpack
         if (options.get("backend") or spec.compilation.backend) != "auto" or chosen is eager:
             raise
         problem = error.summary if isinstance(error, ZooError) else error
-        warnings.warn(f"{problem}: using the slower backend `eager` instead", RuntimeWarning, stacklevel=2)
+        warnings.warn(f"{problem}: using the slower `eager` backend instead", RuntimeWarning, stacklevel=2)
         return eager.build(request)
 
 
@@ -96,7 +96,7 @@ def update_refusal(spec: Spec) -> str | None:
     if spec.compilation.backend not in ("auto", "eager"):
         return f"`compilation.backend` is `{spec.compilation.backend}`"
     if "pack_rows" in spec.compilation.disabled_passes:
-        return "the pass `pack_rows` is disabled"
+        return "the `pack_rows` pass is disabled"
     if find_spec("triton") is None:
         return "Triton is not installed: run `pip install triton`"
     try:
@@ -128,7 +128,7 @@ def prepare_build(
         backend: Overrides `compilation.backend` of the spec.
         folder: The folder in which compiled files are cached. None: a temporary folder, which is deleted when the
             process ends.
-        packed: Weights that the backend `native` has already packed. None: it packs `weights`.
+        packed: Weights that the `native` backend has already packed. None: it packs `weights`.
 
     Raises:
         ZooError: See `build`.

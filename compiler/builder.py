@@ -96,7 +96,7 @@ class GraphBuilder:
         If the state has a fixed number of positions, the next step gets only the last positions of the value.
 
         Args:
-            state: A value that the method `state` returned.
+            state: A value that the `state` method returned.
             value: The positions of the state, followed by the new positions. Axis 0 is the hypotheses.
             length_axis: The axis of the positions.
         """

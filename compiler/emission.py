@@ -66,7 +66,7 @@ _SUFFIXES = {(Purpose.DECODE_STEP, "decoder"): "_step", (Purpose.ENCODE, "decode
 
 
 class _Names:
-    """Unique names of the variables in one emitted function, by the names of their values in the graph."""
+    """Unique names of the variables in one emitted function, keyed by the names of their values in the graph."""
 
     def __init__(self, code: EmittedCode) -> None:
         self.values: dict[str, str] = {}

@@ -17,7 +17,7 @@ from compiler.instruction import Instruction, Opcode, Operand, UnsupportedGraph
 from compiler.operations.operation import MaskRole, Node, ValueKind, ValueType
 from compiler.size import BEAMS
 
-_NEEDS_PASS = "it needs the pass `{0}`, which is disabled or does not apply to this model"
+_NEEDS_PASS = "it needs the `{0}` pass, which is disabled or does not apply to this model"
 
 
 @dataclass(frozen=True)

@@ -111,7 +111,7 @@ def _on_slots(encode: Graph, step: Graph) -> tuple[Graph, str]:
             node = _embedding(by_name, node)
         nodes.append(node)
     if len(memory) != 1:
-        raise Unpackable("the keys and values of its memory are separate products: enable the pass `fuse_memory`")
+        raise Unpackable("the keys and values of its memory are separate products: enable the `fuse_memory` pass")
     (output,) = (node for node in nodes if node.name == step.outputs["log_probabilities"])
     outputs = {LOGITS: output.inputs[0]}
     for name, state in recurrent.items():
@@ -174,7 +174,7 @@ def _self_attention(
     width = heads.kv_count * (heads.d_k + heads.d_v)
     fits = q == k == v and v_column == k_column + heads.kv_count * heads.d_k
     if not fits or graph.types[k].shape[-1] != Size.of(k_column + width):
-        raise Unpackable("its queries, keys and values are separate products: enable the pass `fuse_projections`")
+        raise Unpackable("its queries, keys and values are separate products: enable the `fuse_projections` pass")
     scale: Any = attention.operation
     name = f"{attention.layer}.{CACHE}"
     cache = {name: ValueType((graph.types[k].shape[0], ONE, Size.of(width)))}
@@ -187,14 +187,14 @@ def _cross_attention(
     """Fuse attention to the memory into one operation. Also return the name of the value with keys and values."""
     query, (_, key_name, value_name, _) = by_name[attention.inputs[0]], attention.inputs
     if not {key_name, value_name} <= encode.outputs.keys():
-        raise Unpackable("its decoder projects the memory in each step: enable the pass `hoist_memory`")
+        raise Unpackable("its decoder projects the memory in each step: enable the `hoist_memory` pass")
     key, value = (encoded[encode.outputs[name]] for name in (key_name, value_name))
     (q, q_column), (k, k_column), (v, v_column) = (
         columns(nodes, each, whole=whole)
         for nodes, each, whole in ((by_name, query, False), (encoded, key, True), (encoded, value, True))
     )
     if k != v:
-        raise Unpackable("the keys and values of its memory are separate products: enable the pass `fuse_memory`")
+        raise Unpackable("the keys and values of its memory are separate products: enable the `fuse_memory` pass")
     heads = head_columns(query.type, value.type, q_column, k_column, v_column)
     scale: Any = attention.operation
     return replace(merged, operation=SlotCrossAttention(heads, scale.scale), inputs=(q, SLOTS)), k

@@ -113,7 +113,7 @@ class SlotLayout:
 
     @property
     def ancestors(self) -> int:
-        """First column of the rows that computed keys and values of live hypotheses, [rows, capacity]."""
+        """First column of the cache rows that hold the keys and values of live hypotheses, [rows, capacity]."""
         return self.sequences + self.rows * self.capacity
 
     @property

@@ -123,7 +123,7 @@ def _commands(card: ModelCard) -> Iterator[str]:
     if card.is_pattern:
         yield "For another language pair, replace the codes in the name.\n"
     if card.source.startswith("hf:"):
-        yield "The download needs the extra `hf`: `pip install -e '.[hf]'`.\n"
+        yield "The download needs the `hf` extra: `pip install -e '.[hf]'`.\n"
 
 
 def _language_pairs(card: ModelCard) -> Iterator[str]:

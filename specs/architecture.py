@@ -1,4 +1,4 @@
-"""The section `architecture`: the sub-layers of each layer and the sizes of the network (section 3, Table 3)."""
+"""The `architecture` section: the sub-layers of each layer and the sizes of the network (section 3, Table 3)."""
 
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal
@@ -39,7 +39,7 @@ class Architecture(Section):
     `{encoder: 12, decoder: 2}`. Unit: layers."""
     encoder: Annotated[tuple[EncoderSubLayer, ...], Field(strict=False)] = Field(max_length=MAX_SUBLAYERS)
     """Sub-layers of each encoder layer, in order (section 3.1: self-attention, feed-forward). If the list is empty,
-    the model has no encoder, as the task `language_modelling` requires."""
+    the model has no encoder, as the `language_modelling` task requires."""
     decoder: Annotated[tuple[DecoderSubLayer, ...], Field(strict=False)] = Field(max_length=MAX_SUBLAYERS)
     """Sub-layers of each decoder layer, in order (section 3.1: self-attention, cross-attention, feed-forward)."""
     source: Source
@@ -112,7 +112,7 @@ class Architecture(Section):
         return self.positions.rows if isinstance(self.positions, Learned) else None
 
     def option(self, sublayer: Sublayer, name: str) -> Any:
-        """Return an option of a sub-layer. If it is null, return the value of the architecture's field `name`."""
+        """Return an option of a sub-layer. If it is null, return the value of the architecture's `name` field."""
         value = getattr(sublayer, name)
         return getattr(self, name) if value is None else value
 
@@ -223,15 +223,15 @@ class Architecture(Section):
         if isinstance(self.positions, Sinusoidal2d) and (isinstance(self.source, Tokens) or self.source.subsampling):
             reject(
                 ("positions", "source"),
-                "positions of the kind `sinusoidal_2d` need a source of picture patches without `subsampling`",
-                "write `positions: {kind: sinusoidal}`, or a `source` of the kind `features` without `subsampling`",
+                "positions of kind `sinusoidal_2d` need a source of picture patches without `subsampling`",
+                "write `positions: {kind: sinusoidal}`, or a `source` of kind `features` without `subsampling`",
             )
         restricted = any(sublayer.kind == "restricted_attention" for sublayer in (*self.encoder, *self.decoder))
         if self.positions.score_bias and (restricted or self.attention_score == "additive"):
             other = "`restricted_attention`" if restricted else "`attention_score: additive`"
             reject(
                 ("positions", "attention_score", "encoder", "decoder"),
-                f"{other} does not support positions of the kind `{self.positions.kind}`",
+                f"{other} does not support positions of kind `{self.positions.kind}`",
                 "write other `positions`, or another kind of attention",
             )
         if self.positions.score_bias == "learned":

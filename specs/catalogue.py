@@ -80,8 +80,8 @@ def find(reference: str, *, referrer: str = "", where: str | None = None) -> Spe
     Args:
         reference: A path that ends in .yaml or .yml, or a name. A name may omit the folder if only one spec has
             this name: "a-h1" stands for "table3/a-h1".
-        referrer: Path of the spec that contains the reference in its field `extends`. A relative `reference` starts
-            from the folder of that spec. If empty, it starts from the current folder.
+        referrer: Path of the spec that contains the reference in its `extends` field. A relative `reference` is
+            relative to the folder of that spec. If empty, it is relative to the current folder.
         where: Location of the reference ("mine.yaml:1"), for error messages.
 
     Returns:
@@ -107,7 +107,7 @@ def find(reference: str, *, referrer: str = "", where: str | None = None) -> Spe
     guess = suggest(name, known)
     if is_path:
         start = "the folder of the file that contains it" if referrer else "the current folder"
-        hint = f"{guess}relative paths start from {start}; `zoo list` prints the shipped specs"
+        hint = f"{guess}relative paths are relative to {start}; `zoo list` prints the shipped specs"
         raise ZooError(f"no such file: {quote(reference)}", where=where, hint=hint)
     inner = os.path.join(os.path.dirname(referrer), reference, "spec.yaml")
     if os.path.isfile(inner):

@@ -1,4 +1,4 @@
-"""The section `corpus`: training, dev and test data, and the filters for training pairs (section 5.1).
+"""The `corpus` section: training, dev and test data, and the filters for training pairs (section 5.1).
 
 Each of the three sets is a list of parts. A part is one data source, such as two text files or an archive.
 """
@@ -105,7 +105,7 @@ class SearchOptions(Sparse):
     """Search options that replace a trained model's own options."""
 
     search: Literal["beam", "sample"] | None = None
-    """Decoding method, as in the section `decoding`. Default: the model's method."""
+    """Decoding method, as in the `decoding` section. Default: the model's method."""
     beam: Annotated[int, Field(ge=1, le=1_024)] | None = None
     """Beam size. Default: the model's value. Unit: hypotheses."""
     alpha: Annotated[float, Field(ge=0, le=10)] | None = None
@@ -140,7 +140,7 @@ class Synthetic(Directed):
     """Path of the text that the models translate back into the source, relative to `corpus.folder`. It may be a .gz or
     .sgm file."""
     reference: Path | None = None
-    """Path of the translations of `source` by people, relative to `corpus.folder`. If it is given, only one of the
+    """Path of human translations of `source`, relative to `corpus.folder`. If it is given, only one of the
     `n_best` translations of each sentence is kept: the one with the highest chrF. Default: null."""
     n_best: Size = Field(default=1, le=1_024)
     """Number of translations of each sentence. Each distinct translation forms a pair. Default: 1.
@@ -185,7 +185,7 @@ class Treebank(Weighted):
 
 
 class Digits(Weighted):
-    """Spoken or handwritten strings of digits with their texts, for the task `recognition`.
+    """Spoken or handwritten strings of digits with their texts, for the `recognition` task.
 
     If the task reads audio, espeak-ng speaks strings such as `3 1 4` with many voices, and noise and echoes
     are added. If it reads pictures, they show strings such as `314`, made of handwritten digits from scikit-learn.
@@ -243,12 +243,12 @@ class Corpus(Section):
     source: Language
     """Source language (section 5.1), as a code such as en."""
     target: Language
-    """Target language (section 5.1), as a code such as de. For a parser, the same as `source`. It is the language of a
-    language model."""
+    """Target language (section 5.1), as a code such as de. For a parser, the same as `source`. For a language
+    model, the language of the text."""
     folder: Path
-    """Folder from which the paths in `train`, `dev` and `test` start. If `folder` is relative, it starts from the
-    folder of the spec file. In a shipped spec or an override, it starts from the current folder. If your spec file
-    lists paths without setting `folder`, the paths start from the folder of your file."""
+    """Folder to which the paths in `train`, `dev` and `test` are relative. `folder` itself can be relative to the
+    folder of the spec file or, in a shipped spec or an override, to the current folder. If your spec file lists
+    paths without setting `folder`, the paths are relative to the folder of your file."""
     train: Parts
     """Training set (section 5.1): a list of data sources, which are concatenated. Each is two text files (`source` and
     `target`), a table (`tsv`), an `archive`, a treebank (`trees`), the built-in corpus (`grammar`), or a text that

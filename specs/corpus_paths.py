@@ -133,7 +133,7 @@ def _parts(corpus: Mapping[str, LocatedValue], split: str) -> list[LocatedValue]
 
 
 def _start_of(part: LocatedValue, user_files: Collection[str], shipped: str) -> str:
-    """Return the folder from which a part's paths start: the folder of the user's file, or else the shipped spec's."""
+    """Return the folder that a part's paths are relative to: that of the user's file, or else the shipped spec's."""
     return os.path.dirname(part.file) if part.file in user_files else shipped
 
 

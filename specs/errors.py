@@ -55,7 +55,7 @@ class ZooError(Exception):
 
 
 def nearest(word: str, choices: Iterable[str]) -> str | None:
-    """Return the choice that is spelled most like `word`, or None if no choice is similar."""
+    """Return the choice that is most similar to `word`, or None if no choice is similar."""
     choice_of, lower = {choice.lower(): choice for choice in choices}, word.lower()
     cutoff = _MIN_SIMILARITY_OF_SHORT_WORDS if len(lower) <= _SHORT_WORD else _MIN_SIMILARITY
     if matches := get_close_matches(lower, choice_of, n=1, cutoff=cutoff):

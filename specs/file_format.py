@@ -28,7 +28,7 @@ def writer_version(text: str) -> str | None:
 
 
 def without_format(spec: LocatedValue, version: str | None = None) -> LocatedValue:
-    """Check the key `format` of a spec file, and return the values without this key.
+    """Check the `format` key of a spec file, and return the values without this key.
 
     Args:
         spec: The values in the file. If they have no key `format`, they are in the current format.

@@ -45,8 +45,8 @@ def describe_head_sizes(spec: Spec, reference: str | os.PathLike[str]) -> str | 
             spec that it extends.
 
     Returns:
-        A warning of one line, with the override that restores the equation. None if `spec` fulfils the equation, or
-        if the shipped spec does not fulfil it either.
+        A one-line warning with the override that restores the equation. None if `spec` satisfies the equation, or if
+        the shipped spec does not satisfy it either.
     """
     if not _has_equal_sizes(shipped_origin(reference)) or _has_equal_sizes(spec):
         return None

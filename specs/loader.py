@@ -53,7 +53,7 @@ def where_written(reference: str | os.PathLike[str], overrides: Overrides, path:
 
     Args:
         reference: The spec's path or name.
-        overrides: The overrides with which the spec was loaded.
+        overrides: The overrides that the spec was loaded with.
         path: The path of the corpus file, exactly as in the loaded spec.
 
     Returns:
@@ -92,7 +92,7 @@ def parse(text: str, where: str) -> Spec:
     """Parse a complete spec that `Spec.yaml` has written.
 
     Args:
-        text: The spec. Without the key `format` it is read in the current format.
+        text: The spec. Without a `format` key, it is read in the current format.
         where: The file that contains the text, for error messages.
 
     Raises:

@@ -78,7 +78,7 @@ class FeatureSource(Section):
     """Base class of the kinds of files that a model reads as features."""
 
     augmentation: ClassVar[tuple[str, ...]] = ()
-    """Names of the fields that have no other effect than to change training examples at random."""
+    """Names of the fields that only change training examples at random."""
 
     @property
     def width(self) -> int:
@@ -141,11 +141,11 @@ class PatchSize(Section):
 
 
 class Image(FeatureSource):
-    """Picture files: PNG or JPEG. A frame is a patch of grey pixels."""
+    """Picture files: PNG or JPEG. A frame is a patch of greyscale pixels."""
 
     kind: Literal["image"]
-    """Read pictures, which are converted to grey and scaled to a fixed height. Their pixels have mean 0 and variance
-    1. A frame is a patch. Patches follow each other column by column, from top to bottom."""
+    """Read pictures, which are converted to greyscale and scaled to a fixed height. Their pixels have mean 0 and
+    variance 1. A frame is a patch. Patches follow each other column by column, from top to bottom."""
     height: PictureSize = 32
     """Height to which pictures are scaled. Their aspect ratio does not change. Default: 32. Unit: pixels."""
     patch: PatchSize = PatchSize(height=32, width=1)

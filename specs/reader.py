@@ -73,7 +73,7 @@ class LocatedValue:
 
 
 def _kind_of(mapping: LocatedValue) -> object:
-    """Return the value of the key `kind`, or None if the mapping has no such key."""
+    """Return the value of the `kind` key, or None if the mapping has no such key."""
     return mapping.value["kind"].plain() if isinstance(mapping.value, dict) and "kind" in mapping.value else None
 
 
@@ -96,7 +96,7 @@ def read(text: str, file: str, start: str = "extends: base") -> LocatedValue:
         start: An example of the first line of such a file, for error messages.
 
     Raises:
-        ZooError: The text is not YAML, is empty, is not a mapping, or has a key twice.
+        ZooError: The text is not YAML, is empty, is not a mapping, or contains a key twice.
     """
     located = _values(text, file)
     if located is None or located.value is None:

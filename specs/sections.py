@@ -1,4 +1,4 @@
-"""The sections `vocabulary`, `languages`, `task`, `training` and `decoding`, and the four special tokens."""
+"""The `vocabulary`, `languages`, `task`, `training` and `decoding` sections, and the four special tokens."""
 
 from collections.abc import Mapping
 from difflib import get_close_matches
@@ -399,8 +399,8 @@ class Decoding(Section):
     1)."""
     extra_length: Count = Field(le=10_000)
     """Tokens added to `length_factor` times the source length to give the maximum length of a translation (section 6.1:
-    50). EOS is not counted. With `stopping_rule: shrinking`, a translation that is cut off has one more token, in the
-    place of EOS, as in Marian. Unit: tokens."""
+    50). EOS is not counted. With `stopping_rule: shrinking`, a translation that is cut off has one more token, in place
+    of EOS, as in Marian. Unit: tokens."""
     min_length: Count = Field(le=10_000)
     """Minimum length of a translation, without EOS (not in the paper; fairseq and CTranslate2: 1). If it exceeds the
     maximum length, the maximum length applies. Unit: tokens."""
@@ -412,7 +412,7 @@ class Decoding(Section):
     shortlist: bool = False
     """Whether a translation may only contain tokens of the model's vocabulary shortlist, which depends on the
     source (not in the paper; Marian: `--shortlist`). This is faster. Probabilities are normalised over these
-    tokens. Only the backend `native` supports it."""
+    tokens. Only the `native` backend supports it."""
     max_source_length: Size = Field(le=100_000)
     """Maximum length of a source (not in the paper). A longer source is split at sentence boundaries, and its parts are
     translated one by one. A single sentence above the maximum is an error. Unit: tokens."""

@@ -139,7 +139,7 @@ class Spec(Section):
         if self.languages is not None and not isinstance(self.task, (Translation, Recognition)):
             reject(
                 ("languages", "task.kind"),
-                f"the task `{self.task.kind}` has one language, but `languages` has several",
+                f"the `{self.task.kind}` task has one language, but `languages` has several",
                 "write `languages: null`",
             )
         if self.languages is not None and not self.reads_text and self.languages.source_token is not None:
@@ -204,25 +204,25 @@ class Spec(Section):
                 needed, fields = ("trees", "`trees`") if parsing else ("sentence pairs", "`source` and `target`")
                 reject(
                     (f"corpus.{name}", "task.kind"),
-                    f"the task `{self.task.kind}` needs {needed}, but `corpus.{name}` has no {needed}",
+                    f"the `{self.task.kind}` task needs {needed}, but `corpus.{name}` has no {needed}",
                     f"write {fields} in this part, or set another `task`",
                 )
             if isinstance(self.task, Recognition) and isinstance(part, (Grammar, Archive)):
                 reject(
                     (f"corpus.{name}", "task.kind"),
-                    f"the task `recognition` reads {self.task.source.kind} files, but `corpus.{name}` has text",
+                    f"the `recognition` task reads {self.task.source.kind} files, but `corpus.{name}` has text",
                     "write `source`, a list of file names, and `target` in this part, or set another `task`",
                 )
             if isinstance(part, Digits) and self.task.streams.get("source") not in part.sources:
                 reject(
                     (f"corpus.{name}", "task.kind"),
-                    f"`corpus.{name}` has audio or pictures of digits, but the task `{self.task.kind}` reads neither",
+                    f"`corpus.{name}` has audio or pictures of digits, but the `{self.task.kind}` task reads neither",
                     "write other parts, or `task: {kind: recognition, source: {kind: audio}}`",
                 )
             if isinstance(part, (Files, Archive)) and (part.source is not None) is not reads:
                 reject(
                     (f"corpus.{name}", "task.kind"),
-                    f"the task `{self.task.kind}` reads {'a' if reads else 'no'} source, but `corpus.{name}` "
+                    f"the `{self.task.kind}` task reads {'a' if reads else 'no'} source, but `corpus.{name}` "
                     f"has {'none' if reads else 'one'}",
                     f"{'write' if reads else 'remove'} `source` in this part, or set another `task`",
                 )
@@ -268,7 +268,7 @@ class Spec(Section):
             if bool(getattr(self.architecture, stack)) is not needed:
                 reject(
                     (f"architecture.{stack}", "task.kind"),
-                    f"the task `{self.task.kind}` needs {'' if needed else 'no '}sub-layers in `architecture.{stack}`",
+                    f"the `{self.task.kind}` task needs {'' if needed else 'no '}sub-layers in `architecture.{stack}`",
                     f"write {'sub-layers in' if needed else '`[]` for'} `architecture.{stack}`, or set another `task`",
                 )
         shared, modalities = self.vocabulary.shared, self.task.streams
@@ -277,7 +277,7 @@ class Spec(Section):
             listed = " and ".join(f"a {name} of {modality}" for name, modality in streams.items())
             reject(
                 ("vocabulary.shared", "task.kind"),
-                f"the task `{self.task.kind}` has {listed}, but `vocabulary.shared` is {str(shared).lower()}",
+                f"the `{self.task.kind}` task has {listed}, but `vocabulary.shared` is {str(shared).lower()}",
                 f"write `vocabulary: {{shared: {'false, target_size: 256' if shared else 'true'}}}`",
             )
         if self.vocabulary.copy_symbols and not (isinstance(self.task, Translation) and self.reads_text):
@@ -291,7 +291,7 @@ class Spec(Section):
             kind = f"features, width: {task.source.width}" if isinstance(task, Recognition) else "tokens"
             reject(
                 ("architecture.source.kind", "task.kind"),
-                f"the task `{task.kind}` reads {modalities.get('source', 'nothing')}, not `{source.kind}`",
+                f"the `{task.kind}` task reads {modalities.get('source', 'nothing')}, not `{source.kind}`",
                 f"write `architecture: {{source: {{kind: {kind}}}}}`, or set another `task`",
             )
         sizes: list[tuple[str, object, str, str]] = [("source", source, "width", "`task.source` gives {} features")]
@@ -309,7 +309,7 @@ class Spec(Section):
         if score is not None and score not in permitted:
             reject(
                 ("training.dev_score", "task.kind"),
-                f"`training.dev_score` is `{score}`, which is not a score of the task `{self.task.kind}`",
+                f"`training.dev_score` is `{score}`, which is not a score of the `{self.task.kind}` task",
                 f"write {' or '.join(f'`{name}`' for name in permitted)}",
             )
 

@@ -51,7 +51,7 @@ def validate(section: type[_S], values: LocatedValue, files: Sequence[str] = (),
 
     Raises:
         ZooError: Values are missing, unknown or invalid. It is the first error in the order of `files` and
-            `overrides`. Its attribute `additional` contains the next errors, at most 20.
+            `overrides`. Its `additional` attribute contains the next errors, at most 20.
     """
     try:
         return section.model_validate(values.plain())
@@ -70,7 +70,7 @@ class _Field(NamedTuple):
     root: type[Section]
     """Class of the whole file: `Spec`, or another section."""
     path: Path
-    """Keys and indices as a person writes them. Pydantic's locations also contain tags of unions."""
+    """Keys and indices as users write them. Pydantic's locations also contain tags of unions."""
     annotation: Any
     description: str
     """Description of the innermost field on the path."""
@@ -223,7 +223,7 @@ def _suggest_field(field: _Field, known: Sequence[str]) -> str:
 
 
 def _dotted(path: Sequence[str | int]) -> str:
-    """Return a path as a person writes it: `corpus.train[0].source`."""
+    """Return a path as users write it: `corpus.train[0].source`."""
     text = ""
     for step in path:
         text += f"[{step}]" if isinstance(step, int) else f".{step}" if text else step
@@ -264,7 +264,7 @@ def _resolve(root: type[Section], location: Sequence[str | int]) -> _Field:
 
 
 def _members(annotation: Any) -> dict[str, Any]:
-    """Return the members of a union by their tags, or by the values of their field `kind`."""
+    """Return the members of a union, keyed by their tags or by the values of their `kind` field."""
     members: dict[str, Any] = {}
     for member in get_args(_unannotated(annotation)):
         section = _unannotated(member)

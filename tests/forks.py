@@ -13,7 +13,7 @@ from types import ModuleType
 _CONTEXT = multiprocessing.get_context("forkserver")
 _CONTEXT.set_forkserver_preload(["torch", "zoo.generation.loading"])
 COMMAND = "import sys; from zoo.__main__ import main; sys.exit(main())"
-"""Code that runs the command `zoo` with the arguments of the process."""
+"""Code that runs the `zoo` command with the arguments of the process."""
 
 
 class Fork:

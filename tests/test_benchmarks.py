@@ -159,7 +159,7 @@ def test_parts_for_gpus_that_start_no_process(run: Script) -> None:
 
 def test_pictures_of_sentences(run: Script, texts: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """Each set has its own sentences and font families."""
-    sentence_pictures = pytest.importorskip("tests.benchmarks.sentence_pictures", reason="needs the extra `pictures`")
+    sentence_pictures = pytest.importorskip("tests.benchmarks.sentence_pictures", reason="needs the `pictures` extra")
     font = pytest.importorskip("PIL.ImageFont").load_default(20)
     Path("fonts").mkdir()
     Path("fonts/one.ttf").write_bytes(font.font_bytes)
@@ -178,7 +178,7 @@ def test_pictures_of_sentences(run: Script, texts: list[str], monkeypatch: pytes
 
 
 def test_sounds_of_sentences(run: Script, texts: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    sentence_sounds = pytest.importorskip("tests.benchmarks.sentence_sounds", reason="needs the extra `speech`")
+    sentence_sounds = pytest.importorskip("tests.benchmarks.sentence_sounds", reason="needs the `speech` extra")
     monkeypatch.setattr(sentence_sounds, "SIZES", {"test": 2, "dev": 1, "train": 4})
     lines = [Path(name).read_text("utf-8").splitlines() for name in texts]
     for language, side in zip(("en", "de"), lines, strict=True):
@@ -193,7 +193,7 @@ def test_sounds_of_sentences(run: Script, texts: list[str], monkeypatch: pytest.
 
 
 def test_digits_by_flite(run: Script, monkeypatch: pytest.MonkeyPatch) -> None:
-    flite_digits = pytest.importorskip("tests.benchmarks.flite_digits", reason="needs the extra `speech`")
+    flite_digits = pytest.importorskip("tests.benchmarks.flite_digits", reason="needs the `speech` extra")
     monkeypatch.setattr(flite_digits, "COUNT", 6)
     program = Path("programs/flite")
     program.parent.mkdir()
@@ -210,7 +210,7 @@ def test_digits_by_flite(run: Script, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_long_recordings_of_digits(run: Script, monkeypatch: pytest.MonkeyPatch) -> None:
-    long_digits = pytest.importorskip("tests.benchmarks.long_digits", reason="needs the extra `speech`")
+    long_digits = pytest.importorskip("tests.benchmarks.long_digits", reason="needs the `speech` extra")
     monkeypatch.setattr(long_digits, "STRINGS", {"test": 3})
     assert run(long_digits, "0.1", "short") == "test: 3 recordings\n"
     assert run(long_digits, "1000", "long") == "test: 1 recordings\n"
@@ -228,7 +228,7 @@ def test_long_recordings_of_digits(run: Script, monkeypatch: pytest.MonkeyPatch)
 
 def test_spoken_lines_of_a_game(run: Script, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whole rooms are held out, and lines without a sound are left out."""
-    fillets = pytest.importorskip("tests.benchmarks.fillets", reason="needs the extra `speech`")
+    fillets = pytest.importorskip("tests.benchmarks.fillets", reason="needs the `speech` extra")
     monkeypatch.setattr(fillets, "TIMES", 2)
     line = 'dialogId("{0}", "font_big", "\\"Where\\" {0}?")\ndialogStr("Kde {0}?")\n'
     for room in "abcdefghij":

@@ -140,7 +140,7 @@ def test_what_needs_text_refuses_features_by_name() -> None:
             },
             "picture patches without `subsampling`",
         ),
-        ({**UNTIED, "source": {"kind": "tokens"}}, "the task `recognition` reads audio"),
+        ({**UNTIED, "source": {"kind": "tokens"}}, "the `recognition` task reads audio"),
         ({**UNTIED, "source": {"kind": "features", "width": 3}}, "is 3, but `task.source` gives 8 features"),
     ],
 )

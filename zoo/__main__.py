@@ -1,4 +1,4 @@
-"""Run the command line by `python -m zoo`, which does the same as the command `zoo`."""
+"""Run the command line by `python -m zoo`, which does the same as the `zoo` command."""
 
 from zoo.entry_point import main
 

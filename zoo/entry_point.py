@@ -1,4 +1,4 @@
-"""Entry point of the command `zoo`. It checks that Python imports zoo's own packages `specs` and `compiler`."""
+"""Entry point of the `zoo` command. It checks that Python imports zoo's own packages `specs` and `compiler`."""
 
 from __future__ import annotations
 

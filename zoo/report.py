@@ -1,4 +1,4 @@
-"""Report messages, warnings and progress, and format numbers for people."""
+"""Report messages, warnings and progress, and format numbers for display."""
 
 from __future__ import annotations
 
@@ -156,14 +156,14 @@ def escape_control_characters(text: str) -> str:
 
 
 def amount(count: float, unit: str) -> str:
-    """Format a number with its unit for people, such as "1,200 steps" or "3.4 GB"."""
+    """Format a number with its unit for display, such as "1,200 steps" or "3.4 GB"."""
     if unit == "bytes":
         return size(count)
     return f"{count:,.0f} {unit}" if count >= 10 or count == int(count) else f"{count:.2g} {unit}"
 
 
 def size(count: float) -> str:
-    """Format a number of bytes for people, with decimal prefixes, such as "34 kB" or "1.2 GB"."""
+    """Format a number of bytes for display, with decimal prefixes, such as "34 kB" or "1.2 GB"."""
     for unit in ("bytes", "kB", "MB", "GB"):
         if abs(count) < 999.5:
             return f"{count:.0f} {unit}" if unit == "bytes" or abs(count) >= 9.95 else f"{count:.1f} {unit}"
@@ -178,7 +178,7 @@ def sizes(first: float, second: float) -> tuple[str, str]:
 
 
 def duration(seconds: float) -> str:
-    """Format a duration for people, such as "0:42", "3:05", "2:10:00" or "19.5 days"."""
+    """Format a duration for display, such as "0:42", "3:05", "2:10:00" or "19.5 days"."""
     if seconds >= 2 * 86400:
         return f"{seconds / 86400:,.1f} days"
     minutes, rest = divmod(round(seconds), 60)

@@ -38,14 +38,14 @@ def choose_backend(name: str, request: BuildRequest) -> Backend:
         name = eager.name
     backend = BACKENDS[name]
     if problem := backend.unavailable_reason():
-        raise ZooError(f"the backend `{name}` is not available on this machine", hint=problem, exit_code=1)
+        raise ZooError(f"the `{name}` backend is not available on this machine", hint=problem, exit_code=1)
     if problem := backend.unsupported_reason(request):
-        raise ZooError(f"the backend `{name}` cannot run this model", hint=problem)
+        raise ZooError(f"the `{name}` backend cannot run this model", hint=problem)
     return backend
 
 
 def _fastest(request: BuildRequest) -> Backend:
-    # inductor takes long to compile. On a CPU it is not faster than eager, and on a GPU eager searches in CUDA graphs.
+    # inductor is slow to compile. On a CPU it is not faster than eager, and on a GPU eager searches in CUDA graphs.
     if not request.device.startswith("cuda"):
         return native
     return inductor if Purpose.TRAIN in request.graphs or search_refusal(request) else eager

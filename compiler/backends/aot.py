@@ -1,4 +1,4 @@
-"""The backend `aot`: AOTInductor compiles the encoder and the decoder step ahead of time.
+"""The `aot` backend: AOTInductor compiles the encoder and the decoder step ahead of time.
 
 Running a compiled package needs no compiler. Packages contain no weights, so one package serves all training runs of a
 spec. A package runs only on the kind of processor that it was compiled for.

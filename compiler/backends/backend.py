@@ -34,7 +34,7 @@ class BuildRequest:
     folder: Path | None = None
     """The folder in which compiled files are cached. None: a temporary folder, deleted when the process ends."""
     packed: PackedModel | None = None
-    """Weights that the backend `native` has already packed. None: it packs `weights`."""
+    """Weights that the `native` backend has already packed. None: it packs `weights`."""
 
     @cached_property
     def native_code(self) -> NativeCode:
@@ -70,12 +70,12 @@ class Backend:
         if self.device and request.device.partition(":")[0] != self.device:
             return f"it runs on {_DEVICES[self.device]}, not on `{request.device}`: use another device or backend"
         if not self.can_train and Purpose.TRAIN in request.graphs:
-            return "it can only translate, not train: use the backend `eager`"
+            return "it can only translate, not train: use the `eager` backend"
         if not self.can_train and not {Purpose.ENCODE, Purpose.DECODE_STEP} <= request.graphs.keys():
-            return "it needs an encoder and a decoder: use the backend `eager`"
+            return "it needs an encoder and a decoder: use the `eager` backend"
         if request.precision not in self.precisions:
             other = "native" if request.precision == "int8" else "eager"
-            return f"it computes in {' or '.join(self.precisions)}; for {request.precision}, use the backend `{other}`"
+            return f"it computes in {' or '.join(self.precisions)}; for {request.precision}, use the `{other}` backend"
         return self.refuse(request)
 
 

@@ -1,4 +1,4 @@
-"""The backend `eager`: runs the emitted PyTorch code without compiling it. Other backends reuse its functions."""
+"""The `eager` backend: runs the emitted PyTorch code without compiling it. Other backends reuse its functions."""
 
 from __future__ import annotations
 

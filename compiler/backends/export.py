@@ -1,4 +1,4 @@
-"""Export of emitted functions with torch.export, as the backends `aot`, `onnx` and `tensorrt` need them."""
+"""Export of emitted functions with torch.export, as the `aot`, `onnx` and `tensorrt` backends need them."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class _ExportableModule(nn.Module):
 
 def export_programs(request: BuildRequest) -> Mapping[Purpose, ExportedProgram]:
     """Return the encoder and the decoder step by purpose, exported with torch.export for dynamic sizes."""
-    from torch.export import export  # takes long to import, and is needed only to compile
+    from torch.export import export  # slow to import, and needed only to compile
 
     run = functions(emit(request.graphs.values()))
     made = program(request, run)
@@ -165,11 +165,11 @@ def artefact_key(request: BuildRequest, backend_file: str) -> dict[str, str]:
 def refuse(request: BuildRequest) -> str | None:
     """Return the reason why a request to translate cannot be exported. None if it can be exported."""
     if "plan_cache" in request.spec.compilation.disabled_passes:
-        return "it needs the pass `plan_cache`: remove it from `compilation.disabled_passes`"
+        return "it needs the `plan_cache` pass: remove it from `compilation.disabled_passes`"
     for purpose in TRANSLATING:
         graph = request.graphs[purpose]
         for node in graph.nodes:
             if not node.operation.is_exportable([graph.types[value] for value in node.inputs]):
                 name = type(node.operation).__name__
-                return f"torch cannot export {name} for sources of any length: use the backend `eager`"
+                return f"torch cannot export {name} for sources of any length: use the `eager` backend"
     return None

@@ -1,4 +1,4 @@
-"""The backend `inductor`: compiles each kind of layer once with torch.compile, for dynamic sizes."""
+"""The `inductor` backend: compiles each kind of layer once with torch.compile, for dynamic sizes."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _vector_bits() -> int:
     Pass the length to torch as an option, because torch's cache on disk does not distinguish lengths otherwise. Cached
     code for another length would write beyond its buffers.
     """
-    from torch._inductor.cpu_vec_isa import pick_vec_isa  # takes long to import
+    from torch._inductor.cpu_vec_isa import pick_vec_isa  # slow to import
 
     return pick_vec_isa().bit_width()
 

@@ -1,4 +1,4 @@
-"""The backend `native`: C++ kernels compiled for this processor, with the fastest decoder step on a CPU.
+"""The `native` backend: C++ kernels compiled for this processor, with the fastest decoder step on a CPU.
 
 The kernels are compiled once with the host's C++ compiler and run all models. For them, a model is a list of
 instructions with packed weights. A call runs on the calling thread, so several threads can share one program.
@@ -216,7 +216,7 @@ def _refuse(request: BuildRequest) -> str | None:
     try:
         request.native_code  # noqa: B018 - generated here, and used by the program
     except UnsupportedGraph as problem:
-        return f"{problem}: use the backend `eager`"
+        return f"{problem}: use the `eager` backend"
     return None
 
 

@@ -1,4 +1,4 @@
-"""The backend `onnx`: exports the encoder and the decoder step as ONNX models, and runs them with onnxruntime."""
+"""The `onnx` backend: exports the encoder and the decoder step as ONNX models, and runs them with onnxruntime."""
 
 from __future__ import annotations
 

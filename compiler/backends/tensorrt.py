@@ -1,4 +1,4 @@
-"""The backend `tensorrt`: compiles the encoder and the decoder step to TensorRT engines, with torch-tensorrt.
+"""The `tensorrt` backend: compiles the encoder and the decoder step to TensorRT engines, with torch-tensorrt.
 
 TensorRT's libraries are not on PyPI; NVIDIA distributes them. The tests of this module do not need them. They cover the
 checks of requests, profiles, settings, exported programs, and the names of the weights to refit.

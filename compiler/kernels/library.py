@@ -1,6 +1,6 @@
 """Functions that compile the C++ kernels to a shared library for this processor, load it, and declare its functions.
 
-The header `abi.hpp` is generated from the Python definitions, and the types of functions are read from the C++ code, so
+The `abi.hpp` header is generated from the Python definitions, and the types of functions are read from the C++ code, so
 that C++ and Python agree.
 """
 

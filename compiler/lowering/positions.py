@@ -1,7 +1,7 @@
 """Lowering of positions (3.5): one class for each way in which a stack can depend on positions, and its operation.
 
 To add a kind, add its spec class to `specs.parts`. Then add an operation, a class and a line in `POSITIONS` here. A
-bias of attention scores needs an operation of the class `PositionBias`, and a case in `BiasPositions`.
+bias of attention scores needs an operation of the `PositionBias` class, and a case in `BiasPositions`.
 """
 
 # ruff: noqa: D102 - methods that override those of `Operation` are documented there

@@ -158,7 +158,7 @@ class Operation(ABC):
     appends_to_cache: ClassVar[bool] = False
     """Whether the operation appends new positions (input 1) to a cache (input 0)."""
     has_scale: ClassVar[bool] = False
-    """Whether its field `scale` multiplies the attention query or, in other operations, the parameters."""
+    """Whether its `scale` field multiplies the attention query or, in other operations, the parameters."""
     mask_role: ClassVar[MaskRole | None] = None
     """The role of a mask that passes or backends treat specially. None for all other operations."""
 
@@ -190,7 +190,7 @@ class Operation(ABC):
         """Compute the result in simple, slow PyTorch, as a reference for all backends. Dropout is off."""
 
     def emit(self, context: EmitContext, inputs: Expressions, parameters: Expressions) -> str:
-        """Return the PyTorch expression that computes the result. By default, it is made from the format `code`."""
+        """Return the PyTorch expression that computes the result. By default, it is made from the `code` format."""
         return self.code.format(*inputs, *parameters, all=", ".join((*inputs, *parameters)), self=self)
 
     def native(self, codegen: NativeCodeGenerator, node: Node) -> None:

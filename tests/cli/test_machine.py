@@ -21,7 +21,7 @@ SMALL = ("architecture.N=1", "architecture.d_model=16", "architecture.d_ff=24", 
 
 @pytest.fixture
 def written(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
-    """Add a backend `caching`, which is eager and caches an artefact; return the folders that it wrote."""
+    """Add a `caching` backend, which is eager and caches an artefact; return the folders that it wrote."""
     folders: list[Path] = []
 
     def build(order: BuildRequest) -> Any:

@@ -13,8 +13,8 @@ import zoo as library
 from specs import ZooError
 from zoo.features import written_digits
 
-pytest.importorskip("PIL", reason="needs the extra `pictures`")
-pytest.importorskip("sklearn", reason="needs the extra `pictures`")
+pytest.importorskip("PIL", reason="needs the `pictures` extra")
+pytest.importorskip("sklearn", reason="needs the `pictures` extra")
 PATCHES: dict[str, Any] = {
     "task.source.patch": {"height": 16, "width": 8},
     "architecture": {"N": 1, "d_model": 16, "d_ff": 24, "h": 2, "d_k": 8, "d_v": 8},

@@ -24,8 +24,8 @@ from zoo.publishing.publish import publish
 from zoo.report import Report
 from zoo.training.run import Run
 
-soundfile = pytest.importorskip("soundfile", reason="needs the extra `speech`")
-pytest.importorskip("soxr", reason="needs the extra `speech`")
+soundfile = pytest.importorskip("soundfile", reason="needs the `speech` extra")
+pytest.importorskip("soxr", reason="needs the `speech` extra")
 NOTES = {"low": 300, "high": 1_200, "top": 4_000}
 
 

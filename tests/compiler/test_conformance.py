@@ -234,7 +234,7 @@ def test_int8_rows_that_are_too_long_for_native_are_left_to_eager() -> None:
     assert problem
     assert "65,537" in problem
     assert "`eager`" in problem
-    with pytest.raises(ZooError, match="the backend `native` cannot run this"):
+    with pytest.raises(ZooError, match="the `native` backend cannot run this"):
         prepare_build(spec, precision="int8", backend="native")
 
 
@@ -247,7 +247,7 @@ def test_auto_uses_eager_with_a_warning_if_the_kernels_cannot_be_compiled(
 
     monkeypatch.setattr(library, "_compile", fail)
     monkeypatch.setattr(artefact, "_temporary_root", lambda: tmp_path / "temporary")  # without other tests' kernels
-    with pytest.warns(RuntimeWarning, match="No space left on device: using the slower backend `eager` instead"):
+    with pytest.warns(RuntimeWarning, match="No space left on device: using the slower `eager` backend instead"):
         program: Any = build(small(), backend="auto", folder=tmp_path / "auto")
     assert program.backend == "eager"
     with pytest.raises(ZooError, match="No space left on device"):

@@ -64,7 +64,7 @@ def test_every_symbolic_size_is_free(exported: Any) -> None:
 
 def test_auto_says_why_no_backend_can_build_a_request() -> None:
     request = replace(_request(small(), "cuda"), precision="int8")
-    with pytest.raises(ZooError, match="the backend `eager` cannot run this") as caught:
+    with pytest.raises(ZooError, match="the `eager` backend cannot run this") as caught:
         choose_backend("auto", request)
     assert "int8" in str(caught.value.hint)
 

@@ -52,7 +52,7 @@ def request(spec: Spec, device: str, precision: str = "float32", *purposes: Purp
 
 
 def built(spec: Spec, device: str = "cuda:0", precision: str = "float32", *purposes: Purpose) -> EmittedProgram:
-    """Return the program that the backend `eager` builds. It does not record steps."""
+    """Return the program that the `eager` backend builds. It does not record steps."""
     wanted = request(spec, device, precision, *purposes)
     code = emit(wanted.graphs.values())
     return program(wanted, functions(code))

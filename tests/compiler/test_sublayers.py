@@ -148,7 +148,7 @@ def test_the_native_backend_refuses_and_auto_takes_eager(of: dict[str, object]) 
             build(spec, TRANSLATE, backend="native")
         named = {"restricted_attention": "RestrictedAttention", "lstm": "Lstm", "mixture_of_experts": "TopKGates"}
         first = named.get(str(of["kind"]), "ClearPadding")
-        assert refused.value.hint == f"it has no instruction for {first}: use the backend `eager`"
+        assert refused.value.hint == f"it has no instruction for {first}: use the `eager` backend"
 
 
 @pytest.mark.parametrize("of", [of for of in KINDS.values() if of["kind"] != "self_attention"])

@@ -1,4 +1,4 @@
-"""Hostile foreign models: damaged models of other toolkits, and models that harm the person who imports them."""
+"""Hostile foreign models: damaged models from other toolkits, and models that harm the person who imports them."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ MISTAKES = [
     ("vocabulary: {target_size: 9}", "a shared vocabulary has one size", 2, "`target_size: null`"),
     ("training: {steps: 5, cooldown_steps: 6}", "has 5 steps", 2, "write a smaller number"),
     ("training: {dev_score: null, patience: 3}", "`training.patience` needs a score", 2, "`patience: null`"),
-    ("training: {dev_score: f1}", "is not a score of the task `translation`", 2, "write `bleu` or `paper_bleu`"),
+    ("training: {dev_score: f1}", "is not a score of the `translation` task", 2, "write `bleu` or `paper_bleu`"),
     ("training: {source_tokens: 256}", "`training.source_tokens` is 256", 2, "below 256"),
     ("architecture: {positions: {kind: learned, rows: 256}}", "up to 256 tokens and EOS", 2, "below 256"),
     ("architecture: {positions: {kind: learned, first: 1}}", ".positions.first` is not a field", 2, "rows"),
@@ -163,7 +163,7 @@ def test_mistakes_of_overrides(overrides: Any, problem: str, where: str) -> None
     [
         ("bgi", "no spec is named `bgi`", "did you mean `big`?"),
         ("specs/bgi.yaml", "no such file: `specs/bgi.yaml`", "did you mean `big`?"),
-        ("nope.yaml", "no such file: `nope.yaml`", "relative paths start from the current folder"),
+        ("nope.yaml", "no such file: `nope.yaml`", "relative paths are relative to the current folder"),
         ("", "no spec is named ``", "`zoo list`"),
         ("a\0b", "no spec is named `a\\x00b`", "`zoo list`"),
         ("specs/../tiny", "no spec is named `specs/../tiny`", "`zoo list`"),

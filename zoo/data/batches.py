@@ -239,7 +239,7 @@ def epoch_batches(
         if (longest := int(np.max(each, initial=0))) > budgets[name]:
             raise ZooError(
                 f"a {name} of {longest - 1:,} tokens and its EOS exceed `training.{name}_tokens` ({budgets[name]:,})",
-                hint=f"set `training.{name}_tokens={longest}` or more, or lower `corpus.max_length`",
+                hint=f"set `training.{name}_tokens` to at least {longest}, or lower `corpus.max_length`",
             )
     random = np.random.Generator(np.random.Philox(np.random.SeedSequence([seed, epoch])))
     order = _order_by_length(lengths, random)

@@ -235,7 +235,7 @@ def _hold_out(statuses: Statuses, hashes: npt.NDArray[np.uint64], sets: Iterable
 
 
 def other_language(lines: Iterable[str], language: str) -> str | None:
-    """Detect whether lines are clearly in a different language than expected.
+    """Detect whether lines are clearly not in the expected language.
 
     Args:
         lines: Several hundred lines of text.

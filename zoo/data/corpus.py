@@ -264,7 +264,7 @@ class CorpusReader:
 
 
 def corpus_path(corpus: Corpus, name: str) -> Path:
-    """Return the path of a file, given its name in the spec's section `corpus`. `~` is the user's home folder."""
+    """Return the path of a file, given its name in the spec's `corpus` section. `~` is the user's home folder."""
     return Path(os.path.expanduser(corpus.folder)) / os.path.expanduser(name)
 
 

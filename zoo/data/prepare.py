@@ -68,7 +68,7 @@ def prepare(spec: Spec, report: Report, vocabulary: Vocabulary | None = None) ->
     damaged folder is created again, with a warning.
 
     Args:
-        spec: Spec with the sections `corpus`, `vocabulary` and `task`.
+        spec: Spec with the `corpus`, `vocabulary` and `task` sections.
         report: Receives progress and warnings.
         vocabulary: Vocabulary of the model in `training.start_from`, if any. None: learn a vocabulary.
 

@@ -23,7 +23,7 @@ from zoo.text.vocabulary import Vocabulary
 POOL_BATCHES = 64
 """With subword regularisation, number of consecutive batches whose examples are tokenised together, as a pool.
 
-With 25,000 tokens per side, sampling a pool takes some seconds and 30 MB, while the model trains on the previous pool.
+With 25,000 tokens per side, sampling a pool takes a few seconds and 30 MB, while the model trains on the previous pool.
 A larger pool would need less padding.
 """
 
@@ -85,7 +85,7 @@ class TrainingSet:
         """Create the batches of a store for the training settings of a spec.
 
         Args:
-            spec: Spec with the sections `training` and `corpus`.
+            spec: Spec with the `training` and `corpus` sections.
             store: Values of the training text.
             sampler: Sampler for subword regularisation. None: no subword regularisation.
             verified: Future of a background check of the store's files, if any.

@@ -292,7 +292,7 @@ class Parser:
 
 
 def is_untranslated(tag: str) -> bool:
-    """Return whether a start tag has `translate="no"` or the class `notranslate`."""
+    """Return whether a start tag has `translate="no"` or the `notranslate` class."""
     if "translate" not in tag.lower():
         return False
     found = values(tag)

@@ -218,7 +218,7 @@ def element_ends(tokens: Sequence[Token]) -> list[int]:
 
 
 def join_raw(tokens: Sequence[Token]) -> str:
-    """Return the tokens as the file spells them."""
+    """Return the tokens as they appear in the file."""
     return "".join(token.raw for token in tokens)
 
 
@@ -228,7 +228,7 @@ def join_text(tokens: Sequence[Token]) -> str:
 
 
 def local_attributes(raw: str) -> dict[str, str]:
-    """Return the values of the first tag's attributes, by their names in lower case without prefixes."""
+    """Return the values of the first tag's attributes, keyed by lower-case names without prefixes."""
     tag = TAG.match(raw)
     return {each.name.rpartition(":")[2]: each.value for each in attributes(tag[0])} if tag else {}
 

@@ -30,7 +30,7 @@ class Metric:
     name: str
     """Name in specs, in the training log and in `scores.json`."""
     title: str
-    """Name in output for people."""
+    """Display name."""
     compute: Callable[[ModelOutputs], Mapping[str, float | str]]
     """Function that returns entries of `scores.json`: the score under the metric's name, a signature, and `details`."""
     higher_is_better: bool = True
@@ -44,7 +44,7 @@ class Metric:
     in_summary: bool = True
     """Whether the one-line summary of a model's scores contains the metric."""
     details: Mapping[str, str] = field(default_factory=dict)
-    """Titles of additional numbers that are shown with the score, by their names in `scores.json`."""
+    """Titles of additional numbers that are shown with the score, keyed by their names in `scores.json`."""
 
     @property
     def signature(self) -> str:
@@ -62,7 +62,7 @@ class Metric:
         return score > than if self.higher_is_better else score < than
 
     def format_score(self, score: Any) -> str:
-        """Format a score for people, with a dash for None."""
+        """Format a score for display, with a dash for None."""
         return "-" if score is None else f"{score:.{self.decimals}f}"
 
     def read_score(self, scores: object) -> float | None:
@@ -177,7 +177,7 @@ speed. NaN and infinity, which JSON cannot represent, are None.
 """
 
 MACHINE_KEY = "machine"
-"""Key in `scores.json` for the device, backend and precision with which the speed was measured."""
+"""Key in `scores.json` for the device, backend and precision of the speed measurement."""
 
 
 def compute_scores(outputs: ModelOutputs, task: Task) -> Scores:

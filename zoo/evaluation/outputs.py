@@ -174,7 +174,7 @@ def load_outputs(file: Path) -> Sequence[SavedOutput]:
 
 
 def format_examples(sources: Sequence[str], references: Sequence[str], outputs: Sequence[str]) -> str:
-    """Format the first `EXAMPLES` non-empty sentences for people, each with its reference and the model's output."""
+    """Format the first `EXAMPLES` non-empty sentences for display, each with its reference and the model's output."""
     rows = [row for row in zip(sources, references, outputs, strict=True) if row[0].strip()][:EXAMPLES]
     width = max(map(len, _EXAMPLE_LABELS))
     blocks = [

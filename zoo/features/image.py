@@ -1,4 +1,4 @@
-"""Modality `image`: PNG and JPEG files as patches of grey pixels."""
+"""The `image` modality: PNG and JPEG files as patches of greyscale pixels."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ MAX_ASPECT = 512
 _MIN_DEVIATION = 1.0
 """Minimum standard deviation, in grey values, by which pixels are divided, so that noise on blank paper stays small."""
 _STEP = 257
-"""Difference of two 16-bit grey values that are neighbours in 8 bits."""
+"""Difference between two 16-bit grey values that are neighbours in 8 bits."""
 
 
 class Image(FeatureModality):
-    """Modality `image`: grey pixels, normalised to mean 0 and variance 1 in each picture. Dark pixels are positive.
+    """The `image` modality: greyscale pixels, normalised to mean 0 and variance 1 per picture. Dark is positive.
 
     Transparent pixels count as white. Only the first frame of an animated picture is read. A photo is rotated according
     to its EXIF data.
@@ -70,7 +70,7 @@ class Image(FeatureModality):
 
 
 def _read_grey(file: str | Path | BinaryIO, height: int) -> PillowImage.Image:
-    """Read a picture, convert it to 8-bit grey pixels, and scale it to a height in pixels."""
+    """Read a picture, convert it to 8-bit greyscale, and scale it to a height in pixels."""
     try:
         from PIL import Image as pillow
         from PIL import ImageOps, UnidentifiedImageError
@@ -108,7 +108,7 @@ def _read_grey(file: str | Path | BinaryIO, height: int) -> PillowImage.Image:
 
 
 def _convert_to_grey(picture: PillowImage.Image) -> PillowImage.Image:
-    """Convert a picture to 8-bit grey pixels. Transparent parts become white."""
+    """Convert a picture to 8-bit greyscale. Transparent parts become white."""
     from PIL import Image as pillow
 
     if picture.mode.startswith("I"):  # 16 bits, which pillow would cut off at 255

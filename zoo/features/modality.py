@@ -63,7 +63,7 @@ class FeatureModality(ABC):
         return frames
 
     def picture(self, frames: Frames) -> npt.NDArray[np.uint8]:
-        """Draw frames as a grey picture, [height, width]: a column per frame, with the first feature at the bottom."""
+        """Draw frames as a greyscale picture, [height, width]: a column per frame, the first feature at the bottom."""
         return grey_pixels(frames.T[::-1])
 
     def place(self, frame: int) -> str:
@@ -99,7 +99,7 @@ def read_frames(content: bytes, task: Recognition) -> Frames:
 
 
 def grey_pixels(values: Frames) -> npt.NDArray[np.uint8]:
-    """Convert values with mean 0 and variance 1 to grey pixels from 0 to 255. Large values are dark."""
+    """Convert values with mean 0 and variance 1 to greyscale pixels from 0 to 255. Large values are dark."""
     pixels: npt.NDArray[np.uint8] = np.rint(127.5 - 127.5 * np.clip(values / _DEVIATIONS, -1, 1)).astype(np.uint8)
     return pixels
 

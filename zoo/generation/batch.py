@@ -241,7 +241,7 @@ def _is_asynchronous(tensor: Tensor) -> bool:
 
 
 MAX_MICROSECONDS = 5000
-"""Time after which a call of the program returns, so that other sentences can join, and cancelled sentences can leave.
+"""Time after which a call to the program returns, so that other sentences can join, and cancelled sentences can leave.
 
 Many steps of a small model fit into this time. If one step takes longer, each call runs one step.
 """

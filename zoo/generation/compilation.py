@@ -1,7 +1,7 @@
 """Functions that build programs and show a message if this takes long, and the cache of packed models.
 
 Importing torch, building the graphs and packing the weights takes seconds. This work is done when a published model is
-first opened with the backend `native`. The result is stored in `storage.compiled()`, under the SHA-256 of everything
+first opened with the `native` backend. The result is stored in `storage.compiled()`, under the SHA-256 of everything
 that it depends on. From then on, the model translates without torch.
 """
 
@@ -154,7 +154,7 @@ def packed_artefact(model: Model, device: str, precision: str | None, backend: s
 
 
 def read_or_build(stored: Artefact | None, build: Build) -> Program:
-    """Read the packed model from the cache. If it is not there, build the complete program, and store the packed model.
+    """Read the packed model from the cache. If it is missing, build the complete program, and store the packed model.
 
     Args:
         stored: Place of the packed model in the cache. None: the model is not packed.

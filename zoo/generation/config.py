@@ -23,7 +23,7 @@ LARGE_BEAM = 100
 
 
 class GenerationOptions(TypedDict, total=False):
-    """Options of a search. If an option is missing or None, the value in the spec's section `decoding` is used.
+    """Options of a search. If an option is missing or None, the value in the spec's `decoding` section is used.
 
     The default of `seed` is the spec's `training.seed`. The default of `max_batch_tokens` is
     `DEFAULT_MAX_BATCH_TOKENS`. A call whose `max_batch_tokens` or `workers` differ from the translator's uses
@@ -75,7 +75,7 @@ class TranslationOptions(GenerationOptions, LanguageOptions, total=False):
 
 
 class GenerationConfig(Decoding):
-    """All options of a search: the spec's section `decoding`, overridden by the caller's options.
+    """All options of a search: the spec's `decoding` section, overridden by the caller's options.
 
     Attributes:
         seed: Random seed of sampling.
@@ -152,7 +152,7 @@ class GenerationConfig(Decoding):
 
         Args:
             constraint: Constraint that all outputs satisfy.
-            shortlist: Shortlist of the model. It is only used if the option `shortlist` is true.
+            shortlist: Shortlist of the model. It is only used if the `shortlist` option is true.
         """
         if self.suppressed_tokens or self.min_length:
             constraint = SuppressedTokens(self.suppressed_tokens, self.vocabulary_size, constraint, self.min_length)

@@ -359,6 +359,6 @@ def resolve_workers(program: Scorer, requested: int | Literal["auto"]) -> int:
     if requested > 1 and not program.concurrent:
         raise ZooError(
             f"`workers` is {requested}, but this backend runs one batch at a time, on all CPU cores",
-            hint="set `workers` to `auto`, or use the backend `native`",
+            hint="set `workers` to `auto`, or use the `native` backend",
         )
     return requested

@@ -23,7 +23,7 @@ LengthPenalty = Literal["gnmt", "power"]
 
 
 def length_penalty(length: int, alpha: float, kind: LengthPenalty = "gnmt") -> float:
-    """Return the length penalty, by which the log-probability of a hypothesis is divided to get its score.
+    """Return the length penalty, which divides the log-probability of a hypothesis to give its score.
 
     Args:
         length: Number of tokens, with EOS.

@@ -39,7 +39,7 @@ Compiling a program for one text would take too long.
 
 
 class PromptPreprocessor(Preprocessor):
-    """Preprocessor for language models. Each text is a prompt, with which the output begins."""
+    """Preprocessor for language models. Each text is a prompt that the output begins with."""
 
     unknown_effect = None  # a prompt with unknown characters is an error
 

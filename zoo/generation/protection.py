@@ -54,7 +54,7 @@ class Protection:
     3. The fragments between the spans are translated separately.
 
     The first translation that has all spans is used. If only months or weekdays were lost, it must also be about as
-    probable as the original translation. If no way succeeds, the original translation is kept, and its field `unkept`
+    probable as the original translation. If no way succeeds, the original translation is kept, and its `unkept` field
     lists the differences.
     """
 
@@ -77,7 +77,7 @@ class Protection:
         self._calibration, self._target = calibration, preprocessor.languages.target
 
     def check(self, source: SearchInput, hypotheses: Sequence[Translation]) -> list[Translation]:
-        """Convert the hypotheses of a sentence to translations, and set their field `unkept`."""
+        """Convert the hypotheses of a sentence to translations, and set their `unkept` field."""
         translations = self._convert(source, hypotheses)
         if not (self._preprocessor.protects and find_spans(_text(source), source.language, self._target)):
             return translations

@@ -170,7 +170,7 @@ class RequestQueue:
             raise Stopped
 
     def put_back(self, sentences: Sequence[Sentence]) -> None:
-        """Put sentences that were not decoded back at the front of the queue."""
+        """Return undecoded sentences to the front of the queue."""
         with self.changed:
             for request, source in reversed(sentences):
                 if request.active:

@@ -230,8 +230,8 @@ class TextSearch:
         """Raise ZooError if the model has no shortlist, or if the program cannot use it."""
         hint = "or turn the shortlist off with `--no-shortlist` (in Python: `shortlist=False`)"
         if not issubclass(type(self.program), ShortlistDecoder):
-            name = f"the backend `{self.backend}`" if self.backend else "this program"
-            fix = "use the backend `native`"
+            name = f"the `{self.backend}` backend" if self.backend else "this program"
+            fix = "use the `native` backend"
             if isinstance(self.program, Ensemble):
                 name, fix = "an ensemble", "use a single model"
             raise ZooError(f"{name} does not support a shortlist (`decoding.shortlist`)", hint=f"{fix}, {hint}")

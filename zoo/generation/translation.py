@@ -145,7 +145,7 @@ def group_by_length(lengths: Sequence[int], max_batch_tokens: int) -> list[list[
         max_batch_tokens: Maximum number of tokens in a batch, counting padding. A single sentence may be longer.
 
     Returns:
-        Batches of sentence indices, the longest sentences first.
+        Batches of sentence indices, longest sentences first.
     """
     by_length = sorted(range(len(lengths)), key=lambda index: (-lengths[index], index))
     batches, start = list[list[int]](), 0

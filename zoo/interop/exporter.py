@@ -51,7 +51,7 @@ _COPY_SYMBOLS_NOTE = (
 
 
 class OnnxExport:
-    """The export format `onnx`. Implements `zoo.interop.formats.ExportFormat`."""
+    """The `onnx` export format. Implements `zoo.interop.formats.ExportFormat`."""
 
     name = "onnx"
     description = "encode.onnx and decode_step.onnx, with the spec and the vocabulary"

@@ -53,14 +53,14 @@ _CHECKPOINTS = ("checkpoint_best.pt", "model.pt", "checkpoint_last.pt")
 _SPECIAL_TOKENS = ("<s>", "<pad>", "</s>", "<unk>")
 _PAD, _END, _UNKNOWN = 1, 2, 3
 _CODES = ("subword_nmt", "fastbpe")
-"""Values of fairseq's option `bpe` for BPE codes."""
+"""Values of fairseq's `bpe` option for BPE codes."""
 _OVERWRITE = " #fairseq:overwrite"
 _DECODING = {**search_fields(beam=5, extra_length=200), "min_length": 1}
-"""Default search options of the command `fairseq-generate`, because a checkpoint does not contain any."""
+"""Default search options of the `fairseq-generate` command, because a checkpoint does not contain any."""
 
 
 class FairseqImport:
-    """The import format `fairseq`. Implements `zoo.interop.formats.ImportFormat`."""
+    """The `fairseq` import format. Implements `zoo.interop.formats.ImportFormat`."""
 
     name = "fairseq"
     description = "a fairseq checkpoint (.pt) with its dictionaries (dict.LANGUAGE.txt) in the same folder"
@@ -123,7 +123,7 @@ def _dictionary_names(folder: Path, options: Settings) -> tuple[str, str]:
     if isinstance(source, str) and isinstance(target, str) and source and target:
         return source, target
     problem = f"the checkpoint in `{folder}` does not name its languages (`source_lang`, `target_lang`)"
-    raise ZooError(problem, hint="import a checkpoint of fairseq's task `translation`, which stores the languages")
+    raise ZooError(problem, hint="import a checkpoint of fairseq's `translation` task, which stores the languages")
 
 
 def _language_codes(names: tuple[str, str]) -> tuple[str, str] | None:

@@ -40,8 +40,8 @@ _LISTED_DIFFERENCES = 3
 def fetch(card: ModelCard, report: Report) -> None:
     """Download, import and store a model from the catalogue, unless it is already stored.
 
-    If the user does not agree to the download, nothing is downloaded. If another process fetches the same model, wait
-    for it. The next call resumes an interrupted download.
+    If the user does not agree to the download, nothing is downloaded. If another process is fetching the same model,
+    wait for it. The next call resumes an interrupted download.
 
     Args:
         card: The card of a single model, not a pattern.

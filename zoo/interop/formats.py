@@ -41,7 +41,7 @@ _ZEROS_IF_ADDED = {"projection_bias", "output_bias"}
 
 @dataclass(frozen=True)
 class ImportRequest:
-    """User's options for importing a model from another toolkit."""
+    """User options for importing a model from another toolkit."""
 
     name: str
     """Name of the model in the local model store, and of its spec."""
@@ -57,7 +57,7 @@ class ImportRequest:
 
 @dataclass(frozen=True)
 class ImportedModel:
-    """Model of another toolkit, converted to zoo's token IDs, tensor names and tensor layout."""
+    """Model from another toolkit, converted to zoo's token IDs, tensor names and tensor layout."""
 
     spec: Spec
     vocabulary: Vocabulary

@@ -74,7 +74,7 @@ class ImportOptions:
     languages: tuple[str, str] | None = None
     positions: PositionConvention | None = None
     text: TextOptions = field(default_factory=TextOptions)
-    """How the text of the model was tokenised and split. What is missing is determined by the files."""
+    """How the text of the model was tokenised and split. The files determine missing values."""
     replace: bool = False
     """Whether to replace an existing model of the same name."""
     facts: Mapping[str, str] = field(default_factory=dict)
@@ -83,11 +83,11 @@ class ImportOptions:
     licence: str | None = None
     """Licence, if the model comes without a model card that gives it."""
     require: Callable[[Path], None] | None = None
-    """Function that checks the imported model in a folder before it is stored. It raises ZooError to refuse it."""
+    """Function that checks the imported model in a folder before it is stored. It raises ZooError to reject it."""
 
 
 def import_model(source: str, options: ImportOptions, report: Report) -> Path:
-    """Import a model of another toolkit into the local model store.
+    """Import a model from another toolkit into the local model store.
 
     Args:
         source: A file, a folder, or `hf:ORG/NAME`.
@@ -160,7 +160,7 @@ def find_format(path: Path, name: str | None = None) -> ImportFormat:
 
 
 def read_foreign(format: ImportFormat, path: Path, request: ImportRequest) -> ImportedModel:
-    """Read a model of another toolkit.
+    """Read a model from another toolkit.
 
     Raises:
         ZooError: The model has a property that zoo does not support, its files are damaged, or reading them needs
@@ -234,7 +234,7 @@ def is_on_hub(source: str) -> bool:
 
 
 def repository(source: str) -> str:
-    """Return the part ORG/NAME of a source `hf:ORG/NAME[@REVISION]`."""
+    """Return the ORG/NAME part of a source `hf:ORG/NAME[@REVISION]`."""
     return source.removeprefix(_HUB_PREFIX).partition("@")[0]
 
 

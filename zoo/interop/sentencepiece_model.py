@@ -32,7 +32,7 @@ WORD_LIST_KIND = "unigram"
 """Value of `vocabulary.kind` for a list of words: a unigram model whose tokens are whole words."""
 _MAX_SHARE_OF_SPACES = 0.01
 _NO_TEXT = re.compile(r"<[^<>]+>(<\d+>)?|madeupword\d+")
-"""Names of tokens that represent no text: tags, and the names with which fairseq pads a list of tokens."""
+"""Names of tokens that represent no text: tags, and the names that fairseq pads a list of tokens with."""
 
 
 class TokenType(IntEnum):
@@ -70,7 +70,7 @@ class TokenEntry(NamedTuple):
 
 
 class SentencePieceModel:
-    """SentencePiece model of another toolkit. `renumbered` converts it to a tokenizer with zoo's token IDs."""
+    """SentencePiece model from another toolkit. `renumbered` converts it to a tokenizer with zoo's token IDs."""
 
     def __init__(self, file: Path, content: bytes | None = None) -> None:
         """Read a model. Raise ZooError if the file is missing or damaged.
@@ -207,7 +207,7 @@ def new_model(
     spaces with `▁`.
 
     Args:
-        kind: The algorithm, such as `bpe` and `unigram`.
+        kind: The algorithm, such as `bpe` or `unigram`.
         entries: The tokens. For a `Tokenizer`, they must begin with PAD, UNK, BOS and EOS.
         character_map: The compiled normalisation rules. If None, the model does not normalise characters.
         byte_fallback: Whether characters without a token are encoded as bytes.
@@ -275,5 +275,5 @@ def _encode_model(
 
 
 def _last_values(message: bytes) -> dict[int, int | bytes]:
-    """Return the value of each field by its number. If a field occurs twice, its last value counts."""
+    """Return the value of each field, keyed by field number. If a field occurs twice, the last value counts."""
     return {field.number: field.value for field in parse_fields(message)}

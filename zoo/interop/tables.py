@@ -130,7 +130,7 @@ class Settings:
             return self.values[key]
         if default is None and key not in self.values:
             hint = "restore the file from the model's original source"
-            raise ZooError(f"the setting `{key}` is missing", where=self.where, hint=hint)
+            raise ZooError(f"the `{key}` setting is missing", where=self.where, hint=hint)
         return default
 
 
@@ -149,7 +149,7 @@ class Setting(NamedTuple):
     default: Any
     """Value if the key is missing. Its type is the type of the setting. `int` means that an integer is required."""
     names: Mapping[str, str] | None = None
-    """The other toolkit's names for the values, mapped to zoo's names. If a value has several, the first is written."""
+    """The other toolkit's names for the values, mapped to zoo's names. If there are several, the first is written."""
 
     def keys(self) -> dict[str, str]:
         """Return the key for each side. If there is only one key, its side is the empty string."""
@@ -284,7 +284,7 @@ class Layout:
     """Names and layout of the tensors in the layers of another toolkit's models."""
 
     names: Mapping[str, str]
-    """Names in the other toolkit, by the end of zoo's name, such as `self_attention.query`.
+    """Names in the other toolkit, keyed by the end of zoo's name, such as `self_attention.query`.
 
     A matrix and its bias share an entry. The gain and the bias of a norm share an entry, too. If the names of both
     stacks differ, the key begins with the stack (`encoder.feed_forward.w1`). In the values, `{side}` stands for the

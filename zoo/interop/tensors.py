@@ -1,4 +1,4 @@
-"""Tensors of other toolkits: safe loading, and conversion to zoo's token IDs, names and layout (`x @ W`)."""
+"""Tensors from other toolkits: safe loading, and conversion to zoo's token IDs, names and layout (`x @ W`)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _COMPARED_POSITIONS = 1_000
 _POSITION_TOLERANCE = 1e-3  # allowed error of sinusoids, because toolkits compute them in float32 or float16
 _TENSOR_GLOBALS = {"collections.OrderedDict", "collections.Counter", "_codecs.encode", "builtins.set"}
 _ALLOCATING_GLOBALS = {"torch.Tensor"}
-"""Globals that `weights_only=True` allows, but with which a small file can allocate any amount of memory."""
+"""Globals that `weights_only=True` allows, but that a small file can use to allocate any amount of memory."""
 _MAX_PICKLE = 100_000_000  # bytes, without tensors
 _LEGACY_PICKLES = 5  # pickles at the start of a file in the format used before torch 1.6, which is not a zip archive
 
@@ -55,15 +55,15 @@ class TokenList:
     unknown: int
     """Original ID of the unknown token."""
     end: int
-    """Original ID of the end of a sentence."""
+    """Original ID of the end-of-sentence token."""
     start: int | None = None
-    """Original ID of the token that decoding starts with, whose row becomes that of BOS. It may be one of the others.
+    """Original ID of the token that decoding starts with, whose row becomes that of BOS. It may equal another ID.
     None for a source, or if decoding starts with zeros: BOS then gets a row of zeros."""
     pad: int | None = None
     """Original ID of the padding token. If there is none, or if it equals `start`, PAD gets a row of zeros."""
 
     def require_rows(self, side: str, rows: int) -> None:
-        """Raise ZooError if the embedding has a different number of rows than the list has tokens."""
+        """Raise ZooError if the embedding's number of rows differs from the number of tokens."""
         if len(self.names) != rows:
             problem = f"the {side} vocabulary lists {len(self.names):,} tokens, but its embedding has {rows:,} rows"
             raise ZooError(problem, hint=RESTORE, exit_code=1)
@@ -234,7 +234,7 @@ def convert_positions(
     """Convert the position embeddings of encoder and decoder.
 
     Args:
-        tables: The position embeddings by the names in `SIDES`.
+        tables: The position embeddings, keyed by the names in `SIDES`.
 
     Returns:
         The fields of `architecture.positions`, and the tensors of zoo. If both tables contain the same sinusoids, there
@@ -259,7 +259,7 @@ def matching_sinusoids(table: Float[Tensor, "rows d_model"]) -> Iterator[dict[st
 
 
 def copied(tensor: Tensor) -> Tensor:
-    """Return a contiguous copy in float32. Files of other toolkits may contain one tensor under two names."""
+    """Return a contiguous copy in float32. Files from other toolkits may contain one tensor under two names."""
     return tensor.detach().float().clone(memory_format=torch.contiguous_format)
 
 

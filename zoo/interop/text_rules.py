@@ -26,7 +26,7 @@ _MAX_DIGITS = 18
 
 @dataclass(frozen=True)
 class TextOptions:
-    """User's options for the text that a model was trained on."""
+    """User options for the text that a model was trained on."""
 
     tokenizer: str | None = None
     """Tokeniser, one of `TOKENIZERS`. If None, the files of the model determine it."""
@@ -47,7 +47,7 @@ class ModelText:
     tokenizer: str | None = None
     """Tokeniser that the model names."""
     default_tokenizer: str | None = None
-    """Tokeniser of models of this toolkit that have BPE codes and name no tokeniser."""
+    """Tokeniser for this toolkit's models that have BPE codes but name no tokeniser."""
     needs_codes: bool = False
     """Whether the model names BPE codes."""
     codes: str | None = None
@@ -87,7 +87,7 @@ def find_rules(
         return None
     if not codes and text.needs_codes:
         hint = "add `--bpe FILE`, or `--tokenizer space` if you pass texts that are already split"
-        raise ZooError(f"`{folder}` lacks the BPE codes with which texts of this model are split", hint=hint)
+        raise ZooError(f"`{folder}` lacks the BPE codes that split texts for this model", hint=hint)
     tokenizer = options.tokenizer or text.tokenizer or (text.default_tokenizer if codes else None)
     if tokenizer is None and not codes:
         return None
@@ -136,7 +136,7 @@ def require_no_joiners(names: Sequence[str], where: Path) -> None:
     """Raise ZooError if tokens come from OpenNMT's tokenizer, whose joiners are not applied."""
     if has_joiners(names):
         problem = f"`{where}` lists tokens with joiners (`{_JOINER}`) of OpenNMT's pyonmttok, which zoo does not apply"
-        hint = "leave `--tokenizer` and `--bpe` out, and pass texts that pyonmttok has tokenised"
+        hint = "leave out `--tokenizer` and `--bpe`, and pass texts that pyonmttok has tokenised"
         raise ZooError(problem, hint=hint)
 
 

@@ -315,7 +315,7 @@ def find(name: str) -> ModelCard | None:
 
 
 def for_pair(source: str, target: str) -> list[ModelCard]:
-    """Return the cards of all models for a language pair, the most recommended first.
+    """Return the cards of all models for a language pair, with the most recommended one first.
 
     Bilingual models precede multilingual models, and smaller models precede larger models.
     """

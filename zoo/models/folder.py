@@ -137,7 +137,7 @@ MODEL_SECTIONS = ("name", "architecture", "vocabulary", "corpus")
 def differing_fields(spec: Spec, other: Spec) -> Differences:
     """Return the fields in which two specs differ, among the fields that identify a model.
 
-    The field `corpus.folder` counts only if both folders exist and are different, because a corpus may have been moved.
+    The `corpus.folder` field counts only if both folders exist and are different, because a corpus may have been moved.
     """
     skipped = set() if _have_different_folders(spec, other) else {"corpus.folder"}
     return {

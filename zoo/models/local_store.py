@@ -99,7 +99,7 @@ def pinned_path(name: str, digest: str) -> Path:
 
 
 def revisions_of(name: str) -> list[Path]:
-    """Return the folders of all revisions of a model in the store, the current version first."""
+    """Return the folders of all revisions of a model in the store, with the current one first."""
     return [folder for folder in all_folders() if folder.name.partition("@")[0] == name]
 
 

@@ -35,7 +35,7 @@ def pull(reference: Reference, report: Report) -> Path | None:
 
     A revision that is specified by number gets a separate folder. If the model is already in the store, its
     hashes are checked, and damaged files are downloaded again. An interrupted pull is resumed by the next pull. If
-    another process pulls the same model, wait for it.
+    another process is pulling the same model, wait for it.
 
     Returns:
         The model's folder. None if no registry has the model.

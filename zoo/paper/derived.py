@@ -53,7 +53,7 @@ def layer_count(side: str) -> tuple[int | None, str]:
 
 
 def sublayer_count(side: str) -> tuple[int | None, str]:
-    """Count the sub-layers in each layer of the encoder or the decoder, by their norms."""
+    """Count the sub-layers in each layer of the encoder or the decoder. Each has one norm, so count the norms."""
     norms = Counter(n.layer for n in graph("base").nodes if n.operation.is_norm)
     return _agreed({norms[name] for name in _layers(side)}, "residuals with a norm in each layer of the graph")
 
@@ -357,7 +357,7 @@ def time_of_steps(spec: str, field: str, unit: str) -> tuple[float, str]:
 
     Args:
         spec: Short name of the spec.
-        field: Field of the section `training` that contains the number of steps.
+        field: Field of the `training` section that contains the number of steps.
         unit: Unit of the time, such as "hours".
     """
     steps, seconds = getattr(specs.load(spec).training, field), printed_number(f"recipe.step-{spec}")

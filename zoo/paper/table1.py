@@ -98,7 +98,7 @@ LAYERS: Mapping[str, LayerType] = {
         path=lambda n, d, k, r: ceil((n - 1) / (k - 1)),
     ),
 }
-"""Types of layers in Table 1, by the names of their rows in `claims.yaml`."""
+"""Types of layers in Table 1, keyed by the names of their rows in `claims.yaml`."""
 _N, _D = 27, 512
 """Typical length of an English sentence of newstest2014 in tokens, and d_model of `base`."""
 

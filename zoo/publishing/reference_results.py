@@ -1,4 +1,4 @@
-"""Reference log-probabilities of a bundle, with which anybody can check that the model computes the same results.
+"""Reference log-probabilities of a bundle, which let anybody check that the model computes the same results.
 
 `proof.safetensors` has the log-probabilities that the model assigned to a few sentence pairs when it was published. The
 check fails if the weights have changed, or if a machine or backend computes different values.

@@ -21,7 +21,7 @@ from zoo.serving.settings import Settings, hash_key
 LINE_BREAKS = re.compile(r"((?<!\s)\s*[\r\n]\s*)")
 """The lookbehind makes the search linear: it begins only once in each run of white space."""
 MAX_LINES = 20_000
-"""Maximum total number of lines in the texts of a request. Each line needs some time of the event loop."""
+"""Maximum total number of lines in the texts of a request. Each line takes up some event-loop time."""
 _LONGEST_LIGATURE = 17  # a tokenizer reads U+FDFA as 18 characters, and all others as at most 4
 _T = TypeVar("_T")
 _RETRY_SECONDS = 2

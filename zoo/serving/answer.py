@@ -1,4 +1,4 @@
-"""Calls of clients, answers and errors, in a form that is common to all APIs."""
+"""Client calls, answers and errors, in a form that is common to all APIs."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from fastapi.responses import JSONResponse
 from zoo.generation.translation import Translation
 
 DEEPL_PATH = "/v2/"
-"""Beginning of the paths of DeepL's API, whose errors have the key `message` instead of `error`."""
+"""Path prefix of DeepL's API, whose errors have the `message` key instead of `error`."""
 
 
 AUDIO_PATH = "/v1/audio/"
-"""Beginning of the paths of OpenAI's API, whose errors are objects with the key `message`."""
+"""Path prefix of OpenAI's API, whose errors are objects with the `message` key."""
 
 
 @dataclass(frozen=True)

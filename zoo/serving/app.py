@@ -45,7 +45,7 @@ _MAX_HEAD_BYTES = 300_000  # some clients send the text in the query string
 KEEP_ALIVE_SECONDS = 15.0
 """Maximum time for the headers of a request to arrive, after the connection or the last response."""
 STALLED_SECONDS = 20.0
-"""Maximum time in which a client accepts nothing of a response."""
+"""Maximum time for which a client may accept no part of a response."""
 SEND_BUFFER_BYTES = 128 * 1024
 """Size of the system's buffer for a response. With a larger buffer, a slow client would seem to accept nothing."""
 _STALLED_SECONDS_AT_END, _BODY_SECONDS_AT_END = 3.0, 5.0
@@ -128,7 +128,7 @@ def _to_serving_error(error: Exception) -> ServingError:
 
 
 def max_connections() -> int:
-    """Raise the limit of file descriptors as far as permitted, and return the maximum number of connections."""
+    """Raise the limit on file descriptors as far as permitted, and return the maximum number of connections."""
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     soft, hard = (_MAX_DESCRIPTORS if each == resource.RLIM_INFINITY else each for each in limits)
     descriptors = max(soft, min(hard, _MAX_DESCRIPTORS))
@@ -196,7 +196,7 @@ class Server(uvicorn.Server):
         Args:
             config: The configuration (see `configure`).
             service: The service.
-            preloaded: Names of the models to load at the start.
+            preloaded: Names of the models to load at startup.
         """
         super().__init__(config)
         self._service, self._preloaded = service, preloaded
@@ -234,7 +234,7 @@ class Server(uvicorn.Server):
         self._service.admission.starting = False
 
     async def _maintain(self) -> None:
-        """Close stalled connections, and read the API keys again when their file changes."""
+        """Close stalled connections, and reload the API keys when their file changes."""
         while True:
             await asyncio.sleep(_SWEEP_SECONDS)
             for connection in list(self.server_state.connections):
@@ -302,7 +302,7 @@ def run_server(service: Service, listener: socket.socket, preloaded: Sequence[st
     Args:
         service: The service.
         listener: Socket that listens for clients.
-        preloaded: Names of the models to load at the start.
+        preloaded: Names of the models to load at startup.
 
     Raises:
         ZooError: A preloaded model or the language detector cannot be loaded.

@@ -1,4 +1,4 @@
-"""Translation of markup and documents. Clients can download translated documents for some minutes."""
+"""Translation of markup and documents. Clients can download translated documents for a few minutes."""
 
 from __future__ import annotations
 
@@ -174,7 +174,7 @@ class Documents:
             return Outcome(error=f"the document took more than {DOCUMENT_SECONDS:g} seconds")
         except ServingError as error:
             return Outcome(error=error.message)
-        except Exception as error:  # its message may contain a text of the client, so only its type is logged
+        except Exception as error:  # its message may contain the client's text, so only its type is logged
             LOG.error("a document failed with %s", type(error).__name__)
             return Outcome(error="internal error; the log of the server has the details")
 
@@ -271,7 +271,7 @@ class Documents:
         answers = await self._service.translate_groups(texts, plans, options)
         for name, problem in (("unkept", "lost numbers, links or the like"), ("uncertain", "have a low probability")):
             if count := sum(bool(getattr(each.translations[0], name)) for each in answers):
-                LOG.info("%d of %d translated paragraphs %s", count, len(answers), problem)  # no texts of clients
+                LOG.info("%d of %d translated paragraphs %s", count, len(answers), problem)  # no client texts
         results = []
         for rank in range(options.n_best or 1):
             targets = [each.translations[min(rank, len(each.translations) - 1)].text for each in answers]

@@ -1,4 +1,4 @@
-"""Language codes of the clients, and detection of the language of a text."""
+"""Language codes that clients use, and language detection."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def _detected_codes() -> dict[str, str]:
 
 
 def detect(text: str) -> list[tuple[str, float]]:
-    """Return the base codes of all languages that the detector knows, with probabilities, the most probable first."""
+    """Return the base codes of all languages that the detector knows, with probabilities, most probable first."""
     found: dict[str, float] = {}
     for label, probability in detector().rank(text[:DETECTED_CHARACTERS]):
         if (code := _detected_codes().get(label)) is not None:

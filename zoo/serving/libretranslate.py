@@ -115,7 +115,7 @@ def _one_or_all(items: list[Any], single: bool) -> Any:
 
 
 def _texts(answer: Answer) -> list[str]:
-    """Return the different translations, best first."""
+    """Return the distinct translations, best first."""
     return list(dict.fromkeys(each.text for each in answer.translations))
 
 

@@ -31,7 +31,7 @@ class _Body(BaseModel):
     def _stop_at_first_error(cls, given: Any) -> Any:
         """Raise an error for the first unknown parameter, or for the first list with an element that is not a string.
 
-        Pydantic would build one error per unknown parameter and per element, which takes long.
+        Pydantic would build one error per unknown parameter and per element, which is slow.
         """
         for name, value in given.items() if isinstance(given, dict) else ():
             if name not in cls.model_fields:
@@ -218,7 +218,7 @@ def router(service: Service, documents: Documents) -> APIRouter:
 
     @routes.post("/v1/recognize")
     async def recognize(request: Request) -> RecognizeResult:
-        """Return the text in a picture, which is the field `file` of a form (`multipart/form-data`)."""
+        """Return the text in a picture, which is the `file` field of a form (`multipart/form-data`)."""
         given, _, content = await read_upload(request)
         call = Call(request, authorize(service, request, given))
         name, target = (read_string(given, field) or None for field in ("model", "target"))
@@ -306,7 +306,7 @@ def monitoring(service: Service) -> APIRouter:
 
     @routes.get("/health/ready")
     async def ready() -> Response:
-        """Answer with status 200 if the server is ready, and 503 if it is starting or ending or its queue is full."""
+        """Answer with status 200 if the server is ready, or 503 if it is starting or stopping or its queue is full."""
         return JSONResponse({"ready": service.admission.ready}, 200 if service.admission.ready else 503)
 
     @routes.get("/metrics")
@@ -349,7 +349,7 @@ def _result(answer: Answer, body: TranslateBody | None = None) -> TextResult:
 
 
 async def _events(results: AsyncIterator[tuple[int, Answer | ServingError]], body: TranslateBody) -> AsyncIterator[str]:
-    """Yield a server-sent event for each text, and the event `done` at the end."""
+    """Yield a server-sent event for each text, and the `done` event at the end."""
     async with aclosing(results):  # type: ignore[type-var]
         async for index, answer in results:
             if isinstance(answer, ServingError):

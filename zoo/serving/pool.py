@@ -163,10 +163,10 @@ class ModelPool:
 
         Args:
             names: Names of published models or folders of runs.
-            memory_bytes: Memory that all loaded models together may fill.
+            memory_bytes: Memory that all loaded models together may use.
             idle_seconds: Time after which an unused model is unloaded.
-            open_translator: Function that opens the model in a folder. Its warnings can contain texts of users.
-            report: Receives the progress of models that are downloaded.
+            open_translator: Function that opens the model in a folder. Its warnings can contain users' texts.
+            report: Receives the progress of model downloads.
 
         Raises:
             ZooError: `names` is empty, or a model does not exist or does not fit into memory.
@@ -232,11 +232,11 @@ class ModelPool:
         translates, the target language of its corpus precedes other languages, as in `Recognizer.translate`.
 
         Args:
-            kind: Kind of the files: audio or image.
+            kind: Kind of files: audio or image.
             name: Name of the model, if the client asks for a particular model.
             source: Language code of the files. None: any language.
             target: Language code of the output. None: any language.
-            translates: Whether the text must be in a different language than the files. None: it does not matter.
+            translates: Whether the text must be in a different language from the files. None: it does not matter.
 
         Raises:
             ServingError: There is no such model.

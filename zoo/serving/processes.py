@@ -1,4 +1,4 @@
-"""Worker processes for work that hostile input can make slow or large. A process that exceeds a limit is replaced.
+"""Worker processes for tasks that hostile input can make slow or memory-hungry. Processes over a limit are replaced.
 
 Python cannot end a thread, but it can end a process at any time. This module imports no web framework, so that the
 processes start fast.
@@ -123,7 +123,7 @@ def _work(connection: Connection) -> None:
         except Exception as raised:
             keep, error = isinstance(raised, ZooError), raised
             if not isinstance(raised, ZooError | MemoryError):
-                error = RuntimeError(type(raised).__name__)  # the message may contain a text of the client
+                error = RuntimeError(type(raised).__name__)  # the message may contain the client's text
                 traceback.print_tb(raised.__traceback__)
         with suppress(OSError):  # the file exists only on Linux
             keep &= int(_SIZES.read_text().split()[1]) * resource.getpagesize() < _MAX_IDLE_BYTES

@@ -23,19 +23,19 @@ from zoo.serving.service import Service
 
 LOG = logging.getLogger("zoo.serving")
 MONITORING = ("/health", "/health/ready", "/metrics")
-"""Paths that answer even if the server is busy."""
+"""Endpoints that answer even if the server is busy."""
 OPEN = (*MONITORING, "/v1/models")
-"""Paths that need no key."""
+"""Endpoints that need no key."""
 DOCUMENTS = (
     *("/translate_file", "/v2/document", "/v1/recognize"),
     *(f"{AUDIO_PATH}transcriptions", f"{AUDIO_PATH}translations"),
 )
-"""Paths whose bodies may be as large as a document."""
+"""Endpoints whose request bodies may be as large as a document."""
 _MULTIPART, _FORM = "multipart/form-data", "application/x-www-form-urlencoded"
 _SCHEMES = {"/v1/": "bearer ", "/v2/": "deepl-auth-key "}
-"""Scheme of the header `Authorization` for each beginning of a path."""
+"""Scheme of the `Authorization` header for each path prefix."""
 _CLIENT_CLOSED = 499  # the status that nginx logs for clients that disconnect
-_DISCARDED_BODIES = 20  # a rejected body is read up to so many times the limit, so that the client reads the response
+_DISCARDED_BODIES = 20  # a rejected body is read up to this multiple of the limit, so the client reads the response
 _RETRY_SECONDS = 2
 _PORT, _ADDRESS = re.compile(r":\d*$"), re.compile(r"[\d.]+|\[[\da-f:.]+\]")
 _MAX_FORM_FIELDS = 1_000
@@ -102,7 +102,7 @@ class Guard:
                 await self.app(scope, _replay(body, receive), send)
         except ClientGone:
             raise
-        except Exception as error:  # its message may contain a text of the client, so only its type is logged
+        except Exception as error:  # its message may contain the client's text, so only its type is logged
             frames = "".join(traceback.format_tb(error.__traceback__))
             LOG.error("internal error %s\n%s", type(error).__name__, frames)
             return ServingError(500, "internal error; the log of the server has the details")
@@ -229,7 +229,7 @@ async def _read_form(request: Request, max_files: int = 0) -> FormData:
     if _content_type(request.headers) != _MULTIPART:
         raise ServingError(400, "the body should be JSON or a form (Content-Type)")
     charset = _CHARSET.search(request.headers.get("content-type", ""))
-    if charset and charset[1].lower() not in _CHARSETS:  # to decode some of Python's others fails, or takes long
+    if charset and charset[1].lower() not in _CHARSETS:  # decoding some of Python's others fails or is slow
         raise ServingError(400, f"the charset of the form is {quote(charset[1][:40])}; use `utf-8`")
     try:
         return await request.form(max_files=max_files, max_fields=_MAX_FORM_FIELDS)

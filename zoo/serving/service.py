@@ -1,4 +1,4 @@
-"""The work of the server, independent of the API through which a request came."""
+"""The work of the server, independent of the API that a request uses."""
 
 from __future__ import annotations
 
@@ -234,7 +234,7 @@ class Service:
         return found
 
     def detect(self, text: str) -> list[tuple[str, float]]:
-        """Return the possible languages of a text with probabilities, the most probable first."""
+        """Return the possible languages of a text with probabilities, most probable first."""
         self.admission.check_texts([text])
         return detect(text)
 
@@ -401,7 +401,7 @@ def readable_errors() -> Iterator[None]:
     except ZooError as error:
         if error.exit_code == 2:
             raise ServingError(400, error.summary) from None
-        frames = "".join(traceback.format_tb(error.__traceback__))  # the message may contain a text of the client
+        frames = "".join(traceback.format_tb(error.__traceback__))  # the message may contain the client's text
         LOG.error("the model cannot be used\n%s", frames)
         raise ServingError(503, "the model cannot be used now", "load", _RETRY_SECONDS) from None
 

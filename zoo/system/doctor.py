@@ -27,7 +27,7 @@ _INSTRUCTIONS = (
     *("avx2", "fma", "f16c", "avx512f", "avx512_vnni", "avx512_bf16", "avx_vnni", "amx_bf16", "amx_int8", "sha_ni"),
     *("asimd", "asimddp", "bf16", "i8mm", "sve", "sve2", "sha2"),
 )
-"""Instruction sets that matter for speed, by their names in Linux."""
+"""Instruction sets that matter for speed, keyed by their names in Linux."""
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ _PAIRS = (
     "uig:ug ukr:uk urd:ur uzn:uz vie:vi xho:xh yor:yo yue:zh zho:zh zsm:ms zul:zu"
 )
 _THREE_LETTERS = dict(pair.split(":") for pair in _PAIRS.split())
-"""Two-letter codes of languages, by their three-letter codes (ISO 639)."""
+"""Two-letter codes of languages, keyed by their three-letter codes (ISO 639)."""
 
 
 def base_language(code: str) -> str:

@@ -54,7 +54,7 @@ def clean_with_positions(line: str) -> tuple[str, list[int]]:
 
 
 def read_lines(path: Path | str) -> list[str]:
-    """Return the lines of a text file, without the line ends.
+    """Return the lines of a text file, without the line endings.
 
     Raises:
         ZooError: The file cannot be read, is not UTF-8, or has a line longer than MAX_LINE_BYTES.
@@ -102,7 +102,7 @@ def _line_too_long(max_bytes: int, name: str, number: int) -> ZooError:
 
 
 def decoded_lines(stream: Iterable[bytes], name: str) -> Iterator[str]:
-    r"""Yield decoded lines, without the line ends, from lines of bytes such as sys.stdin.buffer.
+    r"""Yield decoded lines, without line endings, from lines of bytes such as sys.stdin.buffer.
 
     Only \n ends a line, because Unicode's other line separators occur inside sentences in real corpora. A \r before the
     \n and a byte order mark at the start are removed.
@@ -139,7 +139,7 @@ _MIXED = (
     "correct this line; `iconv -c -f utf-8 -t utf-8` removes all bytes that are not UTF-8 (earlier lines are UTF-8)"
 )
 _MIN_CHARACTERS_PER_NUL = 4  # in UTF-16, about every second character of Western text is NUL
-_NEEDS_RECOGNITION = "it is audio or a picture: use a model with the task `recognition` that was trained on such files"
+_NEEDS_RECOGNITION = "it is audio or a picture: use a model with the `recognition` task that was trained on such files"
 _OTHER_FILES = {
     b"PK": "it is an Office document or a ZIP archive: save its text as plain text in UTF-8",
     b"%PDF": "it is a PDF document: save its text as plain text in UTF-8",

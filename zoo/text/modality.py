@@ -55,7 +55,7 @@ class Modality(ABC):
             lines: Raw data of the examples.
             section: Settings of the vocabulary.
             size: Number of different values, including the special tokens.
-            field: Field in the spec's section `vocabulary` that contains the size, for error messages.
+            field: Field in the spec's `vocabulary` section that contains the size, for error messages.
             language_tokens: Tokens to add for languages. Text is never encoded as these tokens, even if it contains
                 their names.
             task: Task of the model, which may have further settings.
@@ -76,7 +76,7 @@ class Modality(ABC):
 
     @abstractmethod
     def decode(self, ids: Iterable[int]) -> str:
-        """Convert values back to raw data, or to a similar text for people."""
+        """Convert values back to raw data, or to a similar text for display."""
 
     @abstractmethod
     def token_strings(self, ids: Iterable[int]) -> list[str]:

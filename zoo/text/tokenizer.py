@@ -389,7 +389,7 @@ def _training_error(message: str, section: specs.Vocabulary, size: int, field: s
         max_size = int(match[1])
         return ZooError(
             f"`{field}` is {size:,}, but this text gives at most {max_size:,} tokens",
-            hint=f"set `{field}={max_size}` or less",
+            hint=f"set `{field}` to at most {max_size}",
         )
     if match := re.search(r"(\d+) vs (\d+)\. Increase vocab_size", message):
         min_size = int(match[2])
@@ -398,7 +398,7 @@ def _training_error(message: str, section: specs.Vocabulary, size: int, field: s
         return ZooError(
             f"`{field}` is {size:,}, but this text has {min_size - reserved:,} different characters, "
             f"which need one token each{bytes}",
-            hint=f"set `{field}={min_size}` or more",
+            hint=f"set `{field}` to at least {min_size}",
         )
     if "sentences_.empty()" in message:
         hint = "add text to `corpus.train`: all its lines are empty"

@@ -37,7 +37,7 @@ MAX_TRAINING_PAIRS = 50_000
 """Number of pairs from which the lexical models for training are estimated. More pairs take longer, but
 change the result little."""
 MAX_STATISTICS_PAIRS, MAX_ATTENTION_PAIRS = 5_000, 300
-"""Numbers of pairs that the statistical alignment of the dev set, and the comparison with the heads, use."""
+"""Numbers of pairs for the statistical alignment of the dev set, and for the comparison with the heads."""
 Tokens = Sequence[int] | np.ndarray
 
 
@@ -164,7 +164,7 @@ def find_alignment_head(spec: Spec, vocabulary: Vocabulary, weights: Mapping[str
         assert isinstance(program, EmittedProgram)
         for head, right in _count_agreements(program, Translator(program, vocabulary, spec), texts):
             agreed[head] += right
-    except ZooError:  # the dev set is not there, or its sentences are too long for the model
+    except ZooError:  # the dev set is missing, or its sentences are too long for the model
         return None
     return max(agreed, key=agreed.__getitem__, default=None)
 
@@ -204,7 +204,7 @@ FREQUENT = 100
 BEST = 100
 """Number of target tokens per source token, as Marian's documentation recommends."""
 MAX_PAIRS = 500_000
-"""Number of pairs from which a shortlist is estimated. More pairs take longer, but change the result little."""
+"""Number of pairs from which a shortlist is estimated. More pairs take longer, but hardly change the result."""
 _BLOCK_PAIRS = 50_000
 """Number of pairs in a lexical model. Larger models need more memory."""
 _MIN_COUNT = 0.1

@@ -29,7 +29,7 @@ def average(run: Run, last: int | None = None, *, int8: bool = False) -> Path:
         run: The run.
         last: The number of checkpoints to average, counted from the last. By default `training.average`, or all
             checkpoints if there are fewer.
-        int8: Whether to round each matrix to int8, with a scale per row or column. The file then has a quarter of the
+        int8: Whether to round each matrix to int8, with a scale per row or column. The file is then a quarter of the
             size.
 
     Returns:

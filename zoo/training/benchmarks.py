@@ -37,7 +37,7 @@ from zoo.training.run import Run
 from zoo.training.trainer import Trainer
 
 LENGTH = 27
-"""Tokens of a translation including EOS, which is the number of decoding steps. Sources have up to four fewer."""
+"""Number of tokens in a translation including EOS, and of decoding steps. Sources have up to four fewer."""
 CHECKED = 4
 """Number of translations whose log-probabilities are compared with those of the interpreter."""
 _MEDIAN, _SIGMA, _LONGEST = 22, 0.5, 80

@@ -49,7 +49,7 @@ class TrainingProgress:
     skipped: int = 0
     """Steps that changed nothing because loss or gradients were not finite."""
     due: bool = True
-    """Whether this checkpoint is on the spec's schedule. False if it was written at a stop or at the end."""
+    """Whether this checkpoint is on the spec's schedule. False if it was written because training stopped."""
     best: float | None = None
     """Best score on the dev set so far."""
     best_step: int = 0
@@ -252,7 +252,7 @@ def load_state(state: TrainingState, updates: int, program: EmittedProgram, opti
 
     Args:
         state: The weights and moments.
-        updates: The number of updates that Adam has done so far.
+        updates: The number of updates that Adam has made so far.
         program: The program that receives the weights.
         optimiser: The optimiser that receives the moments.
 

@@ -1,4 +1,4 @@
-"""Connect the processes that train together, and shard weights, gradients and moments over them.
+"""Connect the processes that train together, and shard weights, gradients and moments across them.
 
 The processes are started by torchrun, on one machine or on several. Without torchrun there is one process.
 """
@@ -58,7 +58,7 @@ class Processes:
 
     @property
     def first_on_machine(self) -> bool:
-        """Whether this is the first process of its machine."""
+        """Whether this is the first process on its machine."""
         return self._local_rank == 0
 
     def any(self, *flags: bool) -> tuple[bool, ...]:
@@ -135,7 +135,7 @@ def _store(rank: int, count: int) -> TCPStore:
 
     The launcher has a store, too, but it survives the workers: restarted workers would find addresses of dead processes
     in it (https://github.com/pytorch/pytorch/issues/135712). It is used only to publish the port of the new store.
-    A port of an earlier start is harmless, because nothing listens on it: a c10d launcher, such as `--standalone`,
+    A port from an earlier start is harmless, because nothing listens on it: a c10d launcher, such as `--standalone`,
     restarts the workers only after all of them have ended.
     """
     host, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
@@ -187,9 +187,9 @@ def needs_sharding(spec: Spec, mean: BatchSize, processes: Processes, *, packs: 
 
 
 def shard(program: EmittedProgram, processes: Processes) -> None:
-    """Shard every parameter of a program over the processes.
+    """Shard every parameter of a program across the processes.
 
-    A layer's parameters are gathered while the layer is computed. Parameters outside of the layers (embeddings, and
+    A layer's parameters are gathered while the layer is computed. Parameters outside the layers (embeddings, and
     projections of the memory to keys and values) stay gathered until the backward pass ends. Gradients are means over
     the processes, which all have to compute the same number of passes.
     """

@@ -44,7 +44,7 @@ def prepare_corpus(spec: Spec, report: Report) -> PreparedCorpus:
     """Prepare the corpus of a spec for training, after models have written its synthetic parts.
 
     Raises:
-        ZooError: The same errors as those of `write_missing`, `prepare` and `initial_model`.
+        ZooError: The same errors as in `write_missing`, `prepare` and `initial_model`.
     """
     model = initial_model(spec, report)
     complete, _ = write_missing(spec, report)

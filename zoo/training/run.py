@@ -49,7 +49,7 @@ class RunIdentity:
     processes: int
     """Number of processes that share each batch, which determines the order of sums and the dropout masks."""
     sharded: bool = False
-    """Whether weights and moments are sharded over the processes, which changes the order of sums."""
+    """Whether weights and moments are sharded across the processes, which changes the order of sums."""
     packed: bool = False
     """Whether batches are filled without counting padding, because the run was started on a GPU that trains on packed
     rows. The run keeps these batches on every device."""
@@ -90,7 +90,7 @@ class Run(ModelFolder):
 
     @property
     def trainer(self) -> str | None:
-        """The process that trains in the folder now, such as "process 42 on host". None if no process does."""
+        """The process that is training in the folder, such as "process 42 on host". None if there is none."""
         owner = None
         try:
             with self.lock.open(encoding="utf-8", errors="replace") as file:
@@ -161,7 +161,7 @@ class Run(ModelFolder):
             raise ZooError(problem, hint=_OTHER_CORPUS_HINT)
         if current.backend != identity.backend:
             raise ZooError(
-                f"`{self.folder}` was started with the backend `{current.backend}`, but now uses "
+                f"`{self.folder}` was started with the `{current.backend}` backend, but now uses "
                 f"`{identity.backend}`, which rounds differently and has different dropout masks",
                 hint=f"`--fresh` removes the run and starts over with `{identity.backend}`",
             )
@@ -173,7 +173,7 @@ class Run(ModelFolder):
             report.info(f"{count}: later steps differ")
             current = replace(identity, named=current.named, machine=current.machine, packed=current.packed)
         if identity.sharded and not current.sharded:
-            report.info("weights and moments are now sharded over the processes: later steps differ")
+            report.info("weights and moments are now sharded across the processes: later steps differ")
             current = replace(current, sharded=True)
         if current.matrix_library not in ("", *matrix_libraries()):
             report.info(f"{current.matrix_library} is not available on this machine: later steps differ")

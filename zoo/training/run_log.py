@@ -42,7 +42,7 @@ _REQUIRED = ("step", "seconds", "source_tokens_per_second", "target_tokens_per_s
 
 
 def summary(line: Mapping[str, Any], *, best: bool) -> str:
-    """Format a line of the log for people. With `best`, add that its checkpoint has the best dev score so far."""
+    """Format a line of the log for display. With `best`, add that its checkpoint has the best dev score so far."""
     figures = [
         f"{name} {figure(value)}" for key, name in _SUMMARY_NAMES.items() if (value := line.get(key)) is not None
     ]
@@ -94,7 +94,7 @@ class RunLog:
         """Append a line for all steps since the last line, and return it.
 
         The line contains loss and perplexity per target token, speed, share of padding, utilisation and memory. Skipped
-        steps do not count for loss and perplexity.
+        steps do not affect loss and perplexity.
 
         Args:
             progress: The progress after the last step.

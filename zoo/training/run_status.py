@@ -45,7 +45,7 @@ class RunStatus:
         run: The run.
         spec: Its spec.
         entries: The entries of its log, in the order of their steps.
-        trainer: The process that trains the run now, as `Run.trainer` describes it.
+        trainer: The process that is training the run, as `Run.trainer` describes it.
     """
 
     run: Run
@@ -98,7 +98,7 @@ class RunStatus:
 
     @property
     def description(self) -> str:
-        """The state and the step of the run, for people."""
+        """The state and the step of the run, for display."""
         steps = f"at step {self.step:,} of {self.spec.training.steps:,}"
         if self.trainer is not None and self.fraction == 1.0:
             return f"training has ended {steps}; the weights are being averaged and scored"

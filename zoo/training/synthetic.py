@@ -190,7 +190,7 @@ class _SyntheticText:
         sources, lines = tee(islice(self._lines(), done, None))
 
         def accepted(text: str) -> str:
-            """Return the text, or an empty text if the model rejects it, so that one line cannot end the work."""
+            """Return the text, or an empty text if the model rejects it, so that one line cannot stop the work."""
             text = clean(text)
             with suppress(ZooError):  # it has too many characters, or a special token
                 return text if len(translator.vocabulary.encode(text)) <= max_length else ""
@@ -254,7 +254,7 @@ def _languages_of(name: str, model: Spec, wanted: Direction) -> Direction:
 
 
 def _code_of(code: str, known: Sequence[str]) -> str | None:
-    """Return the known code of the same language, or None. If there are several, only `code` itself counts."""
+    """Return the known code of the same language, or None. If there are several, only an exact match counts."""
     same = [each for each in known if base_language(each) == base_language(code)]
     if code in same:
         return code

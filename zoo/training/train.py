@@ -85,8 +85,8 @@ def train(
         The run.
 
     Raises:
-        ZooError: The run was started with a different spec or corpus, another process trains it, the disk or the memory
-            is too small, or the device does not exist. In these cases, the run is unchanged.
+        ZooError: The run was started with a different spec or corpus, another process is training it, the disk or the
+            memory is too small, or the device does not exist. In these cases, the run is unchanged.
     """
     return run_training(spec, run=run, fresh=fresh, device=device, report=report).run
 
@@ -208,7 +208,7 @@ def _train(spec: Spec, run: Run, processes: Processes, *, fresh: bool, report: R
 
 
 def _warn(spec: Spec, data: TrainingSet, device: str, report: Report) -> None:
-    """Warn about settings with which training is short or slow, or which have no effect."""
+    """Warn about settings that make training short or slow, or that have no effect."""
     training, steps = spec.training, spec.training.steps
     if training.max_tokens is not None:
         steps = min(steps, -(-training.max_tokens // data.mean_size().target_tokens))
@@ -272,7 +272,7 @@ def _torch_threads(count: int, report: Report) -> Iterator[None]:
 
 
 def _average(run: Run, device: str, report: Report) -> None:
-    """Average the last checkpoints. If the last checkpoint has a better dev score than the average, use it and warn."""
+    """Average the last checkpoints. If the last checkpoint alone has a better dev score, keep it and warn."""
     average(run)
     report.info(f"averaged the last checkpoints into {run.weights}")
     averaged = scheduled_checkpoints(run)[-run.spec.training.average :]

@@ -40,7 +40,7 @@ MAX_SKIPPED = 10
 class Trainer:
     """Trainer of a run, from its last checkpoint to the end of training.
 
-    The training ends after `training.steps`, at another limit of the spec, or when `training.patience` is exhausted.
+    Training ends after `training.steps`, at another limit of the spec, or when `training.patience` is exhausted.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class Trainer:
             processes: The processes that train together.
             report: Receives messages and progress.
             dev: The dev set, which is scored at each checkpoint.
-            sharded: Whether to shard weights and moments over the processes.
+            sharded: Whether to shard weights and moments across the processes.
             aligner: Aligns the words of batches, for `training.guided_alignment`.
         """
         self.spec, self.program, self.data, self.run, self.report, self.dev = spec, program, data, run, report, dev
@@ -127,7 +127,7 @@ class Trainer:
     def _train_steps(
         self, stopped: Callable[[], bool], log: RunLog | None, shown: Progress
     ) -> tuple[bool, bool, dict[str, Any]]:
-        """Train until the end or a stop.
+        """Train until training ends or is stopped.
 
         Returns:
             Whether training has reached its end, whether it was stopped, and the last line of the log.
@@ -217,7 +217,7 @@ class Trainer:
         Args:
             state: The weights and moments. None in processes that do not write checkpoints.
             line: The last line of the log.
-            due: Whether this checkpoint is on the spec's schedule. False if it is written at a stop or at the end.
+            due: Whether this checkpoint is on the spec's schedule. False if it is written because training stops.
         """
         self.progress = replace(self.progress, due=due)
         if state:
@@ -246,7 +246,7 @@ class Trainer:
         """Score the dev set, and update the best score in `progress`.
 
         Returns:
-            The score under its name in the log, such as "dev_bleu". Empty if scoring failed, which is only reported.
+            The score under its name in the log, such as "dev_bleu". Empty, after a warning, if scoring failed.
         """
         with continue_without_score(self.report, f" at step {self.progress.step:,}"):
             score = dev.score(weights)
@@ -258,7 +258,7 @@ class Trainer:
         return {}
 
     def flops_of(self, size: BatchSize) -> float:
-        """Return the FLOPs of forward and backward pass over a batch.
+        """Return the FLOPs of the forward and backward pass over a batch.
 
         All examples are assumed to have the mean length, and padding is left out.
         """
@@ -267,7 +267,7 @@ class Trainer:
         return 3 * self._flops(batch=size.rows, source=source, target=target)
 
     def inputs(self) -> Iterator[tuple[Batch, Position]]:
-        """Yield this process's share of each following batch, and the position after it. The iterator never ends."""
+        """Yield this process's share of each subsequent batch, and the position after it. The iterator never ends."""
         start, rank, count = self.progress, self.processes.rank, self.processes.count
         with closing(self.data.batches_from(start.epoch, start.batch, start.pool_batch)) as batches:
             for examples, position in batches:

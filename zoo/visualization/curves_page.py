@@ -92,7 +92,7 @@ def curves_svg(metrics: Sequence[CurveMetric], runs: Sequence[RunCurves]) -> str
 
 
 def _plots(metric: CurveMetric, runs: Sequence[RunCurves]) -> Iterator[Plot]:
-    """Yield the plots of a metric, by step and by time. Each run keeps its colour, even if it lacks the metric."""
+    """Yield the plots of a metric, by step and by time. Each run has the same colour in all plots."""
     values = [run.values.get(metric.key, ()) for run in runs]
     longest = max(seconds for each in values for _, seconds, _ in finite(each))
     unit, unit_name = next((size, name) for smallest, size, name in _TIME_UNITS if longest >= smallest)

@@ -79,7 +79,7 @@ def colour_sheet(series_count: int = 0) -> str:
 
 
 def theme_sheet() -> str:
-    """Return CSS by which the attribute `data-theme` of a page, `light` or `dark`, overrides the system's mode."""
+    """Return CSS by which the `data-theme` attribute of a page, `light` or `dark`, overrides the system's mode."""
     return "".join(
         f"@media screen {{ :root[data-theme={name}] {{ color-scheme: {name}; {_root(theme)} }} }}\n"
         for name, theme in (("light", LIGHT), ("dark", DARK))
@@ -111,7 +111,7 @@ def json_element(id: str, value: object) -> str:
 
 
 def grey_picture(pixels: npt.NDArray[np.uint8]) -> str:
-    """Return a grey picture, [height, width], as a URL that contains a PNG file."""
+    """Return a greyscale picture, [height, width], as a URL that contains a PNG file."""
 
     def chunk(kind: bytes, content: bytes) -> bytes:
         return pack(">I", len(content)) + kind + content + pack(">I", crc32(kind + content))
@@ -158,12 +158,12 @@ def table_head(columns: Sequence[str]) -> str:
 
 
 def table_cells(columns: Sequence[str], cells: Iterable[str]) -> str:
-    """Return the cells of a row, given as HTML. Cells of columns whose names end in `…` have the class `words`."""
+    """Return the cells of a row, given as HTML. Cells of columns whose names end in `…` have the `words` class."""
     return "".join(f"<td{cell_class(name)}>{cell}</td>" for name, cell in zip(columns, cells, strict=True))
 
 
 def cell_class(column: str) -> str:
-    """Return the attribute `class` for the cells of a column."""
+    """Return the `class` attribute for the cells of a column."""
     return {">": ' class="number"', "…": ' class="words"'}.get(column[-1:], "")
 
 
@@ -179,7 +179,7 @@ def element(name: str, content: str = "", /, **attributes: str | float) -> str:
     Args:
         name: Name of the element.
         content: Content of the element, as SVG.
-        attributes: Attributes of the element. The attribute `class` is called `kind` here, and underscores stand for
+        attributes: Attributes of the element. The `class` attribute is called `kind` here, and underscores stand for
             hyphens. Numbers are rounded to one decimal place.
     """
     kind = {"class": attributes.pop("kind")} if "kind" in attributes else {}
@@ -193,7 +193,7 @@ def text(kind: str, x: float, y: float, words: str, /, **attributes: str | float
 
 
 def image(title: str, style: str, width: float, height: float, *parts: str) -> str:
-    """Return an SVG image that needs no other file, with a background rectangle of the class `page`.
+    """Return an SVG image that needs no other file, with a background rectangle of the `page` class.
 
     `style` and `parts` may use the colours of pages, such as `var(--ink)`. The image then follows light and dark mode.
     It contains no variables, because many programs cannot read variables in an SVG.

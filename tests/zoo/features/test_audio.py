@@ -17,8 +17,8 @@ from specs import ZooError
 from specs.parts import Masks
 from zoo.features.audio import SAMPLE_RATE, Audio, read_blocks, read_samples
 
-soundfile = pytest.importorskip("soundfile", reason="needs the extra `speech`")
-pytest.importorskip("soxr", reason="needs the extra `speech`")
+soundfile = pytest.importorskip("soundfile", reason="needs the `speech` extra")
+pytest.importorskip("soxr", reason="needs the `speech` extra")
 
 
 def audio(**options: Any) -> Audio:

@@ -34,8 +34,8 @@ def test_only_training_has_more_repeated_digits_than_chance() -> None:
 
 @pytest.mark.integration
 def test_strings_are_spoken_once_and_prepared(monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("espeakng_loader", reason="needs the extra `speech`")
-    pytest.importorskip("soundfile", reason="needs the extra `speech`")
+    pytest.importorskip("espeakng_loader", reason="needs the `speech` extra")
+    pytest.importorskip("soundfile", reason="needs the `speech` extra")
     parts = {f"corpus.{split}": [{"digits": count}] for split, count in (("train", 60), ("dev", 3), ("test", 2))}
     spec = specs.load("speech/digits", parts)
     prepared = prepare(spec, Report())

@@ -94,7 +94,7 @@ def test_pre_norm_models_need_a_version(tmp_path: Path) -> None:
     with pytest.raises(ZooError, match="`version: unknown` does not begin with the number of the Marian version"):
         read(model.path)
     del model.options["version"]
-    with pytest.raises(ZooError, match="the setting `version` is missing"):
+    with pytest.raises(ZooError, match="the `version` setting is missing"):
         read(model.write())
 
 

@@ -79,7 +79,7 @@ def test_settings_are_the_same_when_they_are_written_and_read() -> None:
 def test_settings_that_must_agree_or_exist_are_rejected_by_name() -> None:
     layers = {"encoder_layers": 1, "decoder_layers": 1}
     for values, message in (
-        ({"encoder_layers": 1}, "the setting `decoder_layers` is missing"),
+        ({"encoder_layers": 1}, "the `decoder_layers` setting is missing"),
         (layers | {"encoder_heads": 2}, "`decoder_heads: null` differs from the encoder's value `2`"),
         (layers | {"function": "tanh"}, "`function: tanh` is a value that zoo does not support"),
         (layers | {"encoder_heads": 0}, "`encoder_heads: 0` is not an integer of at least 1"),

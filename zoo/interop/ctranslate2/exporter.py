@@ -39,7 +39,7 @@ _SUPPORTED = {
 
 
 class CTranslate2Export:
-    """The export format `ctranslate2`. Implements `zoo.interop.formats.ExportFormat`."""
+    """The `ctranslate2` export format. Implements `zoo.interop.formats.ExportFormat`."""
 
     name = "ctranslate2"
     description = "a CTranslate2 folder, in float32"
@@ -289,7 +289,7 @@ def _search_notes(spec: Spec, target: list[str]) -> Iterator[str]:
     )
     listed = ", ".join(f"`{name}={value}`" for name, value in options.items())
     relation = "correspond to the spec" if same else "come closest to the spec"
-    yield f"Pass the search options to each call of CTranslate2: {listed} {relation}."
+    yield f"Pass the search options to each call to CTranslate2: {listed} {relation}."
     if decoding.length_factor:
         longest = f"{decoding.length_factor:g} times the source's length + {decoding.extra_length:,}"
         yield f"In zoo, a translation has at most {longest} tokens; in CTranslate2, at most `max_decoding_length`."

@@ -44,7 +44,7 @@ Two details differ from zoo. CTranslate2 truncates a translation at the maximum 
 
 
 class CTranslate2Import:
-    """The import format `ctranslate2`. Implements `zoo.interop.formats.ImportFormat`."""
+    """The `ctranslate2` import format. Implements `zoo.interop.formats.ImportFormat`."""
 
     name = "ctranslate2"
     description = "a CTranslate2 folder: model.bin and its vocabularies"
@@ -95,7 +95,7 @@ class CTranslate2Import:
         if not reads_end:
             notes.append("The model reads no EOS after a source, so none is added.")
         if file_exists(path / "vmap.txt"):
-            notes.append("`vmap.txt`, with which CTranslate2 can restrict the vocabulary, is not imported.")
+            notes.append("`vmap.txt`, which lets CTranslate2 restrict the vocabulary, is not imported.")
         origin = {"format": self.name, "source": path.name, "engine": "CTranslate2", "numbers": binary.number_type}
         return ImportedModel(spec, vocabulary.vocabulary, tensors, origin, tuple(notes))
 

@@ -210,7 +210,7 @@ def content_of(entry: Any) -> str:
 
 
 def added_entries(folder: Path, settings: Mapping[str, Any]) -> dict[int, Mapping[str, Any]]:
-    """Return the added tokens that the files of a tokenizer list, by their IDs in transformers."""
+    """Return the added tokens that a tokenizer's files list, keyed by their IDs in transformers."""
     entries = settings.get("added_tokens_decoder")
     if not entries and (tokenizer := read_optional_json(folder / TOKENIZER)):
         entries = {entry["id"]: entry for entry in tokenizer.get("added_tokens") or []}

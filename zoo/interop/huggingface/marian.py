@@ -70,7 +70,7 @@ _MARIAN_POSITIONS = (
 
 
 class HuggingFaceMarian(Family):
-    """The format `hf-marian`: Marian models of transformers."""
+    """The `hf-marian` format: Marian models of transformers."""
 
     name = "hf-marian"
     description = "a folder of transformers' MarianMTModel: config.json, weights, vocab.json, source.spm, target.spm"

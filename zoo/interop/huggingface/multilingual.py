@@ -43,7 +43,7 @@ _FORCED = "the model's files set a default target language, which zoo ignores: c
 
 
 class Multilingual(Family):
-    """The format `hf-multilingual`: M2M-100, NLLB-200 and mBART-50 models of transformers."""
+    """The `hf-multilingual` format: M2M-100, NLLB-200 and mBART-50 models of transformers."""
 
     name = "hf-multilingual"
     description = (
@@ -160,7 +160,7 @@ def _start(config: Settings, search: Settings, default: int | None) -> int:
         file = config if search.any("decoder_start_token_id") is None else search
         raise file.error(
             "decoder_start_token_id",
-            "is not `</s>` (2), with which translations begin in mBART-50, NLLB-200 and M2M-100",
+            "is not `</s>` (2), which translations begin with in mBART-50, NLLB-200 and M2M-100",
             hint="choose one of these models: the first mBART (cc25) begins translations with a language token",
         )
     return start

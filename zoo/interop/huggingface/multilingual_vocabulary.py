@@ -47,7 +47,7 @@ _LANGUAGES = KNOWN_SETTINGS["transformers.multilingual.languages"]
 M2M100, WMT21, MBART50 = (tuple(_LANGUAGES[name].split()) for name in ("m2m100", "wmt21", "mbart50"))
 """Languages of tokenizers, in the order of their tokens."""
 LISTS = {"m2m100": M2M100, "wmt21": WMT21}
-"""Languages of an M2M100Tokenizer, by its setting `language_codes`."""
+"""Languages of an M2M100Tokenizer, by its `language_codes` setting."""
 
 
 @dataclass(frozen=True)
@@ -230,7 +230,7 @@ def fitting_class(spec: Spec) -> TokenizerClass:
         if (vocabulary.kind, languages.token) == (class_.kind, class_.language_token) and languages.codes in codes:
             return class_
     raise _unsupported(
-        f"it has a vocabulary of the kind `{vocabulary.kind}` and tokens `{languages.token}` for its "
+        f"it has a vocabulary of kind `{vocabulary.kind}` and tokens `{languages.token}` for its "
         f"{len(languages.codes)} languages: NllbTokenizer has a bpe model and tokens `{{}}`, M2M100Tokenizer a bpe "
         "model and tokens `__{}__` for the languages of M2M-100, and MBart50Tokenizer a unigram model and tokens `{}` "
         "for those of mBART-50"

@@ -38,7 +38,7 @@ _UNUSED = "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weigh
 
 
 class T5(Family):
-    """The format `hf-t5`: T5 and mT5 models of transformers, including MADLAD-400."""
+    """The `hf-t5` format: T5 and mT5 models of transformers, including MADLAD-400."""
 
     name = "hf-t5"
     description = "a folder of transformers' T5 or mT5: config.json, weights, spiece.model or tokenizer.json"

@@ -110,7 +110,7 @@ def _read_binary(file: Path) -> dict[str, np.ndarray]:
 def is_binary_model(file: Path) -> bool:
     """Return whether a file is a model in Marian's binary format, judging by its name and its first bytes.
 
-    Models of other toolkits and Marian's lexical shortlists are also named `.bin`, but begin with other bytes.
+    Models from other toolkits and Marian's lexical shortlists are also named `.bin`, but begin with other bytes.
     """
     if file.suffix != ".bin" or not is_present(file):
         return False

@@ -34,7 +34,7 @@ _APPROXIMATIONS = ("shortlist", "output-approx-knn")
 
 
 class MarianImport:
-    """The import format `marian`. Implements `zoo.interop.formats.ImportFormat`."""
+    """The `marian` import format. Implements `zoo.interop.formats.ImportFormat`."""
 
     name = "marian"
     description = "Marian's .npz or .bin, or its folder with decoder.yml and .spm or .yml vocabularies"

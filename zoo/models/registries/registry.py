@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 else:
     from compiler.lazy import LazyModule
 
-    remote_stores = LazyModule("zoo.models.registries.remote_stores")  # its libraries take long to import
+    remote_stores = LazyModule("zoo.models.registries.remote_stores")  # its libraries are slow to import
 
 VARIABLE = "ZOO_REGISTRIES"
 INCLUDED = Path(__file__).parents[2] / "included"

@@ -161,7 +161,7 @@ def parse_reference(text: str) -> Reference | None:
 
 
 def is_name(text: str) -> bool:
-    """Return whether a text is a valid model name. The field `name` of a spec follows the same rule."""
+    """Return whether a text is a valid model name. The `name` field of a spec follows the same rule."""
     return _is_valid(_NAME, text)
 
 

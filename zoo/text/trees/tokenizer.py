@@ -89,7 +89,7 @@ class TreeTokenizer(Modality):
             raise ZooError(
                 f"`vocabulary.target_size` is {self.size:,}, but the {len(labels):,} labels and {len(tags):,} word "
                 f"tokens of these trees need {first[-1]:,}",
-                hint=f"set `vocabulary.target_size={first[-1]}` or more",
+                hint=f"set `vocabulary.target_size` to at least {first[-1]}",
             )
         self._opening_ids = dict(zip(labels, self.opening, strict=True))
         self._closing_ids = dict(zip(labels, self.closing, strict=True))
@@ -144,7 +144,7 @@ class TreeTokenizer(Modality):
 
     @classmethod
     def from_content(cls, content: bytes, name: str) -> Self:
-        """Load a tokenizer from JSON, as in the attribute `content`. `name` is the file in error messages.
+        """Load a tokenizer from JSON, as in the `content` attribute. `name` is the file in error messages.
 
         Raises:
             ZooError: The content is damaged.

@@ -113,7 +113,7 @@ class RowResult:
     seconds: float
     """Training time, as the mean over the seeds."""
     samples: Mapping[str, ScoreSample]
-    """Scores by the names of METRICS."""
+    """Scores, keyed by the names of METRICS."""
 
 
 @dataclass(frozen=True)

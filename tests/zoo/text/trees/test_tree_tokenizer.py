@@ -107,7 +107,7 @@ def test_the_longest_opening_run_is_learned_and_stored():
 def test_too_small_sizes_are_rejected():
     with pytest.raises(ZooError, match="need 11") as error:
         tokenizer_of(SENTENCE, size=10)
-    assert error.value.hint == "set `vocabulary.target_size=11` or more"
+    assert error.value.hint == "set `vocabulary.target_size` to at least 11"
 
 
 def test_repaired_trees_have_a_bounded_depth():
