@@ -67,6 +67,11 @@ def test_features_far_below_the_largest_are_raised() -> None:
     assert len(np.unique(silent[-90:], axis=0)) == 1  # silence has the same value in all frames
 
 
+def test_prepared_features_depend_on_the_options_that_change_them() -> None:
+    assert audio().identity == audio(frequency_warp=0.1).identity != audio(dynamic_range=80.0).identity
+    assert "dynamic_range" not in audio().identity  # corpora that were prepared before this option stay valid
+
+
 def test_each_filter_reads_at_least_one_frequency() -> None:
     assert np.isfinite(audio().features(chirp(0.2).astype(np.float32))).all()
     from zoo.features.audio import mel_filters
