@@ -162,7 +162,7 @@ class BaseTask(Section):
 
     @property
     def reads(self) -> bool:
-        """Whether the model reads a source, so that it has an encoder."""
+        """Whether the model reads a source, and therefore has an encoder."""
         return "source" in self.streams
 
     @property

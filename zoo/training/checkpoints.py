@@ -226,8 +226,8 @@ def gather_state(program: EmittedProgram, optimiser: torch.optim.Optimizer, *, k
     """Collect weights and moments on the CPU.
 
     Args:
-        program: The program that has the weights. If it is sharded, all processes have to call this function.
-        optimiser: The optimiser that has the moments.
+        program: The program that holds the weights. If it is sharded, all processes have to call this function.
+        optimiser: The optimiser that holds the moments.
         keep: Whether to return the state in this process.
 
     Returns:
