@@ -77,7 +77,7 @@ def serve(
             it. [default: localhost]
         max_memory GB: Keep only as many models in memory as fit into GB gigabytes. [default: half of this machine's
             memory]
-        idle_minutes X: Unload a model that was not used for X minutes.
+        idle_minutes X: Unload a model that has not been used for X minutes.
         max_texts N: Maximum number of texts per request.
         max_characters N: Maximum length of a text.
         max_body_bytes N: Maximum size of a request in bytes.

@@ -44,7 +44,7 @@ def translate(
     It is made for everyday and office sentences, not for contracts or medicine. Warnings count the sentences that you
     should check, because their translations lack numbers, links or the like, or have a low probability.
 
-    If a document cannot be translated, the others are translated nevertheless.
+    If a document cannot be translated, the others still are.
 
     Options:
         documents FILE|FOLDER: Document to translate, or folder. In a folder and its subfolders, all documents are
@@ -307,7 +307,7 @@ def transcribe(
     was trained on, and at most 30 seconds. Without a pause, two windows overlap by two seconds, and their texts are
     joined at the words that both contain. Each window becomes a line of text, or one or more subtitles.
 
-    If an audio file cannot be transcribed, the others are transcribed nevertheless.
+    If an audio file cannot be transcribed, the others still are.
 
     Options:
         recordings FILE|FOLDER: Audio file (WAV, FLAC, OGG or MP3) of any length, or folder. In a folder and its

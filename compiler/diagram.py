@@ -34,7 +34,7 @@ class Box:
 
 @dataclass
 class Block:
-    """Boxes of a layer that the model repeats `times` times. Without a label, the boxes are outside of layers."""
+    """Boxes of a layer that the model repeats `times` times. Without a label, the boxes are outside layers."""
 
     label: str
     times: int = 1

@@ -291,7 +291,7 @@ class Operation(ABC):
 class Node:
     """An operation with its inputs and parameters. Its result is the value called `name`.
 
-    `layer` is the stack and index of the layer that the node belongs to, such as "encoder.0", or "" outside of layers.
+    `layer` is the stack and index of the layer that the node belongs to, such as "encoder.0", or "" outside layers.
     """
 
     name: str

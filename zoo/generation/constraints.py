@@ -90,7 +90,7 @@ class _SuppressionState:
     def __init__(
         self, kept: Bool[Tensor, "1 V"], missing: Int[Tensor, " rows"], max_missing: int, inner: ConstraintState | None
     ) -> None:
-        # `max_missing` is an upper bound of `missing` on the host, to avoid waiting for the device.
+        # `max_missing` is an upper bound on `missing`, stored on the host, to avoid waiting for the device.
         self._kept, self._missing, self._max_missing, self._inner = kept, missing, max_missing, inner
 
     def allowed(self) -> Bool[Tensor, "#rows V"]:

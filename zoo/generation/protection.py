@@ -276,7 +276,7 @@ def _is_probable(repaired: Translation, first: Translation) -> bool:
 
 
 def _lacks_only_names(translation: Translation) -> bool:
-    """Return whether a translation has only lost months and weekdays."""
+    """Return whether a translation has lost only months and weekdays."""
     return all(map(str.isalpha, translation.unkept))
 
 
@@ -286,7 +286,7 @@ def _join(
     proxies: Mapping[str, str],
     calibration: Calibration | None,
 ) -> Translation:
-    """Join the parts of a plan to the translation of the sentence.
+    """Join the parts of a plan into the translation of the sentence.
 
     Args:
         source: The sentence.

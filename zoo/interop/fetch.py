@@ -69,7 +69,7 @@ def fetch(card: ModelCard, report: Report) -> None:
 
 
 def _missing(card: ModelCard) -> list[str]:
-    """Return the names of the model, or of the members of the ensemble, that are not stored yet."""
+    """Return the names of the model, or of the members of the ensemble, that have not been stored yet."""
     return [name for name in card.members if local_store.find_revision(Reference(name)) is None]
 
 
