@@ -298,7 +298,7 @@ class Execution(TypedDict, total=False):
 
 
 class Batching(Execution, total=False):
-    """Options for the execution of a model that reads its texts in batches."""
+    """Options for running a model that reads its texts in batches."""
 
     max_batch_tokens: MaxBatchTokens
 

@@ -39,7 +39,7 @@ def publish(
         replace: Replace a published model of the same name.
         to REGISTRY: Also publish to this registry: a folder, s3://BUCKET/..., or hf://ORG/NAME. [default: only the
             local model store]
-        notes FILE: Markdown file whose text the model card contains, such as the limits of the model and further
+        notes FILE: Markdown file to include in the model card, for example with the limits of the model and further
             scores. Headings start with ##.
 
     Examples:
@@ -82,8 +82,8 @@ def pull(names: Annotated[list[str], argument(complete=options.complete_model)],
     when it is complete. An interrupted pull resumes. Models that are already stored are verified and, if damaged,
     repaired.
 
-    A model that no registry has can be in the catalogue of public models, which `zoo list --available` prints. After a
-    question about its size and licence, it is downloaded from its authors, imported as by `zoo import`, and stored.
+    A model that no registry has may be in the catalogue of public models, which `zoo list --available` prints. After
+    you confirm its size and licence, it is downloaded from its authors, imported as by `zoo import`, and stored.
 
     Commands and `zoo.load` pull a missing model automatically, unless ZOO_OFFLINE=1. They never update a stored model.
 
