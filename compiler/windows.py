@@ -30,7 +30,7 @@ def restricted_attention(
 
     Time and memory are proportional to n times the reach. The queries are split into blocks. Each block reads one
     window of keys: the positions of the block, and all positions within reach of these. Without dropout and additive
-    scores, torch's fused kernel computes each block, which stores no scores.
+    scores, torch's fused kernel, which stores no scores, computes each block.
 
     Args:
         query: The queries.

@@ -54,7 +54,7 @@ class Protection:
     3. The fragments between the spans are translated separately.
 
     The first translation that has all spans is used. If only months or weekdays were lost, it must also be about as
-    probable as the original translation. If no way succeeds, the original translation is kept, and its `unkept` field
+    probable as the original translation. If all three fail, the original translation is kept, and its `unkept` field
     lists the differences.
     """
 

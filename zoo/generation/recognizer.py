@@ -182,7 +182,7 @@ class Recognizer(Translator):
         values = preprocessor.search_input(frames, text, 0).streams["source"]
         positions = -(-len(frames) // preprocessor.stride)
         if positions > _MAX_ATTENTION_POSITIONS:
-            problem = f"`{text}` has {positions:,} positions; attention is shown for {_MAX_ATTENTION_POSITIONS:,}"
+            problem = f"`{text}` has {positions:,} positions; attention is limited to {_MAX_ATTENTION_POSITIONS:,}"
             raise ZooError(problem, hint="cut the file into shorter ones")
         if translation is None:
             best = self.recognize([frames], target=target)[0][0]

@@ -1,4 +1,4 @@
-"""Cards of public models, and their search by name or by language pair.
+"""Cards of public models, and functions that find them by name or by language pair.
 
 The catalogue consists of the cards in this package and the user's cards, `catalogue/*.yaml` in the data folder.
 """
