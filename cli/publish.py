@@ -75,7 +75,7 @@ def publish(
 
 
 def pull(names: Annotated[list[str], argument(complete=options.complete_model)], yes: bool = False) -> None:
-    """Download published models from the registries, or public models of the catalogue, to the local model store.
+    """Download published models from the registries, or public models from the catalogue, to the local model store.
 
     The registries are those in ZOO_REGISTRIES (folders, https://, s3:// or hf://, separated by spaces) and then those
     in registries.txt in your data folder, one per line. Files are verified by their hashes, and a model is available
@@ -88,8 +88,8 @@ def pull(names: Annotated[list[str], argument(complete=options.complete_model)],
     Commands and `zoo.load` pull a missing model automatically, unless ZOO_OFFLINE=1. They never update a stored model.
 
     Options:
-        names NAME: Published model, or public model of the catalogue. NAME@2 selects a revision. By default, the newest
-            revision is pulled.
+        names NAME: Published model, or public model from the catalogue. NAME@2 selects a revision. By default, the
+            newest revision is pulled.
         yes: Download public models without asking for confirmation.
 
     Examples:

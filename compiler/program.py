@@ -22,7 +22,7 @@ class TopK(NamedTuple):
     """The most probable next tokens of each row. If tokens are equally probable, the lowest ID comes first.
 
     PAD, BOS and tokens that are not allowed are never included. If a decoder step reads k tokens per hypothesis, the
-    result has k successive rows for each hypothesis: one after each token.
+    result has k consecutive rows for each hypothesis: one after each token.
     """
 
     values: Float32[Tensor, "rows count"]
@@ -143,7 +143,7 @@ class TreeRules(NamedTuple):
     kinds: Int32[np.ndarray, " V"]
     """Kind of each token: 1 is a word, 2 n + 2 and 2 n + 3 are the brackets of label n, and 0 is any other token."""
     max_opening_run: int
-    """Maximum number of successive opening brackets."""
+    """Maximum number of consecutive opening brackets."""
     sentences: Sequence[TreeLimits]
 
 

@@ -34,7 +34,7 @@ def restricted_attention(
 
     Args:
         query: The queries.
-        key: The keys, at the same positions. Each key head is shared by h / groups successive query heads.
+        key: The keys, at the same positions. Each key head is shared by h / groups consecutive query heads.
         value: The values of the keys.
         reach: How many positions before and how many positions after itself a query sees.
         block: The number of queries in a block.
@@ -177,7 +177,7 @@ def cache_distances(
     Args:
         position: The positions of the queries.
         cache: The cache of keys.
-        planned: Whether the cache is preallocated, so that slot i has position i. Otherwise the new keys will be
+        planned: Whether the cache is preallocated. Slot i then has position i. Otherwise the new keys will be
             appended to the cache, so that the last slot has the position of the last query.
     """
     length, new = cache.shape[2], position.shape[1]

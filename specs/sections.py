@@ -324,7 +324,7 @@ class Training(Section):
     transcripts. f1 compares the brackets of trees. The checkpoint with the best score is kept in addition to the
     last ones. null: score the final weights only."""
     patience: Steps | None
-    """Stop training after this number of successive checkpoints without a better `dev_score` (not in the paper). null:
+    """Stop training after this number of consecutive checkpoints without a better `dev_score` (not in the paper). null:
     never. Unit: checkpoints."""
     clip_norm: Annotated[float, Field(gt=0, le=1e9)] | None
     """Maximum global norm of the gradients; larger gradients are scaled down (not in the paper). null: no clipping."""

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 class KernelOperation:
     """Base class of operations that have a kernel for GPUs instead of a reference for the interpreter.
 
-    Tests compare programs of such operations with programs on padded batches.
+    Tests compare programs that contain such operations with programs on padded batches.
     """
 
     def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:

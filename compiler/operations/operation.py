@@ -122,7 +122,7 @@ class Operation(ABC):
     # Traits
 
     view: ClassVar[bool] = False
-    """Whether the result is a view of the first input, so that it needs no memory and moves no data."""
+    """Whether the result is a view of the first input, which needs no memory and moves no data."""
     shares_buffer: ClassVar[bool] = False
     """Whether native code allocates no buffer for the result, because it is a view or part of another instruction."""
     overwrites: ClassVar[int | None] = None

@@ -145,7 +145,7 @@ def columns(by_name: Mapping[str, Node], heads: Node, *, whole: bool = False) ->
 
 
 def fuse_kernels(graph: Graph) -> Graph:
-    """Fuse successive operations into operations that have one kernel."""
+    """Fuse consecutive operations into operations that have one kernel."""
     by_name = {node.name: node for node in graph.nodes}
     readers = Counter(name for node in graph.nodes for name in node.inputs)
     sites = Counter[str]()

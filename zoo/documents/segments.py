@@ -152,7 +152,7 @@ class _Reader:
         self._marks: list[tuple[int, Stack, Fragment]] = []
         self._used: set[int] = set()
         self._closes_word = False
-        """Whether the last character belongs to a unit, so that a letter after it begins a new word."""
+        """Whether the last character belongs to a unit. A letter after it then begins a new word."""
 
     def read(self) -> None:
         """Set the attributes of the segment."""

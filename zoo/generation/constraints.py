@@ -152,7 +152,7 @@ class BracketConstraint:
             closing: Token IDs of the closing brackets, in the same order.
             words: Token IDs of words.
             vocabulary_size: Size of the target vocabulary.
-            max_consecutive: Maximum number of successive opening brackets. None: no limit.
+            max_consecutive: Maximum number of consecutive opening brackets. None: no limit.
         """
         self._kinds, self._max_consecutive = np.zeros(vocabulary_size, np.int32), max_consecutive
         self._kinds[list(words)] = 1

@@ -165,7 +165,7 @@ class Recognizer(Translator):
     ) -> Attention:
         """Return the attention weights of every head in every layer, for a file and its text.
 
-        Successive positions of the source form at most 60 groups, which take the place of words.
+        Consecutive positions of the source form at most 60 groups, which take the place of words.
 
         Args:
             text: The path of the file.

@@ -273,7 +273,7 @@ class Tokenizer(Modality):
 
     @cached_property
     def is_word_level(self) -> bool:
-        """Whether all tokens are whole words, so that text is only split at spaces and by text rules.
+        """Whether all tokens are whole words. Text is then split only at spaces and by text rules.
 
         This is the case for a vocabulary that was imported as a list of words. With BPE codes, its words are subwords.
         """
