@@ -108,7 +108,7 @@ def _obtain(card: ModelCard, work: Path, report: Report) -> Path:
 
 @contextmanager
 def _discarding_damaged(url: str, fetched: download.Fetched, again: str) -> Iterator[None]:
-    """Remove the download if the body of `with` finds damage, such as a page with an error message from the server."""
+    """Remove the download if the `with` block finds damage, such as a page with an error message from the server."""
     try:
         yield
     except archive.DamagedArchiveError as error:

@@ -70,7 +70,7 @@ class TrainingProgress:
         if fraction >= 1:
             return f"`training.{name}` ({getattr(training, name):,}) is reached"
         if training.patience is not None and self.worse >= training.patience:
-            return f"{self.worse} checkpoints in succession were no better than step {self.best_step:,}"
+            return f"{self.worse} consecutive checkpoints were no better than step {self.best_step:,}"
         return None
 
 

@@ -76,7 +76,7 @@ def write_missing(
 
 @contextmanager
 def _located_in(name: str) -> Iterator[None]:
-    """Add the name of a corpus part to errors in the body of `with`, unless they are about missing files."""
+    """Add the name of a corpus part to errors in the `with` block, unless they are about missing files."""
     try:
         yield
     except MissingFileError:  # it already names the part
