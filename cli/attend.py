@@ -55,7 +55,7 @@ def attend(
             select.
         attention encoder|decoder|encoder-decoder: Attention to show: the encoder's or decoder's self-attention, or the
             cross-attention. [default: encoder]
-        layer N: Layer to show, counted from 1. [default: the last but one]
+        layer N: Layer to show, counted from 1. [default: the second to last]
         head N: Head to show, counted from 1. Repeat the option to show several. [default: all heads]
         word WORD: Show only the attention weights of this word. [default: all words]
 

@@ -30,7 +30,7 @@ _TERMINAL_VARIABLES = {"FORCE_COLOR", "TTY_COMPATIBLE"}
 def prepare_standard_streams() -> None:
     r"""Make the standard streams safe to use.
 
-    Output is UTF-8 in every locale. File names that are not UTF-8 are written to stdout as their bytes, and to stderr
+    Output is UTF-8 in every locale. File names that are not UTF-8 are written to stdout as raw bytes, and to stderr
     with escapes. A closed stdin or stdout is replaced by a `ClosedStream`, and a closed stderr by the
     null device.
     """
@@ -55,7 +55,7 @@ class ClosedStream(io.TextIOBase):
 
     @property
     def buffer(self) -> ClosedStream:
-        """This object itself, so that the use of the binary buffer raises ZooError, too."""
+        """This object itself, so that using the binary buffer raises ZooError, too."""
         return self
 
     def readline(self, *_: object) -> NoReturn:
@@ -184,7 +184,7 @@ def confirm(question: str, otherwise: str, hint: str = "add `--yes` to skip the 
     Args:
         question: The question, without its choices.
         otherwise: Beginning of the error message if stdin is not a terminal, such as "nothing was removed".
-        hint: How to do it without a question, for this error message.
+        hint: Hint of this error message, such as how to skip the question.
 
     Returns:
         Whether the answer is yes.

@@ -59,15 +59,15 @@ def decode(
     trained on longer texts, if the line has a prefix, or with --no-split. But a line of more than
     decoding.max_source_length tokens is always split.
 
-    A language model continues each line instead, and also empty lines. It never splits them. If a model reads audio,
-    each line is the name of a file. --input is then an audio file, a folder of audio files, or a list of files with
-    names relative to the list.
+    A language model instead continues each line, even an empty one, and never splits it. If a model reads audio, each
+    line is the name of a file. --input is then an audio file, a folder of audio files, or a list of file names that are
+    relative to the list.
 
     With --json, each line becomes an object with `source` and `translations`. Each translation has `text`, `score`
     (length-penalised), `log_probability` (natural logarithm, of the whole translation) and `confidence` (probability
-    that the translation is good, or the lowest of its sentences; null if the model was published without scores of
-    its dev set). If a translation lacks numbers, links or the like, or has added numbers, `unkept` lists them.
-    `uncertain` lists the sentences of the line whose translations have a low confidence.
+    that the translation is good, or the lowest of its sentences; null if the model was published without dev
+    scores). If a translation lacks numbers, links or the like, or has added numbers, `unkept` lists them. `uncertain`
+    lists the sentences of the line whose translations have a low confidence.
 
     Options:
         prefix FILE: File with a beginning for each translation, one per line: the translation of input line n begins

@@ -35,7 +35,7 @@ Options:
         for translations.
     Json: Print JSON instead of text.
     NoProtect: Do not check whether numbers, dates, links, placeholders and the like are kept. By default, a sentence
-        that loses one of them is translated again, and texts without a letter stay as they are.
+        that loses one of them is translated again, and texts without letters stay as they are.
     Yes: Remove without asking for confirmation.
 """
 
@@ -298,7 +298,7 @@ class Execution(TypedDict, total=False):
 
 
 class Batching(Execution, total=False):
-    """Options for the execution of a model that reads its texts in batches."""
+    """Options for running a model that reads its texts in batches."""
 
     max_batch_tokens: MaxBatchTokens
 

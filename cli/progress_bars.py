@@ -81,7 +81,7 @@ class _Bar(Progress):
         words = [f"{name} {figure(value)}" for name, value in (named or self._figures).items()]
         elapsed = next(task for task in self._bars.tasks if task.id == self._task).elapsed or 0.0
         if not self._has_advanced and elapsed < 0.1:
-            # A resumed run first reports the earlier work, which must not count for the speed.
+            # A resumed run first reports the earlier work, which must not affect the speed.
             self._bars.reset(self._task, completed=n, total=self._total, unit=self._unit, figures=words)
         else:
             self._bars.update(self._task, advance=n, total=self._total, figures=words)

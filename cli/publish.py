@@ -39,7 +39,7 @@ def publish(
         replace: Replace a published model of the same name.
         to REGISTRY: Also publish to this registry: a folder, s3://BUCKET/..., or hf://ORG/NAME. [default: only the
             local model store]
-        notes FILE: Markdown file whose text the model card contains, such as the limits of the model and further
+        notes FILE: Markdown file to include in the model card, for example with the limits of the model and further
             scores. Headings start with ##.
 
     Examples:
@@ -75,21 +75,21 @@ def publish(
 
 
 def pull(names: Annotated[list[str], argument(complete=options.complete_model)], yes: bool = False) -> None:
-    """Download published models from the registries, or public models of the catalogue, to the local model store.
+    """Download published models from the registries, or public models from the catalogue, to the local model store.
 
     The registries are those in ZOO_REGISTRIES (folders, https://, s3:// or hf://, separated by spaces) and then those
     in registries.txt in your data folder, one per line. Files are verified by their hashes, and a model is available
     when it is complete. An interrupted pull resumes. Models that are already stored are verified and, if damaged,
     repaired.
 
-    A model that no registry has can be in the catalogue of public models, which `zoo list --available` prints. After a
-    question about its size and licence, it is downloaded from its authors, imported as by `zoo import`, and stored.
+    A model that no registry has may be in the catalogue of public models, which `zoo list --available` prints. After
+    you confirm its size and licence, it is downloaded from its authors, imported as by `zoo import`, and stored.
 
     Commands and `zoo.load` pull a missing model automatically, unless ZOO_OFFLINE=1. They never update a stored model.
 
     Options:
-        names NAME: Published model, or public model of the catalogue. NAME@2 selects a revision. By default, the newest
-            revision is pulled.
+        names NAME: Published model, or public model from the catalogue. NAME@2 selects a revision. By default, the
+            newest revision is pulled.
         yes: Download public models without asking for confirmation.
 
     Examples:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from zoo.generation.scoring import TokenScores
 
 _MAX_SCORED_LINES, _MAX_ALIGNED_LINES = 4096, 1024
-"""Maximum number of pairs that are sorted by length, and computed together."""
+"""Maximum number of pairs that are sorted by length and scored together."""
 
 
 def score(

@@ -22,7 +22,7 @@ _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
 def _require(pattern: str, example: str) -> Callable[[list[str] | None], list[str] | None]:
-    """Return a callback that refuses values without this pattern, because no request could have them."""
+    """Return a callback that refuses values that do not match this pattern, because no request could match them."""
 
     def check(values: list[str] | None) -> list[str] | None:
         for value in values or ():
@@ -56,7 +56,7 @@ def serve(
 ) -> None:
     """Translate for other programs over HTTP.
 
-    The server has zoo's own API below /v1, and the APIs of LibreTranslate and DeepL, so that their clients work. It
+    The server has zoo's own API under /v1, and the APIs of LibreTranslate and DeepL, so that their clients work. It
     chooses a model by the languages of a request. Without --model, a model is loaded when it is first needed. A new
     revision of a model in the local model store is used without a restart.
 
@@ -77,7 +77,7 @@ def serve(
             it. [default: localhost]
         max_memory GB: Keep only as many models in memory as fit into GB gigabytes. [default: half of this machine's
             memory]
-        idle_minutes X: Unload a model that was not used for X minutes.
+        idle_minutes X: Unload a model that has not been used for X minutes.
         max_texts N: Maximum number of texts per request.
         max_characters N: Maximum length of a text.
         max_body_bytes N: Maximum size of a request in bytes.

@@ -169,7 +169,7 @@ def show(
 ) -> None:
     """Print a spec with all its fields, or only the fields that differ from the spec that it extends.
 
-    With --difference, the output also has the comments at the beginning of the spec's file and on these fields.
+    With --difference, the output also includes the comments at the beginning of the spec's file and on these fields.
 
     Options:
         difference: Print only the fields that differ from the parent spec (`extends`).

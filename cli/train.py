@@ -1,4 +1,4 @@
-"""Commands that prepare a corpus, train one or several models, and complete the folder of a run."""
+"""Commands that prepare a corpus, train models, and add averaged weights or a shortlist to a run."""
 
 from __future__ import annotations
 

@@ -44,14 +44,14 @@ def translate(
     It is made for everyday and office sentences, not for contracts or medicine. Warnings count the sentences that you
     should check, because their translations lack numbers, links or the like, or have a low probability.
 
-    If a document cannot be translated, the others are translated nevertheless.
+    If a document cannot be translated, the others still are.
 
     Options:
         documents FILE|FOLDER: Document to translate, or folder. In a folder and its subfolders, all documents are
             translated. Hidden files and translations beside their originals are left out.
-        output FILE|FOLDER: File to write. For several documents or a folder, the folder to write to. Translations have
-            the names of their documents, in the same subfolders. [default: beside each document, with the code of the
-            target language before the suffix]
+        output FILE|FOLDER: File to write. For several documents or a folder, the folder to write to. Translations keep
+            the names and subfolders of their documents. [default: beside each document, with the code of the target
+            language before the suffix]
         yes: Replace existing files without asking for confirmation.
 
     Examples:
@@ -304,10 +304,10 @@ def transcribe(
     """Write the text of audio files, or subtitles.
 
     A recording is cut at its pauses into windows. A window is at most as long as the longest recording that the model
-    was trained on, and at most 30 seconds. Without a pause, two windows overlap by two seconds, and their texts are
-    joined at the words that both contain. Each window becomes a line of text, or one or more subtitles.
+    was trained on, and at most 30 seconds. If there is no pause, two windows overlap by two seconds, and their texts
+    are joined at the words that both contain. Each window becomes a line of text, or one or more subtitles.
 
-    If an audio file cannot be transcribed, the others are transcribed nevertheless.
+    If an audio file cannot be transcribed, the others still are.
 
     Options:
         recordings FILE|FOLDER: Audio file (WAV, FLAC, OGG or MP3) of any length, or folder. In a folder and its

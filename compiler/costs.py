@@ -45,7 +45,7 @@ def cost(graph: Graph, layer: str | None = None) -> Cost:
 
     Args:
         graph: The graph.
-        layer: Count only this layer, such as "encoder.0", or "" for everything outside of layers. None: count all.
+        layer: Count only this layer, such as "encoder.0", or "" for everything outside layers. None: count all.
     """
     types = graph.types
     flops, activations, cache, names = Size(), Size(), Size(), set[str]()
@@ -66,7 +66,7 @@ def cost(graph: Graph, layer: str | None = None) -> Cost:
 
 
 def layers(graph: Graph) -> list[str]:
-    """Return the names of the layers in order, including "" for nodes outside of layers."""
+    """Return the names of the layers in order, including "" for nodes outside layers."""
     return list(dict.fromkeys(node.layer for node in graph.nodes))
 
 

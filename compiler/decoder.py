@@ -38,7 +38,7 @@ class State:
     position: Int[Tensor, "sentences beams"]
     """The number of tokens that each hypothesis has read."""
     read: tuple[int, ...]
-    """For each sentence, an upper bound for the number of tokens that its hypotheses have read.
+    """For each sentence, an upper bound on the number of tokens that its hypotheses have read.
 
     The numbers are on the CPU, so that reading them does not wait for a GPU.
     """

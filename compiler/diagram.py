@@ -1,6 +1,6 @@
 """Content of a model drawing: boxes for operations, in one column for the encoder and one for the decoder.
 
-Equal successive layers are drawn once, with the number of repetitions.
+Identical consecutive layers are drawn once, with the number of repetitions.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Box:
 
 @dataclass
 class Block:
-    """Boxes of a layer that the model repeats `times` times. Without a label, the boxes are outside of layers."""
+    """Boxes of a layer that the model repeats `times` times. Without a label, the boxes are outside layers."""
 
     label: str
     times: int = 1
@@ -136,7 +136,7 @@ def _joins(node: Node, box: Box, blocks: Iterable[Block]) -> bool:
 
 
 def _first_of_repeats(graph: Graph) -> dict[str, str]:
-    """Return, for each layer, the first layer in its run of equal successive layers."""
+    """Return, for each layer, the first layer in its run of identical consecutive layers."""
     first: dict[str, str] = {}
     previous: tuple[str, object] = ("", None)
     for layer, group in groupby((node for node in graph.nodes if node.layer), lambda node: node.layer):

@@ -95,7 +95,7 @@ class _Names:
 
 
 class _MainFunction:
-    """Emits the function of one graph: nodes outside of layers line by line, each layer as a call."""
+    """Emits the function of one graph: nodes outside layers line by line, each layer as a call."""
 
     def __init__(self, graph: Graph, code: EmittedCode) -> None:
         self.graph, self.code, self.names = graph, code, _Names(code)

@@ -109,7 +109,7 @@ def verify(graph: Graph) -> None:
     """Check that a graph is valid.
 
     Raises:
-        GraphError: A value is computed twice, used before it is computed or after it was overwritten, or does not have
+        GraphError: A value is computed twice, used before it is computed or after it is overwritten, or does not have
             the type that its node declares. Or an output or a state is invalid, or a parameter is unused.
     """
     known, overwritten, base = dict(graph.inputs), set[str](), {name: name for name in graph.inputs}

@@ -49,7 +49,7 @@ def generate_native_code(graphs: Graphs) -> NativeCode:
         raise UnsupportedGraph("its kernels read tokens, not features")
     if step.inputs["token"].shape[1] != BEAMS:
         raise UnsupportedGraph(_NEEDS_PASS.format("beams_as_queries"))
-    # The mask of the padding has no slot: the rows of a sentence contain no padding.
+    # The padding mask has no slot: the rows of a sentence contain no padding.
     memory = [name for name in encode.outputs if name in step.inputs and step.inputs[name].kind is ValueKind.FLOAT]
     keys = {n.inputs[1] for n in step.nodes if n.operation.is_attention}
     buffers: list[int] = []
@@ -93,7 +93,7 @@ class NativeCodeGenerator:
         """The unused buffers, by row length."""
 
     def generate(self) -> None:
-        """Generate the instructions of all nodes, and reuse a buffer once nothing reads it any more."""
+        """Generate the instructions of all nodes, and reuse a buffer after its last reader."""
         self._count_readers()
         for node in self.graph.nodes:
             node.operation.native(self, node)

@@ -22,7 +22,7 @@ class TopK(NamedTuple):
     """The most probable next tokens of each row. If tokens are equally probable, the lowest ID comes first.
 
     PAD, BOS and tokens that are not allowed are never included. If a decoder step reads k tokens per hypothesis, the
-    result has k successive rows for each hypothesis: one after each token.
+    result has k consecutive rows for each hypothesis: one after each token.
     """
 
     values: Float32[Tensor, "rows count"]
@@ -33,7 +33,7 @@ class TopK(NamedTuple):
 
 
 class StepwiseDecoder(Protocol[State]):
-    """Methods of a program that a search calls: encode sources, read and take back tokens, and reorder hypotheses.
+    """Interface of a program for a search: encode sources, read and take back tokens, and reorder hypotheses.
 
     Each row of a state is a hypothesis. The hypotheses of a sentence are consecutive rows, and all sentences have the
     same number of rows. A state is invalid after it has been passed to any of these methods.
@@ -101,7 +101,7 @@ class StepwiseDecoder(Protocol[State]):
 
 
 class DecoderOnly(Protocol):
-    """Method of a program without an encoder, in place of `StepwiseDecoder.encode`."""
+    """Interface of a program without an encoder. `begin` takes the place of `StepwiseDecoder.encode`."""
 
     def begin(self, rows: int, /) -> Any:
         """Return the state before the first token, with one row per sentence."""
@@ -143,7 +143,7 @@ class TreeRules(NamedTuple):
     kinds: Int32[np.ndarray, " V"]
     """Kind of each token: 1 is a word, 2 n + 2 and 2 n + 3 are the brackets of label n, and 0 is any other token."""
     max_opening_run: int
-    """Maximum number of successive opening brackets."""
+    """Maximum number of consecutive opening brackets."""
     sentences: Sequence[TreeLimits]
 
 
@@ -159,7 +159,7 @@ class BeamResult(NamedTuple):
 
 @runtime_checkable
 class SearchingDecoder(Protocol[State]):
-    """Methods of a program that can run many steps of a beam search in one call. They need no tensors."""
+    """Interface of a program that can run many steps of a beam search in one call. It needs no tensors."""
 
     def start_search(
         self,
@@ -204,7 +204,7 @@ class SearchingDecoder(Protocol[State]):
 
 @runtime_checkable
 class ShortlistDecoder(Protocol[State]):
-    """Method of a program that can restrict each sentence to a list of tokens, and computes only their logits."""
+    """Interface of a program that can restrict each sentence to listed tokens, and then computes only their logits."""
 
     def restrict(self, state: State, tokens: Sequence[Int64[np.ndarray, " listed"]], /) -> State:
         """Return the state with each sentence restricted to its list of tokens.

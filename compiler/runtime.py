@@ -48,7 +48,7 @@ def unwritten_mask(
     Args:
         position: The positions of the queries.
         cache: The cache of keys.
-        planned: Whether the cache is preallocated, so that visible keys are in the first slots. Otherwise the new keys
+        planned: Whether the cache is preallocated. Visible keys are then in the first slots. Otherwise the new keys
             will be appended to the cache, so that visible keys are in the last slots.
     """
     length, new = cache.shape[2], position.shape[1]
@@ -82,7 +82,7 @@ def additive_scores(
 def grouped_product(
     x: Float[Tensor, "batch h n inner"], shared: Float[Tensor, "batch groups inner outer"]
 ) -> Float[Tensor, "batch h n outer"]:
-    """Multiply each head of x with the matrix that it shares with successive heads, without copies of the matrix.
+    """Multiply each head of x with the matrix that it shares with consecutive heads, without copies of the matrix.
 
     If several query heads share a key-value head, these products are Q Kᵀ and the weighted sums of V.
     """

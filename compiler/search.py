@@ -2,7 +2,7 @@
 
 On a GPU, a step is one CUDA graph. The host starts a step. While it runs, the host looks at the states of the slots
 after the previous step. It waits for the GPU only to read results. On any other device, the same functions run
-directly, as the twin of the graphs in tests.
+directly, as a reference for the graphs in tests.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class Searcher:
         self._free: list[_Pool] = []
         self.pinned: list[Tensor] = []
         """Buffers on the host that recorded steps write to. They live as long as the search, because a step that is
-        still running may write to the buffer of a pool that nobody uses any more."""
+        still running may write to the buffer of a pool that is no longer in use."""
         self._lock = Lock()
 
     @property

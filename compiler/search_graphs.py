@@ -45,7 +45,7 @@ def search_graphs(spec: Spec, purposes: Iterable[Purpose], precision: str) -> Gr
         precision: The precision of the program.
 
     Raises:
-        Unpackable: A part of the model has no kernel. The message is the reason.
+        Unpackable: A part of the model has no kernel. The message gives the reason.
     """
     if not spec.architecture.encoder:
         raise Unpackable("it has no encoder")

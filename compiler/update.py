@@ -1,11 +1,11 @@
 """An update of the weights as a program on static buffers: copy the weights, forward pass, backward pass.
 
 All sentences of a batch follow each other in one row of source tokens and one row of target tokens. Both rows have a
-constant length. What follows the last sentence is padding: it sees nothing, nothing sees it, and its label is PAD. So
-each update has the same shapes, and a CUDA graph can compute it.
+constant length. All positions after the last sentence are padding: they see nothing, nothing sees them, and their label
+is PAD. So each update has the same shapes, and a CUDA graph can compute it.
 
 The caller adds clipping and Adam. On a GPU, all of it together is one CUDA graph (see `compiler.capture`). On any other
-device, the same functions run directly, as the twin of the graph in tests.
+device, the same functions run directly, as a reference for the graph in tests.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ class Initializer(StrEnum):
     MATRIX = "matrix"
     """Glorot initialisation, in the variant that the spec selects."""
     PROJECTION = "projection"
-    """As MATRIX, for W_Q, W_K and W_V. The variant `glorot_uniform_half_qkv` halves their variance."""
+    """Like MATRIX, for W_Q, W_K and W_V. The variant `glorot_uniform_half_qkv` halves their variance."""
     EMBEDDING = "embedding"
     """Normal distribution with variance 1 / d_model."""
     KERNEL = "kernel"

@@ -30,11 +30,11 @@ def restricted_attention(
 
     Time and memory are proportional to n times the reach. The queries are split into blocks. Each block reads one
     window of keys: the positions of the block, and all positions within reach of these. Without dropout and additive
-    scores, torch's fused kernel computes each block, which stores no scores.
+    scores, torch's fused kernel, which stores no scores, computes each block.
 
     Args:
         query: The queries.
-        key: The keys, at the same positions. Each key head is shared by h / groups successive query heads.
+        key: The keys, at the same positions. Each key head is shared by h / groups consecutive query heads.
         value: The values of the keys.
         reach: How many positions before and how many positions after itself a query sees.
         block: The number of queries in a block.
@@ -177,7 +177,7 @@ def cache_distances(
     Args:
         position: The positions of the queries.
         cache: The cache of keys.
-        planned: Whether the cache is preallocated, so that slot i has position i. Otherwise the new keys will be
+        planned: Whether the cache is preallocated. Slot i then has position i. Otherwise the new keys will be
             appended to the cache, so that the last slot has the position of the last query.
     """
     length, new = cache.shape[2], position.shape[1]

@@ -88,7 +88,7 @@ def require_languages(layers: Sequence[LocatedValue], corpus: Corpus) -> None:
         is_override = files[0].line is None
         codes = ", with codes such as en, de or pt-BR" if "CODE" in missing.values() else ""
         raise ZooError(
-            f"the {' and '.join(missing)} language of the files in `corpus.train` is not given",
+            f"the spec does not give the {' and '.join(missing)} language of the files in `corpus.train`",
             where=files[0].where,
             hint=f"add `{as_override if is_override else in_file}`{codes}",
         )

@@ -87,7 +87,7 @@ class FeatureSource(Section):
 
     @property
     def rows(self) -> int:
-        """Number of successive frames that form a column, if the frames are patches of a picture."""
+        """Number of consecutive frames that form a column, if the frames are patches of a picture."""
         return 1
 
     @property
@@ -110,9 +110,9 @@ class Audio(FeatureSource):
     """Raise features that are further below the largest feature of the file to this distance, so that they contain no
     inaudible noise (Radford et al. 2022: 80). null: no limit. Default: null. Unit: decibels."""
     time_masks: Masks = Masks()
-    """Masks that hide successive frames in training. Default: none."""
+    """Masks that hide consecutive frames in training. Default: none."""
     frequency_masks: Masks = Masks()
-    """Masks that hide successive features of all frames in training. Default: none."""
+    """Masks that hide consecutive features of all frames in training. Default: none."""
     frequency_warp: Warp = 0.0
     """Simulate other voices in training (Jaitly & Hinton 2013): multiply all frequencies of an example by a random
     factor from 1 / (1 + w) to 1 + w. Default: 0."""

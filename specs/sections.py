@@ -162,7 +162,7 @@ class BaseTask(Section):
 
     @property
     def reads(self) -> bool:
-        """Whether the model reads a source, so that it has an encoder."""
+        """Whether the model reads a source, and therefore has an encoder."""
         return "source" in self.streams
 
     @property
@@ -324,14 +324,14 @@ class Training(Section):
     transcripts. f1 compares the brackets of trees. The checkpoint with the best score is kept in addition to the
     last ones. null: score the final weights only."""
     patience: Steps | None
-    """Stop training after this number of successive checkpoints without a better `dev_score` (not in the paper). null:
+    """Stop training after this number of consecutive checkpoints without a better `dev_score` (not in the paper). null:
     never. Unit: checkpoints."""
     clip_norm: Annotated[float, Field(gt=0, le=1e9)] | None
     """Maximum global norm of the gradients; larger gradients are scaled down (not in the paper). null: no clipping."""
     guided_alignment: Annotated[float, Field(gt=0, le=1_000)] | None
-    """Weight of a loss that trains an attention head to align words: the first head of the last decoder layer but one.
-    It is the cross entropy between the head and a statistical word alignment of the training text (not in the paper;
-    Chen et al. 2016). null: no such loss."""
+    """Weight of a loss that trains an attention head to align words: the first head of the second-to-last decoder
+    layer. It is the cross entropy between the head and a statistical word alignment of the training text (not in the
+    paper; Chen et al. 2016). null: no such loss."""
     ctc_weight: Annotated[float, Field(gt=0, le=1_000)] | None = None
     """Weight of a second loss for recognition: the CTC loss of the text, computed from the encoder's output (not in the
     paper; Graves et al. 2006, Kim et al. 2017). It teaches the encoder the order of the tokens. Models that translate

@@ -25,7 +25,7 @@ from specs.sections import (
 )
 from specs.sublayers import Sublayer
 
-# Two successive dots are excluded, so that a name never points outside a folder.
+# Two consecutive dots are excluded, so that a name never points outside a folder.
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9]([-_,A-Za-z0-9]|\.[-_,A-Za-z0-9])*$", max_length=100)]
 Licence = Annotated[str, Field(min_length=1, max_length=200)]
 METADATA_FIELDS = ("name", "description", "licence")
@@ -52,7 +52,7 @@ class Spec(Section):
 
     name: Name
     """Name under which the trained model is published. Letters, digits, hyphens, underscores, dots and commas are
-    allowed. It starts with a letter or digit, and does not contain two successive dots."""
+    allowed. It starts with a letter or digit, and does not contain two consecutive dots."""
     description: str = Field(max_length=10_000)
     """One short sentence that describes the spec."""
     licence: Licence | None

@@ -250,7 +250,7 @@ def _resolve(root: type[Section], location: Sequence[str | int]) -> _Field:
     description = ""
     for step in location:
         section, members = _unannotated(annotation), _members(annotation)
-        if step in members:  # the tag of a union, which nobody wrote
+        if step in members:  # the tag of a union, which is not in the file
             annotation = members[str(step)]
             continue
         path.append(step)

@@ -122,7 +122,7 @@ class _PrintedProgress(Progress):
         self._total = total or self._total
         now = time.monotonic()
         if not self._done and self._printed is None and now - self._start < 0.1:
-            self._done_before = n  # a resumed run reports its earlier work first, which must not count for the speed
+            self._done_before = n  # a resumed run reports its earlier work first, which must not affect the speed
         self._done += n
         self._figures.update(figures)
         if now - self._last_time >= self._interval:

@@ -1,9 +1,9 @@
 """Attention of packed rows: all sentences of a batch follow each other in one row of constant length.
 
-Each query sees a span of successive keys, those of its sentence, and each key is seen by a span of successive queries.
-A program computes a block of successive queries, which may belong to several sentences. It reads only the keys from the
-first to the last that these queries see. The grid depends only on the length of the row, as a CUDA graph requires. The
-backward pass needs no atomic additions, so that it always gives the same sums.
+Each query sees a span of consecutive keys, those of its sentence, and each key is seen by a span of queries. A program
+computes a block of consecutive queries, which may belong to several sentences. It reads only the keys from the first to
+the last that these queries see. The grid depends only on the length of the row, as a CUDA graph requires. The backward
+pass needs no atomic additions, so it always gives the same sums.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ def _embed(
     x = tl.load(embeddings + token * d + columns, columns < d, other=0.0)
     x = (x.to(tl.float32) * scale).to(x.dtype)
     if has_positions:
-        position = tl.minimum(tl.load(slot + _LENGTH), length - 1)  # a sentence that has ended may be one further
+        position = tl.minimum(tl.load(slot + _LENGTH), length - 1)  # an ended sentence may be one position further
         x = (x.to(tl.float32) + tl.load(positions + position * d + columns, columns < d, other=0.0).to(tl.float32)).to(
             x.dtype
         )

@@ -168,7 +168,7 @@ class KernelProgram:
     def constrain(self, state: KernelState, rules: TreeRules) -> KernelState:
         """Restrict each sentence to well-formed trees (see `SearchingDecoder.constrain`)."""
         if len(rules.sentences) != state.sentences:
-            raise ValueError(f"got limits of {len(rules.sentences)} sentences for a state with {state.sentences}")
+            raise ValueError(f"got limits for {len(rules.sentences)} sentences, but the state has {state.sentences}")
         if rules.kinds.shape != (self.vocabulary,) or rules.kinds.dtype != np.int32:
             raise ValueError(f"`kinds` has the shape {rules.kinds.shape}; it should be ({self.vocabulary},) of int32")
         if len({len(each.prefix) for each in rules.sentences}) != 1:

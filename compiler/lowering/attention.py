@@ -59,7 +59,7 @@ def attention_scale(architecture: Architecture, d_k: int) -> float:
 class MultiHeadAttention:
     """MultiHead(Q, K, V) = Concat(head_1, ..., head_h) W_O with head_i = Attention(Q W_Q, K W_K, V W_V) (3.2.2).
 
-    If there are fewer key-value heads than query heads, h / kv_heads successive query heads share a key-value head.
+    If there are fewer key-value heads than query heads, h / kv_heads consecutive query heads share a key-value head.
     """
 
     def __init__(self, context: LayerContext, sublayer: SelfAttention | CrossAttention | RestrictedAttention) -> None:

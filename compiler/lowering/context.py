@@ -68,7 +68,7 @@ class LayerContext:
 
         Args:
             name: Name of the state.
-            new: The value at the new positions. Positions are the second-last axis.
+            new: The value at the new positions. Positions are the second-to-last axis.
             count: Number of positions that the state holds. PAST: all positions.
 
         Returns:

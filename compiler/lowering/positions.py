@@ -281,10 +281,9 @@ class Rotate(Operation):
 class PositionBias(Operation):
     """Base class of attention score biases that depend on the distance between query and key.
 
-    Outside of decoder steps, the input is the input of the stack [batch, n, ...]. Only its shape is used. The result is
-    [1, heads, n, n]. In a decoder step, the inputs are position [rows, new] and cache [rows, h, length, d],
-    and the result is [rows, heads, new, slots]. Parameters are tables
-    [..., heads].
+    Outside decoder steps, the input is the input of the stack [batch, n, ...]. Only its shape is used. The result is
+    [1, heads, n, n]. In a decoder step, the inputs are position [rows, new] and cache [rows, h, length, d], and the
+    result is [rows, heads, new, slots]. Parameters are tables [..., heads].
     """
 
     heads: int

@@ -1,8 +1,8 @@
 """Lowering of the whole model from a spec to a graph. The methods follow Figure 1 of the paper.
 
 The table shows the inputs and outputs for each purpose. `source` ends with EOS. `target` starts with BOS and ends with
-EOS. Both are padded. Masks are made from `source_length`, the number of positions in each source. A source of features
-is [batch, frames, width]; its convolutions make `source` positions of `frames`.
+EOS. Both are padded. Masks are computed from `source_length`, the number of positions in each source. A source of
+features is [batch, frames, width]; its convolutions shorten `frames` to `source` positions.
 
 | purpose       | inputs                                       | outputs                                          |
 |---------------|----------------------------------------------|--------------------------------------------------|
@@ -77,7 +77,7 @@ PREFIXED = (
 def lower(spec: Spec, purpose: Purpose) -> Graph:
     """Return the graph of a spec for one purpose. It follows the paper's figures, and no pass has changed it yet.
 
-    A model without an encoder has no graph for the purpose `encode`, and its other graphs have no inputs of a source.
+    A model without an encoder has no graph for the purpose `encode`, and its other graphs have no source inputs.
     """
     builder = GraphBuilder(purpose)
     transformer = Transformer(spec, builder)

@@ -60,7 +60,7 @@ class _ScoredAttention(Operation):
 
     scale: float
     groups: int = field(default=1, kw_only=True)
-    """Number of successive query heads that share one key-value head (Ainslie et al. 2023)."""
+    """Number of consecutive query heads that share one key-value head (Ainslie et al. 2023)."""
     biased: bool = field(default=False, kw_only=True)
     """Whether the last input is a bias of the scores: [batch or 1, h, n or 1, m]."""
 
@@ -256,7 +256,7 @@ class RestrictedAttention(Operation):
     scale: float
     dropout: float = 0.0
     groups: int = 1
-    """Number of successive query heads that share one key-value head."""
+    """Number of consecutive query heads that share one key-value head."""
 
     has_scale = True
     caption = ("attention", "Restricted attention")

@@ -181,7 +181,7 @@ class Dropout(Operation):
     joins_boxes = None
 
     def without_dropout(self) -> None:
-        """Return None, because dropout outside of training only copies its input."""
+        """Return None, because dropout outside training only copies its input."""
 
     def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
         return inputs[0]

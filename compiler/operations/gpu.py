@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 class KernelOperation:
     """Base class of operations that have a kernel for GPUs instead of a reference for the interpreter.
 
-    Tests compare programs of such operations with programs on padded batches.
+    Tests compare programs that contain such operations with programs on padded batches.
     """
 
     def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
@@ -53,7 +53,7 @@ class PackedAttention(KernelOperation, Operation):
     """Scaled dot-product attention of all heads, where each query sees the keys of its own sentence (3.2.2).
 
     Inputs: features with the queries [batch, n, ...], and features with keys and values [batch, m, ...]. The batch has
-    one row. Then for each query the span of keys that it sees [2, n], and for each key the span of queries that see it
+    one row. Further inputs: the span of keys that each query sees [2, n], and the span of queries that see each key
     [2, m]. A span is an index and the index after the last one. If `causal`, a query sees no key after its own index.
     Result: [batch, n, h·d_v]. The costs are not counted, because they depend on the lengths of the sentences.
     """
@@ -227,7 +227,7 @@ class NormLinear(KernelOperation, Operation):
     """A norm of a decoder step, and the product that follows it.
 
     The inputs are the inputs of `norm`. The parameters are the parameters of `norm`, then those of `product`. The
-    result is both next to each other, [rows, 1, i + o]. In emitted code, it is a tuple, from which `Part` selects.
+    result contains both, side by side: [rows, 1, i + o]. In emitted code, it is a tuple, from which `Part` selects.
     """
 
     norm: ResidualNorm
@@ -260,7 +260,7 @@ class Part(Slice):
 
 @dataclass(frozen=True)
 class SlotParents(KernelOperation, Operation):
-    """For each hypothesis, the row of the step before that it continues. Input: the slots. Result: [rows]."""
+    """For each hypothesis, the row of the previous step that it continues. Input: the slots. Result: [rows]."""
 
     rows: Size
 

@@ -122,7 +122,7 @@ class Operation(ABC):
     # Traits
 
     view: ClassVar[bool] = False
-    """Whether the result is a view of the first input, so that it needs no memory and moves no data."""
+    """Whether the result is a view of the first input, which needs no memory and moves no data."""
     shares_buffer: ClassVar[bool] = False
     """Whether native code allocates no buffer for the result, because it is a view or part of another instruction."""
     overwrites: ClassVar[int | None] = None
@@ -291,7 +291,7 @@ class Operation(ABC):
 class Node:
     """An operation with its inputs and parameters. Its result is the value called `name`.
 
-    `layer` is the stack and index of the layer that the node belongs to, such as "encoder.0", or "" outside of layers.
+    `layer` is the stack and index of the layer that the node belongs to, such as "encoder.0", or "" outside layers.
     """
 
     name: str

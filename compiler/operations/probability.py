@@ -144,7 +144,7 @@ class CtcLoss(Operation):
     """Add the loss of connectionist temporal classification (CTC; Graves et al. 2006) to the smoothed loss.
 
     The CTC loss is the negative logarithm of the total probability of all paths that spell the labels. A path has one
-    symbol per position of the encoder. PAD is the blank. To read the labels from a path, merge equal successive
+    symbol per position of the encoder. PAD is the blank. To read the labels from a path, merge repeated
     symbols, then remove the blanks. EOS is not part of these labels.
     Inputs: a loss [2], logits [batch, source, V] at the encoder's positions, the mask of their padding
     [batch, 1, 1, source], and labels [batch, target]. The result is the loss [2]. If the labels do not fit in the

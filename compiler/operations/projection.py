@@ -149,7 +149,7 @@ class Logits(_Projection):
     caption = ("logits", "Linear")
 
     def native(self, codegen: NativeCodeGenerator, node: Node) -> None:
-        """Add the instruction LOGITS for the vocabulary. Omit the padding rows, which the following slice removes."""
+        """Add the instruction LOGITS, without the padding rows of the vocabulary, which the next slice would remove."""
         reader = codegen.sole_reader(node)
         part = reader.operation.sliced_range() if reader else None
         width = codegen.row_length(reader.name if reader and part else node.name)

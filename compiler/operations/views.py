@@ -201,7 +201,7 @@ class QueriesToRows(View):
 class AppendToCache(Operation):
     """Append new positions to a cache: cache [rows, h, n, d], new [rows, h, k, d] -> [rows, h, n + k, d].
 
-    Both inputs may lack the axis of the heads. Positions are the second-last axis.
+    Both inputs may lack the axis of the heads. Positions are the second-to-last axis.
     """
 
     appends_to_cache = True

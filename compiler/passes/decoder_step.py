@@ -64,7 +64,7 @@ def _memory_nodes(step: Graph, memory: Iterable[str]) -> list[Node]:
 
 
 def beams_as_queries(graphs: Graphs, spec: Spec, options: CompileOptions) -> Graphs:
-    """Let a single cross-attention compute all beams of a sentence as its queries, so that it reads the memory once."""
+    """Make all beams of a sentence the queries of one cross-attention, which then reads the memory only once."""
     if Purpose.DECODE_STEP not in graphs:
         return graphs
     try:

@@ -2,7 +2,7 @@
 
 So each step has the same shapes, and a GPU can run it as one CUDA graph. Only attention, recurrence and positions
 depend on where a sentence begins. All other operations compute each position separately. Dropout gets its masks from a
-seed, and what follows a matrix product becomes one operation, which is one kernel on a GPU.
+seed, and the operations after a matrix product become one operation, which is one kernel on a GPU.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ token has its position in its sentence, the span of its own sentence, and the sp
 
 
 class Unpackable(ZooError):
-    """Error for a model that cannot be trained on packed rows. The message is the reason."""
+    """Error for a model that cannot be trained on packed rows. The message gives the reason."""
 
 
 def pack_rows(graphs: Graphs, spec: Spec, options: CompileOptions) -> Graphs:
@@ -145,7 +145,7 @@ def columns(by_name: Mapping[str, Node], heads: Node, *, whole: bool = False) ->
 
 
 def fuse_kernels(graph: Graph) -> Graph:
-    """Fuse successive operations into operations that have one kernel."""
+    """Fuse consecutive operations into operations that have one kernel."""
     by_name = {node.name: node for node in graph.nodes}
     readers = Counter(name for node in graph.nodes for name in node.inputs)
     sites = Counter[str]()

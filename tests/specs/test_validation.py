@@ -35,7 +35,7 @@ MISTAKES = [
     ("architecture: {dropout: 1.0}", "`architecture.dropout` must be less than 1, not `1.0`", 2, "P_drop"),
     ("decoding: {beam: 2000}", "`decoding.beam` must be at most 1024, not `2000`", 2, "Beam size"),
     ("name: ../evil", "`name` cannot be `../evil`", 2, "Letters, digits"),
-    ("name: a..b", "`name` cannot be `a..b`", 2, "two successive dots"),
+    ("name: a..b", "`name` cannot be `a..b`", 2, "two consecutive dots"),
     ("corpus: {source: English}", "`corpus.source` cannot be `English`", 2, "code such as en"),
     ("corpus: {folder: ''}", "`corpus.folder` is empty", 2, "Folder"),
     ("architecture: {encoder: []}", "`architecture.encoder` is empty", 2, "add sub-layers"),

@@ -331,7 +331,7 @@ def _batch_bounds(lengths: Sequence[Lengths], limits: Sequence[int], packed: boo
         return packed_bounds(lengths, limits)
     bounds, start, count = [], 0, len(lengths[0])
     while start < count:
-        # The first example gives an upper bound of the number of rows, because the longest one is at least as long.
+        # The first example gives an upper bound on the number of rows, because the longest one is at least as long.
         rows = min(count - start, *(limit // each[start] for each, limit in zip(lengths, limits, strict=True)))
         row_counts = np.arange(1, rows + 1)
         fits = np.ones(rows, bool)

@@ -37,7 +37,7 @@ _GZIP_RATIO = 4  # assumed size of a text relative to its compressed file
 
 
 class MissingFileError(ZooError):
-    """Error because a file of the corpus does not exist. `name` is the path of the file, as in the spec."""
+    """Error for a corpus file that does not exist. `name` is the path of the file, as in the spec."""
 
     def __init__(self, problem: str, *, hint: str, name: str) -> None:
         super().__init__(problem, hint=hint)
@@ -239,7 +239,7 @@ class CorpusReader:
             width = width or len(cells)
             if len(cells) > width:
                 problem = f"the line has {len(cells)} columns, but the first line has {width}"
-                hint = "remove the tabs inside of the cells, or give all lines the same columns"
+                hint = "remove the tabs inside the cells, or give all lines the same columns"
                 raise ZooError(problem, where=f"{path}:{number}", hint=hint)
             # If the first line is too short, the file probably has a different separator.
             if len(cells) < last and (number == 1 or split != "train"):

@@ -40,7 +40,7 @@ class SubwordSampler:
 
         Args:
             vocabulary: Vocabulary of the sentences.
-            alpha: Probability to skip a merge (BPE), or exponent of the probabilities (unigram).
+            alpha: Probability of skipping a merge (BPE), or exponent of the probabilities (unigram).
             max_length: Maximum number of tokens per sentence. If a sample is longer, the sentence keeps its tokens.
         """
         self._vocabulary, self._alpha, self._max_length = vocabulary, alpha, max_length

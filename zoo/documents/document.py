@@ -186,7 +186,7 @@ def _is_language(part: Fragment | Segment) -> bool:
 
 
 class TextFile:
-    """Text file in a format.
+    """Text file, split into segments according to its format.
 
     Attributes:
         segments: The segments of all views.

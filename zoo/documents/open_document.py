@@ -38,7 +38,7 @@ _DESCRIPTION = re.compile(r"<svg:(?:title|desc)(?:\s[^<>]*+)?>(?P<text>[^<]*+)")
 """Description of a picture."""
 _INVISIBLE = ("text:note", "text:number", "text:script")
 _NESTED = ("text-box", "note-body", "annotation")
-"""Names of elements with paragraphs that are inside of paragraphs."""
+"""Names of elements inside paragraphs that contain paragraphs themselves."""
 
 
 def _parse(text: str, code: Collection[str], level: int = 1) -> list[Fragment]:

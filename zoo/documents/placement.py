@@ -379,7 +379,7 @@ class _Writer:
         self._elements, self._syntax = elements, syntax
         self._output: list[str] = []
         self._text = ""
-        """Text that is not written yet, so that adjacent texts are escaped as one."""
+        """Text that has not been written yet, so that adjacent texts are escaped as one."""
         self.stack: Stack = ()
         self._ends: list[str] = []
         """End tags of the open elements."""
@@ -438,7 +438,7 @@ class _Writer:
         return None
 
     def _write_gap(self, stack: Stack) -> None:
-        """Write the space that follows copied content. The space is outside of the content's own elements."""
+        """Write the space that follows copied content. The space is outside the content's own elements."""
         if self._gap:
             self._gap = False
             self.text(" ", _common(self.stack, stack))

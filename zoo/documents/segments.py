@@ -29,7 +29,7 @@ _REFERENCE = re.compile(r"(?=[^\w\s]*[\d*†‡§¶#↩↑^¹²³⁰-⁹₀-₉]
 """Content without letters that belongs to the word before it, such as a footnote's number or the arrow back to it."""
 _SYMBOLS = re.compile("[\u2190-\u21ff\u2300-\u2bff\U0001f000-\U0001faff\u200d\ufe0e\ufe0f]*")
 _GLUE = re.compile(r"[-+/&=:.~]{1,2}")
-"""Text between two copied contents, as in Ctrl+C, that is copied with them."""
+"""Text between copied content on both sides, as in Ctrl+C, that is copied, too."""
 _RAISED = ("sup", "sub", "vertAlign")
 """Parts of the names of elements whose digits do not continue a number before them."""
 _AFTER_NUMBER = re.compile(r"\s|[^\W\d_]{2}|[\"'“„‘‚«»(\[]")
@@ -152,7 +152,7 @@ class _Reader:
         self._marks: list[tuple[int, Stack, Fragment]] = []
         self._used: set[int] = set()
         self._closes_word = False
-        """Whether the last character belongs to a unit, so that a letter after it begins a new word."""
+        """Whether the last character belongs to a unit. A letter after it then begins a new word."""
 
     def read(self) -> None:
         """Set the attributes of the segment."""
@@ -387,7 +387,7 @@ def _copy_elements(run: Sequence[Fragment], test: _Test) -> list[Fragment]:
 
 
 def _is_glued(parts: Sequence[Fragment]) -> bool:
-    """Return whether the last fragments are copied contents with nothing or a sign such as "+" between them."""
+    """Return whether the last fragments are copied content, with nothing or a sign such as "+" between them."""
     kinds, first, last = [each.kind for each in parts], parts[0], parts[-1]
     if not first.text.strip() or not (last.text.strip() or not last.written):
         return False

@@ -297,7 +297,7 @@ def _split_runs(fragments: Iterable[Fragment]) -> Iterator[Fragment]:
     run: Fragment | None = None
     copied = 0
     is_empty = False
-    """Whether the start of the run is not written yet."""
+    """Whether the start of the run has not been written yet."""
     for fragment in fragments:
         if fragment.kind is Kind.OPEN and fragment.name.startswith(_RUN):
             run, is_empty = fragment, True

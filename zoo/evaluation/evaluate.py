@@ -26,7 +26,7 @@ from zoo.text.vocabulary import Vocabulary
 
 
 class MissingSetError(ZooError):
-    """Error because the corpus of a spec has no dev or test set."""
+    """Error for a corpus without a dev or test set."""
 
 
 def evaluate_models(

@@ -21,7 +21,7 @@ class FolderRemovedError(ZooError):
 def exclusive(path: Path, report: Report | None = None) -> Iterator[None]:
     """Hold the lock on a path, so that no other process writes it. Wait if another process holds it.
 
-    On a file system without locks, the body of `with` runs without protection.
+    On a file system without locks, the `with` block runs without protection.
 
     Args:
         path: The file or folder that is written. The lock is the file `.NAME.lock` next to it.
@@ -80,7 +80,7 @@ def try_exclusive(path: Path) -> Iterator[bool]:
 
     Yields:
         True if no other process uses the path, or if the file system has no locks. The path then stays locked during
-        the body of `with`.
+        the `with` block.
     """
     descriptor = os.open(path, os.O_RDONLY)
     try:

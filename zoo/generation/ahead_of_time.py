@@ -33,7 +33,7 @@ class Artefact:
     bytes: int
     """Size of the folder in bytes."""
     existed: bool
-    """Whether the folder was already in the cache, so that nothing had to be compiled."""
+    """Whether the folder was already in the cache, in which case nothing was compiled."""
 
 
 @dataclass(frozen=True)

@@ -55,7 +55,7 @@ class AlignmentHead(NamedTuple):
     """Index of the decoder layer."""
     head: int
     reads: bool
-    """Whether a token is aligned by the attention at the position that reads it. If false, where it is predicted."""
+    """Whether the position that reads a token aligns it. If false, the position that predicts the token aligns it."""
 
     def __str__(self) -> str:
         return f"{self.layer}.{self.head}.{'reads' if self.reads else 'predicts'}"

@@ -90,7 +90,7 @@ class _SuppressionState:
     def __init__(
         self, kept: Bool[Tensor, "1 V"], missing: Int[Tensor, " rows"], max_missing: int, inner: ConstraintState | None
     ) -> None:
-        # `max_missing` is an upper bound of `missing` on the host, to avoid waiting for the device.
+        # `max_missing` is an upper bound on `missing`, stored on the host, to avoid waiting for the device.
         self._kept, self._missing, self._max_missing, self._inner = kept, missing, max_missing, inner
 
     def allowed(self) -> Bool[Tensor, "#rows V"]:
@@ -152,7 +152,7 @@ class BracketConstraint:
             closing: Token IDs of the closing brackets, in the same order.
             words: Token IDs of words.
             vocabulary_size: Size of the target vocabulary.
-            max_consecutive: Maximum number of successive opening brackets. None: no limit.
+            max_consecutive: Maximum number of consecutive opening brackets. None: no limit.
         """
         self._kinds, self._max_consecutive = np.zeros(vocabulary_size, np.int32), max_consecutive
         self._kinds[list(words)] = 1

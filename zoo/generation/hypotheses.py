@@ -69,7 +69,7 @@ StopReason = Literal["exhausted", "decided", "full", "length", "cancelled"]
 
 
 class FinishedHypothesis(NamedTuple):
-    """Finished hypothesis. Its tokens are found from the step and the candidate that finished it."""
+    """Finished hypothesis. Its tokens can be traced back from the step and the candidate that finished it."""
 
     score: float
     """Log-probability divided by the length penalty."""

@@ -172,7 +172,7 @@ def _open_version(folder: Path, options: BackendOptions, max_batch_tokens: int |
 
 
 class _ReplacedError(ZooError):
-    """Error because another process has replaced the model since it was opened."""
+    """Error for a model that another process has replaced since it was opened."""
 
 
 def _read_weights(folder: Path, light: Model) -> Mapping[str, Tensor]:

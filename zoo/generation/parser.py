@@ -25,7 +25,7 @@ class ParserPreprocessor(Preprocessor):
     """Preprocessor for parsers: sentences are never split, and trees have no prefixes.
 
     Attributes:
-        pending_words: The words of each sentence that is not parsed yet, by the index of the sentence.
+        pending_words: The words of each sentence that has not been parsed yet, by sentence index.
     """
 
     unknown_effect = None  # no warning, because the tree contains unknown words unchanged
@@ -47,7 +47,7 @@ class ParserPreprocessor(Preprocessor):
         length = len(tokens) - 1
         if prefix.strip():
             raise ZooError(
-                f"{name} has the prefix {excerpt(prefix)}, but a parser supports no prefixes", hint="leave prefixes out"
+                f"{name} has the prefix {excerpt(prefix)}, but a parser takes no prefixes", hint="leave prefixes out"
             )
         if length > self.max_source_length:
             raise ZooError(

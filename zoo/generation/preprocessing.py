@@ -39,7 +39,7 @@ class Preprocessor:
         max_source_length: Maximum number of tokens in a text that is translated as a whole, without EOS.
         positions: Number of learned position embeddings, which limits the length of sentences. None: no limit.
         warnings: Counts of unusual texts.
-        protects: Whether numbers, links and the like are protected, and texts without a letter stay as they are.
+        protects: Whether numbers, links and the like are protected, and texts without letters stay as they are.
         unchanged_texts: Indices and translations of the texts that were read, but need no search.
         split_texts: Texts that are being translated in parts, by index.
         finished_parts: Translations of the finished parts of these texts, by index and part.

@@ -54,7 +54,7 @@ class Protection:
     3. The fragments between the spans are translated separately.
 
     The first translation that has all spans is used. If only months or weekdays were lost, it must also be about as
-    probable as the original translation. If no way succeeds, the original translation is kept, and its `unkept` field
+    probable as the original translation. If all three fail, the original translation is kept, and its `unkept` field
     lists the differences.
     """
 
@@ -276,7 +276,7 @@ def _is_probable(repaired: Translation, first: Translation) -> bool:
 
 
 def _lacks_only_names(translation: Translation) -> bool:
-    """Return whether a translation has only lost months and weekdays."""
+    """Return whether a translation has lost only months and weekdays."""
     return all(map(str.isalpha, translation.unkept))
 
 
@@ -286,7 +286,7 @@ def _join(
     proxies: Mapping[str, str],
     calibration: Calibration | None,
 ) -> Translation:
-    """Join the parts of a plan to the translation of the sentence.
+    """Join the parts of a plan into the translation of the sentence.
 
     Args:
         source: The sentence.

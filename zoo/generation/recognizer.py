@@ -165,7 +165,7 @@ class Recognizer(Translator):
     ) -> Attention:
         """Return the attention weights of every head in every layer, for a file and its text.
 
-        Successive positions of the source form at most 60 groups, which take the place of words.
+        Consecutive positions of the source form at most 60 groups, which take the place of words.
 
         Args:
             text: The path of the file.
@@ -182,7 +182,7 @@ class Recognizer(Translator):
         values = preprocessor.search_input(frames, text, 0).streams["source"]
         positions = -(-len(frames) // preprocessor.stride)
         if positions > _MAX_ATTENTION_POSITIONS:
-            problem = f"`{text}` has {positions:,} positions; attention is shown for {_MAX_ATTENTION_POSITIONS:,}"
+            problem = f"`{text}` has {positions:,} positions; attention is limited to {_MAX_ATTENTION_POSITIONS:,}"
             raise ZooError(problem, hint="cut the file into shorter ones")
         if translation is None:
             best = self.recognize([frames], target=target)[0][0]

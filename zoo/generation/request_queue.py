@@ -286,7 +286,7 @@ def _ignore(*_: object) -> None:
 
 
 def closed_error() -> ZooError:
-    """Return the error for a request to an engine that is closed."""
+    """Return the error for a request to a closed engine."""
     return ZooError("the model is closed", hint="open the model again with `zoo.load(NAME)`", exit_code=1)
 
 

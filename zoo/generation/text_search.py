@@ -145,8 +145,8 @@ class TextSearch:
 
         A server can call this method from any thread. The texts of all calls share batches, and short calls do not wait
         for long calls. `future.cancel()` ends the work within a few steps. `asyncio.wrap_future(future)` can be
-        awaited. If a call has a different value of `workers` or `max_batch_tokens` than the translator, it uses
-        separate worker threads, and shares no batches.
+        awaited. If the `workers` or `max_batch_tokens` of a call differ from the translator's, the call uses separate
+        worker threads, and shares no batches.
 
         Args:
             texts: The texts, each of one line.

@@ -53,7 +53,7 @@ class Transcript:
 
     @classmethod
     def of(cls, windows: Sequence[Window], results: Iterable[Translation], duration: float) -> Self:
-        """Join the recognised windows of a recording to a transcript. Words in overlapping windows are written once."""
+        """Join the recognised windows of a recording into a transcript. Write words in overlapping windows once."""
         segments = list[Segment]()
         for window, result in zip(windows, results, strict=True):
             start, text = window.start, result.text

@@ -21,7 +21,7 @@ else:
 
 
 MIN_ROW_TOKENS = 16
-"""Minimum number of tokens that a sentence counts in a batch. Translations of short sentences need memory, too."""
+"""Minimum number of tokens to count for a sentence in a batch. Translations of short sentences need memory, too."""
 MARKS = ("unkept", "uncertain")
 """Fields of a translation that list what a user should check. They are shown only if they are not empty."""
 _UNCERTAIN = -0.7
@@ -117,7 +117,7 @@ class Translation:
     def joined(
         cls, text: str, translations: Sequence[Translation], parts: tuple[tuple[str, str], ...] = ()
     ) -> Translation:
-        """Join several translations to one translation with this text. The scores are added up."""
+        """Join several translations into one translation with this text. The scores are added up."""
         score = sum(each.score for each in translations)
         log_probability = sum(each.log_probability for each in translations)
         tokens = tuple(token for each in translations for token in each.tokens)

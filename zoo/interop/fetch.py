@@ -69,7 +69,7 @@ def fetch(card: ModelCard, report: Report) -> None:
 
 
 def _missing(card: ModelCard) -> list[str]:
-    """Return the names of the model, or of the members of the ensemble, that are not stored yet."""
+    """Return the names of the model, or of the members of the ensemble, that have not been stored yet."""
     return [name for name in card.members if local_store.find_revision(Reference(name)) is None]
 
 
@@ -108,7 +108,7 @@ def _obtain(card: ModelCard, work: Path, report: Report) -> Path:
 
 @contextmanager
 def _discarding_damaged(url: str, fetched: download.Fetched, again: str) -> Iterator[None]:
-    """Remove the download if the body of `with` finds damage, such as a page with an error message from the server."""
+    """Remove the download if the `with` block finds damage, such as a page with an error message from the server."""
     try:
         yield
     except archive.DamagedArchiveError as error:

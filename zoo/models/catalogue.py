@@ -1,4 +1,4 @@
-"""Cards of public models, and their search by name or by language pair.
+"""Cards of public models, and functions that find them by name or by language pair.
 
 The catalogue consists of the cards in this package and the user's cards, `catalogue/*.yaml` in the data folder.
 """
@@ -274,7 +274,7 @@ def cards() -> list[ModelCard]:
     """Return all cards, sorted by name. The user's cards replace zoo's cards of the same name.
 
     Raises:
-        ZooError: A card of the user is invalid.
+        ZooError: One of the user's cards is invalid.
     """
     own = _read(storage.home() / "catalogue")
     return [card for _, card in sorted({**_packaged(), **own}.items())]
@@ -328,7 +328,7 @@ def for_pair(source: str, target: str) -> list[ModelCard]:
 
 def recommended(source: str, target: str) -> ModelCard | None:
     """Return the card of the most recommended model for a language pair. None if the catalogue has none."""
-    with suppress(ZooError):  # an invalid card of the user must not hide the message that contains the recommendation
+    with suppress(ZooError):  # an invalid user card must not hide the message that contains the recommendation
         return next(iter(for_pair(source, target)), None)
     return None
 

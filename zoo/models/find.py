@@ -58,7 +58,7 @@ def from_options(spec: str | None, model_name: str | None, report: Report | None
 def all_from_options(spec: str | None, model_names: Sequence[str] | None, report: Report | None = None) -> list[Path]:
     """Return the folders of the models that `--spec` or `--model` selects. `--model` may be given several times.
 
-    An ensemble of the catalogue has several folders.
+    An ensemble from the catalogue has several folders.
     """
     if spec is not None or not model_names:
         return [from_options(spec, next(iter(model_names or ()), None), report)]
@@ -218,14 +218,14 @@ def _obtain(reference: Reference, report: Report) -> list[Path]:
 
 
 def _fetch(card: ModelCard, name: str, report: Report) -> list[Path]:
-    """Fetch a model of the catalogue. Return the folders that the name selects."""
+    """Fetch a model from the catalogue. Return the folders that the name selects."""
     # The importers are above this package, which must not import them at the beginning of the module.
     import_module("zoo.interop.fetch").fetch(card, report)
     return _stored(card, name)
 
 
 def _stored(card: ModelCard, name: str) -> list[Path]:
-    """Return the folders in the local model store that contain a model of the catalogue. Empty if it is not complete.
+    """Return the folders in the local model store that contain a model from the catalogue. Empty if it is not complete.
 
     Args:
         card: The card of the model.

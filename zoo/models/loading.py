@@ -100,7 +100,7 @@ def _read_one_version(folder: Path, read: Callable[[ModelFolder, Manifest | None
             was_replaced = published and not model.published if listed is None else not listed.is_current
             if not was_replaced:
                 raise
-    hint = "run the command again when no other process publishes to this folder"
+    hint = "run the command again when no other process is publishing to this folder"
     raise ZooError(f"`{folder}` was repeatedly replaced while it was read", hint=hint, exit_code=1)
 
 

@@ -85,7 +85,7 @@ class Weights:
         metadata = {**metadata, _DIGEST: _tensor_digest(stored), **_vocabulary_metadata(file.parent)}
         contiguous = {name: tensor.contiguous() for name, tensor in stored.items()}
         with atomic_file(file) as partial:
-            # Write one metadata entry, because safetensors writes several ones in random order.
+            # Write one metadata entry, because safetensors writes several entries in random order.
             safetensors_torch.save_file(contiguous, partial, metadata={_METADATA: json.dumps(metadata, sort_keys=True)})
 
 

@@ -188,7 +188,7 @@ def _final_graphs(spec: Spec) -> Graphs:
 
 
 def _layers(graph: Graph, sizes: dict[str, int]) -> Iterator[LayerPlan]:
-    """Yield the layers in order. Successive nodes that belong to no layer form a segment, which counts as a layer."""
+    """Yield the layers in order. Consecutive nodes that belong to no layer form a segment, which counts as a layer."""
     seen: set[str] = set()
     for name, group in groupby(graph.nodes, key=lambda node: node.layer):
         nodes = list(group)

@@ -195,7 +195,7 @@ def _cost(training: TrainingProvenance) -> Iterator[str]:
 def _data(spec: Spec, provenance: Provenance) -> str:
     corpus = _corpus(spec.corpus, spec.task.examples)
     is_grammar = all(isinstance(part, Grammar) for part in spec.corpus.train)
-    licence = "The publisher gives no licence." if spec.licence is None else f"Licence: {escape(spec.licence)}."
+    licence = "The publisher specified no licence." if spec.licence is None else f"Licence: {escape(spec.licence)}."
     data = f"The model was trained on:\n\n{corpus}" if corpus else "It is unknown on which data the model was trained."
     paragraphs = [licence, data]
     if not (is_grammar and corpus):

@@ -33,7 +33,7 @@ LOCAL, INCLUDED = "local", "included"
 """Values of `location` for a model in the local model store, and for a model that is included in the package."""
 _LISTED_PAIRS = 3
 RUN, CATALOGUE = "run", "catalogue"
-"""Values of `origin` for a model that was trained on this machine, and for a model of the catalogue."""
+"""Values of `origin` for a model that was trained on this machine, and for a model from the catalogue."""
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ class Inventory:
 
 @dataclass(frozen=True)
 class PublicModel:
-    """Model of the catalogue, or a pattern for the models of many language pairs.
+    """Model in the catalogue, or a pattern for the models of many language pairs.
 
     Attributes:
         name: Name of the model. A pattern contains `{source}` and `{target}`.
@@ -173,7 +173,7 @@ def published_models(pattern: str | None, report: Report) -> tuple[PublishedMode
 
 
 def public_models(pattern: str | None) -> tuple[PublicModel, ...]:
-    """Return the models of the catalogue that a language pair or a pattern for names selects.
+    """Return the models in the catalogue that a language pair or a pattern for names selects.
 
     For a language pair, the most recommended model comes first. Otherwise, the models are sorted by their languages.
 

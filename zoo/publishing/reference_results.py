@@ -1,4 +1,4 @@
-"""Reference log-probabilities of a bundle, which let anybody check that the model computes the same results.
+"""Reference log-probabilities of a bundle, with which anyone can check that the model computes the same results.
 
 `proof.safetensors` has the log-probabilities that the model assigned to a few sentence pairs when it was published. The
 check fails if the weights have changed, or if a machine or backend computes different values.
@@ -84,7 +84,7 @@ class ReferenceLogProbabilities:
         Raises:
             ZooError: The difference is larger than `TOLERANCE`.
         """
-        # One row at a time, because the logits of all rows could need much memory.
+        # One row at a time, because the logits of all rows could need a lot of memory.
         actual = torch.cat([self._score(row, program, device) for row in range(len(self.target))])
         difference = float((actual - self.log_probabilities).abs().max())
         if difference <= TOLERANCE:

@@ -83,7 +83,7 @@ class RemovalPlan:
 
 
 def plan_cleanup(targets: Sequence[str] = ()) -> RemovalPlan:
-    """Plan the removal of caches and runs. `corpus.lock` is kept, so that later downloads can be checked.
+    """Plan the removal of caches and runs. `corpus.lock` is kept, so that later downloads can be verified.
 
     Args:
         targets: Names of caches, "runs" for all runs in `runs/`, or single runs by folder or spec. The default is all
@@ -171,7 +171,7 @@ def _reason_to_keep(kind: str, path: Path) -> str | None:
     if kind == "run" and Run(path).published:
         return "it is a published model"
     if kind == "run" and (strangers := Run(path).foreign_files()):
-        return f"it contains files that are not a part of a run: {', '.join(strangers)}"
+        return f"it contains files that are not part of a run: {', '.join(strangers)}"
     if kind == "archives" and path.is_dir() and any(partial_target(file.name) for file in path.rglob(".*")):
         return "an archive is being extracted"
     with try_exclusive(_lock_path(kind, path)) as free:
@@ -205,7 +205,7 @@ def _remove(item: RemovableItem) -> KeptItem | None:
                 return KeptItem(item.path, _in_use(item.kind))
             if item.path.is_dir():
                 if remainder := remove_folder(item.path):
-                    return KeptItem(remainder, "you do not have the permission to remove all of it")
+                    return KeptItem(remainder, "you do not have permission to remove all of it")
             else:
                 item.path.unlink()
     except FileNotFoundError:  # another process removed it

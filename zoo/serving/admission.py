@@ -141,7 +141,7 @@ class Admission:
 
     @contextmanager
     def admit(self, key: str, texts: Sequence[str], models: Iterable[PooledModel] = ()) -> Iterator[None]:
-        """Count the texts as queued while the body of `with` runs.
+        """Count the texts as queued while the `with` block runs.
 
         Args:
             key: SHA-256 of the client's API key.

@@ -248,7 +248,7 @@ class Server(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Handle SIGINT, SIGTERM and SIGHUP in the body of `with`. Signals that `nohup` ignores stay ignored."""
+        """Handle SIGINT, SIGTERM and SIGHUP in the `with` block. Signals that `nohup` ignores stay ignored."""
         handled = [each for each in _SIGNALS if signal.getsignal(each) is not signal.SIG_IGN]
         previous = {each: signal.signal(each, self.handle_exit) for each in handled}
         try:

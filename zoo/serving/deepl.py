@@ -153,7 +153,7 @@ def _add_document_routes(routes: APIRouter, service: Service, documents: Documen
         task, _ = await find(request, document_id)
         if not task.done():
             raise ServingError(
-                503, "the document is not translated yet; wait until its status is `done`", "document", _RETRY_SECONDS
+                503, "the document has not been translated; wait until its status is `done`", "document", _RETRY_SECONDS
             )
         if message := task.result().error:
             raise ServingError(503, message, "document")

@@ -1,4 +1,4 @@
-"""zoo's own API below `/v1`, and the monitoring endpoints."""
+"""zoo's own API under `/v1`, and the monitoring endpoints."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ class LoadedModel:
     """Model in memory.
 
     Attributes:
-        translator: The translator. Its threads end, and its memory is freed, when nothing refers to it any more.
+        translator: The translator. Its threads end, and its memory is freed, once nothing refers to it.
         revision: The revision that was loaded.
         active: Number of requests that use the model.
         last_used: Time at which the last request ended.

@@ -64,7 +64,7 @@ def require_memory(needed: float, available: int, purpose: str, hint: str, owner
 
 @contextmanager
 def memory_limit(allowed: int) -> Iterator[None]:
-    """Limit how much memory this process may additionally allocate in the body of `with`. Works only on Linux.
+    """Limit how much additional memory this process may allocate in the `with` block. Works only on Linux.
 
     Allocations beyond the limit fail: Python raises MemoryError, and torch an exception that `is_out_of_memory`
     recognises.

@@ -151,7 +151,7 @@ def choose_direction(spec: Spec, source: str | None, target: str | None, report:
         if not spec.reads_text:
             stream = spec.task.streams["source"]
             problem = f"`{spec.name}` was not trained on {stream} in `{source}` with text in `{target}`"
-            expected = "a poor text, or text in another language"
+            expected = "poor text, or text in another language"
         report.warn(f"{problem}: expect {expected}")
     return source, target
 

@@ -167,7 +167,7 @@ def _encoding_hint(beginning: bytes, line: bytes) -> str:
 
 
 class LineStream:
-    """Iterator over the lines of a stream, which can tell whether the next line has not arrived yet (`paused`).
+    """Iterator over the lines of a stream. `paused` returns whether the next line has yet to arrive.
 
     No other code may read the stream at the same time.
 

@@ -80,7 +80,7 @@ class Modality(ABC):
 
     @abstractmethod
     def token_strings(self, ids: Iterable[int]) -> list[str]:
-        """Return the token of each ID as a string, to show it to people."""
+        """Return the token of each ID as a string, for display."""
 
     def sample(self, ids: list[int], alpha: float) -> list[int]:
         """Sample different values for the same example (subword regularisation). By default, return `ids`."""

@@ -35,7 +35,7 @@ Span = tuple[int, int]
 LANGUAGE = "[a-z]{2,3}"
 """Regular expression for the language codes that Moses accepts. It treats unknown languages as English."""
 MAX_CONTENT = 32_000_000
-"""Maximum number of characters in a file of text rules, some ten times as many as in large files."""
+"""Maximum number of characters in a file of text rules, about ten times as many as in large files."""
 FileContent = Annotated[str, Field(max_length=MAX_CONTENT)]
 """Content of a file with codes, subwords or cases."""
 
@@ -50,7 +50,7 @@ class TextRules(BaseModel, frozen=True, strict=True, extra="forbid"):
     dash_splits: bool = True
     """Whether Moses splits words at hyphens."""
     escape: bool = True
-    """Whether Moses escapes characters with a meaning in XML."""
+    """Whether Moses escapes characters that have a special meaning in XML."""
     codes: FileContent | None = None
     """Content of a file with BPE codes. If None, tokens are not split."""
     vocabulary: FileContent | None = None

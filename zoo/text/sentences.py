@@ -83,7 +83,7 @@ def checked_pairs(sources: Iterable[str], targets: Iterable[str], *, first: int 
 
 
 def check_same_length(first: Sequence[str], second: Sequence[str], names: tuple[str, str]) -> None:
-    """Raise ZooError if two parallel lists have different lengths. The message calls the lists by their `names`."""
+    """Raise ZooError if two parallel lists have different lengths. `names` are their names in the message."""
     if len(first) != len(second):
         raise ZooError(
             f"there are {len(first):,} {names[0]} and {len(second):,} {names[1]}",

@@ -53,7 +53,7 @@ def check_model(model: bytes) -> None:
     """Check the content of a SentencePiece model file.
 
     Raises:
-        ValueError: A token contains NUL, a character map refers to positions outside of itself, or a field that zoo
+        ValueError: A token contains NUL, a character map refers to positions outside the map, or a field that zoo
             has added is not at the beginning, where it is read.
     """
     for index, field in enumerate(parse_fields(model)):
@@ -72,7 +72,7 @@ def check_model(model: bytes) -> None:
 
 
 def _check_character_map(content: bytes) -> None:
-    """Check that a character map of a normaliser does not refer to positions outside of itself.
+    """Check that a character map of a normaliser does not refer to positions outside the map.
 
     A map has the size of a double-array trie (darts-clone), the trie, and strings that end with NUL. SentencePiece
     reads the unit at the offset of a unit, combined with any byte, and the string at the value of a leaf.
@@ -86,10 +86,10 @@ def _check_character_map(content: bytes) -> None:
     children = np.arange(len(units), dtype=np.uint32) ^ offsets
     inner = (units & _LEAF) == 0
     if np.any((children[inner] | 0xFF) >= len(units)):
-        raise ValueError("the character map refers to a position outside of itself")
+        raise ValueError("the character map refers to a position outside the map")
     values = units[children[inner & ((units & _HAS_LEAF) != 0)]] & _VALUE
     if np.any(values >= len(strings)):
-        raise ValueError("the character map refers to a string outside of itself")
+        raise ValueError("the character map refers to a string outside the map")
 
 
 class Tokenizer(Modality):
@@ -273,7 +273,7 @@ class Tokenizer(Modality):
 
     @cached_property
     def is_word_level(self) -> bool:
-        """Whether all tokens are whole words, so that text is only split at spaces and by text rules.
+        """Whether all tokens are whole words. Text is then split only at spaces and by text rules.
 
         This is the case for a vocabulary that was imported as a list of words. With BPE codes, its words are subwords.
         """
@@ -297,7 +297,7 @@ class Tokenizer(Modality):
 
         Args:
             ids: Token IDs of the text. Language tokens at the beginning are kept.
-            alpha: Probability to skip a merge (BPE), or exponent of the probabilities (unigram).
+            alpha: Probability of skipping a merge (BPE), or exponent of the probabilities (unigram).
 
         Returns:
             The sampled IDs. If the tokens are words, or if `ids` contains UNK or an added token, the text cannot be

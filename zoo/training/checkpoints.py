@@ -70,7 +70,7 @@ class TrainingProgress:
         if fraction >= 1:
             return f"`training.{name}` ({getattr(training, name):,}) is reached"
         if training.patience is not None and self.worse >= training.patience:
-            return f"{self.worse} checkpoints in succession were no better than step {self.best_step:,}"
+            return f"{self.worse} consecutive checkpoints were no better than step {self.best_step:,}"
         return None
 
 
@@ -226,8 +226,8 @@ def gather_state(program: EmittedProgram, optimiser: torch.optim.Optimizer, *, k
     """Collect weights and moments on the CPU.
 
     Args:
-        program: The program that has the weights. If it is sharded, all processes have to call this function.
-        optimiser: The optimiser that has the moments.
+        program: The program that holds the weights. If it is sharded, all processes have to call this function.
+        optimiser: The optimiser that holds the moments.
         keep: Whether to return the state in this process.
 
     Returns:

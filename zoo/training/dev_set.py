@@ -64,7 +64,7 @@ class DevSet:
 
 @contextmanager
 def continue_without_score(report: Report, when: str = "") -> Iterator[None]:
-    """Turn errors in the body of `with`, which scores the dev set, into warnings, so that training continues."""
+    """Turn errors in the `with` block, which scores the dev set, into warnings, so that training continues."""
     try:
         yield
     except (ZooError, *MEMORY_ERRORS) as error:

@@ -85,7 +85,7 @@ class Processes:
 
     @contextmanager
     def first_then_others(self, *, on_each_machine: bool = False) -> Iterator[None]:
-        """Run the body of `with` in the first process (or the first of each machine), and then in all others."""
+        """Run the `with` block in the first process (or the first of each machine), and then in all others."""
         early = self.first_on_machine if on_each_machine else self.first
         if not early:
             self._barrier()

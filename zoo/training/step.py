@@ -62,7 +62,7 @@ class RecordedUpdate:
         """Compute one step.
 
         Return a tensor with the label-smoothed loss and the plain loss, summed over all processes, and a tensor that
-        says whether the weights were updated.
+        indicates whether the weights were updated.
 
         Args:
             batch: This process's share of the batch.
@@ -216,7 +216,7 @@ class TrainStep:
             except MEMORY_ERRORS as error:
                 if not is_out_of_memory(error):
                     raise
-            # Outside of the handler, the failed attempt no longer holds memory.
+            # Outside the handler, the failed attempt no longer holds memory.
             if self.processes.count > 1:
                 hint = "resume with a larger `training.accumulation_steps`, which changes only rounding and dropout"
                 raise ZooError(f"step {number:,} does not fit in memory", hint=hint, exit_code=1)

@@ -76,7 +76,7 @@ def write_missing(
 
 @contextmanager
 def _located_in(name: str) -> Iterator[None]:
-    """Add the name of a corpus part to errors in the body of `with`, unless they are about missing files."""
+    """Add the name of a corpus part to errors in the `with` block, unless they are about missing files."""
     try:
         yield
     except MissingFileError:  # it already names the part
@@ -136,7 +136,7 @@ class _SyntheticText:
             if journal is not None:
                 journal.unlink(missing_ok=True)
             problem = "the text or a model was changed while it was read"
-            raise ZooError(problem, hint="run the command again when nothing writes these files", exit_code=1)
+            raise ZooError(problem, hint="run the command again once these files no longer change", exit_code=1)
 
     def _lines(self) -> Iterator[tuple[str, ...]]:
         """Yield the lines of the text, each with its reference translation if there is one."""

@@ -143,7 +143,7 @@ def train_steps(spec: Spec, run: Path | str, device: str = "auto", report: Repor
 def _train(spec: Spec, run: Run, processes: Processes, *, fresh: bool, report: Report) -> bool:
     """Prepare the corpus and train, in each of the processes. Return whether training has reached its end."""
     device = str(processes.device)
-    # Once a run has checkpoints, the model that it started from is not needed any more and may be gone.
+    # Once a run has checkpoints, the model that it started from is no longer needed and may be gone.
     model = initial_model(spec, report) if fresh or not list_checkpoints(run) else None
     with processes.first_then_others(on_each_machine=True):
         given = model.vocabulary if model else Vocabulary.load(run.folder) if spec.training.start_from else None
@@ -363,7 +363,7 @@ def save(model: EmittedProgram, run: str | os.PathLike[str], *, steps: int) -> R
     spec, chosen, tensors = model.spec, Run(Path(run)), model.weights()
     if broken := [name for name, tensor in tensors.items() if not tensor.isfinite().all()]:
         hint = "save the model before its training diverges, or lower the learning rate"
-        raise ZooError(f"the weights `{broken[0]}` are not finite numbers", hint=hint)
+        raise ZooError(f"the weights `{broken[0]}` are not finite", hint=hint)
     chosen.check(spec)
     prepared = prepare_corpus(spec, Report())
     longest = longest_input(prepared.store("train"))

@@ -13,7 +13,7 @@ _COLUMNS = ("Model", "Description", "Languages", "Task", "Parameters>", "Score>"
 _INTRODUCTION = (
     "Load a model by its name, with <code>zoo.load(NAME)</code> or <code>zoo decode --model NAME</code>, after you "
     "have added this registry to <code>ZOO_REGISTRIES</code>. <code>NAME@2</code> is the second revision. "
-    "Scores are the publisher’s, of the test set if there is one."
+    "Scores are the publisher’s, on the test set if there is one."
 )
 
 

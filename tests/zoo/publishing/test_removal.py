@@ -95,7 +95,7 @@ def test_published_models_and_foreign_files_are_kept(trained: Trained, bundle: P
     (mine / "notes.txt").write_text("mine")
     shutil.copytree(bundle, "runs/copy")
     kept = {item.path.name: item.reason for item in plan_cleanup(("runs",)).kept}
-    foreign = "it contains files that are not a part of a run:"
+    foreign = "it contains files that are not part of a run:"
     assert kept == {
         "copy": "it is a published model",
         "mine": f"{foreign} notes.txt",

@@ -156,7 +156,7 @@ def test_a_model_is_kept_if_it_was_replaced_or_cannot_be_removed(
     assert (kept.path, kept.reason) == (bundle, "another model was published there in the meantime")
     monkeypatch.setattr("zoo.files.atomic.remove_path", lambda path: None)
     (kept,) = plan_model_removal([NAME]).remove()
-    assert kept.reason == "you do not have the permission to remove all of it"
+    assert kept.reason == "you do not have permission to remove all of it"
     assert (kept.path / "weights.safetensors").exists()
 
 

@@ -272,4 +272,4 @@ def test_a_recognizer_completes_the_languages_from_those_that_it_has_learned(giv
     assert not report.warnings
     assert choose_direction(spec, "fr", "de", report) == ("fr", "de")
     (warning,) = report.warnings
-    assert "was not trained on audio in `fr` with text in `de`: expect a poor text, or text in another" in warning
+    assert "was not trained on audio in `fr` with text in `de`: expect poor text, or text in another" in warning

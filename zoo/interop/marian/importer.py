@@ -178,7 +178,7 @@ def _find(path: Path) -> tuple[Path | None, Path | None]:
 def _paths(options: Settings, key: str, folder: Path) -> list[Path]:
     """Return the paths of the files that an option lists. The option gives them relative to `folder`.
 
-    If a file does not exist or is outside of `folder`, use the path of the same file name in `folder`.
+    If a file does not exist or is outside `folder`, use the path of the same file name in `folder`.
     """
     names = options.any(key, []) or []
     if not isinstance(names, list) or not all(isinstance(name, str) and name for name in names):

@@ -2,11 +2,11 @@
 
 Vocabularies are SentencePiece models (.spm), or lists of tokens (.yml) with SentencePiece models.
 
-Firefox Translations publishes binary shortlists, such as `lex.50.50.deen.s2t.bin`.
-Such a file begins with six integers: a magic number, a checksum of what follows it, the number of most frequent target
-tokens, the maximum length of a list, the number of offsets, and the number of tokens in all lists. The offsets follow,
-which delimit the list of each source token, and then the lists. Integers have 8 bytes, and tokens 4 bytes, in
-little-endian order. Target tokens are numbered by frequency, so the most frequent ones have the lowest IDs.
+Firefox Translations publishes binary shortlists, such as `lex.50.50.deen.s2t.bin`. Such a file begins with six
+integers: a magic number, a checksum of the rest of the file, the number of most frequent target tokens, the maximum
+length of a list, the number of offsets, and the number of tokens in all lists. The offsets follow, which delimit the
+list of each source token, and then the lists. Integers have 8 bytes, and tokens 4 bytes, in little-endian order. Target
+tokens are numbered by frequency, so the most frequent ones have the lowest IDs.
 """
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ class WritableFileStore(FileStore, Protocol):
     """Read and write access to the files of a registry. Writing is atomic: a file is complete or does not exist."""
 
     def has(self, path: str, size: int) -> bool:
-        """Return whether there is a file of this size in bytes."""
+        """Return whether the file exists and has `size` bytes."""
 
     def put(self, path: str, file: Path, progress: Progress) -> None:
         """Upload a local file."""
@@ -105,7 +105,7 @@ class FolderStore:
         return newest_numbers([path.as_posix() for path in self.folder.glob("models/*/*.json")])
 
     def has(self, path: str, size: int) -> bool:
-        """Return whether there is a file of this size in bytes."""
+        """Return whether the file exists and has `size` bytes."""
         file = self.folder / path
         return file_exists(file) and file.stat().st_size == size
 

@@ -176,7 +176,7 @@ class S3Store(FsspecStore):
     """Files in a bucket of S3 or a compatible service. Writing an object is atomic."""
 
     def has(self, path: str, size: int) -> bool:
-        """Return whether there is an object of this size in bytes."""
+        """Return whether the object exists and has `size` bytes."""
         return self._size(path) == size
 
     def put(self, path: str, file: Path, progress: Progress) -> None:
@@ -238,7 +238,7 @@ class HubStore(FsspecStore):
             raise ZooError(f"`{address}` is not the address of a repository on the Hugging Face Hub", hint=hint)
 
     def has(self, path: str, size: int) -> bool:
-        """Return whether the repository has a file of this size in bytes."""
+        """Return whether the file exists in the repository and has `size` bytes."""
         self.files.invalidate_cache()
         return self._size(path) == size
 

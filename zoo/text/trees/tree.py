@@ -123,7 +123,7 @@ def capitalise(text: str) -> str:
 
 
 def detokenise(words: Iterable[str]) -> str:
-    """Join words and punctuation marks to a sentence.
+    """Join words and punctuation marks into a sentence.
 
     There is no space before `.`, `,` and `?`. The words `can not`, which the Penn Treebank separates, become `cannot`.
     """
