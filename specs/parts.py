@@ -107,18 +107,18 @@ class Audio(FeatureSource):
     bins: Annotated[int, Field(ge=8, le=512)] = 80
     """Number of mel filters. Default: 80. Unit: features."""
     dynamic_range: Annotated[float, Field(gt=0, le=1_000)] | None = None
-    """Raise features that are further below the largest feature of the file to this distance, so that they contain no
-    inaudible noise (Radford et al. 2022: 80). null: no limit. Default: null. Unit: decibels."""
+    """Largest difference between two features of a file (Radford et al. 2022: 80). Lower features are raised, so that
+    inaudible noise has no effect. null: no limit. Default: null. Unit: decibels."""
     time_masks: Masks = Masks()
     """Masks that hide consecutive frames in training. Default: none."""
     frequency_masks: Masks = Masks()
     """Masks that hide consecutive features of all frames in training. Default: none."""
     frequency_warp: Warp = 0.0
-    """Simulate other voices in training (Jaitly & Hinton 2013): multiply all frequencies of an example by a random
-    factor from 1 / (1 + w) to 1 + w. Default: 0."""
+    """Multiply the frequencies of each training example by a random factor between 1 / (1 + x) and 1 + x, where x is
+    this value, to simulate other voices (Jaitly & Hinton 2013). Default: 0."""
     time_warp: Warp = 0.0
-    """Simulate slower and faster speech in training (Ko et al. 2015): multiply the length of an example by a random
-    factor from 1 / (1 + w) to 1 + w. Default: 0."""
+    """Multiply the length of each training example by a random factor between 1 / (1 + x) and 1 + x, where x is this
+    value, to simulate slower and faster speech (Ko et al. 2015). Default: 0."""
 
     @property
     def width(self) -> int:

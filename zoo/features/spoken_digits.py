@@ -184,7 +184,7 @@ def as_recorded(
 
 
 def join_words(words: list[Samples], rate: int, random: np.random.Generator) -> Samples:
-    """Join words that are spoken one by one, with pauses and different loudness."""
+    """Join separately spoken words, with pauses and varying loudness."""
     longest = random.uniform(0.05, 0.6)
     parts = []
     for word in words:
