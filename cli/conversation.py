@@ -75,7 +75,7 @@ class Conversation:
         """Choose the languages. If the user gave none, use the model's first translation direction.
 
         Raises:
-            ZooError: The model does not have a language, or it has several and none was given.
+            ZooError: The model does not support a language, or it has several and none was given.
         """
         from zoo.text.languages import choose_direction
 

@@ -44,7 +44,7 @@ def evaluate(
     compounds split), chrF, TER, and perplexity per token. A parser is scored by the F1 of its brackets instead, and a
     model that recognises speech or text by its word error rate (WER) and its character error rate (CER).
 
-    On the dev set of a translation model, the confidence in its translations is calibrated, too. The set must have at
+    On the dev set of a translation model, the confidence in its translations is also calibrated. The set must have at
     least 100 sentences. The calibration error is printed with the scores.
 
     Scores of a run that are computed in float32 are stored in its scores.json and published with the run.

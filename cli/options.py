@@ -115,7 +115,7 @@ def model_names(name: str | None, others: list[str] | None) -> list[str] | None:
 
 
 def _check_name(kind: str) -> Callable[[str | None], str | None]:
-    """Return a callback that refuses an unknown precision or backend, before the model is searched for."""
+    """Return a callback that rejects an unknown precision or backend, before the model is searched for."""
 
     def check(name: str | None) -> str | None:
         from compiler.options import check_names
@@ -127,7 +127,7 @@ def _check_name(kind: str) -> Callable[[str | None], str | None]:
 
 
 def _require_number(value: Any) -> Any:
-    """Refuse NaN, for which every comparison with a limit is false."""
+    """Reject NaN, for which every comparison with a limit is false."""
     if isinstance(value, float) and math.isnan(value):
         raise typer.BadParameter("nan is not a number")
     return value

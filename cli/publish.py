@@ -221,7 +221,7 @@ def import_model(
 
     The bundle can be used like a model trained with zoo: translate with its name, publish it to a registry, or continue
     its training with `training.start_from`. Its spec contains the decoding settings of the original model. A model with
-    features that a spec cannot express is refused.
+    features that a spec cannot express is rejected.
 
     Options:
         source SOURCE: File or folder of the model, or hf:ORG/NAME for a model on the Hugging Face Hub.
@@ -286,7 +286,7 @@ def export_model(
 
     The written files are read again and compared tensor by tensor. If the other toolkit is installed, it must also
     reproduce the model's reference log-probabilities (for ONNX, those of the compiler's interpreter on random tokens).
-    If a check fails, nothing is written. A model with features that the format cannot express is refused.
+    If a check fails, nothing is written. A model with features that the format cannot express is rejected.
 
     Options:
         name NAME: Published model: its name or folder.

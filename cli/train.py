@@ -241,7 +241,7 @@ def _warn_about_head_sizes(rows: Sequence[SweepRow], messages: Report) -> None:
     affected = [(name, warning) for name, warning in warnings if warning]
     if affected:
         name, warning = affected[0]
-        messages.warn(f"{name}: {warning}" + (f" ({len(affected) - 1} other specs, too)" if affected[1:] else ""))
+        messages.warn(f"{name}: {warning}" + (f" (and {len(affected) - 1} other specs)" if affected[1:] else ""))
 
 
 def _show_results(results: SweepComparison) -> None:

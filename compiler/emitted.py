@@ -184,7 +184,7 @@ class EmittedProgram(DecoderStates, nn.Module):
         """Run the graph of a purpose, and return its outputs by name."""
         if purpose not in self._functions:
             raise ValueError(
-                f"this program was not built for the purpose `{purpose}`: pass the purpose to `build`, too"
+                f"this program was not built for the purpose `{purpose}`: also pass the purpose to `build`"
             )
         with fast_float32():
             return self._functions[purpose](self, inputs)

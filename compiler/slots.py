@@ -163,7 +163,7 @@ class SlotLayout:
         """Return the finished hypotheses of slots, best first: tokens without prefix, log-probability and score.
 
         Args:
-            slots: The columns of slots up to the results.
+            slots: The slots, one per row, with all columns up to and including the results.
         """
         results = slots[:, self.results : self.sequences].reshape(len(slots), self.n_best, self.result_width)
         scores = results[..., :2].copy().view(np.float64)[..., 0].tolist()

@@ -284,7 +284,7 @@ class ProgramBatch(Generic[State]):
         self._allowed = None if rule is None else _allowed_tokens(rule)
         sources = [history.source for history in histories]
         if constraint is not None and sources[0].prefix:
-            start_constraint(constraint, sources, "cpu")  # refuse prefixes that are not allowed
+            start_constraint(constraint, sources, "cpu")  # reject prefixes that are not allowed
         self._state = program.start_search(
             [source.tokens for source in sources],
             [source.prefix for source in sources],

@@ -226,7 +226,7 @@ def run_steps(engine: Engine, steps: Steps[_T]) -> Future[_T]:
     """Run the searches of a generator one after the other, and return a future of the generator's result.
 
     Args:
-        engine: Engine that runs the searches. If the future is cancelled, the current search is cancelled, too.
+        engine: Engine that runs the searches. If the future is cancelled, the current search is also cancelled.
         steps: The generator. After the first search, it continues in worker threads.
     """
     result: Future[_T] = Future()

@@ -178,7 +178,7 @@ def read_foreign(format: ImportFormat, path: Path, request: ImportRequest) -> Im
             problem = (
                 f"reading `{path}` needs more than {size(allowed)} of memory, but the files are only {size(files)}"
             )
-            hint = "do not use this model: it may be malicious, because it would fill the memory"
+            hint = "do not use this model: it may be malicious, because reading it would exhaust the memory"
             raise ZooError(problem, hint=hint, exit_code=1) from None
         reason = next(iter(str(error).splitlines()), "")
         kind = "" if type(error) is ValueError else f"{type(error).__name__}: "

@@ -319,7 +319,7 @@ def not_published_error(reference: str | os.PathLike[str], *, in_registries: boo
 
     Args:
         reference: The name or path that the user gave.
-        in_registries: Whether the registries were searched, too.
+        in_registries: Whether the registries were also searched.
     """
     name, further = os.fspath(reference), ""
     if catalogue.find(name) is not None:

@@ -362,7 +362,7 @@ def _score(translator: Translator, pairs: Sequence[tuple[str, str]], route: Rout
 
 
 def _chunks(pairs: Sequence[tuple[str, str]]) -> Iterator[Sequence[tuple[str, str]]]:
-    """Yield the pairs in chunks that take less than about a second, so that other requests can use the thread, too."""
+    """Yield the pairs in chunks that take less than about a second, so that other requests can also use the thread."""
     start = characters = 0
     for index, pair in enumerate(pairs):
         characters += sum(map(len, pair))

@@ -2,7 +2,7 @@
 
 A registry has these files:
 
-    blobs/sha256/HEX        content of the models' files (blobs), named by their SHA-256
+    blobs/sha256/HEX        content of the models' files (blobs), named after their SHA-256
     models/NAME/N.json      revision N of a model; numbers start at 1 without gaps, and a revision never changes
     registry.json           marks a registry, and gives its format
     index.json, index.html  list of the newest revisions, written after each publication; only a cache

@@ -35,7 +35,7 @@ async function send(path, body, signal) {
   const response = await fetch(path, options);
   if (!response.ok) {
     const failure = await response.json().catch(() => ({}));
-    throw new Error(failure.error || `The server answers with status ${response.status}.`);
+    throw new Error(failure.error || `The server returned status ${response.status}.`);
   }
   return response;
 }
