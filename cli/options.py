@@ -106,7 +106,7 @@ def model_names(name: str | None, others: list[str] | None) -> list[str] | None:
     if name is None:
         return others
     if "=" in name and not Path(name).is_dir():
-        hint = "leave KEY=VALUE out; options such as `--beam` change how the model is used"
+        hint = "omit KEY=VALUE; options such as `--beam` change how the model is used"
         raise ZooError(f"`{name}`: the fields of a trained model cannot be changed", hint=hint)
     if Path(name).is_file() or " " in name:
         hint = "text is read from stdin or from `--input FILE`"
@@ -146,13 +146,13 @@ def refuse(belongs_to: str, **options: object) -> None:
         options: Name and value of each option.
     """
     if option := _first_given(options):
-        raise ZooError(f"`{option}` applies to {belongs_to} only", hint=f"leave `{option}` out")
+        raise ZooError(f"`{option}` applies to {belongs_to} only", hint=f"omit `{option}`")
 
 
 def refuse_beside(given: str, **options: object) -> None:
     """Raise ZooError if the user gives one of these options together with the `given` option."""
     if option := _first_given(options):
-        raise ZooError(f"`{given}` cannot be combined with `{option}`", hint="leave one of them out")
+        raise ZooError(f"`{given}` cannot be combined with `{option}`", hint="omit one of them")
 
 
 def _first_given(options: Mapping[str, object]) -> str | None:

@@ -61,7 +61,7 @@ def publish(
         given = {"--replace": replace, "--notes": notes}
         if unused := next((name for name, value in given.items() if value), None):
             problem = f"`{unused}` applies to runs only, but `{run}` is a published model"
-            raise ZooError(problem, hint=f"leave `{unused}` out, or give the run instead of the published model")
+            raise ZooError(problem, hint=f"omit `{unused}`, or give the run instead of the published model")
         folder = published_model(run, messages)
     else:
         written = "" if notes is None else read_bytes(notes).decode("utf-8", "replace")
@@ -260,7 +260,7 @@ def import_model(
     messages = report()
     if positions not in (None, *get_args(PositionConvention)):
         problem = f"`--positions` must be `marian` or `transformers`, not `{positions}`"
-        raise ZooError(problem, hint="leave `--positions` out for OPUS-MT models")
+        raise ZooError(problem, hint="omit `--positions` for OPUS-MT models")
     if tokenizer not in (None, *TOKENIZERS):
         problem = f"`--tokenizer` must be `moses` or `space`, not `{tokenizer}`"
         raise ZooError(problem, hint="for other tokenizers, choose `space` and tokenise your texts")

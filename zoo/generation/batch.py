@@ -231,7 +231,7 @@ def _check_allowed(constraint: ConstraintState, token: Int[Tensor, " rows"], sou
         if not is_allowed:
             raise ZooError(
                 f"the prefix of sentence {source.index + 1:,}, {excerpt(source.text)}, has a token that is not allowed",
-                hint="leave the prefix out, or shorten it",
+                hint="omit the prefix, or shorten it",
             )
 
 

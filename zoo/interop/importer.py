@@ -113,7 +113,7 @@ def import_model(source: str, options: ImportOptions, report: Report) -> Path:
     format = find_format(path, options.format)
     if options.positions and format.name != HuggingFaceMarian.name:
         problem = f"`--positions` is for {HuggingFaceMarian.name} only, but this model has the format {format.name}"
-        raise ZooError(problem, hint="leave `--positions` out")
+        raise ZooError(problem, hint="omit `--positions`")
     if format in FAMILIES:
         refuse_options(options.text, "transformers' models come with their tokenizers")
 

@@ -289,7 +289,7 @@ class Layout:
     A matrix and its bias share an entry. The gain and the bias of a norm also share an entry. If the names of both
     stacks differ, the key begins with the stack (`encoder.feed_forward.w1`). In the values, `{side}` stands for the
     stack, `{number}` for the layer, `{next}` for the layer counted from 1, `{index}` for the sub-layer, and `{tensor}`
-    for a word of `words`. Tensors without an entry are left out.
+    for a word of `words`. Tensors without an entry are omitted.
     """
     words: tuple[str, str, str, str] = ("weight", "bias", "weight", "bias")
     """Words for a matrix, its bias, the gain of a norm, and the bias of a norm."""

@@ -357,7 +357,7 @@ def run_of_spec_file(reference: str | os.PathLike[str]) -> Path | None:
 
 
 def all_runs(root: Path = RUNS) -> list[Path]:
-    """Return the folders of all runs below a folder, sorted. Runs whose removal was interrupted are left out."""
+    """Return the folders of all runs below a folder, sorted. Runs whose removal was interrupted are skipped."""
     folders = (file.parent for file in root.rglob(SPEC)) if root.is_dir() else ()
     return sorted(folder for folder in folders if not any(map(partial_target, folder.parts)))
 
