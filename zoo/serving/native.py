@@ -191,7 +191,7 @@ class ModelInfo(BaseModel):
 
 
 class RecognizeResult(BaseModel):
-    """The text in a picture."""
+    """The text in an image."""
 
     text: str
     log_probability: float
@@ -218,7 +218,7 @@ def router(service: Service, documents: Documents) -> APIRouter:
 
     @routes.post("/v1/recognize")
     async def recognize(request: Request) -> RecognizeResult:
-        """Return the text in a picture, which is the `file` field of a form (`multipart/form-data`)."""
+        """Return the text in an image, which is the `file` field of a form (`multipart/form-data`)."""
         given, _, content = await read_upload(request)
         call = Call(request, authorize(service, request, given))
         name, target = (read_string(given, field) or None for field in ("model", "target"))

@@ -223,7 +223,7 @@ class Service:
             return await self.admission.unless_disconnected(call.request, work())
 
     async def recognize(self, route: Route, inputs: Sequence[Frames]) -> list[Translation]:
-        """Return the text in pictures or in the windows of a recording."""
+        """Return the text in images or in the windows of a recording."""
         found = list[Translation]()
         async with self.pool.lease(route.model) as loaded:
             recognize = partial(cast(Recognizer, loaded.translator).recognize, target=route.target)
