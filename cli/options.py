@@ -246,7 +246,7 @@ def _unpacked(parameter: inspect.Parameter) -> Iterator[inspect.Parameter]:
 
 
 def _read_items(section: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the name of each item of an `Options` section, and its texts by the names of typer's attributes."""
+    """Yield the name of each item of an `Options` section, and its texts, keyed by typer's attribute names."""
     for item in filter(None, re.split(r"(?:^|\n) {4}(?=\S)", section)):
         found = _ITEM.fullmatch(" ".join(item.split()))
         assert found is not None, item

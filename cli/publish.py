@@ -147,8 +147,8 @@ def clean(
 
     `compiled` means compiled programs, `prepared` prepared corpora, `archives` downloaded archives, and `pulls`
     incomplete downloads and imports of models. All of these are created again when they are needed. `synthetic` means
-    text that models wrote for training, which can take hours to write again. `runs` means all runs under runs/, whose
-    results are lost.
+    text that models generated for training, which can take hours to generate again. `runs` means all runs under runs/,
+    whose results are lost.
 
     The command never removes published models (use `zoo remove`), runs in training, prepared corpora in use, downloads
     in progress, or the targets of links.

@@ -132,7 +132,7 @@ class EmittedProgram(DecoderStates, nn.Module):
     ) -> tuple[Float[Tensor, "batch target"], dict[str, Float[Tensor, "batch h queries keys"]]]:
         """Return the log-probabilities that `score` returns, and the attention weights of each sub-layer.
 
-        The attention weights are float32 tensors by the name of the sub-layer, such as `encoder.0.self_attention`. The
+        The attention weights are float32 tensors, keyed by sub-layer name, such as `encoder.0.self_attention`. The
         weights of a query sum to 1. They are 0 at padding and, in the decoder's self-attention, at later positions. The
         decoder's queries are the positions that read target[:, :-1] and predict target[:, 1:].
         """

@@ -241,7 +241,7 @@ def slot_self_attention(
 
     Args:
         features: Features that contain queries, keys and values. The values follow the keys.
-        cache: Keys and values of earlier positions, by the row that computed them.
+        cache: Keys and values of earlier positions, indexed by the row that computed them.
         slots: The slots, which contain for each row and position the row to read.
         heads: The columns of queries, keys and values.
         scale: Factor of Q Kᵀ.

@@ -37,7 +37,7 @@ the tokens.
 
 
 def pages() -> dict[str, str]:
-    """Return the pages of the catalogue as Markdown, by their paths in the documentation."""
+    """Return the pages of the catalogue as Markdown, keyed by their paths in the documentation."""
     cards = packaged()
     return {"catalogue/index.md": "\n".join(_index(cards)), **{path_of(card): "\n".join(_page(card)) for card in cards}}
 

@@ -41,7 +41,7 @@ class _Plan(NamedTuple):
 
     parts: Sequence[SearchInput | str]
     proxies: Mapping[str, str] = {}
-    """Spellings of spans, by the ordinary numbers that stand for the spans while the sentence is translated."""
+    """Spellings of spans, keyed by the ordinary numbers that stand for the spans while the sentence is translated."""
 
 
 class Protection:

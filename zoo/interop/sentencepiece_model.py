@@ -185,7 +185,7 @@ class SentencePieceModel:
 
         Args:
             order: The tokens to write, as IDs in this model, in the order of their new IDs.
-            names: The new names of tokens to rename, by their IDs in this model.
+            names: The new names of tokens to rename, keyed by their IDs in this model.
             unknown: The new ID of the unknown token.
             end: The new ID of the end of a sentence.
             pad: The new ID of the padding token, if there is one.

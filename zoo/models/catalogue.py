@@ -369,7 +369,7 @@ def _packaged() -> dict[str, ModelCard]:
 
 
 def _read(folder: Path) -> dict[str, ModelCard]:
-    """Return the cards in a folder by their names. Empty if there is no such folder."""
+    """Return the cards in a folder, keyed by name. Empty if there is no such folder."""
     found: dict[str, ModelCard] = {}
     for file in sorted(folder.glob("*.yaml")):
         try:

@@ -1,4 +1,4 @@
-"""Version 2 of DeepL's API, for its clients."""
+"""DeepL's API (version 2), so that DeepL's clients can use the server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""OpenAI's speech API, for its clients."""
+"""OpenAI's speech API, so that OpenAI's clients can use the server."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ _MAX_NUMBERS = 1000
 _MAX_INDEX_WRITES = 5
 _MARKER_CONTENT = b'{"format": 1}\n'
 _STORES = {"http": "WebStore", "https": "WebStore", "s3": "S3Store", "s3a": "S3Store", "hf": "HubStore"}
-"""Names of the classes in `remote_stores`, by the scheme of the address."""
+"""Names of the classes in `remote_stores`, keyed by the scheme of the address."""
 _ADDRESS_HINT = (
     "write a folder (`./NAME` if its name contains a colon) or a complete address, such as https://models.org/zoo or "
     "s3://bucket/zoo"
