@@ -85,7 +85,7 @@ def serve(
         max_wait SECONDS: Maximum time until a translation begins. If a request would probably wait longer, it gets
             status 429.
         timeout SECONDS: Maximum time per request.
-        max_batch_tokens N: Maximum number of source tokens in a batch, counting padding. With small batches, answers
+        max_batch_tokens N: Maximum number of source tokens in a batch, counting padding. With small batches, responses
             are faster under load. [default: 512 on a CPU, 4096 on a GPU]
 
     Examples:
