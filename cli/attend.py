@@ -40,13 +40,13 @@ def attend(
 
     Select a model with either --spec or --model. The page shows the encoder's and the decoder's self-attention, and
     cross-attention: as lines in the style of the paper's Figures 3 to 5, and as matrices. The attention weights are
-    those for the model's own translation, or for the translation in --target. For a model that reads audio or pictures,
-    the page shows the spectrogram or the picture above the matrices.
+    those for the model's own translation, or for the translation in --target. For a model that reads audio or images,
+    the page shows the spectrogram or the image above the matrices.
 
     --backend selects the backend that translates. The attention weights are always computed by `eager`.
 
     Options:
-        sentence SENTENCE|FILE: Sentence to translate or parse. For a model that reads audio or pictures, name a file.
+        sentence SENTENCE|FILE: Sentence to translate or parse. For a model that reads audio or images, name a file.
         target TEXT: Show the attention weights for this translation (or tree), whether or not the model would choose
             it. [default: the model's own translation]
         figure 3|4|5: Show the sentence of this figure of the paper, with the figure's layer, heads and word.

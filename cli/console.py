@@ -55,7 +55,7 @@ class ClosedStream(io.TextIOBase):
 
     @property
     def buffer(self) -> ClosedStream:
-        """This object itself, so that using the binary buffer raises ZooError, too."""
+        """This object itself, so that using the binary buffer also raises ZooError."""
         return self
 
     def readline(self, *_: object) -> NoReturn:

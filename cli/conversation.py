@@ -32,7 +32,7 @@ def run(
 ) -> None:
     """Translate or parse each line that you type.
 
-    The answer to a line is printed immediately. `/help` lists the commands, such as `/swap`, which swaps the two
+    The result for a line is printed immediately. `/help` lists the commands, such as `/swap`, which swaps the two
     languages. Ctrl-C discards a line, and Ctrl-D ends the program.
 
     To translate a file or the output of another program, use `zoo decode`.
@@ -75,7 +75,7 @@ class Conversation:
         """Choose the languages. If the user gave none, use the model's first translation direction.
 
         Raises:
-            ZooError: The model does not have a language, or it has several and none was given.
+            ZooError: The model does not support a language, or it has several and none was given.
         """
         from zoo.text.languages import choose_direction
 

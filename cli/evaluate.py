@@ -44,7 +44,7 @@ def evaluate(
     compounds split), chrF, TER, and perplexity per token. A parser is scored by the F1 of its brackets instead, and a
     model that recognises speech or text by its word error rate (WER) and its character error rate (CER).
 
-    On the dev set of a translation model, the confidence in its translations is calibrated, too. The set must have at
+    On the dev set of a translation model, the confidence in its translations is also calibrated. The set must have at
     least 100 sentences. The calibration error is printed with the scores.
 
     Scores of a run that are computed in float32 are stored in its scores.json and published with the run.
@@ -82,7 +82,7 @@ def evaluate(
     if brackets is not None or hypotheses is not None or references is not None:
         if spec is not None or model is not None:
             problem = "give either a model or files to score, not both"
-            raise ZooError(problem, hint="to score files, leave out `--spec` and `--model`")
+            raise ZooError(problem, hint="to score files, omit `--spec` and `--model`")
         options.refuse("models", set=set, **how)
     if brackets is not None:
         options.refuse("translations", hypotheses=hypotheses, references=references, tokenize=tokenize)
@@ -230,9 +230,9 @@ def paper(
         hint = f"{suggest(what, TABLES)}the tables are {', '.join(TABLES)}"
         raise ZooError(f"`{what}` is not a table of the paper", hint=hint)
     if html is not None and (what is not None or json):
-        raise ZooError("`--html` always writes all tables", hint="leave out TABLE and `--json`, or leave out `--html`")
+        raise ZooError("`--html` always writes all tables", hint="omit TABLE and `--json`, or omit `--html`")
     if measure and what not in (None, "table1", "claims"):
-        raise ZooError("`--measure` applies to Table 1 only", hint="leave `--measure` out, or write `table1`")
+        raise ZooError("`--measure` applies to Table 1 only", hint="omit `--measure`, or write `table1`")
     if html is not None:
         require_html(html)
     with ExitStack() as files:

@@ -106,7 +106,7 @@ def model_names(name: str | None, others: list[str] | None) -> list[str] | None:
     if name is None:
         return others
     if "=" in name and not Path(name).is_dir():
-        hint = "leave KEY=VALUE out; options such as `--beam` change how the model is used"
+        hint = "omit KEY=VALUE; options such as `--beam` change how the model is used"
         raise ZooError(f"`{name}`: the fields of a trained model cannot be changed", hint=hint)
     if Path(name).is_file() or " " in name:
         hint = "text is read from stdin or from `--input FILE`"
@@ -115,7 +115,7 @@ def model_names(name: str | None, others: list[str] | None) -> list[str] | None:
 
 
 def _check_name(kind: str) -> Callable[[str | None], str | None]:
-    """Return a callback that refuses an unknown precision or backend, before the model is searched for."""
+    """Return a callback that rejects an unknown precision or backend, before the model is searched for."""
 
     def check(name: str | None) -> str | None:
         from compiler.options import check_names
@@ -127,7 +127,7 @@ def _check_name(kind: str) -> Callable[[str | None], str | None]:
 
 
 def _require_number(value: Any) -> Any:
-    """Refuse NaN, for which every comparison with a limit is false."""
+    """Reject NaN, for which every comparison with a limit is false."""
     if isinstance(value, float) and math.isnan(value):
         raise typer.BadParameter("nan is not a number")
     return value
@@ -146,13 +146,13 @@ def refuse(belongs_to: str, **options: object) -> None:
         options: Name and value of each option.
     """
     if option := _first_given(options):
-        raise ZooError(f"`{option}` applies to {belongs_to} only", hint=f"leave `{option}` out")
+        raise ZooError(f"`{option}` applies to {belongs_to} only", hint=f"omit `{option}`")
 
 
 def refuse_beside(given: str, **options: object) -> None:
     """Raise ZooError if the user gives one of these options together with the `given` option."""
     if option := _first_given(options):
-        raise ZooError(f"`{given}` cannot be combined with `{option}`", hint="leave one of them out")
+        raise ZooError(f"`{given}` cannot be combined with `{option}`", hint="omit one of them")
 
 
 def _first_given(options: Mapping[str, object]) -> str | None:
@@ -246,7 +246,7 @@ def _unpacked(parameter: inspect.Parameter) -> Iterator[inspect.Parameter]:
 
 
 def _read_items(section: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the name of each item of an `Options` section, and its texts by the names of typer's attributes."""
+    """Yield the name of each item of an `Options` section, and its texts, keyed by typer's attribute names."""
     for item in filter(None, re.split(r"(?:^|\n) {4}(?=\S)", section)):
         found = _ITEM.fullmatch(" ".join(item.split()))
         assert found is not None, item

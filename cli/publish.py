@@ -61,7 +61,7 @@ def publish(
         given = {"--replace": replace, "--notes": notes}
         if unused := next((name for name, value in given.items() if value), None):
             problem = f"`{unused}` applies to runs only, but `{run}` is a published model"
-            raise ZooError(problem, hint=f"leave `{unused}` out, or give the run instead of the published model")
+            raise ZooError(problem, hint=f"omit `{unused}`, or give the run instead of the published model")
         folder = published_model(run, messages)
     else:
         written = "" if notes is None else read_bytes(notes).decode("utf-8", "replace")
@@ -147,8 +147,8 @@ def clean(
 
     `compiled` means compiled programs, `prepared` prepared corpora, `archives` downloaded archives, and `pulls`
     incomplete downloads and imports of models. All of these are created again when they are needed. `synthetic` means
-    text that models wrote for training, which can take hours to write again. `runs` means all runs under runs/, whose
-    results are lost.
+    text that models generated for training, which can take hours to generate again. `runs` means all runs under runs/,
+    whose results are lost.
 
     The command never removes published models (use `zoo remove`), runs in training, prepared corpora in use, downloads
     in progress, or the targets of links.
@@ -221,7 +221,7 @@ def import_model(
 
     The bundle can be used like a model trained with zoo: translate with its name, publish it to a registry, or continue
     its training with `training.start_from`. Its spec contains the decoding settings of the original model. A model with
-    features that a spec cannot express is refused.
+    features that a spec cannot express is rejected.
 
     Options:
         source SOURCE: File or folder of the model, or hf:ORG/NAME for a model on the Hugging Face Hub.
@@ -260,7 +260,7 @@ def import_model(
     messages = report()
     if positions not in (None, *get_args(PositionConvention)):
         problem = f"`--positions` must be `marian` or `transformers`, not `{positions}`"
-        raise ZooError(problem, hint="leave `--positions` out for OPUS-MT models")
+        raise ZooError(problem, hint="omit `--positions` for OPUS-MT models")
     if tokenizer not in (None, *TOKENIZERS):
         problem = f"`--tokenizer` must be `moses` or `space`, not `{tokenizer}`"
         raise ZooError(problem, hint="for other tokenizers, choose `space` and tokenise your texts")
@@ -286,7 +286,7 @@ def export_model(
 
     The written files are read again and compared tensor by tensor. If the other toolkit is installed, it must also
     reproduce the model's reference log-probabilities (for ONNX, those of the compiler's interpreter on random tokens).
-    If a check fails, nothing is written. A model with features that the format cannot express is refused.
+    If a check fails, nothing is written. A model with features that the format cannot express is rejected.
 
     Options:
         name NAME: Published model: its name or folder.

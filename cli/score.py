@@ -155,7 +155,7 @@ def _check_options(source: Path | None, target: Path | None, name: str | None, m
         given, missing = ("--source", "--target") if target is None else ("--target", "--source")
         raise ZooError(f"`{given}` needs `{missing}`", hint="give both files, or write tab-separated pairs to stdin")
     if name is not None and model is not None:
-        raise ZooError("MODEL and `--model` both name a model", hint="leave one of them out")
+        raise ZooError("MODEL and `--model` both name a model", hint="omit one of them")
 
 
 @contextmanager
@@ -176,7 +176,7 @@ def _open_pairs(
         return
     if not reads:
         problem = "a language model scores texts without a source"
-        raise ZooError(problem, hint="leave out `--source` and `--target`, and write the texts to stdin, one per line")
+        raise ZooError(problem, hint="omit `--source` and `--target`, and write the texts to stdin, one per line")
     with open_lines(source) as sources, open_lines(target) as targets:
         yield _zip_pairs(listed_files(source) if lists_files else sources, targets, source, target), sources.paused
 

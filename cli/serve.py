@@ -22,7 +22,7 @@ _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
 def _require(pattern: str, example: str) -> Callable[[list[str] | None], list[str] | None]:
-    """Return a callback that refuses values that do not match this pattern, because no request could match them."""
+    """Return a callback that rejects values that do not match this pattern, because no request could match them."""
 
     def check(values: list[str] | None) -> list[str] | None:
         for value in values or ():
@@ -85,7 +85,7 @@ def serve(
         max_wait SECONDS: Maximum time until a translation begins. If a request would probably wait longer, it gets
             status 429.
         timeout SECONDS: Maximum time per request.
-        max_batch_tokens N: Maximum number of source tokens in a batch, counting padding. With small batches, answers
+        max_batch_tokens N: Maximum number of source tokens in a batch, counting padding. With small batches, responses
             are faster under load. [default: 512 on a CPU, 4096 on a GPU]
 
     Examples:

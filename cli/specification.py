@@ -193,7 +193,7 @@ def show(
     parent, without_overrides = specs.parent(spec), specs.load(spec)
     changes = specs.difference(chosen, parent or without_overrides)
     own_changes = specs.difference(without_overrides, parent) if parent else {}
-    # A comment explains the value in the file, so it is left out if an override replaces that value.
+    # A comment explains the value in the file, so it is omitted if an override replaces that value.
     reasons = {
         key: text for key, text in specs.comments(spec).items() if parent and changes.get(key) == own_changes.get(key)
     }

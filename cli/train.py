@@ -213,7 +213,7 @@ def sweep(
     from zoo.training.sweeps.trials import default_folder, make_rows, make_trials, parse_arguments, train_all
 
     if list and (table or json):
-        raise ZooError("`--list` only prints commands", hint="leave out `--table` and `--json`")
+        raise ZooError("`--list` only prints commands", hint="omit `--table` and `--json`")
     rows = make_rows(*parse_arguments(specs))
     messages = report()
     _warn_about_head_sizes(rows, messages)
@@ -225,7 +225,7 @@ def sweep(
         return INTERRUPTED
     results = compare_rows(rows, trials, messages)
     if not results.results:
-        raise ZooError("no run of this sweep is finished", hint="leave `--table` out to train the runs")
+        raise ZooError("no run of this sweep is finished", hint="omit `--table` to train the runs")
     if json:
         show_json(sweep_json(results))
     else:
@@ -241,7 +241,7 @@ def _warn_about_head_sizes(rows: Sequence[SweepRow], messages: Report) -> None:
     affected = [(name, warning) for name, warning in warnings if warning]
     if affected:
         name, warning = affected[0]
-        messages.warn(f"{name}: {warning}" + (f" ({len(affected) - 1} other specs, too)" if affected[1:] else ""))
+        messages.warn(f"{name}: {warning}" + (f" (and {len(affected) - 1} other specs)" if affected[1:] else ""))
 
 
 def _show_results(results: SweepComparison) -> None:

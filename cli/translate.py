@@ -48,7 +48,7 @@ def translate(
 
     Options:
         documents FILE|FOLDER: Document to translate, or folder. In a folder and its subfolders, all documents are
-            translated. Hidden files and translations beside their originals are left out.
+            translated. Hidden files and translations beside their originals are skipped.
         output FILE|FOLDER: File to write. For several documents or a folder, the folder to write to. Translations keep
             the names and subfolders of their documents. [default: beside each document, with the code of the target
             language before the suffix]
@@ -208,7 +208,7 @@ def _find_files(
 def _plan(found: dict[Path, Path], output: Path | None, code: str, codes: Sequence[str]) -> dict[Path, Path]:
     """Return the files to write, and the document for each of them.
 
-    Translations that an earlier call has written beside their originals, such as `a.de.txt`, are left out.
+    Translations that an earlier call has written beside their originals, such as `a.de.txt`, are skipped.
 
     Args:
         found: Each document, and its path relative to the folder to write to.
@@ -365,7 +365,7 @@ def _transcript_suffix(chosen: str | None, output: Path | None) -> str:
     if suffix not in _TRANSCRIPT_FORMATS:
         raise ZooError(f"`{suffix[1:]}` is not a transcript format", hint="use txt, srt or vtt")
     if own not in ("", suffix):
-        raise ZooError(f"`{output}` does not end in {suffix}", hint="leave `--format` out, or rename the output")
+        raise ZooError(f"`{output}` does not end in {suffix}", hint="omit `--format`, or rename the output")
     return suffix
 
 

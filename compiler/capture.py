@@ -15,7 +15,7 @@ that replays it."""
 
 
 def run_directly(function: Callable[[], Any]) -> Callable[[], object]:
-    """Return the function itself: the recorder for devices that have no graphs."""
+    """Return the function unchanged. This is the recorder for devices without CUDA graphs."""
     return function
 
 

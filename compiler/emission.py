@@ -133,7 +133,7 @@ class _MainFunction:
 
 
 class _LayerFunction:
-    """Emits the function of a layer. Its code does not contain the layer's index, so equal layers have equal code."""
+    """Emits the function of a layer. Its code omits the layer's index, so identical layers have identical code."""
 
     def __init__(self, graph: Graph, code: EmittedCode, layer: str, nodes: list[Node], results: list[str]) -> None:
         self.prefix, self.names, types = f"{layer}.", _Names(code), graph.types

@@ -132,7 +132,7 @@ class EmittedProgram(DecoderStates, nn.Module):
     ) -> tuple[Float[Tensor, "batch target"], dict[str, Float[Tensor, "batch h queries keys"]]]:
         """Return the log-probabilities that `score` returns, and the attention weights of each sub-layer.
 
-        The attention weights are float32 tensors by the name of the sub-layer, such as `encoder.0.self_attention`. The
+        The attention weights are float32 tensors, keyed by sub-layer name, such as `encoder.0.self_attention`. The
         weights of a query sum to 1. They are 0 at padding and, in the decoder's self-attention, at later positions. The
         decoder's queries are the positions that read target[:, :-1] and predict target[:, 1:].
         """
@@ -184,7 +184,7 @@ class EmittedProgram(DecoderStates, nn.Module):
         """Run the graph of a purpose, and return its outputs by name."""
         if purpose not in self._functions:
             raise ValueError(
-                f"this program was not built for the purpose `{purpose}`: pass the purpose to `build`, too"
+                f"this program was not built for the purpose `{purpose}`: also pass the purpose to `build`"
             )
         with fast_float32():
             return self._functions[purpose](self, inputs)

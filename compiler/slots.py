@@ -163,7 +163,7 @@ class SlotLayout:
         """Return the finished hypotheses of slots, best first: tokens without prefix, log-probability and score.
 
         Args:
-            slots: The columns of slots up to the results.
+            slots: The slots, one per row, with all columns up to and including the results.
         """
         results = slots[:, self.results : self.sequences].reshape(len(slots), self.n_best, self.result_width)
         scores = results[..., :2].copy().view(np.float64)[..., 0].tolist()
@@ -241,7 +241,7 @@ def slot_self_attention(
 
     Args:
         features: Features that contain queries, keys and values. The values follow the keys.
-        cache: Keys and values of earlier positions, by the row that computed them.
+        cache: Keys and values of earlier positions, indexed by the row that computed them.
         slots: The slots, which contain for each row and position the row to read.
         heads: The columns of queries, keys and values.
         scale: Factor of Q Kᵀ.

@@ -23,7 +23,7 @@ echo "Hello world!" | zoo decode --model opus-mt-en-de
 
 `zoo list --available` prints the catalogue, and `zoo list --available de-fr` prints the models for a language pair. The
 page of a model says who trained it, on which texts, and under which licence you may use it. It also gives the source of
-these facts. Properties that the source does not document are left out.
+these facts. Properties that the source does not document are omitted.
 """
 _ENDING = """\
 The multilingual models translate most other pairs, and OPUS-MT has models for more than 1,200 pairs: see [its
@@ -37,7 +37,7 @@ the tokens.
 
 
 def pages() -> dict[str, str]:
-    """Return the pages of the catalogue as Markdown, by their paths in the documentation."""
+    """Return the pages of the catalogue as Markdown, keyed by their paths in the documentation."""
     cards = packaged()
     return {"catalogue/index.md": "\n".join(_index(cards)), **{path_of(card): "\n".join(_page(card)) for card in cards}}
 

@@ -223,7 +223,7 @@ class Architecture(Section):
         if isinstance(self.positions, Sinusoidal2d) and (isinstance(self.source, Tokens) or self.source.subsampling):
             reject(
                 ("positions", "source"),
-                "positions of kind `sinusoidal_2d` need a source of picture patches without `subsampling`",
+                "positions of kind `sinusoidal_2d` need a source of image patches without `subsampling`",
                 "write `positions: {kind: sinusoidal}`, or a `source` of kind `features` without `subsampling`",
             )
         restricted = any(sublayer.kind == "restricted_attention" for sublayer in (*self.encoder, *self.decoder))

@@ -188,8 +188,8 @@ class Digits(Weighted):
     """Spoken or handwritten strings of digits with their texts, for the `recognition` task.
 
     If the task reads audio, espeak-ng speaks strings such as `3 1 4` with many voices, and noise and echoes
-    are added. If it reads pictures, they show strings such as `314`, made of handwritten digits from scikit-learn.
-    The train, dev and test sets share no voices and no handwritten digits.
+    are added. If it reads images, they show strings such as `314`, made of handwritten digits from scikit-learn. The
+    train, dev and test sets share no voices and no handwritten digits.
     """
 
     sources: ClassVar[tuple[str, ...]] = ("audio", "image")

@@ -40,7 +40,7 @@ def without_format(spec: LocatedValue, version: str | None = None) -> LocatedVal
     """
     values = dict(spec.value)
     if (written := values.pop("format", None)) is not None:
-        number, hint = written.value, f"write `format: {FORMAT}`, or leave it out"
+        number, hint = written.value, f"write `format: {FORMAT}`, or omit it"
         if isinstance(number, bool) or not isinstance(number, int) or number < 1:
             problem = f"`format` must be a positive whole number, not {quote(written.plain())}"
             raise ZooError(problem, where=written.where, hint=hint)

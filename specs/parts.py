@@ -87,7 +87,7 @@ class FeatureSource(Section):
 
     @property
     def rows(self) -> int:
-        """Number of consecutive frames that form a column, if the frames are patches of a picture."""
+        """Number of consecutive frames that form a column, if the frames are patches of an image."""
         return 1
 
     @property
@@ -132,22 +132,22 @@ class Audio(FeatureSource):
 
 
 class PatchSize(Section):
-    """Size of the patches of a picture."""
+    """Size of the patches of an image."""
 
     height: PictureSize
-    """Height of a patch. If it is the height of the picture, patches are columns. Unit: pixels."""
+    """Height of a patch. If it is the height of the image, patches are columns. Unit: pixels."""
     width: PictureSize
     """Width of a patch. Unit: pixels."""
 
 
 class Image(FeatureSource):
-    """Picture files: PNG or JPEG. A frame is a patch of greyscale pixels."""
+    """Image files: PNG or JPEG. A frame is a patch of greyscale pixels."""
 
     kind: Literal["image"]
-    """Read pictures, which are converted to greyscale and scaled to a fixed height. Their pixels have mean 0 and
-    variance 1. A frame is a patch. Patches follow each other column by column, from top to bottom."""
+    """Read images, which are converted to greyscale and scaled to a fixed height. Their pixels have mean 0 and variance
+    1. A frame is a patch. Patches follow each other column by column, from top to bottom."""
     height: PictureSize = 32
-    """Height to which pictures are scaled. Their aspect ratio does not change. Default: 32. Unit: pixels."""
+    """Height to which images are scaled. Their aspect ratio does not change. Default: 32. Unit: pixels."""
     patch: PatchSize = PatchSize(height=32, width=1)
     """Size of the patches. Default: columns, `{height: 32, width: 1}`."""
 
@@ -158,7 +158,7 @@ class Image(FeatureSource):
 
     @property
     def rows(self) -> int:
-        """Number of patches in each column of the picture."""
+        """Number of patches in each column of the image."""
         return self.height // self.patch.height
 
     def _check(self) -> None:
@@ -208,14 +208,14 @@ class Sinusoidal(PositionKind):
 
 
 class Sinusoidal2d(PositionKind):
-    """Two-dimensional sinusoids for patches of a picture. The decoder uses the sinusoids of section 3.5."""
+    """Two-dimensional sinusoids for patches of an image. The decoder uses the sinusoids of section 3.5."""
 
     kind: Literal["sinusoidal_2d"]
     """The first half of the features encodes the column of a patch, and the second half its row, each with the
     sinusoids of section 3.5 for d_model / 2 features (section 7). The decoder uses the sinusoids of section 3.5."""
     rows: Size = Field(le=1_024)
-    """Number of patches in each column of a picture. The patches of a column follow each other from top to bottom.
-    Unit: patches."""
+    """Number of patches in each column of an image. The patches of a column follow each other from top to bottom. Unit:
+    patches."""
 
 
 class Learned(PositionKind):

@@ -164,7 +164,7 @@ class _Loader(yaml.SafeLoader):
         self._node_count += 1
         self._level += 1
         mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
-        _check_size(self._node_count // 2, self._level - 1, f"{self._file}:{mark.line + 1}")  # keys are nodes, too
+        _check_size(self._node_count // 2, self._level - 1, f"{self._file}:{mark.line + 1}")  # keys are also nodes
         node = super().compose_node(parent, index)
         self._level -= 1
         return node

@@ -236,7 +236,7 @@ class LanguageModelling(BaseTask):
 
 
 class Recognition(BaseTask):
-    """Task of transcribing or translating recordings or pictures of text (section 7)."""
+    """Task of transcribing or translating recordings or images of text (section 7)."""
 
     translator = "zoo.generation.recognizer:Recognizer"
     command = "decode"
@@ -248,7 +248,7 @@ class Recognition(BaseTask):
     examples = "files"
     scores = ("wer", "cer", "bleu", "chrf", "perplexity")
     kind: Literal["recognition"]
-    """Write the text of a recording or picture, in the same language or in another one (section 7)."""
+    """Write the text of a recording or image, in the same language or in another one (section 7)."""
     source: SourceFiles
     """Kind of the files that the model reads, and how they become features."""
 

@@ -216,7 +216,7 @@ class Spec(Section):
             if isinstance(part, Digits) and self.task.streams.get("source") not in part.sources:
                 reject(
                     (f"corpus.{name}", "task.kind"),
-                    f"`corpus.{name}` has audio or pictures of digits, but the `{self.task.kind}` task reads neither",
+                    f"`corpus.{name}` has audio or images of digits, but the `{self.task.kind}` task reads neither",
                     "write other parts, or `task: {kind: recognition, source: {kind: audio}}`",
                 )
             if isinstance(part, (Files, Archive)) and (part.source is not None) is not reads:
@@ -325,14 +325,14 @@ class Spec(Section):
         if self.training.ctc_weight is not None and self.reads_text:
             reject(
                 "training.ctc_weight",
-                "`training.ctc_weight` needs a model that recognises speech or pictures",
+                "`training.ctc_weight` needs a model that recognises speech or images",
                 "write `ctc_weight: null`",
             )
         directions = [self.corpus.direction(part) for part in self.corpus.train]
         if self.training.ctc_weight is not None and any(source != target for source, target in directions):
             reject(
                 "training.ctc_weight",
-                "`training.ctc_weight` needs texts in the language of the speech or picture, but the model translates",
+                "`training.ctc_weight` needs texts in the language of the speech or image, but the model translates",
                 "write `ctc_weight: null`",
             )
 

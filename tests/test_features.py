@@ -138,7 +138,7 @@ def test_what_needs_text_refuses_features_by_name() -> None:
                 "positions": {"kind": "sinusoidal_2d", "rows": 4},
                 "source.subsampling": [{"kernel": 3, "stride": 2}],
             },
-            "picture patches without `subsampling`",
+            "image patches without `subsampling`",
         ),
         ({**UNTIED, "source": {"kind": "tokens"}}, "the `recognition` task reads audio"),
         ({**UNTIED, "source": {"kind": "features", "width": 3}}, "is 3, but `task.source` gives 8 features"),

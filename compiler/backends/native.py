@@ -108,7 +108,7 @@ class NativeProgram(KernelProgram):
     def scorer(self) -> EmittedProgram:
         """The emitted PyTorch program that computes `score`, with the same weights. It is built on first use."""
         if Purpose.SCORE not in self.graphs:
-            raise ValueError("this program was not built for the purpose `score`: pass the purpose to `build`, too")
+            raise ValueError("this program was not built for the purpose `score`: also pass the purpose to `build`")
         score = {Purpose.SCORE: self.graphs[Purpose.SCORE]}
         return build_eager(BuildRequest(self.spec, score, self.request.weights, precision=self.precision))
 

@@ -103,7 +103,7 @@ class AbsolutePositions(StackPositions):
 
 
 class GridPositions(StackPositions):
-    """Two-dimensional sinusoids for patches of a picture. The decoder has one-dimensional sinusoids."""
+    """Two-dimensional sinusoids for patches of an image. The decoder has one-dimensional sinusoids."""
 
     def add(self, x: Value, position: Value | None) -> Value:
         options = self.architecture.positions
@@ -217,7 +217,7 @@ class PositionalEncoding(Operation):
 
 @dataclass(frozen=True)
 class GridEncoding(Operation):
-    """Add the encoding of each picture patch: x [batch, n, d] -> [batch, n, d].
+    """Add the encoding of each image patch: x [batch, n, d] -> [batch, n, d].
 
     Position p is the patch in column p // rows and row p % rows, both counted from 0. The first d / 2 features encode
     the column as `sinusoidal_encoding` does, and the others the row.

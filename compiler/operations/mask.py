@@ -88,7 +88,7 @@ class DistanceMask(Mask):
     attention weights to the caller.
 
     Inputs: a value [batch, length, ...], of which only the shape is used, and optionally a padding mask [batch, 1, 1,
-    length]. Padding is hidden, too, but every query sees its own position. Result: [batch, 1, length, length].
+    length]. Padding is also hidden, but every query sees its own position. Result: [batch, 1, length, length].
     """
 
     before: int

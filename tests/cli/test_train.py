@@ -43,14 +43,14 @@ def test_prepare_shows_three_dropped_pairs_per_reason(zoo: Zoo) -> None:
     result = zoo("prepare", "tiny", *overrides)
     assert result.status == 0, result.err
     assert (
-        "dropped: 1 with an empty side, 1 duplicates, 1 with equal sides, 5 with HTML, 1 too long, 1 with very "
+        "dropped: 1 with an empty side, 1 duplicates, 1 with identical sides, 5 with HTML, 1 too long, 1 with very "
         "different lengths"
     ) in " ".join(result.err.split())
     shown = [line.strip() for line in result.err.splitlines() if line.startswith("  dropped, ")]
-    reasons = ["an empty side", "equal sides", *["HTML"] * 3, "very different lengths"]
+    reasons = ["an empty side", "identical sides", *["HTML"] * 3, "very different lengths"]
     expected = sorted(["dropped, duplicates", "dropped, too long", *(f"dropped, with {reason}" for reason in reasons)])
     assert sorted(line.split(":")[0] for line in shown) == expected
-    assert "dropped, with equal sides: Berlin | Berlin" in shown
+    assert "dropped, with identical sides: Berlin | Berlin" in shown
     assert "dropped, with HTML: <i>2</i> | 2" in shown
     assert zoo("prepare", "tiny", *overrides).err.count("  dropped, ") == len(shown)
 

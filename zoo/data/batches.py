@@ -380,7 +380,7 @@ def _lengths(streams: Mapping[str, PaddedBatch]) -> dict[str, Lengths]:
 def _pad(rows: Sequence[Values], prefix: tuple[int, ...]) -> PaddedBatch:
     """Pad sequences to a stream. Each row of tokens consists of the IDs in `prefix`, the tokens and EOS."""
     if rows[0].dtype.kind == "f":
-        # NumPy pads the frames, because torch would start OpenMP threads for this thread, too. If there are more of
+        # NumPy pads the frames, because torch would also start OpenMP threads for this thread. If there are more of
         # these threads than cores, they sleep between operations, and an LSTM takes 1.6 times as long.
         lengths = np.array([len(row) for row in rows])
         frames = np.zeros((len(rows), lengths.max(), *rows[0].shape[1:]), rows[0].dtype)

@@ -51,7 +51,7 @@ class Status(IntEnum):
 REASONS: dict[str, str] = {
     "empty": "with an empty side",
     "duplicate": "duplicates",
-    "copy": "with equal sides",
+    "copy": "with identical sides",
     "markup": "with HTML",
     "language": "in another language",
     "held_out": "held out",

@@ -291,7 +291,7 @@ def missing_part(spec: Spec) -> str | None:
             if known is None or extracted(known, tuple(getattr(part, name) for name in spec.task.streams)) is None:
                 return f"its corpus is missing: {os.path.basename(part.archive)} has not been downloaded"
         elif isinstance(part, Synthetic):
-            return f"its corpus has a part that models write: {part.summary}"
+            return f"its corpus has a part that models generate: {part.summary}"
         elif not isinstance(part, Grammar | Digits | HeldOut):
             names = filter(None, (getattr(part, field, None) for field in (*spec.task.streams, "tsv", "trees")))
             for path in (corpus_path(spec.corpus, name) for name in names):

@@ -105,7 +105,7 @@ def prepare(spec: Spec, report: Report, vocabulary: Vocabulary | None = None) ->
             problem = "the files of the corpus changed while they were read"
             raise ZooError(problem, hint="run the command again when the files are complete", exit_code=1)
     prepared = PreparedCorpus(folder)
-    report.info(f"the prepared corpus is in {folder}; its folders dev and test contain these sets as text, too")
+    report.info(f"the prepared corpus is in {folder}; its folders dev and test also contain these sets as text")
     return prepared
 
 

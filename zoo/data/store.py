@@ -17,7 +17,7 @@ _HEADER_FILE = "header.json"
 Values = npt.NDArray[np.int32 | np.float32]
 """Token IDs `[length]`, or frames of features `[length, width]`."""
 Rows = Mapping[str, Sequence[Sequence[int] | Values]]
-"""Values of several examples, by the name of the stream."""
+"""Values of several examples, keyed by stream name."""
 
 
 class StoreWriter:

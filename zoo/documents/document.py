@@ -147,7 +147,7 @@ FORMATS: Mapping[str, Format | Archive] = {
     ".odt": open_document.FORMAT,
     ".epub": epub.FORMAT,
 }
-"""Formats by the suffix of the file name, in lower case."""
+"""Formats, keyed by the suffix of the file name in lower case."""
 
 
 class _Parts:

@@ -71,7 +71,7 @@ class ElementRoles:
         splitting: Names of elements that are separate segments.
         non_splitting: Names of elements that are part of the sentence around them.
         copied: Names of elements that are copied with their content.
-        outline: Whether the children of an XML element without text are separate segments, too.
+        outline: Whether the children of an XML element without text are also separate segments.
         is_html: Whether the text is HTML. Elements without a chosen role then have the role that HTML gives them.
     """
 
@@ -120,7 +120,7 @@ class Parser:
         self._read()
 
     def fragments(self) -> Iterator[Fragment]:
-        """Yield the fragments. Adjacent texts form one fragment. A copied element is a single fragment, too."""
+        """Yield the fragments. Adjacent texts form one fragment. A copied element is also a single fragment."""
         for index, (part, end) in enumerate(pairwise([*self._found, _Part(len(self._text), Kind.BREAK)])):
             raw = self._text[part.start : end.start]
             if index == self._root and part.kind is Kind.BREAK:

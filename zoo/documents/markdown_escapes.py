@@ -59,7 +59,7 @@ _BEGINS_BLOCK = {
     ">": re.compile(">"),
     "|": re.compile(r"\|"),
 }
-"""Text that would begin a block, or underline a heading, by its first character."""
+"""Text that would begin a block, or underline a heading, keyed by its first character."""
 
 
 def escape(text: str) -> str:

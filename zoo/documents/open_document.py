@@ -35,7 +35,7 @@ _ELEMENTS = {
 }
 _RANGE = re.compile("text:(.+)-(start|end)|office:(annotation)(-end)?")
 _DESCRIPTION = re.compile(r"<svg:(?:title|desc)(?:\s[^<>]*+)?>(?P<text>[^<]*+)")
-"""Description of a picture."""
+"""Description of an image."""
 _INVISIBLE = ("text:note", "text:number", "text:script")
 _NESTED = ("text-box", "note-body", "annotation")
 """Names of elements inside paragraphs that contain paragraphs themselves."""

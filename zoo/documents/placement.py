@@ -201,7 +201,7 @@ def _keep_elements(segment: Segment, words: Sequence[_Word], syntax: Syntax) -> 
     shortest = min(runs.values(), default=0)
     plain = {run for run, length in runs.items() if length == shortest}
     by_stack: dict[Stack, list[tuple[int, int]]] = {}
-    """Source and index of each word, in order, by the elements around the word, without a plain run."""
+    """Source and index of each word, in order, keyed by the elements around the word, without a plain run."""
     order = sorted((word.source, index) for index, word in enumerate(words) if word.source is not None)
     for source, index in order:
         if len(words[index].parts) == 1:

@@ -29,7 +29,7 @@ _REFERENCE = re.compile(r"(?=[^\w\s]*[\d*†‡§¶#↩↑^¹²³⁰-⁹₀-₉]
 """Content without letters that belongs to the word before it, such as a footnote's number or the arrow back to it."""
 _SYMBOLS = re.compile("[\u2190-\u21ff\u2300-\u2bff\U0001f000-\U0001faff\u200d\ufe0e\ufe0f]*")
 _GLUE = re.compile(r"[-+/&=:.~]{1,2}")
-"""Text between copied content on both sides, as in Ctrl+C, that is copied, too."""
+"""Text between copied content on both sides, as in Ctrl+C, which is also copied."""
 _RAISED = ("sup", "sub", "vertAlign")
 """Parts of the names of elements whose digits do not continue a number before them."""
 _AFTER_NUMBER = re.compile(r"\s|[^\W\d_]{2}|[\"'“„‘‚«»(\[]")

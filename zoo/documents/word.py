@@ -285,7 +285,7 @@ _DESCRIPTIONS = attribute_view(
     lambda text: ((match.start(), "", match[0]) for match in _PICTURE.finditer(text)),
     lambda _name, _tag, attribute: attribute.name in ("descr", "title"),
 )
-"""Descriptions of pictures."""
+"""Descriptions of images."""
 
 
 def _split_runs(fragments: Iterable[Fragment]) -> Iterator[Fragment]:

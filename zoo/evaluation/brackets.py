@@ -28,7 +28,7 @@ _FIELDS = {
     "EQ_LABEL": "equal_labels",
     "EQ_WORD": "equal_words",
 }
-"""Fields of `Parameters` by their names in EVALB's files."""
+"""Fields of `Parameters`, keyed by their names in EVALB's files."""
 _HINT = (
     "the parameters are DELETE_LABEL, DELETE_LABEL_FOR_LENGTH, QUOTE_LABEL, LABELED, CUTOFF_LEN, MAX_ERROR and DEBUG "
     "with one value, EQ_LABEL and EQ_WORD with two values; `#` starts a comment"

@@ -32,7 +32,7 @@ _TABLE_HEAD = """\
 
 @dataclass(frozen=True, slots=True)
 class BracketSummary:
-    """Bracket scores of several sentences together. Most scores are percentages. Undefined scores are 0.
+    """Combined bracket scores of several sentences. Most scores are percentages. Undefined scores are 0.
 
     Attributes:
         sentences: Number of sentences.
@@ -63,11 +63,11 @@ class BracketSummary:
 
 @dataclass(frozen=True, slots=True)
 class BracketScores(BracketSummary):
-    """Scores of all sentences together, of the short sentences together, and of each sentence.
+    """Combined scores of all sentences and of the short sentences, and scores of each sentence.
 
     Attributes:
         cutoff: Maximum number of words in a short sentence.
-        short: Scores of the short sentences together.
+        short: Combined scores of the short sentences.
         signature: Settings of the evaluation: the name of the EVALB parameters; `test` or `reference`, depending on
             which trees provided the tags; and the cutoff.
         rows: Scores of each sentence, in order.

@@ -95,7 +95,7 @@ def extract(archive: Fetched, names: Sequence[str]) -> list[Path]:
 def extract_all(archive: Path, folder: Path) -> None:
     """Extract all regular files of a .tar, .tar.gz, .tar.bz2 or .zip file into a folder.
 
-    Links and other special members are left out.
+    Links and other special members are skipped.
 
     Raises:
         DamagedArchiveError: The archive is damaged, or has too many members. Some files may have been written already.

@@ -81,7 +81,7 @@ def fetch(url: str, expected: str | None, report: Report, command: str = "the sa
 
 
 def path_of(url: str) -> Path:
-    """Return the path where the file from an address is stored. If the user saves the file there, it is used, too."""
+    """Return the path where the file from an address is stored. A file that the user saves there is also used."""
     return storage.archives() / f"{hashlib.sha256(url.encode()).hexdigest()[:8]}-{_file_name(url)}"
 
 
@@ -103,7 +103,7 @@ def hold(address: str, sha256: str, bytes: int) -> bool:
 def discard_damaged(url: str, fetched: Fetched) -> None:
     """Remove a download that turned out to be damaged, so that the next call downloads it again.
 
-    If the server sent the damaged content, its SHA-256 is forgotten, too. If the file changed later on this disk, the
+    If the server sent the damaged content, its SHA-256 is also forgotten. If the file changed later on this disk, the
     recorded SHA-256 is kept.
     """
     with exclusive(lock_file()):

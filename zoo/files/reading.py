@@ -76,7 +76,7 @@ def _convert_errors(path: Path) -> Iterator[None]:
         raise ZooError(f"`{path}` is a folder, pipe or device, not a file", exit_code=1) from None
     except PermissionError:
         hint = "ask its owner for permission (`chmod a+rX` lets everybody read it)"
-        raise UnreadableError(f"you do not have the permission to read `{path}`", hint=hint, exit_code=1) from None
+        raise UnreadableError(f"you do not have permission to read `{path}`", hint=hint, exit_code=1) from None
     except OSError as error:
         raise UnreadableError(f"`{path}` cannot be read: {error.strerror or error}", exit_code=1) from None
 

@@ -34,7 +34,7 @@ def models() -> Path:
 
 
 def pulls() -> Path:
-    """Return the folder for partly downloaded models: one folder per model, named by its digest."""
+    """Return the folder for partly downloaded models: one folder per model, named after its digest."""
     return home() / "pulls"
 
 
@@ -49,12 +49,12 @@ def archives() -> Path:
 
 
 def prepared() -> Path:
-    """Return the folder for prepared corpora: one folder per corpus, named by its fingerprint."""
+    """Return the folder for prepared corpora: one folder per corpus, named after its fingerprint."""
     return home() / "prepared"
 
 
 def synthetic() -> Path:
-    """Return the folder for texts that models write before training: one folder per text, named by its digest."""
+    """Return the folder for texts that models generate before training: one folder per text, named after its digest."""
     return home() / "synthetic"
 
 

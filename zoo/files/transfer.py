@@ -98,7 +98,7 @@ def transfer(
 
     Raises:
         NotFoundError: The server has no such file.
-        ForbiddenError: The server refuses access.
+        ForbiddenError: The server denies access.
         UnreachableError: The download fails.
         ZooError: The file is larger than `max_bytes`, or the disk is full.
     """
@@ -235,9 +235,9 @@ def _handle_status(error: urllib.error.HTTPError, url: str, partial: Path, offse
         raise _RetryError("the file has changed since the download began")
     if error.code in _BUSY:
         seconds = _parse_number(error.headers.get("Retry-After"))
-        raise _RetryError(f"the server answers {message}", None if seconds is None else min(float(seconds), _MAX_WAIT))
+        raise _RetryError(f"the server returned {message}", None if seconds is None else min(float(seconds), _MAX_WAIT))
     raise _ERRORS.get(error.code, ZooError)(
-        f"`{url}` cannot be downloaded: the server answers {message}",
+        f"`{url}` cannot be downloaded: the server returned {message}",
         hint=_ADDRESS_HINT,
         exit_code=1,
     )

@@ -162,7 +162,7 @@ def _split_pair(index: int, source: str, target: str, preprocessor: Preprocessor
 def attention_batches(
     program: EmittedProgram, preprocessor: Preprocessor, pairs: Sequence[SentencePair], max_batch_tokens: int
 ) -> Iterator[tuple[list[SentencePair], dict[int, Float32[Tensor, "batch h target source"]]]]:
-    """Yield batches of sentence pairs, with the cross-attention of each layer by its index.
+    """Yield batches of sentence pairs, with the cross-attention of each layer, keyed by layer index.
 
     The columns for EOS and padding are the last ones.
     """

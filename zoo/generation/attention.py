@@ -66,7 +66,7 @@ class Attention:
     language_tokens: tuple[int, int] = (0, 0)
     """Numbers of language tokens at the start of `source` and of `target`."""
     picture: npt.NDArray[np.uint8] | None = None
-    """Grey picture of a source that is not text, such as a spectrogram, [height, width], from left to right."""
+    """Greyscale image of a source that is not text, such as a spectrogram, [height, width], from left to right."""
 
     def word_indices(self) -> tuple[list[int], list[int]]:
         """Return the indices of the tokens in `source` and `target` that are not language tokens or `</s>`."""

@@ -231,7 +231,7 @@ def _check_allowed(constraint: ConstraintState, token: Int[Tensor, " rows"], sou
         if not is_allowed:
             raise ZooError(
                 f"the prefix of sentence {source.index + 1:,}, {excerpt(source.text)}, has a token that is not allowed",
-                hint="leave the prefix out, or shorten it",
+                hint="omit the prefix, or shorten it",
             )
 
 
@@ -284,7 +284,7 @@ class ProgramBatch(Generic[State]):
         self._allowed = None if rule is None else _allowed_tokens(rule)
         sources = [history.source for history in histories]
         if constraint is not None and sources[0].prefix:
-            start_constraint(constraint, sources, "cpu")  # refuse prefixes that are not allowed
+            start_constraint(constraint, sources, "cpu")  # reject prefixes that are not allowed
         self._state = program.start_search(
             [source.tokens for source in sources],
             [source.prefix for source in sources],

@@ -70,7 +70,7 @@ class Calibration:
         per_character, ratios = np.array([_features(*each) for each in translations]).T
         usual = float(np.median(ratios))
         columns = np.stack([np.ones(len(ratios)), per_character, (ratios - usual) ** 2], axis=1)
-        for count in (3, 2, 1):  # leave out features whose effect on this set has the wrong sign
+        for count in (3, 2, 1):  # omit features whose effect on this set has the wrong sign
             coefficients = np.zeros(3)
             coefficients[:count] = _logistic_regression(columns[:, :count], np.array(good))
             if coefficients[1] >= 0 >= coefficients[2]:

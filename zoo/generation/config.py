@@ -130,7 +130,7 @@ class GenerationConfig(Decoding):
                 other = "beam" if config.search == "sample" else "sample"
                 raise ZooError(
                     f"`{name}` has no effect when `search` is `{config.search}`",
-                    hint=f"leave `{name}` out, or set `search` to `{other}`",
+                    hint=f"omit `{name}`, or set `search` to `{other}`",
                 )
         return config
 

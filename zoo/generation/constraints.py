@@ -234,7 +234,7 @@ class BracketState:
             tables: The rules, on the device of the batch.
             counters: Initial counters of each row.
             max_length: Maximum number of tokens in a hypothesis.
-            words_by_rest: Token of the next word of each row, by the number of words left. PAD: any word token.
+            words_by_rest: Token of the next word of each row, indexed by the number of words left. PAD: any word token.
         """
         self._tables, self._max_length, self._tokens_read, self._words = tables, max_length, 0, words_by_rest
         self._counters = counters

@@ -51,7 +51,7 @@ class PromptPreprocessor(Preprocessor):
         """
         if prefix.strip():
             problem = f"text {index + 1:,} has the prefix {excerpt(prefix)}, but a language model continues the text"
-            raise ZooError(problem, hint="leave prefixes out, and write the beginning of the output as the text")
+            raise ZooError(problem, hint="omit prefixes, and write the beginning of the output as the text")
         prompt = self._encode_prefix(text, index)
         limit = self.max_source_length
         if len(prompt) > limit:

@@ -47,7 +47,7 @@ class ParserPreprocessor(Preprocessor):
         length = len(tokens) - 1
         if prefix.strip():
             raise ZooError(
-                f"{name} has the prefix {excerpt(prefix)}, but a parser takes no prefixes", hint="leave prefixes out"
+                f"{name} has the prefix {excerpt(prefix)}, but a parser does not accept prefixes", hint="remove it"
             )
         if length > self.max_source_length:
             raise ZooError(

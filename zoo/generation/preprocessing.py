@@ -46,7 +46,7 @@ class Preprocessor:
         error: The error at which reading stopped, if any.
     """
 
-    unknown_effect: str | None = "left out, or translated as something else"
+    unknown_effect: str | None = "omitted, or translated as something else"
     """Part of the warning: what happens to characters or words that the model does not know."""
     label = "text"
     """Word for a text in error messages."""
@@ -251,14 +251,14 @@ class Preprocessor:
             raise ZooError(
                 f"prefix {index + 1:,} ({excerpt(prefix)}) has {units(self.vocabulary, 'target')} that the model "
                 f"cannot generate: {unknown}",
-                hint="leave them out; a model trained with `vocabulary.byte_fallback: true` can generate any character",
+                hint="remove them; a model trained with `vocabulary.byte_fallback: true` can generate any character",
             )
         if suppressed := [token for token in dict.fromkeys(forced) if token in self.decoding.suppressed_tokens]:
             tokens = ", ".join(map(repr, self.vocabulary.token_strings(suppressed)))
             raise ZooError(
                 f"prefix {index + 1:,} ({excerpt(prefix)}) has tokens that `decoding.suppressed_tokens` forbids: "
                 f"{tokens}",
-                hint="write it differently, or leave the prefix out",
+                hint="write it differently, or omit the prefix",
             )
         return (*self.languages.target_tokens, *forced)
 
@@ -328,7 +328,7 @@ class Preprocessor:
             if row == list(own):  # attention over zero positions is not defined
                 raise ZooError(
                     f"pair {number:,} has a source without tokens ({excerpt(text)}), and this model appends no EOS",
-                    hint="leave the pair out: the model cannot score it",
+                    hint="remove the pair: the model cannot score it",
                 )
             rows.append(row)
         return rows

@@ -41,7 +41,7 @@ class _Plan(NamedTuple):
 
     parts: Sequence[SearchInput | str]
     proxies: Mapping[str, str] = {}
-    """Spellings of spans, by the ordinary numbers that stand for the spans while the sentence is translated."""
+    """Spellings of spans, keyed by the ordinary numbers that stand for the spans while the sentence is translated."""
 
 
 class Protection:
@@ -226,7 +226,7 @@ def run_steps(engine: Engine, steps: Steps[_T]) -> Future[_T]:
     """Run the searches of a generator one after the other, and return a future of the generator's result.
 
     Args:
-        engine: Engine that runs the searches. If the future is cancelled, the current search is cancelled, too.
+        engine: Engine that runs the searches. If the future is cancelled, the current search is also cancelled.
         steps: The generator. After the first search, it continues in worker threads.
     """
     result: Future[_T] = Future()

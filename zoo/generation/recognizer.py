@@ -1,4 +1,4 @@
-"""Recognizers: models that read audio files or pictures, and write the text in them."""
+"""Recognizers: models that read audio files or images, and write the text in them."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class FilePreprocessor(Preprocessor):
 
 
 class Recognizer(Translator):
-    """Model that writes the text in audio files or pictures. Its methods take paths of files in place of texts.
+    """Model that writes the text in audio files or images. Its methods take paths of files in place of texts.
 
     Attributes:
         modality: Modality of the files.

@@ -53,7 +53,7 @@ class Request:
 
 
 Running = Mapping[Hashable, Mapping[SearchHistory, Request]]
-"""The sentences that a worker is decoding: its batches by their keys."""
+"""The sentences that a worker is decoding: its batches, keyed by batch key."""
 Sentence = tuple[Request, SearchInput]
 
 

@@ -63,7 +63,7 @@ class SpanConstraint:
     def spell(self, span: Span) -> Iterator[tuple[int, list[int]]]:
         """Yield the tokens of each spelling, and the node of the trie at which they begin.
 
-        Spellings for which the model has no tokens are left out.
+        Spellings for which the model has no tokens are omitted.
         """
         encode = self._vocabulary.encode
         mark = encode("(", "target")

@@ -93,7 +93,7 @@ class TextSearch:
         self.backend = ""
         self.constraint: Constraint | None = None
         self._span_constraints: dict[tuple[int, ...], SpanConstraint] = {}
-        """Constraints for repairs, by the target's language tokens. Sentences with one constraint share batches."""
+        """Constraints for repairs, keyed by target language tokens. Sentences with one constraint share batches."""
         self.shortlist: Shortlist | None = None
         self.calibration: Calibration | None = None
 

@@ -100,7 +100,7 @@ class Transcript:
 
 
 FORMATS = {".txt": Transcript.to_txt, ".srt": Transcript.to_srt, ".vtt": Transcript.to_vtt}
-"""Method that formats a transcript, by the suffix of the file to write."""
+"""Methods that format a transcript, keyed by the suffix of the file to write."""
 
 
 def _time(seconds: float, point: str = ".") -> str:

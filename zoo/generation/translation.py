@@ -21,7 +21,7 @@ else:
 
 
 MIN_ROW_TOKENS = 16
-"""Minimum number of tokens to count for a sentence in a batch. Translations of short sentences need memory, too."""
+"""Minimum number of tokens to count for a sentence in a batch. Translations of short sentences also need memory."""
 MARKS = ("unkept", "uncertain")
 """Fields of a translation that list what a user should check. They are shown only if they are not empty."""
 _UNCERTAIN = -0.7

@@ -256,7 +256,7 @@ class Translator(TextSearch):
 
         A token is aligned to the source token that it attends to most, in the attention head that aligned words best on
         the dev set when the weights were averaged. Without a dev set, the mean of all heads in the second-to-last
-        decoder layer is used. Tokens that mostly attend to the end of the source are left out. Texts of several
+        decoder layer is used. Tokens that mostly attend to the end of the source are omitted. Texts of several
         sentences are aligned sentence by sentence if the translation has the same number of sentences.
 
         Args:

@@ -50,7 +50,7 @@ class ImportRequest:
     positions: PositionConvention | None = None
     """Formula of the sinusoidal positions. If None, use the default of the format."""
     origin_name: str | None = None
-    """Original name of the model, such as that on the Hugging Face Hub. If None, use the name of its file or folder."""
+    """Original name of the model, for example on the Hugging Face Hub. If None, use the name of its file or folder."""
     text: TextOptions = field(default_factory=TextOptions)
     """How the text of the model was tokenised and split."""
 
@@ -197,7 +197,7 @@ def imported_spec(request: ImportRequest, description: str, **sections: Mapping[
             `base`.
 
     Raises:
-        ZooError: The sections contradict each other, or the model does not have a language that the user names.
+        ZooError: The sections contradict each other, or the model does not support a language that the user names.
     """
     if "languages" in sections:
         languages = Languages.model_validate(sections["languages"])

@@ -113,7 +113,7 @@ def import_model(source: str, options: ImportOptions, report: Report) -> Path:
     format = find_format(path, options.format)
     if options.positions and format.name != HuggingFaceMarian.name:
         problem = f"`--positions` is for {HuggingFaceMarian.name} only, but this model has the format {format.name}"
-        raise ZooError(problem, hint="leave `--positions` out")
+        raise ZooError(problem, hint="omit `--positions`")
     if format in FAMILIES:
         refuse_options(options.text, "transformers' models come with their tokenizers")
 
@@ -178,7 +178,7 @@ def read_foreign(format: ImportFormat, path: Path, request: ImportRequest) -> Im
             problem = (
                 f"reading `{path}` needs more than {size(allowed)} of memory, but the files are only {size(files)}"
             )
-            hint = "do not use this model: it may be malicious, because it would fill the memory"
+            hint = "do not use this model: it may be malicious, because reading it would exhaust the memory"
             raise ZooError(problem, hint=hint, exit_code=1) from None
         reason = next(iter(str(error).splitlines()), "")
         kind = "" if type(error) is ValueError else f"{type(error).__name__}: "

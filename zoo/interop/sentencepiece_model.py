@@ -32,7 +32,7 @@ WORD_LIST_KIND = "unigram"
 """Value of `vocabulary.kind` for a list of words: a unigram model whose tokens are whole words."""
 _MAX_SHARE_OF_SPACES = 0.01
 _NO_TEXT = re.compile(r"<[^<>]+>(<\d+>)?|madeupword\d+")
-"""Names of tokens that represent no text: tags, and the names that fairseq pads a list of tokens with."""
+"""Names of tokens that represent no text: tags, and the names with which fairseq pads token lists."""
 
 
 class TokenType(IntEnum):
@@ -185,7 +185,7 @@ class SentencePieceModel:
 
         Args:
             order: The tokens to write, as IDs in this model, in the order of their new IDs.
-            names: The new names of tokens to rename, by their IDs in this model.
+            names: The new names of tokens to rename, keyed by their IDs in this model.
             unknown: The new ID of the unknown token.
             end: The new ID of the end of a sentence.
             pad: The new ID of the padding token, if there is one.

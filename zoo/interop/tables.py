@@ -286,10 +286,10 @@ class Layout:
     names: Mapping[str, str]
     """Names in the other toolkit, keyed by the end of zoo's name, such as `self_attention.query`.
 
-    A matrix and its bias share an entry. The gain and the bias of a norm share an entry, too. If the names of both
+    A matrix and its bias share an entry. The gain and the bias of a norm also share an entry. If the names of both
     stacks differ, the key begins with the stack (`encoder.feed_forward.w1`). In the values, `{side}` stands for the
     stack, `{number}` for the layer, `{next}` for the layer counted from 1, `{index}` for the sub-layer, and `{tensor}`
-    for a word of `words`. Tensors without an entry are left out.
+    for a word of `words`. Tensors without an entry are omitted.
     """
     words: tuple[str, str, str, str] = ("weight", "bias", "weight", "bias")
     """Words for a matrix, its bias, the gain of a norm, and the bias of a norm."""

@@ -124,7 +124,7 @@ def refuse_options(options: TextOptions, reason: str) -> None:
     """Raise ZooError if the user gives text options for a model that does not need them."""
     if options != TextOptions():
         problem = f"`--tokenizer`, `--bpe` and `--bpe-vocabulary` do not apply to this model: {reason}"
-        raise ZooError(problem, hint="leave these options out")
+        raise ZooError(problem, hint="omit these options")
 
 
 def has_joiners(names: Sequence[str]) -> bool:
@@ -136,7 +136,7 @@ def require_no_joiners(names: Sequence[str], where: Path) -> None:
     """Raise ZooError if tokens come from OpenNMT's tokenizer, whose joiners are not applied."""
     if has_joiners(names):
         problem = f"`{where}` lists tokens with joiners (`{_JOINER}`) of OpenNMT's pyonmttok, which zoo does not apply"
-        hint = "leave out `--tokenizer` and `--bpe`, and pass texts that pyonmttok has tokenised"
+        hint = "omit `--tokenizer` and `--bpe`, and pass texts that pyonmttok has tokenised"
         raise ZooError(problem, hint=hint)
 
 

@@ -196,7 +196,7 @@ class ModelCard(Section):
         if self.is_folder and not self.files:
             reject("source", "the source is a folder, but the card lists no files", "add `files: [...]`")
         if self.source.startswith("hf:") and self.files:
-            reject("files", "the import finds the files of a repository by itself", "leave `files` out")
+            reject("files", "the import finds the files of a repository by itself", "omit `files`")
         return self
 
     @property
@@ -369,7 +369,7 @@ def _packaged() -> dict[str, ModelCard]:
 
 
 def _read(folder: Path) -> dict[str, ModelCard]:
-    """Return the cards in a folder by their names. Empty if there is no such folder."""
+    """Return the cards in a folder, keyed by name. Empty if there is no such folder."""
     found: dict[str, ModelCard] = {}
     for file in sorted(folder.glob("*.yaml")):
         try:

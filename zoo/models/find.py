@@ -319,7 +319,7 @@ def not_published_error(reference: str | os.PathLike[str], *, in_registries: boo
 
     Args:
         reference: The name or path that the user gave.
-        in_registries: Whether the registries were searched, too.
+        in_registries: Whether the registries were also searched.
     """
     name, further = os.fspath(reference), ""
     if catalogue.find(name) is not None:
@@ -357,7 +357,7 @@ def run_of_spec_file(reference: str | os.PathLike[str]) -> Path | None:
 
 
 def all_runs(root: Path = RUNS) -> list[Path]:
-    """Return the folders of all runs below a folder, sorted. Runs whose removal was interrupted are left out."""
+    """Return the folders of all runs below a folder, sorted. Runs whose removal was interrupted are skipped."""
     folders = (file.parent for file in root.rglob(SPEC)) if root.is_dir() else ()
     return sorted(folder for folder in folders if not any(map(partial_target, folder.parts)))
 

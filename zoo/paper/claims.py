@@ -151,7 +151,7 @@ def _claims() -> Iterator[Claim]:
 
 
 CLAIMS: dict[str, Claim] = {claim.key: claim for claim in _claims()}
-"""All claims of the paper by their keys, in the order of the paper."""
+"""All claims of the paper, keyed by `Claim.key`, in the order of the paper."""
 
 
 def printed_number(key: str) -> float:
@@ -177,7 +177,7 @@ _K = 1024
 
 
 def check_claims(measurements: Measurements) -> dict[str, CheckedClaim]:
-    """Check all claims of the paper. Return the results by the keys of the claims."""
+    """Check all claims of the paper. Return the results, keyed by `Claim.key`."""
     return {key: check(claim, measurements) for key, claim in CLAIMS.items()}
 
 

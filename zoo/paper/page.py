@@ -91,7 +91,7 @@ _SECTIONS: Mapping[str, str] = PARTS["table3"]["sections"]
 """Names of the series for the sections of Table 3's rows."""
 _MAX_LABEL = 20  # characters of a point's label
 _Points = dict[str, list[tuple[float, float, str]]]
-"""Points (x, y) with their labels, by the name of the series."""
+"""Points (x, y) with their labels, keyed by series name."""
 
 
 def schedule() -> Plot:

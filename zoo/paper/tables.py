@@ -109,7 +109,7 @@ def _timing_table(measurements: Measurements) -> Table:
         rows.append((ROWS["table1"][timing.key]["name"], *cells, f"n^{timing.exponent:.2f}", f"n^{timing.formula:.2f}"))
     columns = ("layer", *(f"n = {n:,}>" for n in lengths), "grows as>", "formula>")
     notes = (
-        "Forward pass of a decoder layer. If a length takes over a quarter of a second, greater ones are left out.",
+        "Forward pass of a decoder layer. If a length takes over a quarter of a second, greater lengths are omitted.",
     )
     return Table("Table 1 measured on this machine, in milliseconds", columns, tuple(rows), notes)
 
@@ -176,7 +176,7 @@ def _own_costs(measurements: Measurements) -> Iterator[tuple[str, ...]]:
     """Yield the training cost of every translation run that has a log, as cells of a row.
 
     The cost is computed as in section 6.1 (time x devices x FLOPs per second) and by counting the FLOPs of the matrix
-    products. The first cost is left out if the log has no speed.
+    products. The first cost is omitted if the log has no speed.
     """
     for run in measurements.runs:
         if run.spec.task.kind != "translation" or (record := run.record) is None:

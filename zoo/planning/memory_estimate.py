@@ -30,7 +30,7 @@ _SHARDING = "or start several processes with torchrun, which share weights, grad
 _LOGIT_BYTES = 16
 """Bytes per hypothesis and vocabulary entry: logits, log-probabilities, and the search for the best tokens."""
 _LOGIT_SHARE = 0.5
-"""Share of the memory that logits may fill. The rest is for weights, caches and other batches."""
+"""Fraction of the memory that logits may fill. The rest is for weights, caches and other batches."""
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ def row_lengths(spec: Spec, parts: int) -> tuple[int, int]:
 
 
 def require_memory_to_train(spec: Spec, device: str = "auto", processes: int = 1) -> None:
-    """Check that weights, gradients and moments fit in the memory of the device if `processes` share them.
+    """Check that weights, gradients and moments, sharded across `processes`, fit in the memory of the device.
 
     Raises:
         ZooError: The memory is too small, or the device does not exist.

@@ -29,7 +29,7 @@ class LayerPlan:
     shape: str
     """Shape of the layer's output."""
     parameters: int
-    """Number of parameters, without parameters that are shared with an earlier layer."""
+    """Number of parameters, excluding those shared with an earlier layer."""
     flops: str
     """FLOPs of the matrix products in a forward pass, as a formula with the sizes `batch`, `source` and `target`."""
     flops_per_token: float
@@ -176,7 +176,7 @@ def graph_sizes(graphs: Graphs, spec: Spec, length: int) -> GraphSizes:
 def _last_step_sizes(step: Graph, beam: int, length: int) -> Mapping[str, int]:
     """Return the value of each symbolic size of a decoding graph, such as `source` and `past`.
 
-    The values are for one sentence, in the last decoding step, which has the number `length`.
+    The values are for one sentence, in the last decoding step (step `length`).
     """
     rows = {"batch": 1, "beams": beam} if step.inputs["token"].shape[1] == BEAMS else {"batch": beam}
     return {**rows, "new": 1, "source": length, "past": length - 1, "capacity": length}

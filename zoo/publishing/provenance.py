@@ -32,7 +32,7 @@ class CorpusProvenance:
         fingerprint: Fingerprint of the prepared corpus. Empty if it is unknown.
         files: File name in the prepared corpus -> SHA-256.
         archives: Address of a downloaded archive -> SHA-256.
-        synthetic: Parts of the corpus that models wrote, with the digests of these models.
+        synthetic: Parts of the corpus that models generated, with the digests of these models.
     """
 
     fingerprint: str = ""

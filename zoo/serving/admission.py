@@ -72,7 +72,7 @@ class Admission:
         starting: Whether the server is still loading its models.
         draining: Whether the server is shutting down.
         before_end: Functions to call when the server stops accepting requests.
-        used_characters: Number of characters that each API key has translated, by the key's SHA-256.
+        used_characters: Number of characters translated with each API key, keyed by the key's SHA-256.
     """
 
     def __init__(self, settings: Settings, metrics: Metrics) -> None:

@@ -1,4 +1,4 @@
-"""Version 2 of DeepL's API, for its clients."""
+"""DeepL's API (version 2), so that DeepL's clients can use the server."""
 
 from __future__ import annotations
 
@@ -177,12 +177,12 @@ def _check_options(given: Parameters, target: str) -> None:
     """Raise ServingError if a parameter has an invalid value, or needs a feature that no model has."""
     for name in _UNSUPPORTED:
         if given.get(name):
-            raise ServingError(400, f"`{name}` is not supported; leave it out")
+            raise ServingError(400, f"`{name}` is not supported; omit it")
     for name, choices in _CHOICES.items():
         if given.get(name) and str(given[name]) not in choices:
             raise ServingError(400, f"`{name}` should be {', '.join(f'`{each}`' for each in choices)}")
     if given.get("formality") in ("more", "less"):
-        remedy = "use `prefer_more` or `prefer_less`, or leave it out"
+        remedy = "use `prefer_more` or `prefer_less`, or omit it"
         raise ServingError(400, f"Target language {quote(target)} does not support `formality`; {remedy}")
 
 

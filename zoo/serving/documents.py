@@ -44,7 +44,7 @@ _PROCESSES = 2
 _CALL_SECONDS = 30.0
 """Maximum time to read or write a document or the texts of a request with markup."""
 _CHARACTERS_PER_SECOND, _CHARACTERS_PER_PICTURE = 15, 100
-"""Number of characters that a second of audio or a picture counts as, in quotas and in the queue."""
+"""Number of characters that a second of audio or an image counts as, in quotas and in the queue."""
 _RETRY_SECONDS = 2
 DOWNLOAD_SECONDS = 600.0
 """Time after which a translated document is removed, so that clients can no longer download it."""
@@ -235,7 +235,7 @@ class Documents:
         return await self._service.admission.unless_disconnected(call.request, work())
 
     async def recognize(self, call: Call, route: Route, content: bytes) -> Translation:
-        """Return the text in a picture. The errors are the same as those of `transcribe`."""
+        """Return the text in an image. The errors are the same as those of `transcribe`."""
 
         async def work() -> Translation:
             frames = await self._call(

@@ -52,13 +52,13 @@ def base_code(code: str) -> str:
 
 
 def match_code(code: str, codes: Iterable[str]) -> str | None:
-    """Return the model's code for the requested language. None if the model does not have the language.
+    """Return the model's code for the requested language. None if the model does not support it.
 
     A code with a different region matches if there is no better match. A code with a different script does not match.
 
     Args:
         code: The requested code.
-        codes: Codes of the model.
+        codes: The model's language codes.
     """
     wanted = standard_code(code)
     similar = []

@@ -1,4 +1,4 @@
-"""The API of LibreTranslate, for its clients."""
+"""LibreTranslate's API, so that LibreTranslate's clients can use the server."""
 
 from __future__ import annotations
 

@@ -111,7 +111,7 @@ class Translated(BaseModel):
 
     If the request asks for sentences, `sentences` contains pairs of a sentence and its translation, and `confidences`
     one confidence per sentence. `unkept` lists numbers, links and the like that the translation lacks, and numbers that
-    it has added. `uncertain` lists the sentences whose translations have a low confidence. Both lists are left out if
+    it has added. `uncertain` lists the sentences whose translations have a low confidence. Both lists are omitted if
     they are empty. `confidence` is the probability that the translation is good: the lowest confidence of its
     sentences. It is null if the model has no calibration, or if the text is returned unchanged.
     """
@@ -129,7 +129,7 @@ class Translated(BaseModel):
 class TextResult(BaseModel):
     """The translations of a text. `model` is null if the text was already in the target language.
 
-    `hint` names a public model if the included model is not made for such texts. Otherwise, it is left out.
+    `hint` names a public model if the included model is not made for such texts. Otherwise, it is omitted.
     """
 
     source: str
@@ -191,7 +191,7 @@ class ModelInfo(BaseModel):
 
 
 class RecognizeResult(BaseModel):
-    """The text in a picture."""
+    """The text in an image."""
 
     text: str
     log_probability: float
@@ -218,7 +218,7 @@ def router(service: Service, documents: Documents) -> APIRouter:
 
     @routes.post("/v1/recognize")
     async def recognize(request: Request) -> RecognizeResult:
-        """Return the text in a picture, which is the `file` field of a form (`multipart/form-data`)."""
+        """Return the text in an image, which is the `file` field of a form (`multipart/form-data`)."""
         given, _, content = await read_upload(request)
         call = Call(request, authorize(service, request, given))
         name, target = (read_string(given, field) or None for field in ("model", "target"))

@@ -1,4 +1,4 @@
-"""OpenAI's speech API, for its clients."""
+"""OpenAI's speech API, so that OpenAI's clients can use the server."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def router(service: Service, documents: Documents) -> APIRouter:
         if form not in _RESPONSE_FORMATS:
             raise ServingError(400, f"`response_format` should be one of {', '.join(_RESPONSE_FORMATS)}")
         if str(given.get("stream", "")).lower() == "true":
-            raise ServingError(400, "`stream` is not supported; leave it out")
+            raise ServingError(400, "`stream` is not supported; omit it")
         if not content:
             raise ServingError(400, "`file` is missing or empty; send the audio as `multipart/form-data`")
         chosen = None if name in ("", _ANY_MODEL) else name

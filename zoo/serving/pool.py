@@ -226,7 +226,7 @@ class ModelPool:
         *,
         translates: bool | None = None,
     ) -> Route:
-        """Return a model that writes the text of audio files or pictures, and its languages.
+        """Return a model that writes the text of audio files or images, and its languages.
 
         If several models fit, English text precedes text in other languages. If it does not matter whether a model
         translates, the target language of its corpus precedes other languages, as in `Recognizer.translate`.

@@ -128,7 +128,7 @@ class Guard:
     async def _read_body(
         self, scope: Scope, receive: Receive, hold: Callable[[int], None], refusal: ServingError | None
     ) -> bytes:
-        """Return the body of a request. If the request is refused, read and discard the body, then raise the error."""
+        """Return the body of a request. If the request is rejected, read and discard the body, then raise the error."""
         limits, chunks, size = self.service.settings.limits, [], 0
         headers = Headers(scope=scope)
         is_upload = scope["path"] in DOCUMENTS and _content_type(headers) == _MULTIPART

@@ -223,7 +223,7 @@ class Service:
             return await self.admission.unless_disconnected(call.request, work())
 
     async def recognize(self, route: Route, inputs: Sequence[Frames]) -> list[Translation]:
-        """Return the text in pictures or in the windows of a recording."""
+        """Return the text in images or in the windows of a recording."""
         found = list[Translation]()
         async with self.pool.lease(route.model) as loaded:
             recognize = partial(cast(Recognizer, loaded.translator).recognize, target=route.target)
@@ -362,7 +362,7 @@ def _score(translator: Translator, pairs: Sequence[tuple[str, str]], route: Rout
 
 
 def _chunks(pairs: Sequence[tuple[str, str]]) -> Iterator[Sequence[tuple[str, str]]]:
-    """Yield the pairs in chunks that take less than about a second, so that other requests can use the thread, too."""
+    """Yield the pairs in chunks that take less than about a second, so that other requests can also use the thread."""
     start = characters = 0
     for index, pair in enumerate(pairs):
         characters += sum(map(len, pair))

@@ -46,7 +46,7 @@ class ProcessorInfo:
     bfloat16: float
     """Measured speed of a large bfloat16 product, divided by its speed in float32. If below 1, bfloat16 is emulated."""
     compiler: str | None
-    """C++ compiler that backends use, and its version. None if there is none."""
+    """C++ compiler that backends use, and its version. None if no compiler was found."""
 
 
 @dataclass(frozen=True)

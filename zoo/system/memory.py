@@ -1,4 +1,4 @@
-"""Memory of this machine and its GPUs, and recognition of errors that mean that it is exhausted."""
+"""Memory of this machine and its GPUs, and detection of out-of-memory errors."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ MEMORY_ERRORS = (MemoryError, RuntimeError)
 
 _MESSAGES = ("not enough memory", "can't allocate memory", "out of memory")
 _USABLE_SHARE = 0.9
-"""Share of a device's memory that an estimate may fill."""
+"""Fraction of a device's memory that an estimate may fill."""
 
 
 @cache

@@ -113,11 +113,11 @@ def choose_direction(spec: Spec, source: str | None, target: str | None, report:
                 continue
             if not spec.reads_text:
                 verb = "reads" if name == "from" else "writes"
-                hint = "leave the language out, or use a model that was trained on this language"
+                hint = "omit the language, or use a model that was trained on this language"
                 raise ZooError(f"`{spec.name}` {verb} `{code}`, not `{given}`", hint=hint)
             raise ZooError(
                 f"`{spec.name}` translates from `{own[0]}` to `{own[1]}` only, not {name} `{given}`",
-                hint="leave the languages out, or use a model for these languages: "
+                hint="omit the languages, or use a model for these languages: "
                 f"`zoo list --available {source or own[0]}-{target or own[1]}` lists public models",
             )
         return own

@@ -259,7 +259,7 @@ def match_spans(
 ) -> list[tuple[Span, Span]]:
     """Pair each span with the first unused span in `others` that shares a key with it.
 
-    Spans without a partner are left out.
+    Spans without a partner are omitted.
 
     Args:
         spans: The spans, in order of priority.

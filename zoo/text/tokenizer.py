@@ -23,7 +23,7 @@ from zoo.text.protobuf import parse_fields
 from zoo.text.rules import ADDED_TOKENS, TEXT_RULES, AddedTokens, TextRules
 from zoo.text.sentences import check_length
 
-_TOKENS, _NORMALIZERS = 1, (3, 5)  # fields of the model; a denormaliser is a normaliser, too
+_TOKENS, _NORMALIZERS = 1, (3, 5)  # fields of the model; a denormaliser is also a normaliser
 _TEXT = 1  # field of a token
 _CHARACTER_MAP = 2  # field of a normaliser
 _HAS_LEAF, _WIDE_OFFSET, _LEAF = 1 << 8, 1 << 9, 1 << 31  # bits of a unit of a double-array trie

@@ -130,7 +130,7 @@ def list_checkpoints(run: Run) -> list[Checkpoint]:
 def scheduled_checkpoints(run: Run) -> list[Checkpoint]:
     """Return the checkpoints that were written on schedule, and the newest one.
 
-    Only these are averaged. Checkpoints that were written because training was stopped are left out, so that stopping
+    Only these are averaged. Checkpoints that were written because training was stopped are excluded, so that stopping
     a run does not change the average.
     """
     checkpoints = list_checkpoints(run)

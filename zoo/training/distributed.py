@@ -133,9 +133,9 @@ def join_processes(device: str) -> Iterator[Processes]:
 def _store(rank: int, count: int) -> TCPStore:
     """Return a key-value store for these processes, hosted by the first of them.
 
-    The launcher has a store, too, but it survives the workers: restarted workers would find addresses of dead processes
-    in it (https://github.com/pytorch/pytorch/issues/135712). It is used only to publish the port of the new store.
-    A port from an earlier start is harmless, because nothing listens on it: a c10d launcher, such as `--standalone`,
+    The launcher also has a store, but it survives the workers: restarted workers would find addresses of dead processes
+    in it (https://github.com/pytorch/pytorch/issues/135712). It is used only to publish the port of the new store. A
+    port from an earlier start is harmless, because nothing listens on it: a c10d launcher, such as `--standalone`,
     restarts the workers only after all of them have ended.
     """
     host, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])

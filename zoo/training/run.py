@@ -62,7 +62,7 @@ class RunIdentity:
     machine: str = ""
     """Names of all devices that the run was trained on, separated by "; "."""
     synthetic: list[Mapping[str, Any]] = field(default_factory=list)
-    """Records of the corpus parts that models wrote: the part, its folder, the models and their digests."""
+    """Records of the corpus parts that models generated: the part, its folder, the models and their digests."""
 
 
 class Run(ModelFolder):

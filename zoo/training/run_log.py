@@ -61,9 +61,9 @@ class RunLog:
         Args:
             path: The path of `log.jsonl`.
             start: The progress at which training starts or resumes.
-            peak: The FLOPs per second of a large matrix product, for the utilisation.
+            peak: The FLOPs per second of a large matrix product, from which the utilisation is computed.
             device: The device whose memory is logged.
-            events: The folder of the files for TensorBoard. TensorBoard will ignore earlier metrics of steps after
+            events: The folder for TensorBoard event files. TensorBoard will ignore earlier metrics of steps after
                 `start`.
         """
         self._path, self._peak, self._device = path, peak, device
@@ -74,7 +74,7 @@ class RunLog:
                 file.write_text("".join(f"{json.dumps(line)}\n" for line in kept))
         self._events = None
         if SummaryWriter:
-            # Files are named by the second. The suffix separates two that are opened within one second.
+            # Files are named after the current second. The suffix separates two that are opened within one second.
             suffix = f".{start.step:07d}"
             self._events = SummaryWriter(str(events), purge_step=start.step + 1, filename_suffix=suffix)
         self._steps: list[tuple[BatchSize, StepResult, float]] = []

@@ -137,7 +137,7 @@ def learning_curves(folders: Sequence[Path], report: Report) -> tuple[list[Curve
     if not runs:
         raise errors[0]
     for error in errors:
-        report.warn(f"{error.summary}; the run is left out")
+        report.warn(f"{error.summary}; the run is skipped")
     metrics = [metric for metric in _CURVE_METRICS if any(finite(run.values.get(metric.key, ())) for run in runs)]
     return metrics, runs
 

@@ -35,7 +35,7 @@ from zoo.text.files import digest, is_sgml, read_sentences
 from zoo.text.language_codes import base_language
 from zoo.text.lines import clean
 
-_FORMAT = 1  # increase it whenever the same models write other pairs
+_FORMAT = 1  # increase it whenever the same models generate other pairs
 _DESCRIPTION = "description.json"
 
 Record = Mapping[str, Any]
@@ -45,7 +45,7 @@ Record = Mapping[str, Any]
 def write_missing(
     spec: Spec, report: Report, device: str = "auto", known: Sequence[Record] = ()
 ) -> tuple[Spec, list[Record]]:
-    """Let models write the synthetic parts of a corpus that do not exist yet.
+    """Let models generate the synthetic parts of a corpus that do not exist yet.
 
     Args:
         spec: Spec of the model to train.

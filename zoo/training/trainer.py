@@ -260,7 +260,7 @@ class Trainer:
     def flops_of(self, size: BatchSize) -> float:
         """Return the FLOPs of the forward and backward pass over a batch.
 
-        All examples are assumed to have the mean length, and padding is left out.
+        All examples are assumed to have the mean length, and padding is ignored.
         """
         stride = self.spec.architecture.source_stride
         source, target = (round(tokens / size.rows) for tokens in (size.source_tokens / stride, size.target_tokens))

@@ -324,7 +324,7 @@ def _header(attention: Attention, model: str, caption: str, picture: str | None)
     sentences = (f"<p><bdi>{escape_text(each)}</bdi></p>" for each in (attention.text, attention.translation))
     yield f"<blockquote>{''.join(sentences)}</blockquote>"
     if picture:
-        yield f'<img class="picture" src="{picture}" alt="Picture of the source, as the model reads it">'
+        yield f'<img class="picture" src="{picture}" alt="Image of the source, as the model reads it">'
     yield (
         f'<p class="quiet">The page shows attention for the sentence and {translation}, whose log-probability is '
         f"{attention.log_probability:.2f}. The weights were computed by the backend {escape_text(attention.backend)} "

@@ -111,7 +111,7 @@ def json_element(id: str, value: object) -> str:
 
 
 def grey_picture(pixels: npt.NDArray[np.uint8]) -> str:
-    """Return a greyscale picture, [height, width], as a URL that contains a PNG file."""
+    """Return a greyscale image, [height, width], as a URL that contains a PNG file."""
 
     def chunk(kind: bytes, content: bytes) -> bytes:
         return pack(">I", len(content)) + kind + content + pack(">I", crc32(kind + content))

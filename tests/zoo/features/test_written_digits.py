@@ -52,5 +52,5 @@ def test_missing_packages_are_reported(monkeypatch: pytest.MonkeyPatch, module: 
 def test_digits_exist_for_some_kinds_of_files_only(monkeypatch: pytest.MonkeyPatch) -> None:
     assert set(corpus._DIGITS) == set(specs.Digits.sources)
     monkeypatch.setattr(specs.Digits, "sources", ("audio",))
-    with pytest.raises(ZooError, match=r"`corpus.train\[0\]` has audio or pictures of digits, but the task"):
+    with pytest.raises(ZooError, match=r"`corpus.train\[0\]` has audio or images of digits, but the"):
         specs.load("pictures/digits")

@@ -45,7 +45,7 @@ def test_a_file_without_permission_is_not_reported_as_missing(tmp_path, monkeypa
         patch.setattr(os, "open", refuse)
         patch.setattr(os, "stat", refuse)
         assert file_exists(tmp_path / "file")
-        with pytest.raises(UnreadableError, match="you do not have the permission to read") as raised:
+        with pytest.raises(UnreadableError, match="you do not have permission to read") as raised:
             read_bytes(tmp_path / "file")
     assert "chmod" in raised.value.hint
 

@@ -162,7 +162,7 @@ def test_chunks_of_impossible_sizes_are_an_error(partial, size):
 )
 def test_a_refusal_is_an_error_at_once(web, partial, status, kind):
     web.statuses = [status]
-    with pytest.raises(ZooError, match=rf"/a/file.tgz` cannot be downloaded: the server answers {status}") as raised:
+    with pytest.raises(ZooError, match=rf"/a/file.tgz` cannot be downloaded: the server returned {status}") as raised:
         fetch(web, partial)
     assert type(raised.value) is kind
     assert raised.value.exit_code == 1

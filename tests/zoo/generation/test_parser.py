@@ -140,7 +140,7 @@ def test_trees_of_other_sentences_cannot_be_scored(parser: MakeParser, text: str
 
 
 def test_trees_have_no_prefix(parser: MakeParser) -> None:
-    with pytest.raises(ZooError, match=r"text 1 .* has the prefix .*, but a parser takes no prefixes"):
+    with pytest.raises(ZooError, match=r"text 1 .* has the prefix .*, but a parser does not accept prefixes"):
         parser().translate("the dog", prefixes="(S")
 
 

@@ -73,7 +73,7 @@ def test_user_errors_have_hints(zoo: Zoo, model: Path) -> None:
         (["model.npz", "--tokenizer", "penn"], "error: `--tokenizer` must be `moses` or `space`, not `penn`\n\nhint: "),
         (
             ["model.npz", "--bpe", "vocab.spm"],
-            "its SentencePiece model splits raw text\n\nhint: leave these options out",
+            "its SentencePiece model splits raw text\n\nhint: omit these options",
         ),
         (["nothing", "--languages", "en", "German"], "error: `--languages en German` must be two language codes\n\n"),
         (

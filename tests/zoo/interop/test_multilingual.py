@@ -282,7 +282,7 @@ def test_damaged_files_are_rejected(write: Write) -> None:
     tensors = load_file(folder / "model.safetensors")
     save_file(tensors | {"model.encoder.embed_tokens.weight": torch.zeros(tensors["model.shared.weight"].shape)},
               folder / "model.safetensors")  # fmt: skip
-    with pytest.raises(ZooError, match=r"different embeddings .*require equal ones"):
+    with pytest.raises(ZooError, match=r"different embeddings .*require identical ones"):
         read(folder)
 
 

@@ -164,8 +164,8 @@ def test_private_files_of_another_user_are_not_reported_as_missing(file: Path, t
     done = subprocess.run(command, capture_output=True, text=True, cwd=Path(__file__).parents[3], check=False)
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
-    assert lines[0].startswith(f"you do not have the permission to read `{file}` | ask its owner")
-    assert lines[1].startswith(f"you do not have the permission to read `{private}/manifest.json` | ")
+    assert lines[0].startswith(f"you do not have permission to read `{file}` | ask its owner")
+    assert lines[1].startswith(f"you do not have permission to read `{private}/manifest.json` | ")
 
 
 def test_limits_of_the_process_are_clear_errors(file: Path) -> None:

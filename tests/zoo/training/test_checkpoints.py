@@ -129,7 +129,7 @@ def test_damaged_checkpoint_is_reported_and_skipped(
 
 def test_unreadable_checkpoint_is_kept(finished_run: Run, world: Callable[..., Spec]) -> None:
     newest = list_checkpoints(finished_run)[-1].folder
-    refused = pytest.raises(ZooError, match=r"you do not have the permission to read .*manifest\.json")
+    refused = pytest.raises(ZooError, match=r"you do not have permission to read .*manifest\.json")
     with unreadable(newest / "manifest.json", PermissionError()), refused:
         train(world("training.steps=28"))
     assert list_checkpoints(finished_run)[-1].folder == newest

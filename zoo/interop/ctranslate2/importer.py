@@ -174,7 +174,7 @@ def _read_token_lists(folder: Path, settings: Settings, *, starts_from_zeros: bo
         names = shared or _read_list(folder, f"{side}_vocabulary")
         if names is None:
             problem = f"`{folder}` has no {side} vocabulary: neither {side}_vocabulary nor shared_vocabulary"
-            raise ZooError(problem, hint="restore the vocabulary from where the model came from", exit_code=1)
+            raise ZooError(problem, hint="restore the vocabulary from the model's original source", exit_code=1)
         # CTranslate2 appends the unknown token if the list does not contain it.
         lists.append(names if unknown in names else [*names, unknown])
     source, target = lists

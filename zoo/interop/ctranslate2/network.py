@@ -240,7 +240,7 @@ class Network(ForeignTensors):
         ]
         first, *others = {self.number(each, default) for each in names}
         if others:
-            raise ZooError(f"`{names[0]}` differs from its value in other layers, but zoo supports only equal layers")
+            raise ZooError(f"`{names[0]}` differs from its value in other layers, but zoo supports one value")
         return first
 
     def _sublayer(self, side: str, kind: str) -> dict[str, Any]:

@@ -110,7 +110,7 @@ def take_tables(
     first = next((found[key] for key in group if key in found), None)
     if any(not torch.equal(found[key], first) for key in group if key in found and first is not None):
         listed = ", ".join(names[key] for key in group if key in found)
-        raise ZooError(f"`{source.file}` has different embeddings ({listed}), but its settings require equal ones")
+        raise ZooError(f"`{source.file}` has different embeddings ({listed}), but its settings require identical ones")
     tables = {}
     for key in ("source", "target", "output"):
         table = first if key in group else found.get("shared") if key != "output" else None

@@ -99,7 +99,7 @@ def _read_binary(file: Path) -> dict[str, np.ndarray]:
         arrays[name] = array = np.frombuffer(data, _TYPES[type]).reshape(shape)
         if quantised:
             (multiplier,) = struct.unpack_from("<f", content, position + length)
-            if not _MIN_MULTIPLIER < multiplier < 1 / _MIN_MULTIPLIER:  # NaN, too
+            if not _MIN_MULTIPLIER < multiplier < 1 / _MIN_MULTIPLIER:  # also false for NaN
                 raise ValueError(f"the quantisation multiplier of `{name}` is {multiplier}")
             matrix = array if "Wemb" in name else array.reshape(shape[::-1]).T
             arrays[name] = np.ascontiguousarray(matrix, np.float32) * np.float32(1 / multiplier)

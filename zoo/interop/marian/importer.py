@@ -29,7 +29,7 @@ _DEFAULT_BEAM, _DEFAULT_LENGTH_FACTOR = 12, 3.0
 _FIREFOX = {"beam-size": 1, "normalize": 1.0, "max-length-factor": 2.0}
 """Search settings of Firefox, whose models are .bin files without a `decoder.yml`."""
 _VOCABULARIES = (("source.spm", "target.spm"), ("vocab.spm", "vocab.spm"), ("srcvocab.*.spm", "trgvocab.*.spm"))
-"""Usual names of the vocabularies of source and target. The last ones are Firefox's."""
+"""Usual names of the source and target vocabularies. Firefox uses the last two."""
 _APPROXIMATIONS = ("shortlist", "output-approx-knn")
 
 

@@ -57,7 +57,7 @@ def read_vocabulary(files: tuple[Path, Path], rows: tuple[int, int], request: Im
     rules = find_rules(models, source.parent, request.text, ModelText(request.languages))
     if not models and not rules and not request.text.tokenizer:
         lacking = f"`{source.parent}` lacks `source.spm` or `target.spm`, which split text into these tokens"
-        hint = "add these SentencePiece models, or say how texts are split: `--tokenizer moses --bpe FILE`"
+        hint = "add these SentencePiece models, or specify how texts are split: `--tokenizer moses --bpe FILE`"
         raise ZooError(f"`{source.name}` is a list of tokens, but {lacking}", hint=hint)
     if has_lists:
         lists = [_read_list(file, count) for file, count in zip(files, rows, strict=True)]
@@ -93,7 +93,7 @@ def _read_list(file: Path, rows: int) -> TokenList:
 
 
 def _parse_list(file: Path) -> dict[str, int]:
-    """Read a list of tokens: the ID of each token by its name. Reject any YAML other than text and numbers."""
+    """Read a token list. Return the ID of each token, keyed by name. Reject any YAML other than text and numbers."""
     scalars: list[str] = []
     try:
         for event in yaml.parse(read_bytes(file).decode("utf-8"), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)):

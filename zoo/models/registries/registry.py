@@ -2,7 +2,7 @@
 
 A registry has these files:
 
-    blobs/sha256/HEX        content of the models' files (blobs), named by their SHA-256
+    blobs/sha256/HEX        content of the models' files (blobs), named after their SHA-256
     models/NAME/N.json      revision N of a model; numbers start at 1 without gaps, and a revision never changes
     registry.json           marks a registry, and gives its format
     index.json, index.html  list of the newest revisions, written after each publication; only a cache
@@ -56,7 +56,7 @@ _MAX_NUMBERS = 1000
 _MAX_INDEX_WRITES = 5
 _MARKER_CONTENT = b'{"format": 1}\n'
 _STORES = {"http": "WebStore", "https": "WebStore", "s3": "S3Store", "s3a": "S3Store", "hf": "HubStore"}
-"""Names of the classes in `remote_stores`, by the scheme of the address."""
+"""Names of the classes in `remote_stores`, keyed by the scheme of the address."""
 _ADDRESS_HINT = (
     "write a folder (`./NAME` if its name contains a colon) or a complete address, such as https://models.org/zoo or "
     "s3://bucket/zoo"

@@ -30,7 +30,7 @@ class Record(BaseModel):
 
 
 class PublishedFile(Record):
-    """File of a revision. The registry stores its content as a blob, which is named by the SHA-256."""
+    """File of a revision. The registry stores its content as a blob, which is named after the SHA-256."""
 
     sha256: Digest
     bytes: Annotated[int, Field(ge=0, lt=10**15)]

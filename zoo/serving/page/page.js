@@ -35,7 +35,7 @@ async function send(path, body, signal) {
   const response = await fetch(path, options);
   if (!response.ok) {
     const failure = await response.json().catch(() => ({}));
-    throw new Error(failure.error || `The server answers with status ${response.status}.`);
+    throw new Error(failure.error || `The server returned status ${response.status}.`);
   }
   return response;
 }
@@ -378,7 +378,7 @@ async function translateFile(file) {
   }
 }
 
-// Writes the text of a recording or a picture. A model that writes a different language from the input's translates.
+// Writes the text of a recording or an image. A model that writes a different language from the input's translates.
 async function transcribe(file) {
   if (!file) return;
   byId("sound-error").textContent = "";
@@ -421,7 +421,7 @@ async function record() {
   showRecording();
 }
 
-// Adapts the part for audio and pictures to the chosen model.
+// Adapts the part for audio and images to the chosen model.
 function showInput() {
   const { reads } = state.recognizers[byId("sound-model").value];
   byId("sound-file").accept = { audio: ".wav,.flac,.ogg,.oga,.opus,.mp3", image: ".png,.jpg,.jpeg" }[reads];
@@ -476,7 +476,7 @@ function ranges(scores) {
 
 function showModels() {
   const rows = state.models.map((model) => {
-    const speech = { audio: "speech: ", image: "pictures: " }[model.reads] || "";
+    const speech = { audio: "speech: ", image: "images: " }[model.reads] || "";
     const pairs = model.directions.map((pair) => speech + [...new Set(pair.map(languageName))].join(" to "));
     const names = [...new Set(model.directions.flat())].map(languageName);
     const many = names.length > MAX_LANGUAGES ? `${names.length} languages` : names.join(", ");
@@ -500,7 +500,7 @@ async function start() {
     .filter(({ reads }) => reads !== "text")
     .flatMap(({ name, reads, directions }) => directions.map(([source, target]) => ({ name, reads, source, target })));
   state.recognizers = recognizers;
-  const titles = { audio: "Speech", image: "Pictures" };
+  const titles = { audio: "Speech", image: "Images" };
   byId("sound-title").textContent = [...new Set(recognizers.map(({ reads }) => titles[reads]))].join(" and ");
   const options = recognizers.map(({ name, source, target }, index) =>
     element("option", { value: index }, `${name}: ${[...new Set([source, target].map(languageName))].join(" to ")}`),

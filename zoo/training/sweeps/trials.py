@@ -94,7 +94,7 @@ def _make_row(reference: str, plain: dict[str, Spec], rows: dict[str, SweepRow],
     spec, parent = plain[reference], _parent(reference, plain)
     if not isinstance(spec.task, Translation):
         problem = f"the task of `{reference}` is `{spec.task.kind}`, but a sweep compares translation models"
-        raise ZooError(problem, hint=f"leave it out; `zoo train {reference}` trains it")
+        raise ZooError(problem, hint=f"omit it; `zoo train {reference}` trains it")
     changed, keys = specs.load(reference, overrides), tuple[str, ...]()
     if parent is not None:
         differing = specs.difference(changed, rows[parent].spec)
@@ -121,7 +121,7 @@ def _require_distinct_names(plain: dict[str, Spec]) -> None:
     for reference, spec in plain.items():
         if (same := names.setdefault(name := _name(spec), reference)) != reference:
             problem = f"`{same}` and `{reference}` would have the same name in the sweep, `{name}`"
-            raise ZooError(problem, hint="rename one of the files, or leave it out")
+            raise ZooError(problem, hint="rename one of the files, or omit it")
 
 
 def _require_distinct_models(rows: Sequence[SweepRow]) -> None:
@@ -130,7 +130,7 @@ def _require_distinct_models(rows: Sequence[SweepRow]) -> None:
         bare = row.spec.model_copy(update={"name": "row", "description": "", "licence": None})
         if (same := seen.setdefault(bare, row)) is not row:
             problem = f"with these overrides `{row.reference}` is the same model as `{same.reference}`"
-            raise ZooError(problem, hint=f"set fewer fields, or leave out `{row.reference}`")
+            raise ZooError(problem, hint=f"set fewer fields, or omit `{row.reference}`")
 
 
 def _name(spec: Spec) -> str:

@@ -143,7 +143,7 @@ function matrix(head) {
   const svg = document.createElementNS(SVG, "svg");
   const longest = Math.max(...[...rows, ...columns].map((word) => [...word].length));
   const margin = Math.min(0.55 * longest + 0.8, Math.max(5, Math.min(12, 0.5 * columns.length))); // for labels
-  const high = all.picture && kind().overSource ? Math.max(3, columns.length / 6) : 0; // of the picture above the matrix
+  const high = all.picture && kind().overSource ? Math.max(3, columns.length / 6) : 0; // of the image above the matrix
   svg.setAttribute("viewBox", `${-margin} ${-margin - high} ${columns.length + margin} ${rows.length + margin + high}`);
   svg.setAttribute("style", `max-width: ${1.4 * (columns.length + margin)}rem`);
   svg.setAttribute("role", "img");
@@ -157,7 +157,7 @@ function matrix(head) {
     for (const [key, value] of Object.entries(place)) picture.setAttribute(key, value);
     svg.append(picture);
   }
-  // The weights of a picture's many columns are small.
+  // The weights of an image's many columns are small.
   const largest = high ? Math.max(0.01, ...rows.flatMap((_, row) => columns.map((_, column) => weight(head, row, column)))) : 1;
   paths(svg, [head], (row, column) => `M${column} ${row}h1v1h-1z`, "fill", largest);
   const label = (word, transform, anchor) => {

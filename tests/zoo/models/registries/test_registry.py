@@ -91,14 +91,14 @@ def test_403_counts_as_missing_only_if_the_server_always_answers_it(filled, web,
     assert served.absence() is None
     (folder.store.folder / "registry.json").unlink()
     for ask in (lambda of: of.newest("another"), lambda of: of.absence()):
-        with pytest.raises(ZooError, match="the server answers 403"):
+        with pytest.raises(ZooError, match="the server returned 403"):
             ask(open_registry(web.address))
 
 
 def test_a_forbidden_revision_is_not_skipped(filled, web):
     filled(3)
     web.forbidden.add("/models/model/3.json")
-    with pytest.raises(ZooError, match="the server answers 403"):
+    with pytest.raises(ZooError, match="the server returned 403"):
         open_registry(web.address).newest("model")
 
 
