@@ -95,7 +95,7 @@ def _random(split: str, number: int) -> np.random.Generator:
 
 
 def _digits(split: str, random: np.random.Generator) -> list[int]:
-    """Return the digits of a string."""
+    """Return the digits of a random string."""
     length = 1 + random.choice(MAX_DIGITS, p=np.full(MAX_DIGITS, 1 / MAX_DIGITS))
     digits = random.integers(10, size=length)
     if split == "train":  # more equal neighbours, one of which is easily lost
@@ -106,7 +106,7 @@ def _digits(split: str, random: np.random.Generator) -> list[int]:
 
 
 class Speaker:
-    """The espeak-ng library."""
+    """Binding to the espeak-ng library."""
 
     def __init__(self) -> None:
         espeakng_loader = import_module("espeakng_loader")

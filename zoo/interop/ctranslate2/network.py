@@ -76,7 +76,7 @@ def layout(a: Architecture) -> Layout:
 
 
 def _stored(foreign: str) -> str:
-    """Return the name of the variable in `model.bin` that contains the tensor of a row."""
+    """Return the name of the variable in `model.bin` that stores a tensor of the mapping table."""
     part, name, kind = foreign.rsplit("/", 2)
     number = _CONCATENATED.get(part.rpartition("/")[2], {}).get(name)
     return foreign if number is None else f"{part}/linear_{number}/{kind}"
