@@ -15,6 +15,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+import soundfile
+
 from tests.benchmarks.sentence_sounds import speak_all, write_lists
 
 GAME = Path("/usr/share/games/fillets-ng")
@@ -35,7 +37,7 @@ def lines(game: Path, language: str) -> Iterator[tuple[str, Line]]:
     for number, path in enumerate(rooms):
         for name, _, english, text in _LINE.findall(_text(path)):
             sound = game / "sound" / path.parent.name / language / f"{name}.ogg"
-            if sound.exists() and any(map(str.isalpha, text)):
+            if sound.exists() and soundfile.info(sound).frames and any(map(str.isalpha, text)):
                 yield _SPLITS.get(number % 10, "train"), (sound, _plain(text), _plain(english))
 
 

@@ -154,7 +154,7 @@ def test_what_does_not_exist_is_refused(model: LanguageModel, call: Callable[...
         ({"corpus.train": [{"source": "a", "target": "b"}]}, "reads no source"),
         ({"corpus.train": [{"trees": "a"}]}, "needs sentence pairs"),
         ({"corpus.target": "fr"}, "not `en` and `fr`"),
-        ({"training.dev_score": "bleu"}, "not a score of the task"),
+        ({"training.dev_score": "bleu"}, "not a score of the `language_modelling` task"),
     ],
 )
 def test_invalid_specs_are_refused(fields: dict[str, object], problem: str) -> None:

@@ -163,7 +163,7 @@ def test_the_spec_or_the_caller_turns_the_shortlist_on(model: Callable[..., Tran
 
 @pytest.mark.parametrize("backend", ["eager", "inductor"])
 def test_other_backends_refuse_by_name(model: Callable[..., Translator], backend: str) -> None:
-    with pytest.raises(ZooError, match=f"`{backend}` does not support a shortlist") as error:
+    with pytest.raises(ZooError, match=f"the `{backend}` backend does not support a shortlist") as error:
         model(backend, shortlist=True).translate(TEXTS)
     assert "native" in str(error.value.hint)
     assert "--no-shortlist" in str(error.value.hint)

@@ -81,5 +81,5 @@ def test_old_scores_are_removed_even_if_averaging_is_killed(finished_run: Run, m
 
 
 def test_run_without_checkpoints_has_no_averages(trained: Callable[..., Run]) -> None:
-    with pytest.raises(ZooError, match="no checkpoint yet"):
+    with pytest.raises(ZooError, match="no checkpoints yet"):
         average(trained())

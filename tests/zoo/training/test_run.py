@@ -77,7 +77,7 @@ def test_run_keeps_the_identity_that_it_was_started_with(world: World, words: An
     assert run.start(spec, replace(IDENTITY, threads=5), words) == IDENTITY
     with pytest.raises(ZooError, match="corpus has changed"):
         run.start(spec, replace(IDENTITY, fingerprint="f" * 16), words)
-    with pytest.raises(ZooError, match="`eager`, but now uses `inductor`"):
+    with pytest.raises(ZooError, match="`eager` backend, but now uses `inductor`"):
         run.start(spec, replace(IDENTITY, backend="inductor"), words)
     assert run.identity == IDENTITY
     assert not words.said
