@@ -227,7 +227,8 @@ def test_long_recordings_of_digits(run: Script, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_spoken_lines_of_a_game(run: Script, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whole rooms are held out, and lines without a sound are left out."""
+    """Whole rooms are held out, and lines without a sound or with an empty one are omitted."""
+    soundfile = pytest.importorskip("soundfile", reason="needs the `speech` extra")
     fillets = pytest.importorskip("tests.benchmarks.fillets", reason="needs the `speech` extra")
     monkeypatch.setattr(fillets, "TIMES", 2)
     line = 'dialogId("{0}", "font_big", "\\"Where\\" {0}?")\ndialogStr("Kde {0}?")\n'
@@ -235,8 +236,9 @@ def test_spoken_lines_of_a_game(run: Script, monkeypatch: pytest.MonkeyPatch) ->
         script, sounds = Path("game/script", room), Path("game/sound", room, "cs")
         for folder in (script, sounds):
             folder.mkdir(parents=True)
-        (sounds / f"{room}-1.ogg").touch()
+        soundfile.write(sounds / f"{room}-1.ogg", [0.1] * 800, 16_000)
         (script / "dialogs_cs.lua").write_text(line.format(f"{room}-1") + line.format(f"{room}-2"), "utf-8")
+    soundfile.write("game/sound/a/cs/a-2.ogg", [], 16_000)
     assert run(fillets, "cs", "out", "game").splitlines() == [
         *("train: 8 sounds", "dev: 1 sounds", "test: 1 sounds", "spoken: 16 sounds")
     ]
