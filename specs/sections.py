@@ -148,7 +148,7 @@ class BaseTask(Section):
     examples: ClassVar[str]
     """Name of the training examples in the model card, in the plural."""
     scores: ClassVar[tuple[str, ...]]
-    """Metrics that rate a model, and permitted values of `training.dev_score`. The main metric comes first."""
+    """Metrics that rate models of this task. The main metric comes first. See `Spec.scores`."""
 
     @property
     def streams(self) -> Mapping[str, str]:

@@ -247,6 +247,15 @@ class Spec(Section):
         return None if self.training.guided_alignment is None else max(self.architecture.depths.decoder - 2, 0)
 
     @property
+    def scores(self) -> tuple[str, ...]:
+        """Metrics that rate the model, and permitted values of `training.dev_score`. The main metric comes first.
+
+        A model that only translates recordings or images has no transcripts, and so no word or character error rate.
+        """
+        only_translates = self.languages is None and self.corpus.source != self.corpus.target
+        return tuple(name for name in self.task.scores if not (only_translates and name in ("wer", "cer")))
+
+    @property
     def reads_text(self) -> bool:
         """Whether the model reads text. False if it reads features, such as frames of a spectrogram."""
         return isinstance(self.architecture.source, Tokens)
@@ -305,11 +314,12 @@ class Spec(Section):
                     f"`architecture.{section}.{field}` is {own}, but {given.format(needed)}",
                     f"write `architecture: {{{section}: {{{field}: {needed}}}}}`",
                 )
-        score, permitted = self.training.dev_score, self.task.scores
+        score, permitted = self.training.dev_score, self.scores
         if score is not None and score not in permitted:
+            languages = f" from {self.corpus.source} to {self.corpus.target}" if score in task.scores else ""
             reject(
                 ("training.dev_score", "task.kind"),
-                f"`training.dev_score` is `{score}`, which is not a score of the `{self.task.kind}` task",
+                f"`training.dev_score` is `{score}`, which is not a score of the `{task.kind}` task{languages}",
                 f"write {' or '.join(f'`{name}`' for name in permitted)}",
             )
 

@@ -149,7 +149,7 @@ def compare_models(
     translators = []
     for folder in (first, second):
         translator = open_model(folder, max_batch_tokens=max_batch_tokens, report=report, **options)
-        if not any(name in TEXT_METRICS for name in translator.spec.task.scores):
+        if not any(name in TEXT_METRICS for name in translator.spec.scores):
             problem = f"the task of `{folder}` is `{translator.spec.task.kind}`, but only texts can be compared"
             raise ZooError(problem, hint=f"score the model with `zoo evaluate --model {folder}`")
         translators.append(translator)
@@ -182,7 +182,7 @@ def compare_models(
         if key not in (*METADATA_FIELDS, "corpus.folder")
     )
     language = (texts.directions or [other.default_direction])[0][1]
-    metrics = [name for name in one.task.scores if name in TEXT_METRICS]
+    metrics = [name for name in one.scores if name in TEXT_METRICS]
     compared = compare(outputs[0], outputs[1], texts.references, language, metrics)
     return ComparedModels(compared, len(texts.references), tuple(settings))
 

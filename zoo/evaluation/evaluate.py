@@ -63,7 +63,7 @@ def evaluate_models(
     outputs = ModelOutputs(model, _common_set(runs, models, known_split, report), report)
     if show and model.spec.task.reads:
         report.info(format_examples(outputs.sources, outputs.references, outputs.texts))
-    scores = compute_scores(outputs, model.spec.task)
+    scores = compute_scores(outputs, model.spec)
     if is_ensemble:
         return scores
     precision = options.get("precision") or model.spec.compilation.precision

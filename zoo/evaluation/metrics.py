@@ -13,7 +13,7 @@ from functools import partial
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
-from specs import Task, ZooError
+from specs import Spec, ZooError
 from zoo.evaluation.evalb import score_brackets
 from zoo.evaluation.text_metrics import TRANSCRIPT_METRICS, text_metric
 from zoo.generation.confidence import ERROR_KEY
@@ -166,9 +166,9 @@ def get_metric(name: str) -> Metric:
     return {metric.name: metric for metric in METRICS}[name]
 
 
-def metrics_for(task: Task) -> tuple[Metric, ...]:
-    """Return the metrics of a task. The first metric is the main metric."""
-    return tuple(metric for metric in METRICS if metric.name in task.scores)
+def metrics_for(spec: Spec) -> tuple[Metric, ...]:
+    """Return the metrics that rate a model. The first metric is the main metric."""
+    return tuple(metric for metric in METRICS if metric.name in spec.scores)
 
 
 Scores = dict[str, Any]
@@ -180,13 +180,13 @@ MACHINE_KEY = "machine"
 """Key in `scores.json` for the device, backend and precision of the speed measurement."""
 
 
-def compute_scores(outputs: ModelOutputs, task: Task) -> Scores:
-    """Compute all metrics of a task for a model's outputs, and the model's speed in sentences per second."""
+def compute_scores(outputs: ModelOutputs, spec: Spec) -> Scores:
+    """Compute all metrics that rate a model for its outputs, and the model's speed in sentences per second."""
     scores: Scores = {}
-    for metric in metrics_for(task):
+    for metric in metrics_for(spec):
         scores |= metric.compute(outputs)
     scores["sentences"] = sentences = len(outputs.references)
-    if task.reads:
+    if spec.task.reads:
         scores |= {"seconds": outputs.seconds, "sentences_per_second": sentences / outputs.seconds}
     return {
         name: None if isinstance(value, float) and not math.isfinite(value) else value for name, value in scores.items()

@@ -236,7 +236,7 @@ def _table4(checked: Checked, measurements: Measurements) -> Iterator[Table]:
         rows.append((row["name"], row["training"], *_numbers(score), score.because if "spec" in row else "-"))
     yield Table("Table 4: F1 on section 23 of the Wall Street Journal", columns, tuple(rows))
     metric = get_metric("f1")
-    own = [run for run in measurements.runs if metric.name in run.spec.task.scores]
+    own = [run for run in measurements.runs if metric.name in run.spec.scores]
     if own:
         scores = [[metric.format_score(run.score(split, metric)) for split in ("dev", "test")] for run in own]
         cells = tuple((run.folder, *values, run.scale) for run, values in zip(own, scores, strict=True))

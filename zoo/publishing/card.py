@@ -114,7 +114,7 @@ def _origin(provenance: Provenance) -> Iterator[str]:
 def _scores(scores: Mapping[str, Any], spec: Spec) -> str:
     if not scores:
         return "This model was not evaluated before it was published."
-    metrics = [m for m in metrics_for(spec.task) if m.in_summary or all(m.name in result for result in scores.values())]
+    metrics = [m for m in metrics_for(spec) if m.in_summary or all(m.name in result for result in scores.values())]
     columns, keys = ["set"], []
     for metric in metrics:
         columns += [f"{metric.title}{metric.unit and f' per {metric.unit}'}", *metric.details.values()]

@@ -311,7 +311,7 @@ def summarize(folder: Path) -> Summary:
 
 def _first_metric_scores(spec: Spec, scores: Mapping[str, Any]) -> dict[str, Any]:
     """Return the scores in `scores.json` by the first metric of the model's task."""
-    first, *_ = metrics_for(spec.task)
+    first, *_ = metrics_for(spec)
     return {
         "metric": first.name,
         "dev": first.read_score(scores.get("dev")),

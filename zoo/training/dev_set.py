@@ -35,7 +35,7 @@ class DevSet:
     def __init__(self, spec: Spec, vocabulary: Vocabulary, device: str, report: Report) -> None:
         self.spec, self.vocabulary, self.device, self.report = spec, vocabulary, device, report
         self.texts = read_split(spec, "dev", Report(), vocabulary)
-        first, *_ = metrics_for(spec.task)
+        first, *_ = metrics_for(spec)
         self.metric = get_metric(spec.training.dev_score) if spec.training.dev_score else first
         self.samples = ""
         """Some outputs from the last call of `score`, as text. Empty if the metric needs no outputs."""

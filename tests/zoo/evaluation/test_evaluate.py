@@ -40,7 +40,7 @@ OF_TASK = {
 def scores_of(translator: Any, references: list[str] | None = None, **options: Any) -> Scores:
     streams = {"source": translator.sources, "target": references or translator.references}
     outputs = ModelOutputs(translator, EvaluationSet(streams), **options)
-    return compute_scores(outputs, translator.spec.task)
+    return compute_scores(outputs, translator.spec)
 
 
 def test_scores_equal_the_metrics_of_outputs_and_references(parrot):
@@ -142,7 +142,7 @@ def test_model_scores_and_outputs_are_correct_and_saved(trained: Callable[..., R
     scores = evaluate_models([run.folder], "test", device="cpu")
     texts = read_split(run.spec, "test", Report())
     outputs = ModelOutputs(zoo.load(str(run.folder), device="cpu"), texts)
-    expected = compute_scores(outputs, run.spec.task)
+    expected = compute_scores(outputs, run.spec)
     same = ("bleu", "signature", "perplexity", "sentences")
     assert [scores[name] for name in same] == [expected[name] for name in same]
     assert scores["sentences"] == 4

@@ -80,13 +80,24 @@ def test_the_metrics_of_a_task_are_the_choices_of_dev_score(parsing: Callable[..
     }
     assert {metric.name for metric in METRICS} == words - {type(None)}
     for make in (lambda **fields: specs.load("tiny", fields), parsing):
-        own = [metric.name for metric in metrics_for(make().task)]
+        own = [metric.name for metric in metrics_for(make())]
         assert own[-1] == "perplexity"
         for name in own:
             assert make(**{"training.dev_score": name}).training.dev_score == name
         for name in {metric.name for metric in METRICS} - {*own}:
             with pytest.raises(specs.ZooError, match=f"`{name}`, which is not a score"):
                 make(**{"training.dev_score": name})
+
+
+@pytest.mark.parametrize(
+    ("name", "first"), [("speech/everyday-en", "wer"), ("speech/everyday-ende", "bleu"), ("speech/fillets-cs", "wer")]
+)
+def test_a_model_without_transcripts_has_no_error_rates(name: str, first: str) -> None:
+    names = [metric.name for metric in metrics_for(specs.load(name))]
+    assert names[0] == first and ("cer" in names) == (first == "wer")
+    if first != "wer":
+        with pytest.raises(specs.ZooError, match="`wer`, which is not a score of the `recognition` task from en to de"):
+            specs.load(name, {"training.dev_score": "wer"})
 
 
 def test_names_and_titles_are_unique() -> None:

@@ -124,7 +124,7 @@ def test_program_is_built_for_what_the_metric_needs(
     monkeypatch.setattr("zoo.training.dev_set.resolve_name", lambda name: lambda *_, **__: translator)
     dev = DevSet(spec, None, "cpu", Report())  # type: ignore[arg-type]
     score = dev.score({})
-    expected = compute_scores(ModelOutputs(translator, texts), translator.spec.task)
+    expected = compute_scores(ModelOutputs(translator, texts), translator.spec)
     assert score == pytest.approx(expected[name])
     assert [what for what, _ in translator.asked[:-2]] == ["scores" if name == "perplexity" else "outputs"]
     assert (Purpose.DECODE_STEP in built) == bool(dev.samples) == (name != "perplexity")
