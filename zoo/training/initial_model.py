@@ -54,5 +54,6 @@ def prepare_corpus(spec: Spec, report: Report) -> PreparedCorpus:
 def _fields(spec: Spec, section: str) -> dict[str, Any]:
     """Return the fields of a section that must be the same in the spec and in the model that training starts with."""
     may_differ = {"constrained", "dropout", "attention_dropout", "activation_dropout", "initial_weights"}
-    excluded = dict.fromkeys(may_differ, True) | {"source": {*specs.Audio.augmentation}}
+    excluded: dict[str, Any] = dict.fromkeys(may_differ, True) | {"source": {*specs.Audio.augmentation}}
+    excluded |= dict.fromkeys(("encoder", "decoder"), {"__all__": {"radius"}})
     return cast(dict[str, Any], getattr(spec, section).model_dump(exclude=excluded))

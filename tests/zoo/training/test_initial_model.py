@@ -86,6 +86,8 @@ def test_other_task_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     assert start("parsing/tiny", "task.constrained=false")
     masks, warp = "task.source.time_masks.width=99", "task.source.frequency_warp=0.3"
     assert start("speech/digits", masks, warp, spec="speech/digits")
+    wide = "architecture.encoder=[{kind: restricted_attention, radius: 32}, {kind: feed_forward}]"
+    assert start("variants/restricted", wide, spec="variants/restricted")
     with pytest.raises(ZooError, match=r"task\.source: .*'bins': 40.* in the model, .*'bins': 80"):
         start("speech/digits", "task.source.bins=80", "architecture.source.width=80", spec="speech/digits")
     with pytest.raises(ZooError, match=r"task\.linearisation: tensor2tensor in the model, vinyals in"):
