@@ -30,7 +30,7 @@ _SILENT_DECIBELS = -60.0
 _EXTREME_HOPS = 10
 """Number of the quietest hops (gaps in the sound) and of the loudest hops (clicks) to ignore."""
 _MIN_RANGE_DECIBELS, _MAX_RANGE_DECIBELS = 10.0, 50.0
-"""Minimum level difference between speech and noise at which pauses are found, and its upper limit."""
+"""Minimum level difference between speech and noise at which the two are distinguished, and its upper limit."""
 _PAUSE_LEVEL = 0.3
 """Maximum level of a pause, on a scale from the noise (0) to the speech (1)."""
 
@@ -106,12 +106,15 @@ def split_windows(blocks: Iterable[Samples], rate: int, max_seconds: float) -> I
     hop, limit = round(_HOP_SECONDS * rate), round(max_seconds / _HOP_SECONDS)
     margin, pending = min(round(_MARGIN_SECONDS / _HOP_SECONDS), limit // 4), iter(blocks)
     rest, start, overlaps, size = np.empty(0, np.float32), 0, False, 2 * limit * hop
+    usual = -math.inf
     while True:
         rest = _fill(rest, pending, size)
         if not len(rest):
             return
         levels = _levels(rest[:size], hop)
-        silent = _silent(levels)
+        pause_level = _pause_level(levels, usual)
+        usual = pause_level if math.isfinite(pause_level) else usual
+        silent = levels < pause_level
         heard = np.flatnonzero(~silent)
         if len(heard):
             skipped = max(0, int(heard[0]) - margin)
@@ -144,18 +147,22 @@ def _levels(samples: Samples, hop: int) -> npt.NDArray[np.float64]:
     return 10 * np.log10(smooth + _LEAST_ENERGY)
 
 
-def _silent(levels: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
-    """Return which hops are silent, compared with the levels of noise and speech in the recording."""
+def _pause_level(levels: npt.NDArray[np.float64], usual: float) -> float:
+    """Return the level below which hops are silent.
+
+    Args:
+        levels: The levels of the hops.
+        usual: The previous result, for hops that are only speech or only noise.
+    """
     ordered = np.sort(levels)
     skipped = min(_EXTREME_HOPS, len(levels) // 2)
     noise, speech = ordered[skipped], ordered[-1 - skipped]
-    noise = max(noise, speech - _MAX_RANGE_DECIBELS)
     if speech < _SILENT_DECIBELS:
-        return np.ones(len(levels), np.bool_)
+        return math.inf
     if speech - noise < _MIN_RANGE_DECIBELS:
-        return np.zeros(len(levels), np.bool_)
-    silent: npt.NDArray[np.bool_] = levels < noise + _PAUSE_LEVEL * (speech - noise)
-    return silent
+        return usual
+    noise = max(noise, speech - _MAX_RANGE_DECIBELS)
+    return float(noise + _PAUSE_LEVEL * (speech - noise))
 
 
 def _cut(levels: npt.NDArray[np.float64], silent: npt.NDArray[np.bool_], limit: int) -> tuple[int, int]:

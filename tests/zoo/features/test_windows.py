@@ -15,10 +15,10 @@ from zoo.features.windows import split_windows
 RATE = 4000
 
 
-def sound(*parts: tuple[str, float], seed: int = 0) -> np.ndarray:
+def sound(*parts: tuple[str, float], seed: int = 0, pause: float = 0.0005) -> np.ndarray:
     """Noise of one level for speech (`a`), and of another for pauses (`.`)."""
     chance = np.random.default_rng(seed)
-    scale = {"a": 0.1, ".": 0.0005}
+    scale = {"a": 0.1, ".": pause}
     made = [scale[kind] * chance.normal(size=round(seconds * RATE)) for kind, seconds in parts]
     return np.concatenate(made).astype(np.float32)
 
@@ -79,6 +79,14 @@ def test_the_work_for_a_window_does_not_depend_on_the_blocks(monkeypatch: pytest
     assert [(each.start, each.end) for each in whole] == [(each.start, each.end) for each in parts]
     assert len(whole) >= 70
     assert max(read) <= 10 * RATE
+
+
+@pytest.mark.parametrize("pause", [0.0005, 0.01])
+@pytest.mark.parametrize("limit", [2, 30])
+def test_background_noise_between_and_after_speech_is_skipped(pause: float, limit: int) -> None:
+    samples = sound((".", 0.5), ("a", 1.5), (".", 25), ("a", 1.5), (".", 3), pause=pause)
+    spans = [(window.start, window.end) for window in split_windows(blocks(samples), RATE, limit)]
+    assert np.array(spans) == pytest.approx(np.array([(0.3, 2.2), (26.8, 28.7)]), abs=0.03)
 
 
 def test_silence_and_hum_have_no_pauses() -> None:
