@@ -55,5 +55,5 @@ def _fields(spec: Spec, section: str) -> dict[str, Any]:
     """Return the fields of a section that must be the same in the spec and in the model that training starts with."""
     may_differ = {"constrained", "dropout", "attention_dropout", "activation_dropout", "initial_weights"}
     excluded: dict[str, Any] = dict.fromkeys(may_differ, True) | {"source": {*specs.Audio.augmentation}}
-    excluded |= dict.fromkeys(("encoder", "decoder"), {"__all__": {"radius"}})
+    excluded |= {stack: {"__all__": {"radius"}} for stack in ("encoder", "decoder")}
     return cast(dict[str, Any], getattr(spec, section).model_dump(exclude=excluded))
