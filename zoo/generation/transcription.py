@@ -6,8 +6,8 @@ import string
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from difflib import SequenceMatcher
-from itertools import islice
+from itertools import islice, product, takewhile
+from operator import eq
 from pathlib import Path
 from typing import TYPE_CHECKING, Self, Unpack, cast
 
@@ -150,13 +150,18 @@ def join_overlap(first: str, second: str) -> tuple[str, str]:
     """Remove the words that two overlapping windows share from one of the two texts.
 
     The texts meet at the longest sequence of words that occurs at the end of the first and at the start of the second
-    text. If there is no such sequence, return both texts unchanged.
+    text. A sequence that would remove more than twice as many other words is ignored. If there is no such sequence,
+    return both texts unchanged.
     """
     left, right = first.split(), second.split()
     end, start = left[-_JOINED_WORDS:], right[:_JOINED_WORDS]
     plain, other = ([word.strip(string.punctuation).casefold() for word in words] for words in (end, start))
-    match = SequenceMatcher(None, plain, other, autojunk=False).find_longest_match()
-    if not match.size:
+    matches = [
+        (size, a - b, a + size, b + size)  # of equally long ones, the one that removes the fewest words
+        for a, b in product(range(len(end)), range(len(start)))
+        if (size := sum(takewhile(bool, map(eq, plain[a:], other[b:])))) and len(end) - a + b <= 3 * size
+    ]
+    if not matches:
         return first, second
-    kept = len(left) - len(end) + match.a + match.size
-    return " ".join(left[:kept]), " ".join(right[match.b + match.size :])
+    *_, kept, skipped = max(matches)
+    return " ".join(left[: len(left) - len(end) + kept]), " ".join(right[skipped:])

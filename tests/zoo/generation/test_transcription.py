@@ -22,6 +22,19 @@ def test_texts_of_overlapping_windows_meet_at_their_common_words() -> None:
     assert join_overlap("one two thr", "two three four") == ("one two", "three four")
     assert join_overlap("one two", "three four") == ("one two", "three four")
     assert join_overlap("", "three") == ("", "three")
+    assert join_overlap("a b c d", "c") == ("a b c", "")
+    assert join_overlap("so", "and so we") == ("so", "we")
+
+
+def test_chance_matches_of_words_remove_no_text() -> None:
+    """A common word far from the cut is no overlap, even if it is the only word that both texts contain."""
+    first, second = "he said the old man went to the river in a boa", "boat with red sails and then the wind came up"
+    assert join_overlap(first, second) == (first, second)
+    assert join_overlap(f"{first} and", f"and {second}") == (f"{first} and", second)
+    assert join_overlap("yes - so we all left", "we came to the town - then") == (
+        "yes - so we",
+        "came to the town - then",
+    )
 
 
 def test_subtitles_have_times_and_short_lines() -> None:
