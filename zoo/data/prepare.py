@@ -353,7 +353,9 @@ class _Preparation:
             name: vocabulary.stream(name).dtype if name in task.token_streams else "float16" for name in task.streams
         }
         widths = {
-            name: self.modality.width for name in task.streams if self.modality and name not in task.token_streams
+            name: self.modality.options.width
+            for name in task.streams
+            if self.modality and name not in task.token_streams
         }
         return StoreWriter(self.folder / split, dtypes, parts, widths=widths)
 

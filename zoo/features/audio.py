@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, cast
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
@@ -15,8 +14,7 @@ import numpy.typing as npt
 import specs
 from specs import ZooError
 from specs.parts import Masks
-from zoo.features.modality import FeatureModality, Frames
-from zoo.files.reading import open_file
+from zoo.features.modality import FeatureModality, Frames, input_name, open_input
 
 if TYPE_CHECKING:
     from soundfile import SoundFile
@@ -82,28 +80,28 @@ class Audio(FeatureModality):
         changed = frames.copy()
         if self.options.frequency_warp:
             points = _filter_points(self.options.bins)
-            sources = _mel(_hertz(points[1:-1]) / _factor(self.options.frequency_warp, random))
-            changed = _rows_at((sources - points[1]) / (points[1] - points[0]), changed.T).T
+            sources = _mel(_hertz(points[1:-1]) / _random_factor(self.options.frequency_warp, random))
+            changed = _interpolate((sources - points[1]) / (points[1] - points[0]), changed.T).T
         if self.options.time_warp:
-            length = max(1, round(len(frames) * _factor(self.options.time_warp, random)))
-            changed = _rows_at(np.linspace(0, len(frames) - 1, length), changed)
+            length = max(1, round(len(frames) * _random_factor(self.options.time_warp, random)))
+            changed = _interpolate(np.linspace(0, len(frames) - 1, length), changed)
         _mask(changed, self.options.time_masks, len(changed) // 5, random)
         _mask(changed.T, self.options.frequency_masks, frames.shape[1], random)
         return changed
 
 
-def _factor(warp: float, random: np.random.Generator) -> float:
+def _random_factor(warp: float, random: np.random.Generator) -> float:
     """Return a random factor from 1 / (1 + warp) to 1 + warp."""
     return float(np.exp(random.uniform(-1, 1) * np.log1p(warp)))
 
 
-def _rows_at(places: npt.NDArray[np.float64], rows: Frames) -> Frames:
+def _interpolate(places: npt.NDArray[np.float64], rows: Frames) -> Frames:
     """Return the rows at places between rows, by linear interpolation. Outside, return the first or the last row."""
     places = np.clip(places, 0, len(rows) - 1)
     before = places.astype(np.int64)
     after = np.minimum(before + 1, len(rows) - 1)
-    share = (places - before).astype(np.float32)[:, None]
-    return rows[before] * (1 - share) + rows[after] * share
+    weight = (places - before).astype(np.float32)[:, None]
+    return rows[before] * (1 - weight) + rows[after] * weight
 
 
 def _mask(frames: Frames, masks: Masks, limit: int, random: np.random.Generator) -> None:
@@ -144,21 +142,21 @@ def _hann_window() -> npt.NDArray[np.float64]:
     return 0.5 - 0.5 * np.cos(2 * np.pi * np.arange(WINDOW) / WINDOW)
 
 
-def read_samples(file: str | Path | BinaryIO, max_seconds: int = MAX_SECONDS) -> Samples:
+def read_samples(file: str | Path | BinaryIO) -> Samples:
     """Read an audio file. Return the mean of its channels, resampled to SAMPLE_RATE.
 
     Raises:
-        ZooError: The file is missing, damaged, empty, longer than `max_seconds`, or not WAV, FLAC, OGG or MP3.
+        ZooError: The file is missing, damaged, empty, longer than MAX_SECONDS, or not WAV, FLAC, OGG or MP3.
     """
     blocks, count = [], 0
     for block in read_blocks(file):
         blocks.append(block)
         count += len(block)
-        if count > max_seconds * SAMPLE_RATE:
-            limit = f"{max_seconds // 60:,} minutes"
-            raise ZooError(f"`{_name(file)}` is longer than {limit}", hint="split the recording into shorter files")
+        if count > MAX_SECONDS * SAMPLE_RATE:
+            problem = f"`{input_name(file)}` is longer than {MAX_SECONDS // 60} minutes"
+            raise ZooError(problem, hint="split the recording into shorter files")
     if not count:
-        raise ZooError(f"`{_name(file)}` contains no audio", hint="remove the file, or record it again")
+        raise ZooError(f"`{input_name(file)}` contains no audio", hint="remove the file, or record it again")
     return np.concatenate(blocks)
 
 
@@ -169,20 +167,24 @@ def read_blocks(file: str | Path | BinaryIO) -> Iterator[Samples]:
         ZooError: See `read_samples`.
     """
     soundfile, soxr = _packages()
-    name = _name(file)
-    opened = open_file(Path(file)) if isinstance(file, str | Path) else nullcontext(file)
-    with opened as stream, _damage(name), soundfile.SoundFile(stream) as sound:
-        _check(sound, name)
-        resample = soxr.ResampleStream(sound.samplerate, SAMPLE_RATE, 1, dtype="float32")
-        size, last = max(1, min(_BLOCK_VALUES // sound.channels, _BLOCK_SECONDS * sound.samplerate)), False
-        while not last:
-            block = sound.read(size, dtype="float32", always_2d=True)
-            last = len(block) < size
-            _require_finite(block, name)
-            mono = block.mean(1, dtype=np.float64).astype(np.float32)
-            samples = resample.resample_chunk(mono, last=last)
-            _require_finite(samples, name)  # values near the largest float32 overflow
-            yield samples
+    name = input_name(file)
+    try:
+        with open_input(file) as stream, soundfile.SoundFile(stream) as sound:
+            _check(sound, name)
+            resample = soxr.ResampleStream(sound.samplerate, SAMPLE_RATE, 1, dtype="float32")
+            size, last = min(_BLOCK_VALUES // sound.channels, _BLOCK_SECONDS * sound.samplerate), False
+            while not last:
+                block = sound.read(size, dtype="float32", always_2d=True)
+                last = len(block) < size
+                _require_finite(block, name)
+                mono = block.mean(1, dtype=np.float64).astype(np.float32)
+                samples = resample.resample_chunk(mono, last=last)
+                _require_finite(samples, name)  # values near the largest float32 overflow
+                yield samples
+    except (soundfile.LibsndfileError, OverflowError, MemoryError) as error:
+        reason = getattr(error, "error_string", None) or str(error)
+        hint = "the file must be an undamaged WAV, FLAC, OGG or MP3 file"
+        raise ZooError(f"`{name}` cannot be read as audio (WAV, FLAC, OGG or MP3): {reason}", hint=hint) from None
 
 
 def _check(sound: SoundFile, name: str) -> None:
@@ -204,18 +206,6 @@ def _require_finite(samples: Samples, name: str) -> None:
         raise ZooError(f"`{name}` has samples that are not finite or too large", hint=hint)
 
 
-@contextmanager
-def _damage(name: str) -> Iterator[None]:
-    """Convert libsndfile's errors to ZooErrors."""
-    soundfile, _ = _packages()
-    try:
-        yield
-    except (soundfile.LibsndfileError, OverflowError, MemoryError) as error:
-        reason = getattr(error, "error_string", None) or str(error)
-        hint = "the file must be an undamaged WAV, FLAC, OGG or MP3 file"
-        raise ZooError(f"`{name}` cannot be read as audio (WAV, FLAC, OGG or MP3): {reason}", hint=hint) from None
-
-
 def _packages() -> tuple[Any, Any]:
     """Import the packages soundfile and soxr."""
     try:
@@ -223,7 +213,3 @@ def _packages() -> tuple[Any, Any]:
     except (ImportError, OSError) as error:  # OSError: the libsndfile library is missing
         hint = "run `pip install -e '.[speech]'` in zoo's source folder"
         raise ZooError(f"reading audio requires the packages soundfile and soxr: {error}", hint=hint) from None
-
-
-def _name(file: str | Path | BinaryIO) -> str:
-    return str(file) if isinstance(file, str | Path) else str(cast(Any, getattr(file, "name", "the audio")))

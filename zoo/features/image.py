@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from specs import ZooError, parts
-from zoo.features.modality import FeatureModality, Frames, grey_pixels
-from zoo.files.reading import MAX_BYTES, read_bytes
+from zoo.features.modality import FeatureModality, Frames, grey_pixels, input_name, open_input
+from zoo.files.reading import MAX_BYTES
 from zoo.report import size
 
 if TYPE_CHECKING:
@@ -56,17 +56,12 @@ class Image(FeatureModality):
     def picture(self, frames: Frames) -> npt.NDArray[np.uint8]:
         """Join patches to a picture, [height, width]."""
         patch = self.options.patch
-        grid = frames.reshape(-1, self.rows, patch.height, patch.width).transpose(1, 2, 0, 3)
+        grid = frames.reshape(-1, self.options.rows, patch.height, patch.width).transpose(1, 2, 0, 3)
         return grey_pixels(grid.reshape(self.options.height, -1))
 
     def place(self, frame: int) -> str:
         """Return the position of a patch: its first column of pixels, such as `32 px`."""
-        return f"{frame // self.rows * self.options.patch.width} px"
-
-    @property
-    def rows(self) -> int:
-        """Number of patches in each column of the picture."""
-        return self.options.rows
+        return f"{frame // self.options.rows * self.options.patch.width} px"
 
 
 def _read_grey(file: str | Path | BinaryIO, height: int) -> PillowImage.Image:
@@ -77,8 +72,9 @@ def _read_grey(file: str | Path | BinaryIO, height: int) -> PillowImage.Image:
     except ImportError:
         hint = "run `pip install -e '.[pictures]'` in zoo's source folder"
         raise ZooError("reading pictures requires the `pillow` package, which is not installed", hint=hint) from None
-    name = str(file) if isinstance(file, str | Path) else str(getattr(file, "name", "the picture"))
-    content = read_bytes(Path(file)) if isinstance(file, str | Path) else file.read(MAX_BYTES + 1)
+    name = input_name(file)
+    with open_input(file) as stream:
+        content = stream.read(MAX_BYTES + 1)
     if len(content) > MAX_BYTES:
         raise ZooError(f"`{name}` is larger than {size(MAX_BYTES)}", hint="scale the picture")
     try:

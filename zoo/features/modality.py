@@ -9,6 +9,7 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
 from hashlib import blake2b
 from io import BytesIO
 from pathlib import Path
@@ -71,16 +72,6 @@ class FeatureModality(ABC):
         return str(frame + 1)
 
     @property
-    def rows(self) -> int:
-        """Number of successive frames that share a column of the picture."""
-        return 1
-
-    @property
-    def width(self) -> int:
-        """Number of features per frame."""
-        return self.options.width
-
-    @property
     def augments(self) -> bool:
         """Whether `augment` changes anything."""
         fields = type(self.options).model_fields
@@ -91,6 +82,16 @@ class FeatureModality(ABC):
         """JSON data with everything that determines the frames of a given file."""
         options = self.options.model_dump(mode="json", exclude={*self.options.augmentation}, exclude_none=True)
         return {**options, "version": self.version}
+
+
+def open_input(file: str | Path | BinaryIO) -> AbstractContextManager[BinaryIO]:
+    """Open a file for reading, unless it is already open."""
+    return open_file(Path(file)) if isinstance(file, str | Path) else nullcontext(file)
+
+
+def input_name(file: str | Path | BinaryIO) -> str:
+    """Return the name of a file for error messages."""
+    return str(file) if isinstance(file, str | Path) else "the file"
 
 
 def read_frames(content: bytes, task: Recognition) -> Frames:

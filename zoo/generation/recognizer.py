@@ -190,7 +190,7 @@ class Recognizer(Translator):
         else:
             ((_, *tokens, _),) = preprocessor.encode_pairs_side([translation], "target")
             output = translation
-        rows = self.modality.rows
+        rows = self.modality.options.rows
         size = rows * -(-positions // (rows * _MAX_GROUPS))
         places = [
             f"{SPACE}{self.modality.place(position * preprocessor.stride)}" if position % size == 0 else ""

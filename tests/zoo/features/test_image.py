@@ -16,6 +16,7 @@ import pytest
 from specs import ZooError, parts
 from zoo.features import image
 from zoo.features.image import MAX_PIXELS
+from zoo.files.reading import MAX_BYTES
 
 Image = pytest.importorskip("PIL.Image")
 PATCHES = image.Image(parts.Image(kind="image", patch={"height": 8, "width": 4}))
@@ -126,6 +127,14 @@ def test_damaged_and_huge_pictures_are_refused(tmp_path: Path, content: bytes, p
         COLUMNS.encode(path)
     assert str(path) in str(error.value)
     assert error.value.hint
+
+
+@pytest.mark.parametrize("in_memory", [False, True])
+def test_a_picture_with_too_many_bytes_is_refused(tmp_path: Path, in_memory: bool) -> None:
+    (path := tmp_path / "picture.png").write_bytes(bytes(MAX_BYTES + 1))
+    with pytest.raises(ZooError, match="is larger than 20 MB") as error:
+        COLUMNS.encode(io.BytesIO(path.read_bytes()) if in_memory else path)
+    assert error.value.hint == "scale the picture"
 
 
 def mutated(content: bytes, draw: random.Random) -> bytes:
