@@ -14,7 +14,8 @@ from contextlib import ExitStack, suppress
 from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
-from subprocess import PIPE, Popen
+from subprocess import Popen
+from tempfile import TemporaryFile
 from typing import Any
 
 import numpy as np
@@ -74,20 +75,20 @@ def _speak(split: str, count: int, folder: Path, report: Report) -> None:
     parts = np.linspace(0, count, cores() + 1).astype(int).tolist()
     command = [sys.executable, "-m", __name__, split]
     read, write = os.pipe()
-    with ExitStack() as stack:
+    with TemporaryFile("w+", errors="replace") as errors, ExitStack() as stack:
         processes = [
-            stack.enter_context(Popen([*command, str(start), str(end), str(folder)], stdout=write, stderr=PIPE))
+            stack.enter_context(Popen([*command, str(start), str(end), str(folder)], stdout=write, stderr=errors))
             for start, end in pairwise(parts)
         ]
         os.close(write)
         with open(read) as lines, report.progress(f"speaking {split}", count, "strings") as progress:
             for _ in lines:
                 progress.advance()
-        errors = [process.communicate()[1].decode(errors="replace").strip() for process in processes]
-    if any(process.returncode for process in processes):
-        *_, last = "\n".join(errors).strip().splitlines() or ["a process was stopped"]
-        hint = "run `pip install -e '.[speech]'` in zoo's source folder, which installs espeakng-loader"
-        raise ZooError(f"the spoken digits could not be synthesised: {last}", hint=hint, exit_code=1)
+        if any(process.wait() for process in processes):
+            errors.seek(0)
+            *_, last = errors.read().strip().splitlines() or ["a process was stopped"]
+            hint = "run `pip install -e '.[speech]'` in zoo's source folder, which installs espeakng-loader"
+            raise ZooError(f"the spoken digits could not be synthesised: {last}", hint=hint, exit_code=1)
 
 
 def _random(split: str, number: int) -> np.random.Generator:
@@ -123,24 +124,20 @@ class Speaker:
             self._blocks.append(np.ctypeslib.as_array(samples, (count,)).copy())
         return 0
 
-    def choose(self, voice: str, **parameters: int) -> None:
-        """Set the voice for the next calls."""
-        if self._library.espeak_SetVoiceByName(voice.encode()):
-            raise ValueError(f"espeak-ng has no voice {voice}")
-        numbers = {"rate": _RATE, "pitch": _PITCH, "range": _RANGE, "word_gap": _WORD_GAP}
-        for name, value in parameters.items():
-            self._library.espeak_SetParameter(numbers[name], value, 0)
-
     def choose_at_random(self, split: str, random: np.random.Generator, accents: Sequence[str] = ENGLISH) -> None:
         """Choose one of the accents or languages, one of the voices of a split, and how it speaks."""
-        self.choose(
-            f"{random.choice(accents)}+{random.choice(VOICES[split])}",
-            rate=int(random.integers(90, 260)),
+        voice = f"{random.choice(accents)}+{random.choice(VOICES[split])}"
+        if self._library.espeak_SetVoiceByName(voice.encode()):
+            raise ValueError(f"espeak-ng has no voice {voice}")
+        parameters = {
+            _RATE: random.integers(90, 260),
             # High voices are harder to learn, so they are more frequent in training.
-            pitch=int(random.integers(5, 95, 2 if split == "train" else 1).max()),
-            range=int(random.integers(5, 95)),
-            word_gap=int(random.choice([0, 0, 2, 6])),
-        )
+            _PITCH: random.integers(5, 95, 2 if split == "train" else 1).max(),
+            _RANGE: random.integers(5, 95),
+            _WORD_GAP: random.choice([0, 0, 2, 6]),
+        }
+        for parameter, value in parameters.items():
+            self._library.espeak_SetParameter(parameter, int(value), 0)
 
     def speak(self, text: str) -> Samples:
         """Return the samples of a text, without silence at both ends."""
