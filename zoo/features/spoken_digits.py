@@ -1,7 +1,8 @@
 """Synthetic recordings of digits, spoken by espeak-ng with many voices, as if recorded in many rooms.
 
 espeak-ng is licensed under the GPL. `python -m zoo.features.spoken_digits SPLIT START END FOLDER` runs it in a separate
-process, and writes one FLAC file for each string. Each string only depends on its split and its number.
+process, and writes one FLAC file for each string. Its text, voice and room only depend on its split and its number. The
+samples also depend slightly on earlier strings of the process and on the time, because espeak-ng has internal state.
 """
 
 from __future__ import annotations
