@@ -11,8 +11,6 @@ from zoo.generation.translation import Translation
 
 DEEPL_PATH = "/v2/"
 """Path prefix of DeepL's API, whose errors have the `message` key instead of `error`."""
-
-
 AUDIO_PATH = "/v1/audio/"
 """Path prefix of OpenAI's API, whose errors are objects with the `message` key."""
 

@@ -11,7 +11,7 @@ from zoo.generation.transcription import FORMATS, Transcript
 from zoo.serving.answer import AUDIO_PATH, Call, ServingError
 from zoo.serving.documents import Documents
 from zoo.serving.languages import language_name
-from zoo.serving.requests import authorize, read_string, read_upload
+from zoo.serving.requests import authorize, read_flag, read_string, read_upload
 from zoo.serving.service import Service
 
 _ANY_MODEL = "whisper-1"
@@ -30,7 +30,7 @@ def router(service: Service, documents: Documents) -> APIRouter:
         form = read_string(given, "response_format") or "json"
         if form not in _RESPONSE_FORMATS:
             raise ServingError(400, f"`response_format` should be one of {', '.join(_RESPONSE_FORMATS)}")
-        if str(given.get("stream", "")).lower() == "true":
+        if read_flag(given, "stream"):
             raise ServingError(400, "`stream` is not supported; omit it")
         if not content:
             raise ServingError(400, "`file` is missing or empty; send the audio as `multipart/form-data`")
