@@ -17,7 +17,8 @@ from pathlib import Path
 
 import soundfile
 
-from tests.benchmarks.sentence_sounds import speak_all, write_lists
+from tests.benchmarks.sentence_sounds import speak_all
+from tests.benchmarks.sentences import write_lists
 
 GAME = Path("/usr/share/games/fillets-ng")
 TIMES = 6
@@ -70,7 +71,7 @@ def main() -> None:
     sets["spoken"] = [(path, *line[1:]) for path, line in zip(spoken, repeated, strict=True)]
     for name, found in sets.items():
         sounds, texts, english = zip(*found, strict=True)
-        write_lists(arguments.out, name, {language: sounds}, **{language: texts, "en": english})
+        write_lists(arguments.out, name, {f"sounds.{language}": sounds, language: texts, "en": english})
         print(f"{name}: {len(found):,} sounds")
 
 

@@ -21,7 +21,7 @@ import numpy as np
 import soundfile
 
 from compiler.host import cores
-from tests.benchmarks.sentence_sounds import write_lists
+from tests.benchmarks.sentences import write_lists
 from zoo.features.spoken_digits import MAX_DIGITS, WORDS, Samples, as_recorded, join_words, without_silence
 
 COUNT = 20_000
@@ -87,7 +87,8 @@ def main() -> None:
     (out / "train").mkdir(parents=True)
     with ProcessPoolExecutor(cores(), get_context("spawn")) as pool:
         texts = list(pool.map(partial(record, out / "train"), range(COUNT), chunksize=16))
-    write_lists(out, "train", {"en": (Path(f"train/{number:06d}.flac") for number in range(COUNT))}, en=texts)
+    files = [f"train/{number:06d}.flac" for number in range(COUNT)]
+    write_lists(out, "train", {"sounds.en": files, "en": texts})
 
 
 if __name__ == "__main__":

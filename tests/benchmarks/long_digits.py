@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import soundfile
 
-from tests.benchmarks.sentence_sounds import write_lists
+from tests.benchmarks.sentences import write_lists
 from zoo.features.audio import SAMPLE_RATE, Samples, read_samples
 from zoo.features.spoken_digits import strings
 from zoo.report import Report
@@ -52,7 +52,7 @@ def main() -> None:
             files.append(Path(split) / f"{len(files)}.flac")
             soundfile.write(given.out / files[-1], samples, SAMPLE_RATE, subtype="PCM_16")
             texts.append(text)
-        write_lists(given.out, split, {"en": files}, en=texts)
+        write_lists(given.out, split, {"sounds.en": files, "en": texts})
         print(f"{split}: {len(files):,} recordings")
 
 

@@ -20,9 +20,10 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageDraw, ImageFilter, ImageFont
 
+from tests.benchmarks.sentences import read_pairs, write_lists
+
 SIZES = {"test": 500, "dev": 500, "train": 30_000}
 """Number of pictures in each set."""
-MAX_CHARACTERS = 60
 CHARACTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyzÄÖÜäöüß0123456789.,;:!?-'\""
 SYMBOL_FONTS = ("D050000L", "Standard Symbols PS", "OpenSymbol", "Symbola")
 """Families with symbols in the places of letters."""
@@ -75,14 +76,6 @@ def draw(text: str, font_file: Path, random: random.Random) -> Image.Image:
     return Image.fromarray(pixels.clip(0, 255).astype(np.uint8))
 
 
-def read_pairs(sources: Path, targets: Path) -> list[tuple[str, str]]:
-    """Return the pairs whose source is short, has only known characters and is not repeated, in random order."""
-    lines = zip(sources.read_text("utf-8").splitlines(), targets.read_text("utf-8").splitlines(), strict=True)
-    known = {*CHARACTERS, " "}
-    pairs = {source: target for source, target in lines if 0 < len(source) <= MAX_CHARACTERS and known >= {*source}}
-    return random.Random(0).sample([*pairs.items()], len(pairs))
-
-
 def write(pairs: Sequence[tuple[str, str]], fonts: Fonts, out: Path, name: str) -> None:
     """Draw the source of each pair in a random font, and write the pictures and lists of a set."""
     draws, families = random.Random(name), [*fonts]
@@ -91,13 +84,9 @@ def write(pairs: Sequence[tuple[str, str]], fonts: Fonts, out: Path, name: str) 
         font = draws.choice(fonts[draws.choice(families)])
         picture = draw(source, font, draws)
         picture.save(out / name / f"{index}.jpg", quality=draws.randint(25, 90))
+    german, english = zip(*pairs, strict=True)
     files = [f"{name}/{index}.jpg" for index in range(len(pairs))]
-    for suffix, lines in (
-        ("pictures.de", files),
-        ("de", [each for each, _ in pairs]),
-        ("en", [each for _, each in pairs]),
-    ):
-        (out / f"{name}.{suffix}").write_text("".join(f"{line}\n" for line in lines), "utf-8")
+    write_lists(out, name, {"pictures.de": files, "de": german, "en": english})
 
 
 def main() -> None:
@@ -108,7 +97,7 @@ def main() -> None:
     parser.add_argument("fonts", nargs="*", type=Path, default=[Path("/usr/share/fonts")])
     parser.add_argument("--train", type=int, default=SIZES["train"], help="number of pictures for training")
     arguments = parser.parse_args()
-    pairs, start = read_pairs(arguments.sources, arguments.targets), 0
+    pairs, start = read_pairs(arguments.sources, arguments.targets, {*CHARACTERS, " "}), 0
     fonts = divide(find_fonts(arguments.fonts))
     for name, count in {**SIZES, "train": arguments.train}.items():
         if not fonts[name]:

@@ -11,8 +11,7 @@ recipe `speech/digits`.
 from __future__ import annotations
 
 import argparse
-import random
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
@@ -25,22 +24,15 @@ import numpy as np
 import soundfile
 
 from compiler.host import cores
+from tests.benchmarks.sentences import read_pairs, write_lists
 from zoo.features.spoken_digits import ENGLISH, Speaker, as_recorded
 
 SIZES = {"test": 500, "dev": 300, "train": 160_000}
 """Number of sounds in each set. If there are fewer sentences for the training set, different voices repeat them."""
-MAX_CHARACTERS = 60
 _ATTEMPTS = 20
 
 _speaker = cache(Speaker)
 """The espeak-ng library in this process, which can be initialised once."""
-
-
-def read_pairs(prefix: str) -> list[tuple[str, str]]:
-    """Return the pairs with short sources, one for each source, in random order."""
-    lines = zip(*(Path(f"{prefix}.{end}").read_text("utf-8").split("\n")[:-1] for end in ("en", "de")), strict=True)
-    pairs = {source: target for source, target in lines if 0 < len(source) <= MAX_CHARACTERS}
-    return random.Random(0).sample([*pairs.items()], len(pairs))
 
 
 def speak(split: str, accents: Sequence[str], text: str, file: Path, seed: tuple[int, ...]) -> None:
@@ -69,13 +61,6 @@ def speak_all(texts: Sequence[str], folder: Path, split: str, accents: Sequence[
     raise RuntimeError(f"espeak-ng crashed {_ATTEMPTS} times: install another version of espeakng-loader")
 
 
-def write_lists(out: Path, name: str, sounds: Mapping[str, Iterable[Path]], **texts: Iterable[str]) -> None:
-    """Write the names of sounds and their texts as the files of a set, one per language of the sounds and texts."""
-    columns = {f"sounds.{language}": map(str, paths) for language, paths in sounds.items()} | texts
-    for suffix, lines in columns.items():
-        (out / f"{name}.{suffix}").write_text("".join(f"{line}\n" for line in lines), "utf-8")
-
-
 def main() -> None:
     """Speak the sentences that the command line names."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -83,18 +68,20 @@ def main() -> None:
         parser.add_argument(name)
     parser.add_argument("out", type=Path)
     arguments = parser.parse_args()
-    held_out = read_pairs(arguments.held_out)
+    sentences, held_out = (
+        read_pairs(Path(f"{prefix}.en"), Path(f"{prefix}.de")) for prefix in (arguments.sentences, arguments.held_out)
+    )
     kept = {english for english, _ in held_out}
     sets = {
         "test": held_out[: SIZES["test"]],
         "dev": held_out[SIZES["test"] :][: SIZES["dev"]],
-        "train": islice(cycle(pair for pair in read_pairs(arguments.sentences) if pair[0] not in kept), SIZES["train"]),
+        "train": islice(cycle(pair for pair in sentences if pair[0] not in kept), SIZES["train"]),
     }
     for split, pairs in sets.items():
         english, german = zip(*pairs, strict=True)
         sounds = speak_all(english, arguments.out / split, split)
-        names = {"en": (path.relative_to(arguments.out) for path in sounds)}
-        write_lists(arguments.out, split, names, en=english, de=german)
+        names = [path.relative_to(arguments.out) for path in sounds]
+        write_lists(arguments.out, split, {"sounds.en": names, "en": english, "de": german})
         print(f"{split}: {len(sounds):,} sounds")
 
 
