@@ -77,21 +77,21 @@ def _read_grey(file: str | Path | BinaryIO, height: int) -> PillowImage.Image:
         content = stream.read(MAX_BYTES + 1)
     if len(content) > MAX_BYTES:
         raise ZooError(f"`{name}` is larger than {size(MAX_BYTES)}", hint="scale the picture")
+    # Pillow warns of large and of slightly damaged pictures. Threads must not use `catch_warnings`.
+    warnings.filterwarnings("ignore", module=r"PIL\.")
     try:
-        with warnings.catch_warnings():  # of large and of slightly damaged pictures
-            warnings.simplefilter("ignore")
-            picture = pillow.open(io.BytesIO(content), formats=("PNG", "JPEG"))
-            if picture.width * picture.height > MAX_PIXELS:
-                raise pillow.DecompressionBombError
-            ImageOps.exif_transpose(picture, in_place=True)
-            if picture.width > MAX_ASPECT * picture.height:
-                problem = f"`{name}` is more than {MAX_ASPECT} times as wide as it is high"
-                raise ZooError(problem, hint="cut the line of text into parts")
-            if picture.height > MAX_ASPECT * picture.width:
-                problem = f"`{name}` is more than {MAX_ASPECT} times as high as it is wide"
-                raise ZooError(problem, hint="cut out the line of text, and rotate it if it is vertical")
-            width = max(1, round(picture.width * height / picture.height))
-            return _convert_to_grey(picture).resize((width, height), pillow.Resampling.BILINEAR)
+        picture = pillow.open(io.BytesIO(content), formats=("PNG", "JPEG"))
+        if picture.width * picture.height > MAX_PIXELS:
+            raise pillow.DecompressionBombError
+        ImageOps.exif_transpose(picture, in_place=True)
+        if picture.width > MAX_ASPECT * picture.height:
+            problem = f"`{name}` is more than {MAX_ASPECT} times as wide as it is high"
+            raise ZooError(problem, hint="cut the line of text into parts")
+        if picture.height > MAX_ASPECT * picture.width:
+            problem = f"`{name}` is more than {MAX_ASPECT} times as high as it is wide"
+            raise ZooError(problem, hint="cut out the line of text, and rotate it if it is vertical")
+        width = max(1, round(picture.width * height / picture.height))
+        return _convert_to_grey(picture).resize((width, height), pillow.Resampling.BILINEAR)
     except (ZooError, MemoryError):
         raise
     except pillow.DecompressionBombError:

@@ -6,6 +6,7 @@ import io
 import random
 import resource
 import struct
+import warnings
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -89,6 +90,11 @@ def test_all_kinds_of_pixels_give_the_same_patches(pixels: np.ndarray, write: Ca
         actual = COLUMNS.encode(write(picture, suffix, **options))
         assert actual.shape == expected.shape, (picture.mode, suffix)
         assert np.abs(actual - expected).mean() < 0.2, (picture.mode, suffix)
+
+
+def test_pictures_that_are_read_in_parallel_hide_no_warnings(pixels: np.ndarray, write: Callable[..., Path]) -> None:
+    COLUMNS.encode_all([str(write(Image.fromarray(pixels.repeat(9, 0).repeat(9, 1))))] * 50)
+    assert ("ignore", None, Warning, None, 0) not in warnings.filters
 
 
 def test_a_blank_picture_is_zero(write: Callable[..., Path]) -> None:
