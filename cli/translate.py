@@ -304,8 +304,8 @@ def transcribe(
     """Write the text of audio files, or subtitles.
 
     A recording is cut at its pauses into windows. A window is at most as long as the longest recording that the model
-    was trained on, and at most 30 seconds. If there is no pause, two windows overlap by two seconds, and their texts
-    are joined at the words that both contain. Each window becomes a line of text, or one or more subtitles.
+    was trained on, and at most 30 seconds. If there is no pause, two windows overlap by up to two seconds, and their
+    texts are joined at the words that both contain. Each window becomes a line of text, or one or more subtitles.
 
     If an audio file cannot be transcribed, the others still are.
 
