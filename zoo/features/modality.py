@@ -67,9 +67,9 @@ class FeatureModality(ABC):
         """Draw frames as a greyscale picture, [height, width]: a column per frame, the first feature at the bottom."""
         return grey_pixels(frames.T[::-1])
 
+    @abstractmethod
     def place(self, frame: int) -> str:
-        """Return the position of a frame in its file as a short text. By default, it is the number of the frame."""
-        return str(frame + 1)
+        """Return the position of a frame in its file as a short text, such as `1.25 s`."""
 
     @property
     def augments(self) -> bool:

@@ -15,7 +15,7 @@ import pytest
 import specs
 from specs import ZooError
 from specs.parts import Masks
-from zoo.features.audio import SAMPLE_RATE, Audio, read_blocks, read_samples
+from zoo.features.audio import SAMPLE_RATE, Audio, mel_filters, read_blocks, read_samples
 
 soundfile = pytest.importorskip("soundfile", reason="needs the `speech` extra")
 pytest.importorskip("soxr", reason="needs the `speech` extra")
@@ -74,8 +74,6 @@ def test_prepared_features_depend_on_the_options_that_change_them() -> None:
 
 def test_each_filter_reads_at_least_one_frequency() -> None:
     assert np.isfinite(audio().features(chirp(0.2).astype(np.float32))).all()
-    from zoo.features.audio import mel_filters
-
     assert (mel_filters(80).sum(0) > 0).all()
 
 
