@@ -105,7 +105,8 @@ class Audio(FeatureSource):
     log-mel filter bank features of a window of 25 ms, and windows start every 10 ms. In each file, every feature is
     shifted and scaled to mean 0 and variance 1."""
     bins: Annotated[int, Field(ge=8, le=512)] = 80
-    """Number of mel filters. Default: 80. Unit: features."""
+    """Number of mel filters. Of more than 120 filters, some are so narrow that they contain no frequency and are always
+    0. Default: 80. Unit: features."""
     dynamic_range: Annotated[float, Field(gt=0, le=1_000)] | None = None
     """Largest difference between two features of a file (Radford et al. 2022: 80). Lower features are raised, so that
     inaudible noise has no effect. null: no limit. Default: null. Unit: decibels."""
