@@ -106,15 +106,15 @@ def split_windows(blocks: Iterable[Samples], rate: int, max_seconds: float) -> I
     hop, limit = round(_HOP_SECONDS * rate), round(max_seconds / _HOP_SECONDS)
     margin, pending = min(round(_MARGIN_SECONDS / _HOP_SECONDS), limit // 4), iter(blocks)
     rest, start, overlaps, size = np.empty(0, np.float32), 0, False, 2 * limit * hop
-    usual = -math.inf
+    previous = -math.inf
     while True:
         rest = _fill(rest, pending, size)
         if not len(rest):
             return
         levels = _levels(rest[:size], hop)
-        pause_level = _pause_level(levels, usual)
-        usual = pause_level if math.isfinite(pause_level) else usual
-        silent = levels < pause_level
+        threshold = _threshold(levels, previous)
+        previous = threshold if math.isfinite(threshold) else previous
+        silent = levels < threshold
         heard = np.flatnonzero(~silent)
         if len(heard):
             skipped = max(0, int(heard[0]) - margin)
@@ -147,12 +147,12 @@ def _levels(samples: Samples, hop: int) -> npt.NDArray[np.float64]:
     return 10 * np.log10(smooth + _LEAST_ENERGY)
 
 
-def _pause_level(levels: npt.NDArray[np.float64], usual: float) -> float:
-    """Return the level below which hops are silent.
+def _threshold(levels: npt.NDArray[np.float64], previous: float) -> float:
+    """Return the threshold below which a hop is silent, in decibels.
 
     Args:
         levels: The levels of the hops.
-        usual: The previous result, for hops that are only speech or only noise.
+        previous: The previous threshold, for hops that are only speech or only noise.
     """
     ordered = np.sort(levels)
     skipped = min(_EXTREME_HOPS, len(levels) // 2)
@@ -160,7 +160,7 @@ def _pause_level(levels: npt.NDArray[np.float64], usual: float) -> float:
     if speech < _SILENT_DECIBELS:
         return math.inf
     if speech - noise < _MIN_RANGE_DECIBELS:
-        return usual
+        return previous
     noise = max(noise, speech - _MAX_RANGE_DECIBELS)
     return float(noise + _PAUSE_LEVEL * (speech - noise))
 
