@@ -49,6 +49,7 @@ VOICES = {"train": _TRAIN_VOICES, "dev": _DEV_VOICES, "test": _TEST_VOICES}
 _FLUENT = {"train": 0.6, "dev": 0.4, "test": 0.4}
 """Share of strings that are spoken in one go, which are harder to learn than words spoken one by one."""
 _REPEATED = 0.15
+"""Probability that a digit of a training string is set to the digit before it."""
 _RATE, _PITCH, _RANGE, _WORD_GAP = 1, 3, 4, 7
 """IDs of espeak-ng's parameters."""
 _SYNCHRONOUS, _UTF8 = 2, 1
@@ -98,6 +99,7 @@ def _random(split: str, number: int) -> np.random.Generator:
 
 def _digits(split: str, random: np.random.Generator) -> list[int]:
     """Return the digits of a random string."""
+    # Without `p`, the distribution would be the same, but all strings would change.
     length = 1 + random.choice(MAX_DIGITS, p=np.full(MAX_DIGITS, 1 / MAX_DIGITS))
     digits = random.integers(10, size=length)
     if split == "train":  # more equal neighbours, one of which is easily lost
