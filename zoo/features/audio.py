@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from functools import cache
 from importlib import import_module
@@ -146,25 +147,19 @@ def read_samples(file: str | Path | BinaryIO) -> Samples:
     """Read an audio file. Return the mean of its channels, resampled to SAMPLE_RATE.
 
     Raises:
-        ZooError: The file is missing, damaged, empty, longer than MAX_SECONDS, or not WAV, FLAC, OGG or MP3.
+        ZooError: The file is empty, longer than MAX_SECONDS, or cannot be read (see `read_blocks`).
     """
-    blocks, count = [], 0
-    for block in read_blocks(file):
-        blocks.append(block)
-        count += len(block)
-        if count > MAX_SECONDS * SAMPLE_RATE:
-            problem = f"`{input_name(file)}` is longer than {MAX_SECONDS // 60} minutes"
-            raise ZooError(problem, hint="split the recording into shorter files")
-    if not count:
+    samples = np.concatenate(list(read_blocks(file, MAX_SECONDS)))
+    if not len(samples):
         raise ZooError(f"`{input_name(file)}` contains no audio", hint="remove the file, or record it again")
-    return np.concatenate(blocks)
+    return samples
 
 
-def read_blocks(file: str | Path | BinaryIO) -> Iterator[Samples]:
-    """Read an audio file of any length block by block. Yield the samples that `read_samples` would return.
+def read_blocks(file: str | Path | BinaryIO, max_seconds: float = math.inf) -> Iterator[Samples]:
+    """Read an audio file block by block. Yield the samples that `read_samples` would return.
 
     Raises:
-        ZooError: See `read_samples`.
+        ZooError: The file is missing, damaged, longer than `max_seconds`, or not WAV, FLAC, OGG or MP3.
     """
     soundfile, soxr = _packages()
     name = input_name(file)
@@ -172,7 +167,7 @@ def read_blocks(file: str | Path | BinaryIO) -> Iterator[Samples]:
         with open_input(file) as stream, soundfile.SoundFile(stream) as sound:
             _check(sound, name)
             resample = soxr.ResampleStream(sound.samplerate, SAMPLE_RATE, 1, dtype="float32")
-            size, last = min(_BLOCK_VALUES // sound.channels, _BLOCK_SECONDS * sound.samplerate), False
+            size, last, count = min(_BLOCK_VALUES // sound.channels, _BLOCK_SECONDS * sound.samplerate), False, 0
             while not last:
                 block = sound.read(size, dtype="float32", always_2d=True)
                 last = len(block) < size
@@ -180,6 +175,10 @@ def read_blocks(file: str | Path | BinaryIO) -> Iterator[Samples]:
                 mono = block.mean(1, dtype=np.float64).astype(np.float32)
                 samples = resample.resample_chunk(mono, last=last)
                 _require_finite(samples, name)  # values near the largest float32 overflow
+                count += len(samples)
+                if count > max_seconds * SAMPLE_RATE:
+                    problem = f"`{name}` is longer than {max_seconds:,g} seconds"
+                    raise ZooError(problem, hint="split the recording into shorter files")
                 yield samples
     except (soundfile.LibsndfileError, OverflowError, MemoryError) as error:
         reason = getattr(error, "error_string", None) or str(error)

@@ -12,7 +12,6 @@ import numpy as np
 import numpy.typing as npt
 
 import specs
-from specs import ZooError
 from zoo.features.audio import SAMPLE_RATE, Audio, Samples, read_blocks
 from zoo.features.modality import Frames
 
@@ -76,11 +75,8 @@ class Recording:
             yield window._replace(values=self._modality.features(window.values))
 
     def _blocks(self) -> Iterator[Samples]:
-        for block in read_blocks(self._file):
+        for block in read_blocks(self._file, self._limit_seconds):
             self.duration += len(block) / SAMPLE_RATE
-            if self.duration > self._limit_seconds:
-                problem = f"the recording is longer than {self._limit_seconds:g} seconds"
-                raise ZooError(problem, hint="split the recording into shorter files")
             yield block
 
 
