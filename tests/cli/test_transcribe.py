@@ -106,3 +106,10 @@ def test_a_file_that_is_longer_than_those_in_training_gives_a_warning_about_file
     for words in ("1 of 1 files are longer than any source in training (31 frames)", "the longest is file 1 ('a.wav')"):
         assert words in result.err
     assert "they are read whole, but quality may be lower" in result.err
+
+
+def test_an_output_that_cannot_be_written_is_found_before_the_recording_is_read(zoo: Zoo, heard: list[int]) -> None:
+    record("a.wav", 0.5)
+    result = zoo("transcribe", "a.wav", "-o", "/proc/a.txt", "--model", "runs/hearing")
+    assert (result.status, "`/proc/a.txt` cannot be written" in result.err) == (1, True), result.err
+    assert heard == []
