@@ -14,6 +14,7 @@ from tests.conftest import Zoo
 from zoo.generation import transcription
 from zoo.generation.recognizer import Recognizer
 from zoo.generation.translation import Translation
+from zoo.report import Progress, Report
 from zoo.training.run import Run
 
 soundfile = pytest.importorskip("soundfile")
@@ -113,3 +114,15 @@ def test_an_output_that_cannot_be_written_is_found_before_the_recording_is_read(
     result = zoo("transcribe", "a.wav", "-o", "/proc/a.txt", "--model", "runs/hearing")
     assert (result.status, "`/proc/a.txt` cannot be written" in result.err) == (1, True), result.err
     assert heard == []
+
+
+def test_the_progress_counts_files() -> None:
+    class Units(Report):
+        def progress(self, label: str, total: int | None, unit: str) -> Progress:
+            units.append(unit)
+            return super().progress(label, total, unit)
+
+    units: list[str] = []
+    soundfile.write("a.wav", np.full(1_000, 0.1), RATE)
+    library.load("runs/hearing").hypotheses(["a.wav"], report=Units())
+    assert units == ["files"]
