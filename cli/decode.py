@@ -95,6 +95,7 @@ def decode(
     choice |= {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed, "shortlist": shortlist}
     folders = all_from_options(spec, options.model_names(name, model), report())
     translator = _open_model(folders, "translation", how, input)
+    _require_text_name(translator, output)
     lines = _lines_of_part(fraction, translator, input) if fraction and input else None
     format_lines = partial(_format_results, json=json, n_best=n_best)
     choice |= {"source": from_, "target": to, "split": not no_split, "protect": not no_protect}
@@ -201,6 +202,18 @@ def _lines_of_part(fraction: tuple[int, int], translator: Translator, input: Pat
     found = input_files(input, translator.modality.suffixes) if isinstance(translator, Recognizer) else None
     lines, (number, count) = count_lines(input) if found is None else len(found), fraction
     return range(lines * (number - 1) // count, lines * number // count)
+
+
+def _require_text_name(translator: Translator, output: Path | None) -> None:
+    """Raise ZooError if the output has the name of an audio file or image, which the text could replace."""
+    from specs import ZooError
+    from zoo.generation.recognizer import Recognizer
+
+    if output is not None and isinstance(translator, Recognizer):
+        kind = {"audio": "an audio file", "image": "an image"}[translator.spec.task.streams["source"]]
+        if output.suffix.lower() in translator.modality.suffixes:
+            hint = "the output is text: choose another name, such as `text.txt`"
+            raise ZooError(f"`{output}` is the name of {kind}", hint=hint)
 
 
 def _open_model(folders: list[Path], task: str, how: options.Execution, input: Path | None) -> Translator:

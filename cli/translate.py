@@ -344,8 +344,9 @@ def transcribe(
         return messages.info("nothing was transcribed")
 
     def write(recording: Path, target: Path) -> None:
-        transcript = recognizer.transcribe(recording, target=to, report=messages, beam=beam)
+        # The output is opened first, so that an unwritable path does not cost a whole transcription.
         with atomic_file(target.resolve()) as partial:  # write through a symbolic link
+            transcript = recognizer.transcribe(recording, target=to, report=messages, beam=beam)
             partial.write_text(FORMATS[suffix](transcript), encoding="utf-8")
         if not transcript.segments:
             messages.warn(f"`{recording}`: no speech was found; the text is empty")

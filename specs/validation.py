@@ -32,7 +32,7 @@ _LIMITS = {
 }
 _PARTS = (
     "a part of a corpus has `grammar`; or `source` and `target`; or `tsv`; or `trees`; or `archive`, `sha256`, "
-    "`source` and `target`; or `models`, and `source` or `target`; or `held_out`"
+    "`source` and `target`; or `models`, and `source` or `target`; or `digits`; or `held_out`"
 )
 _MAX_ERRORS = 20
 

@@ -128,6 +128,15 @@ def test_files_folders_and_lists_are_recognised(run: Run, zoo: Callable[..., Any
     Path(names[1]).rename("folder/a.WAV")
     Path("folder/notes.txt").write_text("not a sound")
     assert zoo("decode", "--model", "run", "--input", "folder").out.splitlines() == [texts[1]]
+    (broken := Path("folder/b.wav")).symlink_to("nothing.wav")
+    assert "`folder/b.wav` is missing" in zoo("decode", "--model", "run", "--input", "folder").err
+    broken.unlink()
+    Path("folder/._a.wav").write_bytes(b"hidden file, as macOS writes it")
+    assert zoo("decode", "--model", "run", "--input", "folder").out.splitlines() == [texts[1]]
+    kept = Path("folder/a.WAV").read_bytes()
+    written = zoo("decode", "--model", "run", "--input", "folder", "--output", "folder/a.WAV")
+    assert ("is the name of an audio file" in written.err, written.status) == (True, 2), written.err
+    assert Path("folder/a.WAV").read_bytes() == kept
     Path("folder/a.m4a").write_bytes(b"\0\0\0\x20ftypM4A \0\xff")
     Path("folder/b.lst").write_bytes(b"\xff\xfea\0")
     assert "cannot be read as audio" in zoo("decode", "--model", "run", "--input", "folder/a.m4a").err

@@ -14,6 +14,7 @@ from tests.conftest import Zoo
 from zoo.generation import transcription
 from zoo.generation.recognizer import Recognizer
 from zoo.generation.translation import Translation
+from zoo.report import Progress, Report
 from zoo.training.run import Run
 
 soundfile = pytest.importorskip("soundfile")
@@ -106,3 +107,22 @@ def test_a_file_that_is_longer_than_those_in_training_gives_a_warning_about_file
     for words in ("1 of 1 files are longer than any source in training (31 frames)", "the longest is file 1 ('a.wav')"):
         assert words in result.err
     assert "they are read whole, but quality may be lower" in result.err
+
+
+def test_an_output_that_cannot_be_written_is_found_before_the_recording_is_read(zoo: Zoo, heard: list[int]) -> None:
+    record("a.wav", 0.5)
+    result = zoo("transcribe", "a.wav", "-o", "/proc/a.txt", "--model", "runs/hearing")
+    assert (result.status, "`/proc/a.txt` cannot be written" in result.err) == (1, True), result.err
+    assert heard == []
+
+
+def test_the_progress_counts_files() -> None:
+    class Units(Report):
+        def progress(self, label: str, total: int | None, unit: str) -> Progress:
+            units.append(unit)
+            return super().progress(label, total, unit)
+
+    units: list[str] = []
+    soundfile.write("a.wav", np.full(1_000, 0.1), RATE)
+    library.load("runs/hearing").hypotheses(["a.wav"], report=Units())
+    assert units == ["files"]

@@ -57,6 +57,7 @@ MISTAKES = [
     ("corpus: {train: [{source: a, target: b, tag: bt}]}", "`corpus.train[0].tag` cannot be `bt`", 2, "<BT>"),
     ("corpus: {train: [{models: [a], source: b}], dev: [{held_out: 5}]}", "also move pairs", 2, "the dev set"),
     ("corpus:\n  train:\n    - {grammar: 5, held_out: 5}", "has no valid kind", 4, "a part of a corpus"),
+    ("corpus: {train: [{digit: 5}]}", "has no valid kind", 2, "`digits`"),
     ("corpus:\n  train:\n    - {sorce: a, target: b}", "`corpus.train[0].sorce` is not a field", 4, "`source`?"),
     ("corpus: {train: [{source: a}]}", "`corpus.train[0].target` is missing", 2, "write `target` here"),
     ("corpus: {target: fr, train: [{grammar: 5}]}", "`grammar` is English and German", 2, "target: de"),

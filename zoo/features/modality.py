@@ -154,8 +154,8 @@ def input_files(path: Path, suffixes: tuple[str, ...]) -> list[str] | None:
     """Find the files to read, given the path that a user names.
 
     Returns:
-        The files in a folder, sorted by name, or only the path itself. None if the path is a text file. The text file
-        is then a list of files. A binary file with an unknown suffix is no text file.
+        The files in a folder, sorted by name and without hidden files, or only the path itself. None if the path is a
+        text file. The text file is then a list of files. A binary file with an unknown suffix is no text file.
 
     Raises:
         ZooError: The folder contains no files with one of the suffixes.
@@ -167,7 +167,9 @@ def input_files(path: Path, suffixes: tuple[str, ...]) -> list[str] | None:
         return [str(path)] if is_binary or path.suffix.lower() in suffixes else None
     if not path.is_dir():
         return None
-    found = [str(each) for each in sorted(path.iterdir()) if each.suffix.lower() in suffixes and each.is_file()]
+    named = (each for each in sorted(path.iterdir()) if each.suffix.lower() in suffixes and each.name[0] != ".")
+    # A broken link or a pipe becomes an error when it is read. Otherwise, the output would lack its line.
+    found = [str(each) for each in named if not each.is_dir()]
     if not found:
         raise ZooError(f"`{path}` contains no files to read", hint=f"the formats are {', '.join(suffixes)}")
     return found

@@ -50,6 +50,8 @@ class Preprocessor:
     """Part of the warning: what happens to characters or words that the model does not know."""
     label = "text"
     """Word for a text in error messages."""
+    unit = "sentences"
+    """Word for texts in the progress."""
     max_chunk = sys.maxsize
     """Maximum number of texts to encode at a time."""
 

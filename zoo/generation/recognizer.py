@@ -37,7 +37,7 @@ _CHUNK_FILES = 64
 class FilePreprocessor(Preprocessor):
     """Preprocessor for recognizers. Each text is the path of a file, which is never split."""
 
-    unknown_effect, label = None, FILE
+    unknown_effect, label, unit = None, FILE, "files"
     max_chunk = _CHUNK_FILES
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:

@@ -125,7 +125,7 @@ class TextSearch:
         results = [[Translation("")]] * len(pairs)
         size = preprocessor.max_chunk
         chunks = (pairs[start : start + size] for start in range(0, len(pairs), size))
-        progress_bar = (report or Report()).progress(self.verb, len(pairs), "sentences")
+        progress_bar = (report or Report()).progress(self.verb, len(pairs), preprocessor.unit)
         with preprocessor.warnings, progress_bar as progress:
             for index, translations in self.translate_chunks(chunks, config, preprocessor):
                 results[index] = translations
@@ -384,7 +384,7 @@ def translate_lines(
     chunks = available_chunks(zip_prefixes(lines, prefixes), max_lines, paused, FIRST_CHUNK_LINES)
     done: dict[int, list[Translation]] = {}
     answered = first
-    with preprocessor.warnings, (report or Report()).progress(translator.verb, None, "sentences") as progress:
+    with preprocessor.warnings, (report or Report()).progress(translator.verb, None, preprocessor.unit) as progress:
         for chunk in chunks:  # after a pause, this blocks until there is a line
             available = _until_pause(chain([chunk], chunks))
             for index, translations in translator.translate_chunks(available, config, preprocessor, first=answered):

@@ -227,7 +227,8 @@ def _parse_form(body: bytes) -> list[tuple[str, str]]:
 
 async def _read_form(request: Request, max_files: int = 0) -> FormData:
     if _content_type(request.headers) != _MULTIPART:
-        raise ServingError(400, "the body should be JSON or a form (Content-Type)")
+        expected = "a form: send the file as `multipart/form-data`" if max_files else "JSON or a form (Content-Type)"
+        raise ServingError(400, f"the body should be {expected}")
     charset = _CHARSET.search(request.headers.get("content-type", ""))
     if charset and charset[1].lower() not in _CHARSETS:  # decoding some of Python's others fails or is slow
         raise ServingError(400, f"the charset of the form is {quote(charset[1][:40])}; use `utf-8`")
