@@ -28,7 +28,7 @@ from zoo.files import storage
 from zoo.files.atomic import FolderExistsError, atomic_folder
 from zoo.report import Report
 
-VERSION = 6
+VERSION = 8
 """Version of the strings. Increase it whenever a string changes, because prepared corpora depend on it."""
 MAX_DIGITS = 8
 WORDS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
@@ -36,16 +36,16 @@ ENGLISH = ("en-us", "en", "en-gb-x-rp", "en-gb-scotland", "en-gb-x-gbcwmd", "en-
 """English accents of espeak-ng."""
 _DEV_VOICES = ("f2", "m5", "ian", "belinda", "paul", "klatt5", "Mario", "zac")
 _TEST_VOICES = ("f4", "m7", "Annie", "Andy", "max", "linda", "klatt3", "edward", "steph2", "michel")
-_TRAIN_VOICES = (
-    *("f1", "f3", "f5", "m1", "m2", "m3", "m4", "m6", "m8", "klatt", "klatt2"),
-    *("klatt4", "klatt6", "Alex", "Alicia", "Andrea", "AnxiousAndy", "Denis", "Diogo", "Gene", "Henrique", "Hugo"),
-    *("Jacky", "Lee", "Marco", "Michael", "Mike", "Nguyen", "Reed", "RicishayMax", "Storm", "adam", "anika"),
-    *("announcer", "antonio", "aunty", "benjamin", "boris", "caleb", "david", "ed", "edward2", "grandma", "grandpa"),
-    *("gustave", "iven", "iven2", "john", "kaukovalta", "marcelo", "miguel", "mike2", "norbert", "pablo", "pedro"),
-    *("quincy", "rob", "robert", "sandro", "shelby", "steph", "steph3", "travis", "victor", "whisper"),
+_WOMEN = ("f1", "f3", "f5", "Alicia", "Andrea", "anika", "aunty", "grandma", "shelby", "steph", "steph3")
+_MEN = (
+    *("m1", "m2", "m3", "m4", "m6", "m8", "klatt", "klatt2", "klatt4", "klatt6", "Alex", "AnxiousAndy", "Denis"),
+    *("Diogo", "Gene", "Henrique", "Hugo", "Jacky", "Lee", "Marco", "Michael", "Mike", "Nguyen", "Reed"),
+    *("RicishayMax", "Storm", "adam", "announcer", "antonio", "benjamin", "boris", "caleb", "david", "ed", "edward2"),
+    *("grandpa", "gustave", "iven", "iven2", "john", "kaukovalta", "marcelo", "miguel", "mike2", "norbert", "pablo"),
+    *("pedro", "quincy", "rob", "robert", "sandro", "travis", "victor", "whisper"),
 )
-VOICES = {"train": _TRAIN_VOICES, "dev": _DEV_VOICES, "test": _TEST_VOICES}
-"""Voices of each split. The splits share no voices."""
+VOICES = {"train": (*_MEN, *_WOMEN * 4), "dev": _DEV_VOICES, "test": _TEST_VOICES}
+"""Voices of each split. The splits share no voices. Women have few voices, so these are more frequent in training."""
 _FLUENT = {"train": 0.6, "dev": 0.4, "test": 0.4}
 """Share of strings that are spoken in one go, which are harder to learn than words spoken one by one."""
 _REPEATED = 0.15
@@ -167,18 +167,22 @@ def _record(speaker: Speaker, split: str, number: int) -> tuple[npt.NDArray[np.f
         samples = speaker.speak("".join(word + str(random.choice(separators)) for word in words))
     else:
         samples = join_words([speaker.speak(word) for word in words], speaker.sample_rate, random)
-    return as_recorded(samples, speaker.sample_rate, random)
+    # Noisy strings are harder to learn, so they are more frequent in training.
+    return as_recorded(samples, speaker.sample_rate, random, noises=2 if split == "train" else 1)
 
 
 def as_recorded(
-    samples: Samples, sample_rate: float, random: np.random.Generator
+    samples: Samples, sample_rate: float, random: np.random.Generator, noises: int = 1
 ) -> tuple[npt.NDArray[np.float32], int]:
-    """Simulate a recording of speech in a room, with silence at both ends. Return it and its sampling rate."""
+    """Simulate a recording of speech in a room, with silence at both ends. Return it and its sampling rate.
+
+    The level of the noise is the loudest of `noises` random levels.
+    """
     soxr = import_module("soxr")
     rate = int(random.choice(_SAMPLE_RATES, p=_RATE_SHARES))
     # Resampling with a wrong rate moves pitch and formants, as longer and shorter vocal tracts do.
     samples = soxr.resample(samples, sample_rate * random.uniform(0.85, 1.18), rate)
-    samples = _in_a_room(np.pad(samples, random.integers(int(0.02 * rate), int(0.7 * rate), 2)), rate, random)
+    samples = _in_a_room(np.pad(samples, random.integers(int(0.02 * rate), int(0.7 * rate), 2)), rate, random, noises)
     peak = np.abs(samples).max() or 1.0
     return (samples / peak * 10 ** random.uniform(-1.2, -0.02)).astype(np.float32), rate
 
@@ -192,7 +196,7 @@ def join_words(words: list[Samples], rate: int, random: np.random.Generator) -> 
     return np.concatenate(parts)
 
 
-def _in_a_room(samples: Samples, rate: int, random: np.random.Generator) -> Samples:
+def _in_a_room(samples: Samples, rate: int, random: np.random.Generator, noises: int) -> Samples:
     """Add the sound of a room, a microphone and noise."""
     size = -(-(len(samples) + rate // 2) // _FFT_STEP) * _FFT_STEP
     frequencies = np.fft.rfftfreq(size, 1 / rate)
@@ -216,7 +220,7 @@ def _in_a_room(samples: Samples, rate: int, random: np.random.Generator) -> Samp
     real, imaginary = random.standard_normal((2, len(frequencies)))
     noise = np.fft.irfft((real + 1j * imaginary) * colour, size)[: len(samples)]
     level = np.sqrt(np.square(filtered).mean() / np.square(noise).mean())
-    mixed: Samples = filtered + noise * level * 10 ** (-random.uniform(5, 50) / 20)
+    mixed: Samples = filtered + noise * level * 10 ** (-random.uniform(5, 50, noises).min() / 20)
     return mixed
 
 
