@@ -54,7 +54,7 @@ def attend(
         svg FILE.svg: Write an SVG drawing to this file. It shows the attention, layer, heads and word that the options
             select.
         attention encoder|decoder|encoder-decoder: Attention to show: the encoder's or decoder's self-attention, or the
-            cross-attention. [default: encoder]
+            cross-attention. [default: encoder, if the encoder has self-attention]
         layer N: Layer to show, counted from 1. [default: the second to last]
         head N: Head to show, counted from 1. Repeat the option to show several. [default: all heads]
         word WORD: Show only the attention weights of this word. [default: all words]

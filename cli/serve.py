@@ -56,9 +56,10 @@ def serve(
 ) -> None:
     """Translate for other programs over HTTP.
 
-    The server has zoo's own API under /v1, and the APIs of LibreTranslate and DeepL, so that their clients work. It
-    chooses a model by the languages of a request. Without --model, a model is loaded when it is first needed. A new
-    revision of a model in the local model store is used without a restart.
+    The server has zoo's own API under /v1, and the APIs of LibreTranslate and DeepL, so that their clients work. If a
+    model reads audio, the server also has OpenAI's API for speech. It chooses a model by the languages of a request.
+    Without --model, a model is loaded when it is first needed. A new revision of a model in the local model store is
+    used without a restart.
 
     After SIGTERM or Ctrl-C, the server answers the requests that it has accepted, and exits.
 

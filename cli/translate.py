@@ -321,9 +321,9 @@ def transcribe(
             language of the model's corpus]
 
     Examples:
-        zoo transcribe talk.ogg --model runs/everyday-en
-        zoo transcribe lectures --format srt -o subtitles --model runs/everyday-en
-        zoo transcribe talk.wav -o talk.de.vtt --to de --model runs/calls-en-de
+        zoo transcribe talk.ogg --spec speech/everyday-en
+        zoo transcribe lectures --format srt -o subtitles --spec speech/everyday-en
+        zoo transcribe talk.wav -o talk.de.vtt --to de --spec calls-en-de.yaml
     """
     from cli.console import report
     from zoo.features.audio import Audio

@@ -127,7 +127,9 @@ def read_split(spec: Spec, split: Split, report: Report, vocabulary: Vocabulary 
     """
     parts = getattr(spec.corpus, split)
     if not parts:
-        hint = (
+        other = "dev" if split == "test" else "test"
+        hint = f"to score the {other} set, use `--set {other}`; " if getattr(spec.corpus, other) else ""
+        hint += (
             f"for a training run, set `corpus.{split}` in its spec; to score existing translations, use "
             "`zoo evaluate --hypotheses FILE --references FILE`"
         )

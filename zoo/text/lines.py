@@ -139,7 +139,9 @@ _MIXED = (
     "correct this line; `iconv -c -f utf-8 -t utf-8` removes all bytes that are not UTF-8 (earlier lines are UTF-8)"
 )
 _MIN_CHARACTERS_PER_NUL = 4  # in UTF-16, about every second character of Western text is NUL
-_NEEDS_RECOGNITION = "it is audio or an image: for a model with the `recognition` task, write a list of file names"
+_NEEDS_RECOGNITION = (
+    "it is audio or an image: use a model with the `recognition` task. In a corpus, write a list of file names"
+)
 _OTHER_FILES = {
     b"PK": "it is an Office document or a ZIP archive: save its text as plain text in UTF-8",
     b"%PDF": "it is a PDF document: save its text as plain text in UTF-8",

@@ -215,8 +215,13 @@ def test_a_missing_set_is_an_error(trained: Callable[..., Run]) -> None:
     with pytest.raises(ZooError, match="`train` is not a set"):
         evaluate_models([run.folder], "train", device="cpu")
     spec = run.spec.model_copy(update={"corpus": run.spec.corpus.model_copy(update={"test": ()})})
-    with pytest.raises(ZooError, match="has no test set"):
+    with pytest.raises(ZooError, match="has no test set") as caught:
         read_split(spec, "test", Report())
+    assert "`--set dev`" in caught.value.hint
+    spec = spec.model_copy(update={"corpus": spec.corpus.model_copy(update={"dev": ()})})
+    with pytest.raises(ZooError, match="has no test set") as caught:
+        read_split(spec, "test", Report())
+    assert "--set" not in caught.value.hint
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from zoo.text.lines import LineStream, available_chunks, clean, clean_with_posit
     ("beginning", "hint"),
     [
         (b"PK\x03\x04\n\xff", "Office document or a ZIP archive"),
-        (b"RIFF\x24\xff\0\0WAVE", "`recognition` task, write a list of file names"),
+        (b"RIFF\x24\xff\0\0WAVE", "use a model with the `recognition` task"),
         (bytes.fromhex("1f8b08ff"), "zcat"),
         ("Hund".encode("utf-16"), "iconv -f utf-16"),
         (b"sch\xf6n", "iconv -f latin1"),
