@@ -59,9 +59,9 @@ def decode(
     trained on longer texts, if the line has a prefix, or with --no-split. But a line of more than
     decoding.max_source_length tokens is always split.
 
-    A language model instead continues each line, even an empty one, and never splits it. If a model reads audio, each
-    line is the name of a file. --input is then an audio file, a folder of audio files, or a list of file names that are
-    relative to the list.
+    A language model instead continues each line, even an empty one, and never splits it. If a model reads audio or
+    images, each line is the name of a file. --input is then such a file, a folder of such files, which are read in the
+    order of their names, or a list of file names that are relative to the list.
 
     With --json, each line becomes an object with `source` and `translations`. Each translation has `text`, `score`
     (length-penalised), `log_probability` (natural logarithm, of the whole translation) and `confidence` (probability
