@@ -207,13 +207,16 @@ def _lines_of_part(fraction: tuple[int, int], translator: Translator, input: Pat
 def _require_text_name(translator: Translator, output: Path | None) -> None:
     """Raise ZooError if the output has the name of an audio file or image, which the text could replace."""
     from specs import ZooError
-    from zoo.generation.recognizer import Recognizer
 
-    if output is not None and isinstance(translator, Recognizer):
+    if output is None or translator.spec.task.kind != "recognition":
+        return
+    from zoo.features.modality import modality_of
+
+    modality = modality_of(translator.spec.task)
+    if modality and output.suffix.lower() in modality.suffixes:
         kind = {"audio": "an audio file", "image": "an image"}[translator.spec.task.streams["source"]]
-        if output.suffix.lower() in translator.modality.suffixes:
-            hint = "the output is text: choose another name, such as `text.txt`"
-            raise ZooError(f"`{output}` is the name of {kind}", hint=hint)
+        hint = "the output is text: choose another name, such as `text.txt`"
+        raise ZooError(f"`{output}` is the name of {kind}", hint=hint)
 
 
 def _open_model(folders: list[Path], task: str, how: options.Execution, input: Path | None) -> Translator:
