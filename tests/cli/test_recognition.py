@@ -144,7 +144,7 @@ def test_files_folders_and_lists_are_recognised(run: Run, zoo: Callable[..., Any
     assert "writes `en`, not `fr`" in zoo("decode", "--model", "run", "--input", "folder", "--to", "fr").err
     missing = zoo("decode", "--model", "run", "--input", "dev.lst")
     assert missing.status == 1
-    assert "is missing" in missing.err
+    assert "is missing (dev.lst:2)" in missing.err
     assert "check the path" in missing.err
     with pytest.raises(ZooError, match="needs a model that reads text"):
         model.align(["a"], ["b"])
@@ -174,7 +174,8 @@ def test_one_model_writes_what_is_said_or_its_translation(sounds: None, zoo: Cal
         files = {"source": f"{split}.lst", "target": f"{split}.en"}
         parts[f"corpus.{split}"] = [files, {**files, "target": f"{split}.de", "target_language": "de"}]
     languages = {"codes": ["en", "de"], "source_token": None, "target_token": "target"}
-    overrides = {"languages": languages, "vocabulary.size": 24, "training.steps": 60, "training.warmup_steps": 20}
+    overrides = {"languages": languages, "vocabulary.size": 24, "architecture.d_model": 32, "architecture.d_ff": 64}
+    overrides |= {"training.steps": 120, "training.warmup_steps": 40}
     model = library.load(library.train(recognition(**parts, **overrides), run="both", quiet=True).folder)
     name = min(map(str, Path("sounds").glob("dev*")))
     texts = {target: model.translate(name, target=target) for target in ("en", "de")}

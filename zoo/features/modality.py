@@ -128,12 +128,16 @@ def absolute_path(file: Path, line: int, name: str) -> str:
         name: Name of the file, relative to the folder of the list.
 
     Raises:
-        ZooError: The name is empty, or has control characters or leading or trailing white space.
+        ZooError: The name is empty, or has control characters or leading or trailing white space, or the file is
+            missing.
     """
     path = os.path.abspath(os.path.join(os.path.dirname(file), name))
     if not name or clean(name) != name or clean(path) != path:
         hint = "write one file name per line, relative to the folder of the list"
         raise ZooError(f"{name!r} is not a file name", where=f"{file}:{line}", hint=hint)
+    if not file_exists(Path(path)):
+        hint = "check the path, or remove this line"
+        raise ZooError(f"`{path}` is missing", where=f"{file}:{line}", hint=hint, exit_code=1)
     return path
 
 

@@ -30,7 +30,6 @@ from zoo.publishing.provenance import Provenance, provenance_of_run
 from zoo.report import Report
 from zoo.training.run import Run
 from zoo.version import __version__
-from zoo.visualization.registry_page import registry_page
 
 REQUIRED_FILES = (SPEC, WEIGHTS, reference_results.NAME, SCORES, CARD)
 """Files of every bundle, besides its vocabulary and its manifest."""
@@ -269,7 +268,7 @@ def upload(model: str | os.PathLike[str], to: str, *, report: Report | None = No
         verify(bundle, report=report)
         revision = registry.publish(name, bundle, summarize(bundle), report)
     _record_origin(folder, revision, registry, report)
-    registry.write_index(registry_page, report)
+    registry.write_index(report)
     return revision
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator
 from contextlib import aclosing
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, Response, StreamingResponse
@@ -173,13 +173,16 @@ class AttentionResult(BaseModel):
 
 
 class ModelInfo(BaseModel):
-    """A model of the server. `revision` is null if the model is not in memory.
+    """A model of the server, with the fields that OpenAI's clients require. `id` is the name of the model.
 
-    `reads` is the kind of input, such as text or audio. `scores` are the scores on the test set or, without a test set,
-    on the dev set.
+    `revision` is null if the model is not in memory. `reads` is the kind of input, such as text or audio. `scores` are
+    the scores on the test set or, without a test set, on the dev set.
     """
 
-    name: str
+    id: str
+    object: Literal["model"] = "model"
+    created: int = 0
+    owned_by: str = "zoo"
     task: str
     reads: str
     directions: list[tuple[str, str]]
@@ -188,6 +191,13 @@ class ModelInfo(BaseModel):
     description: str | None
     licence: str | None
     scores: dict[str, float]
+
+
+class ModelList(BaseModel):
+    """The models of the server, as in OpenAI's API."""
+
+    object: Literal["list"] = "list"
+    data: list[ModelInfo]
 
 
 class RecognizeResult(BaseModel):
@@ -282,11 +292,11 @@ def monitoring(service: Service) -> APIRouter:
     routes = APIRouter()
 
     @routes.get("/v1/models")
-    async def models() -> list[ModelInfo]:
+    async def models() -> ModelList:
         """List the models of this server."""
-        return [
+        models = [
             ModelInfo(
-                name=model.name,
+                id=model.name,
                 task=model.spec.task.kind,
                 reads=model.spec.task.streams["source"],
                 directions=[] if model.parses else model.public_directions(),
@@ -298,6 +308,7 @@ def monitoring(service: Service) -> APIRouter:
             )
             for model in service.pool.models.values()
         ]
+        return ModelList(data=models)
 
     @routes.get("/health")
     async def health() -> dict[str, object]:

@@ -29,7 +29,7 @@ def publish(tmp_path, bundle, summary, monkeypatch):
         registry = open_registry(str(tmp_path / "registry"))
         for seed in seeds:
             registry.publish(name, bundle(seed, size), summary, Report())
-        registry.write_index(str, Report())
+        registry.write_index(Report())
         return registry
 
     return publish

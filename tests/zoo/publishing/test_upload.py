@@ -72,8 +72,7 @@ def test_the_store_records_the_revision(published: Path, address: str, stored: C
     assert (origin.registry, origin.revision) == (address, 1)
     assert find.local_model(f"{NAME}@1") == published
     assert publish.upload(NAME, address).revision == 1, "the same bundle is no new revision"
-    page = (Path(address) / "index.html").read_text(encoding="utf-8")
-    assert NAME in page
+    assert NAME in (Path(address) / "index.json").read_text(encoding="utf-8")
     replace_bundle(published, stored)
     assert read_origin(published) is None
     assert publish.upload(NAME, address).revision == 2
@@ -96,7 +95,7 @@ def test_a_store_that_cannot_record_the_revision_is_warned_of(bundle: Path, addr
     assert publish.upload(bundle, address, report=report).pin == f"{NAME}@1"
     assert len(report.warnings) == 1
     assert f"the local model store does not record that the model is `{NAME}@1`" in report.warnings[0]
-    assert NAME in (Path(address) / "index.html").read_text(encoding="utf-8")
+    assert NAME in (Path(address) / "index.json").read_text(encoding="utf-8")
 
 
 def test_an_invalid_file_name_is_refused_before_the_upload(published: Path, address: str) -> None:

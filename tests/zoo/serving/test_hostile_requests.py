@@ -174,7 +174,7 @@ def test_wrong_scores_are_left_out(client_of, scores):
     client = client_of()
     Path(RUN, "scores.json").write_text(scores)
     answer = client.get("/v1/models")
-    assert (answer.status_code, answer.json()[0]["scores"]) == (200, {})
+    assert (answer.status_code, answer.json()["data"][0]["scores"]) == (200, {})
 
 
 @pytest.mark.parametrize("path", ["/v1/attention", "/translate"])

@@ -205,14 +205,17 @@ def test_sentences_are_parsed(client_of, parser_run):
 
 
 def test_models_are_listed_with_their_state(client):
-    (before,) = client.get("/v1/models").json()
+    listed = client.get("/v1/models").json()
+    (before,) = listed["data"]
+    assert listed["object"] == "list"
     assert before == {
-        "name": RUN, "task": "translation", "reads": "text", "directions": [["en", "de"]],
+        "id": RUN, "object": "model", "created": 0, "owned_by": "zoo",
+        "task": "translation", "reads": "text", "directions": [["en", "de"]],
         "loaded": False, "revision": None,
         "description": specs.load("tiny").description, "licence": None, "scores": {"BLEU": 12.345},
     }  # fmt: skip
     client.post("/v1/translate", json={"text": "we", "source": "en", "target": "de"})
-    (after,) = client.get("/v1/models").json()
+    (after,) = client.get("/v1/models").json()["data"]
     assert after["loaded"]
 
 

@@ -133,7 +133,7 @@ def test_models_that_hear_do_not_translate_text(client) -> None:
         )
         assert (answer.status_code, "no model" in answer.text) == (400, True)
     heard = ("recognition", "audio")
-    kinds = {each["name"]: (each["task"], each["reads"]) for each in client.get("/v1/models").json()}
+    kinds = {each["id"]: (each["task"], each["reads"]) for each in client.get("/v1/models").json()["data"]}
     assert kinds == {HEARING: heard, DIRECT: heard, "runs/tiny": ("translation", "text")}
 
 

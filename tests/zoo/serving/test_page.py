@@ -298,9 +298,9 @@ def open_with_languages(open_page) -> Callable[[], sync_api.Page]:
         names, targets = {"de": "German", "en": "English", "fr": "French"}, {"de": ["en"], "en": ["de", "fr"]}
         languages = [{"code": code, "name": names[code], "targets": targets[code]} for code in targets]
         directions = {"one": [["en", "de"], ["de", "en"]], "two": [["en", "de"]], "three": [["en", "fr"]]}
-        models = [{"name": name, "directions": pairs, "scores": {}} for name, pairs in directions.items()]
+        models = [{"id": name, "directions": pairs, "scores": {}} for name, pairs in directions.items()]
         page.route("**/languages", lambda route: route.fulfill(json=languages))
-        page.route("**/v1/models", lambda route: route.fulfill(json=models))
+        page.route("**/v1/models", lambda route: route.fulfill(json={"data": models}))
         page.route("**/detect", lambda route: route.fulfill(json=[{"language": route.request.post_data_json["q"]}]))
         page.route("**/v1/translate", answer)
         page.reload()

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from itertools import permutations, product
+from random import Random
 
 import pytest
 
+from zoo.text import spans
 from zoo.text.spans import compare, find_spans, needs_translation
 
 
@@ -331,3 +334,17 @@ _REPEATED = {
 def test_the_time_is_linear(language, unit):
     """A search whose time grew with the square of the length would take minutes."""
     assert find_spans(unit * (40_000 // len(unit)) + "x", language, "de") is not None
+
+
+def test_plain_texts_have_the_same_spans_without_the_short_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    random = Random(3)
+    letters = "abcéñßAÉ .,;:!?-'’\"«»()0/@%#_[]{}ª–\u00adж"
+    words = ["Monday", "mardi", "Montagabend", "lunes", "mayo", "BIC", "DEUTDEFF", "-l", "a.py", "x-y", "may", *letters]
+    rows = [
+        (" "[: n % 2].join(random.choices(words, k=n // 400 + 1)), *random.sample(["en", "de", "fr", "es"], 2))
+        for n in range(4000)
+    ]
+    fast = [find_spans(*row) for row in rows]
+    monkeypatch.setattr(spans, "_PLAIN", re.compile("(?!)"))
+    assert fast == [find_spans(*row) for row in rows]
+    assert sum(map(bool, fast)) > 100

@@ -9,10 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.zoo.visualization.test_registry_page import MODEL
 from zoo.visualization.attention import View, attention_page
 from zoo.visualization.curves_page import CurveMetric, RunCurves, curves_page
-from zoo.visualization.registry_page import registry_page
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="needs the package playwright")
 axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="needs axe-playwright-python")
@@ -30,7 +28,6 @@ def test_pages_have_no_errors_and_are_accessible(make_attention: Callable[..., A
     sources = {
         "attention": attention_page(attention, View.of(attention), "a-model"),
         "curves": curves_page([CurveMetric("loss", "Training loss", "loss", higher_is_better=False)], runs),
-        "registry": registry_page([MODEL]),
     }
     problems: dict[str, list[str]] = {name: [] for name in sources}
     with sync_api.sync_playwright() as playwright:

@@ -5,7 +5,7 @@ A registry has these files:
     blobs/sha256/HEX        content of the models' files (blobs), named after their SHA-256
     models/NAME/N.json      revision N of a model; numbers start at 1 without gaps, and a revision never changes
     registry.json           marks a registry, and gives its format
-    index.json, index.html  list of the newest revisions, written after each publication; only a cache
+    index.json              list of the newest revisions, written after each publication; only a cache
 
 If a registry cannot list its files, such as a web server, the newest revision is found by trying numbers.
 """
@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -50,7 +50,7 @@ else:
 VARIABLE = "ZOO_REGISTRIES"
 INCLUDED = Path(__file__).parents[2] / "included"
 """Folder of the registry that is part of the package: its models are available without network access."""
-INDEX, PAGE = "index.json", "index.html"
+INDEX = "index.json"
 _MAX_INDEX_BYTES = 100_000_000
 _MAX_NUMBERS = 1000
 _MAX_INDEX_WRITES = 5
@@ -177,14 +177,10 @@ class Registry:
         )
         raise ZooError(problem, hint="run the command again later", exit_code=1)
 
-    def write_index(self, render: Callable[[Sequence[IndexEntry]], str], report: Report) -> None:
-        """Write `index.json` and `index.html`. Write them again if another process published in the meantime.
+    def write_index(self, report: Report) -> None:
+        """Write `index.json`. Write it again if another process published in the meantime.
 
         Warn about each revision that cannot be read. The entry of its model in the index then stays unchanged.
-
-        Args:
-            render: Function that returns the HTML page of an index.
-            report: Receives the warnings.
         """
         store, previous, warnings = self.require_writable(), None, dict[str, None]()
         for _ in range(_MAX_INDEX_WRITES):
@@ -194,7 +190,6 @@ class Registry:
                 break
             previous = entries
             store.replace(INDEX, _to_json(Index(models=entries)))
-            store.replace(PAGE, render(entries).encode())
         for warning in warnings:
             report.warn(warning)
 

@@ -339,7 +339,7 @@ function fillLanguages() {
 function fillModels() {
   const from = byId("source").value === AUTO ? state.source : byId("source").value;
   const to = byId("target").value;
-  const names = state.models.filter((each) => each.directions.some((pair) => pair[0] === from && pair[1] === to)).map(({ name }) => name);
+  const names = state.models.filter((each) => each.directions.some((pair) => pair[0] === from && pair[1] === to)).map(({ id }) => id);
   const chosen = byId("model").value;
   byId("model").replaceChildren(element("option", { value: "" }, "automatic"), ...names.map((name) => element("option", {}, name)));
   byId("model").value = names.includes(chosen) ? chosen : "";
@@ -482,7 +482,7 @@ function showModels() {
     const many = names.length > MAX_LANGUAGES ? `${names.length} languages` : names.join(", ");
     const languages = pairs.length > MAX_DIRECTIONS ? many : pairs.join("\n") || model.task;
     const scores = pairs.length > MAX_DIRECTIONS ? ranges(model.scores) : Object.entries(model.scores).map(shown);
-    const cells = [model.name, languages, scores.join("\n"), model.licence || ""];
+    const cells = [model.id, languages, scores.join("\n"), model.licence || ""];
     return element("tr", {}, ...cells.map((text) => element("td", {}, text)));
   });
   byId("models").replaceChildren(...rows);
@@ -490,7 +490,7 @@ function showModels() {
 
 async function start() {
   byId("key").value = sessionStorage.getItem("key") || "";
-  const [languages, settings, models] = await Promise.all(["languages", "frontend/settings", "v1/models"].map((path) => json(path)));
+  const [languages, settings, { data: models }] = await Promise.all(["languages", "frontend/settings", "v1/models"].map((path) => json(path)));
   Object.assign(state, { languages, models });
   byId("key-box").hidden = !settings.keyRequired;
   document.querySelector(".work").hidden = !languages.length;
@@ -498,7 +498,7 @@ async function start() {
   byId("file").setAttribute("accept", settings.supportedFilesFormat.join(","));
   const recognizers = models
     .filter(({ reads }) => reads !== "text")
-    .flatMap(({ name, reads, directions }) => directions.map(([source, target]) => ({ name, reads, source, target })));
+    .flatMap(({ id, reads, directions }) => directions.map(([source, target]) => ({ name: id, reads, source, target })));
   state.recognizers = recognizers;
   const titles = { audio: "Speech", image: "Images" };
   byId("sound-title").textContent = [...new Set(recognizers.map(({ reads }) => titles[reads]))].join(" and ");

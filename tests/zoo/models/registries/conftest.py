@@ -51,7 +51,7 @@ def filled(tmp_path: Path, bundle: Callable[..., Path], summary: object) -> Call
         registry = open_registry(str(tmp_path / "registry"))
         for seed in range(count):
             registry.publish(name, bundle(seed, 1000 + len(name)), summary, Report())
-        registry.write_index(str, Report())
+        registry.write_index(Report())
         return registry
 
     return fill

@@ -31,7 +31,7 @@ def publish(address: str, folder: str, name: str) -> None:
     """Publish one bundle. Print a line at the start, for the parent process."""
     print("started", flush=True)
     revision = open_registry(address).publish(name, Path(folder), SUMMARY, Report())
-    open_registry(address).write_index(str, Report())
+    open_registry(address).write_index(Report())
     print(revision.pin, flush=True)
 
 

@@ -89,7 +89,7 @@ def repository(monkeypatch):
 def test_a_published_model_is_found(repository, bundle, summary, address):
     registry = open_registry(address)
     revision = registry.publish("model", bundle(1), summary, Report())
-    registry.write_index(str, Report())
+    registry.write_index(Report())
     assert registry.newest("model") == revision
     assert [each.name for each in registry.entries()] == ["model"]
     folder = address.removeprefix("hf://org/name").strip("/")

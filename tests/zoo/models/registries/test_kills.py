@@ -98,7 +98,7 @@ def test_a_killed_publisher_leaves_complete_revisions_only(tmp_path, bundle, sum
     check_killed_publishers(str(tmp_path / "registry"), bundle, 1)
     registry = open_registry(str(tmp_path / "registry"))
     registry.publish("model", bundle(2), summary, Report())
-    registry.write_index(str, Report())
+    registry.write_index(Report())
     assert [file.name for file in registry.store.folder.rglob("*partial*")] == []
 
 

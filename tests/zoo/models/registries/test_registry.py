@@ -78,7 +78,7 @@ def test_a_web_server_serves_a_registry_that_is_read_only(filled, web):
     assert served.revision("model", 2) == folder.revision("model", 2)
     assert served.entries() == folder.entries() != ()
     with pytest.raises(ZooError, match="it is read-only"):
-        served.write_index(str, Report())
+        served.write_index(Report())
 
 
 def test_403_counts_as_missing_only_if_the_server_always_answers_it(filled, web, monkeypatch):
