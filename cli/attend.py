@@ -84,10 +84,9 @@ def attend(
         translator = open_model(from_options(spec, model, messages), **how, report=messages)
         weights = translator.attention(text, target, source=from_, target=to)
         view, caption = _initial_view(weights, figure, attention=attention, layer=layer, heads=head or (), word=word)
-        origin = "the given translation" if weights.forced else "the model's own translation"
-        messages.info(
-            f"attention for {origin}, `{weights.translation}`, computed by {weights.backend} in {weights.precision}"
-        )
+        written = "the given output" if weights.forced else "the model's own output"
+        how_computed = f"computed by {weights.backend} in {weights.precision}"
+        messages.info(f"attention for {written}, `{weights.translation}`, {how_computed}")
         if page:
             page.write(attention_page(weights, view, translator.spec.name, caption=caption))
         if drawing:

@@ -29,13 +29,13 @@ def test_a_page_and_a_drawing_are_written(zoo: Zoo) -> None:
     Path("a.html").write_text("before")
     result = zoo("attend", "--model", "runs/tiny", TEXT, "-o", "a.html", "--svg", "a.svg", "--target", "der alte Hund")
     assert (result.status, result.out) == (0, "")
-    assert "attention for the given translation, `der alte Hund`, computed by eager in float32" in result.err
+    assert "attention for the given output, `der alte Hund`, computed by eager in float32" in result.err
     page = Path("a.html").read_text(encoding="utf-8")
     assert page.startswith("<!doctype html>")
     assert f"<bdi>{TEXT}</bdi>" in page
     ElementTree.parse("a.svg")
     result = zoo("attend", "--model", "runs/tiny", TEXT, "--output", "a.html")
-    assert (result.status, "the model's own translation" in result.err) == (0, True)
+    assert (result.status, "the model's own output" in result.err) == (0, True)
 
 
 def test_figures_of_the_paper(zoo: Zoo, trained: Callable[..., Run]) -> None:

@@ -317,7 +317,7 @@ def attention_page(attention: Attention, view: View, model: str, *, caption: str
 
 
 def _header(attention: Attention, model: str, caption: str, picture: str | None) -> Iterator[str]:
-    translation = "the given translation" if attention.forced else "the model's own translation"
+    output = "the given output" if attention.forced else "the model's own output"
     yield f"<h1>Attention of {escape_text(model)}</h1>"
     if caption:
         yield f"<p>{escape_text(caption)}</p>"
@@ -326,7 +326,7 @@ def _header(attention: Attention, model: str, caption: str, picture: str | None)
     if picture:
         yield f'<img class="picture" src="{picture}" alt="Image of the source, as the model reads it">'
     yield (
-        f'<p class="quiet">The page shows attention for the sentence and {translation}, whose log-probability is '
+        f'<p class="quiet">The page shows attention for the source and {output}, whose log-probability is '
         f"{attention.log_probability:.2f}. The weights were computed by the backend {escape_text(attention.backend)} "
         f"in {escape_text(attention.precision)} and are rounded to 1/{STEPS}.</p>"
     )

@@ -120,7 +120,7 @@ def test_page_opens_with_the_view_and_describes_itself(make_attention: Make, ope
     page, data = open_page(make_attention(), kind="encoder", layer=2, heads=[3, 1], word="dog")
     assert data["first"] == {"kind": "encoder", "layer": 2, "heads": [2, 0], "word": 2}
     text = page.find("main")[0][1]
-    assert "the given translation, whose log-probability is -1.25" in text
+    assert "the given output, whose log-probability is -1.25" in text
     assert "by the backend eager in float32" in text
     assert "Attention of a-model" in text
     assert [kind["name"] for kind in open_page(make_attention(layers=0))[1]["kinds"]] == ["decoder", "encoder-decoder"]
