@@ -67,8 +67,9 @@ class InputWarnings:
         self._first_unknown: EncodedText | None = None
         self._first_spelled: EncodedText | None = None
         self._unkept = 0
-        self.noun, self.unit, self.treatment = "text", "tokens", "translated"
-        """Words of the warnings: for an input, for the unit of its length, and for the model's action."""
+        self.noun, self.unit, self.treatment, self.advice = "text", "tokens", "translated", ""
+        """Words of the warnings: for an input, for the unit of its length, for the model's action, and what to do about
+        a long input."""
         self._examples: list[str] = []
 
     def count(self, text: EncodedText) -> None:
@@ -106,7 +107,7 @@ class InputWarnings:
             self._report.warn(
                 f"{self._long:,} of {self._texts:,} {self.noun}s are longer than any source in training "
                 f"({self._longest_in_training:,} {self.unit}), {self._describe_longest(False)}; they are "
-                f"{self.treatment} whole, but quality may be lower"
+                f"{self.treatment} whole, but quality may be lower{self.advice}"
             )
         if self._split:
             self._report.warn(

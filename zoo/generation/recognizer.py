@@ -49,6 +49,8 @@ class FilePreprocessor(Preprocessor):
         if self.positions is not None:
             self.max_source_length = min(self.max_source_length, self.positions * self.stride)
         self.warnings.noun, self.warnings.unit, self.warnings.treatment = FILE, "frames", "read"
+        if self.spec.task.streams["source"] == "audio":
+            self.warnings.advice = "; `zoo transcribe` cuts recordings into shorter parts"
 
     def encode(self, text: str, prefix: str, index: int) -> EncodedText:
         """Read a file for the search.
