@@ -285,7 +285,7 @@ def _translate(
     if uncertain:
         problem = f"sentences whose translations have a low probability: {len(uncertain):,}"
         first = re.sub(rf"\b{PLACEHOLDER}\b", "…", uncertain[0])  # stands for code, which the model does not read
-        warnings.warn(f"{problem}; check them; the first is {excerpt(first)}")
+        warnings.warn(f"{problem} (the first is {excerpt(first)}); check these translations")
     messages.info(f"wrote {target}")
     return sentences
 

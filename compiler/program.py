@@ -33,7 +33,7 @@ class TopK(NamedTuple):
 
 
 class StepwiseDecoder(Protocol[State]):
-    """Interface of a program for a search: encode sources, read and take back tokens, and reorder hypotheses.
+    """Interface of a program for decoding: encode sources, read tokens, rewind, and reorder hypotheses.
 
     Each row of a state is a hypothesis. The hypotheses of a sentence are consecutive rows, and all sentences have the
     same number of rows. A state is invalid after it has been passed to any of these methods.

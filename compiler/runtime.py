@@ -82,7 +82,7 @@ def additive_scores(
 def grouped_product(
     x: Float[Tensor, "batch h n inner"], shared: Float[Tensor, "batch groups inner outer"]
 ) -> Float[Tensor, "batch h n outer"]:
-    """Multiply each head of x with the matrix that it shares with consecutive heads, without copies of the matrix.
+    """Multiply consecutive heads of x by the matrix that their group shares, without copying the matrix.
 
     If several query heads share a key-value head, these products are Q Kᵀ and the weighted sums of V.
     """

@@ -163,7 +163,7 @@ def _embedding(by_name: Mapping[str, Node], node: Node) -> Node:
 def _self_attention(
     graph: Graph, by_name: Mapping[str, Node], merged: Node, attention: Node
 ) -> tuple[Node, dict[str, ValueType]]:
-    """Return self-attention on a cache in slots as one operation, and the input that is its cache."""
+    """Fuse self-attention on a cache into one operation on slots. Also return the graph input for the cache."""
     query, keys, values, mask = (by_name[name] for name in attention.inputs)
     reads_cache = keys.operation.appends_to_cache and values.operation.appends_to_cache
     if not reads_cache or mask.operation.mask_role is not MaskRole.UNWRITTEN:
@@ -184,7 +184,7 @@ def _self_attention(
 def _cross_attention(
     by_name: Mapping[str, Node], encode: Graph, encoded: Mapping[str, Node], merged: Node, attention: Node
 ) -> tuple[Node, str]:
-    """Fuse attention to the memory into one operation. Also return the name of the value with keys and values."""
+    """Fuse attention to the memory into one operation. Also return the name of its keys and values in the encoder."""
     query, (_, key_name, value_name, _) = by_name[attention.inputs[0]], attention.inputs
     if not {key_name, value_name} <= encode.outputs.keys():
         raise Unpackable("its decoder projects the memory in each step: enable the `hoist_memory` pass")

@@ -261,13 +261,13 @@ class Spec(Section):
         return isinstance(self.architecture.source, Tokens)
 
     def require_text(self, purpose: str) -> None:
-        """Raise ZooError if the model reads features. `purpose` says what needs text, such as "this benchmark"."""
+        """Raise ZooError if the model reads features. The message begins with `purpose`, such as "this benchmark"."""
         if not self.reads_text:
             problem = f"{purpose} needs a model that reads text, but `{self.name}` reads {self.task.streams['source']}"
             raise ZooError(problem, hint="use a model whose `architecture.source` has the kind `tokens`")
 
     def require_source(self, purpose: str) -> None:
-        """Raise ZooError if the model has no encoder, which `purpose` needs, such as "this benchmark"."""
+        """Raise ZooError if the model has no encoder. The message begins with `purpose`, such as "this benchmark"."""
         if not self.task.reads:
             problem = f"{purpose} needs a model that reads a source, but `{self.name}` has the task `{self.task.kind}`"
             raise ZooError(problem, hint="use a model whose task is `translation` or `parsing`")

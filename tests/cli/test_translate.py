@@ -55,11 +55,14 @@ def test_sentences_to_check_are_counted(zoo: Zoo) -> None:
     Path("a.txt").write_text("we read two books. the dog sleeps.\n-\n", "utf-8")
     result = zoo("translate", "a.txt", "--model", "runs/tiny")
     assert result.status == 0
-    assert "`a.txt`: sentences whose translations have a low probability: 2; check them; the first is" in result.err
+    assert "`a.txt`: sentences whose translations have a low probability: 2 (the first is" in result.err
     assert Path("a.de.txt").read_text("utf-8").splitlines()[1] == "-"
     assert zoo("translate", "a.txt", "--model", "runs/tiny", "--no-protect", "--yes").status == 0
     Path("a.md").write_text("we read `ls` books.\n", "utf-8")
-    assert "check them; the first is 'we read … books.'" in zoo("translate", "a.md", "--model", "runs/tiny").err
+    assert (
+        "(the first is 'we read … books.'); check these translations"
+        in zoo("translate", "a.md", "--model", "runs/tiny").err
+    )
     assert "everyday and office sentences" in " ".join(zoo("translate", "--help").out.split())
 
 

@@ -308,7 +308,10 @@ def _order_by_length(lengths: Sequence[Lengths], random: np.random.Generator) ->
 
 
 def _order_in_bands(lengths: Sequence[Lengths], count: int) -> Indices:
-    """Return indices that order examples by band of source lengths, then by target length. Bands have equal sizes."""
+    """Return indices that order examples by bands of similar source length, then by target length.
+
+    All bands contain about the same number of examples.
+    """
     by_first, target = np.lexsort(tuple(reversed(lengths))), lengths[-1]
     band = np.empty(len(target), np.int64)
     band[by_first] = np.arange(len(target)) * count // max(1, len(target))

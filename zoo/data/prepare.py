@@ -332,7 +332,7 @@ class _Preparation:
         return counts
 
     def _write_scored(self, split: Split, scored: Scored, vocabulary: Vocabulary) -> None:
-        """Write the values, the raw data and the languages of all examples in dev or test."""
+        """Write the values, raw data and languages of all examples in the dev or test set."""
         languages = (LanguagePair.of(self.spec, vocabulary, direction) for _, direction in scored)
         with self._store_writer(split, vocabulary) as writer:
             examples = starmap(self._with_copy_symbols, scored)

@@ -86,7 +86,7 @@ def _read_html(content: str) -> Iterator[Fragment]:
 
 
 def _inline(content: str, tokens: Sequence[Token]) -> Iterator[Fragment]:
-    """Yield the fragments of an inline text. Attributes, such as `{#id}`, become copied content."""
+    """Yield the fragments of an inline text. Attributes, such as `{#id}`, are copied unchanged."""
     spans = list(_spans(tokens))
     closed = {token.content: index for index, (token, _, _) in enumerate(spans) if token.content.startswith("</")}
     """The last end tag of each HTML element."""

@@ -54,7 +54,7 @@ class Image(FeatureModality):
         return np.ascontiguousarray(grid).reshape(-1, self.options.width)
 
     def picture(self, frames: Frames) -> npt.NDArray[np.uint8]:
-        """Join patches to a picture, [height, width]."""
+        """Join patches into a picture, [height, width]."""
         patch = self.options.patch
         grid = frames.reshape(-1, self.options.rows, patch.height, patch.width).transpose(1, 2, 0, 3)
         return grey_pixels(grid.reshape(self.options.height, -1))

@@ -96,7 +96,7 @@ class GenerationConfig(Decoding):
         Args:
             spec: Spec of the model.
             options: The caller's options.
-            n_best: Number of hypotheses per sentence. None for 1.
+            n_best: Number of hypotheses per sentence. Default: 1.
 
         Raises:
             ZooError: A value is out of range, or an option has no effect on this kind of search.

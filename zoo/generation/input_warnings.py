@@ -106,13 +106,13 @@ class InputWarnings:
         if self._long:
             self._report.warn(
                 f"{self._long:,} of {self._texts:,} {self.noun}s are longer than any source in training "
-                f"({self._longest_in_training:,} {self.unit}), {self._describe_longest(False)}; they are "
+                f"({self._longest_in_training:,} {self.unit}), and {self._describe_longest(False)}; they are "
                 f"{self.treatment} whole, but quality may be lower{self.advice}"
             )
         if self._split:
             self._report.warn(
                 f"{self._split:,} of {self._texts:,} texts are longer than `decoding.max_source_length` "
-                f"({self._max_source_length:,} tokens), {self._describe_longest(True)}; they are split between "
+                f"({self._max_source_length:,} tokens), and {self._describe_longest(True)}; they are split between "
                 "sentences and translated in parts"
             )
         if self._unknown_effect and (first := self._first_unknown):

@@ -64,9 +64,9 @@ class RequestQueue:
     sentences as fit into `max_batch_tokens`, counting padding. To keep all workers busy, a worker gets at most an equal
     share of the queued tokens.
 
-    Waiting requests are served in turn, so that all of them get the same number of tokens. The token count of a new
-    request starts where it would be if the request had always been waiting. Therefore a new request does not wait for
-    long requests to end, and a stream of new requests cannot starve older requests.
+    Waiting requests are served in turn, so that all of them get the same number of tokens. A new request starts with
+    the token count of a request that has waited from the beginning. Therefore a new request does not wait for long
+    requests to end, and a stream of new requests cannot starve older requests.
     """
 
     def __init__(self, max_batch_tokens: int) -> None:

@@ -370,7 +370,7 @@ def translate_lines(
         translator: The model.
         lines: The texts, one per line.
         prefixes: The prefix of each line's translation.
-        n_best: Number of translations per line, best first. None for 1.
+        n_best: Number of translations per line, best first. Default: 1.
         max_chunk_lines: Maximum number of lines that are read in advance.
         paused: Function that returns whether the next line is not available yet. During such a pause, all lines that
             were read are translated, so that an interactive user sees them.

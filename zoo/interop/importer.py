@@ -151,12 +151,12 @@ def find_format(path: Path, name: str | None = None) -> ImportFormat:
         if format.recognises(path):
             return format
     if path.is_file() and any(format.recognises(path.parent) for format in IMPORT_FORMATS):
-        raise ZooError(f"`{path}` is a part of a model", hint=f"give the model's folder, `{path.parent}`")
+        raise ZooError(f"`{path}` is only part of a model", hint=f"give the model's folder, `{path.parent}`")
     if found := model_type(path):
         known = ", ".join(f"`{type_}`" for family in FAMILIES for type_ in family.model_types)
         problem = f"`{path}` is a transformers model of the type `{found}`, but zoo imports only {known}"
         raise ZooError(problem, hint="choose a model of one of these types")
-    raise ZooError(f"`{path}` has no known model format", hint=f"the formats are {listed(IMPORT_FORMATS)}")
+    raise ZooError(f"`{path}` is not in a known model format", hint=f"the formats are {listed(IMPORT_FORMATS)}")
 
 
 def read_foreign(format: ImportFormat, path: Path, request: ImportRequest) -> ImportedModel:

@@ -111,7 +111,7 @@ class Numbering:
             table: The matrix of the original model, with one row per token.
 
         Returns:
-            The matrix with one row per token of zoo. Tokens without a row in `table` get zeros.
+            The matrix with one row per token in zoo's vocabulary. Tokens without a row in `table` get zeros.
 
         Raises:
             ZooError: The matrix has fewer rows than the vocabulary has tokens.
@@ -125,7 +125,7 @@ class Numbering:
             bias: One number per token of the original model, in any shape. None means zeros.
 
         Returns:
-            One number per token of zoo: `NEVER` for tokens that the original model cannot generate.
+            One number per token in zoo's vocabulary: `NEVER` for tokens that the original model cannot generate.
 
         Raises:
             ZooError: The bias has fewer numbers than the vocabulary has tokens.

@@ -240,7 +240,7 @@ class ModelCard(Section):
         return f"the public model `{self.name}` ({bytes}licence: {self.short_licence or 'not documented'})"
 
     def for_pair(self, source: str, target: str) -> ModelCard:
-        """Return the card for one language pair. This card must be a pattern."""
+        """Replace `{source}` and `{target}` in this card, and return the card for one language pair."""
 
         def fill(text: str) -> str:
             return text.replace("{source}", source).replace("{target}", target)

@@ -284,7 +284,7 @@ def require_registry(address: str) -> Registry:
 
 
 def _record_origin(folder: Path, revision: Revision, registry: Registry, report: Report) -> None:
-    """Record in the local model store which revision of the registry a bundle is.
+    """Record the registry revision of a bundle in the local model store.
 
     Do nothing if the bundle was pulled from another registry, or is not in the local model store.
     """
@@ -304,7 +304,7 @@ def _snapshot(folder: Path) -> Iterator[Path]:
         snapshot.mkdir()
         for name in sorted({*manifest.read(folder).entries, *REQUIRED_FILES, manifest.NAME}):
             if not is_file_name(name):
-                problem = f"`{folder}` has a file `{name}`, a name that registries do not accept"
+                problem = f"`{folder}` contains the file `{name}`, but registries do not accept this name"
                 hint = "rename the file: use letters, digits, `-` and `_`, then an extension such as `.txt`"
                 raise ZooError(problem, hint=hint)
             if not file_exists(folder / name):

@@ -108,7 +108,7 @@ def bfloat16_speed() -> float:
 
 
 def _fastest(work: Callable[[], object], device: torch.device, rounds: int) -> float:
-    """Return the time of the fastest round in seconds. Measure for a fifth of a second and at least `rounds` rounds."""
+    """Return the time of the fastest round, in seconds. Measure at least `rounds` rounds and a fifth of a second."""
 
     def wait_for_work() -> None:
         work()

@@ -76,7 +76,7 @@ class Modality(ABC):
 
     @abstractmethod
     def decode(self, ids: Iterable[int]) -> str:
-        """Convert values back to raw data, or to a similar text for display."""
+        """Convert token IDs back to raw data, or to a similar string for display."""
 
     @abstractmethod
     def token_strings(self, ids: Iterable[int]) -> list[str]:

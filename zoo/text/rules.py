@@ -37,7 +37,7 @@ LANGUAGE = "[a-z]{2,3}"
 MAX_CONTENT = 32_000_000
 """Maximum number of characters in a file of text rules, about ten times as many as in large files."""
 FileContent = Annotated[str, Field(max_length=MAX_CONTENT)]
-"""Content of a file with codes, subwords or cases."""
+"""Content of a file with BPE codes, subwords or cases."""
 
 
 class TextRules(BaseModel, frozen=True, strict=True, extra="forbid"):

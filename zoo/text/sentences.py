@@ -110,7 +110,7 @@ def zip_prefixes(texts: Iterable[str], prefixes: Iterable[str] | None) -> Iterat
             fewer, more = ("texts", "prefixes") if text is end else ("prefixes", "texts")
             raise ZooError(
                 f"there are {number:,} {fewer}, but more {more}",
-                hint="prefix n is the beginning of translation n: give as many prefixes as texts (empty ones for none)",
+                hint="prefix n is the beginning of translation n: give one prefix per text (it may be empty)",
             )
         yield text, prefix
 

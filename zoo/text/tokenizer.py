@@ -228,7 +228,7 @@ class Tokenizer(Modality):
         ]
 
     def spans(self, text: str) -> list[tuple[int, int]]:
-        """Return the start and end of each token of `encode` in a line, in characters.
+        """Return the start and end, in characters, of each token that `encode` returns for a line.
 
         White space around a token does not count. The span of a token that consists only of white space is empty.
         """

@@ -29,7 +29,7 @@ class DevSet:
     """Dev set of a spec, scored by the metric of `training.dev_score`, in float32.
 
     Scoring does not affect training: the weights are only read, and the random numbers of a step do not depend on
-    earlier ones.
+    earlier random numbers.
     """
 
     def __init__(self, spec: Spec, vocabulary: Vocabulary, device: str, report: Report) -> None:

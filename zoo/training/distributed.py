@@ -165,7 +165,9 @@ def _gpu_of_process(device: str, local: int) -> str:
         raise ZooError(f"`{device}` is a single GPU, but torchrun started several processes", hint=hint)
     if local >= torch.cuda.device_count():
         hint = "start one process per GPU with `--nproc-per-node`, or pass `--device cpu`"
-        raise ZooError(f"there are {torch.cuda.device_count()} GPUs for at least {local + 1} processes", hint=hint)
+        problem = f"torchrun started at least {local + 1} processes"
+        problem += f", but the number of GPUs is {torch.cuda.device_count()}"
+        raise ZooError(problem, hint=hint)
     return f"cuda:{local}"
 
 

@@ -164,7 +164,7 @@ class TrainingRecord:
 
 
 def read_log(run: ModelFolder) -> list[Mapping[str, Any]]:
-    """Return the complete lines of a run's log, in order. Empty if it has no log yet."""
+    """Return the complete lines of a run's log, in order, or an empty list if the run has no log yet."""
     path = run.folder / "log.jsonl"
     return list(_complete_lines(path)) if path.is_file() else []
 

@@ -255,7 +255,7 @@ class TrainStep:
         return StepResult(sums[0], sums[1], taken, tokens)
 
     def _describe_graphs(self) -> str:
-        """Return how a GPU runs a step: as one CUDA graph, as several, or kernel by kernel, with the reason."""
+        """Describe how a GPU runs a step: as one CUDA graph, as several, or kernel by kernel, with the reason."""
         if self._packs:
             parts = self.spec.training.accumulation_steps
             one = self.processes.count == parts == 1

@@ -141,7 +141,7 @@ def test_long_lines_are_counted_once(translator_of, report):
         assert len(list(translate_lines(translator, texts, max_chunk_lines=16, paused=paused))) == 201
         (warning,) = report.warnings
         assert warning.startswith(
-            "101 of 201 texts are longer than any source in training (6 tokens), the longest is text 201"
+            "101 of 201 texts are longer than any source in training (6 tokens), and the longest is text 201"
         )
         report.warnings.clear()
 
@@ -183,7 +183,7 @@ def test_a_long_line_is_translated_in_parts(translator_of, report, search):
             assert joined.log_probability == pytest.approx(sum(part.log_probability for part in expected))
             assert joined.score == pytest.approx(sum(part.score for part in expected))
     assert all(joined.text.startswith("ba") for joined in results[1])
-    expected = "2 of 5 texts are longer than `decoding.max_source_length` (10 tokens), the longest is text 2"
+    expected = "2 of 5 texts are longer than `decoding.max_source_length` (10 tokens), and the longest is text 2"
     assert report.warnings[0].startswith(expected)
     learned = ["architecture.positions={kind: learned, rows: 11}", "corpus.max_length=9"]
     expected = limited.translate(long, split=False)

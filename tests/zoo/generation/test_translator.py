@@ -254,7 +254,7 @@ def test_a_source_longer_than_any_in_training_gives_a_warning(translator_of, rep
     translator.translate(["ab", long, "abcdefg"])
     assert max(length for _, length in translator.program.encoded) == 65
     (warning,) = report.warnings
-    expected = "2 of 3 texts are longer than any source in training (6 tokens), the longest is text 2 ('abc"
+    expected = "2 of 3 texts are longer than any source in training (6 tokens), and the longest is text 2 ('abc"
     assert warning.startswith(expected)
     translator.score(long, "ab")
     assert len(report.warnings) == 1

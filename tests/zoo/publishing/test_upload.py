@@ -102,7 +102,7 @@ def test_an_invalid_file_name_is_refused_before_the_upload(published: Path, addr
     (published / "LICENSE").write_text("free")
     manifest.write(published)
     before = sorted(Path(address).rglob("*"))
-    with pytest.raises(ZooError, match="has a file `LICENSE`"):
+    with pytest.raises(ZooError, match="contains the file `LICENSE`"):
         publish.upload(NAME, address)
     assert sorted(Path(address).rglob("*")) == before
 

@@ -145,7 +145,7 @@ class Network(ForeignTensors):
         d_k = total // (self._heads + 2 * kv_heads)
         for kind in LAYERS["decoder"][:2]:
             if self._of_layers(kind, "head_dim", d_k, LAYERS) != d_k:
-                raise ZooError(f"`head_dim` in `{self.file}` contradicts the shape of the attention's projections")
+                raise ZooError(f"`head_dim` in `{self.file}` contradicts the shapes of the attention projections")
         positions, tensors = self._positions(d_k)
         inner: dict[str, list[Any]] = {
             "activation": [self._activation(number) for number in self._both_sides("activation", 0)],
@@ -229,8 +229,8 @@ class Network(ForeignTensors):
         """Return a positive setting that both sides share, or 0 if it is off. Raise ZooError if the values differ."""
         encoder, decoder = self._both_sides(name, default)
         if encoder != decoder or encoder < 0:
-            problem = f"`{name}` is {encoder} in the encoder and {decoder} in the decoder, but zoo supports one value"
-            raise ZooError(problem)
+            problem = f"`{name}` is {encoder} in the encoder and {decoder} in the decoder"
+            raise ZooError(f"{problem}, but zoo requires the same non-negative value in both")
         return encoder
 
     def _of_layers(self, kind: str, name: str, default: float, sides: Iterable[str]) -> float:
@@ -240,7 +240,7 @@ class Network(ForeignTensors):
         ]
         first, *others = {self.number(each, default) for each in names}
         if others:
-            raise ZooError(f"`{names[0]}` differs from its value in other layers, but zoo supports one value")
+            raise ZooError(f"`{names[0]}` differs from its value in other layers, but all values must be equal")
         return first
 
     def _sublayer(self, side: str, kind: str) -> dict[str, Any]:

@@ -240,14 +240,14 @@ def _added_ids(
 
 
 def written_ids(bundle: Bundle, format: str) -> WrittenIds:
-    """Return the token IDs to write for a model. PAD and BOS share other IDs if the model cannot generate them.
+    """Return the token IDs of an exported model. PAD and BOS get IDs of other tokens if they cannot be generated.
 
     Args:
         bundle: The published model. Both sides have the same tokens.
         format: The name of the format.
 
     Raises:
-        ZooError: The model cannot generate BOS, and neither UNK nor EOS has its embedding.
+        ZooError: The model cannot generate BOS, and the embedding of BOS differs from those of UNK and EOS.
     """
     tensors = bundle.tensors
     table = tensors["embedding" if "embedding" in tensors else "target_embedding"]

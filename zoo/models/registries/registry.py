@@ -73,7 +73,7 @@ class Index(Record):
 
 @dataclass(frozen=True)
 class Registry:
-    """Access to the models in a registry. All methods raise ZooError if it cannot be reached or a file is damaged."""
+    """Models in a registry. All methods raise ZooError if the registry cannot be reached or a file is damaged."""
 
     store: FileStore
 

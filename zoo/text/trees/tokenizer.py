@@ -117,7 +117,7 @@ class TreeTokenizer(Modality):
         language_tokens: Sequence[str] = (),
         task: Task | None = None,
     ) -> Self:
-        """Create a tokenizer for all labels and tags in some bracketed trees with ROOT at their top.
+        """Create a tokenizer for all labels and tags in bracketed trees. Each tree has a ROOT node at the top.
 
         The task determines the linearisation. See `Modality.learn` for the arguments.
 
