@@ -16,6 +16,7 @@ from tests.benchmarks.everyday_data import (
     joined,
     normalized,
     prepare,
+    read_tables,
     tidy,
     without_sentences_of,
 )
@@ -113,6 +114,14 @@ def test_sentences_with_the_same_english_are_joined() -> None:
     assert joined(german, french) == [("Geh.", "Va."), ("Geht.", "Va.")]
 
 
+def test_tables_have_a_cell_for_each_language_and_no_sentence_twice() -> None:
+    for pattern in ("phrases", "templates", "ordinary-test", "sentences/*"):
+        rows = read_tables(pattern)
+        assert {len(row) for row in rows} == {len(everyday_data.LANGUAGES)}
+        assert all(cell and cell == cell.strip() for row in rows for cell in row)
+        assert len({*map(tuple, rows)}) == len(rows)
+
+
 def test_a_sentence_is_far_if_no_training_sentence_is_similar() -> None:
     assert far_lines(["He is here!", "Something else."], ["he is here", "who is there?"]) == [2]
 
@@ -138,6 +147,7 @@ def test_no_test_sentence_of_four_languages_is_in_training(
     for name in ("DEV_PAIRS", "OFFICE_DEV", "FRAMED"):
         monkeypatch.setattr(everyday_data, name, 5)
     monkeypatch.setattr(everyday_data, "FILLED", 1)
+    monkeypatch.setattr(everyday_data, "read_tables", lambda pattern: read_tables(pattern)[:40])
     rows = [(f"{english} Tom's", f"{german} Toms") for english, german in pairs(300)]
     for domain in ("tatoeba", "office"):
         for start, code in zip((0, 50, 100), everyday_data.LANGUAGES[1:], strict=True):

@@ -4,9 +4,10 @@
 
 The script writes the files of `specs/everyday.yaml` to OUT. TATOEBA and LIBREOFFICE are folders that contain, for each
 language such as `de`, the pairs `en-de/train.en` and `en-de/train.de`. TATOEBA also contains the test sets
-`en-de/dev.en` and `en-de/dev.de`, and LIBREOFFICE the test set `dev.en`, `dev.de`, `dev.fr` and `dev.es`. Files that
-are missing in `en-de` are read from the folder above it. `en-de/removed.txt` may list line numbers to leave out.
-`docs/benchmarks/everyday.md` describes the sources and the files.
+`en-de/dev.en` and `en-de/dev.de`, and LIBREOFFICE the test set `dev.en`, `dev.de`, `dev.fr` and `dev.es`. If a file is
+missing in `en-de`, the folder above it has the file. `en-de/removed.txt` may list line numbers to leave out. The folder
+`everyday_tables` contains sentences that were written for this model. `docs/benchmarks/everyday.md` describes the
+sources and the files.
 """
 
 from __future__ import annotations
@@ -147,9 +148,9 @@ def read_folder(folder: Path, name: str, language: str) -> list[Pair]:
     return [pair for line, pair in enumerate(pairs, 1) if line not in lines]
 
 
-def read_table(name: str) -> list[list[str]]:
-    """Return the rows of a table of phrases or templates, with a column for each language."""
-    lines = (_TABLES / f"{name}.tsv").read_text("utf-8").splitlines()
+def read_tables(pattern: str) -> list[list[str]]:
+    """Return the rows of the tables whose names match a pattern, with a column for each language."""
+    lines = [line for path in sorted(_TABLES.glob(f"{pattern}.tsv")) for line in path.read_text("utf-8").splitlines()]
     return [line.split("\t") for line in lines if line and not line.startswith("#")]
 
 
@@ -179,6 +180,9 @@ def prepare(tatoeba: Path, libreoffice: Path, folder: Path) -> None:
     dev = _dev_sets(everyday, office, test, generator)
     for languages, rows in dev.items():
         write(folder, f"dev.{'-'.join(languages)}", rows, languages)
+    written = read_tables("sentences/*")
+    test += (ordinary := read_tables("ordinary-test"))
+    write(folder, "ordinary-test", ordinary, LANGUAGES)
     forbidden = [*test, *(row for rows in dev.values() for row in rows)]
     sentences: dict[str, set[str]] = defaultdict(set)
     for languages in PAIRS:
@@ -187,13 +191,14 @@ def prepare(tatoeba: Path, libreoffice: Path, folder: Path) -> None:
             first, second = languages
             pairs = data[second] if first == "en" else joined(data[first], data[second])
             own[name] = without_sentences_of(filter(is_clean, pairs), forbidden)
-            for side, language in enumerate(languages):
-                sentences[language].update(pair[side] for pair in own[name])
+        own["sentences"] = without_sentences_of(cleaned(_columns(written, languages), languages), forbidden)
+        for side, language in enumerate(languages):
+            sentences[language].update(pair[side] for pairs in own.values() for pair in pairs)
         own["spans"] = list(_spans(own, languages, generator))
         own["phrases"] = list(_phrases(own, languages))
         for name, pairs in own.items():
             write(folder, f"{name}.{'-'.join(languages)}", without_sentences_of(pairs, forbidden), languages)
-        both = [*own["tatoeba"], *own["office"]]
+        both = [*own["tatoeba"], *own["office"], *own["sentences"]]
         for source, target in ((0, 1), (1, 0)):
             direction = languages[source], languages[target]
             variants = _variants([(pair[source], pair[target]) for pair in both], direction, generator)
@@ -202,6 +207,13 @@ def prepare(tatoeba: Path, libreoffice: Path, folder: Path) -> None:
         lines = far_lines(_lines(file), sorted(sentences[file.suffix[1:]]))
         (folder / f"far.{file.name}.txt").write_text("".join(f"{line}\n" for line in lines), "utf-8")
         print(f"{file.name}: {len(lines):,} lines far from the training text")
+
+
+def _columns(rows: Iterable[Sequence[str]], languages: Sequence[str]) -> Iterator[Pair]:
+    """Yield two columns of the rows of a table."""
+    first, second = map(LANGUAGES.index, languages)
+    for row in rows:
+        yield row[first], row[second]
 
 
 def _lines(path: Path) -> list[str]:
@@ -248,10 +260,9 @@ def _variants(pairs: Sequence[Pair], languages: Sequence[str], generator: random
 
 def _spans(own: Texts, languages: Sequence[str], generator: random.Random) -> Iterator[Pair]:
     """Yield pairs with random spans, from the data and from templates."""
-    sides = [LANGUAGES.index(language) for language in languages]
-    for row in read_table("templates"):
+    for template in _columns(read_tables("templates"), languages):
         for _ in range(FILLED):
-            first, second = filled([row[side] for side in sides], languages, generator)
+            first, second = filled(template, languages, generator)
             yield first, second
     for pairs in own.values():
         yield from pairs_with_spans(pairs, languages, min(FRAMED, len(pairs)), generator)
@@ -259,9 +270,7 @@ def _spans(own: Texts, languages: Sequence[str], generator: random.Random) -> It
 
 def _phrases(own: Texts, languages: Sequence[str]) -> Iterator[Pair]:
     """Yield words, labels and formulas: those of the table, short paragraphs of LibreOffice, and single words."""
-    sides = [LANGUAGES.index(language) for language in languages]
-    for row in read_table("phrases"):
-        pair = row[sides[0]], row[sides[1]]
+    for pair in _columns(read_tables("phrases"), languages):
         yield pair
         if pair[0][-1].isalpha():
             colon = [" :" if language == "fr" else ":" for language in languages]
@@ -271,7 +280,8 @@ def _phrases(own: Texts, languages: Sequence[str]) -> Iterator[Pair]:
         is_short = max(len(side.split()) for side in pair) <= MAX_LABEL_WORDS and not re.search(r"[\d_(=]", pair[0])
         if is_short and not any(side.isupper() for side in pair):
             yield pair[0].upper(), pair[1].upper()
-    sentences = [pair for pair in own["tatoeba"] + own["office"] if pair[0].endswith((".", "?", "!"))]
+    texts = [*own["tatoeba"], *own["office"], *own["sentences"]]
+    sentences = [pair for pair in texts if pair[0].endswith((".", "?", "!"))]
     for pair in dictionary(sentences):
         yield pair
         yield pair[0][0].upper() + pair[0][1:], pair[1][0].upper() + pair[1][1:]
