@@ -90,7 +90,7 @@ COMMANDS: dict[str, Command] = {
     "benchmark decode": Command("cli.machine", "benchmark_decode", _MACHINE),
     "benchmark train": Command("cli.machine", "benchmark_train", _MACHINE),
 }
-"""All commands by name. If a name has two words, the first one is a key of GROUPS."""
+"""All commands by name. If a name has two words, the first word is a key of GROUPS."""
 GROUPS = {"benchmark": "Measure how fast a spec translates or trains on this machine."}
 _COMPLETION_VARIABLE = "_ZOO_COMPLETE"
 
@@ -150,7 +150,7 @@ def _invoke(arguments: Sequence[str], name: str | None) -> int | None:
     if name is not None and name not in COMMANDS and name not in GROUPS:
         raise unknown_command(name, list(COMMANDS))
     needs_help = not arguments or (list(arguments) == [name] and name in GROUPS)
-    # Register only the commands that are needed: importing all of them takes longer than some commands run.
+    # Register only the commands that are needed: importing all commands takes longer than some commands run.
     is_first = name is not None and arguments[0] == name.split()[0]
     needed = [each for each in COMMANDS if not is_first or f"{each} ".startswith(f"{name} ")]
     command = typer.main.get_command(build_app(needed))

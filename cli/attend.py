@@ -38,10 +38,10 @@ def attend(
 ) -> None:
     """Show what every head of every layer attends to.
 
-    Select a model with either --spec or --model. The page shows the encoder's and the decoder's self-attention, and
-    cross-attention: as lines in the style of the paper's Figures 3 to 5, and as matrices. The attention weights are
-    those for the model's own translation, or for the translation in --target. For a model that reads audio or images,
-    the page shows the spectrogram or the image above the matrices.
+    Select a model with either --spec or --model. The page shows the encoder's and the decoder's self-attention, and the
+    cross-attention: as lines in the style of the paper's Figures 3 to 5, and as matrices. The weights are computed for
+    the model's own translation, or for the translation in --target. For a model that reads audio or images, the page
+    shows the spectrogram or the image above the matrices.
 
     --backend selects the backend that translates. The attention weights are always computed by `eager`.
 
@@ -135,8 +135,8 @@ def curves(
 ) -> None:
     """Draw the learning curves of one or more runs.
 
-    The page shows loss and perplexity on the training set, the scores on the dev set, the learning rate and the speed:
-    by step, and by training time. Several runs share each plot. A run can still be training; its log is read once.
+    The page shows loss and perplexity on the training set, the scores on the dev set, the learning rate and the speed,
+    by step and by training time. Several runs share each plot. Runs can still be in training: their logs are read once.
 
     Options:
         run RUN: Runs: their folders, or the names of their specs (`tiny` stands for `runs/tiny`).

@@ -1,4 +1,4 @@
-"""Streams of the commands: lines from files or stdin; lines, tables and JSON to stdout; messages to stderr."""
+"""Input and output of the commands: lines from files or stdin; lines, tables and JSON on stdout; messages on stderr."""
 
 from __future__ import annotations
 
@@ -24,15 +24,14 @@ if TYPE_CHECKING:
 
 _UNLIMITED_WIDTH = 10_000  # columns, if stdout is not a terminal
 _TERMINAL_VARIABLES = {"FORCE_COLOR", "TTY_COMPATIBLE"}
-"""Environment variables by which rich treats a file as a terminal."""
+"""Environment variables that make rich treat a file as a terminal."""
 
 
 def prepare_standard_streams() -> None:
     r"""Make the standard streams safe to use.
 
     Output is UTF-8 in every locale. File names that are not UTF-8 are written to stdout as raw bytes, and to stderr
-    with escapes. A closed stdin or stdout is replaced by a `ClosedStream`, and a closed stderr by the
-    null device.
+    with escapes. A closed stdin or stdout is replaced by a `ClosedStream`, and a closed stderr by the null device.
     """
     _reserve_descriptors()
     if sys.stdin is None:
@@ -160,7 +159,7 @@ def report(*, yes: bool = False) -> Report:
     """Return a report that shows progress bars if stderr is a terminal, and plain lines otherwise.
 
     Args:
-        yes: Whether the answer to all questions is yes, without asking.
+        yes: Whether to answer all questions with yes, without asking.
     """
     chosen = _report()
     chosen.ask = None if yes else confirm

@@ -69,13 +69,13 @@ def run(
 
 
 class Conversation:
-    """A model, the languages and the number of results that the user has chosen, and the answers to typed lines."""
+    """Model with the languages and the number of results that the user has chosen. It answers typed lines."""
 
     def __init__(self, translator: Translator, source: str | None = None, target: str | None = None) -> None:
-        """Choose the languages. If the user gave none, use the model's first translation direction.
+        """Choose the languages. If the user gave no language, use the model's first translation direction.
 
         Raises:
-            ZooError: The model does not support a language, or it has several and none was given.
+            ZooError: The model does not support a language, or the user must choose a language.
         """
         from zoo.text.languages import choose_direction
 
@@ -93,7 +93,7 @@ class Conversation:
         return f"{'any language' if self._source == UNKNOWN else self._source} > {self._target}: "
 
     def answer(self, line: str) -> Iterator[str]:
-        """Yield the lines of the answer to a typed line.
+        """Yield the output lines for a typed line.
 
         Raises:
             ZooError: The line is an unknown command or has a wrong argument, or its text cannot be translated.
@@ -107,7 +107,7 @@ class Conversation:
             yield from self._translate(text)
 
     def _files(self, path: Path) -> list[str]:
-        """Return the files that a typed line names, if the model reads files: one file, or those in a folder."""
+        """Return the files that a typed line names, if the model reads files: one file, or the files in a folder."""
         from zoo.features.modality import input_files
         from zoo.generation.recognizer import Recognizer
 

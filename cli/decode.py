@@ -59,15 +59,15 @@ def decode(
     trained on longer texts, if the line has a prefix, or with --no-split. But a line of more than
     decoding.max_source_length tokens is always split.
 
-    A language model instead continues each line, even an empty one, and never splits it. If a model reads audio or
-    images, each line is the name of a file. --input is then such a file, a folder of such files, which are read in the
-    order of their names, or a list of file names that are relative to the list.
+    A language model instead continues each line, even an empty line, and never splits it. If a model reads audio or
+    images, each line is the name of a file. --input is then one such file, a folder, or a text file that lists files.
+    The files in a folder are read in the order of their names. Names in a list are relative to the folder of the list.
 
     With --json, each line becomes an object with `source` and `translations`. Each translation has `text`, `score`
     (length-penalised), `log_probability` (natural logarithm, of the whole translation) and `confidence` (probability
-    that the translation is good, or the lowest of its sentences; null if the model was published without dev
-    scores). If a translation lacks numbers, links or the like, or has added numbers, `unkept` lists them. `uncertain`
-    lists the sentences of the line whose translations have a low confidence.
+    that the translation is good; for several sentences, the lowest probability; null if the model was published without
+    dev scores). If a translation lacks numbers, links or the like, or has added numbers, `unkept` lists them.
+    `uncertain` lists the sentences of the line whose translations have a low confidence.
 
     Options:
         prefix FILE: File with a beginning for each translation, one per line: the translation of input line n begins
@@ -175,7 +175,7 @@ class _Files(NamedTuple):
 
 
 def _fraction_of_part(part: str, input: Path | None) -> tuple[int, int]:
-    """Return the two numbers of a part of the input, such as "3/8".
+    """Return K and N of a part of the input, such as 3 and 8 for "3/8".
 
     Raises:
         ZooError: The part is not valid, or there is no input file.
@@ -186,7 +186,7 @@ def _fraction_of_part(part: str, input: Path | None) -> tuple[int, int]:
     number, count = map(int, match.groups()) if match else (1, 0)
     if number > count:
         hint = "write K/N with 1 <= K <= N, such as `--part 3/8` for the third of eight parts"
-        raise ZooError(f"`--part {part}` is not a part", hint=hint)
+        raise ZooError(f"`--part {part}` is not a valid part", hint=hint)
     if input is None:
         problem = "`--part` needs an input file, because stdin cannot be divided into parts"
         raise ZooError(problem, hint="add `--input FILE`")
@@ -194,7 +194,7 @@ def _fraction_of_part(part: str, input: Path | None) -> tuple[int, int]:
 
 
 def _lines_of_part(fraction: tuple[int, int], translator: Translator, input: Path) -> range:
-    """Return the indices of the lines in a part or, for a folder, of the files. Parts differ by at most one line."""
+    """Return the range of lines, or of files in a folder, in a part. The sizes of parts differ by at most one."""
     from zoo.features.modality import input_files
     from zoo.generation.recognizer import Recognizer
     from zoo.text.lines import count_lines
@@ -205,7 +205,7 @@ def _lines_of_part(fraction: tuple[int, int], translator: Translator, input: Pat
 
 
 def _require_text_name(translator: Translator, output: Path | None) -> None:
-    """Raise ZooError if the output has the name of an audio file or image, which the text could replace."""
+    """Raise ZooError if the output has the suffix of an audio file or image, which the text could replace."""
     from specs import ZooError
 
     if output is None or translator.spec.task.kind != "recognition":
@@ -260,7 +260,7 @@ def _answer_lines(
         translator: The model.
         files: The input and output files.
         choice: Options for the search, such as the beam size.
-        n_best: Number of results per line, or None for one.
+        n_best: Number of results per line, or None for one result.
         format_lines: Function that returns the output lines for an input line, from its number, text and results.
         prepare: Function that is applied to each line before the model reads it.
     """

@@ -57,7 +57,7 @@ def print_error(error: ZooError) -> None:
 
 
 def to_zoo_error(error: Exception, command: str = "zoo") -> ZooError:
-    """Convert any exception to a ZooError, whose message a user can act upon."""
+    """Convert any exception to a ZooError with a message that users can act on."""
     from zoo.system.memory import is_out_of_memory
 
     if isinstance(error, ZooError):
@@ -88,7 +88,7 @@ def unknown_command(word: str, commands: list[str]) -> ZooError:
 
 
 _NUMBERS = {"input should be a valid integer": "a whole number", "input should be a valid number": "a number"}
-"""Beginnings of typer's messages about invalid values, and the required kinds of value."""
+"""Beginnings of typer's messages about invalid values, and descriptions of the valid values."""
 
 
 def _from_usage_error(error: Any, command: str) -> ZooError:

@@ -39,10 +39,10 @@ def evaluate(
 ) -> None:
     """Score a model on its dev or test set, or score files.
 
-    A model (--spec or --model) translates the test set of its corpus, or the one in --set. Beam size and length penalty
-    come from its spec. The scores are BLEU (sacreBLEU, with its signature), the paper's BLEU (Moses tokens, German
-    compounds split), chrF, TER, and perplexity per token. A parser is scored by the F1 of its brackets instead, and a
-    model that recognises speech or text by its word error rate (WER) and its character error rate (CER).
+    A model (MODEL, --model or --spec) translates the test set of its corpus, or the set that --set selects. Beam size
+    and length penalty come from its spec. The scores are BLEU (sacreBLEU, with its signature), the paper's BLEU (Moses
+    tokens, German compounds split), chrF, TER, and perplexity per token. A parser is scored by the F1 of its brackets
+    instead, and a model that recognises speech or text by its word error rate (WER) and character error rate (CER).
 
     On the dev set of a translation model, the confidence in its translations is also calibrated. The set must have at
     least 100 sentences. The calibration error is printed with the scores.
@@ -60,7 +60,7 @@ def evaluate(
         lowercase: Ignore case in the scores.
         brackets GOLD TEST: Score the trees in the second file against the gold trees in the first, one per line, as
             EVALB does.
-        parameters FILE: EVALB parameter file for --brackets. [default: those of COLLINS.prm]
+        parameters FILE: EVALB parameter file for --brackets. [default: the parameters of COLLINS.prm]
 
     Examples:
         zoo evaluate --spec tiny
@@ -144,10 +144,10 @@ def compare(
     Two models translate the same set. Two files must contain translations of the same sentences. Scores are BLEU, the
     paper's BLEU, chrF and TER. With --transcripts, and for models that recognise speech or text, they are WER and CER.
     Significance is tested by paired bootstrap resampling (Koehn 2004): 1,000 sets of sentences are drawn with
-    replacement, the same sets for both.
+    replacement, and both models or files are scored on each set.
 
     The table shows each score ± half its 95 % confidence interval. p is the probability of a difference of at least
-    this size if both were equally good. If p is 0.05 or more, neither is reported as better.
+    this size if both were equally good. If p is 0.05 or more, neither A nor B is reported as better.
 
     Options:
         a A: First model (NAME or RUN), or first file of translations.

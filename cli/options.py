@@ -1,41 +1,42 @@
 """Arguments and options that several commands share.
 
 Options:
-    From CODE: Language of the input text, such as en, for a multilingual model. Not needed if the model reads only the
-        token of the target language. [default: the other language, if the model has two; otherwise guessed for each
+    From CODE: Language of the input text, such as en, for a multilingual model. You can omit it if the model reads no
+        token for the source language. [default: the other language, if the model has two; otherwise guessed for each
         text]
     To CODE: Target language, such as de, for a multilingual model. [default: the other language, if the model has two;
         otherwise required]
-    Reference SPEC: Spec: a shipped name (such as `big`, or `a-h1` for `table3/a-h1`; `zoo list` prints them), or a path
-        ending in .yaml.
+    Reference SPEC: Spec: the name of a shipped spec (such as `big`, or `a-h1` for `table3/a-h1`; `zoo list` prints all
+        names), or a path ending in .yaml.
     Overrides KEY=VALUE: Fields of the spec to set, such as `training.steps=500`.
     Run RUN: Run: its folder, or the name of its spec (`tiny` stands for `runs/tiny`).
     Name MODEL: Model to use: a published model or a run, as for --model.
-    OfSpec SPEC: Use the newest trained run of this spec under runs/. If there is none, use the published model with
-        the spec's name.
+    OfSpec SPEC: Use the newest trained run of this spec under runs/. If there is no such run, use the published model
+        with the spec's name.
     Model NAME|RUN: Use this model: the name of a published model (NAME@2 for revision 2), the folder of a run, or the
         name of a run's spec.
     Models NAME|RUN: Use this model: the name of a published model (NAME@2 for revision 2), the folder of a run, or the
         name of a run's spec. Repeat the option to use an ensemble.
     Input FILE: Read UTF-8 text from this file, one sentence per line. [default: stdin]
-    Output FILE: Write to this file. A regular file appears only when it is complete. After an error, FILE.partial has
-        the lines that were written before it. A pipe or device receives each line immediately. [default: stdout]
+    Output FILE: Write to this file. A regular file appears only when it is complete. After an error, FILE.partial
+        contains the lines that were written before the error. A pipe or device receives each line immediately.
+        [default: stdout]
     NBest N: Print the N best results of each line, best first, as line number, score and text separated by tabs.
-        Results differ in their tokens, but two may have the same text. With --search sample, print N samples in the
-        order in which they are drawn.
+        Results differ in their tokens, but two results may have the same text. With --search sample, print N samples in
+        the order in which they are drawn.
     Device auto|cpu|cuda|cuda:N: Device to compute on. auto selects the GPU if there is one, otherwise the CPU.
     MaxBatchTokens N: Maximum number of source tokens in a batch, counting padding. A smaller number needs less memory.
         [default: 4096]
     Source FILE: Read sources from this file, one per line. Requires --target. [default: pairs from stdin]
     Target FILE: Read the translation or tree of each source from this file. [default: pairs from stdin]
-    Split dev|test: Which set of the model's corpus to score. [default: test]
+    Split dev|test: Set to score: the dev or test set of the model's corpus. [default: test]
     Language CODE: Language of the files, such as de. It selects the tokeniser of the paper's BLEU. [default: the
         extension of the references' file name]
     Transcripts: The files contain transcripts of audio or recognised text: compute WER and CER instead of the metrics
         for translations.
     Json: Print JSON instead of text.
     NoProtect: Do not check whether numbers, dates, links, placeholders and the like are kept. By default, a sentence
-        that loses one of them is translated again, and texts without letters stay as they are.
+        that loses one of them is translated again, and texts without letters remain unchanged.
     Yes: Remove without asking for confirmation.
 """
 
@@ -204,12 +205,12 @@ def _spec_schema() -> Any:
 
 
 def flag(*names: str, panel: str | None = None) -> Any:
-    """Return a switch. The parameters are those of `option`."""
+    """Return a switch. See `option` for the parameters."""
     return typer.Option(*names, rich_help_panel=panel)
 
 
 def argument(*, complete: Any = None) -> Any:
-    """Return an argument. The parameter is that of `option`."""
+    """Return an argument. See `option` for the parameter."""
     return typer.Argument(autocompletion=complete)
 
 

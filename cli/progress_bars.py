@@ -62,7 +62,7 @@ class BarReport(Report):
 
 
 class _Bar(Progress):
-    """Progress of one task, shown as one of the bars of a `BarReport`."""
+    """Progress of one task, shown as a bar in a `BarReport`."""
 
     def __init__(self, report: BarReport, label: str, total: int | None, unit: str) -> None:
         self._report, self._label, self._total, self._unit = report, label, total, unit

@@ -28,8 +28,8 @@ def publish(
 
     The bundle is verified before it is published. It replaces a published model of the same name only with --replace.
 
-    With --to, the bundle becomes the next revision of its name in the registry. The upload is atomic and safe with
-    concurrent uploads, and a revision never changes. Others pull the newest revision, or one that they name.
+    With --to, the bundle becomes the next revision of the model in the registry. The upload is atomic and safe with
+    concurrent uploads, and a revision never changes. Others pull the newest revision, or a revision that they name.
 
     Options:
         run RUN|NAME: Run: its folder, or the name of its spec (`tiny` stands for `runs/tiny`). With --to, it can also
@@ -77,10 +77,10 @@ def publish(
 def pull(names: Annotated[list[str], argument(complete=options.complete_model)], yes: bool = False) -> None:
     """Download published models from the registries, or public models from the catalogue, to the local model store.
 
-    The registries are those in ZOO_REGISTRIES (folders, https://, s3:// or hf://, separated by spaces) and then those
-    in registries.txt in your data folder, one per line. Files are verified by their hashes, and a model is available
-    when it is complete. An interrupted pull resumes. Models that are already stored are verified and, if damaged,
-    repaired.
+    zoo first searches the registries in ZOO_REGISTRIES (folders, https://, s3:// or hf://, separated by spaces), then
+    the registries in registries.txt in your data folder, one per line. Files are verified by their hashes, and a model
+    is available when it is complete. An interrupted pull resumes. Models that are already stored are verified and, if
+    damaged, repaired.
 
     A model that no registry has may be in the catalogue of public models, which `zoo list --available` prints. After
     you confirm its size and licence, it is downloaded from its authors, imported as by `zoo import`, and stored.
@@ -117,8 +117,8 @@ def verify(
 ) -> None:
     """Verify the files and log-probabilities of a published model.
 
-    All files must have their published hashes. The log-probabilities of the model's reference sentences must be the
-    published ones, within 1e-4.
+    All files must have their published hashes. The log-probabilities of the model's reference sentences must equal the
+    published log-probabilities within 1e-4.
 
     With --backend, the model runs on a GPU if there is one.
 
@@ -173,8 +173,8 @@ def remove(names: Annotated[list[str], argument(complete=options.complete_model)
     Models in registries are not affected, and `zoo pull` downloads them again.
 
     Options:
-        names NAME: Model in the local model store: all its revisions, one of them (NAME@2), or all members of an
-            ensemble.
+        names NAME: Model in the local model store. NAME removes all revisions of a model, or all members of an
+            ensemble. NAME@2 removes one revision.
 
     Examples:
         zoo remove transformer-tiny-ende
@@ -241,7 +241,7 @@ def import_model(
         bpe_vocabulary SOURCE TARGET: Files with subwords and their counts, if the codes were applied with a vocabulary
             threshold (`subword-nmt apply-bpe --vocabulary`). Rarer subwords are split again. [default: all subwords are
             kept]
-        bpe_threshold N: Split subwords that occur fewer than N times according to the files of --bpe-vocabulary.
+        bpe_threshold N: Split subwords that occur fewer than N times according to the --bpe-vocabulary files.
         replace: Replace a stored model of the same name.
 
     Examples:

@@ -36,11 +36,11 @@ def score(
     r"""Print the log-probability of given translations or trees.
 
     Select a model by MODEL, --model or --spec. Pairs come from stdin, as source and target separated by a tab, or from
-    --source and --target. For each pair, one line is printed, with the natural logarithm of its probability. A language
-    model scores each line of stdin as a text.
+    --source and --target. For each pair, one line is printed, with the natural logarithm of its probability. For a
+    language model, each line of stdin is a text to score.
 
-    With --json, each line becomes an object with `log_probability`, `tokens` (the target's tokens and the end of
-    sentence) and `token_log_probabilities`.
+    With --json, each line becomes an object with `log_probability`, `tokens` (the target's tokens and the
+    end-of-sentence token) and `token_log_probabilities`.
 
     Examples:
         printf 'the dog sleeps\\tder Hund schläft\\n' | zoo score --spec tiny

@@ -54,12 +54,12 @@ def serve(
     max_batch_tokens: options.MaxBatchTokens = None,
     **how: Unpack[options.Execution],
 ) -> None:
-    """Translate for other programs over HTTP.
+    """Serve translations to other programs over HTTP.
 
     The server has zoo's own API under /v1, and the APIs of LibreTranslate and DeepL, so that their clients work. If a
-    model reads audio, the server also has OpenAI's API for speech. It chooses a model by the languages of a request.
-    Without --model, a model is loaded when it is first needed. A new revision of a model in the local model store is
-    used without a restart.
+    model reads audio, the server also has OpenAI's API for speech. The server chooses a model by the languages of a
+    request. Without --model, a model is loaded when it is first needed. A new revision of a model in the local model
+    store is used without a restart.
 
     After SIGTERM or Ctrl-C, the server answers the requests that it has accepted, and exits.
 
@@ -75,7 +75,7 @@ def serve(
         cors ORIGIN: Permit web pages of this origin, such as https://example.org, to send requests. [default: none]
         allow_host NAME: Accept requests for this name of the server, such as the name that a reverse proxy passes on.
             Names are checked only on a loopback address without --keys, because web pages could bind their own names to
-            it. [default: localhost]
+            this address. [default: localhost]
         max_memory GB: Keep only as many models in memory as fit into GB gigabytes. [default: half of this machine's
             memory]
         idle_minutes X: Unload a model that has not been used for X minutes.

@@ -28,13 +28,13 @@ def list_models(
 
     With --available, list the catalogue of public models. A command or `zoo.load` downloads, imports and stores a
     public model if you give its name. If you filter by a language pair, the most recommended model comes first: models
-    for this pair only before multilingual models, and then smaller models before larger ones.
+    for only this pair precede multilingual models, and smaller models precede larger models.
 
     Options:
         pattern PATTERN: List only names that contain this text, or match a pattern such as `*-ende`. With --available,
             a language pair such as de-fr lists the models for this pair. [default: everything]
-        published: List published models only: those in the local model store and in the registries.
-        available: List the catalogue of public models, by language pair: `zoo pull` downloads them.
+        published: List only published models, from the local model store and the registries.
+        available: List the catalogue of public models, which `zoo pull` downloads, by language pair.
 
     Examples:
         zoo list
@@ -126,11 +126,11 @@ def _list_available(pattern: str | None, json: bool) -> None:
     show_table(columns, rows)
     has_patterns = any("{source}" in model.name for model in models)
     languages = "; in a name, write languages for {source} and {target}" if has_patterns else ""
-    return report().info(f"`zoo pull MODEL` downloads one{languages}")
+    return report().info(f"`zoo pull MODEL` downloads a model{languages}")
 
 
 def _how_to_find(pattern: str) -> str:
-    """Return what to write instead of a pattern that nothing in the catalogue matches."""
+    """Return a hint for a pattern that matches nothing in the catalogue."""
     from specs import suggest
     from zoo.models import catalogue
 
@@ -243,9 +243,9 @@ def plan(
     Options:
         passes: Print what each compiler pass changes, and nothing else.
         code: Print the generated PyTorch code, and nothing else.
-        graph FILE.svg: Draw the network in the style of Figure 1, and the compiled program beside it, to this file. Do
-            not print the plan.
-        length N: Length of each source and target sentence, on which FLOPs and memory depend. Unit: tokens.
+        graph FILE.svg: Draw the network in the style of Figure 1, and the compiled program beside it, to this file, and
+            print no plan.
+        length N: Number of tokens in each source and target sentence. FLOPs and memory depend on this length.
 
     Examples:
         zoo plan big

@@ -134,9 +134,9 @@ def average(
     last: Annotated[int | None, option(min=1, max=1_000)] = None,
     int8: bool = False,
 ) -> None:
-    """Write the average of a run's last checkpoints as its weights.
+    """Average the last checkpoints of a run, and store the average as its weights.
 
-    The scores of the earlier weights are removed. `zoo evaluate` computes new ones.
+    The scores of the earlier weights are removed. `zoo evaluate` computes new scores.
 
     Options:
         last N: Average this many checkpoints, counted from the last. [default: the spec's training.average]
@@ -157,7 +157,7 @@ def average(
 def shortlist(run: options.Run) -> None:
     """Write the vocabulary shortlist of a run, which makes decoding with the `native` backend faster.
 
-    For each source token, it contains the target tokens that are its most probable translations in the training text,
+    For each source token, the shortlist contains its most probable translations (target tokens) in the training text,
     by IBM model 1. With `zoo decode --shortlist`, or `decoding.shortlist: true` in the spec, a translation contains
     only tokens that the shortlist gives for its source, and the most frequent tokens. `zoo publish` includes the file.
 
@@ -185,13 +185,13 @@ def sweep(
 ) -> int | None:
     r"""Train several specs with several seeds each, and compare them.
 
-    Each training run is one `zoo train` in the folder SPEC.seedN. The same command resumes interrupted runs and skips
-    finished ones.
+    Each training run is one `zoo train` command, which writes to the folder SPEC.seedN. The same sweep command resumes
+    interrupted runs and skips finished runs.
 
     All models are scored on the dev set with the beam size and length penalty of their specs. The table shows each
     score ± half its 95 % confidence interval, by bootstrap over sentences. A difference is significant if its 95 %
     confidence interval excludes 0. This interval accounts for the choice of sentences and the choice of seeds. With one
-    seed per spec, no difference is tested, because another seed could reverse it.
+    seed per spec, differences are not tested, because another seed could reverse them.
 
     Options:
         specs SPEC|KEY=VALUE: Specs or folders of specs (such as `specs/table3`), and fields to set in all specs.

@@ -44,7 +44,7 @@ def translate(
     It is made for everyday and office sentences, not for contracts or medicine. Warnings count the sentences that you
     should check, because their translations lack numbers, links or the like, or have a low probability.
 
-    If a document cannot be translated, the others still are.
+    If a document cannot be translated, the other documents are still translated.
 
     Options:
         documents FILE|FOLDER: Document to translate, or folder. In a folder and its subfolders, all documents are
@@ -109,7 +109,7 @@ def _no_model_error(documents: Sequence[Path], output: Path | None, source: str 
         hint = f"{card.summary} translates it: `{command}`; `zoo list --available {source}-{target}` lists all"
     elif source and target:
         hint = (
-            f"no public model translates from `{source}` to `{target}`: write the codes of languages, such as `de`, or "
+            f"no public model translates from `{source}` to `{target}`: write language codes, such as `de`, or "
             "name a model with `--model`; `zoo list --available` lists the public models"
         )
     else:
@@ -174,7 +174,7 @@ def _find_files(
         output: File or folder to write to. None: beside the input files.
         read: Suffixes of the files to read in folders.
         written: Suffixes of files to write.
-        what: What the files are, for error messages, such as "documents".
+        what: Name for the files in error messages, such as "documents".
 
     Raises:
         ZooError: A file does not exist, a folder has no such file, or `output` is a file but must be a folder.
@@ -206,18 +206,19 @@ def _find_files(
 
 
 def _plan(found: dict[Path, Path], output: Path | None, code: str, codes: Sequence[str]) -> dict[Path, Path]:
-    """Return the files to write, and the document for each of them.
+    """Map the path of each translation to its source document.
 
     Translations that an earlier call has written beside their originals, such as `a.de.txt`, are skipped.
 
     Args:
-        found: Each document, and its path relative to the folder to write to.
-        output: File or folder to write to.
+        found: The documents, each with its path relative to the output folder.
+        output: The output file or folder. None writes each translation beside its document.
         code: Code of the target language.
         codes: Codes of all languages of the model.
 
     Raises:
-        ZooError: A file and its document have different formats, or a document would be replaced.
+        ZooError: A translation would have a different format from its document, replace it, or have the same path as
+            another translation.
     """
     plan: dict[Path, Path] = {}
     for document, relative in found.items():
@@ -229,9 +230,9 @@ def _plan(found: dict[Path, Path], output: Path | None, code: str, codes: Sequen
             hint = f"name a file that ends with `{document.suffix}`"
             raise ZooError(f"`{target}` must have the same format as `{document}`", hint=hint)
         if target.resolve() == document.resolve():
-            raise ZooError(f"`{document}` would be replaced by itself", hint="choose another path with `--output`")
+            raise ZooError(f"the translation would replace `{document}`", hint="choose another path with `--output`")
         if target in plan:
-            raise ZooError(f"two documents would be written to `{target}`", hint="translate them in separate calls")
+            raise ZooError(f"two documents would be written to `{target}`", hint="translate the documents separately")
         plan[target] = document
     return plan
 
@@ -301,13 +302,13 @@ def transcribe(
     beam: options.Beam = None,
     **how: Unpack[options.Batching],
 ) -> None:
-    """Write the text of audio files, or subtitles.
+    """Transcribe audio files to text or subtitles.
 
     A recording is cut at its pauses into windows. A window is at most as long as the longest recording that the model
     was trained on, and at most 30 seconds. If there is no pause, two windows overlap by up to two seconds, and their
-    texts are joined at the words that both contain. Each window becomes a line of text, or one or more subtitles.
+    texts are joined at the words that both texts contain. Each window becomes a line of text, or one or more subtitles.
 
-    If an audio file cannot be transcribed, the others still are.
+    If an audio file cannot be transcribed, the other files are still transcribed.
 
     Options:
         recordings FILE|FOLDER: Audio file (WAV, FLAC, OGG or MP3) of any length, or folder. In a folder and its
@@ -315,7 +316,7 @@ def transcribe(
         output FILE|FOLDER: File to write. For several audio files or a folder, the folder to write to. [default: beside
             each audio file, with the text's language code and the format as suffixes]
         format txt|srt|vtt: Format of the text: plain text with one line per passage, or subtitles (SubRip or WebVTT).
-            [default: that of --output, otherwise txt]
+            [default: the format of --output, otherwise txt]
         yes: Replace existing files without asking for confirmation.
         to CODE: Language of the text, such as de, for models that also translate speech directly. [default: the
             language of the model's corpus]
@@ -344,7 +345,7 @@ def transcribe(
         return messages.info("nothing was transcribed")
 
     def write(recording: Path, target: Path) -> None:
-        # The output is opened first, so that an unwritable path does not cost a whole transcription.
+        # The output is opened first, so that an unwritable path fails before the transcription.
         with atomic_file(target.resolve()) as partial:  # write through a symbolic link
             transcript = recognizer.transcribe(recording, target=to, report=messages, beam=beam)
             partial.write_text(FORMATS[suffix](transcript), encoding="utf-8")
@@ -385,7 +386,7 @@ def _require_recognizer(translator: object) -> Recognizer:
 
 
 def _transcript_plan(found: Mapping[Path, Path], output: Path | None, suffixes: str, suffix: str) -> dict[Path, Path]:
-    """Return the files to write, and the audio file for each of them.
+    """Map the path of each transcript to its audio file.
 
     Raises:
         ZooError: Two transcripts would be written to the same file.

@@ -1,4 +1,4 @@
-"""Compiler that turns a spec into a program: lower the spec to graphs, rewrite them by passes, and call a backend.
+"""Compiler that turns a spec into a program: lower the spec to graphs, run the passes, and call a backend.
 
 Building graphs and computing their costs does not need torch. A module is imported when one of its names is first
 used, so that translating with a packed model needs neither torch nor graphs.
@@ -49,7 +49,7 @@ _MODULES = {name: module for module, names in _NAMES.items() for name in names}
 
 
 def parameters(spec: Spec) -> int:
-    """Return the number of parameters of the model that a spec describes. Tied parameters count once."""
+    """Return the number of parameters in the model that a spec describes. Tied parameters count once."""
     from compiler.graph import Purpose
     from compiler.lowering import lower
 

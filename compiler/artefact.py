@@ -1,4 +1,4 @@
-"""Cache of the files that backends compile. The name of a folder contains a hash of everything its files depend on."""
+"""Cache for files that backends compile. A folder's name contains a hash of everything that its files depend on."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from filelock import FileLock
 
 MANIFEST = "manifest.json"
 MAX_WAIT = 600.0
-"""How long to wait while another process compiles the same artefact. Unit: seconds."""
+"""How long to wait, in seconds, while another process compiles the same artefact."""
 
 PROCESS_ENDS = Event()
 """Event to set before this process ends. Threads that are compiling an artefact then stop with an error."""
@@ -36,7 +36,8 @@ class Artefact:
         """Determine the path of the artefact's folder. Nothing is read or written yet.
 
         Args:
-            root: The folder that holds all artefacts. None: a temporary folder, which is deleted when the process ends.
+            root: The folder that contains all artefacts. None: a temporary folder, which is deleted when the process
+                ends.
             name: The start of the folder's name, such as the name of the backend.
             key: Everything that the files depend on. Its hash completes the folder's name.
         """
@@ -60,7 +61,7 @@ class Artefact:
         return True
 
     def make(self, write: Callable[[Path], None], *, elsewhere: bool = True) -> Path:
-        """Return the folder with all compiled files. Compile them first if they are not complete.
+        """Return the folder with all compiled files. Compile the files first if any are missing or damaged.
 
         Args:
             write: Function that fills an empty folder with the compiled files.
@@ -84,7 +85,7 @@ class Artefact:
             return self.folder
         self.folder.parent.mkdir(parents=True, exist_ok=True)
         lock = FileLock(self.folder.with_name(f".{self.folder.name}.lock"), fallback_to_soft=False)
-        with suppress(OSError):  # the file system may have no locks, or the other process may hang
+        with suppress(OSError):  # the file system may not support locks, or the other process may hang
             lock.acquire(timeout=MAX_WAIT, cancel_check=PROCESS_ENDS.is_set)
         try:
             if not self.is_complete():
@@ -112,7 +113,7 @@ class Artefact:
 
 
 def is_disk_full(text: str) -> bool:
-    """Return whether an error message contains a message of the operating system about a file that cannot be stored.
+    """Return whether an error message contains an operating system message about a file that cannot be stored.
 
     The causes are a full disk, an exceeded quota, a file that is too large, or a read-only file system.
     """

@@ -72,8 +72,8 @@ def build_module(
 ) -> EmittedProgram:
     """Build a program that can be trained: a torch module with a float32 copy of the weights.
 
-    The arguments have the same meaning as those of `build`. On a GPU, the program also has the graph of an update,
-    unless there is a reason against it (see `update_refusal`).
+    The arguments have the same meaning as those of `build`. On a GPU, the program also has the UPDATE graph, unless
+    `update_refusal` returns a reason against it.
 
     Raises:
         ValueError: The purposes do not include TRAIN.
@@ -124,11 +124,11 @@ def prepare_build(
         purposes: The purposes of the program.
         weights: The tensors of a weights file by name. None: random initial weights, as before training.
         device: auto, cpu, cuda or cuda:N.
-        precision: Overrides `compilation.precision` of the spec.
-        backend: Overrides `compilation.backend` of the spec.
+        precision: Overrides the spec's `compilation.precision`.
+        backend: Overrides the spec's `compilation.backend`.
         folder: The folder in which compiled files are cached. None: a temporary folder, which is deleted when the
             process ends.
-        packed: Weights that the `native` backend has already packed. None: it packs `weights`.
+        packed: Weights that the `native` backend has already packed. None: the backend packs `weights`.
 
     Raises:
         ZooError: See `build`.
@@ -145,7 +145,7 @@ def prepare_build(
 
 
 def find_device(name: str) -> str:
-    """Check that a device exists, and return its name for torch, such as `cuda:1`.
+    """Check that a device exists, and return its name in torch, such as `cuda:1`.
 
     For `auto`, return `cuda` if torch can use a GPU, otherwise `cpu`.
 
@@ -154,7 +154,7 @@ def find_device(name: str) -> str:
     """
     if name == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
-    hint = "choose `auto`, `cpu`, `cuda`, or one of several GPUs, such as `cuda:1`"
+    hint = "choose `auto`, `cpu`, `cuda`, or a specific GPU, such as `cuda:1`"
     try:
         device = torch.device(name)
     except RuntimeError:

@@ -1,4 +1,4 @@
-"""Builder of graphs. With it, the modules in `lowering/` describe a model layer by layer, like the paper's figures."""
+"""Graph builder. The modules in `lowering/` use it to describe a model layer by layer, like the paper's figures."""
 
 from __future__ import annotations
 
@@ -84,9 +84,9 @@ class GraphBuilder:
         return Value(self, name, self._inputs[name])
 
     def state(self, name: str, *shape: int | Size) -> Value:
-        """Add a state of the current layer, and return its value.
+        """Add a state to the current layer, and return its value.
 
-        A state is an input that each decoder step passes to the next one. Call `update_state` to define its next value.
+        A state is an input that each decoder step passes to the next step. `update_state` defines its next value.
         """
         return self.input(_join(self._layer, self._prefix + name), *shape)
 
@@ -97,7 +97,7 @@ class GraphBuilder:
 
         Args:
             state: A value that the `state` method returned.
-            value: The positions of the state, followed by the new positions. Axis 0 is the hypotheses.
+            value: The state's positions, followed by the new positions. Axis 0 contains the hypotheses.
             length_axis: The axis of the positions.
         """
         self._states[state.name] = StepState(value.name, length_axis)
@@ -107,11 +107,11 @@ class GraphBuilder:
         self._outputs[name] = value.name
 
     def parameter(self, name: str, *shape: int, initial: Initializer = Initializer.MATRIX) -> str:
-        """Add a parameter to the current sub-layer, unless it has one of this name. Return its full name."""
+        """Add a parameter to the current sub-layer, unless the parameter already exists. Return its full name."""
         return self.stack_parameter(_join(self._layer, self._sublayer, name), *shape, initial=initial)
 
     def stack_parameter(self, path: str, *shape: int, initial: Initializer = Initializer.MATRIX) -> str:
-        """Add a parameter with the full name `path`, unless the graph has one of this name. Return the name."""
+        """Add a parameter with the full name `path`, unless the parameter already exists. Return the name."""
         if len(shape) < 2 and initial is Initializer.MATRIX:
             raise GraphError(f"`{path}` is not a matrix: pass `initial=Initializer.ZERO` or `initial=Initializer.ONE`")
         parameter = Parameter(path, StoredTensor(path, shape, Initializer(initial)))
@@ -132,7 +132,7 @@ class GraphBuilder:
     ) -> Value:
         """Return a value that several layers share, such as a mask.
 
-        It is computed once, before the first layer that asks for it. All layers that pass the same operation, first
+        The value is computed once, before the first layer that uses it. All layers that pass the same operation, first
         input and key get the same value.
         """
         key = (operation, inputs[0].name, key)

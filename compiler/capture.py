@@ -10,8 +10,8 @@ from typing import Any
 import torch
 
 Recorder = Callable[[Callable[[], Any]], Callable[[], object]]
-"""Takes a function without arguments and results, which reads and writes tensors at fixed addresses. Returns a function
-that replays it."""
+"""Type of a recorder, which records a function and returns a function that replays the recording. The recorded function
+takes no arguments, returns nothing, and reads and writes tensors at fixed addresses."""
 
 
 def run_directly(function: Callable[[], Any]) -> Callable[[], object]:
@@ -28,7 +28,7 @@ class CudaGraphRecorder:
         Args:
             device: The device.
             releases_memory: Whether to free the memory of the warm-up run before recording. This takes time, but
-                otherwise recording a function needs its memory twice.
+                without it, recording a function needs twice as much memory.
         """
         self._device, self._releases_memory = device, releases_memory
         self._stream: torch.cuda.Stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]

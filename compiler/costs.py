@@ -1,9 +1,9 @@
-"""Costs of a graph before anything runs: parameters, FLOPs, bytes in memory, memory traffic, and Table 1 of the paper.
+"""Costs of a graph, computed without running it: parameters, FLOPs, bytes, memory traffic, and Table 1 of the paper.
 
-FLOPs count matrix products only; a multiply-add counts as two, as in torch's FlopCounterMode. The columns of
-Table 1 are computed from the edges of the graph and the receptive field of each operation, for any kind of sub-layer. A
-path length counts the operations that read other positions. A recurrence, which computes one position after the other,
-counts once per position that the path crosses.
+FLOPs count only matrix products. A multiply-add counts as two FLOPs, as in torch's FlopCounterMode. The columns of
+Table 1 are computed for any kind of sub-layer, from the graph's edges and the receptive field of each operation. A path
+length counts the operations that read other positions. A recurrence computes one position after the other, and counts
+once for each position that the path crosses.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from specs import DecoderSubLayer, EncoderSubLayer
 class Cost:
     """Costs of a graph or of one of its layers.
 
-    Costs that depend on the batch are polynomials. Bytes are for float32 numbers, except for weights.
+    Costs that depend on the batch are polynomials. Byte counts assume float32 numbers, except for weights.
     """
 
     parameters: int
     weight_bytes: int
-    """Bytes of the weights, in their data type in the graph."""
+    """Bytes of the weights, in the data types that they have in the graph."""
     flops: Size
     activation_bytes: Size
     """Bytes of all results except views. This approximates the memory that training needs for the backward pass."""
@@ -71,7 +71,7 @@ def layers(graph: Graph) -> list[str]:
 
 
 def memory_traffic(graph: Graph) -> Size:
-    """Return how many bytes one run of a graph reads from memory and writes to it.
+    """Return the number of bytes that one run of a graph reads from and writes to memory.
 
     Each operation reads its inputs and parameters from memory and writes its result there. In small programs, such as a
     decoder step, this traffic limits the speed, because matrix products with few rows do not keep a processor busy.
@@ -166,13 +166,13 @@ def _connected_stack(sublayer: SubLayer, n: int, d: int, causal: bool) -> Graph:
             return graph
         gain = distances[-1] - distances[-2]
         if not gain:
-            raise ValueError(f"layers of `{sublayer.kind}` alone connect no positions")
+            raise ValueError(f"a stack of `{sublayer.kind}` sub-layers connects no positions")
         constant = len(distances) > 2 and gain == distances[-2] - distances[-3]
         layers += -(-(n - 1 - distances[-1]) // gain) if constant else 1
 
 
 def sequential_operations(graph: Graph, n: int, layer: str | None = None) -> int:
-    """Return the length of the longest chain of operations over n positions, in the graph or in one layer of it.
+    """Return the length of the longest chain of operations over n positions, in the whole graph or in one layer.
 
     An operation on all positions at once counts as one. A recurrence over the positions counts as n.
     """
@@ -186,11 +186,11 @@ def sequential_operations(graph: Graph, n: int, layer: str | None = None) -> int
 
 
 def path_length(graph: Graph, start: str, end: str, n: int) -> int | None:
-    """Return the maximum path length (Table 1): the length of the longest shortest path between two of n positions.
+    """Return the maximum path length (Table 1): the longest of the shortest paths between any two of n positions.
 
     Return None if two of the positions are not connected.
 
-    If no operation reads later positions, as in a decoder, only paths from a position to later ones count.
+    If no operation reads later positions, as in a decoder, only paths from a position to later positions count.
 
     Args:
         graph: The graph.
@@ -203,9 +203,9 @@ def path_length(graph: Graph, start: str, end: str, n: int) -> int | None:
 
 
 def connected_distance(graph: Graph, start: str, end: str, n: int) -> int:
-    """Return the largest d for which each position of `end` depends on all positions of `start` up to d away.
+    """Return the largest d such that each position of `end` depends on all positions of `start` up to d away.
 
-    If `end` depends on both earlier and later positions, the smaller d of the two directions is returned.
+    If `end` depends on both earlier and later positions, return the smaller d of the two directions.
 
     Args:
         graph: The graph.
@@ -241,10 +241,10 @@ def _reads(node: Node) -> Iterator[tuple[str, ReceptiveField | None]]:
 
 
 def _connected(graph: Graph, start: str, n: int, direction: str) -> dict[str, int]:
-    """Return the connected distance of each value: the largest d for which it depends on all positions up to d away.
+    """Return the connected distance of each value that depends on `start`.
 
-    The positions are those of the value `start`, and only those in the given direction count. Distances above n are
-    reduced to n.
+    This is the largest d such that the value depends on all positions of `start` up to d away in the given direction.
+    Distances above n are reduced to n.
     """
     distances = {start: 0}
     for node in graph.nodes:
@@ -256,10 +256,10 @@ def _connected(graph: Graph, start: str, n: int, direction: str) -> dict[str, in
 
 
 def _extend(distance: int, reach: ReceptiveField | None, n: int, direction: str) -> int:
-    """Return the connected distance (see `_connected`) of an operation's result, given that of its input.
+    """Return the connected distance (see `_connected`) of an operation's result, given the distance of its input.
 
-    A dilated operation skips positions between those that it reads. The distance only grows if the input already
-    depends on the skipped positions.
+    A dilated operation skips positions between the positions that it reads. The distance only grows if the input
+    already depends on the skipped positions.
     """
     if reach is None:
         return distance
@@ -270,7 +270,7 @@ def _extend(distance: int, reach: ReceptiveField | None, n: int, direction: str)
 
 
 def _max_remaining(graph: Graph, end: str, n: int, direction: str) -> dict[str, int]:
-    """Return, for each value that `end` depends on, how many positions a path from the value to `end` can cross."""
+    """Return, for each value that `end` depends on, the most positions that a path from it to `end` can cross."""
     remaining = {end: 0}
     for node in reversed(graph.nodes):
         for value, reach in _reads(node):
@@ -282,12 +282,12 @@ def _max_remaining(graph: Graph, end: str, n: int, direction: str) -> dict[str, 
 
 
 def _shortest(graph: Graph, start: str, end: str, n: int, direction: str) -> int | None:
-    """Return the length of the shortest path between two positions at a distance of n. None if there is no path."""
+    """Return the length of the shortest path between two positions at a distance of n, or None if there is no path."""
     remaining = _max_remaining(graph, end, n, direction)
     distances: dict[str, _Distances] = {start: {0: 0}}
     for node in graph.nodes:
         if node.name in remaining and node.name not in distances:
-            min_distance = n - remaining[node.name]  # paths that are shorter up to here cannot connect all positions
+            min_distance = n - remaining[node.name]  # paths that crossed fewer positions so far cannot reach n
             pairs = (
                 pair
                 for value, reach in _reads(node)
@@ -323,7 +323,7 @@ def _after(
 def _pareto(pairs: Iterable[tuple[int, int]]) -> dict[int, int]:
     """Return the best pairs of path length and distance, as a mapping from length to distance.
 
-    A pair is dropped if a path that is not longer connects at least the same distance (Pareto front).
+    A pair is dropped if another path that is not longer connects at least the same distance (Pareto front).
     """
     best: dict[int, int] = {}
     largest = -1

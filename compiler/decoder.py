@@ -29,11 +29,11 @@ class State:
     """
 
     memory: Mapping[str, Tensor]
-    """The encoder's outputs and the mask of their padding, one row per sentence."""
+    """The encoder's outputs and their padding mask, with one row per sentence."""
     carried: Mapping[str, Tensor]
-    """Values that a step passes to the next one, such as keys and values of earlier tokens, one row per hypothesis.
+    """Values that a step passes to the next step, such as keys and values of earlier tokens, one row per hypothesis.
 
-    They may have more positions than the next step reads, so that `rewind` can take back tokens (see `StepState`).
+    They may have more positions than the next step reads, so that `rewind` can remove tokens (see `StepState`).
     """
     position: Int[Tensor, "sentences beams"]
     """The number of tokens that each hypothesis has read."""
@@ -123,7 +123,7 @@ class DecoderStates:
         Args:
             state: The state to select from.
             sentences: The indices of the sentences to keep.
-            parents: For each kept sentence and new beam, the index of the beam that it continues.
+            parents: For each kept sentence and new beam, the index of the beam that the new beam continues.
         """
         kept, carried = sentences.to(parents.device, non_blocking=True), self._graph.states
         rows = (kept[:, None] * state.position.shape[1] + parents).flatten()
@@ -160,7 +160,7 @@ class DecoderStates:
 
     @cached_property
     def _has_beams(self) -> bool:
-        """Whether the step's inputs have an axis of beams. All beams of a sentence then read the same memory."""
+        """Whether the step's inputs have a beam axis. All beams of a sentence then read the same memory."""
         return self._graph.inputs["token"].shape[1] == BEAMS
 
     def _length(self, name: str) -> Size:
@@ -217,7 +217,7 @@ def _last(value: Tensor, axis: int, count: int) -> Tensor:
 
 
 def _source_axis(memory: ValueType) -> int | None:
-    """Return the axis of an encoder output that contains the source positions, or None if it has no such axis."""
+    """Return the axis of the source positions in an encoder output, or None if there is no such axis."""
     return next((axis for axis, size in enumerate(memory.shape) if size == SOURCE), None)
 
 
@@ -244,7 +244,7 @@ def top_k(
     count: int,
     allowed: Bool[Tensor, "#rows vocabulary"] | None = None,
 ) -> TopK:
-    """Return the `count` most probable tokens of each row. If several are equally probable, prefer the lowest IDs.
+    """Return the `count` most probable tokens of each row. If tokens are equally probable, prefer the lowest IDs.
 
     Tokens that are not allowed are never returned. The log-probabilities of the other tokens do not change.
 
@@ -256,7 +256,8 @@ def top_k(
     if allowed is not None:
         log_probabilities = torch.where(allowed, log_probabilities, -torch.inf)
     vocabulary, ends = log_probabilities.shape[1], log_probabilities[:, EOS]
-    # Take three more: PAD and BOS may be among the first, and the third one shows whether there is a tie at the end.
+    # Take three more tokens. PAD and BOS may be among the first tokens, and the third additional token shows whether
+    # there is a tie at the end.
     _, tokens = log_probabilities.topk(min(count + 3, vocabulary), dim=1)
     values, tokens = _sort_by_value_and_id(log_probabilities, tokens)
     if values.shape[1] <= count:
@@ -264,7 +265,7 @@ def top_k(
     last = values[:, count - 1]
     is_tied = (last == values[:, count]) & last.isfinite()
     values, tokens = values[:, :count], tokens[:, :count]
-    # torch.topk may return any of several equal values, so choose those with the lowest IDs. On a GPU, do this for
+    # torch.topk may return any of several equal values, so choose the tokens with the lowest IDs. On a GPU, do this for
     # every row, because testing whether there are ties would wait for the GPU.
     if _is_asynchronous(log_probabilities):
         lowest = _lowest_ids(log_probabilities, last.unsqueeze(1), count)

@@ -19,7 +19,7 @@ class Box:
     """Box of an operation in a drawing.
 
     Dropout, activations, and a norm after an addition have no separate box. Their names are added to the title of
-    the box that they read.
+    the box whose result they read.
     """
 
     kind: str
@@ -64,7 +64,7 @@ def columns(graphs: Sequence[Graph]) -> tuple[Column, Column]:
     """Return the encoder's column and the decoder's column of a drawing.
 
     Args:
-        graphs: One graph that contains encoder and decoder (for training or scoring), or one graph for each of them.
+        graphs: One graph that contains encoder and decoder (for training or scoring), or a separate graph for each.
     """
     result = (Column(), Column())
     boxes: dict[str, Box | str] = {}
@@ -123,14 +123,14 @@ def _box(graph: Graph, node: Node, column: int, inputs: list[Box | str]) -> Box:
 
 
 def _label(node: Node) -> str:
-    """Return the name of the node's weight matrix or, if it has none, the name of its result."""
+    """Return the label of a node: the name of its first parameter or, without parameters, the name of its result."""
     name = next(iter(node.parameters), node.name.rstrip("_0123456789")).removeprefix(f"{node.layer}.")
     name = name.removesuffix("_rows").removesuffix("_int8").removesuffix(".norm_gain")
     return "" if name in _UNINFORMATIVE else ": ".join(name.replace("_", " ").split(".")[-2:])
 
 
 def _joins(node: Node, box: Box, blocks: Iterable[Block]) -> bool:
-    """Return whether a node is drawn as part of the box of its input, `box`. If no block contains `box`, it is not."""
+    """Return whether a node is drawn in `box`, the box of its input. Return False if no block contains this box."""
     kinds = node.operation.joins_boxes
     return any(box in block.boxes for block in blocks) and (kinds is None or box.kind in kinds)
 
@@ -159,7 +159,7 @@ def _depend_on_target(graph: Graph) -> set[str]:
 
 
 def _column(graph: Graph, node: Node, target_values: set[str]) -> int:
-    """Return 0 for the encoder's column and 1 for the decoder's."""
+    """Return the column of a node: 0 for the encoder, or 1 for the decoder."""
     if graph.purpose in (Purpose.ENCODE, Purpose.DECODE_STEP):
         return int(graph.purpose is Purpose.DECODE_STEP)
     return int(node.layer.startswith("decoder") if node.layer else node.name in target_values)
@@ -175,13 +175,13 @@ def _labels(graph: Graph, node: Node) -> tuple[str, str, str]:
     sizes = [size for shape in graph.shapes(node)[:1] for size in shape]
     change = ""
     if len(sizes) == 2 and node.operation.matmul_flops([graph.types[i] for i in node.inputs], graph.shapes(node)).terms:
-        # A table of logits is [outputs, inputs], any other matrix is [inputs, outputs].
+        # A vocabulary table has the shape [outputs, inputs]. Any other matrix has the shape [inputs, outputs].
         change = f" {sizes[0]} → {sizes[1]}" if kind in ("linear", "int8") else f" {sizes[1]} → {sizes[0]}"
     return kind, title + change, node.operation.describe([_describe_input(graph, i) for i in node.inputs])
 
 
 def _describe_input(graph: Graph, value: str) -> str:
-    """Return the name of a value that is an input of the graph, or the description of a mask. Otherwise return ""."""
+    """Return the name of a graph input, or the description of a mask. For any other value, return an empty string."""
     node = next((node for node in graph.nodes if node.name == value), None)
     if node is None:
         return value
@@ -191,4 +191,4 @@ def _describe_input(graph: Graph, value: str) -> str:
 _UNINFORMATIVE = {
     *("positioned", "residual", "cross_residual", "context", "cross_context", "log_softmax", "picked", "loss")
 }
-"""Names of results that are not drawn, because the title of their box contains the same words."""
+"""Names of results that are not drawn, because they add no information to the title of the box."""

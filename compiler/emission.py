@@ -1,7 +1,7 @@
-"""Generation of readable PyTorch code from a graph: a function for each kind of layer, and one that calls all layers.
+"""Generate readable PyTorch code from a graph: a function for each kind of layer, and a main function that calls them.
 
 Layers with the same code share one function, so that it is compiled once. Every function takes `w`, a tree of modules
-that holds the parameters (such as `w.encoder[0].self_attention.query`).
+that contains the parameters (such as `w.encoder[0].self_attention.query`).
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class EmittedCode:
         return "\n".join([*imports, "\n", text])
 
     def layer_function(self, kind: str, body: str) -> str:
-        """Return the name of the layer function with this body. If there is none, add one with a name like `kind`."""
+        """Return the name of the layer function with this body. If necessary, add it with a name similar to `kind`."""
         for number in range(1, len(self.layers) + 2):
             name = kind if number == 1 else f"{kind}_{number}"
             text = f"def {name}{body}"
@@ -62,7 +62,7 @@ def emit(graphs: Iterable[Graph]) -> EmittedCode:
 
 
 _SUFFIXES = {(Purpose.DECODE_STEP, "decoder"): "_step", (Purpose.ENCODE, "decoder"): "_memory"}
-"""Name suffixes of functions that compute only a part of one of the paper's layers."""
+"""Name suffixes of functions that compute only part of a layer in the paper."""
 
 
 class _Names:
@@ -89,7 +89,7 @@ class _Names:
         return self.new("_".join(filter(None, (name.rpartition("_")[0], suffix))))
 
     def assign(self, value: str, wanted: str) -> str:
-        """Give a value an unused variable name, as similar as possible to the wanted one. Return the variable name."""
+        """Give a value an unused variable name, as similar to `wanted` as possible. Return the variable name."""
         self.values[value] = self.new(wanted)
         return self.values[value]
 
@@ -116,7 +116,7 @@ class _MainFunction:
         return "\n    ".join([*lines, "return {", *results, "}"]) + "\n"
 
     def _call(self, layer: str, nodes: list[Node]) -> Iterator[str]:
-        """Emit the layer's function, unless there is one with the same body. Yield the line that calls the function."""
+        """Emit the layer's function, unless it already exists. Yield the line that calls the function."""
         own = {node.name for node in nodes}
         used = {i for node in self.graph.nodes if node.name not in own for i in node.inputs}
         results = [node.name for node in nodes if node.name in used.union(self.graph.results.values())]
@@ -228,7 +228,7 @@ def _slice_key(node: Node) -> tuple[str, int] | str:
 
 
 def _split(graph: Graph, run: list[Node]) -> str | None:
-    """Return the call of `chunk` or `split` that replaces several slices. None if they do not cover the whole value."""
+    """Return the `chunk` or `split` call that replaces several slices, or None if they do not cover the whole value."""
     parts = [part for node in run if (part := node.operation.sliced_range())]
     if len(parts) < 2:
         return None

@@ -20,11 +20,11 @@ from compiler.weights import ParameterOrigin, check_weights
 from specs import PAD, Spec
 
 Function = Callable[[nn.Module, Mapping[str, Tensor]], dict[str, Tensor]]
-"""A backend's implementation of a graph: takes the parameters and the inputs, and returns the outputs by name."""
+"""A backend's implementation of a graph. It takes the parameters and the inputs, and returns the outputs by name."""
 
 
 class Loss(NamedTuple):
-    """Loss of a batch, as sums over its target tokens. EOS is included, padding is not."""
+    """Loss of a batch, as sums over its target tokens. EOS is included, but padding is not."""
 
     smoothed: Float[Tensor, ""]
     """Cross entropy against smoothed labels, which training minimises."""
@@ -38,7 +38,7 @@ class _ParameterTree(nn.Module):
     """Module that only contains parameters and other parameter trees, such as `tree.encoder[0].self_attention`."""
 
     dropout_key: int
-    """Number that distinguishes the dropout layers of this part of the model from those of other parts."""
+    """Number that identifies this part of the model, so that the dropout masks of different parts differ."""
 
     def __getitem__(self, index: int) -> nn.Module:
         return cast(nn.Module, self._modules[str(index)])
@@ -109,8 +109,8 @@ class EmittedProgram(DecoderStates, nn.Module):
         Args:
             source: Sources that end with EOS. None if the model has no encoder.
             target: Targets that start with BOS and end with EOS, padded with PAD. Labels that are PAD are ignored.
-            alignment: If the spec has `training.guided_alignment`, the probability that a target token comes from a
-                source token; 0 in the row of a token without links. None: no token has links.
+            alignment: The probability that each target token comes from each source token. It is used if the spec has
+                `training.guided_alignment`. The row of a token without links is 0. None: no token has links.
         """
         inputs = {**self._inputs(source), "target": target}
         if source is not None and self.spec.training.guided_alignment is not None:
@@ -121,9 +121,9 @@ class EmittedProgram(DecoderStates, nn.Module):
         return Loss(smoothed.clone(), plain.detach(), (target[:, 1:] != PAD).sum())
 
     def score(self, source: PaddedBatch | None, target: Int[Tensor, "batch target+1"]) -> Float[Tensor, "batch target"]:
-        """Return the log-probability of each token in target[:, 1:], given the tokens before it.
+        """Return the log-probability, in nats, of each token in target[:, 1:], given the tokens before it.
 
-        Unit: nats. The value is 0 at PAD.
+        The value is 0 at PAD.
         """
         return self.run(Purpose.SCORE, **self._inputs(source), target=target)["log_probabilities"]
 
@@ -198,9 +198,9 @@ class EmittedProgram(DecoderStates, nn.Module):
     # Weights.
 
     def weights(self) -> dict[str, Tensor]:
-        """Return the weights as a weights file stores them: one tensor for each matrix that the paper names.
+        """Return the weights in the layout of a weights file: one tensor for each matrix that the paper names.
 
-        Matrices that are tied are one tensor.
+        Tied matrices share one tensor.
         """
         return self.in_file_layout({name: parameter.detach() for name, parameter in self.named_parameters()})
 
@@ -219,15 +219,16 @@ class EmittedProgram(DecoderStates, nn.Module):
         return {name: origin.make(file) for name, origin in self._origins().items()}
 
     def load(self, file: Mapping[str, Tensor]) -> None:
-        """Copy the tensors of a weights file, which must fit the spec, into the parameters."""
+        """Copy the tensors of a weights file into the parameters. The file must fit the spec."""
         with torch.no_grad():
             for name, origin in self._origins().items():
                 self.get_parameter(name).copy_(origin.make(file))
 
     def share(self, file: Mapping[str, Tensor]) -> None:
-        """Use the tensors of a weights file, which must fit the spec, as the parameters, without a copy if possible."""
+        """Use the tensors of a weights file as parameters, without a copy if possible. The file must fit the spec."""
         # OpenMP starts threads for each thread that calls torch. If there are more of these threads than cores, they
-        # sleep between operations, and an LSTM takes four times as long. The OpenMP threads of this thread end with it.
+        # sleep between operations, and an LSTM takes four times as long. So call torch in a temporary thread: its
+        # OpenMP threads end with it.
         with ThreadPoolExecutor(1) as thread:
             tensors = list(thread.map(lambda origin: origin.make(file), self._origins().values()))
         for name, tensor in zip(self._origins(), tensors, strict=True):

@@ -1,6 +1,6 @@
-"""Functions that the code of updates and decoder steps calls on a GPU. Most run one Triton kernel.
+"""Functions that emitted code for updates and decoder steps calls on a GPU. Most functions run one Triton kernel.
 
-`tests/compiler/kernels_in_pytorch.py` has most of them in plain PyTorch.
+`tests/compiler/kernels_in_pytorch.py` implements most of these functions in plain PyTorch.
 
 An update works on packed rows (see `compiler.update`). Its dropout masks depend only on the seed of the step, the key
 of the dropout layer, and the index of the element.
@@ -29,7 +29,7 @@ So the backward pass of the norm receives two gradients, and adds them while it 
 def seeded_dropout(
     x: Float[Tensor, ...], probability: float, seed: Int[Tensor, ""], key: int, training: bool
 ) -> Float[Tensor, ...]:
-    """Return x after dropout (5.4). `compiler.cuda.norms` describes the hash function of its mask."""
+    """Return x after dropout (5.4). `compiler.cuda.norms` describes the hash function that generates the mask."""
     return _apply(_SeededDropout, x, probability, seed, key) if training else x
 
 
@@ -99,7 +99,7 @@ def norm_linear(
 
 
 def _is_narrow(x: Tensor) -> bool:
-    """Return whether the kernel for few rows computes a product. In float32, cuBLAS is as fast and more exact."""
+    """Return whether to use the matrix product kernel for few rows. In float32, cuBLAS is as fast and more exact."""
     return len(x) <= cuda.products.MAX_ROWS and x.dtype != torch.float32
 
 
@@ -117,11 +117,12 @@ def packed_attention(
     Args:
         q: Features that contain the queries.
         kv: Features that contain keys and values. May be the same tensor as `q`.
-        spans: For each query, the indices of its first key and after its last key. A query at padding has no keys.
+        spans: For each query, the index of its first key, and the index after its last key. A query at padding has no
+            keys.
         readers: For each key, the index of the first query that sees it, and the index after the last such query.
         heads: The columns of queries, keys and values.
         scale: Factor of Q Kᵀ.
-        causal: Whether a query sees only keys at its own index and before.
+        causal: Whether a query sees only keys up to its own index.
     """
     return _apply(_PackedAttention, q, None if kv is q else kv, spans, readers, heads, scale, causal)
 
@@ -129,12 +130,12 @@ def packed_attention(
 def packed_ssru(
     gate: Float[Tensor, "1 n d"], value: Float[Tensor, "1 n d"], spans: Int[Tensor, "2 n"]
 ) -> Float[Tensor, "1 n d"]:
-    """Return the states of `compiler.sublayers.ssru`, which are 0 before the first token of each sentence.
+    """Return the states of `compiler.sublayers.ssru`. The state before the first token of each sentence is 0.
 
     Args:
         gate: The forget gate before the sigmoid.
         value: The inputs, of which each state is a weighted average.
-        spans: For each token, the index of the first token of its sentence, and the index after the last one.
+        spans: For each token, the index of the first token in its sentence, and the index after the last token.
     """
     return _apply(_PackedSsru, gate, value, spans)
 
@@ -155,7 +156,7 @@ def whole_loss(
     classes: int,
     bias: Float[Tensor, " rows"] | None = None,
 ) -> Float[Tensor, 2]:
-    """Return the loss of `compiler.runtime.chunked_loss`, from logits that are all in memory at once.
+    """Return the same loss as `compiler.runtime.chunked_loss`, with all logits in memory at once.
 
     The number of PAD labels does not change the amount of work, so that a CUDA graph can compute the loss. The kernel
     overwrites the logits with their gradients, so that memory is needed only once, in the type of x.

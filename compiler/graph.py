@@ -1,7 +1,7 @@
 """Graph of a model: the computation that a spec describes, as data.
 
-A graph is a list of nodes in order. Each node is one operation on earlier values. The graph contains neither weights
-nor file names. A node depends only on its inputs and parameters; the names of values have no meaning. `verify` checks
+A graph is an ordered list of nodes. Each node is one operation on earlier values. The graph contains neither weights
+nor file names. A node depends only on its inputs and parameters. The names of values have no meaning. `verify` checks
 that a graph is valid, and runs after each pass.
 """
 
@@ -42,12 +42,12 @@ class Purpose(StrEnum):
 class StepState:
     """State that one decoder step passes to the next. `value` is the result that becomes the next step's input.
 
-    The size of that input along the axis of the positions is one of:
+    The size of this input along its position axis is one of:
 
     - PAST: the whole value, a cache that grows;
     - CAPACITY: the whole value, a cache that is written in place;
     - a number r: the last r positions of the value. The value contains the r positions before the step and the new
-      ones, so that the next step can also start from an earlier position.
+      positions, so that the next step can also start from an earlier position.
     """
 
     value: str
@@ -90,7 +90,7 @@ class Graph:
         """Return the graph with different values as outputs and states. The nodes stay the same.
 
         Args:
-            names: Maps each value to replace to the new value.
+            names: The new value for each value to replace.
         """
         return replace(
             self,
@@ -100,7 +100,7 @@ class Graph:
 
 
 Graphs = Mapping[Purpose, Graph]
-"""Graphs that share weights, by purpose, such as those of the encoder and of the decoder step."""
+"""Graphs that share weights, keyed by purpose, such as the graphs of the encoder and the decoder step."""
 
 _LAYER = re.compile(r"([a-z_]+\.\d+)?")
 
@@ -162,7 +162,7 @@ def unique_name(name: str, *taken: Container[str]) -> str:
 
 
 def infer_types(graph: Graph) -> Graph:
-    """Return the graph after inferring the types of all nodes again. Needed if the types of inputs have changed."""
+    """Infer the types of all nodes again, and return the graph. Call this after the types of inputs have changed."""
     types = dict(graph.inputs)
     nodes = []
     for node in graph.nodes:

@@ -29,7 +29,7 @@ def cores() -> int:
 
 
 def cpuinfo() -> dict[str, str]:
-    """Return the fields of the first processor in Linux's /proc/cpuinfo, by name. Empty on other systems."""
+    """Return the fields of the first processor in Linux's /proc/cpuinfo, by name, or {} on other systems."""
     try:
         text = Path("/proc/cpuinfo").read_text(encoding="utf-8").partition("\n\n")[0]
     except OSError:
@@ -38,7 +38,7 @@ def cpuinfo() -> dict[str, str]:
 
 
 def may_have_gpu() -> bool:
-    """Return whether a driver for GPUs is present. This function does not need torch."""
+    """Return whether a GPU driver is present. This function does not need torch."""
     return any(Path(device).exists() for device in ("/dev/nvidiactl", "/dev/dxg", "/dev/kfd"))
 
 
@@ -53,8 +53,8 @@ ONEDNN, DEFAULT = "oneDNN", "torch's default"
 def matrix_libraries() -> tuple[str, ...]:
     """Return the libraries that compute exact float32 matrix products on this processor, starting with the default.
 
-    oneDNN is included if the processor has AVX-512 but not AMX, because with AMX it rounds to bfloat16. It is the
-    default on processors with instructions for bfloat16. On older ones, torch's default library is often faster.
+    oneDNN is included only if the processor has AVX-512 but not AMX. With AMX, oneDNN would round to bfloat16. oneDNN
+    is the default on processors with bfloat16 instructions. On older processors, torch's default is often faster.
     """
     capability = torch.backends.cpu.get_cpu_capability()
     is_exact = "AVX512" in capability and not torch.cpu._is_amx_tile_supported()
@@ -78,11 +78,11 @@ def fast_float32(library: str | None = None) -> Iterator[None]:
     """Make torch use a certain library for float32 matrix products in the `with` block.
 
     To use oneDNN, torch's precision setting must be "bf16". With AMX, oneDNN then rounds to bfloat16. Without AMX, it
-    computes in float32. If `with` blocks are nested or run in several threads, the first one determines the setting,
-    and the last one to end restores it.
+    computes in float32. If `with` blocks are nested or run in several threads, the first block determines the setting,
+    and the last block to end restores it.
 
     Args:
-        library: One of `matrix_libraries()`; None: `matrix_library()`.
+        library: One of `matrix_libraries()`. None: `matrix_library()`.
 
     Raises:
         ValueError: The library is not one of `matrix_libraries()`.
@@ -115,19 +115,19 @@ def keeps_memory() -> bool:
 
 
 def tune_process() -> None:
-    """Change settings of this process that speed up training on a CPU.
+    """Change process settings to speed up training on a CPU.
 
-    The changes are permanent, so call this only in a process that only trains or times layers, before it computes
-    anything. The process then needs more memory. It changes three settings:
+    The changes are permanent and increase memory usage. Call this function only in a process that does nothing but
+    train or time layers, and before the process computes anything. The function changes three settings:
 
     * The C library normally returns large freed blocks to the system. When they are allocated again, the system fills
       each page with zeros, which takes a tenth of a training step on a CPU. Now the process keeps these blocks.
-    * oneDNN and torch each cache 1,024 prepared matrix products, one per shape, of up to a megabyte. Nearly every batch
-      has a new shape, and 64 entries are enough for one step, so both caches get 64 entries. This has no effect after
-      the first matrix product, or if the environment variables are already set.
-    * Denormal numbers (below 1e-38) become 0. After some hundred steps, gradients of a small model contain many of
-      them, and a matrix product that reads them takes several times as long. The setting belongs to a thread, and new
-      threads inherit it. torch's threads therefore have it only if they start afterwards.
+    * oneDNN and torch each cache up to 1,024 prepared matrix products, one per shape. An entry takes up to a megabyte.
+      Nearly every batch has a new shape, and 64 entries are enough for one step, so both caches are limited to 64
+      entries. This has no effect after the first matrix product, or if the environment variables are already set.
+    * Denormal numbers (below 1e-38) become 0. After a few hundred steps, the gradients of a small model contain many
+      denormal numbers, and a matrix product that reads them takes several times as long. The setting belongs to a
+      thread, and new threads inherit it. torch's threads therefore have it only if they start afterwards.
     """
     for variable in ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY"):
         os.environ.setdefault(variable, "64")

@@ -7,7 +7,7 @@ from enum import IntEnum
 
 
 class Opcode(IntEnum):
-    """Operation of an instruction. The memory is the encoder's output. The cache holds the decoder's past positions."""
+    """Operation of an instruction. The memory is the encoder's output. The cache contains earlier decoder positions."""
 
     EMBED = 0
     POSITION = 1
@@ -48,14 +48,14 @@ class MatrixType(IntEnum):
 
 
 class Status(IntEnum):
-    """Result of a call into the kernels, which cannot throw C++ exceptions into Python."""
+    """Status code of a call to the kernels, which cannot throw C++ exceptions into Python."""
 
     DONE = 0
     NO_MEMORY = 1
     OUT_OF_RANGE = 2
     """A token, position, row or sentence does not exist."""
     TOO_LARGE = 3
-    """A matrix has too many rows for exact sums of 8-bit products in 32 bits, or impossible sizes."""
+    """A matrix has too many rows for exact sums of 8-bit products in 32 bits, or its sizes are impossible."""
     UNKNOWN = 4
     """The kernels do not implement an instruction."""
 
@@ -63,7 +63,7 @@ class Status(IntEnum):
 class SentenceState(IntEnum):
     """State of the search for a sentence: running, or ended for a reason (see `zoo.generation.hypotheses.StopReason`).
 
-    On a GPU, a slot without a sentence is free.
+    FREE is the state of a slot without a sentence (see `compiler.slots`).
     """
 
     FREE = 0
@@ -86,8 +86,8 @@ class UnsupportedGraph(ValueError):
 class Operand:
     """Location that an instruction reads or writes.
 
-    It is either the columns of a buffer, starting at `column`, or a slot of the memory or of the cache. For a slot,
-    `buffer` is the number of the slot, and `column` is 0.
+    The location is either the columns of a buffer, starting at `column`, or a slot of the memory or the cache. For a
+    slot, `buffer` is the number of the slot, and `column` is 0.
     """
 
     buffer: int
@@ -101,7 +101,7 @@ UNUSED = Operand(-1)
 class Instruction:
     """One instruction of the native backend. The C++ struct has the same fields, in the same order.
 
-    The last four fields are names of parameters of the graph. A NORM without a bias is an RMSNorm.
+    The last four fields are names of graph parameters. A NORM without a bias is an RMSNorm.
     """
 
     opcode: Opcode
@@ -122,11 +122,11 @@ class Instruction:
     keys: bool = False
     """Whether a memory slot contains keys, which are stored transposed."""
     halves: bool = False
-    """Whether sinusoids have all sines first and then all cosines, rather than interleaved."""
+    """Whether sinusoids consist of all sines, then all cosines, rather than interleaved pairs."""
     backwards: bool = False
     """Whether an SSRU runs from the last position of a source to the first."""
     first: int = 0
-    """The position whose sinusoids the first token gets."""
+    """The position of the first token, if positions are encoded as sinusoids."""
     scale: float = 1.0
     """The factor of a multiplication or of attention scores. In a rotation, the base of the angles."""
     epsilon: float = 0.0

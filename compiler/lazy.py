@@ -26,7 +26,7 @@ class LazyModule(ModuleType):
 
     def __getattr__(self, name: str) -> Any:
         value = getattr(import_module(self.__name__), name)
-        setattr(self, name, value)  # so that the next access is as fast as that of a real module
+        setattr(self, name, value)  # so that the next access is as fast as in a real module
         return value
 
 

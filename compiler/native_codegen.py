@@ -39,7 +39,7 @@ def generate_native_code(graphs: Graphs) -> NativeCode:
     """Return the native code for encoding and for a decoder step.
 
     Args:
-        graphs: The graphs. Those for ENCODE and DECODE_STEP are used.
+        graphs: The graphs by purpose. Only the ENCODE and DECODE_STEP graphs are used.
 
     Raises:
         UnsupportedGraph: The native backend has no instruction for a part of the graphs.
@@ -70,7 +70,7 @@ def generate_native_code(graphs: Graphs) -> NativeCode:
 
 
 class NativeCodeGenerator:
-    """Generator of the instructions of one graph. Each operation's `native` method uses it to add instructions."""
+    """Generator of native instructions for one graph. Each operation's `native` method uses it to add instructions."""
 
     def __init__(self, graph: Graph, buffers: list[int], memory: list[str]) -> None:
         """Prepare to generate the code of a graph.
@@ -161,12 +161,12 @@ class NativeCodeGenerator:
         return self.graph.parameters[parameter].origin.shape
 
     def sole_reader(self, node: Node) -> Node | None:
-        """Return the only node that reads a node's result. None if the result is an output or has several readers."""
+        """Return the only reader of a node's result, or None if the result is an output or has several readers."""
         readers = [n for n in self.graph.nodes if node.name in n.inputs]
         return readers[0] if self.uses[node.name] == 1 and readers else None
 
     def append_to_cache(self, node: Node) -> None:
-        """Add an instruction that appends the node's second input to the cache that is its first input."""
+        """Add an instruction that appends a node's second input to its first input, a cache."""
         slot = Operand(list(self.graph.states).index(node.inputs[0]))
         heads = node.type.shape[1].constant
         new = self.operand(node.inputs[1])
@@ -185,7 +185,7 @@ class NativeCodeGenerator:
             state: The name of the state.
 
         Raises:
-            UnsupportedGraph: The state has a different value in the next step.
+            UnsupportedGraph: The state's value in the next step is not the layer's result.
         """
         if self.graph.states[state].value != node.name:
             name = type(node.operation).__name__
@@ -268,7 +268,7 @@ class NativeCodeGenerator:
             self.free.setdefault(self.buffers[operand.buffer], []).append(operand.buffer)
 
     def _allocate(self, node: Node) -> Operand:
-        """Return a free buffer, or a new one, for the result of a node."""
+        """Return a free or new buffer for the result of a node."""
         length = self.row_length(node.name)
         free = self.free.setdefault(length, [])
         if not free:

@@ -49,11 +49,11 @@ class PaddedBatch(NamedTuple):
         return {"source": self.values, "source_length": self.lengths}
 
     def to(self, device: torch.device | str | None) -> PaddedBatch:
-        """Return the batch on another device, copied asynchronously. None: keep the current device."""
+        """Move the batch to a device asynchronously, and return it. None: keep the current device."""
         return PaddedBatch(*(tensor.to(device, non_blocking=True) for tensor in self))
 
     def rows(self, start: int, end: int) -> PaddedBatch:
-        """Return the sequences from `start` to `end` - 1, without the positions that are padding in all of them.
+        """Return the sequences from `start` to `end` - 1, padded only to the length of the longest of these sequences.
 
         The lengths must be on the CPU.
         """

@@ -1,4 +1,4 @@
-"""Interfaces of a program, the runnable model that a backend builds. Search and scoring call them."""
+"""Interfaces of a program, the runnable model that a backend builds. Search and scoring use these interfaces."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ class TopK(NamedTuple):
     """The most probable next tokens of each row. If tokens are equally probable, the lowest ID comes first.
 
     PAD, BOS and tokens that are not allowed are never included. If a decoder step reads k tokens per hypothesis, the
-    result has k consecutive rows for each hypothesis: one after each token.
+    result has k consecutive rows for each hypothesis: one row for each token.
     """
 
     values: Float32[Tensor, "rows count"]
-    """The log-probabilities of `tokens`, descending; -inf if a row has fewer than `count` tokens to choose from."""
+    """The log-probabilities of `tokens`, in descending order. If fewer than `count` are allowed, the rest are -inf."""
     tokens: Int[Tensor, "rows count"]
     ends: Float32[Tensor, " rows"]
-    """The log-probability of EOS, even if EOS is not in `tokens`; -inf if EOS is not allowed."""
+    """The log-probability of EOS, even if EOS is not in `tokens`. It is -inf if EOS is not allowed."""
 
 
 class StepwiseDecoder(Protocol[State]):
@@ -47,7 +47,7 @@ class StepwiseDecoder(Protocol[State]):
 
         Args:
             state: The state before the tokens. Its rows may have read different numbers of tokens.
-            tokens: The tokens; the first that a row reads is BOS.
+            tokens: The tokens to read. The first token that a row reads is BOS.
         """
 
     def top_k(
@@ -62,24 +62,24 @@ class StepwiseDecoder(Protocol[State]):
 
         Args:
             state: The state before the tokens.
-            tokens: The tokens; the first that a row reads is BOS.
+            tokens: The tokens to read. The first token that a row reads is BOS.
             count: How many tokens to return after each token.
-            allowed: True for the tokens that may be returned. One row for all tokens that are read, or one row for each
-                of them. None: all tokens may be returned.
+            allowed: A mask that is True for the tokens that may be returned. It has one row for all tokens that are
+                read, or one row for each of these tokens. None: all tokens may be returned.
 
         Returns:
             The most probable tokens, in k rows for each row of the state, and the next state.
         """
 
     def rewind(self, state: State, counts: Int[Tensor, " rows"], /) -> State:
-        """Take back the last tokens of each row. Return the state as if these tokens had never been read.
+        """Remove the last tokens of each row. Return the state as if these tokens had never been read.
 
-        Only tokens that the last `advance` or `top_k` has read can be taken back, because recurrences, convolutions and
+        Only tokens that the last `advance` or `top_k` has read can be removed, because recurrences, convolutions and
         restricted attention store no earlier states. `select` and `join` may be called in between.
 
         Args:
             state: The state.
-            counts: How many tokens to take back from each row. Pass a tensor on the CPU, because the CPU reads the
+            counts: How many tokens to remove from each row. Pass a tensor on the CPU, because the CPU reads the
                 values.
         """
 
@@ -88,20 +88,20 @@ class StepwiseDecoder(Protocol[State]):
 
         Args:
             state: The state to select from.
-            sentences: The indices of the sentences to keep, ascending. If some are dropped, pass a tensor on the CPU,
-                because reading a GPU tensor would wait for the GPU.
+            sentences: The indices of the sentences to keep, in ascending order. If any sentences are dropped, pass a
+                tensor on the CPU, because reading a GPU tensor would wait for the GPU.
             parents: For each new row, the index of the row that it continues, counted within the sentence.
         """
 
     def join(self, first: State, second: State, /) -> State:
-        """Return one state with the sentences of `first`, then those of `second`.
+        """Return one state with the sentences of `first`, followed by the sentences of `second`.
 
-        Both must have the same number of rows per sentence.
+        Both states must have the same number of rows per sentence.
         """
 
 
 class DecoderOnly(Protocol):
-    """Interface of a program without an encoder. `begin` takes the place of `StepwiseDecoder.encode`."""
+    """Interface of a program without an encoder. `begin` replaces `StepwiseDecoder.encode`."""
 
     def begin(self, rows: int, /) -> Any:
         """Return the state before the first token, with one row per sentence."""
@@ -119,26 +119,26 @@ class BeamOptions(NamedTuple):
     shrinking: bool
     """Whether the stopping rule is "shrinking"."""
     min_length: int
-    """Number of tokens without EOS that a hypothesis needs before EOS is allowed."""
+    """Minimum number of tokens in a hypothesis, without EOS."""
     max_length: int
     """Maximum number of tokens in a hypothesis, without EOS."""
 
 
 class TreeLimits(NamedTuple):
-    """Constraints on the parse trees that the decoder may write for one sentence."""
+    """Constraints on the parse trees that the decoder may generate for one sentence."""
 
     words: int
     """Number of words."""
     constituents: int
     """Maximum number of constituents."""
     word_tokens: Sequence[int]
-    """Token of each word. PAD permits any word token. If empty, all words may have any word token."""
+    """Token of each word. PAD permits any word token. An empty sequence permits any word token for all words."""
     prefix: Sequence[int]
-    """Tokens that the tree starts with, which must be valid. All prefixes have the same length."""
+    """Tokens that the tree starts with. They must be valid. All prefixes have the same length."""
 
 
 class TreeRules(NamedTuple):
-    """Rules for the trees that a `SearchingDecoder` may write (see `zoo.generation.constraints.BracketConstraint`)."""
+    """Rules for trees that a `SearchingDecoder` may generate (see `zoo.generation.constraints.BracketConstraint`)."""
 
     kinds: Int32[np.ndarray, " V"]
     """Kind of each token: 1 is a word, 2 n + 2 and 2 n + 3 are the brackets of label n, and 0 is any other token."""
@@ -154,12 +154,12 @@ class BeamResult(NamedTuple):
     """Index of the sentence in the state."""
     stop_reason: str
     hypotheses: list[tuple[list[int], float, float]]
-    """Tokens without prefix and EOS, log-probability and score of each finished hypothesis, best first."""
+    """Tokens (without prefix and EOS), log-probability and score of each finished hypothesis, best first."""
 
 
 @runtime_checkable
 class SearchingDecoder(Protocol[State]):
-    """Interface of a program that can run many steps of a beam search in one call. It needs no tensors."""
+    """Interface of a program that can run many beam search steps in one call, with arrays and lists, not tensors."""
 
     def start_search(
         self,
@@ -173,15 +173,15 @@ class SearchingDecoder(Protocol[State]):
         """Encode sources, and let the decoder read the prefixes. Return the state before the first step of the search.
 
         Args:
-            sources: Token IDs of each sentence, which end with EOS.
+            sources: Token IDs of each sentence, ending with EOS.
             prefixes: Tokens that the hypotheses of each sentence start with. All prefixes have the same length.
             options: Options of each sentence.
-            penalties: For each sentence, the length penalties of 0 to `max_length` + 1 tokens, or more.
+            penalties: For each sentence, the length penalties for 0, 1, 2, ... tokens, at least up to `max_length` + 1.
             shortlists: The tokens of each sentence (see `ShortlistDecoder.restrict`). None: all tokens.
         """
 
     def constrain(self, state: State, rules: TreeRules, /) -> State:
-        """Return the state of a search that has not begun, restricted to well-formed trees."""
+        """Restrict a search that has not begun to well-formed trees, and return its state."""
 
     def search(
         self, state: State, microseconds: int, allowed: Bool[np.ndarray, "2 V"] | None, /
@@ -190,30 +190,30 @@ class SearchingDecoder(Protocol[State]):
 
         Args:
             state: The state.
-            microseconds: Return after at least one step if this time has passed.
+            microseconds: The time limit. At least one step runs, even if it takes longer.
             allowed: Mask of permitted tokens. Row 0 applies to hypotheses below the minimum length, row 1 to all
                 others. None permits all tokens.
         """
 
     def keep(self, state: State, sentences: Sequence[int], /) -> State:
-        """Return the state with only the given sentences. Their indices are ascending."""
+        """Return the state with only the given sentences. The indices must be in ascending order."""
 
     def join(self, first: State, second: State, /) -> State:
-        """Return one state with the sentences of `first`, then those of `second`."""
+        """Return one state with the sentences of `first`, followed by the sentences of `second`."""
 
 
 @runtime_checkable
 class ShortlistDecoder(Protocol[State]):
-    """Interface of a program that can restrict each sentence to listed tokens, and then computes only their logits."""
+    """Interface of a program that restricts each sentence to a shortlist of tokens, and computes only their logits."""
 
     def restrict(self, state: State, tokens: Sequence[Int64[np.ndarray, " listed"]], /) -> State:
-        """Return the state with each sentence restricted to its list of tokens.
+        """Return the state with each sentence restricted to its shortlist of tokens.
 
-        Log-probabilities are normalised over the list of the sentence. Other tokens have the log-probability -inf.
+        Log-probabilities are normalised over the shortlist of the sentence. Other tokens have the log-probability -inf.
 
         Args:
-            state: A state that has read no token.
-            tokens: For each sentence, the IDs of the tokens in ascending order, with EOS.
+            state: A state that has not read any tokens.
+            tokens: For each sentence, the IDs of the tokens in ascending order, including EOS.
         """
 
 
@@ -253,7 +253,7 @@ class Program(TranslationModel, Protocol):
         """The device of the weights."""
 
     def weights(self) -> dict[str, Tensor]:
-        """Return the weights as a weights file stores them: one tensor for each matrix that the paper names.
+        """Return the weights in the layout of a weights file: one tensor for each matrix that the paper names.
 
-        Matrices that are tied are one tensor.
+        Tied matrices share one tensor.
         """

@@ -109,9 +109,9 @@ def fused_attention(
         query: Queries [batch, h, n, d_k].
         key: Keys [batch, h, m, d_k], or with fewer heads if `grouped`.
         value: Values [batch, h, m, d_v], or with fewer heads if `grouped`.
-        hidden: True at keys that a query must not see; None: a query sees all keys.
+        hidden: True at keys that a query must not see. None: a query sees all keys.
         scale: Factor of Q Kᵀ.
-        bias: Added to the scores.
+        bias: A bias that is added to the scores.
         grouped: Whether several query heads share one key-value head.
     """
     mask = None if hidden is None else ~hidden
@@ -130,10 +130,10 @@ def sinusoids(
     """Return the positional encodings PE(pos, 2i) = sin(pos / 10000^(2i/d_model)), PE(pos, 2i+1) = cos(...) (3.5).
 
     Args:
-        x: The embeddings. The encodings get their length, d_model, type and device.
-        position: The positions; None: 0, 1, ...
-        halves: Use the layout of tensor2tensor, the code of the paper's authors: all sines, then all cosines, with
-            PE(pos, i) = sin(pos / 10000^(i/(d_model/2 - 1))).
+        x: The embeddings. The encodings have the same length, d_model, type and device.
+        position: The positions. None: 0, 1, ...
+        halves: Whether to use the layout of tensor2tensor, the code of the paper's authors: all sines, then all
+            cosines, with PE(pos, i) = sin(pos / 10000^(i/(d_model/2 - 1))).
         first: A number that is added to all positions.
     """
     if position is None and torch.compiler.is_exporting():
@@ -147,7 +147,7 @@ def sinusoids_2d(x: Float[Tensor, "batch length d_model"], *, rows: int) -> Floa
     """Return the encodings of the columns (first half of the features) and rows (second half) of patches.
 
     Args:
-        x: The patches. The encodings get their length, d_model, type and device.
+        x: The patches. The encodings have the same length, d_model, type and device.
         rows: Number of patches in each column. Position p is the patch in column p // rows and row p % rows.
     """
     position = torch.arange(x.shape[1], device=x.device)
@@ -168,7 +168,7 @@ def _sinusoid_table(length: int, d_model: int, halves: bool, device: torch.devic
 
 
 def _encode_positions(position: Int[Tensor, ...], d_model: int, halves: bool) -> Float[Tensor, "... d_model"]:
-    # In float64: at position 1000, a float32 angle is already wrong in the fifth digit.
+    # Use float64, because at position 1000, a float32 angle is already wrong in the fifth digit.
     exponent = torch.arange(0, d_model, 2, dtype=torch.float64, device=position.device)
     angles = position[..., None] / 10000 ** (exponent / (max(2, d_model - 2) if halves else d_model))
     if halves:
@@ -177,7 +177,7 @@ def _encode_positions(position: Int[Tensor, ...], d_model: int, halves: bool) ->
 
 
 def dropout(x: Float[Tensor, ...], probability: float, training: bool) -> Float[Tensor, ...]:
-    """Set each element to zero with a probability, and scale the others by 1 / (1 - probability), in training (5.4).
+    """Apply dropout in training (5.4): set random elements to zero, and scale the others by 1 / (1 - probability).
 
     On a CPU, torch draws one random number per element, one after the other. For a small model, this takes a fifth of a
     training step. This function is faster: it uses one 64-bit random number for four elements, and rounds the
@@ -215,7 +215,7 @@ def _exact_int8_product(
     """Return the exact product of two int8 matrices, in int32 or, if that might be inexact, in int64."""
     if not sums_int8_exactly() or 1 in matrix.shape:
         return (rows.double() @ matrix.double()).long()
-    if rows.shape[0] == 1:  # torch reads beyond a single row or column, unless it has the usual strides of its shape
+    if rows.shape[0] == 1:  # torch reads out of bounds if a single row or column has unusual strides
         return _exact_int8_product(rows.repeat(2, 1), matrix)[:1]
     if rows.shape[1] <= MAX_INT8_PRODUCTS:
         return torch._int_mm(rows, matrix)
@@ -235,7 +235,7 @@ def sums_int8_exactly() -> bool:
     return _probe_int8_product()
 
 
-@cache  # in a separate function, because torch.compile ignores a cache of a function that it traces
+@cache  # in a separate function, because torch.compile ignores the cache of a function that it traces
 def _probe_int8_product() -> bool:
     largest = torch.full((32, 32), 127, dtype=torch.int8)
     return bool((torch._int_mm(largest, largest) == 32 * 127**2).all())

@@ -1,8 +1,8 @@
-"""A beam search as a program: a decoder step and the selection of tokens for many sentences, run without the host.
+"""Beam search that runs on the device: each step decodes and selects tokens for many sentences, without the host.
 
-On a GPU, a step is one CUDA graph. The host starts a step. While it runs, the host looks at the states of the slots
-after the previous step. It waits for the GPU only to read results. On any other device, the same functions run
-directly, as a reference for the graphs in tests.
+On a GPU, a step is one CUDA graph. While a step runs, the host reads the states of the slots after the previous step.
+The host waits for the running step only to read results. On any other device, the same functions run directly, as a
+reference for the graphs in tests.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from compiler.slots import Field, SlotLayout, Slots, advance
 from compiler.update import PackedRows
 
 MAX_BEAM = 16
-"""The largest beam size that the kernels select hypotheses for."""
+"""The largest beam size that the kernels support."""
 MAX_FREE, FREE_BYTES = 8, 4e9
-"""Number of unused pools to keep, so that their graphs need not be recorded again, and total size of their buffers in
-bytes. The pool that was used last is always kept."""
+"""Limits on the unused pools that are kept, so that their graphs need not be recorded again: the number of pools, and
+the total size of their buffers in bytes. The pool that was used last is always kept."""
 MIN_POSITIONS, MIN_TOKENS = 64, 32
-"""The smallest numbers of positions in a slot, and of source tokens that are encoded at once."""
+"""The smallest number of positions in a slot, and the smallest number of source tokens that are encoded at once."""
 
 
 @dataclass(eq=False)
@@ -46,7 +46,7 @@ class _Sentence:
     penalties: Sequence[float]
     slot: int = -1
     first_step: int = 0
-    """Number of the pool's first step that the sentence takes part in."""
+    """Number of the pool's first step that decodes the sentence."""
 
 
 @dataclass
@@ -66,8 +66,8 @@ class Searcher:
 
         Args:
             program: The program with the weights.
-            graphs: The graphs of `search_graphs`.
-            functions: The functions of these graphs.
+            graphs: The graphs that `search_graphs` returned.
+            functions: The implementation of each graph.
         """
         self._program, self._functions = program, functions
         step, encode = graphs[Purpose.DECODE_STEP], graphs[Purpose.ENCODE]
@@ -144,7 +144,7 @@ class Searcher:
         return results
 
     def keep(self, state: SearchState, sentences: Sequence[int]) -> SearchState:
-        """Return the state with only the given sentences. Their indices are ascending."""
+        """Return the state with only the given sentences. The indices must be in ascending order."""
         kept = [state.sentences[number] for number in sentences]
         stays = set(kept)
         with self._lock:
@@ -156,7 +156,7 @@ class Searcher:
         return state
 
     def join(self, first: SearchState, second: SearchState) -> SearchState:
-        """Return one state with the sentences of `first`, then those of `second`, whose search has not begun."""
+        """Return `first` with the sentences of `second` appended. The search of `second` must not have begun."""
         if second.pool:
             raise ValueError("the search of the second state has already begun: join it before its first step")
         first.sentences += second.sentences
@@ -229,7 +229,7 @@ class Searcher:
 
 
 class _Pool:
-    """Slots for sentences, and the decoder step that advances all slots: on a GPU, a CUDA graph."""
+    """Slots for sentences, and the decoder step that advances all slots. On a GPU, the step is a CUDA graph."""
 
     def __init__(self, searcher: Searcher, layout: SlotLayout, count: int, like: Tensor) -> None:
         self.searcher, self.layout = searcher, layout
@@ -277,7 +277,7 @@ class _Pool:
         packed, output, encode = self.searcher.encoder(int(lengths.sum()))
         packed.buffer.copy_(packed.host_sources(sources), non_blocking=True)
         encode()
-        # The place of each token in the memory of all slots.
+        # The index of each token in the concatenated memory of all slots.
         starts = slots * self.layout.source - lengths.cumsum() + lengths
         place = np.repeat(starts, lengths) + np.arange(lengths.sum())
         memory = self.slots.memory.view(-1, self.slots.memory.shape[2])
@@ -320,7 +320,7 @@ class _Pool:
     def step(self) -> None:
         """Start a decoder step for all slots, without waiting for its results."""
         if self._replay is None:
-            changed = (self.slots.table, *self.slots.recurrent)  # by the run before the recording
+            changed = (self.slots.table, *self.slots.recurrent)  # the run before the recording changes them
             before = [each.clone() for each in changed]
             self._replay = self.searcher.record(self._step)
             for each, value in zip(changed, before, strict=True):

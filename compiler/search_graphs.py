@@ -32,7 +32,7 @@ from specs import Spec
 _PASSES = ("beams_as_queries", "plan_cache", "choose_attention")
 """Passes that would hide the operations that `_on_slots` replaces. They do not change parameters."""
 MEMORY, SLOTS, CACHE, LOGITS = "memory", "slots", "cache", "logits"
-"""Names of the encoder's output, of the inputs of a step (the slots, and the cache of a layer), and of its output."""
+"""Names of the encoder's output, of the step's inputs (slots, and the cache of a layer), and of the step's output."""
 _PARENTS = "slot_parents"
 
 
@@ -41,7 +41,7 @@ def search_graphs(spec: Spec, purposes: Iterable[Purpose], precision: str) -> Gr
 
     Args:
         spec: The spec.
-        purposes: The purposes of the program, because they decide how its parameters are stored.
+        purposes: The purposes of the program, which determine how its parameters are stored.
         precision: The precision of the program.
 
     Raises:
@@ -64,7 +64,7 @@ def _fuse_products(graph: Graph) -> Graph:
     """Fuse each norm with the matrix product that follows. One kernel computes both if there are few hypotheses."""
     nodes, readers = list[Node](), dict[str, list[Node]]()
     for node in graph.nodes:
-        if node.operation.is_projection and node.operation.quantised():  # None: it is in int8
+        if node.operation.is_projection and node.operation.quantised():  # None: it is already int8
             node = replace(node, operation=StepLinear(relu=node.operation.is_relu))
             readers.setdefault(node.inputs[0], []).append(node)
         nodes.append(node)
@@ -85,7 +85,7 @@ def _fuse_products(graph: Graph) -> Graph:
 def _on_slots(encode: Graph, step: Graph) -> tuple[Graph, str]:
     """Convert a decoder step to operations on slots.
 
-    Also return the name of the encoder's value that contains the keys and values of the memory.
+    Also return the name of the memory's keys and values in the encoder.
     """
     by_name, encoded = ({node.name: node for node in graph.nodes} for graph in (step, encode))
     slots = {SLOTS: ValueType((ONE,), ValueKind.INTEGER)}
@@ -135,13 +135,13 @@ def _is_constant(step: Graph, name: str) -> bool:
 
 
 def _reader(step: Graph, node: Node) -> Node | None:
-    """Return the operation that adds positions to an embedding, if there is one."""
+    """Return the node that adds positions to an embedding, or None."""
     readers = (each for each in step.nodes if node.name in each.inputs)
     return next((each for each in readers if each.operation.adds_positions), None)
 
 
 def _embedding(by_name: Mapping[str, Node], node: Node) -> Node:
-    """Return the embedding of tokens and positions as one operation."""
+    """Fuse the embedding of tokens and positions into one operation."""
     embedded, kind, first, operation = node, "none", 0, node.operation
     positioned: Any = operation
     if operation.adds_positions:

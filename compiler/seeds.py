@@ -1,4 +1,4 @@
-"""Seeds of independent random streams, which are derived from the seed of a spec."""
+"""Seeds for independent random streams, derived from the seed in a spec."""
 
 from __future__ import annotations
 

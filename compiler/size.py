@@ -115,7 +115,7 @@ def _product(first: Polynomial, second: Polynomial) -> Size:
 
 
 class _RoundedUp(str):
-    """Symbol that stands for another size, rounded up to a multiple of a number."""
+    """Symbol for another size, rounded up to a multiple of a number."""
 
     size: Size
     multiple: int
@@ -128,7 +128,7 @@ def _value(symbol: str, values: Mapping[str, int]) -> int:
 
 
 def rounded_up(size: Size, multiple: int) -> Size:
-    """Return the size, rounded up to a multiple of `multiple`: the cost of work that is done in blocks of that size."""
+    """Return the size, rounded up to a multiple of `multiple`, such as the cost of work that is done in blocks."""
     if not size.symbols:
         return Size.of(-(-size.constant // multiple) * multiple)
     symbol = _RoundedUp(f"⌈{size}⌉{str(multiple).translate(_SUBSCRIPT)}")

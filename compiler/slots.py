@@ -2,7 +2,8 @@
 
 A slot contains the options of a sentence, its live hypotheses, and its finished hypotheses. Step by step, `advance`
 selects the best continuations, exactly as `zoo.generation.beam_search` does. Keys and values of earlier tokens are not
-moved when hypotheses are reordered: for each hypothesis and position, the slot stores the row that computed them.
+moved when hypotheses are reordered. Instead, for each hypothesis and position, the slot stores the index of the row
+that computed them.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ class Field(IntEnum):
     LENGTH = 1
     """Number of tokens so far, with the prefix. It is the position of the next token that the decoder reads."""
     FINISHED = 2
-    """Number of finished hypotheses, including dropped ones."""
+    """Number of finished hypotheses, including dropped hypotheses."""
     KEPT = 3
     """Number of finished hypotheses that are kept."""
     SOURCE = 4
@@ -52,17 +53,18 @@ class Field(IntEnum):
 
 
 SCALARS = 16
-"""Number of columns before the first column that contains an array."""
+"""Number of columns for the fields. The arrays of a slot begin after these columns."""
 RESULT_HEAD = 6
-"""Numbers of a finished hypothesis before its tokens: score (64 bits), log-probability, tokens, order, and a gap."""
+"""Number of columns before the tokens of a finished hypothesis. They contain the score (64 bits), the log-probability,
+the number of tokens, the order, and an unused column."""
 
 
 @dataclass(frozen=True)
 class SlotLayout:
     """Layout of the slots. A slot is a row of 32-bit integers with the search state of one sentence.
 
-    The fields are the sizes, and the properties are the columns in which the arrays of a slot begin. Log-probabilities
-    are stored as the bits of a float32. Length penalties and scores are float64 in two columns.
+    The fields are sizes. Most properties are the first columns of arrays in a slot. Log-probabilities are stored as the
+    bits of a float32. Length penalties and scores are float64 in two columns.
     """
 
     rows: int
@@ -113,7 +115,7 @@ class SlotLayout:
 
     @property
     def ancestors(self) -> int:
-        """First column of the cache rows that hold the keys and values of live hypotheses, [rows, capacity]."""
+        """First column of the cache row indices of live hypotheses' keys and values, [rows, capacity]."""
         return self.sequences + self.rows * self.capacity
 
     @property
@@ -122,7 +124,7 @@ class SlotLayout:
         return self.ancestors + self.rows * self.capacity
 
     def arrays(self, slots: Tensor) -> list[Tensor]:
-        """Return all parts of slots [n, width] as views, each with the axes that depend on the layout."""
+        """Return all parts of slots [n, width] as views with the shapes that the layout defines."""
         ends = (0, self.tokens, self.totals, self.forced, self.penalties, self.results, self.sequences, self.ancestors)
         parts = [slots[:, start:end] for start, end in pairwise((*ends, self.width))]
         rows, results = (self.rows, self.capacity), (self.n_best, self.result_width)
@@ -141,7 +143,7 @@ class SlotLayout:
             options: Options of each sentence.
             sources: Number of source tokens in each sentence.
             prefixes: The prefix of each sentence.
-            penalties: For each sentence, the length penalties of 0 to `max_length` + 1 tokens, or more.
+            penalties: For each sentence, the length penalties for 0, 1, 2, ... tokens, at least up to `max_length` + 1.
         """
         slots = np.zeros((len(options), self.width), np.int32)
         slots[:, Field.STATE], slots[:, Field.SOURCE], slots[:, self.tokens] = SentenceState.RUNNING, sources, BOS
@@ -196,9 +198,9 @@ class Slots:
             layout: Sizes of a slot.
             count: Number of slots.
             like: A tensor with the device and the type of the features.
-            widths: For each self-attention of the decoder, the features of its keys and values.
-            recurrent: For each other state of the decoder, its shape without the axis of hypotheses.
-            memory_width: The features of the keys and values of the memory, for all layers together.
+            widths: For each self-attention of the decoder, the number of features in its keys and values.
+            recurrent: For each other state of the decoder, its shape without the hypothesis axis.
+            memory_width: The number of features in the memory's keys and values, for all layers together.
             vocabulary: Size of the vocabulary.
         """
         self.layout, self.count = layout, count
@@ -210,7 +212,7 @@ class Slots:
         self.states = torch.zeros(count, dtype=torch.int32, device=like.device)
         """The states of all slots after the last step."""
         self.allowed = torch.ones((2, vocabulary), dtype=torch.bool, device=like.device)
-        """Tokens that hypotheses may choose: row 0 below the minimum length, row 1 from there on."""
+        """Mask of permitted tokens. Row 0 applies to hypotheses below the minimum length, row 1 to all others."""
 
     @cached_property
     def rows(self) -> int:
@@ -242,7 +244,7 @@ def slot_self_attention(
     Args:
         features: Features that contain queries, keys and values. The values follow the keys.
         cache: Keys and values of earlier positions, indexed by the row that computed them.
-        slots: The slots, which contain for each row and position the row to read.
+        slots: The slots. For each row and position, they contain the index of the cache row to read.
         heads: The columns of queries, keys and values.
         scale: Factor of Q Kᵀ.
     """
@@ -250,7 +252,7 @@ def slot_self_attention(
 
 
 def slot_parents(slots: Slots) -> Int[Tensor, " rows"]:
-    """Return the row of the previous step that each hypothesis continues; before the first token, `slots.rows`."""
+    """Return the row of the previous step that each hypothesis continues, or `slots.rows` before the first token."""
     layout, lengths = slots.layout, slots.table[:, Field.LENGTH].long()
     ancestors = layout.arrays(slots.table)[-1]
     last = (lengths - 1).clamp(min=0)[:, None, None].expand(-1, layout.rows, 1)

@@ -1,4 +1,4 @@
-"""Functions of sub-layers that emitted code calls: the recurrences SSRU and LSTM, and mixtures of experts."""
+"""Sub-layer functions that emitted code calls: the recurrences SSRU and LSTM, and mixtures of experts."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def ssru(
     if length is not None:
         order = _reversed_positions(length, value.shape[1])
         return _reorder(ssru(_reorder(gate, order), _reorder(value, order)), order)
-    # In at least float32: with a lower precision, small contributions of a step would be rounded away.
+    # Use at least float32: with a lower precision, small contributions of a step would be rounded away.
     gate, x = (tensor.to(torch.promote_types(tensor.dtype, torch.float32)) for tensor in (gate, value))
     return cast("Callable[..., Tensor]", _GatedAverage.apply)(gate.sigmoid(), x).to(value.dtype)
 
@@ -53,7 +53,7 @@ def lstm(
     bias: Float[Tensor, " gates"],
     length: Int[Tensor, " batch"] | None = None,
 ) -> Float[Tensor, "batch n outer"]:
-    """Return the hidden states of an LSTM layer whose first state is 0.
+    """Return the hidden states of an LSTM layer whose initial state is 0.
 
     Args:
         x: The inputs.
@@ -124,7 +124,7 @@ class _GatedAverage(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor]:
         forget, x, states = ctx.saved_tensors
-        # The last factor, which wraps around, is multiplied with 0.
+        # The last factor, which wraps around, is multiplied by 0.
         total = _scan(forget.roll(-1, 1).flip(1), gradient.flip(1)).flip(1)
         previous = torch.cat([torch.zeros_like(states[:, :1]), states[:, :-1]], 1)
         return total * (previous - x), total * (1 - forget)
@@ -201,7 +201,7 @@ def mix_experts(
 ) -> Float[Tensor, "batch n d"]:
     """Return the sum over experts e of gate_e · (max(0, x W1_e + b1_e) W2_e + b2_e).
 
-    All experts run at all positions, so that no shape depends on the gates. Compilers and exports need this.
+    All experts run at all positions, so that no shape depends on the gates. Compilers and exporters require this.
     """
     inner = functional.relu(torch.einsum("bnd,edf->bnef", x, w1) + b1) * gates[..., None]
     return torch.einsum("bnef,efd->bnd", inner, w2) + gates @ b2

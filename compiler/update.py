@@ -1,11 +1,11 @@
-"""An update of the weights as a program on static buffers: copy the weights, forward pass, backward pass.
+"""Gradients of a training update, on static buffers: copy the weights, then run the forward and the backward pass.
 
-All sentences of a batch follow each other in one row of source tokens and one row of target tokens. Both rows have a
-constant length. All positions after the last sentence are padding: they see nothing, nothing sees them, and their label
-is PAD. So each update has the same shapes, and a CUDA graph can compute it.
+The sentences of a batch are concatenated into one row of source tokens and one row of target tokens. Both rows have a
+constant length. All positions after the last sentence are padding: they attend to nothing, nothing attends to them, and
+their label is PAD. Therefore all updates have the same shapes, and a CUDA graph can compute them.
 
-The caller adds clipping and Adam. On a GPU, all of it together is one CUDA graph (see `compiler.capture`). On any other
-device, the same functions run directly, as a reference for the graph in tests.
+The caller adds gradient clipping and Adam. On a GPU, the whole update is one CUDA graph (see `compiler.capture`). On
+any other device, the same functions run directly, as a reference for the graph in tests.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Indices = npt.NDArray[np.integer[Any]]
 
 
 class PackedRows:
-    """Buffer of an update's inputs on a device, which each step overwrites with one copy from the host."""
+    """Buffer for an update's inputs on a device. Each step overwrites the buffer with one copy from the host."""
 
     def __init__(self, source: int, target: int, device: torch.device | str) -> None:
         """Allocate the buffer.
@@ -50,7 +50,7 @@ class PackedRows:
         self._shapes: Mapping[str, tuple[int, ...]] = shapes
         self.buffer = torch.zeros(sum(map(int, map(np.prod, shapes.values()))), dtype=torch.int32, device=device)
         self.inputs = self._views(self.buffer)
-        """The inputs of the graph of an update, as views of the buffer."""
+        """The inputs of the UPDATE graph, as views of the buffer."""
         self.inputs["seed"] = self.inputs["seed"].view(torch.int64)[0]
         self.rate = self.inputs.pop("rate").view(torch.float32)[0]
         """The learning rate."""
@@ -119,7 +119,7 @@ def _locate(views: Mapping[str, Any], side: str, own: Indices, spans: Mapping[st
         views: The inputs.
         side: `source` or `target`.
         own: Lengths of the sentences in this row.
-        spans: Name of each array of spans -> lengths of the sentences in the row that the spans refer to.
+        spans: For each array of spans, the lengths of the sentences in the row that the spans refer to.
     """
     count = own.sum()
     views[f"{side}_position"][0, :count] = np.arange(count) - np.repeat(own.cumsum() - own, own)
@@ -143,7 +143,7 @@ class GradientProgram:
         parameters = dict(program.named_parameters())
         device = program.device
         self.gradient = torch.zeros(sum(p.numel() for p in parameters.values()), device=device)
-        """Gradients of the smoothed loss of all parameters, one after the other, summed over target tokens."""
+        """Gradients of the smoothed loss for all parameters, one after the other. They are sums over target tokens."""
         parts = torch.split(self.gradient, [p.numel() for p in parameters.values()])
         self._gradients = [part.view(p.shape) for part, p in zip(parts, parameters.values(), strict=True)]
         for parameter, gradient in zip(parameters.values(), self._gradients, strict=True):
@@ -163,7 +163,7 @@ class GradientProgram:
         """Compute the losses and gradients of the batch in `rows`, and overwrite the values of the previous batch."""
         losses, gradients = self._run()
         self.losses.copy_(losses)
-        for dtype in {gradient.dtype for gradient in gradients}:  # one call for both would copy tensor by tensor
+        for dtype in {gradient.dtype for gradient in gradients}:  # one call for both types would copy tensor by tensor
             same = [gradient.dtype == dtype for gradient in gradients]
             torch._foreach_copy_(list(compress(self._gradients, same)), list(compress(gradients, same)))
 

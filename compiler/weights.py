@@ -1,8 +1,9 @@
 """Conversion between the tensors of a weights file and the parameters of a graph.
 
-A weights file holds one tensor for each matrix that the paper names. A pass may need another layout, such as three
-matrices concatenated or a table with more rows. The pass then gives the parameter another origin. An origin makes the
-parameter from the tensors of the file, converts it (or its optimiser state) back, and defines shape and initial value.
+A weights file contains one tensor for each matrix that the paper names. A pass may need a different layout, such as
+three matrices concatenated or a table with more rows. The pass then gives the parameter a different origin. An origin
+makes the parameter from the tensors of the file, converts it (or its optimiser state) back, and defines its shape and
+initial value.
 """
 
 from __future__ import annotations
@@ -84,7 +85,7 @@ class Concatenated:
         return torch.cat([part.make(file) for part in self.parts], -1)
 
     def undo(self, parameter: Tensor) -> Iterator[tuple[str, Tensor]]:
-        """Split the parameter into its parts. Convert each part back to tensors of a weights file, and yield these."""
+        """Split the parameter into its parts, convert each part back, and yield tensors of a weights file."""
         tensors = torch.split(parameter, [part.shape[-1] for part in self.parts], -1)
         for part, tensor in zip(self.parts, tensors, strict=True):
             yield from part.undo(tensor.contiguous())
@@ -188,7 +189,7 @@ class Scales(Quantised):
 
 
 def round_to_int8(x: Tensor, dimension: int) -> tuple[Tensor, Tensor]:
-    """Return x in int8, and the scales: along a dimension, the largest magnitude divided by 127.
+    """Return x in int8, and its scales: the largest magnitudes along a dimension, divided by 127.
 
     Numbers that are not finite become 0.
     """

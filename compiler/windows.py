@@ -1,4 +1,4 @@
-"""Functions for positions that emitted code calls: restricted attention, convolutions, rotations and biases."""
+"""Position-dependent functions that emitted code calls: restricted attention, convolutions, rotations and biases."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ def restricted_attention(
     vector: Float[Tensor, "h d_k"] | None = None,
     dropped: float = 0.0,
 ) -> Float[Tensor, "batch h n d_v"]:
-    """Return the result of attention in which each query sees only nearby keys (section 4 of the paper).
+    """Compute attention in which each query sees only nearby keys (section 4 of the paper).
 
     Time and memory are proportional to n times the reach. The queries are split into blocks. Each block reads one
-    window of keys: the positions of the block, and all positions within reach of these. Without dropout and additive
-    scores, torch's fused kernel, which stores no scores, computes each block.
+    window of keys: the positions in the block, and all positions within their reach. Dot-product attention without
+    dropout is computed by torch's fused kernel, which stores no scores.
 
     Args:
         query: The queries.
         key: The keys, at the same positions. Each key head is shared by h / groups consecutive query heads.
         value: The values of the keys.
-        reach: How many positions before and how many positions after itself a query sees.
+        reach: The numbers of positions that a query sees before and after itself.
         block: The number of queries in a block.
         scale: Factor of the scores of dot-product attention.
         hidden: True at padding.
-        vector: The vectors of additive attention, one per head; None: dot-product attention.
+        vector: The vectors of additive attention, one per head. None: dot-product attention.
         dropped: The probability that an attention weight is dropped.
     """
     length = query.shape[2]
@@ -133,8 +133,8 @@ def convolve(
     Args:
         x: The input.
         kernel: One matrix for each of k positions.
-        bias: Added to each output.
-        reach: How many of the k positions lie before and after the output's position. (0, 0): do not pad x.
+        bias: A bias that is added to each output.
+        reach: How many of the k positions are before and after the output's position. (0, 0): do not pad x.
         dilation: The distance between two of the k positions.
         stride: The distance between two positions of the result.
     """
@@ -192,13 +192,14 @@ def relative_bias(
 ) -> Float[Tensor, "batch h n m"]:
     """Return the learned bias of each head for each distance between key and query (Raffel et al. 2020, section 2.1).
 
-    All distances in a range have the same bias. Half of the ranges contain one distance each. The others grow
-    exponentially up to `max_distance`. Unless `causal`, one half of all ranges is for keys after the query.
+    Distances are divided into buckets. All distances in a bucket have the same bias. Half of the buckets contain one
+    distance each. The other buckets grow exponentially up to `max_distance`. Unless `causal`, one half of all buckets
+    is for keys after the query.
 
     Args:
         distance: Position of the key minus position of the query.
-        table: The bias of each range and head.
-        max_distance: This distance and all larger distances are in the last range.
+        table: The bias of each bucket and head.
+        max_distance: This distance and all larger distances are in the last bucket.
         causal: Whether keys after the query are hidden.
     """
     distance = distance[:, 0]
@@ -213,7 +214,7 @@ def relative_bias(
 
 
 def alibi_bias(distance: Int[Tensor, "batch 1 n m"], heads: int) -> Float[Tensor, "batch h n m"]:
-    """Return minus the absolute distance times the slope of each head (Press et al. 2022, section 3)."""
+    """Return ALiBi biases: minus the absolute distance times the slope of each head (Press et al. 2022, section 3)."""
     # Computed on the device, because a CUDA graph cannot contain a copy of `alibi_slope(head, heads)` from the CPU.
     head, power = torch.arange(heads, dtype=torch.float64, device=distance.device), 1 << (heads.bit_length() - 1)
     exponent = torch.where(head < power, -8 * (head + 1), -4 * (2 * (head - power) + 1)) / power
@@ -227,12 +228,12 @@ def rotate(
 
     Args:
         x: Queries or keys.
-        position: The positions of x; None: 0, 1, ...
+        position: The positions of x. None: 0, 1, ...
         theta: Base of the angles.
     """
     if position is None:
         position = torch.arange(x.shape[2], device=x.device)[None]
-    # In float64: at position 1000, a float32 angle is already wrong in the fifth digit.
+    # Use float64, because at position 1000, a float32 angle is already wrong in the fifth digit.
     exponent = torch.arange(0, x.shape[3], 2, dtype=torch.float64, device=x.device) / x.shape[3]
     angles = position[:, None, :, None] * theta**-exponent
     cosine, sine = angles.cos().to(x.dtype), angles.sin().to(x.dtype)

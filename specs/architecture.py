@@ -11,7 +11,7 @@ from specs.sublayers import Activation, DecoderSubLayer, Dimension, EncoderSubLa
 
 LayerCount = Annotated[int, Field(ge=1, le=128)]
 MAX_DILATION_REACH = 16_384
-"""Maximum number of positions that a dilated convolution spans. The decoder caches the input at each of them."""
+"""Maximum number of positions that a dilated convolution spans. The decoder caches the input at these positions."""
 MAX_SUBLAYERS = 16
 
 
@@ -124,7 +124,7 @@ class Architecture(Section):
 
     @property
     def _sublayers(self) -> Iterator[tuple[str, int, Any]]:
-        """Side and index of each sub-layer, and the sub-layer."""
+        """All sub-layers, each with the name of its stack and its index in the layer."""
         for side in ("encoder", "decoder"):
             yield from ((side, index, sublayer) for index, sublayer in enumerate(getattr(self, side)))
 
@@ -150,7 +150,7 @@ class Architecture(Section):
             if reach > MAX_DILATION_REACH:
                 reject(
                     (f"{side}.{index}.kernel", cause),
-                    f"dilated convolutions of `architecture.{side}` span more than {MAX_DILATION_REACH:,} positions",
+                    f"dilated convolutions in `architecture.{side}` span more than {MAX_DILATION_REACH:,} positions",
                     f"write a smaller `kernel`, or reduce `{cause.rpartition('.')[2]}`",
                 )
             if sublayer.kind == "mixture_of_experts" and sublayer.top_k > sublayer.experts:

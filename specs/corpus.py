@@ -22,7 +22,7 @@ Direction = tuple[str, str]
 
 
 def _check_url(url: str) -> str:
-    """Return `url`; raise a pydantic error if its brackets, host or port are malformed."""
+    """Return `url`, or raise a pydantic error if its brackets, host or port are malformed."""
     try:
         parts = urlsplit(url)
         host, _ = parts.hostname or "", parts.port
@@ -38,8 +38,8 @@ class Weighted(Sparse):
     """Base class of corpus parts that have a weight, such as `Files`."""
 
     weight: Positive = Field(default=1.0, le=1_000)
-    """How often an epoch contains each sentence pair of this part of `corpus.train` (not in the paper). With 2, it
-    contains each pair twice. With 0.25, each epoch contains a different quarter of the pairs."""
+    """How often an epoch contains each sentence pair of this part of `corpus.train` (not in the paper). With 2, each
+    epoch contains each pair twice. With 0.25, each epoch contains a different quarter of the pairs."""
 
 
 class Directed(Weighted):
@@ -69,8 +69,8 @@ class Files(Directed):
     """
 
     source: Path | None = None
-    """Path of the file with the source sentences, relative to `corpus.folder`. It may be a .gz or .sgm file. A language
-    model has none."""
+    """Path of the file with the source sentences, relative to `corpus.folder`. It may be a .gz or .sgm file. Omit it
+    for a language model."""
     target: Path
     """Path of the file with the target sentences, relative to `corpus.folder`. It may be a .gz or .sgm file."""
 
@@ -95,8 +95,8 @@ class Archive(Directed):
     """SHA-256 of the archive, in lower-case hexadecimal. null: the hash of the first download is stored in the file
     `corpus.lock`, and later downloads must match it."""
     source: Path | None = None
-    """Path of the file with the source sentences inside the archive. It may be a .gz or .sgm file. A language model has
-    none."""
+    """Path of the file with the source sentences inside the archive. It may be a .gz or .sgm file. Omit it for a
+    language model."""
     target: Path
     """Path of the file with the target sentences inside the archive. It may be a .gz or .sgm file."""
 
@@ -154,7 +154,7 @@ class Synthetic(Directed):
             reject(
                 "models",
                 "models must translate either a `source` or a `target`",
-                "write `source` for distillation, or `target` for back-translation; `reference` is human translations",
+                "write `source` for distillation, or `target` for back-translation; `reference` has human translations",
             )
         if self.reference is not None and (self.source is None or self.n_best == 1):
             reject(
@@ -195,7 +195,7 @@ class Digits(Weighted):
     sources: ClassVar[tuple[str, ...]] = ("audio", "image")
     """Source modalities in which digits are available."""
     digits: Size = Field(le=1_000_000)
-    """Number of strings. Each has 1 to 8 digits. They are made before training. Unit: strings."""
+    """Number of strings. Each string has 1 to 8 digits. The strings are generated before training. Unit: strings."""
 
 
 class HeldOut(Section):
@@ -209,7 +209,7 @@ class HeldOut(Section):
 
 
 def _kind_of_part(part: Any) -> str | None:
-    """Return the name of the class for a corpus part, such as "Files". None if its keys match no class, or several."""
+    """Return the name of the class for a corpus part, such as "Files". None if its keys match no class or several."""
     if isinstance(part, Section):
         return type(part).__name__
     if not isinstance(part, Mapping):
@@ -233,7 +233,7 @@ Part = Annotated[
     | Annotated[HeldOut, Tag("HeldOut")],
     Discriminator(_kind_of_part),
 ]
-# YAML gives a list; the frozen spec holds a tuple.
+# Not strict, because YAML has lists and a frozen spec needs tuples.
 Parts = Annotated[tuple[Part, ...], Field(strict=False, max_length=1_000)]
 
 
@@ -263,10 +263,10 @@ class Corpus(Section):
     """Maximum length of the source and of the target of a training pair, without EOS. Longer pairs are dropped (not in
     the paper; 256 in tensor2tensor, the code of the paper's authors). Unit: tokens."""
     max_ratio: Annotated[float, Field(ge=1, le=1_048_576)] | None
-    """Maximum length of the longer side of a training pair, divided by the length of the shorter side, in tokens. Pairs
-    with a larger ratio are dropped (not in the paper). null: no limit."""
+    """Maximum length ratio of a training pair: the length of the longer side divided by the length of the shorter side,
+    in tokens. Pairs with a larger ratio are dropped (not in the paper). null: no limit."""
     deduplicate: bool
-    """Whether repetitions of a training pair are dropped, so that it occurs only once (not in the paper)."""
+    """Whether repeated training pairs are dropped, so that each pair occurs only once (not in the paper)."""
     filters: Annotated[tuple[Filter, ...], Field(strict=False, max_length=3)] = ()
     """Filters that drop training pairs (not in the paper). copy: both sides are equal. markup: a side contains HTML
     tags or character references. language: a side with at least 20 letters is clearly in another language."""

@@ -16,14 +16,14 @@ _PATH_FIELDS = ("source", "target", "reference", "trees", "tsv")
 
 
 def resolve_folder(spec: LocatedValue, user_files: Collection[str], overrides: Collection[str] = ()) -> LocatedValue:
-    """Return the values of a spec, changed so that `corpus.folder` is relative to the current folder.
+    """Make `corpus.folder` relative to the current folder, and return the changed values of the spec.
 
     If a user's file sets `folder`, its value is relative to that file. In a shipped spec, in a spec without
-    `extends` (such as that of a run) and in an override, it is already relative to the current folder.
+    `extends` (such as the spec of a run) and in an override, it is already relative to the current folder.
 
     If no user's file sets `folder`, the path of each corpus part is relative to the file that lists the part. Parts
     that the shipped spec lists are relative to its `folder`. `folder` then becomes the folder of the first part. The
-    paths of all other parts are rewritten to be relative to it.
+    paths of all other parts are rewritten to be relative to this folder.
 
     Args:
         spec: The merged values of all files and overrides.
@@ -62,12 +62,13 @@ def require_languages(layers: Sequence[LocatedValue], corpus: Corpus) -> None:
     """Check that a spec that lists training files also sets their languages, instead of inheriting other languages.
 
     Args:
-        layers: The values of each spec file, then those of all overrides. Later values replace earlier ones.
+        layers: The values of each spec file, followed by the values of all overrides. Later values replace earlier
+            values.
         corpus: The corpus after merging all layers.
 
     Raises:
         ZooError: A layer lists training files whose suffixes differ from the languages of `corpus`, and neither this
-            layer nor a later one sets these languages.
+            layer nor a later layer sets these languages.
     """
     listing = [index for index, layer in enumerate(layers) if _training_files(layer)]
     if not listing:
@@ -76,7 +77,7 @@ def require_languages(layers: Sequence[LocatedValue], corpus: Corpus) -> None:
     set_there = {key for layer in layers[listing[-1] :] for key in _mapping(layer.at(["corpus"]))}
     missing: dict[str, str] = {}
     for side in ("source", "target"):
-        own = f"{side}_language"  # a part that sets its language needs no other
+        own = f"{side}_language"  # a part with this key does not use the language of the corpus
         paths = [part.value.get(side, part.value.get("tsv")) for part in files if own not in part.value]
         suffixes = {language_suffix(path.value) for path in paths}
         if side not in set_there and suffixes - {getattr(corpus, side)}:
@@ -133,7 +134,7 @@ def _parts(corpus: Mapping[str, LocatedValue], split: str) -> list[LocatedValue]
 
 
 def _start_of(part: LocatedValue, user_files: Collection[str], shipped: str) -> str:
-    """Return the folder that a part's paths are relative to: that of the user's file, or else the shipped spec's."""
+    """Return the folder that a part's paths are relative to: the folder of the user's file, or else `shipped`."""
     return os.path.dirname(part.file) if part.file in user_files else shipped
 
 

@@ -23,7 +23,7 @@ _KEYS_OF_FILES = {
     "extends": "load that spec itself, and override its fields",
     "format": "overrides are always in the current format",
 }
-"""Keys of a file that are not fields of a spec, each with the hint for an override that sets it."""
+"""Keys of a file that are not fields of a spec, each with the hint for an override of this key."""
 
 
 def load(reference: str | os.PathLike[str], overrides: Overrides = ()) -> Spec:
@@ -78,10 +78,9 @@ def parent(reference: str | os.PathLike[str]) -> Spec | None:
 
 
 def shipped_origin(reference: str | os.PathLike[str]) -> Spec:
-    """Return the spec of `reference` if it is shipped, or the first shipped spec that it extends.
+    """Return the first shipped spec in the `extends` chain of `reference`, which may be the spec itself.
 
-    It may extend this spec directly or indirectly. If no spec in the chain is shipped, return the last spec, which
-    extends no other.
+    If no spec in the chain is shipped, return the last spec, which extends no other spec.
     """
     chain = _chain(find(os.fspath(reference)))
     first = next((index for index, (source, _) in enumerate(chain) if source.is_shipped), len(chain) - 1)

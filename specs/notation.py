@@ -55,7 +55,7 @@ def _is_visible(char: str) -> bool:
 
 
 def escape(char: str) -> str:
-    r"""Return the escape sequence of a character, such as `\x1b`. A surrogate gives the byte that it stands for."""
+    r"""Return the escape sequence of a character, such as `\x1b`. Escape a surrogate as the byte that it represents."""
     code = ord(char)
     if 0xDC80 <= code <= 0xDCFF:  # Python's stand-in for a byte of a file name that is not UTF-8
         code -= 0xDC00
@@ -65,7 +65,7 @@ def escape(char: str) -> str:
 def quote(value: object) -> str:
     """Quote a value for an error message: on one line, in backticks, at most 100 characters.
 
-    A mapping becomes the words "a mapping", and a list the words "a list".
+    A mapping becomes "a mapping", and a list becomes "a list".
     """
     if value is None or isinstance(value, bool):
         return f"`{str(value).lower().replace('none', 'null')}`"

@@ -78,7 +78,7 @@ class FeatureSource(Section):
     """Base class of the kinds of files that a model reads as features."""
 
     augmentation: ClassVar[tuple[str, ...]] = ()
-    """Names of the fields that only change training examples at random."""
+    """Names of the fields that only control random changes to training examples."""
 
     @property
     def width(self) -> int:
@@ -105,8 +105,8 @@ class Audio(FeatureSource):
     log-mel filter bank features of a window of 25 ms, and windows start every 10 ms. In each file, every feature is
     shifted and scaled to mean 0 and variance 1."""
     bins: Annotated[int, Field(ge=8, le=512)] = 80
-    """Number of mel filters. Of more than 120 filters, some are so narrow that they contain no frequency and are always
-    0. Default: 80. Unit: features."""
+    """Number of mel filters. With more than 120 filters, some filters are so narrow that they contain no frequency, and
+    their output is always 0. Default: 80. Unit: features."""
     dynamic_range: Annotated[float, Field(gt=0, le=1_000)] | None = None
     """Largest difference between two features of a file (Radford et al. 2022: 80). Lower features are raised, so that
     inaudible noise has no effect. null: no limit. Default: null. Unit: decibels."""
@@ -251,7 +251,7 @@ class Relative(PositionKind):
     bucket, and larger distances are grouped in ranges of exponentially growing size. The encoder uses half of the
     buckets for each direction."""
     max_distance: Annotated[int, Field(ge=2, le=1_048_576)] = 128
-    """All distances of at least this value get the bias of the last bucket. Unit: positions."""
+    """This distance and all larger distances get the bias of the last bucket. Unit: positions."""
 
     def _check(self) -> None:
         if self.max_distance <= self.buckets // 2:

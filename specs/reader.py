@@ -1,4 +1,4 @@
-"""Parse YAML text to values that contain their file and line, for error messages."""
+"""Parse YAML text into values that contain their file and line, for error messages."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -41,9 +41,9 @@ class LocatedValue:
         return self.value
 
     def overlaid(self, upper: "LocatedValue") -> "LocatedValue":
-        """Return this value with `upper` laid over it: mappings are merged, everything else is replaced.
+        """Return this value overridden by `upper`: mappings are merged, and everything else is replaced.
 
-        The mappings in `KIND_MAPPINGS` are merged only if `upper` has the same `kind` or none. Otherwise they are
+        The mappings in `KIND_MAPPINGS` are merged only if `upper` has the same `kind` or no `kind`. Otherwise they are
         replaced, because each kind has different options.
 
         A merged mapping has the location of `upper`, or of this value if `upper` has no line. Errors about

@@ -61,7 +61,7 @@ class Section(BaseModel):
 
 
 class Sparse(Section):
-    """Base class of sections that are written without the fields that have their default values."""
+    """Base class of sections that omit fields with default values when they are serialised."""
 
     @model_serializer(mode="wrap")
     def _omit_defaults(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:

@@ -38,8 +38,8 @@ class Vocabulary(Section):
     in the paper, but in OPUS-MT). Such a vocabulary can be imported, but not learned."""
     copy_symbols: Annotated[int, Field(ge=0, le=64)] = 0
     """Number of placeholder tokens, which replace numbers, dates, amounts, links and the like in training and
-    translation (not in the paper). In the output, each becomes the original again, in the notation of the target
-    language. Default: 0. Unit: tokens."""
+    translation (not in the paper). In the output, each placeholder is replaced by the original, in the notation of the
+    target language. Default: 0. Unit: tokens."""
 
     @property
     def sizes(self) -> tuple[int, int]:
@@ -101,7 +101,7 @@ class Languages(Section):
 
 
 def suggest_language(code: str, languages: Languages) -> str:
-    """Return a hint for an unknown language code: similar codes or, if there are none, the first 20 codes."""
+    """Return a hint for an unknown language code: similar codes or, if no code is similar, the first 20 codes."""
     lower = {each.lower(): each for each in languages.codes}
     if code.lower() in lower:
         return f"did you mean `{lower[code.lower()]}`?"
@@ -127,9 +127,9 @@ class BaseTask(Section):
     """Base class of the tasks that a model can learn. Functions and classes are written as `module:name`."""
 
     loss: ClassVar[str] = "compiler.lowering.transformer:cross_entropy"
-    """The function that adds the loss to a graph. In training, it adds the output `loss` [2], a sum and a number of
-    labels. For other purposes, it adds the output `log_probabilities`. The cross entropy of tokens needs a decoder, and
-    other losses need none."""
+    """The function that adds the loss to a graph. In training, it adds the output `loss` [2], the sums with and without
+    label smoothing. For other purposes, it adds the output `log_probabilities`. The cross entropy of tokens needs a
+    decoder. Other losses do not."""
     translator: ClassVar[str] = "zoo.generation.translator:Translator"
     """The class that opens models: `Translator` or a subclass."""
     command: ClassVar[str]
@@ -137,8 +137,8 @@ class BaseTask(Section):
     action: ClassVar[str]
     """Middle of the message that `zoo decode` prints before typed input: `MODEL {action} each line that you type`."""
     summary: ClassVar[str]
-    """Sentence of the model card about the model. `{0}` is the corpus, `{1}` the modality of the source, and `{2}` and
-    `{3}` the languages."""
+    """Sentence in the model card that describes the model. `{0}` is the corpus, `{1}` is the modality of the source,
+    and `{2}` and `{3}` are the languages."""
     variable: ClassVar[str]
     """Variable in the Python example of the model card."""
     method: ClassVar[str]
@@ -152,7 +152,7 @@ class BaseTask(Section):
 
     @property
     def streams(self) -> Mapping[str, str]:
-        """The streams of an example, with their modalities. The encoder reads all except OUTPUT, which is last."""
+        """The streams of an example, with their modalities. The encoder reads all streams except OUTPUT, the last."""
         return {"source": "text", OUTPUT: "text"}
 
     @property
@@ -322,7 +322,7 @@ class Training(Section):
     """Metric computed on the development set at every checkpoint (sections 6.2 and 6.3). bleu uses the tokenisation of
     sacreBLEU. paper_bleu uses the paper's tokenisation. wer and cer count the wrong words and characters in
     transcripts. f1 compares the brackets of trees. The checkpoint with the best score is kept in addition to the
-    last ones. null: score the final weights only."""
+    last checkpoints. null: score the final weights only."""
     patience: Steps | None
     """Stop training after this number of consecutive checkpoints without a better `dev_score` (not in the paper). null:
     never. Unit: checkpoints."""

@@ -36,8 +36,9 @@ class Compilation(Section):
     """Options of the compiler. They change how a model is executed, not its architecture or training data."""
 
     backend: Literal["auto", "eager", "inductor", "native", "aot", "onnx", "tensorrt"]
-    """Backend that runs the compiled model (not in the paper). auto: the fastest one that is installed for the device.
-    `zoo doctor` lists the backends. If the backend can only translate, training uses the fastest one that can train."""
+    """Backend that runs the compiled model (not in the paper). auto: the fastest backend that is installed for the
+    device. `zoo doctor` lists the backends. If the backend can only translate, training uses the fastest backend that
+    can train."""
     precision: Literal["float32", "bfloat16", "int8"]
     """Data type of weights and matrix products when translating (not in the paper). bfloat16 and int8 change the
     results slightly."""
@@ -95,7 +96,7 @@ class Spec(Section):
     def default_direction(self) -> Direction:
         """Source and target language of sentences that zoo itself translates, for example to verify a bundle.
 
-        They are the languages of `corpus`, or the first two of `languages.codes` if these do not include both.
+        These are the languages of `corpus`. If `languages.codes` does not contain both, they are its first two codes.
         """
         source, target = self.corpus.source, self.corpus.target
         if self.languages is None or {source, target} <= set(self.languages.codes):

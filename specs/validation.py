@@ -50,7 +50,7 @@ def validate(section: type[_S], values: LocatedValue, files: Sequence[str] = (),
         overrides: Names of the overrides in error messages, in the order in which they are applied.
 
     Raises:
-        ZooError: Values are missing, unknown or invalid. It is the first error in the order of `files` and
+        ZooError: Values are missing, unknown or invalid. The exception is the first error in the order of `files` and
             `overrides`. Its `additional` attribute contains the next errors, at most 20.
     """
     try:
@@ -100,11 +100,11 @@ def _combined_error(
         if error["type"] == "rule":
             problem, hint = error["ctx"]["problem"], error["ctx"]["hint"]
             paths = [(*field.path, *_split_key(name)) for name in error["ctx"]["fields"]]
-            # Of fields that contradict each other, report the one that was written last.
+            # If fields contradict each other, report the field that was written last.
             located = max((values.at(path) for path in paths), key=rank)
         else:
             problem, hint = _message(error, field, files)
-        # On the same line, an unknown field comes first: it may be the misspelt name of a missing one.
+        # On the same line, an unknown field comes first: it may be the misspelt name of a missing field.
         order = (rank(located), located.line or 0, error["type"] == "missing")
         found.append((order, ZooError(problem, where=located.where, hint=hint)))
     found.sort(key=lambda item: item[0])
@@ -119,7 +119,7 @@ def _combined_error(
 def _merge_missing(errors: Sequence[Any]) -> list[Any]:
     """Return pydantic's errors, with all errors about missing fields of the same mapping merged into one.
 
-    The merged error is the first of them. Its key "others" lists the names of the other missing fields.
+    The merged error is the first of these errors. Its key "others" lists the names of the other missing fields.
     """
     first_of: dict[Path, Any] = {}
     merged = []

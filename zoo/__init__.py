@@ -6,7 +6,7 @@
     translator.translate("the old dog sees a small house")
 
 Importing `zoo` does not import torch. Functions that need torch import it when they are called. They raise ImportError
-if Python would import another package named `specs` or `compiler` instead of the ones that belong to zoo.
+if Python would import a package named `specs` or `compiler` that does not belong to zoo.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def load(
         max_batch_tokens: Maximum number of source tokens in a batch, counting padding. Default: 4096.
 
     Returns:
-        A translator. A model that parses is opened as a `Parser`.
+        A translator. For a parsing model, this is a `Parser`.
 
     Raises:
         ZooError: The model does not exist, or one of its files is damaged.

@@ -150,7 +150,7 @@ class _PrintedProgress(Progress):
 def escape_control_characters(text: str) -> str:
     """Escape characters that move a terminal's cursor, change the direction of text or are not valid UTF-8.
 
-    Newlines, tabs, and surrogates for bytes of file names that are not UTF-8, remain.
+    Keep newlines, tabs, and the surrogates that represent bytes in file names that are not UTF-8.
     """
     return _UNSAFE_IN_TERMINALS.sub(lambda match: escape(match[0]), text)
 

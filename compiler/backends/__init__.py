@@ -1,4 +1,4 @@
-"""Backends, which turn graphs into programs that run.
+"""Backends, which build executable programs from graphs.
 
 To add a backend, write its module, and add it to BACKENDS and to BACKEND_NAMES.
 """

@@ -34,11 +34,11 @@ class BuildRequest:
     folder: Path | None = None
     """The folder in which compiled files are cached. None: a temporary folder, deleted when the process ends."""
     packed: PackedModel | None = None
-    """Weights that the `native` backend has already packed. None: it packs `weights`."""
+    """Weights that the `native` backend has already packed. None: the backend packs `weights`."""
 
     @cached_property
     def native_code(self) -> NativeCode:
-        """The instructions of the native backend. Raises UnsupportedGraph if it cannot run the graphs."""
+        """The instructions of the native backend. Raises UnsupportedGraph if the backend cannot run the graphs."""
         return generate_native_code(self.graphs)
 
     @cached_property

@@ -22,7 +22,8 @@ def disagreement(program: Program, seed: int = 0, weights: Mapping[str, Tensor] 
     """Return the largest difference between results of a program and the interpreter, relative to the largest value.
 
     Both run on random sentences of different lengths. The interpreter runs the graph before any pass. The decoder reads
-    one to four tokens per step, takes some of them back, and drops and adds sentences, until all targets end.
+    one to four tokens per step, rewinds by a random number of tokens, and drops and adds sentences, until all targets
+    end.
 
     Args:
         program: The program to check. If it can be trained, it is set to evaluation mode.
@@ -81,7 +82,7 @@ def _run(program: Program, purpose: Purpose, source: PaddedBatch, target: Tensor
 def _decode(program: Program, source: PaddedBatch, target: Tensor) -> Tensor:
     """Return the log-probabilities of the target's tokens, read in random steps.
 
-    After each step, each row takes back a random number of its tokens. A sentence leaves the batch at the end of its
+    After each step, each row is rewound by a random number of tokens. A sentence leaves the batch at the end of its
     target. The second half of the sentences joins the batch after the first step.
     """
     generator, (rows, length) = torch.Generator().manual_seed(0), target[:, 1:].shape

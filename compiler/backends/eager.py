@@ -23,7 +23,8 @@ from compiler.search import Searcher
 def program(request: BuildRequest, functions: Mapping[Purpose, Function], backend: str = "eager") -> EmittedProgram:
     """Return a program that runs the given functions with the weights of the request.
 
-    A program for training copies the weights. Any other program shares their memory, and is in evaluation mode.
+    A program for training copies the weights. Any other program uses the weights without a copy, and is in evaluation
+    mode.
     """
     made = EmittedProgram(request.spec, request.graphs, functions, backend=backend, precision=request.precision)
     if Purpose.TRAIN in request.graphs:
@@ -35,7 +36,7 @@ def program(request: BuildRequest, functions: Mapping[Purpose, Function], backen
 
 
 def search_on_gpu(made: EmittedProgram, request: BuildRequest) -> EmittedProgram:
-    """Let a program that translates on a GPU run beam search there if all its parts have kernels, and return it."""
+    """Return the program, with beam search in CUDA graphs if it translates on a GPU and all its parts have kernels."""
     purposes = request.graphs.keys()
     searches = {Purpose.ENCODE, Purpose.DECODE_STEP} <= purposes and Purpose.TRAIN not in purposes
     if request.device.startswith("cuda") and searches:

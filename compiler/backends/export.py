@@ -1,4 +1,4 @@
-"""Export of emitted functions with torch.export, as the `aot`, `onnx` and `tensorrt` backends need them."""
+"""Export emitted functions with torch.export, for the `aot`, `onnx` and `tensorrt` backends."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def assemble_program(
 
     Args:
         request: The request.
-        compiled: For each compiled purpose, a function from the graph's inputs to its results, both in order.
+        compiled: For each compiled purpose, a function that takes the graph's inputs and returns its results, in order.
         backend: The name of the backend.
     """
     emitted = functions(emit(request.graphs.values()))

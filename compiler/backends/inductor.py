@@ -18,8 +18,8 @@ from compiler.emitted import EmittedProgram, Function
 from compiler.host import cpp_compiler
 
 MAX_VARIANTS = 64
-"""How many times torch may compile a layer. torch compiles sizes of 0 and 1 separately, each with and without
-gradients. That can exceed torch's default limit of 8."""
+"""Maximum number of times that torch may compile a layer. torch compiles sizes of 0 and 1 separately, each with and
+without gradients. Therefore its default limit of 8 can be too low."""
 
 
 def _build(request: BuildRequest) -> EmittedProgram:

@@ -1,6 +1,6 @@
 """The `native` backend: C++ kernels compiled for this processor, with the fastest decoder step on a CPU.
 
-The kernels are compiled once with the host's C++ compiler and run all models. For them, a model is a list of
+The kernels are compiled once with the host's C++ compiler and run all models. For the kernels, a model is a list of
 instructions with packed weights. A call runs on the calling thread, so several threads can share one program.
 """
 
@@ -38,7 +38,7 @@ class NativeProgram(KernelProgram):
     device = torch.device("cpu")
 
     def __init__(self, request: BuildRequest) -> None:
-        """Compile and load the kernels, generate the instructions and pack the weights, unless they are packed."""
+        """Compile and load the kernels, and pack the model unless the request already contains a packed model."""
         self.request, self.spec, self.graphs = request, request.spec, request.graphs
         self.precision = request.precision
         library = load_kernels(request.folder)
@@ -83,10 +83,10 @@ class NativeProgram(KernelProgram):
         return TopK(*map(torch.from_numpy, best)), state
 
     def rewind(self, state: KernelState, counts: Int[Tensor, " rows"]) -> KernelState:
-        """Return the state without the last `counts[i]` tokens of each row i. All tokens can be taken back."""
+        """Return the state without the last `counts[i]` tokens of each row i. All tokens can be removed."""
         rows = state.sentences * state.beams
         if len(counts) != rows:
-            raise ValueError(f"got {len(counts)} counts for a state with {rows} rows: pass one for each row")
+            raise ValueError(f"got {len(counts)} counts for a state with {rows} rows: pass one count per row")
         array = _as_int64(counts)
         raise_for(self.library.zoo_rewind(state.handle, array.ctypes.data))
         return state
@@ -125,7 +125,7 @@ class NativeProgram(KernelProgram):
 
 
 class _Packer:
-    """Places all weights of a model in one memory block, in the kernels' layout."""
+    """Packer that places all weights of a model in one memory block, in the kernels' layout."""
 
     def __init__(self, request: BuildRequest, library: Any) -> None:
         self._request, self._library = request, library

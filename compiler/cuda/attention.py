@@ -1,9 +1,9 @@
-"""Attention of packed rows: all sentences of a batch follow each other in one row of constant length.
+"""Attention over packed rows: all sentences of a batch are concatenated in one row of constant length.
 
-Each query sees a span of consecutive keys, those of its sentence, and each key is seen by a span of queries. A program
-computes a block of consecutive queries, which may belong to several sentences. It reads only the keys from the first to
-the last that these queries see. The grid depends only on the length of the row, as a CUDA graph requires. The backward
-pass needs no atomic additions, so it always gives the same sums.
+Each query sees a span of consecutive keys: the keys of its sentence. Each key is seen by a span of queries. A program
+computes a block of consecutive queries, which may belong to several sentences. It reads only the keys from the first
+to the last that these queries see. The grid depends only on the length of the row, as a CUDA graph requires. The
+backward pass needs no atomic additions, so its sums are deterministic.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def _store_rows(x, stride, offsets, inside, columns, width, column, values):
 
 @triton.jit
 def _spans(spans, length, offsets, causal: tl.constexpr):
-    """Return the spans of the keys that queries see: their first keys, and the first keys after them."""
+    """Return the span of keys that each query sees: the index of the first key, and the index after the last key."""
     low = tl.load(spans + offsets, offsets < length, other=0)
     high = tl.load(spans + length + offsets, offsets < length, other=0)
     if causal:
@@ -47,7 +47,7 @@ def _spans(spans, length, offsets, causal: tl.constexpr):
 
 @triton.jit
 def _union(low, high):
-    """Return the smallest span that contains all spans that are not empty. If all are empty, return 0 and 0."""
+    """Return the smallest span that contains all non-empty spans. If all spans are empty, return 0 and 0."""
     end = tl.max(tl.where(high > low, high, 0), 0)
     return tl.min(tl.where(high > low, low, end), 0), end
 
@@ -158,14 +158,14 @@ class PackedAttention(NamedTuple):
     kv: Tensor
     """Features that contain the keys and values, [m, ...]. May be the same tensor as `q`."""
     spans: Tensor
-    """For each query, the indices of its first key and after its last key, [2, n]."""
+    """For each query, the index of its first key, and the index after its last key, [2, n]."""
     readers: Tensor
     """For each key, the index of the first query that sees it, and the index after the last such query, [2, m]."""
     heads: HeadColumns
     scale: float
-    """Factor of Q Kᵀ."""
+    """Factor that scales Q Kᵀ."""
     causal: bool
-    """Whether a query sees only keys at its own index and before."""
+    """Whether a query sees only keys up to its own index."""
 
     @property
     def sizes(self) -> tuple[float, ...]:
@@ -175,7 +175,7 @@ class PackedAttention(NamedTuple):
 
     @property
     def options(self) -> dict[str, Any]:
-        """The constants of the kernels."""
+        """The compile-time constants of the kernels."""
         return {
             "causal": self.causal,
             "precision": "ieee" if self.q.dtype == torch.float32 else "tf32",
@@ -200,13 +200,13 @@ def packed_attention(given: PackedAttention) -> tuple[Tensor, Tensor]:
 def packed_attention_backward(
     gradient: Tensor, given: PackedAttention, out: Tensor, logs: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Return the gradients of q and kv. They are one tensor if q and kv are.
+    """Return the gradients of q and kv. If q and kv are the same tensor, the gradients are the same tensor, too.
 
     Args:
         gradient: The gradient of the result.
         given: The arguments of `packed_attention`.
         out: The result of `packed_attention`.
-        logs: The logarithms that `packed_attention` returned.
+        logs: The log-sum-exps that `packed_attention` returned.
     """
     q, kv, heads = given.q, given.kv, given.heads
     q_gradient = torch.empty_like(q, memory_format=torch.contiguous_format)

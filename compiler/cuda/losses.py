@@ -13,7 +13,7 @@ from compiler.operations.probability import SUPPRESSED_LOGIT
 from specs import PAD
 
 BLOCK, WARPS = 4096, 16
-"""Number of logits that a program works on at a time, and its warps."""
+"""Number of logits that a program processes at a time, and number of warps per program."""
 VECTOR: tl.constexpr = tl.constexpr(8)
 """Number of neighbouring logits that a thread reads at once and reduces by itself."""
 
@@ -90,10 +90,10 @@ def cross_entropy(
 
     Args:
         logits: The logits. Their rows are contiguous. The columns after the first `classes` are padding.
-        labels: The labels, [n]. The loss and the gradients of a PAD are 0.
+        labels: The labels, [n]. If a label is PAD, its loss and gradients are 0.
         classes: Size of the vocabulary.
         smoothing: The probability that is spread over other classes.
-        wrong_classes: Whether it is spread over the wrong classes only.
+        wrong_classes: Whether this probability is spread over the wrong classes only.
         suppresses: Whether some classes may be suppressed. Otherwise the kernel is faster.
     """
     (count, width), alignment = logits.shape, math.gcd(logits.shape[1], 8)

@@ -1,4 +1,4 @@
-"""LayerNorm(x + Dropout(y + c)) in one kernel forward and one backward, dropout alone, and ReLU backward (3.1, 5.4)."""
+"""Kernels for LayerNorm(x + Dropout(y + c)) and dropout, forward and backward, and for ReLU backward (3.1, 5.4)."""
 
 # ruff: noqa: D103 - Triton functions are described by comments
 
@@ -13,9 +13,9 @@ import triton.language as tl
 from torch import Tensor
 
 ELEMENTS, WARPS = 1024, 2
-"""Elements that a program of a kernel works on at a time, and its warps: the fastest on an H100 for rows of 512."""
+"""Elements that a program processes at a time, and warps per program: fastest on an H100 for rows of 512 elements."""
 RELU_BLOCK, RELU_ROWS = (32, 128), 256
-"""Rows and columns that a program of the ReLU backward pass works on at a time, and its rows in total."""
+"""Rows and columns that a program of the ReLU backward pass processes at a time, and its total number of rows."""
 BACKWARD_PROGRAMS = 1056
 """Number of programs in the backward pass. Each sums the gradients of gain and bias over its rows."""
 
@@ -130,7 +130,7 @@ def _blocks(width: int) -> tuple[int, int]:
 
 
 def _dropping(probability: float) -> tuple[int, float]:
-    """Return the threshold of a hash, and the factor of elements that are kept."""
+    """Return the hash threshold below which elements are dropped, and the factor that scales the other elements."""
     return round(probability * 2**32), 1 / (1 - probability)
 
 
@@ -185,7 +185,7 @@ def residual_norm_backward(
 
 
 def relu_backward(gradient: Tensor, out: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the gradient of a ReLU's input, [n, width], and its sum over the rows, the gradient of a bias.
+    """Return the gradient of a ReLU's input, [n, width], and its sum over the rows, which is the gradient of a bias.
 
     Args:
         gradient: The gradient of the result.
@@ -208,11 +208,11 @@ def dropout(x: Tensor, probability: float, seed: Tensor, key: int) -> Tensor:
     return out
 
 
-# Dropout masks are a function of a seed, a key and the index of an element, so that nothing needs to store them.
+# A dropout mask depends only on a seed, a key and the indices of its elements, so masks need not be stored.
 #
 # An element is kept if a 32-bit hash of its index is at least `probability` · 2^32. The hash consists of two rounds of
-# the finaliser of MurmurHash3, with one half of the seed added before each. The backward pass computes the mask again,
-# and a resumed run computes the same masks as one that was never stopped.
+# MurmurHash3's finaliser, and one half of the seed enters before each round. The backward pass computes the mask again,
+# and a resumed run computes the same masks as a run that was never stopped.
 
 
 @triton.jit

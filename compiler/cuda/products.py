@@ -1,8 +1,8 @@
-"""Matrix products of a few rows, with a norm before them: a decoder step for a few sentences consists of these.
+"""Matrix products with few rows, and optionally a norm before them, for decoder steps with few sentences.
 
-Such a product takes as long as reading its matrix. So each program computes the norm of all rows again, and the matrix
-is divided between many programs. Kernels are launched before the kernel before them has finished, and wait for it only
-when they have read their part of the matrix (programmatic dependent launch).
+Such a product takes as long as reading its matrix. Therefore the matrix is divided between many programs, and each
+program computes the norm of all rows again. A kernel is launched before the previous kernel has finished. It waits for
+the previous kernel only after it has read its part of the matrix (programmatic dependent launch).
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def _product(
 def early(x: Tensor) -> dict[str, bool]:
     """Return the options for programmatic dependent launch, in which a kernel starts before its predecessor has ended.
 
-    Return no options below compute capability 9.0, which does not support this.
+    Return no options for GPUs below compute capability 9.0, which do not support it.
     """
     return {"launch_pdl": True} if x.is_cuda and _capability(x.device) >= (9, 0) else {}
 
@@ -81,7 +81,7 @@ def _capability(device: torch.device) -> tuple[int, int]:
 
 
 class Product(NamedTuple):
-    """Arguments of x W + b, where b may be None. With `relu`, of max(0, x W + b)."""
+    """Arguments of x W + b or, with `relu`, of max(0, x W + b). The bias b may be None."""
 
     matrix: Tensor
     bias: Tensor | None
@@ -94,7 +94,7 @@ def product(x: Tensor, given: Product) -> Tensor:
 
 
 def norm_product(norm: Norm, given: Product) -> tuple[Tensor, Tensor]:
-    """Return z = LayerNorm(x + y + c), and the product of z. Rows have at most `WIDTH` elements."""
+    """Return z = LayerNorm(x + y + c), and the product of z and the matrix. Rows have at most `WIDTH` elements."""
     norm = norm._replace(x=norm.x.contiguous(), y=None if norm.y is None else norm.y.contiguous())
     normed = torch.empty_like(norm.x)
     return normed, _launch(norm.x, norm, normed, given, triton.next_power_of_2(norm.x.shape[-1]), 16)

@@ -8,12 +8,14 @@ import triton.language as tl
 from torch import Tensor
 
 BLOCK, WARPS = 128, 2
-"""Features that a program computes for a whole sentence, and the number of its warps."""
+"""Number of features that a program computes for a whole sentence, and number of warps per program."""
 
 
 @triton.jit
 def _sentence(spans, count, first):
-    """Return the index after the last token of the sentence that begins at `first`, or `first` if none begins there.
+    """Return the index after the last token of the sentence that begins at `first`.
+
+    If no sentence begins there, return `first`.
 
     Padding is in no sentence. Each of its tokens is computed as a sentence, so that its results are finite.
     """
@@ -55,7 +57,7 @@ def _backward(gate, z, spans, out, gradient, gate_gradient, z_gradient, count, w
 
 
 def ssru(gate: Tensor, value: Tensor, spans: Tensor) -> Tensor:
-    """Return the states of an SSRU. See `compiler.fused.packed_ssru`, but gates and values are [n, d]."""
+    """Return the states of an SSRU, as `compiler.fused.packed_ssru` does, but with gates and values [n, d]."""
     (count, width), out = value.shape, torch.empty_like(value)
     _forward[(count, triton.cdiv(width, BLOCK))](gate, value, spans, out, count, width, BLOCK, num_warps=WARPS)
     return out

@@ -1,6 +1,6 @@
 """Kernels of a beam search in slots: embedding, attention to caches and to the memory, and the selection of tokens.
 
-`compiler.slots` describes slots, and has each of these functions in PyTorch.
+`compiler.slots` describes the slots, and contains a PyTorch version of each function.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from compiler.slots import RESULT_HEAD, Field, Slots
 from specs import BOS, EOS, PAD
 
 KEYS = 16
-"""Number of keys that a program of an attention kernel reads at a time. It has one warp."""
+"""Number of keys that a program of an attention kernel reads at a time. Each program has one warp."""
 VOCABULARY_BLOCK = 1024
-"""Number of logits that a program of the selection kernel reads at a time. It has one warp."""
+"""Number of logits that a program of the selection kernel reads at a time. Each program has one warp."""
 PROGRAMS = 2048
 """Number of programs between which the logits of all rows are divided, if there are enough logits."""
 COLUMNS = 64
@@ -62,7 +62,7 @@ def _attend_block(
     q, read, k_first, v_first, inside, k_columns, v_columns, highest, sums, result,
     d_k: tl.constexpr, d_v: tl.constexpr,
 ):  # fmt: skip
-    """Continue a softmax over keys and its weighted sum of values with a block, whose rows begin at `read`."""
+    """Update a running softmax over keys and its weighted sum of values with one block. Its rows start at `read`."""
     k_valid, v_valid = inside[:, None] & (k_columns < d_k)[None, :], inside[:, None] & (v_columns < d_v)[None, :]
     keys = tl.load(read[:, None] + k_first + k_columns[None, :], k_valid, other=0.0)
     scores = tl.where(inside, tl.sum(keys.to(tl.float32) * q[None, :], 1), float("-inf"))
@@ -170,7 +170,7 @@ def _best(
             worst, best = tl.min(best_values, 0), tl.max(x, 0)
             while best > worst:
                 token = tl.min(tl.where(x == best, columns, _NONE), 0)
-                # Of equal values, the one with the highest ID is replaced.
+                # Among equal values, the token with the highest ID is replaced.
                 replaced = tl.max(tl.where(best_values == worst, best_tokens, -1), 0)
                 at = tl.min(tl.where((best_values == worst) & (best_tokens == replaced), n, _NONE), 0)
                 best_values, best_tokens = tl.where(n == at, best, best_values), tl.where(n == at, token, best_tokens)
@@ -185,7 +185,7 @@ def _best(
 
 @triton.jit
 def _move(table, first, parents, rows: tl.constexpr, row_block: tl.constexpr, capacity, end, block: tl.constexpr, live):
-    """Let each of the first `live` rows of an array [rows, capacity] continue the row in `parents`."""
+    """Replace each of the first `live` rows of an array [rows, capacity] with its parent row."""
     numbers = tl.arange(0, row_block)
     for start in range(0, end, block):
         columns = start + tl.arange(0, block)

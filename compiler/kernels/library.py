@@ -1,4 +1,4 @@
-"""Functions that compile the C++ kernels to a shared library for this processor, load it, and declare its functions.
+"""Functions that compile the C++ kernels into a shared library for this processor, load it, and declare its functions.
 
 The `abi.hpp` header is generated from the Python definitions, and the types of functions are read from the C++ code, so
 that C++ and Python agree.
@@ -92,7 +92,7 @@ def _c_enum(name: str, members: type[IntEnum]) -> str:
 
 @cache
 def load_kernels(folder: Path | None) -> Any:
-    """Load the library of the kernels, and return it. If `folder` has none for this processor, compile it first."""
+    """Load the kernel library, and return it. If `folder` contains no library for this processor, compile one first."""
     artefact = kernels_artefact(folder)
     artefact.make(_compile)
     return declare_functions(ctypes.CDLL(str(artefact.folder / "native.so")))
@@ -100,7 +100,7 @@ def load_kernels(folder: Path | None) -> Any:
 
 @cache
 def kernels_artefact(folder: Path | None) -> Artefact:
-    """Return the artefact of the kernels for this processor in a folder."""
+    """Return the artefact in a folder that contains the kernels compiled for this processor."""
     key = {
         "kernels": header() + _sources(),
         "flags": " ".join(FLAGS),
@@ -138,7 +138,7 @@ def compile_kernels(file: Path, flags: Sequence[str] = FLAGS) -> subprocess.Comp
 
 
 def _run(command: Sequence[str], environment: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
-    """Run a command. End it and the processes that it has started if this process is about to end."""
+    """Run a command. If this process is about to end, terminate the command and its child processes."""
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, env=environment, process_group=0) as process:
         try:
@@ -161,7 +161,7 @@ def _compile(folder: Path) -> None:
         hint = "install another compiler (c++, g++ or clang++)"
         if is_disk_full(message):
             problem = "the disk is full, so the native backend's kernels cannot be compiled"
-            hint = "free some space, or set ZOO_HOME (folder of artefacts) or TMPDIR (folder of the compiler's "
+            hint = "free some space, or set ZOO_HOME (folder for artefacts) or TMPDIR (folder for the compiler's "
             hint += "temporary files) to a folder on another disk"
         problem, hint = f"{problem}; the compiler printed: {message[-500:]}", f"{hint}, or run with `--backend eager`"
         raise ZooError(problem, hint=hint, exit_code=1)

@@ -34,7 +34,7 @@ class Memory:
     """Block of memory whose first byte is at `address`. It is freed with this object."""
 
     def __init__(self, size: int) -> None:
-        """Allocate `size` bytes, filled with zeros, in huge pages if possible: they make the kernels faster."""
+        """Allocate `size` zero bytes, in huge pages if possible, because huge pages make the kernels faster."""
         try:
             self._map = mmap.mmap(-1, max(1, size), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         except OSError as error:
@@ -78,7 +78,8 @@ class PackedModel:
 class KernelState:
     """Decoder state in the kernels.
 
-    Every sentence has the same number of rows, `beams`. During a search, `beams` is 0, because the numbers may differ.
+    All sentences have the same number of rows, `beams`. During a search, the numbers may differ between sentences, and
+    `beams` is 0.
     """
 
     def __init__(self, program: KernelProgram, handle: int | None, sentences: int) -> None:
@@ -89,7 +90,7 @@ class KernelState:
 
 
 class KernelProgram:
-    """Program that runs a packed model in the kernels. It encodes and searches, see `SearchingDecoder`.
+    """Program that runs a packed model in the kernels. It encodes sources and runs searches (see `SearchingDecoder`).
 
     A call runs on the calling thread. Methods change states in place. A state is invalid after it has been passed to a
     method.
@@ -105,7 +106,7 @@ class KernelProgram:
         """Open a packed model.
 
         Args:
-            library: The library of the kernels.
+            library: The kernel library.
             model: The model, packed by the same kernels.
         """
         self.library, self.model, self.vocabulary = library, model, model.code["vocabulary"]
@@ -133,7 +134,7 @@ class KernelProgram:
         """Encode sources, and read their prefixes (see `SearchingDecoder.start_search`)."""
         if {len(prefixes), len(options), len(penalties)} != {len(sources)}:
             raise ValueError(
-                f"got {len(sources)} sources: pass one prefix, one option and one row of penalties for each"
+                f"got {len(sources)} sources: pass one prefix, one `BeamOptions` and one row of penalties per source"
             )
         state = self._encode(_concatenated(sources), _as_array(map(len, sources), np.int32))
         if shortlists is not None:
@@ -160,7 +161,7 @@ class KernelProgram:
     def restrict(self, state: KernelState, tokens: Sequence[Int64[np.ndarray, " listed"]]) -> KernelState:
         """Restrict each sentence to its list of tokens (see `ShortlistDecoder.restrict`)."""
         if len(tokens) != state.sentences:
-            raise ValueError(f"got {len(tokens)} lists for a state with {state.sentences} sentences: pass one for each")
+            raise ValueError(f"got {len(tokens)} lists for {state.sentences} sentences: pass one list per sentence")
         counts, listed = _as_array([len(each) for each in tokens], np.int64), np.concatenate(tokens).astype(np.int64)
         raise_for(self.library.zoo_restrict(self.handle, state.handle, listed.ctypes.data, counts.ctypes.data))
         return state
@@ -199,7 +200,7 @@ class KernelProgram:
         return results, state
 
     def keep(self, state: KernelState, sentences: Sequence[int]) -> KernelState:
-        """Return the state with only the given sentences. Their indices are ascending."""
+        """Return the state with only the given sentences. The indices must be in ascending order."""
         kept = _as_array(sentences, np.int64)
         raise_for(self.library.zoo_keep(state.handle, kept.ctypes.data, len(kept)))
         state.sentences = len(kept)
@@ -210,13 +211,13 @@ class KernelProgram:
         if first is second:
             raise ValueError("a state cannot be joined with itself")
         if first.beams != second.beams:
-            raise ValueError(f"cannot join a state with {first.beams} beams and one with {second.beams}")
+            raise ValueError(f"cannot join a state with {first.beams} beams and a state with {second.beams} beams")
         raise_for(self.library.zoo_join(first.handle, second.handle))
         first.sentences += second.sentences
         return first
 
     def _encode(self, tokens: Int64[np.ndarray, " tokens"], lengths: np.ndarray) -> KernelState:
-        """Encode sources, whose tokens follow each other. Return the state before the first step."""
+        """Encode sources, given their concatenated tokens and their lengths. Return the state before the first step."""
         handle = ctypes.c_void_p()
         arguments = (tokens.ctypes.data, lengths.ctypes.data, len(lengths))
         raise_for(self.library.zoo_encode(self.handle, *arguments, ctypes.byref(handle)))
@@ -235,9 +236,9 @@ class KernelProgram:
 
         Args:
             state: The state before the tokens.
-            tokens: The tokens.
+            tokens: The tokens to read, row by row.
             k: Number of tokens in each row.
-            count: How many tokens to return after each token.
+            count: Number of next tokens to return for each token.
             allowed: Address of the mask of allowed tokens, or None, and the distance between its rows.
             log_probabilities: Array that receives all log-probabilities.
 
@@ -247,7 +248,7 @@ class KernelProgram:
         rows = len(tokens)
         if rows != k * state.sentences * state.beams:
             problem = f"got {rows // k} rows of tokens for a state with {state.sentences * state.beams} rows"
-            raise ValueError(f"{problem}: pass one for each row")
+            raise ValueError(f"{problem}: pass one row of tokens per row of the state")
         values, best = np.empty((rows, count), np.float32), np.empty((rows, count), np.int64)
         ends = np.empty(rows, np.float32)
         outputs: list[int | None] = [each.ctypes.data for each in (values, best, ends)]

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 def aligned_memory(y: Value, sublayer: AlignedMemory, context: LayerContext) -> Value:
-    """Return W z_t for each target position t, where z is the encoder's output. It is 0 after the end of the source."""
+    """Return W z_t for each target position t, where z is the encoder's output, or 0 after the end of the source."""
     assert context.memory is not None
     b, memory = context.builder, context.memory
     projected = b.node("projected", Linear(), (memory.x,), b.parameter("memory", memory.x.width, y.width))

@@ -52,7 +52,7 @@ def cross_attention(y: Value, sublayer: CrossAttention, context: LayerContext) -
 
 
 def attention_scale(architecture: Architecture, d_k: int) -> float:
-    """Return the factor of the dot products. It is 1 / sqrt(d_k) in scaled dot-product attention (3.2.1), else 1."""
+    """Return the scale of the dot products: 1 / sqrt(d_k) in scaled dot-product attention (3.2.1), otherwise 1."""
     return float(d_k**-0.5) if architecture.attention_score == "scaled_dot_product" else 1.0
 
 
@@ -90,7 +90,7 @@ class MultiHeadAttention:
         return query, key, value
 
     def rotate(self, query: Value, key: Value) -> tuple[Value, Value]:
-        """Return the queries and keys of self-attention. If the spec has rotary positions, they are rotated."""
+        """Rotate the queries and keys of self-attention if the spec has rotary positions. Return both."""
         positions, position = self.context.positions, self.context.position
         return positions.rotate("query", query, position), positions.rotate("key", key, position)
 
@@ -114,7 +114,7 @@ class MultiHeadAttention:
         return self.merge(self.b.node("context", WeightedSum(), (weights, value)))
 
     def weights(self, query: Value, key: Value, *added: Value) -> Value:
-        """Return the attention weights of all heads: [batch, h, queries, keys]. The arguments are those of `attend`."""
+        """Return the attention weights of all heads: [batch, h, queries, keys]. See `attend` for the arguments."""
         operation = AttentionWeights(self.scale, groups=self.groups, biased=added[-1].type.kind is ValueKind.BIAS)
         return self.b.node("weights", operation, (query, key, *added), *self.score_vector())
 
@@ -161,7 +161,7 @@ def restricted_attention(x: Value, sublayer: RestrictedAttention, context: Layer
     if context.position is None:
         restricted = RestrictedAttentionOperation(radius, context.causal, heads.scale, heads.dropout, heads.groups)
         return heads.merge(b.node("context", restricted, (query, key, value, *padding), *heads.score_vector()))
-    # A decoder step keeps the keys and values of the last positions, as many as the radius.
+    # A decoder step keeps only the keys and values of the last `radius` positions.
     keys, values = (context.recent(name, new, radius) for name, new in (("keys", key), ("values", value)))
     hidden = b.shared("outside", WindowMask(radius), (context.position, keys.before), sublayer)
     attention = Attention(heads.scale, dropout=heads.dropout, groups=heads.groups)

@@ -1,4 +1,4 @@
-"""Context that all lowering functions of sub-layers get, and helper functions that they share."""
+"""Context that is passed to the lowering functions of all sub-layers, and helper functions that they share."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from specs import Architecture
 
 
 class RecentPositions(NamedTuple):
-    """Features of earlier positions in a decoder step, which the sub-layer reads again."""
+    """Features of earlier positions, which a sub-layer reads again in a decoder step."""
 
     before: Value
     """Features of positions before this step."""
@@ -87,7 +87,7 @@ tuple with the lengths if the layer runs from the last position to the first."""
 
 
 def bidirectional(x: Value, context: LayerContext, recurrence: Recurrence) -> Value:
-    """Add one recurrent layer in the decoder. In the encoder, add two of half the width in opposite directions.
+    """Add one recurrent layer in the decoder. In the encoder, add two layers of half the width in opposite directions.
 
     An encoder needs both directions. Otherwise its output for the first words would not depend on the rest of the
     sentence (Bahdanau et al. 2015; the first layer of GNMT and all layers of RNMT+). The outputs of the two layers are

@@ -53,7 +53,7 @@ def convolve(
 
 
 def separable_convolution(x: Value, sublayer: SeparableConvolution, context: LayerContext) -> Value:
-    """Convolve each feature separately over positions, then mix the features of each position by a linear map."""
+    """Convolve each feature separately over positions, then mix the features of each position with a linear map."""
     b, width = context.builder, x.width
     kernel = b.parameter("kernel", sublayer.kernel, width, initial=Initializer.KERNEL)
     bias = b.parameter("bias", width, initial=Initializer.ZERO)

@@ -65,8 +65,8 @@ def feed_forward(x: Value, sublayer: FeedForward, context: LayerContext) -> Valu
 def mixture_of_experts(x: Value, sublayer: MixtureOfExperts, context: LayerContext) -> Value:
     """Compute the sum over experts e of G(x)_e · E_e(x), with feed-forward networks E_e and sparse gates G(x).
 
-    The matrix W_g of the gates is random at first. In the paper (appendix A) it is 0, but then all scores would be
-    equal, and backends could select different experts.
+    The gate matrix W_g is initialised at random. The paper (appendix A) initialises it to 0, but then all scores would
+    be equal, and backends could select different experts.
     """
     b, experts, d_model = context.builder, sublayer.experts, context.architecture.d_model
     d_ff = context.architecture.option(sublayer, "d_ff")
@@ -88,7 +88,7 @@ class TopKGates(Operation):
     """Weights of experts: the softmax of the largest k scores x W_g, and 0 for all others (equations 3 to 5).
 
     Input: x [batch, n, d]. Parameters: W_g and W_noise [d, experts]. Result: [batch, n, experts]. If `noisy`, training
-    adds noise of the standard deviation softplus(x W_noise) to the scores, and a balance loss with the weight
+    adds noise with the standard deviation softplus(x W_noise) to the scores, and a balance loss with the weight
     `balance`. Other purposes ignore W_noise. They have the parameter because all purposes share one weights file.
     """
 

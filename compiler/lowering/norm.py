@@ -105,7 +105,7 @@ NORMS: Mapping[str, type[NormOperation]] = {"layer_norm": LayerNorm, "rms_norm":
 
 
 def normalised(x: Value, norm: Norm, name: str = "norm") -> Value:
-    """Return x, normalised. If the kind of the norm is `none`, return x unchanged.
+    """Normalise x. If the kind of the norm is `none`, return x unchanged.
 
     Args:
         x: Input: [..., d].

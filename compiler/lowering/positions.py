@@ -1,4 +1,4 @@
-"""Lowering of positions (3.5): one class for each way in which a stack can depend on positions, and its operation.
+"""Lowering of positions (3.5): classes for the kinds of positional encoding, and the operations that they add.
 
 To add a kind, add its spec class to `specs.parts`. Then add an operation, a class and a line in `POSITIONS` here. A
 bias of attention scores needs an operation of the `PositionBias` class, and a case in `BiasPositions`.
@@ -39,11 +39,11 @@ if TYPE_CHECKING:
 
 
 ROUNDING = 1e-9
-"""Number that is added to a logarithm of a distance before rounding it down, to tolerate rounding errors."""
+"""Number that is added to a bucket index before the index is rounded down, to tolerate rounding errors."""
 
 
 class StackPositions:
-    """Base class for kinds of positions: how a stack of layers depends on positions. This class ignores positions."""
+    """Base class for the kinds of positional encoding of a stack of layers. This class itself ignores positions."""
 
     def __init__(self, builder: GraphBuilder, architecture: Architecture, stack: str, causal: bool) -> None:
         """Store the builder, the architecture and the properties of the stack.
@@ -57,7 +57,7 @@ class StackPositions:
         self.b, self.architecture, self.stack, self.causal = builder, architecture, stack, causal
 
     def add(self, x: Value, position: Value | None) -> Value:
-        """Return embeddings [batch, n, d_model] with positional encodings added, if these positions have encodings.
+        """Add positional encodings to embeddings [batch, n, d_model] if this kind of positions has encodings.
 
         Args:
             x: The embeddings.
@@ -66,7 +66,7 @@ class StackPositions:
         return x
 
     def rotate(self, name: str, heads: Value, position: Value | None) -> Value:
-        """Return queries or keys of self-attention [batch, h, n, d_k], rotated by position if positions are rotary.
+        """Rotate queries or keys of self-attention [batch, h, n, d_k] by position if the positions are rotary.
 
         Args:
             name: Name of the result.
@@ -76,13 +76,13 @@ class StackPositions:
         return heads
 
     def bias(self, stream: Value, heads: int, position: Value | None, cache: Value | None) -> Value | None:
-        """Return the bias of self-attention scores, [batch or 1, h, n, m], or None if these positions have none.
+        """Return the bias of self-attention scores, [batch or 1, h, n, m]. None if this kind of positions has no bias.
 
         Args:
             stream: Input of the stack, of which only the shape matters: [batch, n, ...].
             heads: Number of heads.
             position: In a decoder step, the positions of the queries: [batch, n].
-            cache: In a decoder step, the keys before the new ones are appended.
+            cache: In a decoder step, the keys before the new keys are appended.
         """
         return None
 
@@ -220,7 +220,7 @@ class GridEncoding(Operation):
     """Add the encoding of each image patch: x [batch, n, d] -> [batch, n, d].
 
     Position p is the patch in column p // rows and row p % rows, both counted from 0. The first d / 2 features encode
-    the column as `sinusoidal_encoding` does, and the others the row.
+    the column as `sinusoidal_encoding` does. The other features encode the row in the same way.
     """
 
     rows: int
@@ -300,7 +300,7 @@ class PositionBias(Operation):
         raise NotImplementedError
 
     def emit_values(self, distance: str, parameters: Expressions) -> str:
-        """Return the expression of the biases [rows, heads, new, slots] for distances [rows, 1, new, slots]."""
+        """Return the Python expression for the biases [rows, heads, new, slots] at distances [rows, 1, new, slots]."""
         raise NotImplementedError
 
     @property
@@ -386,12 +386,12 @@ class AlibiBias(PositionBias):
 
 
 def relative_bucket(distance: int, buckets: int, max_distance: int, causal: bool) -> int:
-    """Return the index of the range of distances that contains a distance, as in T5's relative positions.
+    """Return the index of the bucket that contains a distance, as in T5's relative positions.
 
     Args:
         distance: Position of the key minus position of the query.
-        buckets: Number of ranges.
-        max_distance: This distance and all larger distances are in the last range.
+        buckets: Number of buckets. Each bucket is a range of distances.
+        max_distance: This distance and all larger distances are in the last bucket.
         causal: Whether keys after the query are hidden.
     """
     first = 0
@@ -410,8 +410,8 @@ def relative_bucket(distance: int, buckets: int, max_distance: int, causal: bool
 def alibi_slope(head: int, heads: int) -> float:
     """Return the ALiBi slope of a head, counted from 0: 2^(-8 (head + 1) / heads) if `heads` is a power of two.
 
-    Otherwise the first heads get the slopes of the next smaller power of two. The others get every second slope of the
-    next larger one.
+    Otherwise, the first heads get the slopes for the next smaller power of two. The other heads get every second slope
+    for the next larger power of two.
     """
     power = 1 << (heads.bit_length() - 1)
     return float(2.0 ** (-8 * (head + 1) / power) if head < power else 2.0 ** (-4 * (2 * (head - power) + 1) / power))

@@ -34,7 +34,7 @@ def _lstm(x: Value, width: int, context: LayerContext, prefix: str, length: tupl
 def ssru(x: Value, sublayer: Ssru, context: LayerContext) -> Value:
     """Compute max(0, c_t) with c_t = f_t · c_(t-1) + (1 - f_t) · W x_t and f_t = sigmoid(W_f x_t + b_f).
 
-    Unlike in an LSTM, the state c is never multiplied with a matrix (Kim et al. 2019).
+    Unlike in an LSTM, the state c is never multiplied by a matrix (Kim et al. 2019).
     """
     return context.builder.node("active", Relu(), (bidirectional(x, context, _ssru),))
 

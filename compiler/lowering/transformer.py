@@ -1,8 +1,8 @@
 """Lowering of the whole model from a spec to a graph. The methods follow Figure 1 of the paper.
 
 The table shows the inputs and outputs for each purpose. `source` ends with EOS. `target` starts with BOS and ends with
-EOS. Both are padded. Masks are computed from `source_length`, the number of positions in each source. A source of
-features is [batch, frames, width]; its convolutions shorten `frames` to `source` positions.
+EOS. Both are padded. Masks are computed from `source_length`, the number of positions in each source. Source features
+are [batch, frames, width]. Convolutions shorten `frames` to `source` positions.
 
 | purpose       | inputs                                       | outputs                                          |
 |---------------|----------------------------------------------|--------------------------------------------------|
@@ -59,7 +59,7 @@ SUBLAYERS: Mapping[str, Callable[[Value, Any, LayerContext], Value]] = {
     "bottleneck_convolution": bottleneck_convolution,
     "aligned_memory": aligned_memory,
 }
-"""The lowering function for each kind of sub-layer. For a new kind, add a function, a line here, fields in `specs`."""
+"""The lowering function for each kind of sub-layer. To add a kind, add a function, a line here, and its spec class."""
 FEATURES: Mapping[str, Callable[[GraphBuilder, Any, int], tuple[Value, Value]]] = {"features": features}
 """The lowering function for each kind of source except tokens. To add a kind, add a function, a line here, and its spec
 class."""
@@ -71,11 +71,11 @@ PREFIXED = (
     "bottleneck_convolution",
     "aligned_memory",
 )
-"""Kinds whose first word is a prefix of value names, so that values of two sub-layers in one layer differ in name."""
+"""Kinds whose first word is a prefix of value names, so that no two sub-layers in a layer have equal value names."""
 
 
 def lower(spec: Spec, purpose: Purpose) -> Graph:
-    """Return the graph of a spec for one purpose. It follows the paper's figures, and no pass has changed it yet.
+    """Lower a spec to the graph for one purpose, before any pass. The graph follows the paper's figures.
 
     A model without an encoder has no graph for the purpose `encode`, and its other graphs have no source inputs.
     """
@@ -120,7 +120,8 @@ class Transformer:
     def teacher_forced(self) -> tuple[Value, Value, Memory | None]:
         """Return logits, labels and memory. The decoder reads target[:, :-1], and the labels are target[:, 1:].
 
-        In an update, both are inputs, because packed rows contain several sentences.
+        In an update, the tokens that the decoder reads and the labels are separate inputs, because packed rows contain
+        several sentences.
         """
         memory = self.encoder() if self.a.encoder else None
         if self.b.purpose is Purpose.UPDATE:
@@ -172,7 +173,8 @@ class Transformer:
     def layer(self, x: Value, sublayers: Sequence[EncoderSubLayer | DecoderSubLayer], context: LayerContext) -> Value:
         """Apply the sub-layers of a layer in order, and return the result.
 
-        A sub-layer has the name of its kind. If the layer has several of this kind, `_2`, `_3` and so on are appended.
+        A sub-layer is named after its kind. If a layer has several sub-layers of one kind, `_2`, `_3` and so on are
+        appended.
         """
         kinds = Counter[str]()
         for sublayer in sublayers:
@@ -248,7 +250,7 @@ class Transformer:
         return self.b.parameter(name, vocabulary, self.a.d_model, initial=Initializer.EMBEDDING)
 
     def logits(self, y: Value) -> Value:
-        """Return the logits of all tokens in the vocabulary. If the spec has an `output_bias`, they include it."""
+        """Return the logits of all tokens in the vocabulary. They include a bias if the spec has `output_bias`."""
         if self.a.scale_logits:
             y = self.b.node("scaled", Scale(self.a.d_model**-0.5), (y,))
         vocabulary = self.spec.vocabulary.sizes[1]

@@ -37,7 +37,7 @@ MIN_BLOCK_LENGTH = 16
 
 @dataclass(frozen=True)
 class HeadColumns:
-    """Columns of queries, keys and values in the features that contain them, and the numbers and widths of heads."""
+    """Head counts and widths, and the column offsets of queries, keys and values in the projections' outputs."""
 
     count: int
     kv_count: int
@@ -77,7 +77,7 @@ class _ScoredAttention(Operation):
             require(value.kind is kind and fits, self, query, key, value)
 
     def _split_added(self, added: Sequence[Any]) -> tuple[Sequence[Any], Any]:
-        """Return the masks and the bias (or None) in `added`, the inputs that follow queries, keys and values."""
+        """Split the additional inputs into the masks and the bias, which is None if there is no bias."""
         return (added[:-1], added[-1]) if self.biased else (added, None)
 
     def _weights(self, query: Tensor, key: Tensor, added: Tensors, parameters: Tensors) -> Tensor:
@@ -161,9 +161,9 @@ class Attention(_ScoredAttention):
 
     def saved_elements(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> Size:
         if self.one_kernel:
-            return product(inputs[0].shape[:3])  # the logarithm of a sum for each query
+            return product(inputs[0].shape[:3])  # the log-sum-exp of each query's scores
         weights = product(inputs[0].shape[:3]) * inputs[1].shape[2]
-        # The scaled query or the tanh of an additive score. With dropout, also its mask and the weights after dropout.
+        # The scaled query, or the tanh of an additive score. Dropout adds its mask and the weights after dropout.
         inner = weights * inputs[0].shape[3] if parameters else product(inputs[0].shape)
         return inner + weights * (3 if self.dropout else 1)
 
@@ -246,8 +246,8 @@ class RestrictedAttention(Operation):
 
     Inputs: Q [batch, h, n, d], K and V [batch, h / groups, n, d], and an optional padding mask [batch, 1, 1, n].
     Parameters: an optional vector v [h, d] of additive scores. A query always sees itself, because a query in the
-    padding might see no other key. Each block of queries is multiplied with one window of keys, which contains all keys
-    that the block may see. The costs are those of sequences longer than the radius. Shorter sequences compute full
+    padding might see no other key. Each block of queries is multiplied by one window of keys, which contains all keys
+    that the block may see. The costs are for sequences longer than the radius. Shorter sequences compute full
     attention, which costs no more.
     """
 
@@ -268,7 +268,7 @@ class RestrictedAttention(Operation):
 
     @property
     def window(self) -> int:
-        """Number of keys that a block of queries is multiplied with."""
+        """Number of keys in a window."""
         return self.block + self.radius * (1 if self.causal else 2)
 
     def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
@@ -326,7 +326,7 @@ class RestrictedAttention(Operation):
         return ReceptiveField(self.radius, 0 if self.causal else self.radius, inputs=(1, 2))
 
     def is_exportable(self, inputs: ValueTypes) -> bool:
-        """Return False, because the code for short sequences (one block of queries) differs from that for long ones."""
+        """Return False, because short sequences (one block of queries) and long sequences run different code."""
         return False
 
     def describe(self, inputs: Sequence[str]) -> str:

@@ -41,7 +41,7 @@ class Add(BinaryOperation):
         return inputs[0] + inputs[1]
 
     def native(self, codegen: NativeCodeGenerator, node: Node) -> None:
-        """Add an ADD instruction, unless only a norm reads the sum. In that case, the norm's instruction does so."""
+        """Add an ADD instruction. If only a norm reads the sum, the norm's instruction adds the values instead."""
         reader = codegen.sole_reader(node)
         if reader and reader.operation.is_norm:
             codegen.fused.add(node.name)

@@ -1,7 +1,7 @@
 """Operations with fused kernels for GPUs, for an update and for a step of a beam search.
 
 An update trains on packed rows (see `compiler.fused`). The functions that its operations call take the seed of the
-step. `site` distinguishes the dropout layers of one layer. A step of a beam search works on slots (see
+step. `site` distinguishes the dropout operations in one layer. A step of a beam search works on slots (see
 `compiler.slots`).
 """
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 class KernelOperation:
-    """Base class of operations that have a kernel for GPUs instead of a reference for the interpreter.
+    """Base class of operations with a kernel for GPUs, but without a reference implementation for the interpreter.
 
     Tests compare programs that contain such operations with programs on padded batches.
     """
@@ -54,8 +54,8 @@ class PackedAttention(KernelOperation, Operation):
 
     Inputs: features with the queries [batch, n, ...], and features with keys and values [batch, m, ...]. The batch has
     one row. Further inputs: the span of keys that each query sees [2, n], and the span of queries that see each key
-    [2, m]. A span is an index and the index after the last one. If `causal`, a query sees no key after its own index.
-    Result: [batch, n, h·d_v]. The costs are not counted, because they depend on the lengths of the sentences.
+    [2, m]. A span is the first index, and the index after the last. If `causal`, a query sees no key after its own
+    index. Result: [batch, n, h·d_v]. The costs are not counted, because they depend on the lengths of the sentences.
     """
 
     heads: HeadColumns
@@ -93,7 +93,7 @@ class PackedSsru(KernelOperation, Operation):
 class ResidualNorm(KernelOperation, LayerNorm):
     """LayerNorm(x + Dropout(y + c)) (3.1, 5.4). Inputs: x, y if `residual`, and the seed if there is dropout.
 
-    Parameters: gain, bias, and the vector c if y is a product without the bias that it has in the spec.
+    Parameters: gain, bias, and the vector c if y is a matrix product whose bias this operation adds.
     """
 
     residual: bool = True
@@ -224,10 +224,11 @@ class StepLinear(KernelOperation, Linear):
 
 @dataclass(frozen=True)
 class NormLinear(KernelOperation, Operation):
-    """A norm of a decoder step, and the product that follows it.
+    """Norm in a decoder step, and the matrix product that follows it.
 
-    The inputs are the inputs of `norm`. The parameters are the parameters of `norm`, then those of `product`. The
-    result contains both, side by side: [rows, 1, i + o]. In emitted code, it is a tuple, from which `Part` selects.
+    The inputs are the inputs of `norm`. The parameters are those of `norm`, followed by those of `product`. The result
+    is the norm and the product, concatenated: [rows, 1, i + o]. In emitted code, it is a tuple, from which `Part`
+    selects.
     """
 
     norm: ResidualNorm
@@ -272,9 +273,9 @@ class SlotParents(KernelOperation, Operation):
 
 @dataclass(frozen=True)
 class ReadState(KernelOperation, Operation):
-    """State that each hypothesis continues, such as the state of a recurrence. Inputs: the state buffer, the parents.
+    """Read the state that each hypothesis continues, such as a recurrent state. Inputs: the state buffer, the parents.
 
-    The buffer has one row more than there are hypotheses. It is zero: the state before the first token.
+    The buffer has one more row than there are hypotheses. This last row is zero: the state before the first token.
     """
 
     code = "{0}.index_select(0, {1})"

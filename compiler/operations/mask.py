@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class Mask(Operation):
-    """Base class of masks. The native backend needs none: its buffers contain no padding and no later positions."""
+    """Base class of masks. The native backend needs no masks: its buffers contain no padding and no later positions."""
 
     shares_buffer = True
 
@@ -124,7 +124,7 @@ class DistanceMask(Mask):
 class WindowMask(Mask):
     """In a decoder step, hide all keys except the key at the query's position and the `radius` keys before it.
 
-    Inputs: the positions of the queries [rows, new], and the keys before the new ones [rows, h, radius, d]. Result:
+    Inputs: the positions of the queries [rows, new], and the keys before the new keys [rows, h, radius, d]. Result:
     [rows, 1, new, radius + new].
     """
 

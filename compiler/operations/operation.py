@@ -51,7 +51,7 @@ class ValueType:
     def bytes(self, float_bytes: int = FLOAT_BYTES) -> Size:
         """Return the size in memory, in bytes.
 
-        Masks and biases count 0: they are small, and all layers share them.
+        Masks and biases count as 0 bytes, because they are small and all layers share them.
 
         Args:
             float_bytes: Bytes per floating-point number.
@@ -79,13 +79,13 @@ class ReceptiveField:
     """Positions of the inputs that an operation reads to compute one position of the result."""
 
     before: int | None
-    """Number of positions that it reads before the position of the result; None: all of them."""
+    """Number of positions that the operation reads before the position of the result. None: all earlier positions."""
     after: int | None
-    """Number of positions that it reads after the position of the result; None: all of them."""
+    """Number of positions that the operation reads after the position of the result. None: all later positions."""
     inputs: tuple[int, ...] = (0,)
     """Indices of the inputs with this receptive field. The operation reads other inputs at the same position only."""
     spacing: int = 1
-    """Distance between two positions that it reads, as in a dilated convolution."""
+    """Distance between neighbouring positions that the operation reads, as in a dilated convolution."""
     sequential: bool = False
     """Whether the operation is a recurrence. A recurrence computes each position from the result at its neighbour."""
 
@@ -106,11 +106,11 @@ class MaskRole(StrEnum):
     """Role of a mask that passes and backends treat specially."""
 
     PADDING = "padding"
-    """Keys that are padding."""
+    """The mask hides padding."""
     CAUSAL = "causal"
-    """Keys after the query."""
+    """The mask hides keys after the query."""
     UNWRITTEN = "unwritten"
-    """Slots of a key/value cache without a key that the query may see."""
+    """The mask hides slots of a key/value cache without a key that the query may see."""
 
 
 class Operation(ABC):
@@ -146,7 +146,7 @@ class Operation(ABC):
     merges_heads: ClassVar[bool] = False
     """Whether the operation concatenates attention heads."""
     depends_on_batch: ClassVar[bool] = False
-    """Whether training it depends on all positions of a batch together, or on random numbers other than dropout."""
+    """Whether training depends on all positions of a batch together, or on random numbers other than dropout."""
     float32_parameters: ClassVar[bool] = False
     """Whether its parameters stay in float32 when other parameters are converted to bfloat16."""
     adds_positions: ClassVar[bool] = False
@@ -168,7 +168,7 @@ class Operation(ABC):
     """Format string of the result's expression. {0}, {1} ... are the inputs and parameters, {all} lists all of
     them, and {self.x} is an attribute. It can use the modules in `compiler.emission.IMPORTS`."""
     caption: ClassVar[tuple[str, str] | None] = None
-    """In a drawing, the kind of the box (which selects the colour) and the name; None: it is not drawn."""
+    """Box of the operation in a drawing: its kind, which selects the colour, and its name. None: no box."""
     joins_boxes: ClassVar[tuple[str, ...] | None] = ()
     """Kinds of boxes in a drawing. If its input is in such a box, and nothing else reads the input, the operation is
     drawn in that box, too. None: boxes of any kind."""
@@ -221,15 +221,15 @@ class Operation(ABC):
         return replace(cast("Any", self), dropout=0.0) if self.dropout else self
 
     def fused(self, has_parameters: bool) -> Operation:
-        """Return the variant that runs as one fused kernel on a GPU, or this operation if there is none."""
+        """Return the variant that runs as one fused kernel on a GPU, or this operation if there is no such variant."""
         return self
 
     def for_planned_cache(self) -> Operation:
-        """Return the variant for preallocated caches (written in place), or this operation if there is none."""
+        """Return the variant for preallocated caches, which are written in place, or else this operation."""
         return self
 
     def quantised(self) -> tuple[Operation, int] | None:
-        """Return the int8 variant, and 0 if its matrix has a scale per row, or 1 for a scale per column.
+        """Return the int8 variant, and whether its matrix has one scale per row (0) or per column (1).
 
         Return None if there is no int8 variant.
         """
@@ -254,11 +254,11 @@ class Operation(ABC):
         return Size()
 
     def saved_elements(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> Size:
-        """Return how many elements the operation saves for the backward pass, in addition to its result."""
+        """Return the number of elements that are saved for the backward pass, in addition to the result."""
         return Size()
 
     def memory_traffic(self, inputs: ValueTypes, result: ValueType, weight_bytes: Size, float_bytes: int) -> Size:
-        """Return how many bytes of memory the operation reads and writes.
+        """Return the number of bytes that the operation reads from memory and writes to memory.
 
         Args:
             inputs: Types of the inputs.
@@ -266,12 +266,12 @@ class Operation(ABC):
             weight_bytes: Size of the parameters in bytes.
             float_bytes: Bytes per floating-point number.
         """
-        if self.view or result.kind in (ValueKind.MASK, ValueKind.BIAS):  # they are small, and all layers share them
+        if self.view or result.kind in (ValueKind.MASK, ValueKind.BIAS):  # small, and shared by all layers
             return Size()
         return sum((each.bytes(float_bytes) for each in inputs), Size()) + weight_bytes + result.bytes(float_bytes)
 
     def receptive_field(self) -> ReceptiveField | None:
-        """Return which other positions the operation reads. None if it computes each position separately."""
+        """Return the receptive field of the operation. None if it computes each position separately."""
         return None
 
     def loops_in_python(self, inputs: ValueTypes) -> bool:
@@ -289,7 +289,7 @@ class Operation(ABC):
 
 @dataclass(frozen=True)
 class Node:
-    """An operation with its inputs and parameters. Its result is the value called `name`.
+    """Operation with its inputs and parameters. Its result is the value named `name`.
 
     `layer` is the stack and index of the layer that the node belongs to, such as "encoder.0", or "" outside layers.
     """

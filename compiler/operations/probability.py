@@ -31,11 +31,11 @@ if TYPE_CHECKING:
     from compiler.operations.operation import Node
 
 SUPPRESSED_LOGIT = -1e8
-"""Tokens with this logit or a lower one are suppressed: the model never generates them. Training does not change that,
-because label smoothing ignores them. Imported models have such tokens."""
+"""Tokens with this logit or a lower logit are suppressed: the model never generates them. They stay suppressed in
+training, because label smoothing ignores them. Imported models can have such tokens."""
 
 SMALLEST_ATTENTION = 1e-9
-"""Lower bound of the attention whose logarithm is a loss."""
+"""Lower bound of attention weights in the alignment loss, which takes their logarithm."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class CrossEntropy(Operation):
 
     Inputs: logits [..., V], labels [...]. The result [2] contains the smoothed loss, which training minimises, and the
     loss without smoothing, which gives the perplexity. `smoothing` is the probability that is spread over all V classes
-    or, with `wrong_classes`, over the V - 1 wrong classes. Suppressed tokens (see SUPPRESSED_LOGIT) get no part of it.
+    or, with `wrong_classes`, over the V - 1 wrong classes. Suppressed tokens (see SUPPRESSED_LOGIT) get none of it.
     """
 
     smoothing: float
@@ -186,10 +186,10 @@ class CtcLoss(Operation):
 
 @dataclass(frozen=True)
 class ChunkedCrossEntropy(CrossEntropy):
-    """Pre-softmax projection and cross entropy in one operation. It works in chunks, without all logits in memory.
+    """Pre-softmax projection and cross entropy in one operation. The logits are computed and discarded in chunks.
 
     Inputs: x [..., d], labels [...]. Parameters: table [rows, d] and optionally a bias [rows]. The first `classes`
-    rows are the vocabulary; the rest is padding. The result is the same as that of `CrossEntropy`.
+    rows are the vocabulary. The other rows are padding. The result is the same as the result of `CrossEntropy`.
     """
 
     classes: int

@@ -54,7 +54,7 @@ class Recurrence(Operation):
         return "from the last position to the first" if self.backwards else ""
 
     def _states(self, inputs: ValueTypes) -> ValueTypes:
-        """Return the types of the inputs for the initial state: one type, or none if there is no such input.
+        """Return a list with the type of the initial state, or an empty list if there is no such input.
 
         Raises:
             GraphError: The number or the type of the inputs is wrong.
@@ -127,8 +127,8 @@ class Lstm(Recurrence):
     Inputs: x [batch, n, i], optionally the initial state [batch, 1, 2o], which is the hidden state and the cell state
     before the first position. Parameters: input matrix [i, 4o], recurrent matrix [o, 4o] and bias [4o]. The gates are
     concatenated in the order of `torch.nn.LSTM`: input, forget, cell, output. Result: the hidden states [batch, n, o].
-    If the initial state is given, the result is this state, then hidden and cell state of each position: [batch, 1 + n,
-    2o].
+    If the initial state is given, the result contains this state, followed by the hidden and cell states of all
+    positions: [batch, 1 + n, 2o].
     """
 
     caption = ("cache", "LSTM")

@@ -37,7 +37,7 @@ class View(Operation):
 
 @dataclass(frozen=True)
 class Slice(View):
-    """Select `start:stop` along `dimension`. Each of the three may be negative, and then counts from the end."""
+    """Select `start:stop` along `dimension`. Negative values of all three fields count from the end."""
 
     dimension: int
     start: int = 0
@@ -201,7 +201,7 @@ class QueriesToRows(View):
 class AppendToCache(Operation):
     """Append new positions to a cache: cache [rows, h, n, d], new [rows, h, k, d] -> [rows, h, n + k, d].
 
-    Both inputs may lack the axis of the heads. Positions are the second-to-last axis.
+    Both inputs may lack the head axis. Positions are the second-to-last axis.
     """
 
     appends_to_cache = True

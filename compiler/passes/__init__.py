@@ -26,7 +26,7 @@ from specs.errors import suggest
 
 @dataclass(frozen=True)
 class Pass:
-    """Pass of the compiler. `apply` rewrites graphs. `exact` is True if results change only by rounding errors."""
+    """Compiler pass. `apply` rewrites graphs. `exact` is True if results change only by rounding errors."""
 
     apply: Callable[[Graphs, Spec, CompileOptions], Graphs]
     exact: bool = True
@@ -68,7 +68,8 @@ def graphs(
 
     Args:
         spec: The spec.
-        purposes: The purposes. There is one graph for each of them, except for the step of a stack without sub-layers.
+        purposes: The purposes of the graphs. ENCODE is omitted if the spec has no encoder, and DECODE_STEP if it has no
+            decoder.
         device: The device that the graphs will run on.
         precision: Overrides the spec's precision.
 

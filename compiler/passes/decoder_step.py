@@ -2,7 +2,7 @@
 
 Each step computes the same keys and values from the memory, so the encoder can compute them once. All hypotheses of a
 sentence attend to the same memory, so they can be the queries of one operation. A cache that grows by one position per
-step is copied in each step, and one with spare capacity is written in place.
+step is copied in each step. A cache with spare capacity is written in place.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def hoist_memory(graphs: Graphs, spec: Spec, options: CompileOptions) -> Graphs:
     memory = {name: value for name, value in encode.outputs.items() if name in step.inputs}
     moved = _memory_nodes(step, memory)
     names = {node.name for node in moved}
-    if names & encode.types.keys():  # some would need another name
+    if names & encode.types.keys():  # a moved node would need a new name
         return graphs
     read = {i for node in step.nodes if node.name not in names for i in node.inputs} | set(step.results.values())
     frontier = [node for node in moved if node.name in read]
@@ -74,7 +74,7 @@ def beams_as_queries(graphs: Graphs, spec: Spec, options: CompileOptions) -> Gra
 
 
 def _one_memory_per_sentence(graph: Graph) -> Graph:
-    """Return the graph with an axis of beams in its inputs.
+    """Return the graph with a beam axis in its inputs.
 
     Nodes that read the memory and hypotheses have one row per sentence. Other nodes have one row per hypothesis.
 
@@ -183,7 +183,7 @@ def plan_cache(graphs: Graphs, spec: Spec, options: CompileOptions) -> Graphs:
 def _plan(graph: Graph) -> Graph:
     """Preallocate all caches that only attention reads, with a mask that hides unused slots.
 
-    Several caches can be read with the same mask or bias. Either all of these caches are preallocated, or none.
+    If several caches are read with the same mask or bias, either all or none of these caches are preallocated.
     """
     caches = _growing_caches(graph)
     masks = {n.name: n for n in graph.nodes if n.operation.reads_cache_slots}

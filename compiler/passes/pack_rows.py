@@ -1,8 +1,8 @@
-"""An update trains on packed rows: all sentences of a batch follow each other, and the row has a constant length.
+"""Pass for training on packed rows: all sentences of a batch are concatenated in one row of constant length.
 
-So each step has the same shapes, and a GPU can run it as one CUDA graph. Only attention, recurrence and positions
-depend on where a sentence begins. All other operations compute each position separately. Dropout gets its masks from a
-seed, and the operations after a matrix product become one operation, which is one kernel on a GPU.
+Therefore all steps have the same shapes, and a GPU can run each step as one CUDA graph. Only attention, recurrence and
+positions depend on where a sentence begins. All other operations compute each position separately. Dropout gets its
+masks from a seed, and the operations after a matrix product become one operation, which is one kernel on a GPU.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _INPUTS = {
     "reader_spans": ValueType((Size.of(2), SOURCE), ValueKind.INTEGER),
 }
 """Inputs of an update. A span is the index of the first token of a sentence, and the index after its last token. Each
-token has its position in its sentence, the span of its own sentence, and the span of the sentence on the other side."""
+token has its position in its sentence, the span of this sentence, and the span of the sentence's source or target."""
 
 
 class Unpackable(ZooError):
@@ -74,7 +74,7 @@ def pack(graph: Graph) -> Graph:
             if not node.parameters:
                 packed = PackedPositions(packed.halves, packed.first)
             node = replace(node, operation=packed, inputs=(node.inputs[0], position))
-        elif operation == Ssru() and node.type.shape[1] == TARGET:  # in the encoder, one of two runs backwards
+        elif operation == Ssru() and node.type.shape[1] == TARGET:  # in the encoder, one of two SSRUs runs backwards
             node = replace(node, operation=PackedSsru(), inputs=(*node.inputs, "target_spans"))
         nodes.append(node)
     packed_graph = prune(replace(graph, nodes=tuple(nodes)))
@@ -110,7 +110,7 @@ def _packed_attention(graph: Graph, by_name: dict[str, Node], merged: Node) -> N
 
 
 def require_plain_attention(node: Node) -> None:
-    """Raise Unpackable unless a node is dot-product attention with one mask, which the kernels for GPUs compute."""
+    """Raise Unpackable unless a node is dot-product attention with one mask, the only kind with kernels for GPUs."""
     operation: Any = node.operation
     if not operation.is_attention:
         raise Unpackable(f"it has {type(operation).__name__}, which has no kernel for GPUs")
@@ -127,12 +127,12 @@ def head_columns(query: ValueType, value: ValueType, *columns: int) -> HeadColum
 
 
 def columns(by_name: Mapping[str, Node], heads: Node, *, whole: bool = False) -> tuple[str, int]:
-    """Return the features that heads are split from, and the first column of the heads.
+    """Return the name of the value that heads are split from, and the first column of the heads.
 
     Args:
         by_name: The nodes of the graph.
         heads: The node that splits the heads.
-        whole: Whether to follow slices of slices to the value that all are taken from.
+        whole: Whether to follow nested slices to the original value.
     """
     if not heads.operation.splits_heads:
         raise Unpackable("it rotates queries and keys, which has no kernel for GPUs")
@@ -145,7 +145,7 @@ def columns(by_name: Mapping[str, Node], heads: Node, *, whole: bool = False) ->
 
 
 def fuse_kernels(graph: Graph) -> Graph:
-    """Fuse consecutive operations into operations that have one kernel."""
+    """Fuse consecutive operations into operations with one kernel each."""
     by_name = {node.name: node for node in graph.nodes}
     readers = Counter(name for node in graph.nodes for name in node.inputs)
     sites = Counter[str]()

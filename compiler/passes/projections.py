@@ -1,6 +1,7 @@
-"""Passes for products with weights. Projections of the same value can be one product, such as query, key and value.
+"""Passes for matrix products with weights.
 
-A constant factor can be multiplied with the weights once, instead of with every value at run time.
+Projections of the same value, such as query, key and value, become one product. A constant factor is multiplied into
+the weights once, instead of into every value at run time.
 """
 
 from __future__ import annotations
@@ -121,7 +122,7 @@ def fuse_group(
         group: The projections.
         name: Name of the fused value.
         names: Names of the concatenated parameters.
-        parameters: The parameters of the graph. The concatenated parameters are added to them.
+        parameters: The parameters of the graph. The concatenated parameters are added to this mapping.
         layer: Layer of the new nodes.
     """
     for index, wanted in enumerate(names):
@@ -142,7 +143,7 @@ def fuse_group(
 
 
 def _join(names: list[str]) -> str:
-    """Join names: a.query and a.key become a.query_key. A name whose path differs from the first stays complete."""
+    """Join names: a.query and a.key become a.query_key. A name with another path than the first is kept in full."""
     stem = names[0].rpartition(".")[0]
     others = (n.removeprefix(f"{stem}.") if n.rpartition(".")[0] == stem else n.replace(".", "_") for n in names[1:])
     return "_".join([names[0], *others])

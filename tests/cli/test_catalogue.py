@@ -102,7 +102,7 @@ def test_an_unsupported_pair_names_the_model_and_the_command(zoo: Zoo) -> None:
     assert "`zoo translate 'a letter.txt' --from de --to xx --model own-de-xx`" in result.err
     assert "licence: MIT" in result.err
     result = zoo("translate", "a letter.txt", "--from", "german", "--to", "french")
-    assert "no public model translates from `german` to `french`: write the codes of languages" in result.err
+    assert "no public model translates from `german` to `french`: write language codes" in result.err
 
 
 def test_texts_with_long_sentences_get_a_recommendation(capsys: pytest.CaptureFixture[str]) -> None:

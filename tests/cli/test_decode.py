@@ -245,7 +245,7 @@ def test_invalid_parts_are_refused(zoo: Zoo, trained: Callable[..., Run]) -> Non
     Path("lines.en").write_text(TEXT, encoding="utf-8")
     for part in ("3", "0/2", "3/2", "1/0", "-1/2", "1/2/3", "a/b", "1/2 "):
         result = zoo("decode", "--model", "tiny", "-i", "lines.en", "--part", part)
-        assert (result.status, result.out, "is not a part" in result.err) == (2, "", True), part
+        assert (result.status, result.out, "is not a valid part" in result.err) == (2, "", True), part
     result = zoo("decode", "--model", "tiny", "--part", "1/2", stdin=TEXT)
     assert (result.status, "add `--input FILE`" in result.err) == (2, True)
     assert zoo("decode", "--model", "tiny", "-i", "missing", "--part", "1/2").status != 0

@@ -65,7 +65,7 @@ class TestFormulas:
 
 
 def test_a_sub_layer_that_connects_no_positions_is_refused() -> None:
-    with pytest.raises(ValueError, match="layers of `feed_forward` alone connect no positions"):
+    with pytest.raises(ValueError, match="a stack of `feed_forward` sub-layers connects no positions"):
         complexity(FeedForward(kind="feed_forward"), 3, 8)
 
 

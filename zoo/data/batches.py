@@ -63,8 +63,8 @@ class Batch:
     """Batch of padded examples.
 
     Attributes:
-        streams: Each stream. An input ends with EOS. The output begins with BOS and ends with EOS.
-        size: Size of the whole batch. If several processes train, this object is the part of one process.
+        streams: Values of each stream. Input streams end with EOS. The output stream begins with BOS and ends with EOS.
+        size: Size of the whole batch. If several processes train, this object contains the part of only one process.
     """
 
     streams: Mapping[str, PaddedBatch]
@@ -190,7 +190,7 @@ class Examples(dict[str, Sequence[Values]]):
         return Examples((name, [values[index] for index in chosen]) for name, values in self.items())
 
     def to_batch(self, rank: int = 0, count: int = 1) -> Batch:
-        """Return the padded batch of one of several processes: every `count`-th example, beginning with `rank`.
+        """Return the padded batch for one of several processes: every `count`-th example, beginning with `rank`.
 
         If the examples are sorted by length, the batches of all processes have similar lengths. If there is no example
         for this process, return an empty batch.
@@ -334,7 +334,7 @@ def _batch_bounds(lengths: Sequence[Lengths], limits: Sequence[int], packed: boo
         return packed_bounds(lengths, limits)
     bounds, start, count = [], 0, len(lengths[0])
     while start < count:
-        # The first example gives an upper bound on the number of rows, because the longest one is at least as long.
+        # The first example limits the number of rows, because the longest example is at least as long.
         rows = min(count - start, *(limit // each[start] for each, limit in zip(lengths, limits, strict=True)))
         row_counts = np.arange(1, rows + 1)
         fits = np.ones(rows, bool)
@@ -381,7 +381,7 @@ def _lengths(streams: Mapping[str, PaddedBatch]) -> dict[str, Lengths]:
 
 
 def _pad(rows: Sequence[Values], prefix: tuple[int, ...]) -> PaddedBatch:
-    """Pad sequences to a stream. Each row of tokens consists of the IDs in `prefix`, the tokens and EOS."""
+    """Pad the sequences of one stream. Each row of tokens consists of the IDs in `prefix`, the tokens and EOS."""
     if rows[0].dtype.kind == "f":
         # NumPy pads the frames, because torch would also start OpenMP threads for this thread. If there are more of
         # these threads than cores, they sleep between operations, and an LSTM takes 1.6 times as long.

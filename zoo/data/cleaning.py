@@ -23,10 +23,10 @@ from zoo.system.memory import machine_memory, require_memory
 from zoo.text.lines import clean
 
 Statuses = npt.NDArray[np.uint8]
-_BYTES_PER_PAIR, _BYTES_PER_HASHED_PAIR = 2, 40  # memory for its status, and for each hash and its sort index
+_BYTES_PER_PAIR, _BYTES_PER_HASHED_PAIR = 2, 40  # memory for a status, and for a hash with its sort index
 _PAIRS_BETWEEN_MEMORY_CHECKS = 1 << 20
 _MARKUP = re.compile(r"</?[a-z][a-z0-9]*(\s[^<>]*)?/?>|&(#\d+|#x[\da-f]+|[a-z]{2,8});", re.IGNORECASE)
-_MIN_LETTERS = 20  # shorter lines are often guessed wrongly
+_MIN_LETTERS = 20  # the language of shorter lines is often detected wrongly
 _MIN_MARGIN = 10  # difference in log-probability; with 10, one Tatoeba sentence in 2,000 is wrongly recognised
 _MIN_LINES, _MAX_CHARACTERS = 20, 500
 _COUNTED = ("empty", "duplicate", "copy", "markup", "language", "kept")
@@ -103,7 +103,7 @@ def classify(
     order of the sentences. All pairs with the same source are held out together. If the last source of dev or test has
     more pairs than are needed, the remaining pairs are not used.
 
-    Memory: up to 2 bytes per pair, plus 40 bytes per pair to find duplicates, plus 40 bytes per pair to hold out pairs.
+    Each pair needs up to 2 bytes of memory, plus 40 bytes to find duplicates, plus 40 bytes to hold out pairs.
 
     Args:
         examples: The training text.
@@ -168,7 +168,7 @@ def apply_filters(example: Example, filters: Iterable[Filter], languages: Mappin
 
 
 def examples_with_status(examples: Iterable[Example], statuses: Statuses, status: Status) -> Iterator[Example]:
-    """Yield the examples that have this status. Clean their raw data."""
+    """Yield the examples that have this status, with cleaned raw data."""
     for example, own in zip(examples, statuses, strict=False):
         if own == status:
             yield cleaned_example(example)
@@ -243,7 +243,7 @@ def other_language(lines: Iterable[str], language: str) -> str | None:
 
     Returns:
         The code of another language, if most of the long lines are in that language, and at most a fifth as many are
-        in `language`. Otherwise None. Also None if there is too little text, or if py3langid does not know `language`.
+        in `language`. Otherwise None, for example if there is too little text or py3langid does not know `language`.
     """
     expected = language.partition("-")[0]
     long_lines = [line[:_MAX_CHARACTERS] for line in lines if sum(map(str.isalpha, line)) >= _MIN_LETTERS]

@@ -1,4 +1,4 @@
-"""Functions that read the examples of a corpus from files, archives, treebanks or the built-in corpus."""
+"""Read the examples of a corpus from files, archives, treebanks or the built-in corpus."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Example = Mapping[str, str]
 SPLITS: tuple[Split, Split, Split] = ("train", "dev", "test")
 
 _BUILTIN_PAIR_BYTES = 150  # average size of a pair of the built-in corpus
-_DIGITS_BYTES = 50_000  # average size of the frames of a string of digits
+_DIGITS_BYTES = 50_000  # average size of the frames for a string of digits
 _DIGITS: Mapping[str, ModuleType] = {"audio": spoken_digits, "image": written_digits}
 """The module that generates strings of digits, for each modality."""
 _EXAMPLE_OVERHEAD = 200  # bytes of memory per example, in addition to its text
@@ -81,7 +81,7 @@ class CorpusReader:
             raise ZooError(f"`{name}` has the same file for source and target: `{files[0]}`", hint=hint)
 
     def held_out(self, split: Split) -> int:
-        """Return how many training examples are held out for `split` (dev or test)."""
+        """Return the number of training examples that are held out for `split` (dev or test)."""
         return sum(part.held_out for part in getattr(self.corpus, split) if isinstance(part, HeldOut))
 
     def examples(self, split: Split) -> Iterator[Example]:
@@ -114,10 +114,10 @@ class CorpusReader:
             yield from self._file_examples(self._paths(part))
 
     def scored_examples(self, split: Split) -> list[tuple[Example, Direction]]:
-        """Return the cleaned examples of dev or test with their languages.
+        """Return the cleaned examples of the dev or test set, with their languages.
 
         Raises:
-            ZooError: There is too much text, or the same errors as `examples`.
+            ZooError: There is too much text, or `examples` raises an error.
         """
         examples, memory = [], 0
         for number, part in enumerate(getattr(self.corpus, split)):
@@ -171,7 +171,7 @@ class CorpusReader:
         return ["files", *files, *self._identity_of_listed(part)]
 
     def _listed(self, part: Part) -> Iterator[str]:
-        """Yield the paths of the files that a part lists, such as audio files. A part of text lists no files."""
+        """Yield the paths of the files that a part lists, such as audio files. A text part lists no files."""
         for name in self._streams:
             if name in self._token_streams:
                 continue
@@ -181,7 +181,7 @@ class CorpusReader:
                 yield from (example[name] for example in self._table_examples(part, "dev"))
 
     def _identity_of_listed(self, part: Part) -> list[str]:
-        """Return a list with a hash of the files that a part lists. Empty if all streams of the part are text."""
+        """Return a list with one hash for all files that a part lists. The list is empty if all streams are text."""
         return [] if len(self._token_streams) == len(self._streams) else [identify(self._listed(part))]
 
     def _paths(self, part: Files | Archive | Table | Treebank) -> Sequence[Path]:
@@ -225,7 +225,9 @@ class CorpusReader:
             raise ZooError(f"`{paths[0]}` contains no {unit}", hint=hint)
 
     def _table_examples(self, part: Table, split: Split) -> Iterator[Example]:
-        """Yield the examples of a TSV file. A missing cell of a training line is empty, so that cleaning drops it.
+        """Yield the examples of a TSV file.
+
+        Missing cells in a training line become empty cells, so that cleaning drops the line.
 
         Raises:
             ZooError: The first line or a line of dev or test has too few columns, or a line has more columns than the
@@ -329,5 +331,5 @@ def cleaned_example(example: Example) -> Example:
 
 
 def tree_example(tree: str) -> Example:
-    """Return an example whose source is the words of a tree, and whose target is the tree in bracketed notation."""
+    """Convert a tree to an example. The source is the words, and the target is the tree in bracketed notation."""
     return {"source": " ".join(map(unescape_brackets, words(tree))), "target": tree}

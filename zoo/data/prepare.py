@@ -45,7 +45,7 @@ from zoo.text.copying import copy_symbols, replace_in_pair
 from zoo.text.languages import LanguagePair
 from zoo.text.vocabulary import SIDES, Vocabulary, check_learnable, learning_examples
 
-_FORMAT = 3  # increase it whenever the same corpus gives other prepared files
+_FORMAT = 3  # increase this number whenever the same corpus gives different prepared files
 _CHUNK_EXAMPLES = 8192
 _CHUNK_FILES = 32  # an hour of audio takes 115 MB
 _LANGUAGE_EXAMPLES = 500  # number of examples from which the languages are detected
@@ -57,7 +57,7 @@ _EXAMPLES, _EXAMPLE_CHARACTERS = 3, 80
 
 Value = TypeVar("Value")
 Scored = list[tuple[Example, Direction]]
-"""Examples in dev or test, with their languages."""
+"""Examples in the dev or test set, with their languages."""
 
 
 def prepare(spec: Spec, report: Report, vocabulary: Vocabulary | None = None) -> PreparedCorpus:
@@ -150,7 +150,7 @@ def fingerprint(spec: Spec, corpus: CorpusReader, vocabulary: Vocabulary | None 
     """Return a hash of all inputs that determine the content of a prepared corpus, as 16 hexadecimal digits."""
     section, tokens = spec.corpus, spec.vocabulary.model_dump(mode="json", exclude={"separate_models"})
     if not spec.vocabulary.copy_symbols:
-        del tokens["copy_symbols"]  # older folders have no such setting
+        del tokens["copy_symbols"]  # keep the fingerprints of corpora that were prepared before this setting existed
     parts = {
         "format": _FORMAT,
         "streams": spec.task.streams,
@@ -188,7 +188,7 @@ class _Preparation:
         self._first_examples: dict[Direction, list[Example]] = {}
         """The first training examples of each direction from files and archives, to detect the languages."""
         self._scored: dict[Split, set[tuple[str, ...]]] = {}
-        """The examples of dev and test, without the examples that are held out from the training text."""
+        """The examples of the dev and test sets, except the examples that are held out from the training text."""
         self._overlap: dict[Split, set[tuple[str, ...]]] = {"dev": set(), "test": set()}
         """The examples in `_scored` that are also in the training text."""
         self._filtered = bytearray()
@@ -253,11 +253,11 @@ class _Preparation:
                 yield example
 
     def _text_of(self, example: Mapping[str, Value]) -> dict[str, Value]:
-        """Return only those streams of an example that are text."""
+        """Return only the text streams of an example."""
         return {name: example[name] for name in self.spec.task.token_streams}
 
     def _check_overlap(self) -> None:
-        """Warn if many examples of dev or test are also in the training text."""
+        """Warn if many examples of the dev or test set are also in the training text."""
         for split, known in self._scored.items():
             if len(self._overlap[split]) > _MAX_OVERLAP * len(known):
                 self.report.warn(
@@ -410,7 +410,7 @@ def encode_examples(
 
 
 def _with_language_tokens(values: Rows, rows: Sequence[int], languages: Sequence[LanguagePair]) -> Rows:
-    """Select rows of each stream, and put the language tokens before them.
+    """Select rows of each stream, and insert the language tokens before each row.
 
     Args:
         values: Values of each stream.

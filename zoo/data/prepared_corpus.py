@@ -62,7 +62,7 @@ class PreparedCorpus:
 
     @cached_property
     def counts(self) -> CleaningCounts:
-        """Counts of training pairs that cleaning kept, and that it dropped for each reason."""
+        """Numbers of training pairs that cleaning kept, and that cleaning dropped for each reason."""
         return CleaningCounts(**read_json(self.folder / COUNTS_FILE))
 
     @property
@@ -75,11 +75,11 @@ class PreparedCorpus:
         return Store(self.folder / split)
 
     def texts(self, split: Split) -> dict[str, list[str]]:
-        """Return the cleaned raw data of each stream in dev or test."""
+        """Return the cleaned raw data of each stream in the dev or test set."""
         streams = self.store(split).lengths
         return {name: read_lines(self.folder / split / f"{name}.txt") for name in streams}
 
     def directions(self, split: Split) -> list[Direction]:
-        """Return the source and target language of each example in dev or test, for a multilingual model."""
+        """Return the source and target language of each example in the dev or test set, for a multilingual model."""
         lines = read_lines(self.folder / split / "languages.txt")
         return [(source, target) for source, _, target in (line.partition(" ") for line in lines)]

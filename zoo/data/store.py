@@ -1,4 +1,4 @@
-"""Store: the values of examples in memory-mapped files. Only their lengths are in memory."""
+"""Store: the values of examples in memory-mapped files. Only the lengths of the examples are kept in memory."""
 
 from __future__ import annotations
 

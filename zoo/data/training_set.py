@@ -101,7 +101,7 @@ class TrainingSet:
 
     @classmethod
     def from_prepared(cls, spec: Spec, prepared: PreparedCorpus, verified: Future[None] | None = None) -> Self:
-        """Return the training set of a prepared corpus, with subword regularisation if the spec specifies it."""
+        """Return the training set of a prepared corpus, with subword regularisation if the spec enables it."""
         alpha = spec.training.subword_regularization
         sampler = None if alpha is None else SubwordSampler(prepared.vocabulary, alpha, spec.corpus.max_length)
         return cls(spec, prepared.store("train"), sampler, verified)
@@ -115,7 +115,7 @@ class TrainingSet:
             ZooError: See `zoo.data.batches.epoch_batches`.
         """
         if self._epoch is None or self._epoch[0] != (epoch, self.packed):
-            self._epoch = None  # free the memory of the previous epoch before computing the next one
+            self._epoch = None  # free the memory of the previous epoch before computing the next epoch
             training = self._spec.training
             self._epoch = (
                 (epoch, self.packed),
@@ -199,7 +199,7 @@ class TrainingSet:
             batches = self.epoch_batches(epoch)
             end = min(start + POOL_BATCHES, len(batches))
             indices = np.concatenate([batches[number] for number in range(start, end)])
-            # The names of the streams must not change, because the sampled tokens depend on them.
+            # The names of the random streams must not change, because the sampled tokens depend on these names.
             token_seed, order_seed = (
                 stream(self._spec.training.seed, name, epoch, start) for name in ("pieces", "order")
             )
@@ -221,7 +221,7 @@ class TrainingSet:
 
 
 def part_weights(corpus: Corpus, counts: Sequence[int]) -> list[float]:
-    """Return how often an epoch contains the examples of each part of the training set.
+    """Return the number of times that an epoch contains the examples of each part of the training set.
 
     For multilingual models, `corpus.temperature` T balances the translation directions. The fraction p of a direction
     becomes proportional to p^(1/T) (Arivazhagan et al. 2019, section 4.3). The number of examples per epoch stays the

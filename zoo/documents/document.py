@@ -24,7 +24,7 @@ from zoo.generation.alignment import AlignedToken
 MAX_DOCUMENT_BYTES = 500_000_000
 """Maximum size of a document after decompression."""
 MAX_TEXT_BYTES = 50_000_000
-"""Maximum size of the files with text in a document after decompression."""
+"""Maximum total size of the text files in a document after decompression."""
 _MAX_ENTRIES = 10_000
 _ENTRY_MARK = b"PK\x01\x02"  # precedes each entry in the table of contents of a zip archive
 _BYTE_ORDER_MARKS = {b"\xef\xbb\xbf": "utf-8", b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}
@@ -33,7 +33,7 @@ _DAMAGE = (
     *(zipfile.BadZipFile, zlib.error, lzma.LZMAError),
     *(RuntimeError, NotImplementedError, OSError, EOFError, ValueError),
 )
-"""Errors that zipfile raises if an archive is damaged, encrypted or of an unknown kind."""
+"""Errors that zipfile raises if an archive is damaged, encrypted or not supported."""
 
 
 class TextArchive:
@@ -59,11 +59,11 @@ class TextArchive:
         entries = self._archive.infolist()
         _require_size(sum(entry.file_size for entry in entries), MAX_DOCUMENT_BYTES, f"`{name}`")
         self._entries = {entry.filename: entry for entry in entries}
-        """The entry of each file. If several have the same name, the last one counts, as in office programs."""
+        """The entry of each file. If a file has several entries, the last entry is used, as in office programs."""
         self.names = list(self._entries)
 
     def read(self, name: str) -> str:
-        """Return the text of a file, in the encoding that its XML declaration names.
+        """Return the text of a file. Its byte order mark or XML declaration specifies the encoding. Default: UTF-8.
 
         Raises:
             ZooError: The file does not exist or is damaged, its encoding is unknown, or the files are too large.
@@ -88,7 +88,10 @@ class TextArchive:
         return text
 
     def replace(self, texts: Mapping[str, str]) -> bytes:
-        """Return the archive with new texts of files that were read before. If no text differs, it is unchanged."""
+        """Return the archive with new texts for files that were read before.
+
+        If no text differs, return the original archive.
+        """
         texts = {name: text for name, text in texts.items() if text != self._texts[name]}
         if not texts:
             return self._content
@@ -135,7 +138,7 @@ Align = Callable[[list[str], list[str]], list[list[AlignedToken]]]
 DocumentSource = tuple[bytes, str, html.ElementRoles | None]
 """Arguments of `Document`."""
 SegmentText = tuple[str, bool]
-"""The text of a segment, and whether the segment has markup, so that its translation must be aligned."""
+"""The text of a segment, and whether the segment has markup. If it has markup, its translation must be aligned."""
 
 FORMATS: Mapping[str, Format | Archive] = {
     ".txt": text.TEXT,

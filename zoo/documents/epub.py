@@ -49,7 +49,7 @@ _BY_SUFFIX = {
 
 
 def _formats(names: Sequence[str], read: Callable[[str], str]) -> Mapping[str, Format]:
-    """Return the formats of the package and of its pages. If there is no package, suffixes select the pages."""
+    """Return the formats of the package and its pages. If there is no package, file suffixes determine the formats."""
     known, formats = set(names), dict[str, Format]()
     roots = dict(_links(read(_CONTAINER), "", "rootfile", "full-path")) if _CONTAINER in known else {}
     for package in filter(known.__contains__, roots):

@@ -29,9 +29,9 @@ class Kind(Enum):
     LINE = auto()
     """Line break inside a paragraph. It divides the paragraph if no sentence continues after it."""
     BREAK = auto()
-    """Boundary between two segments, such as the tag of a paragraph. It is copied."""
+    """Boundary between two segments, such as a paragraph tag. It is copied."""
     LANGUAGE = auto()
-    """Code of the document's language. It is replaced with the code of the target language, and is a boundary."""
+    """Code of the document's language. It is replaced with the code of the target language, and is also a boundary."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,14 +39,15 @@ class Fragment:
     """Fragment of a document. The joined `raw` strings of all fragments are the document.
 
     Attributes:
-        kind: The kind.
-        raw: The fragment as the document spells it.
+        kind: Kind of the fragment.
+        raw: The fragment as it is written in the document.
         text: The characters that the translator reads. For TEXT, the text without entities. For a UNIT, its readable
             content, such as code, a space for white space such as a tab, or "" if it has no readable content.
-        name: Name of the element, for OPEN and CLOSE. Identity of the range, for START and END.
-        output: How the fragment is written in a translated segment. None: as in the document.
-        again: How OPEN and CLOSE are written if their element is opened a second time, because its words are apart in
-            the translation. The start tag then has no `id`, for instance. None: as the first time.
+        name: Name of the element, for OPEN and CLOSE. Identifier of the range, for START and END.
+        output: The fragment as it is written in a translated segment. If None, it is written as in the document.
+        again: The OPEN or CLOSE tag as it is written if its element is opened a second time, because the words of the
+            element are not adjacent in the translation. For instance, the second start tag has no `id`. If None, the
+            tag is written as the first time.
     """
 
     kind: Kind
@@ -72,15 +73,15 @@ def join_fragments(
 
 @dataclass(frozen=True, slots=True)
 class Syntax:
-    """How a format writes text.
+    """Rules for writing text in a format.
 
     Attributes:
-        escape: Function that writes a text with the format's entities or escapes.
+        escape: Function that escapes a text with the format's entities or escape sequences.
         needs_runs: Whether all text must be in an inline element, as in Word documents.
         wraps: Whether line breaks only wrap a sentence, as in subtitles. Otherwise, a line that begins with a capital
             letter or a digit is a separate segment, as in an address.
-        marks: Pattern for marks at the start of a line that are copied, such as the dash of a dialogue.
-        end_marks: Pattern for marks at the end of a line that are copied.
+        marks: Pattern for marks to copy at the start of a line, such as dashes in a dialogue.
+        end_marks: Pattern for marks to copy at the end of a line.
         finish: Function that completes a translated document, for formats whose escapes depend on the text around them.
     """
 
@@ -101,7 +102,7 @@ class View:
 
     Attributes:
         parse: Function that splits the content of a file into fragments.
-        syntax: How texts are written.
+        syntax: Rules for writing translated texts.
     """
 
     parse: Callable[[str], list[Fragment]]
@@ -122,4 +123,4 @@ any encoding that they declare.
 
 def unescape(text: str) -> str:
     """Replace the HTML entities in a text with the characters that they represent."""
-    return html.unescape(_LONG_NUMBER.sub("\ufffd", text))  # Python does not convert numbers with thousands of digits
+    return html.unescape(_LONG_NUMBER.sub("\ufffd", text))  # Python cannot convert numbers with thousands of digits

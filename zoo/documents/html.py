@@ -1,4 +1,4 @@
-"""HTML and XML: tags, text and comments as fragments. Malformed HTML is read as browsers do, and nothing is lost."""
+"""HTML and XML: tags, text and comments as fragments. Malformed HTML is parsed as in browsers, and nothing is lost."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _BLOCKS = frozenset(
         *("ul", "video", "xmp"),
     )
 )
-"""Elements that divide text. All others, known or not, are part of the sentence around them."""
+"""Elements that divide text. All other elements, known or unknown, are part of the sentence around them."""
 _INLINE = frozenset(
     (
         *("a", "abbr", "acronym", "b", "bdi", "bdo", "big", "cite", "data", "del", "dfn", "em", "font", "i", "ins"),
@@ -55,9 +55,9 @@ _COMMENT = r"<!--(?:[^-]|-(?!->))*+(?:-->|\Z)"
 _XML_DOCTYPE = re.compile(
     rf"""<!doctype(?:[^\[>"']|{_QUOTED})*+(?:\[(?:{_COMMENT}|{_QUOTED}|[^\]"'])*+[^>]*+)?+>?+""", re.IGNORECASE
 )
-"""Declaration of a document type. Without an end, it extends to the end of the text."""
+"""Document type declaration. If it has no end, it extends to the end of the text."""
 _PAGE_NUMBER = re.compile(r"""\s(?:epub:type|role|class)\s*+=\s*+["']?(?:doc-)?page(?:break|num)["'\s>]""")
-"""Attribute of an element in an e-book that contains a page number of the printed book."""
+"""Attribute of e-book elements that contain a page number of the printed book."""
 _MAYBE_TEXT = re.compile(r"(?:alt|title|label|placeholder|description|value|content)\s*+=", re.IGNORECASE)
 _DESCRIPTIONS = ("description", "og:title", "og:description", "twitter:title", "twitter:description")
 _ATTRIBUTES = frozenset(("alt", "aria-description", "aria-label", "aria-placeholder", "placeholder", "title"))
@@ -65,7 +65,7 @@ _ATTRIBUTES = frozenset(("alt", "aria-description", "aria-label", "aria-placehol
 
 @dataclass(frozen=True)
 class ElementRoles:
-    """Roles of elements that a client chooses. The names are in lower case.
+    """Roles that a client chooses for elements. The names of the elements are in lower case.
 
     Attributes:
         splitting: Names of elements that are separate segments.
@@ -83,7 +83,7 @@ class ElementRoles:
 
 
 class _Part(NamedTuple):
-    """Fragment that was found: its start, kind, name and text, and its spelling if it is written again."""
+    """Fragment that the parser has found: its start, and values for the attributes of a `Fragment`."""
 
     start: int
     kind: Kind
@@ -108,7 +108,7 @@ class Parser:
         self._found: list[_Part] = []
         self.tags: list[tuple[int, str, str]] = []
         self._root: int | None = None
-        """Index of the start tag of the document's first element, which has the document's language."""
+        """Index of the root element's start tag, which specifies the document's language."""
         self._copied: list[str] = []
         """Names of the open elements that are copied, outermost first."""
         self._readable: list[str] = []
@@ -140,7 +140,7 @@ class Parser:
             position = self._read_markup(start)
         if position < len(text):
             self._read_text(position, len(text))
-        if self._copied:  # it has no end, so that it must stay last
+        if self._copied:  # the copied element has no end, so it must remain the last fragment
             self._found[-1] = self._found[-1]._replace(kind=Kind.BREAK)
 
     def _read_markup(self, start: int) -> int:
@@ -255,7 +255,7 @@ class Parser:
                 self._end_copied()
 
     def _read_text(self, start: int, end: int, text: str | None = None) -> None:
-        """Read a text. `text` is its content if it has no entities."""
+        """Read a text. For a CDATA section, `text` is its content."""
         if self._copied:
             self._readable.append(unescape(self._text[start:end]) if text is None else text)
         elif text is not None or self._found[-1:] == [] or self._found[-1][1:4] != (Kind.TEXT, "", None):
@@ -275,7 +275,10 @@ class Parser:
         self._copied, self._readable = [], []
 
     def _text_of_empty(self, name: str) -> str:
-        """Return the text for an element without content. An unknown element is read as a word, such as a name."""
+        """Return the text that the translator reads in place of an element without content.
+
+        It is a placeholder for unknown elements and for elements that the client copies. Otherwise, it is empty.
+        """
         is_known = name in _INLINE or name in _COPIED or name in _VOID or name in _BLOCKS
         return PLACEHOLDER if name in self._roles.copied or not is_known else ""
 
@@ -396,7 +399,7 @@ def parse(text: str, roles: ElementRoles, parser: type[Parser]) -> list[Fragment
 
 
 def _tags(text: str, roles: ElementRoles, parser: type[Parser]) -> Iterator[tuple[int, str, str]]:
-    """Yield the position, element and code of each tag that may have attributes to translate, such as `alt`."""
+    """Yield the position, name and text of each start tag that may have attributes to translate, such as `alt`."""
     if _MAYBE_TEXT.search(text):
         yield from (each for each in parser(text, roles).tags if _MAYBE_TEXT.search(each[2]))
 
@@ -418,7 +421,7 @@ SYNTAX = Syntax(escape)
 
 
 def html_format(roles: ElementRoles, parser: type[Parser]) -> Format:
-    """Return the HTML format. Attributes are translated before text, which may repeat a tag with attributes."""
+    """Return the HTML format. Attributes are translated before text, because a translation may repeat tags."""
     attributes_with_text = attribute_view(partial(_tags, roles=roles, parser=parser), _is_text)
     return (attributes_with_text, View(partial(parse, roles=roles, parser=parser), SYNTAX))
 

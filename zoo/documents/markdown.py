@@ -22,7 +22,7 @@ _TAG = re.compile(r"<(/?)([a-zA-Z][^\s/>]*)")
 _CODE = re.compile(
     r"import\s.*['\"];?|export\s(?:const|default|function|let)\b.*|\\[a-zA-Z]+(?:\{[^{}]*\}|\[[^\[\]]*\])*"
 )
-"""Line of code or of LaTeX between the paragraphs."""
+"""Line of code or LaTeX between paragraphs."""
 _MAX_INDENT = 100
 _TEMPLATE = ("{%", "{{<", "{{%")
 _COPIED = ("code", "kbd", "samp", "var")
@@ -34,7 +34,7 @@ _ATTRIBUTES, _PARSE_HTML = html.FORMAT[0], html.FORMAT[1].parse
 def parse(text: str, attributes: Callable[[str], list[Fragment]] | None = None) -> list[Fragment]:
     """Return the fragments of a Markdown document.
 
-    If `attributes` is given, it returns the fragments of each HTML block, and everything else is copied.
+    `attributes` is a function that returns the fragments of an HTML block. If it is given, everything else is copied.
     """
     lines = text.replace("\r\n", "\n").replace("\r", "\n")
     removed = [match.start() - index for index, match in enumerate(re.finditer("\r\n", text))]
@@ -132,7 +132,7 @@ def _spans(tokens: Sequence[Token]) -> Iterator[tuple[Token, int, int]]:
             end += 1
         elif "end" in token.meta:
             end = token.meta["end"]
-        else:  # of the two marks of strong text, one is an empty text
+        else:  # strong text has two tokens for each mark, and one of them is an empty text
             end += len(token.markup or token.content)
         if end > start:
             yield token, start, end
@@ -144,7 +144,7 @@ def _copied_name(token: Token) -> str:
 
 
 def _fragment(token: Token, raw: str, label: str) -> Fragment:
-    """Return the fragment of a token. If it ends a link, `label` is the content of the link."""
+    """Return the fragment of a token. If the token ends a link, `label` is the content of the link."""
     name = token.type.removesuffix("_open").removesuffix("_close") + token.markup
     if token.type in ("text", "text_special"):
         return Fragment(Kind.TEXT, raw, token.content)

@@ -37,10 +37,10 @@ _MARKER = re.compile(f"[{_MARKERS}]")
 _SPACES = re.compile(r"(?<!\s)[ \t]{2,}(?!\s)")
 _ENTITIES = {Mode.HTML: {"<": "&lt;", "&": "&amp;"}, Mode.QUOTED: {'"': "&quot;"}}
 _LAST_LINE = re.compile(r"[\r\n][ \t>]*\Z")
-"""Line break at the end of a text, with the beginning of the next line, such as the mark of a quotation."""
+"""Line break at the end of a text, with the start of the next line, such as `>` in a block quote."""
 _MAX_INDENT = 200
 _MAX_MOVED = 10
-"""Maximum number of characters that a delimiter is moved."""
+"""Maximum number of characters by which a delimiter is moved."""
 _MOVABLE = rf"(?:{_ESCAPE}.|\s|[^\x00-\x7f{_MARKERS}])"
 _FIRST, _LAST = re.compile(rf"[\r\n][ \t>]*|{_MOVABLE}"), re.compile(_MOVABLE + r"\Z")
 _TAGS = {"**": "strong", "__": "strong", "*": "em", "_": "em", "~~": "del"}
@@ -73,7 +73,7 @@ def mark(raw: str, *, is_open: bool) -> str:
 
 
 def line_break(raw: str) -> str:
-    """Return a marked line break. `finish` leaves it out at the start or end of a line."""
+    """Return a marked line break. `finish` removes line breaks at the start or end of a line."""
     return f"{_LINE}{raw}{_LINE}"
 
 
@@ -94,7 +94,7 @@ def finish(text: str) -> str:
 
 
 def _write_line(match: re.Match[str]) -> str:
-    """Return the Markdown line break that replaces a sequence of placeholders for line breaks.
+    """Return the Markdown line break that replaces a sequence of marked line breaks.
 
     Sequences at the start or end of a line, or before a comment, are removed.
     """

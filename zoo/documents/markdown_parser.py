@@ -1,4 +1,4 @@
-"""Parser for Markdown and its common extensions. It records where each inline text and each mark is in the source."""
+"""Parser for Markdown and its common extensions. It records the source positions of all inline texts and marks."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _TEXT_END = re.compile(rf"(?<! ) *\n|[!&*<\[\]\\_`~$^:{{]|==|{_URL}|{_EMAIL}")
 """End of plain text: a line break, a character that may begin markup, a URL, or an email address."""
 _LINE_BREAK = re.compile(r"( *)\n[ \t]*")
 _START = re.compile(r"\[[ xX]\](?=\s)\s*|\[!\w[\w-]*\][+-]?\s*|\[(?:TOC|toc)\]$")
-"""Start of a text that is copied: the box of a task, the type of an alert."""
+"""Start of a text, if it is copied: the check box of a task, or the type of an alert."""
 ATTRIBUTES = re.compile(r"\{[ \t]*[:#.][^{}\n]*\}")
 _MATH = (
     r"\$\$(?:[^$\\]|\\.)+\$\$",
@@ -67,8 +67,8 @@ class Place:
 
     Attributes:
         content: The inline text.
-        offsets: Positions in `content` at which the distance to the source position changes. The first one is 0.
-        positions: Positions in the source of the characters at `offsets`.
+        offsets: Positions in `content` at which the distance to the source position changes. The first offset is 0.
+        positions: Source positions of the characters at `offsets`.
     """
 
     content: str
@@ -76,7 +76,7 @@ class Place:
     positions: list[int]
 
     def source(self, offset: int) -> int:
-        """Return the position in the source of the character at `offset` in the inline text."""
+        """Return the source position of the character at `offset` in the inline text."""
         index = bisect_right(self.offsets, offset) - 1
         return self.positions[index] + offset - self.offsets[index]
 
@@ -201,7 +201,7 @@ def _math_block(state: StateBlock, start: int, end: int, silent: bool) -> bool:
         while following < end and not _line(state, following)[1].rstrip().endswith(mark):
             following += 1
         if following == end:
-            state.env[f"no {mark} {end}"] = True  # so that no later line is searched for the end
+            state.env[f"no {mark} {end}"] = True  # do not search for the end again at later lines
             return False
         following += 1
     if not silent:
@@ -275,7 +275,7 @@ def _text(state: StateInline, silent: bool) -> bool:
 
 
 def _html(state: StateInline, silent: bool) -> bool:
-    """Read a tag or a comment. The parser's own rule does not check that it ends within marked text."""
+    """Read a tag or a comment. Unlike the parser's own rule, check that it ends within the marked text around it."""
     start = state.pos
     is_inside = html_inline(state, True) and state.pos <= state.posMax
     state.pos = start
@@ -298,7 +298,7 @@ def _copied(state: StateInline, silent: bool) -> bool:
     if match is None:
         match = _COPIED.match(state.src, state.pos, state.posMax)
         name = "copied"
-    if match is None or (silent and state.src[state.pos] == "["):  # brackets in the text of a link do not end it
+    if match is None or (silent and state.src[state.pos] == "["):  # brackets in a link's text do not end the link
         return False
     if not silent:
         token = state.push(name, "", 0)

@@ -15,8 +15,8 @@ from zoo.documents.segments import PLACEHOLDER, WORDS, Element, Mark, Segment, S
 from zoo.generation.alignment import AlignedToken
 
 _MAX_WORD = 100
-"""Maximum length of a word in which elements can start or end between characters. In longer words, they surround the
-whole word, because the work grows with the square of the length."""
+"""Maximum length of a word in which elements can start or end between characters. Elements surround longer words as a
+whole, because the time grows with the square of the length."""
 
 
 @dataclass
@@ -26,7 +26,7 @@ class _Word:
     Attributes:
         start: Position in the translation.
         end: End in the translation.
-        source: Position, in the segment's text, of the characters that the word translates. None: it is not known.
+        source: Position, in the segment's text, of the characters that the word translates, or None if unknown.
         parts: Parts of the word, each with the elements around it. Empty until the elements are known.
         unit: Copied content that replaces the word.
         before: Start marks to write before the word.
@@ -166,11 +166,11 @@ def _first_text_stack(segment: Segment) -> Stack:
 def _word_parts(
     segment: Segment, text: str, position: int, span: tuple[int, int], syntax: Syntax
 ) -> list[tuple[str, Stack]]:
-    """Return a word in parts, each with the elements around the same characters of the source word at `span`."""
+    """Split a word into parts, each with the elements around the same characters of the source word at `span`."""
     stacks = segment.stacks[slice(*span)] if span[1] - span[0] <= _MAX_WORD else [segment.stacks[position]]
     if all(stack == stacks[0] for stack in stacks):
         return [(text, stacks[0])]
-    around = max(stacks, key=stacks.count) if syntax.needs_runs else _common(*stacks)  # runs have no run in common
+    around = max(stacks, key=stacks.count) if syntax.needs_runs else _common(*stacks)  # common elements include no run
     source = segment.text[slice(*span)]
     parts, rest = list[tuple[str, Stack]](), text
     for stack, run in groupby(zip(source, stacks, strict=True), itemgetter(1)):
@@ -265,13 +265,16 @@ def _place_units(words: Sequence[_Word], units: Sequence[Unit], target: str) -> 
 
 
 def _nearest(values: Sequence[int], value: int) -> int:
-    """Return the nearest of sorted values. If two are equally near, return the higher one."""
+    """Return the nearest of sorted values. If two values are equally near, return the higher value."""
     index = bisect_left(values, value)
     return min(values[max(index - 1, 0) : index + 1], key=lambda each: (abs(each - value), -each))
 
 
 def _place_marks(segment: Segment, words: Sequence[_Word]) -> list[Unit | Mark]:
-    """Put marks before the first and after the last word of their range. Return the marks that precede all words."""
+    """Put start marks before the first word of their range, and end marks after the last word.
+
+    Return the marks that precede all words.
+    """
     if not segment.marks:
         return []
     order = sorted((word.source, index) for index, word in enumerate(words) if word.source is not None)
@@ -349,7 +352,7 @@ def _write(segment: Segment, words: Sequence[_Word], head: Sequence[Unit | Mark]
             previous = word.parts[-1][1] if word.parts else stack
         for each in (*word.ends, *word.after):
             is_space = isinstance(each, Unit) and each.is_space
-            if is_space and not syntax.needs_runs and solid.issuperset(each.stack):  # it ends no element
+            if is_space and not syntax.needs_runs and solid.issuperset(each.stack):  # do not end an element for it
                 each = replace(each, stack=_common(writer.stack, stacks[index + 1]))
             writer.copied(each)
         replaces_space = any(isinstance(each, Unit) and each.is_space for each in word.after)
@@ -449,7 +452,7 @@ class _Writer:
             return
         if not self._syntax.needs_runs:
             self.text(" ", _common(self.stack, unit.stack))
-        elif self._text and unit.end > unit.start:  # the last text, which is in a run, goes on
+        elif self._text and unit.end > unit.start:  # the last text, which is in a run, continues
             self._text += " "
 
     def _flush(self) -> None:

@@ -1,4 +1,4 @@
-"""Segments: the texts to translate, found in the fragments of a document, and the place of all markup in them."""
+"""Segments: the texts to translate, which are formed from a document's fragments, and the positions of their markup."""
 
 from __future__ import annotations
 
@@ -26,20 +26,21 @@ _BOUNDARIES = (Kind.BREAK, Kind.LANGUAGE)
 _SENTENCE_END = re.compile(r"[.!?…:;][\"'’”»)\]]*\s*$")
 _GLUED_BEFORE = re.compile(r"[\w,.;:!?)\]}»”’\"'%]$")
 _REFERENCE = re.compile(r"(?=[^\w\s]*[\d*†‡§¶#↩↑^¹²³⁰-⁹₀-₉])\S+")
-"""Content without letters that belongs to the word before it, such as a footnote's number or the arrow back to it."""
+"""Content without letters that belongs to the word before it, such as a footnote number or an arrow to the text."""
 _SYMBOLS = re.compile("[\u2190-\u21ff\u2300-\u2bff\U0001f000-\U0001faff\u200d\ufe0e\ufe0f]*")
 _GLUE = re.compile(r"[-+/&=:.~]{1,2}")
-"""Text between copied content on both sides, as in Ctrl+C, which is also copied."""
+"""Text between two copied elements, such as the "+" in Ctrl+C. It is also copied."""
 _RAISED = ("sup", "sub", "vertAlign")
-"""Parts of the names of elements whose digits do not continue a number before them."""
+"""Substrings in the names of elements for raised or lowered text. Its digits do not continue a number before them."""
 _AFTER_NUMBER = re.compile(r"\s|[^\W\d_]{2}|[\"'“„‘‚«»(\[]")
-"""Text after the number of a verse or a note. One letter may be a chemical element, and "/" a fraction."""
+"""Text that may follow the number of a verse or a note. It excludes single letters, as in chemical formulas, and "/",
+as in fractions."""
 _MAX_MARK, _MAX_REFERENCE = 100, 12
-"""Maximum number of characters in marks at the end of a line, and of fragments in a reference."""
+"""Maximum number of characters in marks at the end of a line, and maximum number of fragments in a reference."""
 _Test = Callable[[str, Sequence[Fragment], Sequence[Fragment]], str | None]
 """Function that returns the text of an element that is copied, or None if the element is not copied.
 
-Its arguments are the last characters before the element, its fragments, and some fragments after it.
+Its arguments are the last characters before the element, the element's fragments, and some fragments after the element.
 """
 
 
@@ -49,7 +50,7 @@ class Unit:
 
     Attributes:
         start: Position in the text of the segment.
-        end: End of the word that the translator reads in place of the content. Equals `start` if it reads nothing.
+        end: End of the word that the translator reads in place of the content. If there is no such word, `start`.
         stack: The elements around it.
         output: The content as it is written.
         space_before: Whether the source has a space before it.
@@ -131,7 +132,7 @@ class Segment:
 
     @property
     def raw(self) -> str:
-        """The segment as the document spells it."""
+        """The segment as it is written in the document."""
         return "".join(fragment.raw for fragment in self.fragments)
 
     @property
@@ -335,7 +336,7 @@ def _reopened(tag: Fragment) -> Fragment:
 
 
 def _copy_marks(run: list[Fragment], syntax: Syntax) -> list[Fragment]:
-    """Return the fragments of a segment. Marks at its start and end, such as dashes, become copied content."""
+    """Return the fragments of a segment. Marks at its start and end, such as dashes, become units."""
     texts = [index for index, fragment in enumerate(run) if fragment.kind is Kind.TEXT and fragment.text.strip()]
     if not texts:
         return run
@@ -356,7 +357,7 @@ def _copy_marks(run: list[Fragment], syntax: Syntax) -> list[Fragment]:
 
 
 def _split_text(text: Fragment, position: int, syntax: Syntax, *kinds: Kind) -> list[Fragment]:
-    """Split a text into two fragments of the given kinds, unless entities make its positions unknown."""
+    """Split a text into two fragments of the given kinds. A text with entities is not split: its positions differ."""
     parts = text.text[:position], text.text[position:]
     if text.raw != text.text:
         return [text] if kinds[0] is Kind.TEXT else [Fragment(Kind.UNIT, "", output=""), text]
@@ -368,7 +369,7 @@ def _split_text(text: Fragment, position: int, syntax: Syntax, *kinds: Kind) -> 
 
 
 def _copy_elements(run: Sequence[Fragment], test: _Test) -> list[Fragment]:
-    """Return the fragments of a segment, with each short element that passes a test as copied content."""
+    """Return the fragments of a segment. Each short element that passes a test becomes a unit."""
     result, before, index = list[Fragment](), "", 0
     while index < len(run):
         end = _element_end(run, index) if run[index].kind is Kind.OPEN else index
@@ -453,7 +454,7 @@ def _is_reference(before: str, element: Sequence[Fragment], following: Sequence[
 def _trim(run: Sequence[Fragment]) -> tuple[Sequence[Fragment], Sequence[Fragment], Sequence[Fragment]]:
     """Split copied content and white space off the start and end of a segment, so that they keep their place.
 
-    Content that the translator reads as a word and marks whose range has words stay in the segment.
+    Content that the translator reads as a word stays in the segment. So do marks whose range contains words.
     """
     first, last = 0, len(run)
     while first < last and _is_edge(run[first]):

@@ -19,7 +19,7 @@ from zoo.documents.fragments import Fragment, Kind, Syntax, View, unescape
 _VALUE = r"""(?:"[^"]*+"|'[^']*+'|[^\s>]*+)"""
 _NAME = r"[a-zA-Z][^\s/>]*+"
 TAG = re.compile(rf"<(/?)({_NAME})(?:[\s/=]++|[^\s/>=]++(?:\s*+=\s*+{_VALUE})?+)*+>")
-"""Tag with its attributes. A quotation mark without a partner is part of a value."""
+"""Tag with its attributes. An unpaired quotation mark is part of a value."""
 TAG_START = re.compile(f"</?{_NAME}")
 _ATTRIBUTE = re.compile(rf"[\s/=]++|([^\s/>=]++)(?:\s*+=\s*+({_VALUE}))?+")
 _MAYBE_ID = re.compile(r"(?:id|name)\s*+=", re.IGNORECASE)
@@ -63,8 +63,8 @@ def attribute_view(
     """Return a view of the attributes that readers see. Translations are written in double quotation marks.
 
     Args:
-        find_tags: Function that returns the position, the name and the spelling of each start tag in a file.
-        is_text: Function that returns whether to translate an attribute, given the name and the spelling of its tag.
+        find_tags: Function that returns the position, name and text of each start tag in a file.
+        is_text: Function that returns whether to translate an attribute, given the name and text of its tag.
     """
 
     def parse(text: str) -> list[Fragment]:
@@ -92,7 +92,7 @@ def _escape(text: str) -> str:
 
 
 def pattern_view(pattern: re.Pattern[str]) -> View:
-    """Return a view of the parts of XML that a pattern matches: text in the group `text`, language codes in others."""
+    """Return a view of the parts of XML that a pattern matches: texts (group `text`) and language codes."""
 
     def parse(text: str) -> list[Fragment]:
         found, position = list[Fragment](), 0
@@ -110,12 +110,12 @@ def pattern_view(pattern: re.Pattern[str]) -> View:
 
 
 def values(tag: str) -> dict[str, str]:
-    """Return the values of a start tag's attributes by name. If several have the same name, the first counts."""
+    """Return the attribute values of a start tag, keyed by name. If a name occurs twice, return the first value."""
     return {each.name: each.value for each in reversed(list(attributes(tag)))}
 
 
 def without_id(tag: str, name: str) -> str | None:
-    """Return a start tag without the attributes that identify its element. None if it has no such attribute."""
+    """Return a start tag without the attributes that identify its element, or None if it has no such attributes."""
     if not _MAYBE_ID.search(tag):
         return None
     identity = ("id", "xml:id", *(("name",) if name == "a" else ()))
@@ -139,9 +139,9 @@ _STYLE_TAG = re.compile(r"""<(?:[\w.-]++:)?(style|name|basedOn)\s(?:[^<>"']|"[^"
 
 
 class Token(NamedTuple):
-    """Tag or text of an XML document: its spelling in the file, and the text that it represents.
+    """Tag or text in an XML document: its characters in the file (`raw`), and the text that it represents.
 
-    The start tag of an empty element, such as `<w:t/>`, has the spelling of the element. Its end tag is spelled "".
+    For an empty element, such as `<w:t/>`, `raw` of the start tag is the whole element, and `raw` of the end tag is "".
     """
 
     kind: str
@@ -234,7 +234,7 @@ def local_attributes(raw: str) -> dict[str, str]:
 
 
 def code_styles(*files: str) -> frozenset[str]:
-    """Return the names of styles for code that XML files define, including the styles that are based on them."""
+    """Return the names of the code styles that XML files define, including all styles based on these styles."""
     found, style, based = list[str](), "", defaultdict[str, list[str]](list)
     for tag in (tag for text in files for tag in _STYLE_TAG.finditer(text)):
         given = local_attributes(tag[0])
@@ -247,7 +247,7 @@ def code_styles(*files: str) -> frozenset[str]:
         names = style, parent, given.get("display-name", ""), given.get("val", "")
         if not _CODE.isdisjoint(_NO_LETTER.sub("", name).lower().removesuffix("char") for name in names):
             found.append(style)
-    for style in found:  # the list grows
+    for style in found:  # the loop also visits the styles that it adds
         found += based.pop(style, [])
     return frozenset(found)
 
@@ -312,7 +312,7 @@ def _inline_fragments(
 
 
 def _content(tokens: Sequence[Token], ends: Sequence[int], index: int, child: str | None) -> tuple[int, int] | None:
-    """Return the start and end of an inline element's content. None if it has no content."""
+    """Return the start and end of an inline element's content, or None if the element has no content."""
     first, last = index + 1, ends[index] - 1
     if child is not None:
         while first < last and tokens[first].name.endswith("Pr"):  # properties, such as w:sdtPr

@@ -1,4 +1,4 @@
-"""Plain text (.txt), and subtitles in SubRip's format (.srt)."""
+"""Plain text (.txt), and subtitles in SubRip format (.srt)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _TIME = r"-?\d+:\d\d(?::\d\d)?(?:[,.:]\d+)?"
 _HEAD = re.compile(
     rf"(?:^|(?<=[\r\n]))(?:[ \t]*\d+[ \t]*{_LINE})?[ \t]*{_TIME}[ \t]*-->[ \t]*{_TIME}[^\r\n]*(?:{_LINE}|$)"
 )
-"""The number of a subtitle, which some files lack, and its times."""
+"""The number of a subtitle, which is optional, and its times."""
 _MARKUP = re.compile(
     r"<(?P<close>/?)(?P<name>[a-zA-Z]++)[^<>\r\n]*>|(?P<code>\{[^{}\r\n]*\})"
     rf"|(?P<blank>{_LINE}(?:[ \t]*+{_LINE})+)|(?P<line>{_LINE}|\\[Nn])"

@@ -29,7 +29,7 @@ _PARTS = _BEGIN, _SEPARATE, _END = "begin", "separate", "end"
 _FIELD_CODE = "code "
 """Prefix of the name of a fragment with a field code. The code follows the prefix."""
 _MAX_CODE = 100
-"""Maximum number of characters that are read of a field code."""
+"""Maximum length of a field code. The rest of a longer code is ignored."""
 _COMPUTED_CODE = re.compile(
     "=|(?:PAGE|NUMPAGES|SECTION|SECTIONPAGES|PAGEREF|REF|NOTEREF|FTNREF|STYLEREF|SEQ|LISTNUM|AUTONUM|DATE|TIME|CREATEDATE"
     "|SAVEDATE|PRINTDATE|EDITTIME|CITATION|BIBLIOGRAPHY|FILENAME|FILESIZE|TITLE|SUBJECT|AUTHOR|KEYWORDS|COMMENTS|INFO"
@@ -64,7 +64,7 @@ class _Field:
 
     @property
     def hides(self) -> bool:
-        """Whether a field that begins at the current position is part of this field."""
+        """Whether a field that begins at the current position is in a field code, or in a result that is copied."""
         return self.is_inside or self.separate < 0 or _is_computed(self.code)
 
 
@@ -109,7 +109,7 @@ def _join_fields(fragments: Sequence[Fragment]) -> list[Fragment]:
                 _join(result, field, is_whole=is_whole)
         elif fragment.name in (_SEPARATE, _END):
             breaks += 1
-    # The other parts are those of incomplete fields.
+    # The remaining parts belong to incomplete fields.
     return [replace(each, kind=Kind.BREAK) if each.name in _PARTS else each for each in result]
 
 
@@ -122,7 +122,7 @@ def _join(fragments: list[Fragment], field: _Field, *, is_whole: bool) -> None:
     if field.separate < 0 or _is_computed(field.code):
         parts = fragments[field.begin :]
         marks = Counter(part.name for part in parts if part.kind in (Kind.START, Kind.END))
-        is_whole = is_whole and all(count == 2 for count in marks.values())  # no half of a range
+        is_whole = is_whole and all(count == 2 for count in marks.values())  # both marks of each range
         text = "".join(part.text for part in parts)
         if _is_computed(field.code):
             text = text or PLACEHOLDER  # Word computes the result when it opens the document
@@ -157,12 +157,12 @@ _RANGE = re.compile(r"w:(bookmark|perm|commentRange|move(?:From|To)Range|customX
 _DROPPED = ("", "w:softHyphen", "w:lastRenderedPageBreak", "w:proofErr")
 """Elements that a translation does not need. "" is white space between elements."""
 _STYLED = ("w:p", "w:r", "w:pPrChange", "w:rPrChange")
-"""Elements that have a style, and elements that have an earlier style."""
+"""Elements with a style, and elements with the style before a tracked change."""
 _TEXT_BOX = "txbxContent"
 _RUN = "w:r "
 """Prefix of the names of runs. The style follows it, so that runs with the same style have the same name."""
 _MAX_COPIED = 50_000_000
-"""Maximum total number of characters in the styles of runs that are split off."""
+"""Maximum total number of characters in the start tags and styles that are repeated because runs are split."""
 _NAME = re.compile(r"<([^\s/>]+)")
 
 
@@ -171,7 +171,7 @@ def _parse(text: str, prefix: str, code: Collection[str], level: int = 1) -> lis
 
     Args:
         text: The XML.
-        prefix: Prefix of the names of its elements.
+        prefix: Prefix of the element names.
         code: Names of the styles for code.
         level: 1 for the paragraphs of the file, 2 for paragraphs in text boxes, which are inside other paragraphs.
 

@@ -1,1 +1,1 @@
-"""Evaluation of models: BLEU, chrF, TER, perplexity and bracket F1, with significance by bootstrap resampling."""
+"""Evaluation of models: BLEU, chrF, TER, perplexity and bracket F1, with significance tests by bootstrap resampling."""

@@ -328,5 +328,5 @@ def _count_crossing(test: Bracketing, gold: Bracketing) -> int:
     return sum(
         any(start < first < end < last or first < start < last < end for first, last in spans)
         for _, start, end in test.brackets
-        if (start, end) not in spans  # a bracket with the span of a reference bracket cannot cross another one
+        if (start, end) not in spans  # a bracket with the span of a reference bracket crosses no reference bracket
     )

@@ -38,7 +38,7 @@ from zoo.report import Report
 
 _LANGUAGE_CODE = re.compile("[a-z]{2,3}")
 SIGNIFICANCE_LEVEL = 0.05
-"""Differences with a p-value below this are significant."""
+"""Differences with a p-value below this level are significant."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,12 +106,12 @@ def compare(
 def compare_files(
     first: Path, second: Path, references: Path, *, language: str | None = None, transcripts: bool = False
 ) -> tuple[Comparison, ...]:
-    """Compare two files of outputs, one per line.
+    """Compare two files with one output per line.
 
     Args:
         first: Outputs of system A.
         second: Outputs of system B.
-        references: File of references.
+        references: File with one reference per line.
         language: Language code for the paper's BLEU. If None, the suffix of the references' file name is used.
         transcripts: Whether to compute WER and CER instead of the metrics for translations.
 
@@ -212,11 +212,11 @@ def evaluate_files(
     lowercase: bool = False,
     transcripts: bool = False,
 ) -> Scores:
-    """Score a file of outputs, one per line.
+    """Score a file with one output per line.
 
     Args:
-        outputs: File of outputs.
-        references: File of references.
+        outputs: File with the outputs.
+        references: File with one reference per line.
         language: Language code for the paper's BLEU. If None, the suffix of the references' file name is used, such as
             `de`. If the suffix is not a language, the paper's BLEU is not computed.
         tokenize: Tokenisation for sacreBLEU's BLEU: one of `TOKENIZATIONS`.
@@ -246,7 +246,7 @@ def resolve_language(given: str | None, references: Path | str) -> str | None:
 
     Args:
         given: The code that the user gave, if any.
-        references: File of references. If `given` is None, the suffix of the file name is used, such as `de`.
+        references: File with the references. If `given` is None, the suffix of the file name is used, such as `de`.
 
     Returns:
         The code. None if the suffix is not a language for which the Moses tokeniser has rules.

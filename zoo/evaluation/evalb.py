@@ -102,7 +102,7 @@ def score_brackets(
         references: The reference of each tree.
         parameters: EVALB's parameters.
         own_tags: Whether to use the tags in the outputs, if there are any. If false, each word gets its tag from the
-            reference. Then it is no error to tag a word as punctuation, and tagging accuracy is not computed.
+            reference. Then wrong punctuation tags are not errors, and tagging accuracy is not computed.
 
     Raises:
         ZooError: A reference is not a tree, the numbers of outputs and references differ or are 0, or more sentences

@@ -38,13 +38,13 @@ def evaluate_models(
     show: bool = False,
     **options: Unpack[BackendOptions],
 ) -> Scores:
-    """Score a training run, a published model or an ensemble, with the decoding settings in its (first) spec.
+    """Score a training run, a published model or an ensemble. The decoding settings come from the (first) model's spec.
 
     For a training run in float32, the scores are saved in `scores.json`, and the outputs in a separate file. Nothing is
     saved if the run's weights have changed during the evaluation.
 
     Args:
-        folders: Folder of the training run or published model. Several folders make an ensemble.
+        folders: Folder of the training run or published model. Several folders form an ensemble.
         split: "dev" or "test".
         max_batch_tokens: Maximum number of source tokens in a batch. None for the default.
         report: Receives messages.

@@ -66,7 +66,7 @@ class Metric:
         return "-" if score is None else f"{score:.{self.decimals}f}"
 
     def read_score(self, scores: object) -> float | None:
-        """Return this metric's score in a set's entry of `scores.json`. None if the score is missing or invalid."""
+        """Read this metric's score from a set's entry in `scores.json`. Return None if it is missing or invalid."""
         score = scores.get(self.name) if isinstance(scores, Mapping) else None
         if not isinstance(score, int | float) or not 0 <= score < self.max_value * 1.00001:
             return None
@@ -167,7 +167,7 @@ def get_metric(name: str) -> Metric:
 
 
 def metrics_for(spec: Spec) -> tuple[Metric, ...]:
-    """Return the metrics that rate a model. The first metric is the main metric."""
+    """Return the metrics for a model with this spec. The first metric is the main metric."""
     return tuple(metric for metric in METRICS if metric.name in spec.scores)
 
 
@@ -181,7 +181,7 @@ MACHINE_KEY = "machine"
 
 
 def compute_scores(outputs: ModelOutputs, spec: Spec) -> Scores:
-    """Compute all metrics that rate a model for its outputs, and the model's speed in sentences per second."""
+    """Compute all scores of a model from its outputs, and the model's speed in sentences per second."""
     scores: Scores = {}
     for metric in metrics_for(spec):
         scores |= metric.compute(outputs)
@@ -194,7 +194,7 @@ def compute_scores(outputs: ModelOutputs, spec: Spec) -> Scores:
 
 
 def summary_line(scores: Scores) -> str:
-    """Format the scores by the main metrics as one line of text."""
+    """Format the scores of all metrics with `in_summary` as one line of text."""
     metrics = [metric for metric in _present_metrics(scores) if metric.in_summary]
     return ", ".join(f"{m.title} {m.format_score(scores[m.name])}{m.unit and f' per {m.unit}'}" for m in metrics)
 

@@ -31,7 +31,7 @@ _MAX_FILE_BYTES = 1_000_000_000  # enough for millions of sentences
 
 
 class EvaluationSet(NamedTuple):
-    """Texts of each stream of a dev or test set."""
+    """Texts of a dev or test set, keyed by stream."""
 
     streams: Mapping[str, Sequence[str]]
     directions: Sequence[Direction] | None = None
@@ -80,7 +80,7 @@ class ModelOutputs:
 
     @cached_property
     def rows_by_direction(self) -> dict[Direction, list[int]]:
-        """The indices of the texts of each translation direction, in ascending order."""
+        """The indices of the texts in each translation direction, in ascending order."""
         rows: dict[Direction, list[int]] = {}
         for row, direction in enumerate(self._directions):
             rows.setdefault(direction, []).append(row)
@@ -98,7 +98,7 @@ class ModelOutputs:
 
     @property
     def seconds(self) -> float:
-        """The time that it took to generate `texts`, in seconds."""
+        """The time to generate `texts`, in seconds."""
         return self._timed_outputs[1]
 
     @cached_property

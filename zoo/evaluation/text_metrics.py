@@ -68,7 +68,7 @@ class TextMetric:
         """Return the corpus scores of several sets of sentences, [sets].
 
         Args:
-            sums: For each set, the sum of the statistics of its sentences, [sets, statistics].
+            sums: Statistics of each set, summed over its sentences, [sets, statistics].
         """
         return np.array([self.metric._compute_score_from_stats(row).score for row in sums])
 
@@ -133,7 +133,7 @@ def text_metric(
 
 
 def _sacrebleu(kind: str, **options: Any) -> Any:
-    # Imported late: it takes a tenth of a second, which is not needed to list the names of metrics.
+    # Imported late: the import takes a tenth of a second, and listing the names of metrics does not need it.
     return getattr(import_module(f"sacrebleu.metrics.{kind.lower()}"), kind)(**options)
 
 

@@ -1,1 +1,1 @@
-"""Modalities of features: files that are not text, such as audio, as the vectors that a model reads (section 7)."""
+"""Modalities of features. They convert audio and image files to the vectors that a model reads (section 7)."""

@@ -21,16 +21,16 @@ if TYPE_CHECKING:
     from soundfile import SoundFile
 
 SAMPLE_RATE = 16_000
-"""Sampling rate to which all audio is converted, in Hz."""
+"""Sampling rate in Hz. All audio is converted to this rate."""
 WINDOW, HOP, FFT = 400, 160, 512
 """Length of a window (25 ms), distance between windows (10 ms), and length of the Fourier transform, in samples."""
 MAX_SECONDS = 3_600
-"""Maximum length of a recording that is encoded as a whole, in seconds. The frames of such a recording take 115 MB."""
+"""Maximum length, in seconds, of a recording that is encoded as a whole. The frames of such a recording take 115 MB."""
 _LOWEST_HZ, _FLOOR, _MIN_VARIANCE = 20.0, 1e-10, 1e-5
 _FORMATS = ("WAV", "WAVEX", "RF64", "FLAC", "OGG", "MP3")
 _SAMPLE_RATES, _MAX_CHANNELS = range(1_000, 768_001), 256
-_BLOCK_VALUES, _BLOCK_SECONDS = 1 << 20, 30  # at most so many samples of all channels are read at a time
-_BLOCK_FRAMES = 1 << 12  # frames that are computed at a time
+_BLOCK_VALUES, _BLOCK_SECONDS = 1 << 20, 30  # maximum size of a block: samples of all channels, and seconds
+_BLOCK_FRAMES = 1 << 12  # number of frames that are computed at a time
 
 Samples = npt.NDArray[np.float32]
 """Samples of one channel at SAMPLE_RATE, `[samples]`. Full scale is from -1 to 1."""
@@ -42,7 +42,8 @@ class Audio(FeatureModality):
     The spectrum of a window x is P_k = |Σ_t h_t x_t e^(-2πikt/512)|² with the Hann window h_t = ½ - ½ cos(2πt/400).
     Filter i is a triangle over mel(f) = 2595 log₁₀(1 + f/700). There are `bins` + 2 equally spaced points from
     mel(20 Hz) to mel(8 kHz). The filter is 0, 1 and 0 at the points i, i + 1 and i + 2. Before normalisation, a feature
-    is ln max(Σ_k filter_ik P_k, 10⁻¹⁰). The option `dynamic_range` raises small features of a file.
+    is ln max(Σ_k filter_ik P_k, 10⁻¹⁰). The option `dynamic_range` raises features that are far below the largest
+    feature of their file.
     """
 
     suffixes = (".wav", ".flac", ".ogg", ".oga", ".opus", ".mp3")
@@ -53,14 +54,14 @@ class Audio(FeatureModality):
         return self.features(read_samples(file))
 
     def features(self, samples: Samples) -> Frames:
-        """Return the frames of samples. If there are fewer samples than in a window, silence is appended."""
+        """Compute frames from samples. If there are fewer samples than in one window, silence is appended."""
         padded = np.pad(samples, (0, max(0, WINDOW - len(samples))))
         windows = np.lib.stride_tricks.sliding_window_view(padded, WINDOW)[::HOP]
         bank, frames = mel_filters(self.options.bins), np.empty((len(windows), self.options.bins), np.float32)
         for start in range(0, len(windows), _BLOCK_FRAMES):
             block = windows[start : start + _BLOCK_FRAMES] * _hann_window()
             power = np.abs(np.fft.rfft(block, FFT)) ** 2
-            # Unlike `@`, einsum starts no threads, which would compete with those of the search.
+            # Unlike `@`, einsum starts no threads. They would compete with the threads of the search.
             mel = np.einsum("tf,fm->tm", power, bank)
             frames[start : start + _BLOCK_FRAMES] = np.log(np.maximum(mel, _FLOOR))
         if self.options.dynamic_range is not None:
@@ -76,7 +77,7 @@ class Audio(FeatureModality):
     def augment(self, frames: Frames, random: np.random.Generator) -> Frames:
         """Warp frequencies and times, and mask random ranges of frames and of features (SpecAugment).
 
-        A mask hides at most a fifth of the frames. Masked values are set to 0, the mean of each feature.
+        A time mask hides at most a fifth of the frames. Masked values are set to 0, the mean of each feature.
         """
         changed = frames.copy()
         if self.options.frequency_warp:
@@ -97,7 +98,7 @@ def _random_factor(warp: float, random: np.random.Generator) -> float:
 
 
 def _interpolate(places: npt.NDArray[np.float64], rows: Frames) -> Frames:
-    """Return the rows at places between rows, by linear interpolation. Outside, return the first or the last row."""
+    """Interpolate linearly between rows. For places outside the range of rows, return the first or the last row."""
     places = np.clip(places, 0, len(rows) - 1)
     before = places.astype(np.int64)
     after = np.minimum(before + 1, len(rows) - 1)
@@ -125,7 +126,7 @@ def mel_filters(bins: int) -> npt.NDArray[np.float64]:
 
 @cache
 def _filter_points(bins: int) -> npt.NDArray[np.float64]:
-    """Return the points between which the filters are, in mel, `[bins + 2]`."""
+    """Return the corner points of the triangular filters, in mel, `[bins + 2]`."""
     low, high = _mel([_LOWEST_HZ, SAMPLE_RATE / 2])
     return np.linspace(low, high, bins + 2)
 

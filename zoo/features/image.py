@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 MAX_PIXELS = 25_000_000
 """Maximum number of pixels in a picture. Decoding takes up to ten bytes per pixel."""
 MAX_ASPECT = 512
-"""Maximum ratio of the two sides of a picture. Scaling a much higher picture takes gigabytes."""
+"""Maximum ratio of the two sides of a picture. Scaling a much higher picture takes gigabytes of memory."""
 _MIN_DEVIATION = 1.0
 """Minimum standard deviation, in grey values, by which pixels are divided, so that noise on blank paper stays small."""
 _STEP = 257
@@ -29,10 +29,10 @@ _STEP = 257
 
 
 class Image(FeatureModality):
-    """The `image` modality: greyscale pixels, normalised to mean 0 and variance 1 per picture. Dark is positive.
+    """The `image` modality: greyscale pixels, normalised to mean 0 and variance 1 per picture.
 
-    Transparent pixels count as white. Only the first frame of an animated picture is read. A photo is rotated according
-    to its EXIF data.
+    Dark pixels have positive values. Transparent pixels count as white. Only the first frame of an animated picture is
+    read. A photo is rotated according to its EXIF data.
     """
 
     suffixes = (".png", ".jpg", ".jpeg")
@@ -77,7 +77,7 @@ def _read_grey(file: str | Path | BinaryIO, height: int) -> PillowImage.Image:
         content = stream.read(MAX_BYTES + 1)
     if len(content) > MAX_BYTES:
         raise ZooError(f"`{name}` is larger than {size(MAX_BYTES)}", hint="scale the picture")
-    # Pillow warns of large and of slightly damaged pictures. Threads must not use `catch_warnings`.
+    # Pillow warns about large and slightly damaged pictures. Threads must not use `catch_warnings`.
     warnings.filterwarnings("ignore", module=r"PIL\.")
     try:
         picture = pillow.open(io.BytesIO(content), formats=("PNG", "JPEG"))

@@ -1,6 +1,7 @@
 """Base class for modalities of features, such as audio, and functions that read lists of files.
 
-A modality is one file, such as `audio.py`, with a line in `FEATURES`. The class of its options is in `specs/parts.py`.
+Each modality has its own file, such as `audio.py`, and an entry in `FEATURES`. The class of its options is in
+`specs/parts.py`.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from zoo.text.files import read_sentences
 from zoo.text.lines import clean
 
 FEATURES: Mapping[str, str] = {"audio": "zoo.features.audio:Audio", "image": "zoo.features.image:Image"}
-"""The class of each modality of features. A class is only imported when needed, because it may need more packages."""
+"""The class of each feature modality. A class is only imported when needed, because it may need optional packages."""
 Frames = npt.NDArray[np.float32]
 """Values of an example: feature vectors in order, `[frames, width]`."""
 _HASHED_BYTES = 1 << 16
@@ -45,7 +46,7 @@ class FeatureModality(ABC):
     suffixes: ClassVar[tuple[str, ...]]
     """Suffixes of the files that can be read, such as `.wav`."""
     version: ClassVar[int] = 1
-    """Version of the computation of frames. Increase it whenever the same file gives different frames."""
+    """Version of the code that computes frames. Increase it whenever the same file gives different frames."""
 
     def __init__(self, options: FeatureSource) -> None:
         self.options = options
@@ -155,11 +156,12 @@ def identify(paths: Iterable[str]) -> str:
 
 
 def input_files(path: Path, suffixes: tuple[str, ...]) -> list[str] | None:
-    """Find the files to read, given the path that a user names.
+    """Find the input files for a path that the user gives.
 
     Returns:
-        The files in a folder, sorted by name and without hidden files, or only the path itself. None if the path is a
-        text file. The text file is then a list of files. A binary file with an unknown suffix is no text file.
+        The files in a folder, sorted by name and without hidden files, or only the path itself. None if the path does
+        not exist, or if it is a text file, which is then a list of files. Binary files with unknown suffixes are not
+        text files.
 
     Raises:
         ZooError: The folder contains no files with one of the suffixes.
@@ -172,7 +174,7 @@ def input_files(path: Path, suffixes: tuple[str, ...]) -> list[str] | None:
     if not path.is_dir():
         return None
     named = (each for each in sorted(path.iterdir()) if each.suffix.lower() in suffixes and each.name[0] != ".")
-    # A broken link or a pipe becomes an error when it is read. Otherwise, the output would lack its line.
+    # Reading a broken link or a pipe raises an error. If they were skipped, the output would lack a line for them.
     found = [str(each) for each in named if not each.is_dir()]
     if not found:
         raise ZooError(f"`{path}` contains no files to read", hint=f"the formats are {', '.join(suffixes)}")

@@ -1,8 +1,9 @@
 """Synthetic recordings of digits, spoken by espeak-ng with many voices, as if recorded in many rooms.
 
 espeak-ng is licensed under the GPL. `python -m zoo.features.spoken_digits SPLIT START END FOLDER` runs it in a separate
-process, and writes one FLAC file for each string. Its text, voice and room only depend on its split and its number. The
-samples also depend slightly on earlier strings of the process and on the time, because espeak-ng has internal state.
+process, and writes one FLAC file for each string. The text, voice and room of a string only depend on its split and its
+number. The samples also depend slightly on earlier strings in the same process and on the time, because espeak-ng has
+internal state.
 """
 
 from __future__ import annotations
@@ -45,9 +46,9 @@ _MEN = (
     *("pedro", "quincy", "rob", "robert", "sandro", "travis", "victor", "whisper"),
 )
 VOICES = {"train": (*_MEN, *_WOMEN * 4), "dev": _DEV_VOICES, "test": _TEST_VOICES}
-"""Voices of each split. The splits share no voices. Women have few voices, so these are more frequent in training."""
+"""Voices of each split. The splits share no voices. Female voices are few, so each is more frequent in training."""
 _FLUENT = {"train": 0.6, "dev": 0.4, "test": 0.4}
-"""Share of strings that are spoken in one go, which are harder to learn than words spoken one by one."""
+"""Fraction of the strings that are spoken in one go. These are harder to learn than words spoken one by one."""
 _REPEATED = 0.15
 """Probability that a digit of a training string is set to the digit before it."""
 _RATE, _PITCH, _RANGE, _WORD_GAP = 1, 3, 4, 7
@@ -59,7 +60,7 @@ Samples = npt.NDArray[np.floating[Any]]
 
 
 def strings(split: str, count: int, report: Report) -> Iterator[tuple[str, str]]:
-    """Yield the path and the text of the first strings of a split. Strings that are not on this machine are spoken.
+    """Yield the path and text of each of the first strings in a split. Synthesise strings that do not exist yet.
 
     Raises:
         ZooError: espeak-ng is not installed, or fails.
@@ -102,7 +103,7 @@ def _digits(split: str, random: np.random.Generator) -> list[int]:
     # Without `p`, the distribution would be the same, but all strings would change.
     length = 1 + random.choice(MAX_DIGITS, p=np.full(MAX_DIGITS, 1 / MAX_DIGITS))
     digits = random.integers(10, size=length)
-    if split == "train":  # more equal neighbours, one of which is easily lost
+    if split == "train":  # more equal neighbours: models easily lose one of them
         for place in range(1, length):
             if random.random() < _REPEATED:
                 digits[place] = digits[place - 1]
@@ -128,7 +129,7 @@ class Speaker:
         return 0
 
     def choose_at_random(self, split: str, random: np.random.Generator, accents: Sequence[str] = ENGLISH) -> None:
-        """Choose one of the accents or languages, one of the voices of a split, and how it speaks."""
+        """Choose an accent or language, a voice of a split, and the speed, pitch and pauses of the speech."""
         voice = f"{random.choice(accents)}+{random.choice(VOICES[split])}"
         if self._library.espeak_SetVoiceByName(voice.encode()):
             raise ValueError(f"espeak-ng has no voice {voice}")
@@ -151,13 +152,13 @@ class Speaker:
 
 
 def without_silence(samples: Samples, threshold: float = 0.01) -> Samples:
-    """Remove quiet samples at both ends: those below `threshold` times the loudest sample."""
+    """Remove quiet samples at both ends: samples below `threshold` times the loudest sample."""
     loud = np.flatnonzero(np.abs(samples) > threshold * np.abs(samples).max(initial=1e-9))
     return samples[loud[0] : loud[-1] + 1] if len(loud) else samples
 
 
 def _record(speaker: Speaker, split: str, number: int) -> tuple[npt.NDArray[np.float32], int]:
-    """Return a string of digits as samples, and their sampling rate."""
+    """Return the recording of a spoken string of digits: its samples and its sampling rate."""
     random = _random(split, number)
     digits = _digits(split, random)
     speaker.choose_at_random(split, random)
@@ -174,13 +175,13 @@ def _record(speaker: Speaker, split: str, number: int) -> tuple[npt.NDArray[np.f
 def as_recorded(
     samples: Samples, sample_rate: float, random: np.random.Generator, noises: int = 1
 ) -> tuple[npt.NDArray[np.float32], int]:
-    """Simulate a recording of speech in a room, with silence at both ends. Return it and its sampling rate.
+    """Simulate a recording of speech in a room, with silence at both ends. Return the samples and their sampling rate.
 
     The level of the noise is the loudest of `noises` random levels.
     """
     soxr = import_module("soxr")
     rate = int(random.choice(_SAMPLE_RATES, p=_RATE_SHARES))
-    # Resampling with a wrong rate moves pitch and formants, as longer and shorter vocal tracts do.
+    # Resampling with a wrong rate shifts pitch and formants, as longer and shorter vocal tracts do.
     samples = soxr.resample(samples, sample_rate * random.uniform(0.85, 1.18), rate)
     samples = _in_a_room(np.pad(samples, random.integers(int(0.02 * rate), int(0.7 * rate), 2)), rate, random, noises)
     peak = np.abs(samples).max() or 1.0
@@ -225,7 +226,7 @@ def _in_a_room(samples: Samples, rate: int, random: np.random.Generator, noises:
 
 
 def main(split: str, start: str, end: str, folder: str) -> None:
-    """Write the strings with the numbers from `start` to `end` - 1. Print a line after each of them."""
+    """Write the strings with the numbers from `start` to `end` - 1. Print a line after each string."""
     soundfile = import_module("soundfile")
     speaker = Speaker()
     for number in range(int(start), int(end)):

@@ -25,11 +25,11 @@ _OVERLAP_SECONDS = 2.0
 """Overlap of successive windows if there is no pause between them."""
 _HOP_SECONDS, _LEAST_ENERGY = 0.01, 1e-12
 _SILENT_DECIBELS = -60.0
-"""Level of speech below which a recording is silent."""
+"""A recording counts as silent if the level of its speech is below this value."""
 _EXTREME_HOPS = 10
-"""Number of the quietest hops (gaps in the sound) and of the loudest hops (clicks) to ignore."""
+"""Number of quietest hops (gaps in the sound) to ignore, and number of loudest hops (clicks) to ignore."""
 _MIN_RANGE_DECIBELS, _MAX_RANGE_DECIBELS = 10.0, 50.0
-"""Minimum level difference between speech and noise at which the two are distinguished, and its upper limit."""
+"""Smallest level difference at which speech and noise are distinguished, and largest level difference that is used."""
 _PAUSE_LEVEL = 0.3
 """Maximum level of a pause, on a scale from the noise (0) to the speech (1)."""
 
@@ -48,10 +48,10 @@ class Window(NamedTuple):
 
 
 class Recording:
-    """Audio file as an iterable of windows with frames. It can be read once.
+    """Audio file as an iterable of windows, whose values are frames. It can be iterated only once.
 
     Attributes:
-        duration: Length of the audio that was read so far, in seconds.
+        duration: Length of the audio that has been read so far, in seconds.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ def read_windows(
 
 
 def split_windows(blocks: Iterable[Samples], rate: int, max_seconds: float) -> Iterator[Window]:
-    """Split a recording into windows, and yield those that contain sound.
+    """Split a recording into windows, and yield the windows that contain sound.
 
     A window ends at a pause. If there is no pause, two windows overlap, so that a word at the cut is complete in one of
     them.
@@ -148,7 +148,7 @@ def _threshold(levels: npt.NDArray[np.float64], previous: float) -> float:
 
     Args:
         levels: The levels of the hops.
-        previous: The previous threshold, for hops that are only speech or only noise.
+        previous: The previous threshold, which is returned if the hops contain only speech or only noise.
     """
     ordered = np.sort(levels)
     skipped = min(_EXTREME_HOPS, len(levels) // 2)

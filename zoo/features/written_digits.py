@@ -33,11 +33,11 @@ _MAX_VALUE, _WHITE = 16, 255
 _HEIGHT, _SIZES, _DRAWN = 32, (26, 31), 32
 """Height of a picture, range of the sizes of digits, and size at which digits are rotated, in pixels."""
 _GAPS = (-4, 4)
-"""Range of the gaps between the squares of two digits, in pixels. Squares overlap at a negative gap."""
+"""Range of the gaps, in pixels, between the squares of adjacent digits. If a gap is negative, the squares overlap."""
 
 
 def strings(split: str, count: int, report: Report) -> Iterator[tuple[str, str]]:
-    """Yield the picture's path and the text of each string of a split. Pictures that do not exist yet are drawn.
+    """Yield the picture path and the text of each string in a split. Draw pictures that do not exist yet.
 
     Raises:
         ZooError: pillow or scikit-learn is not installed.

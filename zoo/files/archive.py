@@ -49,7 +49,7 @@ class _Member(tarfile.TarInfo):
     def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
         member = super().frombuf(buf, encoding, errors)
         if member.type in _EXTENDED_HEADERS and member.size > _MAX_HEADER_BYTES:
-            raise tarfile.ReadError(f"a header has {size(member.size)}, and the limit is {size(_MAX_HEADER_BYTES)}")
+            raise tarfile.ReadError(f"a header is {size(member.size)}, but the limit is {size(_MAX_HEADER_BYTES)}")
         return member
 
 

@@ -36,7 +36,7 @@ class FolderExistsError(ZooError):
 def atomic_file(path: Path, mode: int | None = None) -> Iterator[Path]:
     """Yield a temporary path to write to, and rename it to `path` at the end. Create the parent folder if needed.
 
-    If the body raises, `path` is left unchanged.
+    If the `with` block raises an exception, `path` is left unchanged.
 
     Args:
         path: The file to create or replace.
@@ -162,7 +162,7 @@ def restore_replaced(folder: Path) -> None:
     """
     with suppress(OSError):  # there is no such folder, or this user may not change it
         replaced = [(path.stat().st_mtime_ns, path) for path in folder.iterdir() if path.name.endswith(_REPLACED)]
-        for _, path in sorted(replaced, reverse=True):  # the newest one was replaced last
+        for _, path in sorted(replaced, reverse=True):  # the newest version was replaced last
             name, mark, _ = path.name.rpartition(_PARTIAL)
             original = folder / name.removeprefix(".")
             if mark and not os.path.lexists(original):
@@ -239,7 +239,7 @@ def flush_to_disk(path: Path) -> None:
 
 @contextmanager
 def convert_disk_errors(path: Path, partial: Path | None = None) -> Iterator[None]:
-    """Convert errors that occur while `path` is written to ZooErrors. Other errors pass unchanged.
+    """Convert errors that occur while `path` is written to ZooErrors. Other errors are raised unchanged.
 
     Args:
         path: The file or folder that is written, as the error names it.

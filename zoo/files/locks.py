@@ -14,12 +14,12 @@ from zoo.report import Report
 
 
 class FolderRemovedError(ZooError):
-    """Another process removed a folder after this process found it and before it used it."""
+    """Another process removed a folder that this process found and was about to use."""
 
 
 @contextmanager
 def exclusive(path: Path, report: Report | None = None) -> Iterator[None]:
-    """Hold the lock on a path, so that no other process writes it. Wait if another process holds it.
+    """Hold the lock on a path, so that no other process writes it. Wait if another process holds the lock.
 
     On a file system without locks, the `with` block runs without protection.
 
@@ -49,7 +49,7 @@ def exclusive(path: Path, report: Report | None = None) -> Iterator[None]:
 def existing_lock_file(path: Path) -> Path | None:
     """Return the lock file of a path. None if the path was never locked.
 
-    The files `NAME.partial` and `NAME.partial.json` of an unfinished download have the lock of NAME.
+    The files `NAME.partial` and `NAME.partial.json` of an unfinished download share the lock of NAME.
     """
     lock = _lock_file(path.with_name(path.name.removesuffix(".json").removesuffix(".partial")))
     return lock if lock.exists() else None
@@ -76,11 +76,11 @@ def hold_while_alive(user: object, folder: Path) -> None:
 
 @contextmanager
 def try_exclusive(path: Path) -> Iterator[bool]:
-    """Try to lock a folder or a lock file that other processes lock while they use it. Do not wait.
+    """Try to lock a folder or lock file without waiting. Other processes lock the path while they use it.
 
     Yields:
-        True if no other process uses the path, or if the file system has no locks. The path then stays locked during
-        the `with` block.
+        True if no other process uses the path, or if the file system does not support locks. In the first case, the
+        path stays locked until the `with` block ends.
     """
     descriptor = os.open(path, os.O_RDONLY)
     try:

@@ -147,7 +147,7 @@ def check(folder: Path, names: Iterable[str] | None = None, *, hashed_bytes: int
 
     Args:
         folder: The folder.
-        names: The files to check. The default is all files of the manifest.
+        names: The files to check. The default is all files in the manifest.
         hashed_bytes: Compare hashes if all files together have at most this many bytes, otherwise compare only sizes.
             None: always compare hashes.
 
@@ -170,7 +170,7 @@ def check(folder: Path, names: Iterable[str] | None = None, *, hashed_bytes: int
 def _require_size(path: Path, actual: int, entry: ManifestEntry) -> None:
     if actual != entry.bytes:
         actual_text, expected_text = sizes(actual, entry.bytes)
-        raise damaged(path, f"it has {actual_text} instead of {expected_text}", _RESTORE_HINT)
+        raise damaged(path, f"it is {actual_text} instead of {expected_text}", _RESTORE_HINT)
 
 
 def _changed(path: Path) -> ZooError:

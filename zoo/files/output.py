@@ -13,7 +13,7 @@ from specs import ZooError
 from zoo.files.atomic import atomic_file, convert_disk_errors
 
 _DESCRIPTOR_FOLDERS = ("/dev/fd", "/proc/self/fd")
-_MAX_LINKS = 40  # symbolic links, as many as Linux follows
+_MAX_LINKS = 40  # maximum number of symbolic links to follow, as in Linux
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Read files of limited size, with errors that say why a file cannot be read."""
+"""Read files of limited size, with errors that explain why a file cannot be read."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from specs import ZooError
 from zoo.report import size
 
 MAX_BYTES = 20_000_000
-"""Default limit for small files: specs, JSON files and usual vocabularies are much smaller.
+"""Default size limit for small files, in bytes. Specs, JSON files and usual vocabularies are much smaller.
 
 Parsed JSON takes about thirty times as much memory as its file.
 """
 MAX_VOCABULARY_BYTES = 100_000_000
-"""Limit for a vocabulary file, enough for a million tokens."""
+"""Size limit for a vocabulary file, in bytes. It is enough for a million tokens."""
 
 
 class UnreadableError(ZooError):
-    """A file cannot be read now, for example because permission is missing, but it may be undamaged."""
+    """A file cannot be read now, for example because of missing permissions, but it may be undamaged."""
 
 
 def damaged(file: Path | str, reason: str, hint: str = "restore the file from its source") -> ZooError:
@@ -40,7 +40,7 @@ def read_bytes(path: Path, max_bytes: int = MAX_BYTES) -> bytes:
     """
     with open_file(path) as file:
         if (actual := os.fstat(file.fileno()).st_size) > max_bytes:
-            raise damaged(path, f"it has {size(actual)}, but a file of this kind has at most {size(max_bytes)}")
+            raise damaged(path, f"it is {size(actual)}, but a file of this kind is at most {size(max_bytes)}")
         return file.read(actual + 1)
 
 
@@ -97,8 +97,8 @@ def file_exists(path: Path) -> bool:
 def is_present(path: Path) -> bool:
     """Return whether there is anything at this path, even a folder, a FIFO or a dangling link.
 
-    Importers use it for optional files of a model. If a file is present but unreadable, they then report an error
-    instead of ignoring the file.
+    Importers use this function for optional files of a model. If a file is present but unreadable, importers then
+    report an error instead of ignoring the file.
     """
     return os.path.lexists(path)
 

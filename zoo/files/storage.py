@@ -1,4 +1,4 @@
-"""The folders in which zoo keeps its data, and the disk space that files take."""
+"""The folders that contain zoo's data, and the disk space that files need."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def free_bytes(folder: Path) -> int:
 
 
 def require_utf8(path: Path) -> None:
-    """Check that a path is valid UTF-8, which the libraries that read and write models need.
+    """Check that a path is valid UTF-8, as the libraries that read and write models require.
 
     Raises:
         ZooError: The path is not valid UTF-8.

@@ -25,7 +25,7 @@ from zoo.report import Report, size, sizes
 _MAX_FAILURES = 5
 """Maximum number of consecutive attempts that receive no new data."""
 _MAX_ATTEMPTS = 50
-"""Maximum number of attempts in total. It ends downloads from a server that sends little data each time."""
+"""Maximum number of attempts in total. This limit ends downloads from a server that sends little data each time."""
 _TIMEOUT = 30.0
 """Seconds in which a connection must deliver `_MIN_BYTES` bytes. Otherwise, it counts as broken."""
 _MIN_BYTES = 1 << 14
@@ -71,7 +71,7 @@ class NotFoundError(ZooError):
 
 
 class ForbiddenError(ZooError):
-    """The server denies access to this address. Some S3 buckets give the same answer for missing files."""
+    """The server denies access to this address. Some S3 buckets return the same status for missing files."""
 
 
 _ERRORS: Mapping[int, type[ZooError]] = {403: ForbiddenError, 404: NotFoundError, 410: NotFoundError}
@@ -91,10 +91,10 @@ def transfer(
 
     Args:
         url: The address.
-        partial: The file to write. It is kept if the download fails, so that the next call resumes it.
+        partial: The file to write. It is kept if the download fails, so that the next call can resume the download.
         report: Receives progress and warnings.
         max_bytes: The largest size that is accepted. The default has no limit.
-        max_failures: The number of attempts in a row without new data after which the download fails.
+        max_failures: The number of consecutive attempts without new data after which the download fails.
 
     Raises:
         NotFoundError: The server has no such file.
@@ -196,7 +196,7 @@ def _receive(
 
 
 def _read(response: Any) -> bytes:
-    """Return the bytes that have arrived. Empty at the end of the response.
+    """Return the bytes that have arrived, or no bytes at the end of the response.
 
     An OSError here comes from the network, not from the local disk. A ValueError comes from a malformed response.
     """

@@ -115,7 +115,7 @@ def compile_spec(
 
 
 def _artefact_times() -> dict[Path, tuple[int, int]]:
-    """Return the times when each folder in the cache was last used and when it was created, in ns since the epoch."""
+    """Return the times at which each folder in the cache was last used and created, in nanoseconds since the epoch."""
     times = {}
     for folder in storage.compiled().glob("[!.]*"):
         with suppress(OSError):

@@ -1,4 +1,4 @@
-"""Word alignment: which source token each token of a translation comes from, according to the decoder's attention."""
+"""Word alignment: links from the tokens of a translation to source tokens, based on the decoder's attention."""
 
 from __future__ import annotations
 
@@ -49,20 +49,20 @@ class AlignedToken(NamedTuple):
 
 
 class AlignmentHead(NamedTuple):
-    """Attention head with the best alignments. It is stored in a weights file's metadata as text: `2.5.reads`."""
+    """Attention head with the best alignments. The metadata of a weights file contains it as a string: `2.5.reads`."""
 
     layer: int
     """Index of the decoder layer."""
     head: int
     reads: bool
-    """Whether the position that reads a token aligns it. If false, the position that predicts the token aligns it."""
+    """Whether the position that reads a token determines its alignment. If false, the predicting position does."""
 
     def __str__(self) -> str:
         return f"{self.layer}.{self.head}.{'reads' if self.reads else 'predicts'}"
 
     @classmethod
     def parse(cls, text: str | None) -> Self | None:
-        """Return the head that a text such as `2.5.reads` describes, or None if the text is missing or not valid."""
+        """Parse a string such as `2.5.reads`. Return None if the string is missing or not valid."""
         match = _HEAD.fullmatch(text or "")
         return cls(int(match[1]), int(match[2]), match[3] == "reads") if match else None
 
@@ -121,7 +121,7 @@ def align(
 
 
 def separate_words(token: AlignedToken, source: str, target: str) -> list[AlignedToken]:
-    """Split an aligned token that stands for several words, such as `no. 5`, into its words, each with its source."""
+    """Align the words of a token such as `no. 5` one by one, if its source token has the same number of words."""
     words = [
         [(start + word.start(), start + word.end()) for word in re.finditer(r"\S+", text[start:end])]
         for text, (start, end) in ((target, token.target), (source, token.source))
@@ -146,7 +146,7 @@ def word_links(source: str, target: str, tokens: Sequence[AlignedToken]) -> list
 
 
 def _split_pair(index: int, source: str, target: str, preprocessor: Preprocessor) -> Iterator[SentencePair]:
-    """Yield the sentences of a text with their translations. If their numbers differ, yield the whole text instead."""
+    """Yield each sentence of a text with its translation. If the numbers of sentences differ, yield the whole text."""
     parts = [[source], split_sentences(target, base_language(preprocessor.languages.target))]
     if preprocessor.splits_sentences:
         parts[0] = split_sentences(source, base_language(preprocessor.source_language(source)))
@@ -164,7 +164,7 @@ def attention_batches(
 ) -> Iterator[tuple[list[SentencePair], dict[int, Float32[Tensor, "batch h target source"]]]]:
     """Yield batches of sentence pairs, with the cross-attention of each layer, keyed by layer index.
 
-    The columns for EOS and padding are the last ones.
+    The last columns are EOS and padding.
     """
     sources = preprocessor.encode_pairs_side([pair.source.text for pair in pairs], "source")
     targets = preprocessor.encode_pairs_side([pair.target.text for pair in pairs], "target")

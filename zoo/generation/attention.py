@@ -1,4 +1,4 @@
-"""Attention weights of every head of every layer, for one text and one translation of it (`zoo attend`)."""
+"""Attention weights of every head in every layer, for one text and its translation (`zoo attend`)."""
 
 from __future__ import annotations
 
@@ -56,11 +56,11 @@ class Attention:
     target: tuple[str, ...]
     """The token that the decoder predicts at each position: the tokens of the translation, then `</s>`."""
     encoder: Float[Tensor, "layers h source source"]
-    """Self-attention of the encoder. Rows and columns are `source`."""
+    """Self-attention of the encoder. Rows and columns correspond to `source`."""
     decoder: Float[Tensor, "layers h target target"]
-    """Masked self-attention of the decoder. Rows are `target`, columns are `target_input`."""
+    """Masked self-attention of the decoder. Rows correspond to `target`, columns to `target_input`."""
     cross: Float[Tensor, "layers h target source"]
-    """Attention of the decoder to the encoder's output. Rows are `target`, columns are `source`."""
+    """Attention of the decoder to the encoder's output. Rows correspond to `target`, columns to `source`."""
     backend: str
     precision: str
     language_tokens: tuple[int, int] = (0, 0)
@@ -83,9 +83,9 @@ class Attention:
         rows still sum to 1. A text without spaces is one word.
 
         Args:
-            reads: Whether the row of a token in `cross` is the position that reads the token, as for some alignment
-                heads (`AlignmentHead.reads`). By default, it is the position that predicts the token. No position reads
-                the last token.
+            reads: Whether a token's row in `cross` comes from the position that reads the token, as for some alignment
+                heads (`AlignmentHead.reads`). Otherwise, and always for EOS, the row comes from the position that
+                predicts the token.
         """
         of_source, of_target = self.language_tokens
         source, target = list(_words(self.source, of_source)), list(_words(self.target, of_target))
@@ -195,8 +195,8 @@ def _stack_layers(weights: dict[str, Tensor], stack: str, kinds: tuple[str, ...]
     Args:
         weights: Weights by name, such as `encoder.0.self_attention`, each [1, h, queries, keys].
         stack: `encoder` or `decoder`.
-        kinds: Kinds of the sub-layers. A layer has at most one of them.
-        shape: Numbers of queries and keys. They are needed if there are no such sub-layers.
+        kinds: Kinds of the sub-layers. A layer has at most one sub-layer of these kinds.
+        shape: Numbers of queries and keys, for the shape of the empty result if there are no such sub-layers.
 
     Returns:
         The weights, [layers, h, queries, keys].
@@ -227,7 +227,7 @@ def _join_tokens(tokens: Sequence[str]) -> str:
 
 
 def _sum(words: Sequence[slice]) -> Float[Tensor, "tokens words"]:
-    """Return a matrix of zeros and ones. Multiplying another matrix by it adds up the columns of each word's tokens."""
+    """Return the matrix for which `x @ matrix` adds up the columns of each word's tokens."""
     matrix = torch.zeros(words[-1].stop, len(words))
     for number, word in enumerate(words):
         matrix[word, number] = 1.0
@@ -235,6 +235,6 @@ def _sum(words: Sequence[slice]) -> Float[Tensor, "tokens words"]:
 
 
 def _mean(words: Sequence[slice]) -> Float[Tensor, "words tokens"]:
-    """Return a matrix of weights. Multiplying it by a matrix averages the rows of each word's tokens."""
+    """Return the matrix for which `matrix @ x` averages the rows of each word's tokens."""
     matrix = _sum(words).T
     return matrix / matrix.sum(1, keepdim=True)

@@ -58,7 +58,7 @@ class Batch(Generic[State]):
     def start(
         cls, program: StepwiseDecoder[State], histories: Sequence[SearchHistory], device: torch.device | str
     ) -> Self:
-        """Return a new batch: encode the sentences, and let the decoder read their prefixes.
+        """Create a batch: encode the sentences, and let the decoder read their prefixes.
 
         All prefixes must have the same number of tokens, and all strategies must have the same batch key.
 
@@ -112,7 +112,7 @@ class Batch(Generic[State]):
         return self.step(rows)
 
     def abandon(self) -> None:
-        """Do nothing, because the state belongs to this batch alone."""
+        """Do nothing, because no other batch uses the state."""
 
     @no_grad
     def join(self, other: Batch[State]) -> Batch[State]:
@@ -151,7 +151,7 @@ class Batch(Generic[State]):
         rows = max(self._min_rows, min_rows)
         live, totals = selection.live, selection.live_totals
         if live.shape[1] > rows:
-            live, totals = live[:, :rows], totals[:, :rows]  # the best come first
+            live, totals = live[:, :rows], totals[:, :rows]  # the best rows come first
         parents, token = selection.parents.gather(1, live), selection.tokens.gather(1, live)
         reorders = rows > 1 and self.histories[0].strategy.reorders_rows
         kept_on_device: Tensor | None
@@ -192,7 +192,7 @@ class _PendingStep:
         return self.asynchronous or parents.numpy().tolist() != [list(range(parents.shape[1]))] * parents.shape[0]
 
     def report(self) -> list[SearchHistory]:
-        """Wait for the copies, and add the step to the histories. Return the histories that are done after it."""
+        """Wait for the copies, and add the step to the histories. Return the histories that are now done."""
         if self.asynchronous:
             self._copied.synchronize()
         record = StepRecord(*(tensor.numpy() for tensor in self._tensors))
@@ -211,7 +211,7 @@ def _max_rows(histories: Sequence[SearchHistory]) -> int:
 
 
 def start_constraint(rule: Constraint, sources: Sequence[SearchInput], device: torch.device | str) -> ConstraintState:
-    """Return the state of a constraint after the prefixes, which have the same length.
+    """Return the state of a constraint after the prefixes. All prefixes must have the same length.
 
     Raises:
         ZooError: The constraint forbids a prefix.
@@ -268,7 +268,7 @@ def _can_search(program_class: type) -> bool:
 
 
 class ProgramBatch(Generic[State]):
-    """Batch of sentences whose beam search runs in the program. It has bitwise the same results as `Batch`.
+    """Batch of sentences whose beam search runs in the program. Its results are bitwise identical to those of `Batch`.
 
     Sentences may have different beam sizes. A sentence has only as many rows as live hypotheses.
     """
@@ -296,7 +296,7 @@ class ProgramBatch(Generic[State]):
             self._state = program.constrain(self._state, constraint.rules(sources))
 
     def prepare_to_join(self, rows: int) -> list[SearchHistory]:
-        """Do nothing, because batches can join before their first step, whatever their numbers of rows."""
+        """Do nothing, because batches can join before their first step, regardless of their numbers of rows."""
         return []
 
     def step(self, min_rows: int = 0) -> list[SearchHistory]:
@@ -306,7 +306,7 @@ class ProgramBatch(Generic[State]):
             The histories of the sentences that are done.
         """
         kept = [number for number, history in enumerate(self.histories) if not history.done]
-        if len(kept) < len(self.histories):  # the others were cancelled
+        if len(kept) < len(self.histories):  # the other sentences were cancelled
             self.histories = [self.histories[number] for number in kept]
             self._state = self.program.keep(self._state, kept)
         results, self._state = self.program.search(self._state, MAX_MICROSECONDS, self._allowed)
@@ -344,7 +344,7 @@ def _options(history: SearchHistory, rule: SuppressedTokens | None) -> BeamOptio
 
 
 def _shortlists(histories: Sequence[SearchHistory]) -> list[Int64[np.ndarray, " listed"]] | None:
-    """Return the tokens that each sentence may choose from, or None if it may choose from all tokens."""
+    """Return the tokens that the translation of each sentence may contain, or None if all tokens are allowed."""
     if (shortlist := histories[0].strategy.shortlist) is None:
         return None
     return [shortlist.tokens_of(history.source.tokens, history.source.prefix) for history in histories]
@@ -358,13 +358,13 @@ def _penalties(history: SearchHistory) -> tuple[float, ...]:
 
 @lru_cache(maxsize=256)
 def _penalty_table(alpha: float, kind: LengthPenalty, count: int) -> tuple[float, ...]:
-    """Return the penalties for lengths below `count`. Length 0 needs none, because every hypothesis ends with EOS."""
+    """Return the penalties for lengths below `count`. The first entry is not used, because EOS counts as a token."""
     return (0.0, *(length_penalty(length, alpha, kind) for length in range(1, count)))
 
 
 @lru_cache(maxsize=16)
 def _allowed_tokens(rule: SuppressedTokens) -> Bool[np.ndarray, "2 V"]:
-    """Return which tokens a hypothesis may choose: row 0 before the minimum length, without EOS, and row 1 after it."""
+    """Return a mask of the tokens that are allowed before the minimum length (row 0, without EOS) and after (row 1)."""
     allowed = np.ones((2, rule.vocabulary_size), bool)
     allowed[:, list(rule.tokens)] = False
     allowed[0, EOS] = False

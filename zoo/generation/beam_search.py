@@ -112,7 +112,7 @@ class BeamSearch:
             token: The last token of each row (hypothesis).
             totals: Log-probability of each row so far. In the first step, each sentence has one row.
             histories: The history of each sentence. Their strategies may differ, but must have the same batch key.
-            allowed: Which tokens the constraint allows. None: all tokens.
+            allowed: Mask of the tokens that the constraint allows. None: all tokens.
             rows: Number of rows per sentence after the step, at least the largest `rows` of the strategies.
         """
         beams = [cast(Self, history.strategy) for history in histories]
@@ -140,7 +140,7 @@ class BeamSearch:
             continuations: The most probable next tokens of each row.
             totals: Log-probability of each row so far.
             must_end: For each sentence, whether EOS is the only possible next token.
-            limits: Beam size and stopping rule of each sentence. None: the limits of this object for all sentences.
+            limits: Beam size and stopping rule of each sentence. None: all sentences have the size and rule of `self`.
         """
         sentences, rows = totals.shape
         if any(must_end):
@@ -172,13 +172,13 @@ class _Limits(NamedTuple):
     """Beam limits, one row per sentence, for a batch whose sentences have different beam sizes or stopping rules."""
 
     rows: int
-    """Number of rows per sentence. A smaller beam leaves some of its rows unused. Their total is -inf."""
+    """Number of rows per sentence. A smaller beam does not use all rows. Unused rows have the total -inf."""
     candidates: int
     """Number of candidates per sentence."""
     sizes: Int[Tensor, "sentences 1"]
     max_candidates: Int[Tensor, "sentences 1"]
     max_ending: Int[Tensor, "sentences 1"]
-    """Number of candidates that may end with EOS: the beam size for the rule "full"."""
+    """Number of candidates that may end with EOS: the beam size for the rule "full", and no limit otherwise."""
     shrinking: Bool[Tensor, "sentences 1"]
 
     @classmethod

@@ -1,4 +1,4 @@
-"""Functions that build programs and show a message if this takes long, and the cache of packed models.
+"""Build programs, with a message if this takes long, and store packed models in a cache.
 
 Importing torch, building the graphs and packing the weights takes seconds. This work is done when a published model is
 first opened with the `native` backend. The result is stored in `storage.compiled()`, under the SHA-256 of everything
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 QUIET_SECONDS = 2.0
-"""Seconds before a message tells the user that compilation is running."""
+"""Number of seconds after which a message about the running compilation is shown."""
 LAZY_BACKEND = "inductor"
 """The backend that compiles when a program first runs, not when it is built."""
 LAZY_MESSAGE = (
@@ -137,7 +137,7 @@ class PackedProgram(KernelProgram):
 
 
 def packed_artefact(model: Model, device: str, precision: str | None, backend: str | None) -> Artefact | None:
-    """Return the place of the packed model in the cache. Return None if models are not packed with these options.
+    """Return the cache entry of the packed model, or None if models are not packed with these options.
 
     `zoo.load` describes the options.
     """
@@ -157,7 +157,7 @@ def read_or_build(stored: Artefact | None, build: Build) -> Program:
     """Read the packed model from the cache. If it is missing, build the complete program, and store the packed model.
 
     Args:
-        stored: Place of the packed model in the cache. None: the model is not packed.
+        stored: Cache entry of the packed model. None: the model is not packed.
         build: Function that builds the complete program.
     """
     if stored is not None and stored.use():
@@ -182,9 +182,9 @@ def _store(stored: Artefact, program: Program) -> None:
 
 @cache
 def _code_version() -> str:
-    """Return zoo's version, and times and sizes of the source files that determine the packed weights.
+    """Return zoo's version, with the modification time and size of each source file that affects packed weights.
 
-    Every edit of a file changes its time. Reading the files instead would take longer than reading a small model.
+    Every edit of a file changes its time. Hashing the files instead would take longer than reading a small model.
     """
     packages = (Path(str(package.__file__)).parent for package in (compiler, specs))
     files = (*(file for folder in packages for file in sorted(folder.rglob("*.py"))), Path(weights.__file__))

@@ -5,9 +5,9 @@ predicts this from two features of the search result:
 
 - the log-probability per character. It finds the worst translations better than the mean over tokens, because rare
   words consist of many tokens.
-- how much the ratio of the two lengths differs from the usual ratio.
+- the deviation of the length ratio (translation to source) from the usual ratio.
 
-Features of the attention do not find more bad translations (see docs/benchmarks/everyday.md).
+Attention features do not find more bad translations (see docs/benchmarks/everyday.md).
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Calibration:
         intercept: The intercept.
         log_probability: Coefficient of the log-probability per character, at least 0.
         length: Coefficient of the squared difference between the log length ratio and the usual ratio, at most 0.
-        usual_ratio: The usual log length ratio, which is the median over the dev set.
+        usual_ratio: The usual log length ratio: the median over the dev set.
     """
 
     intercept: float
@@ -83,7 +83,7 @@ class Calibration:
         """Read the calibration of a model. Return None if its dev set was not evaluated, or the scores are damaged."""
         try:
             calibration = cls(**folder.known_scores["dev"][CALIBRATION_KEY])
-            is_valid = all(abs(number) <= _MAX_NUMBER for number in astuple(calibration))  # not for NaN
+            is_valid = all(abs(number) <= _MAX_NUMBER for number in astuple(calibration))  # false for NaN
         except (ZooError, OSError, LookupError, TypeError):
             return None
         return calibration if is_valid else None

@@ -19,15 +19,15 @@ DEFAULT_MAX_BATCH_TOKENS = 4096
 _MAX_TOKENS = 100_000_000
 
 LARGE_BEAM = 100
-"""Number of hypotheses per sentence above which a message says how much longer the search takes."""
+"""Number of hypotheses per sentence above which a message warns how much longer the search takes."""
 
 
 class GenerationOptions(TypedDict, total=False):
     """Options of a search. If an option is missing or None, the value in the spec's `decoding` section is used.
 
     The default of `seed` is the spec's `training.seed`. The default of `max_batch_tokens` is
-    `DEFAULT_MAX_BATCH_TOKENS`. A call whose `max_batch_tokens` or `workers` differ from the translator's uses
-    separate worker threads.
+    `DEFAULT_MAX_BATCH_TOKENS`. If `max_batch_tokens` or `workers` of a call differ from the translator's values, the
+    call uses separate worker threads.
     """
 
     search: str | None
@@ -68,9 +68,8 @@ class TranslationOptions(GenerationOptions, LanguageOptions, total=False):
     protect: bool
     """Whether to keep amounts, dates, links, placeholders and the like, and texts without letters. Default: true.
 
-    This only applies to translation between natural languages. If a translation from a beam search with `n_best=1`
-    loses or changes an amount or the like, the sentence is translated again. `Translation.unkept` lists what is still
-    lost.
+    This only applies to translation between natural languages. If a beam search with `n_best=1` loses or changes such
+    an item, the sentence is translated again. `Translation.unkept` lists the remaining differences.
     """
 
 
@@ -91,7 +90,7 @@ class GenerationConfig(Decoding):
 
     @classmethod
     def from_spec(cls, spec: Spec, options: GenerationOptions, n_best: int | None = None) -> Self:
-        """Combine a caller's options with the spec, which gives the values of missing options.
+        """Complete a caller's options with values from the spec.
 
         Args:
             spec: Spec of the model.
@@ -140,7 +139,7 @@ class GenerationConfig(Decoding):
         return self.beam if self.search == "beam" else self.n_best
 
     def describe_cost(self, usual_beam: int) -> str:
-        """Return a message about the time that the search takes, compared with the usual beam size."""
+        """Describe how much longer the search takes than with the usual beam size."""
         kind = "beam size" if self.search == "beam" else "number of samples"
         factor = f"{self.rows / usual_beam:,.0f} times as long as a beam of {usual_beam}"
         return f"with a {kind} of {self.rows:,}, this takes about {factor}"

@@ -28,7 +28,7 @@ class ConstraintState(Protocol):
     """
 
     def allowed(self) -> Bool[Tensor, "#rows V"]:
-        """Return which tokens each hypothesis may add next: at least one token, and EOS at the maximum length."""
+        """Return a mask of the tokens that may come next: at least one token, and EOS at the maximum length."""
 
     def advance(self, rows: Int[Tensor, " rows"] | None, tokens: Int[Tensor, " rows"]) -> Self:
         """Return the state after the next token.
@@ -172,7 +172,7 @@ class BracketConstraint:
         return BracketState(self._tables_on[name], torch.tensor(counters, device=device), max_length, words)
 
     def rules(self, sources: Sequence[SearchInput]) -> TreeRules:
-        """Return the constraint for these sentences in the form that a `SearchingDecoder` takes."""
+        """Convert the constraint for these sentences to the form that a `SearchingDecoder` accepts."""
         limits = [
             TreeLimits(len(source.words), _max_constituents(source), _fixed_words(source), source.prefix)
             for source in sources
@@ -200,7 +200,7 @@ class _Tables(NamedTuple):
     """
 
     effects: Int[Tensor, "V 5"]
-    """How each token changes the counters, and the label that it pushes on the stack."""
+    """Changes of the four counters for each token, and the label that the token pushes on the stack."""
     max_counters: Int[Tensor, " counters"]
     """Largest value of each counter. The rules treat all larger values in the same way."""
     strides: Int[Tensor, " counters"]
@@ -234,14 +234,15 @@ class BracketState:
             tables: The rules, on the device of the batch.
             counters: Initial counters of each row.
             max_length: Maximum number of tokens in a hypothesis.
-            words_by_rest: Token of the next word of each row, indexed by the number of words left. PAD: any word token.
+            words_by_rest: For each row, the token of the next word, indexed by the number of words left. PAD allows any
+                word token.
         """
         self._tables, self._max_length, self._tokens_read, self._words = tables, max_length, 0, words_by_rest
         self._counters = counters
         self._stack = counters.new_full((len(counters), _STACK_GROWTH), len(tables.closing) - 1)
 
     def allowed(self) -> Bool[Tensor, "rows V"]:
-        """Return which tokens may come next."""
+        """Return a mask of the tokens that may come next."""
         tables, depth, words_left = self._tables, self._counters.narrow(1, 0, 1), self._counters.narrow(1, 1, 1)
         case = (self._counters.minimum(tables.max_counters) * tables.strides).sum(1, keepdim=True)
         classes = tables.case_classes[case]

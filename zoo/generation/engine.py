@@ -91,7 +91,7 @@ class Engine:
             thread.join()
 
     def submit(self, sources: Sequence[SearchInput], strategy: SearchStrategy) -> Future[list[list[Translation]]]:
-        """Start a search for the hypotheses of some sentences.
+        """Start a search for hypotheses of the given sentences.
 
         Cancelling the future removes its sentences from the queue immediately, and from batches within a few steps.
 
@@ -100,9 +100,9 @@ class Engine:
             strategy: Beam search or sampling.
 
         Returns:
-            A future whose result is the hypotheses of each sentence. There may be fewer hypotheses than requested, if
-            the search finds no more. The future raises a ZooError if a sentence does not fit into memory even in a
-            separate batch, or if the model's probabilities are not usable numbers.
+            A future with the hypotheses of each sentence. A sentence has fewer hypotheses than requested if the search
+            finds no more. The future raises a ZooError if a sentence does not fit into memory even in a separate batch,
+            or if the model's probabilities are not usable numbers.
         """
         future: Future[list[list[Translation]]] = Future()
         found: dict[tuple[int, int], list[Translation]] = {}
@@ -141,7 +141,7 @@ class Engine:
     ) -> Generator[SearchResult, None, None]:
         """Search for the hypotheses of every sentence, and yield each result as soon as it is known.
 
-        Chunks are read in the caller's thread, whenever half of the sentences of the last chunk have left the queue.
+        Chunks are read in the caller's thread, whenever half of the last chunk's sentences have left the queue.
         Errors in workers are raised here. Closing the generator ends the search.
 
         Args:
@@ -199,7 +199,7 @@ class Engine:
                 queue.threads.append(thread)
 
     def _forget_threads(self) -> None:
-        """Create a new queue in a forked child process, which has no worker threads. They may have held the locks."""
+        """Create a new queue in a forked child process, because the parent's worker threads may have held the locks."""
         is_closed, self._queue = self._queue.stopped, RequestQueue(self.max_batch_tokens)
         self._queue.stopped = is_closed
         _QUEUES.add(self._queue)
@@ -208,15 +208,15 @@ class Engine:
 class _Worker(Generic[State]):
     """Worker thread, which decodes sentences in one batch for each batch key.
 
-    While a worker waits, it must not refer to a request, because the request refers to the engine. The engine could
-    then not be garbage-collected. Therefore `run` has no local variables.
+    While a worker waits, it must not hold a reference to a request, because the request refers to the engine. Otherwise
+    the engine could not be garbage-collected. Therefore `run` has no local variables.
     """
 
     def __init__(self, program: StepwiseDecoder[State], queue: RequestQueue, device: torch.device | str) -> None:
         self._program, self._queue, self._device = program, queue, device
         self._batches: dict[Hashable, Batch[State] | ProgramBatch[State]] = {}
         self._running: dict[Hashable, dict[SearchHistory, Request]] = {}
-        """The sentences without a result, by batch key. Some of them may already have left the batch."""
+        """Sentences without a result, keyed by batch key. Some sentences may already have left the batch."""
 
     def run(self) -> None:
         """Decode sentences until the queue is stopped."""
@@ -258,7 +258,7 @@ class _Worker(Generic[State]):
             self._batches[key] = new if batch is None else batch.join(cast(Any, new))
 
     def _attempt(self, key: Hashable, action: Callable[[], None], joining: Sequence[SearchHistory] = ()) -> None:
-        """Run a function. If it fails, put the affected sentences back into the queue, or let their request fail.
+        """Run a function. If it fails, put the affected sentences back into the queue, or make their requests fail.
 
         Args:
             key: Batch key of the sentences.
@@ -328,7 +328,7 @@ _ENGINES: WeakSet[Engine] = WeakSet()
 
 @atexit.register
 def _end_threads() -> None:
-    """Wait until all threads have left C++ code when Python exits, because ending them there aborts the process."""
+    """Wait at exit until all threads have left C++ code. If Python ended a thread there, the process would abort."""
     queues = list(_QUEUES)
     for queue in queues:
         queue.stop()

@@ -41,7 +41,7 @@ class Ensemble:
         return tuple(program.encode(source) for program in self.programs)
 
     def begin(self, rows: int) -> States:
-        """Return the decoder state of each program before the first token, if the programs have no encoder."""
+        """Return the decoder state of each program before the first token, for programs without an encoder."""
         return tuple(cast(DecoderOnly, program).begin(rows) for program in self.programs)
 
     def advance(self, state: States, tokens: Int[Tensor, "rows k"]) -> tuple[Float32[Tensor, "rows k V"], States]:
@@ -95,5 +95,5 @@ def check_compatible(translators: Sequence[Translator]) -> None:
         if other.device != first.device:
             raise ZooError(
                 f"the models of an ensemble are on different devices, {first.device} and {other.device}",
-                hint="open all of them with the same `device`",
+                hint="open all models with the same `device`",
             )

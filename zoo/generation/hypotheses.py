@@ -23,7 +23,7 @@ LengthPenalty = Literal["gnmt", "power"]
 
 
 def length_penalty(length: int, alpha: float, kind: LengthPenalty = "gnmt") -> float:
-    """Return the length penalty, which divides the log-probability of a hypothesis to give its score.
+    """Return the length penalty. The score of a hypothesis is its log-probability divided by this penalty.
 
     Args:
         length: Number of tokens, with EOS.
@@ -64,8 +64,8 @@ SearchStrategy: TypeAlias = "BeamSearch | Sampling"
 """Strategy that chooses the next tokens. Several workers can share one object."""
 
 StopReason = Literal["exhausted", "decided", "full", "length", "cancelled"]
-"""Reason why the search for a sentence has stopped: no live hypothesis is left, none can become one of the `n_best`,
-`max_finished` hypotheses have finished, the maximum length is reached, or the caller no longer wants the result."""
+"""Reason why the search for a sentence has stopped: no live hypothesis is left, no live hypothesis can become one of
+the `n_best`, `max_finished` hypotheses have finished, the maximum length is reached, or the request was cancelled."""
 
 
 class FinishedHypothesis(NamedTuple):
@@ -88,7 +88,7 @@ class SearchHistory:
     hypothesis can still become one of them, or when `max_finished` hypotheses have finished. If not `ranked`,
     finished hypotheses are kept in the order of their rows.
 
-    After the maximum length, a hypothesis must end with EOS. If `truncate`, it ends with any token there, as in Marian.
+    After the maximum length, a hypothesis must end with EOS. If `truncate`, it ends there with any token, as in Marian.
     """
 
     def __init__(
@@ -113,8 +113,8 @@ class SearchHistory:
             ranked: Whether hypotheses are ranked by score.
             max_finished: Number of finished hypotheses at which the search ends. None: search until no better
                 hypothesis is possible.
-            truncate: Whether a hypothesis is cut off one token after its maximum length. If false, EOS must be that
-                token.
+            truncate: Whether a hypothesis is cut off one token after its maximum length. If false, that token must be
+                EOS.
             random_streams: Random number generators, one per row, if the strategy samples.
         """
         self.source, self.strategy, self.n_best, self.penalty = source, strategy, n_best, penalty
@@ -123,7 +123,7 @@ class SearchHistory:
         self.length = len(source.prefix)
         """Number of tokens so far, including tokens of steps that `add` has not recorded yet."""
         self.stop_reason: StopReason | None = None
-        """Why the search has stopped. None as long as the recorded steps do not determine the result."""
+        """Reason why the search has stopped. None while the recorded steps do not determine the result."""
         self.max_penalty = penalty(source.max_length + 1)
         """Length penalty of the longest possible hypothesis."""
         self._steps: list[tuple[StepRecord, int]] = []
@@ -166,7 +166,7 @@ class SearchHistory:
         self.stop_reason = reason or ("length" if last else None)
 
     def set_result(self, hypotheses: list[Translation], reason: StopReason) -> None:
-        """Set the result of a search that ran in the program, so that no steps were recorded."""
+        """Set the result of a search that ran in the program and recorded no steps."""
         self._result, self.stop_reason = hypotheses, reason
 
     def hypotheses(self) -> list[Translation]:
@@ -197,7 +197,7 @@ class SearchHistory:
         del self._finished[self.n_best :]
 
     def _find_stop_reason(self, best_live: float) -> StopReason | None:
-        """Return why the search for this sentence can stop, or None if it cannot.
+        """Return the reason why the search for this sentence can stop, or None if it must continue.
 
         It can stop if enough hypotheses have finished, or if no live hypothesis can still become one of the `n_best`.
         The score of a live hypothesis has an upper bound, because its log-probability can only fall, and the length

@@ -1,4 +1,4 @@
-"""Encoded texts, and warnings about texts that are unusual."""
+"""Encoded texts, and warnings about unusual texts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MAX_UNKNOWN = 8  # characters or words in a warning
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EncodedText:
-    """Text with the inputs of its searches: no input if it is empty, and several if it is translated in parts.
+    """Text with its search inputs. An empty text has no input, and a text translated in parts has several inputs.
 
     Attributes:
         index: Position of the text, from 0.
@@ -68,8 +68,8 @@ class InputWarnings:
         self._first_spelled: EncodedText | None = None
         self._unkept = 0
         self.noun, self.unit, self.treatment, self.advice = "text", "tokens", "translated", ""
-        """Words of the warnings: for an input, for the unit of its length, for the model's action, and what to do about
-        a long input."""
+        """Words in the warnings: the noun for an input, the unit of its length, the verb for the model's action, and
+        advice about long inputs."""
         self._examples: list[str] = []
 
     def count(self, text: EncodedText) -> None:
@@ -82,7 +82,7 @@ class InputWarnings:
         if self._unknown_effect and any(UNK in part.tokens for part in text.parts):
             self._unknown += 1
             self._first_unknown = self._first_unknown or text
-        # Characters without a token are spelled in bytes, two to four for each character in another script.
+        # Characters without a token are encoded as bytes: two to four bytes for each character in another script.
         if self.unit == "tokens" and text.length > 1.3 * len(text.text) + 4:
             self._spelled += 1
             self._first_spelled = self._first_spelled or text
@@ -131,7 +131,7 @@ class InputWarnings:
         if self._unkept:
             self._report.warn(
                 f"{self._unkept:,} of {self._texts:,} translations lack numbers, links or the like of their texts, or "
-                f"have added numbers ({'; '.join(self._examples)}); check them"
+                f"have added numbers ({'; '.join(self._examples)}); check these translations"
             )
 
     def _describe_longest(self, is_split: bool) -> str:

@@ -56,7 +56,7 @@ class PromptPreprocessor(Preprocessor):
         limit = self.max_source_length
         if len(prompt) > limit:
             problem = f"the prompt {excerpt(text)} has {len(prompt):,} tokens, but may have at most {limit:,}"
-            raise ZooError(problem, hint="shorten it, or raise `decoding.max_source_length` in the model's spec")
+            raise ZooError(problem, hint="shorten the prompt, or raise `decoding.max_source_length` in the spec")
         part = SearchInput(index, {}, self._max_target_length(len(prompt)), prompt, text.strip())
         return EncodedText(index, text, (part,), len(prompt))
 
@@ -77,8 +77,8 @@ class LanguageModel(Translator):
         """Continue each prompt. Return the texts, which include the prompt, with their scores.
 
         Args:
-            prompts: The prompts, each of one line. A prompt may be empty.
-            n_best: Number of texts per prompt. None: one.
+            prompts: The prompts. Each prompt is a single line, and may be empty.
+            n_best: Number of texts per prompt. Default: 1.
             **options: Generation options, such as `search="sample"`. Defaults come from the spec.
 
         Raises:
@@ -91,7 +91,7 @@ class LanguageModel(Translator):
         """Return the natural log-probability of each text, with EOS.
 
         Args:
-            texts: The texts, each of one line.
+            texts: The texts. Each text is a single line.
             max_batch_tokens: Maximum number of tokens in a batch, with padding. None for the default.
         """
         return [score.log_probability for score in self.score_tokens(texts, max_batch_tokens=max_batch_tokens)]

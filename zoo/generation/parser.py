@@ -47,7 +47,8 @@ class ParserPreprocessor(Preprocessor):
         length = len(tokens) - 1
         if prefix.strip():
             raise ZooError(
-                f"{name} has the prefix {excerpt(prefix)}, but a parser does not accept prefixes", hint="remove it"
+                f"{name} has the prefix {excerpt(prefix)}, but a parser does not accept prefixes",
+                hint="remove the prefix",
             )
         if length > self.max_source_length:
             raise ZooError(
@@ -82,8 +83,8 @@ class Parser(Translator):
 
     A tree contains exactly the words of its sentence, because the search produces only such trees. If
     `task.constrained` is false, the search is not restricted, and invalid outputs are repaired. If the model was
-    trained without part-of-speech tags, the tag of each word is `XX`. Round brackets in a sentence are written `-LRB-`
-    and `-RRB-` in the tree, as in treebanks.
+    trained without part-of-speech tags, the tag of each word is `XX`. Round brackets in a sentence are written as
+    `-LRB-` and `-RRB-` in the tree, as in treebanks.
     """
 
     verb = "parse"
@@ -131,7 +132,7 @@ class Parser(Translator):
 
         Args:
             texts: One sentence, or an iterable of sentences.
-            n_best: Number of trees per sentence. None returns only the best tree.
+            n_best: Number of trees per sentence. If None, only the best tree is returned.
             tokenized: Whether words and punctuation marks are already separated by spaces, as in treebanks. If false,
                 English sentences are tokenised first.
             **options: Generation options. Defaults come from the spec.
@@ -193,7 +194,7 @@ def _tree_over(text: str, bracketed: str) -> Tree:
     tree = simplify(read_tree(bracketed))
     if split_words(" ".join(tree.leaves())) != split_words(text):
         raise ZooError(
-            f"the words of the tree {excerpt(bracketed)} differ from those of the sentence {excerpt(text)}",
+            f"the words of the tree {excerpt(bracketed)} differ from the words of the sentence {excerpt(text)}",
             hint="line n of the trees must be the tree of line n of the sentences",
         )
     return tree

@@ -23,7 +23,7 @@ from zoo.text.vocabulary import Side, Vocabulary
 TextWithPrefix = tuple[str, str]
 """A text, and the prefix that its translation must start with. The prefix may be an empty string."""
 MAX_SENTENCE_TOKENS = 512
-"""Longest source in training, in tokens, up to which a model counts as trained on single sentences."""
+"""A model counts as trained on single sentences if no source in training had more than this number of tokens."""
 _LANGUAGES_WITHOUT_SPACES = ("zh", "ja", "th", "lo", "km", "my", "bo")
 _MAX_PAIR_TOKENS = 10_000  # on each side of a pair to score or to align
 
@@ -42,8 +42,8 @@ class Preprocessor:
         protects: Whether numbers, links and the like are protected, and texts without letters stay as they are.
         unchanged_texts: Indices and translations of the texts that were read, but need no search.
         split_texts: Texts that are being translated in parts, by index.
-        finished_parts: Translations of the finished parts of these texts, by index and part.
-        error: The error at which reading stopped, if any.
+        finished_parts: Translations of the finished parts of split texts, by text index and part.
+        error: The error that stopped reading, if any.
     """
 
     unknown_effect: str | None = "omitted, or translated as something else"
@@ -51,7 +51,7 @@ class Preprocessor:
     label = "text"
     """Word for a text in error messages."""
     unit = "sentences"
-    """Word for texts in the progress."""
+    """Word for texts in progress bars."""
     max_chunk = sys.maxsize
     """Maximum number of texts to encode at a time."""
 
@@ -131,7 +131,7 @@ class Preprocessor:
         return inputs
 
     def _stays(self, text: str) -> bool:
-        """Return whether a text stays as it is, because it has no words to translate."""
+        """Return whether a text stays unchanged, because it has no words to translate."""
         return self.protects and not needs_translation(text[len(language_tokens(text)) :])
 
     def unchanged_translations(self) -> Iterator[tuple[int, list[Translation]]]:
@@ -145,7 +145,7 @@ class Preprocessor:
 
         Args:
             source: The part, or a text that is translated as a whole.
-            translations: Its translations, best first.
+            translations: Translations of the part, best first.
 
         Returns:
             The translations of the whole text. Empty if another part is not finished.
@@ -214,7 +214,7 @@ class Preprocessor:
         return self._input(index, text, language, replaced, tokens, self.languages.target_tokens)
 
     def source_language(self, text: str) -> str:
-        """Return the language that the caller gave or, if it is unknown, guess it among the model's languages."""
+        """Return the caller's source language. If it is unknown, guess it among the model's languages."""
         own = self.languages
         if own.source != UNKNOWN or self.spec.languages is None:
             return own.source
@@ -260,7 +260,7 @@ class Preprocessor:
             raise ZooError(
                 f"prefix {index + 1:,} ({excerpt(prefix)}) has tokens that `decoding.suppressed_tokens` forbids: "
                 f"{tokens}",
-                hint="write it differently, or omit the prefix",
+                hint="rephrase or omit the prefix",
             )
         return (*self.languages.target_tokens, *forced)
 
@@ -290,7 +290,7 @@ class Preprocessor:
             yield start + part
 
     def replaced_pair(self, source: str, target: str) -> tuple[Replaced, Replaced]:
-        """Replace the spans that a source and its translation share with copy symbols, if the model has any."""
+        """Insert copy symbols for the spans that a source and its translation share, if the model has such symbols."""
         if not self.symbols:
             return Replaced(source), Replaced(target)
         languages = self.source_language(source), self.languages.target

@@ -23,7 +23,7 @@ from zoo.text.spans import Span, compare, find_spans, needs_translation
 
 _T = TypeVar("_T")
 Steps = Generator[tuple[Sequence[SearchInput], SearchStrategy], list[list[Translation]], _T]
-"""Generator that needs several searches. It yields the arguments of each search, and is sent the hypotheses."""
+"""Generator that needs several searches. It yields the arguments of each search, and receives the hypotheses."""
 Repair = tuple[SpanConstraint, SearchStrategy]
 """A constraint, and the search strategy that uses it."""
 _STAGES = _PROXIES, _WHOLE, _FRAGMENTS = range(3)
@@ -32,7 +32,7 @@ _MAX_SPANS = 100
 _SPARE_TOKENS = 20
 """Maximum number of tokens in a repaired translation, in addition to its spans and twice the length of its source."""
 _NAME_COST = 0.15
-"""Maximum loss of mean log-probability per token when a translation is repaired only for a month or a weekday."""
+"""Maximum decrease of the mean log-probability per token if a repair only restores months or weekdays."""
 _ORDINAL = re.compile("[0-9](st|[nr]d|th)$")
 
 
@@ -45,7 +45,7 @@ class _Plan(NamedTuple):
 
 
 class Protection:
-    """Checks whether translations keep the amounts, links and the like of their sentences. If not, repairs them.
+    """Checks whether translations keep the amounts, links and the like of their sentences, and if not, repairs them.
 
     To repair a translation, its sentence is decoded again under a `SpanConstraint`, in up to three ways:
 
@@ -54,8 +54,8 @@ class Protection:
     3. The fragments between the spans are translated separately.
 
     The first translation that has all spans is used. If only months or weekdays were lost, it must also be about as
-    probable as the original translation. If all three fail, the original translation is kept, and its `unkept` field
-    lists the differences.
+    probable as the original translation. If all three ways fail, the original translation is kept, and its `unkept`
+    field lists the differences.
     """
 
     def __init__(
@@ -167,7 +167,8 @@ class Protection:
             words: Numbers that may be written as words.
 
         Returns:
-            The encoded fragment, and the strings around it to copy. Empty if the model has no tokens for a span.
+            The encoded fragment, and the strings to copy before and after it. Empty if the model has no tokens for a
+            span.
         """
         start = next((position for position, character in enumerate(fragment) if character.isalnum()), len(fragment))
         text = fragment[start:].rstrip()
@@ -223,7 +224,7 @@ def protect_all(
 
 
 def run_steps(engine: Engine, steps: Steps[_T]) -> Future[_T]:
-    """Run the searches of a generator one after the other, and return a future of the generator's result.
+    """Run the searches of a generator one after the other, and return a future for the generator's result.
 
     Args:
         engine: Engine that runs the searches. If the future is cancelled, the current search is also cancelled.

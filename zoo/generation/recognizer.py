@@ -31,7 +31,7 @@ else:
 
 _MAX_ATTENTION_POSITIONS, _MAX_GROUPS = 1_000, 60
 _CHUNK_FILES = 64
-"""Number of files whose frames are in memory before their search begins."""
+"""Maximum number of files whose frames are read into memory at a time."""
 
 
 class FilePreprocessor(Preprocessor):
@@ -69,7 +69,7 @@ class FilePreprocessor(Preprocessor):
             raise ZooError(
                 f"`{name}` has {len(frames):,} frames, but the model takes at most {self.max_source_length:,} "
                 "(`decoding.max_source_length`)",
-                hint="split the file into shorter ones",
+                hint="split the file into shorter files",
             )
         max_length = self._max_target_length(-(-len(frames) // self.stride))
         return SearchInput(index, {"source": torch.from_numpy(frames)}, max_length, forced, name)
@@ -82,7 +82,7 @@ class FilePreprocessor(Preprocessor):
 
 
 class Recognizer(Translator):
-    """Model that writes the text in audio files or images. Its methods take paths of files in place of texts.
+    """Model that writes the text in audio files or images. Its methods take file paths instead of texts.
 
     Attributes:
         modality: Modality of the files.
@@ -134,7 +134,7 @@ class Recognizer(Translator):
         Args:
             inputs: The frames (feature vectors) of each input, `[frames, width]`.
             target: Language code of the output. None: the language of the spec's corpus.
-            n_best: Number of texts per input. None: one.
+            n_best: Number of texts per input. Default: 1.
             **options: Generation options. Defaults come from the spec.
 
         Raises:
@@ -185,7 +185,7 @@ class Recognizer(Translator):
         positions = -(-len(frames) // preprocessor.stride)
         if positions > _MAX_ATTENTION_POSITIONS:
             problem = f"`{text}` has {positions:,} positions; attention is limited to {_MAX_ATTENTION_POSITIONS:,}"
-            raise ZooError(problem, hint="cut the file into shorter ones")
+            raise ZooError(problem, hint="split the file into shorter files")
         if translation is None:
             best = self.recognize([frames], target=target)[0][0]
             output, tokens = best.text, list(best.tokens)

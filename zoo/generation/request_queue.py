@@ -1,4 +1,4 @@
-"""Queue for the sentences of all callers that wait for a free row in a batch."""
+"""Queue in which the sentences of all callers wait for a free row in a batch."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ class RequestQueue:
         """
         with self.changed:
             added = next((request.added for request in self._waiting if request.added is not None), None)
-            # A new request waits for about one sentence of each waiting request, because these are served in turn.
+            # A new request waits for about one sentence of each waiting request, because requests are served in turn.
             tokens = len(self._waiting) * self._queued_tokens / max(1, self._queued_sentences)
             expected = tokens * self._busy_seconds / max(1, self._busy_tokens)
         return 0.0 if added is None else max(expected, time.monotonic() - added)
@@ -149,7 +149,7 @@ class RequestQueue:
                 the batch is free.
 
         Returns:
-            The sentences. Empty if nothing can join now.
+            The sentences. Empty if no sentence can join now.
 
         Raises:
             Stopped: The engine is closed.
@@ -185,7 +185,7 @@ class RequestQueue:
 
         Args:
             sentences: The sentences that did not fit.
-            running: All sentences that the worker was decoding. Later batches get at most half of their tokens.
+            running: All sentences that the worker was decoding. Later batches have at most half as many tokens.
 
         Returns:
             None if the sentences were put back. Otherwise the error: a single sentence does not fit into memory.

@@ -100,7 +100,7 @@ def _score_group(
     read = "" if sources is None else f"{len(sources[index]):,} source tokens and "
     raise ZooError(
         f"there is not enough memory to score pair {index + first:,} alone: {read}{len(targets[index]) - 1:,} target "
-        "tokens, with EOS",
+        "tokens, including EOS",
         hint="split the line into sentences, one per line",
         exit_code=1,
     )

@@ -23,7 +23,7 @@ else:
     from compiler.lazy import torch
 
 _DIGIT = re.compile(r"<0x3[0-9]>|^(?!<0x..>$|▁&#\d+;$).*\d")
-"""Tokens with a digit. Bytes that are not digits, and characters that Moses escapes, do not match."""
+"""Pattern of tokens with a digit. Bytes that are not digits, and characters that Moses escapes, do not match."""
 _MARKS = tuple("([{<„“«‚‘\"'$€£¥/–-")
 _AFTER_SPACE, _AFTER_MARK = 0, 1
 """Nodes at which a span begins: as a new word, or directly after one of the marks."""
@@ -109,8 +109,8 @@ class _Trie:
     """Token trie of all spellings of the spans in a sentence.
 
     Attributes:
-        left: How often each span must be written.
-        edges: Parent node, token, child node, and the spans below the child, for each edge.
+        left: For each span, how often it must occur.
+        edges: For each edge, the parent node, the token, the child node, and the spans below the child.
         ends: For each node, the number of the span that ends there, counted from 1. 0 if no span ends there.
         forced: For each node, 1 if the span must be completed from there.
         closed: For each node, 1 if a span ends there that no letter or digit may follow.
@@ -166,7 +166,7 @@ class SpanState(NamedTuple):
     extends: Bool[Tensor, "1 V"]
 
     def allowed(self) -> Bool[Tensor, "rows V"]:
-        """Return which tokens may come next."""
+        """Return a mask of the tokens that may come next."""
         node, (continuing, starting) = self.node.unsqueeze(1), self._live()
         forced = self.forced.gather(1, node)
         kept = self.free & ~forced & ~(self.closed.gather(1, node) & self.extends)
@@ -201,7 +201,7 @@ class SpanState(NamedTuple):
         return (self.left - (torch.arange(1, self.left.shape[1] + 1, device=end.device) == end).long()).clamp(min=0)
 
     def _live(self) -> tuple[Bool[Tensor, "rows edges"], Bool[Tensor, "rows edges"]]:
-        """Return which edges continue a span at the current node, and which edges begin a missing span."""
+        """Return masks of the edges that continue the current span, and of the edges that begin a missing span."""
         node = self.node.unsqueeze(1)
         is_first = (self.parents == _AFTER_SPACE) | ((self.parents == _AFTER_MARK) & self.after_mark.unsqueeze(1))
         continuing = (self.parents == node) & (self.below & (self.left > 0).unsqueeze(1)).any(2) & (node > _AFTER_MARK)

@@ -44,7 +44,7 @@ Prefixes = Iterable[str] | None
 
 
 class TextSearch:
-    """Base class of `Translator`, which searches for the translations of texts with their scores.
+    """Base class of `Translator`. It searches for translations of texts, and returns them with scores.
 
     Attributes:
         longest_source: Number of tokens in the longest source in training. Longer sentences cause a warning.
@@ -93,7 +93,7 @@ class TextSearch:
         self.backend = ""
         self.constraint: Constraint | None = None
         self._span_constraints: dict[tuple[int, ...], SpanConstraint] = {}
-        """Constraints for repairs, keyed by target language tokens. Sentences with one constraint share batches."""
+        """Repair constraints, keyed by target language tokens. Sentences with the same constraint share batches."""
         self.shortlist: Shortlist | None = None
         self.calibration: Calibration | None = None
 
@@ -111,7 +111,7 @@ class TextSearch:
         If a text was split, its score and its log-probability are sums over its parts.
 
         Args:
-            texts: The texts, each of one line.
+            texts: The texts. Each text is a single line.
             n_best: Number of translations per text (see `translate`).
             prefixes: The prefix that each translation must start with.
             report: Receives the progress.
@@ -145,11 +145,11 @@ class TextSearch:
 
         A server can call this method from any thread. The texts of all calls share batches, and short calls do not wait
         for long calls. `future.cancel()` ends the work within a few steps. `asyncio.wrap_future(future)` can be
-        awaited. If the `workers` or `max_batch_tokens` of a call differ from the translator's, the call uses separate
-        worker threads, and shares no batches.
+        awaited. If the `workers` or `max_batch_tokens` of a call differ from the translator's values, the call uses
+        separate worker threads, and shares no batches.
 
         Args:
-            texts: The texts, each of one line.
+            texts: The texts. Each text is a single line.
             n_best: Number of translations per text (see `translate`).
             prefixes: The prefix that each translation must start with.
             abandoned: If another thread sets this event, the call stops before the next text is tokenised.
@@ -244,7 +244,7 @@ class TextSearch:
         return min(max_batch_tokens, MIN_ROW_TOKENS * max_sentences(self.spec, rows, self.device))
 
     def _engine_for(self, config: GenerationConfig) -> Engine:
-        """Return the translator's engine or, if the call has a different batch size or workers, a new engine for it."""
+        """Return the translator's engine, or a new engine if the call has another batch size or number of workers."""
         decoding, limits = self.spec.decoding, (config.workers, config.max_batch_tokens)
         is_own = limits == (decoding.workers, self._limited(self.max_batch_tokens, decoding.beam))
         if is_own and "_engine" in vars(self):
@@ -314,7 +314,7 @@ class TextSearch:
         return self.preprocessor_class(*arguments, split=split and translates, protect=protect and translates)
 
     def _protection(self, config: GenerationConfig, preprocessor: Preprocessor) -> Protection:
-        """Return the protection of numbers and the like in the texts of a preprocessor.
+        """Create the protection of numbers and the like in a preprocessor's texts.
 
         Translations are only repaired if beam search returns a single translation per text.
         """

@@ -53,7 +53,7 @@ class Transcript:
 
     @classmethod
     def of(cls, windows: Sequence[Window], results: Iterable[Translation], duration: float) -> Self:
-        """Join the recognised windows of a recording into a transcript. Write words in overlapping windows once."""
+        """Join the recognised windows of a recording into a transcript. Do not repeat words in overlapping windows."""
         segments = list[Segment]()
         for window, result in zip(windows, results, strict=True):
             start, text = window.start, result.text
@@ -147,17 +147,17 @@ def max_window_seconds(recognizer: Recognizer) -> float:
 
 
 def join_overlap(first: str, second: str) -> tuple[str, str]:
-    """Remove the words that two overlapping windows share from one of the two texts.
+    """Remove the repeated words at the boundary between the texts of two overlapping windows.
 
     The texts meet at the longest sequence of words that occurs at the end of the first and at the start of the second
-    text. A sequence that would remove more than twice as many other words is ignored. If there is no such sequence,
-    return both texts unchanged.
+    text. A sequence is ignored if joining the texts there would remove more than twice as many other words. If no
+    sequence is left, return both texts unchanged.
     """
     left, right = first.split(), second.split()
     end, start = left[-_JOINED_WORDS:], right[:_JOINED_WORDS]
     plain, other = ([word.strip(string.punctuation).casefold() for word in words] for words in (end, start))
     matches = [
-        (size, a - b, a + size, b + size)  # of equally long ones, the one that removes the fewest words
+        (size, a - b, a + size, b + size)  # if sizes are equal, `max` removes the fewest words
         for a, b in product(range(len(end)), range(len(start)))
         if (size := sum(takewhile(bool, map(eq, plain[a:], other[b:])))) and len(end) - a + b <= 3 * size
     ]

@@ -83,7 +83,8 @@ class Translation:
         uncertain: Sentences of the text whose translations have a low confidence or, if the model has no calibration, a
             low probability.
         confidence: Probability that the translation is good (see `zoo.generation.confidence`). For a text of several
-            sentences, it is the lowest confidence. None if the model has no calibration, or if the text stays as it is.
+            sentences, it is the lowest confidence. None if the model has no calibration, or if the text stays
+            unchanged.
         confidences: If the text was translated in parts, the confidence of each part. Otherwise empty.
     """
 

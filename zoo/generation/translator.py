@@ -34,8 +34,8 @@ class Translator(TextSearch):
 
     Attributes:
         reopen: Function that opens the same translator again. None if the translator was created from a program.
-        attention_program: Function that returns the program that computes attention weights, and builds it on the first
-            call. None for an ensemble, or if the translator was created from a program.
+        attention_program: Function that returns the program for attention weights, and builds it on the first call.
+            None for an ensemble, or if the translator was created from a program.
         alignment_head: Attention head that aligns words best. None if it is not known.
     """
 
@@ -121,7 +121,7 @@ class Translator(TextSearch):
         """Translate one or more texts.
 
         Args:
-            texts: One text, or an iterable of texts, each of one line.
+            texts: One text, or an iterable of texts. Each text is a single line.
             n_best: Number of translations per text. Beam search returns the best translations, best first. Their tokens
                 differ, but two translations may have the same text. Sampling returns samples in random order.
             prefixes: The prefix that each translation must start with: a string for one text, a list for several texts.
@@ -252,7 +252,7 @@ class Translator(TextSearch):
         report: Report | None = None,
         **languages: Unpack[LanguageOptions],
     ) -> list[list[AlignedToken]]:
-        """Return the source token that each token of given translations comes from.
+        """Align each token of given translations to a source token.
 
         A token is aligned to the source token that it attends to most, in the attention head that aligned words best on
         the dev set when the weights were averaged. Without a dev set, the mean of all heads in the second-to-last

@@ -41,12 +41,12 @@ from zoo.text.tokenizer import SPACE
 from zoo.version import __version__
 
 _NOT_IN_ONNX = {"restricted_attention", "ssru", "lstm"}
-"""Sub-layers that cannot be exported in an encoder. Their operations are not `is_exportable`."""
+"""Sub-layers that an exported encoder cannot contain, because `is_exportable` is false for their operations."""
 _ONNX_NOTE = "`zoo plan --code` shows the inputs and outputs of `decode_step.onnx`; the caller implements the search"
 _TOLERANCE = 1e-3
 _COPY_SYMBOLS_NOTE = (
     "the model was trained with copy symbols (`vocabulary.copy_symbols`) in place of numbers and links; the caller "
-    "must replace these in each source and restore them in its translation, as zoo does"
+    "must replace numbers and links in each source and restore them in the translation, as zoo does"
 )
 
 
@@ -68,10 +68,10 @@ class OnnxExport:
             Notes for the user: how to use the files.
 
         Raises:
-            ZooError: The model has an encoder that torch cannot export for sources of any length.
+            ZooError: torch cannot export the model's encoder with a dynamic source length.
         """
         if kinds := {each.kind for each in bundle.spec.architecture.encoder} & _NOT_IN_ONNX:
-            problem = f"cannot export this model to ONNX: its encoder has layers of {min(kinds)}"
+            problem = f"cannot export this model to ONNX: its encoder contains {min(kinds)} sub-layers"
             hint = "no format supports such encoders: translate with `zoo decode`, or serve the model with `zoo serve`"
             raise ZooError(problem, hint=hint)
         _, order = prepare_build(bundle.spec, weights=bundle.tensors, precision="float32", backend=self.name)
@@ -95,7 +95,7 @@ class OnnxExport:
 
 
 EXPORT_FORMATS: tuple[ExportFormat, ...] = (*FAMILIES, CTranslate2Export(), OnnxExport())
-"""Formats that models are exported to. To add one, write a module and add its class to this list."""
+"""Export formats. To add a format, write a module and add its class to this list."""
 
 
 @dataclass(frozen=True)
@@ -172,7 +172,7 @@ def _require_same_when_read(bundle: Bundle, format: ExportFormat, reader: Import
     require_same_architecture(bundle.spec.architecture, imported.spec.architecture, format.name, format.may_differ)
     ours, theirs = bundle.vocabulary, imported.vocabulary
     if ours.source_suffix != theirs.source_suffix:
-        raise cannot_export(format.name, "this format adds EOS to each source, and the model does not, or vice versa")
+        raise cannot_export(format.name, "either only this format or only the model adds EOS to each source")
     changed = [name for name, tensor in bundle.tensors.items() if not _has(imported.tensors.get(name), tensor)]
     for name in imported.tensors.keys() - bundle.tensors.keys():
         tensor = imported.tensors[name]

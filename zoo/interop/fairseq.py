@@ -1,7 +1,7 @@
 """Import of fairseq's Transformer checkpoints, without running code from their pickles.
 
 torch.load with `weights_only=True` loads only tensors and plain data. A checkpoint also contains options, which may be
-omegaconf or fairseq objects. They are replaced by instances of `InertObject`, which only store the state.
+omegaconf or fairseq objects. Such objects are replaced by instances of `InertObject`, which only store the state.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _CODES = ("subword_nmt", "fastbpe")
 """Values of fairseq's `bpe` option for BPE codes."""
 _OVERWRITE = " #fairseq:overwrite"
 _DECODING = {**search_fields(beam=5, extra_length=200), "min_length": 1}
-"""Default search options of the `fairseq-generate` command, because a checkpoint does not contain any."""
+"""Default search options of the `fairseq-generate` command. A checkpoint contains no search options."""
 
 
 class FairseqImport:
@@ -133,10 +133,10 @@ def _language_codes(names: tuple[str, str]) -> tuple[str, str] | None:
 
 
 def _text(options: Settings, request: ImportRequest) -> ModelText:
-    """Return how the text of a model was tokenised and split, according to its checkpoint's options.
+    """Describe how the text of a model was tokenised and split, according to the options in its checkpoint.
 
     Raises:
-        ZooError: The text was split in a way that zoo does not support.
+        ZooError: The text was split with a method that zoo does not support.
     """
     values = dict(options.values)
     for section in ("tokenizer", "bpe"):
@@ -146,7 +146,7 @@ def _text(options: Settings, request: ImportRequest) -> ModelText:
     bpe = options.any("bpe")
     if bpe not in (None, *_CODES, "sentencepiece") and not request.text.tokenizer:
         hint = "to pass texts that are already split, add `--tokenizer space`"
-        raise options.error("bpe", "is a way to split text that zoo does not support", hint)
+        raise options.error("bpe", "is a tokenisation method that zoo does not support", hint)
     if bpe in _CODES and options.text("bpe_separator", SEPARATOR) != SEPARATOR:
         raise options.error("bpe_separator", f"is not supported: zoo writes BPE codes with `{SEPARATOR}`")
     source, target = request.languages or (None, None)
@@ -216,7 +216,7 @@ def _to_plain_data(value: Any) -> Any:
     """Convert namespaces and omegaconf nodes to dictionaries, lists and plain values.
 
     Raises:
-        ValueError: A value is not a number, text, list or mapping.
+        ValueError: A value is not a number, string, list or mapping.
     """
     if isinstance(value, argparse.Namespace):
         value = vars(value)
@@ -230,7 +230,7 @@ def _to_plain_data(value: Any) -> Any:
         return [_to_plain_data(item) for item in value]
     if value is None or isinstance(value, bool | int | float | str):
         return value
-    raise ValueError(f"an option has the type {type(value).__name__}, but only numbers, text and lists are allowed")
+    raise ValueError(f"an option has the type {type(value).__name__}, but only numbers, strings and lists are allowed")
 
 
 def _replacement(name: str) -> Any:
@@ -285,7 +285,7 @@ def _architecture_fields(options: Settings) -> dict[str, Any]:
 
 
 def _same_boolean(options: Settings, name: str) -> bool:
-    """Return a Boolean option of both encoder and decoder. Raise ZooError if their values differ."""
+    """Return a Boolean option that encoder and decoder share. Raise ZooError if their values differ."""
     ((_, value),) = Setting(f"{{side}}_{name}", name, False).read(options)
     return bool(value)
 

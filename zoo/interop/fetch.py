@@ -33,7 +33,7 @@ from zoo.publishing.publish import EXACT
 from zoo.report import Report, size
 
 _MIN_SIMILARITY = 50.0
-"""Smallest chrF between the translations of an imported model and the documented ones."""
+"""Minimum chrF of an imported model's translations, with the documented translations as references."""
 _LISTED_DIFFERENCES = 3
 
 
@@ -48,8 +48,8 @@ def fetch(card: ModelCard, report: Report) -> None:
         report: Receives progress and warnings, and the question about size and licence.
 
     Raises:
-        ZooError: The user does not agree, the model cannot be downloaded or imported, its SHA-256 is not the
-            expected one, or its translations are far from the documented ones.
+        ZooError: The user does not agree, the model cannot be downloaded or imported, its SHA-256 is wrong, or its
+            translations differ too much from the documented translations.
     """
     if not _missing(card):
         return
@@ -69,7 +69,7 @@ def fetch(card: ModelCard, report: Report) -> None:
 
 
 def _missing(card: ModelCard) -> list[str]:
-    """Return the names of the model, or of the members of the ensemble, that have not been stored yet."""
+    """Return the names in `card.members` that have not been stored yet."""
     return [name for name in card.members if local_store.find_revision(Reference(name)) is None]
 
 
@@ -108,7 +108,7 @@ def _obtain(card: ModelCard, work: Path, report: Report) -> Path:
 
 @contextmanager
 def _discarding_damaged(url: str, fetched: download.Fetched, again: str) -> Iterator[None]:
-    """Remove the download if the `with` block finds damage, such as a page with an error message from the server."""
+    """Remove the download if the `with` block finds damage, such as an error page in place of the file."""
     try:
         yield
     except archive.DamagedArchiveError as error:
@@ -149,7 +149,7 @@ def _unpack_file(path: Path, target: Path) -> None:
 
 
 def _import(card: ModelCard, number: int, source: Path, report: Report) -> None:
-    """Import one member of an ensemble, or the whole model, from the folder with its files."""
+    """Import one member of an ensemble, or a single model, from the downloaded files in `source`."""
     name = card.members[number]
     is_single_pair = len(card.languages.directions) == 1
     earlier = [local_store.model_path(member) for member in card.members[:number]]
@@ -194,9 +194,9 @@ def _model_path(card: ModelCard, number: int, source: Path) -> Path:
 
 
 def _require_translations(card: ModelCard, folders: Sequence[Path], report: Report) -> None:
-    """Translate the sentences whose translations are documented.
+    """Compare the translations of a model or an ensemble with the documented translations.
 
-    Warn about differences. Raise ZooError if the translations have little in common with the documented ones.
+    Warn about differences. Raise ZooError if the chrF is below `_MIN_SIMILARITY`.
     """
     models = [open_model(folder, **EXACT, report=Report()) for folder in folders]
     translator = models[0] if len(models) == 1 else type(models[0]).ensemble(models)
@@ -220,7 +220,7 @@ def _require_translations(card: ModelCard, folders: Sequence[Path], report: Repo
 
 
 def _discard_downloads(card: ModelCard, report: Report) -> None:
-    """Remove the downloaded archive, because the imported model replaces it. Its SHA-256 remains recorded."""
+    """Remove the downloaded files, because the imported model replaces them. Their SHA-256 remains recorded."""
     for url in card.addresses:
         path = download.path_of(url)
         if path.is_file():

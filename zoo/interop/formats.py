@@ -26,7 +26,7 @@ PositionConvention = Literal["marian", "transformers"]
 UNKNOWN_LANGUAGES = ("und", "und")
 """Language codes for a model whose files do not contain its languages. `und` is ISO 639 for "undetermined"."""
 _LANGUAGE_CODE = re.compile(r"(?=.{2,35}$)[a-z]{2,3}([-_][A-Za-z0-9]+)*")
-_MAX_LENGTH = 256  # tokens: the `corpus.max_length` of base
+_MAX_LENGTH = 256  # tokens, as `corpus.max_length` in the spec `base`
 _MAX_DESCRIPTION = 200  # characters
 USE_ONNX = "use `--to onnx`: it supports all networks except encoders with restricted attention, SSRUs or LSTMs"
 """Hint for a model that another format cannot express."""
@@ -34,7 +34,7 @@ LAYERS = {
     "encoder": ("self_attention", "feed_forward"),
     "decoder": ("self_attention", "cross_attention", "feed_forward"),
 }
-"""Sub-layers in each layer of the original Transformer, which all formats have except ONNX."""
+"""Sub-layers in each layer of the original Transformer. All export formats except ONNX require these sub-layers."""
 _ONLY_FOR_TRAINING = {"dropout", "attention_dropout", "activation_dropout", "initial_weights"}
 _ZEROS_IF_ADDED = {"projection_bias", "output_bias"}
 
@@ -46,13 +46,13 @@ class ImportRequest:
     name: str
     """Name of the model in the local model store, and of its spec."""
     languages: tuple[str, str] | None = None
-    """Codes of the source and target language. If None, use those in the files, or else `UNKNOWN_LANGUAGES`."""
+    """Codes of the source and target language. If None, use the codes in the files, or else `UNKNOWN_LANGUAGES`."""
     positions: PositionConvention | None = None
     """Formula of the sinusoidal positions. If None, use the default of the format."""
     origin_name: str | None = None
     """Original name of the model, for example on the Hugging Face Hub. If None, use the name of its file or folder."""
     text: TextOptions = field(default_factory=TextOptions)
-    """How the text of the model was tokenised and split."""
+    """User options for the tokenisation of the model's text."""
 
 
 @dataclass(frozen=True)
@@ -65,11 +65,11 @@ class ImportedModel:
     """Weights in float32. The keys are zoo's tensor names."""
     origin: Mapping[str, str]
     """Origin of the model: `format`, `source` (file or folder), `engine`, and choices such as `positions`. The
-    bundle's provenance contains them."""
+    bundle's provenance contains these entries."""
     notes: tuple[str, ...] = ()
     """Notes to show to the user."""
     shortlist: Shortlist | None = None
-    """Vocabulary shortlist, if the model comes with one."""
+    """Vocabulary shortlist of the model. None if the model comes without a shortlist."""
 
 
 class ImportFormat(Protocol):
@@ -133,7 +133,7 @@ class ExportFormat(Protocol):
         """Fields of `architecture` that may have a different value in the exported model."""
 
     def reader(self, bundle: Bundle) -> ImportFormat | None:
-        """Return the import format that reads the exported model with identical tensors, or None if no format can."""
+        """Return the import format that reads the exported model with identical tensors, or None if there is none."""
 
     def write(self, bundle: Bundle, folder: Path) -> list[str]:
         """Write a model into an empty folder.
@@ -241,7 +241,7 @@ def require_standard_layers(a: Architecture, format: str) -> None:
     for side, supported in LAYERS.items():
         if (kinds := tuple(sublayer.kind for sublayer in getattr(a, side))) != supported:
             names, known = ", ".join(kinds), ", ".join(supported)
-            raise cannot_export(format, f"its {side} has layers of {names}, but this format has layers of {known}")
+            raise cannot_export(format, f"its {side} layers consist of {names}, but this format requires {known}")
 
 
 def require_same_architecture(
@@ -256,7 +256,7 @@ def require_same_architecture(
         ignored: Fields that may differ.
 
     Raises:
-        ZooError: The architectures differ in a field that matters. Added biases are allowed.
+        ZooError: The architectures differ in a field that changes the results. Added biases are allowed.
     """
     found = {key: value for key, _, value in _fields(after)}
     for key, label, value in _fields(before):

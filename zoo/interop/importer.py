@@ -44,9 +44,9 @@ from zoo.system.memory import is_out_of_memory, memory_limit
 from zoo.version import __version__
 
 FAMILIES: tuple[Family, ...] = (HuggingFaceMarian(), Multilingual(), T5())
-"""Families of transformers' models. To add one, write a module and add its class to this list."""
+"""Families of transformers' models. To add a family, write a module and add its class to this list."""
 IMPORT_FORMATS: tuple[ImportFormat, ...] = (*FAMILIES, MarianImport(), CTranslate2Import(), FairseqImport())
-"""Formats that models are imported from. To add one, write a package and add its class to this list."""
+"""Import formats. To add a format, write a package and add its class to this list."""
 _MAX_MESSAGE = 500  # characters
 _MEMORY_PER_BYTE = 16
 """Maximum memory for reading a model, as a multiple of the size of its files. 8-bit weights are copied to float32
@@ -74,14 +74,14 @@ class ImportOptions:
     languages: tuple[str, str] | None = None
     positions: PositionConvention | None = None
     text: TextOptions = field(default_factory=TextOptions)
-    """How the text of the model was tokenised and split. The files determine missing values."""
+    """User options for the tokenisation of the model's text. The files determine missing values."""
     replace: bool = False
     """Whether to replace an existing model of the same name."""
     facts: Mapping[str, str] = field(default_factory=dict)
     """Facts about the origin of the model, for its provenance, such as the address of its archive."""
     description: str | None = None
     licence: str | None = None
-    """Licence, if the model comes without a model card that gives it."""
+    """Licence of the model, used if its files contain no model card that specifies the licence."""
     require: Callable[[Path], None] | None = None
     """Function that checks the imported model in a folder before it is stored. It raises ZooError to reject it."""
 
@@ -188,7 +188,7 @@ def read_foreign(format: ImportFormat, path: Path, request: ImportRequest) -> Im
 
 
 def _model_files(path: Path) -> int:
-    """Return the size of a model's files in bytes. If the path is a `decoder.yml`, count all files in its folder."""
+    """Return the total size of a model's files, in bytes. For a `decoder.yml`, count all files in its folder."""
     folder = path if path.is_dir() else path.parent if path.suffix == ".yml" else None
     return sum(file.stat().st_size for file in (folder.iterdir() if folder else [path]) if file.is_file())
 

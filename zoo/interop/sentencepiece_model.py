@@ -1,6 +1,6 @@
 """SentencePiece models with zoo's token IDs, converted from other toolkits' models or created for a list of words.
 
-The files are messages of Protocol Buffers, with the field numbers of `sentencepiece_model.proto`.
+The files contain Protocol Buffers messages with the field numbers of `sentencepiece_model.proto`.
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ class TokenEntry(NamedTuple):
     type: TokenType
 
     def encode(self) -> bytes:
-        """Return the entry as an encoded field of the model's Protocol Buffers message."""
+        """Encode the entry as a field of the model's Protocol Buffers message."""
         score = encode_key(_SCORE, FIXED32) + struct.pack("<f", self.score)
         message = encode_bytes(_TEXT, self.name.encode()) + score + encode_integer(_TYPE, self.type)
         return encode_bytes(_TOKENS, message)
 
     @classmethod
     def decode(cls, message: bytes) -> TokenEntry:
-        """Parse the bytes of an entry. Raise ValueError or TypeError if they are not an entry."""
+        """Parse the bytes of an entry. Raise ValueError or TypeError if the bytes are not a valid entry."""
         values = _last_values(message)
         text, type_ = values.get(_TEXT, b""), values.get(_TYPE, TokenType.NORMAL)
         score = values.get(_SCORE, b"\0\0\0\0")
@@ -121,11 +121,11 @@ class SentencePieceModel:
             if field.number == _NORMALIZER and isinstance(field.value, bytes):
                 normalizer = _last_values(field.value)
         if not all(normalizer.get(field, 1) for field in _SPACES) or _last_values(self._trainer).get(_SPACE_AS_SUFFIX):
-            problem = "does not treat spaces as transformers does, which adds one before a text and removes extra ones"
+            problem = "does not treat spaces as transformers does: one space before each text, and no extra spaces"
             raise ZooError(f"`{self.file}` {problem}")
 
     def names(self, *types: TokenType) -> list[str]:
-        """Return the names of the tokens of some types, or of all tokens by default, in the order of their IDs."""
+        """Return the names of all tokens with these types, in the order of their IDs. By default, all types count."""
         return [entry.name for entry in self.entries if not types or entry.type in types]
 
     def id(self, name: str) -> int | None:
@@ -133,10 +133,10 @@ class SentencePieceModel:
         return next((id for id, entry in enumerate(self.entries) if entry.name == name), None)
 
     def renumbered(self, numbering: Numbering, control: Collection[str] = ()) -> Tokenizer:
-        """Return a tokenizer with the same model, but with the token IDs of a numbering.
+        """Return a tokenizer that splits text like this model, but has the token IDs of a numbering.
 
-        Tokens that the model does not contain are added as unused tokens. A token that selects the target language
-        (`>>deu<<`) at the beginning of a text is never split.
+        Tokens that the model does not contain are added as unused tokens or control tokens. A token that selects the
+        target language (`>>deu<<`) at the beginning of a text is never split.
 
         Args:
             numbering: The tokens, in the order of zoo's token IDs.
@@ -267,7 +267,7 @@ def _encode_model(
     ids: Mapping[int, int] = _SPECIAL_IDS,
     names: Mapping[int, str] = _SPECIAL_NAMES,
 ) -> bytes:
-    """Return the bytes of a model: the tokens, then the trainer's settings. Later settings override earlier ones."""
+    """Encode a model: the tokens, then the trainer's settings. If a setting occurs twice, the last value counts."""
     trainer += encode_integer(_SIZE, len(entries))
     trainer += b"".join(encode_integer(field, id) for field, id in ids.items())
     trainer += b"".join(encode_bytes(field, name.encode()) for field, name in names.items())

@@ -1,8 +1,8 @@
 """Settings and tensors of other toolkits' models, and tables that describe both for reading and writing.
 
-The same table reads a model and writes it. A table of settings pairs the keys of a settings file with fields of
-`architecture`. A table of tensors pairs names. A setting is known if a table or another caller has read it, or if
-`known_settings.yaml` lists it. Unknown settings are errors.
+Import and export use the same tables. A settings table maps the keys of a settings file to fields of `architecture`. A
+tensor table maps the other toolkit's tensor names to zoo's names. A setting is known if a table or another caller has
+read it, or if `known_settings.yaml` lists it. Unknown settings are errors.
 """
 
 from __future__ import annotations
@@ -145,11 +145,11 @@ class Setting(NamedTuple):
     key: str
     """Key in the other toolkit's file. If it contains `{side}`, the file has one key for each side."""
     field: str
-    """Field of `architecture`, such as `norm.epsilon`. With `{side}`, both sides have their own value."""
+    """Field of `architecture`, such as `norm.epsilon`. If it contains `{side}`, there is one field for each side."""
     default: Any
     """Value if the key is missing. Its type is the type of the setting. `int` means that an integer is required."""
     names: Mapping[str, str] | None = None
-    """The other toolkit's names for the values, mapped to zoo's names. If there are several, the first is written."""
+    """The other toolkit's values, mapped to zoo's values. If several have the same meaning, the first is written."""
 
     def keys(self) -> dict[str, str]:
         """Return the key for each side. If there is only one key, its side is the empty string."""
@@ -169,7 +169,7 @@ class Setting(NamedTuple):
         first, *others = values.values()
         for key, other in zip([*self.keys().values()][1:], others, strict=True):
             if other != first:
-                raise settings.error(key, f"differs from the encoder's value `{first}`, but zoo supports one value")
+                raise settings.error(key, f"differs from the encoder's value `{first}`, but both must be equal")
         yield self.field, first
 
     def written(self, a: Any) -> Iterator[tuple[str, Any]]:
@@ -305,7 +305,7 @@ class Layout:
         for parameter in lower(spec, Purpose.SCORE).parameters.values():
             for tensor in parameter.origin.stored():
                 *layer, last = tensor.name.split(".")
-                side, number, kind = (*layer, "", "", "")[:3]  # layers have all three, a stack only its side
+                side, number, kind = (*layer, "", "", "")[:3]  # tensors outside the layers have at most a side
                 base, word = _base(last)
                 key = f"{kind}.{base}" if kind else base
                 if (name := self.names.get(f"{side}.{key}", self.names.get(key))) is None:

@@ -44,7 +44,7 @@ class Token:
     row: int | None = None
     """Row of the token in the embedding and output matrices of the original model. None if it has no row."""
     input_only: bool = False
-    """Whether the token is only read and never generated. It then shares the row of another token."""
+    """Whether the token is only read and never generated. Such a token shares the row of another token."""
 
 
 @dataclass(frozen=True)
@@ -57,10 +57,10 @@ class TokenList:
     end: int
     """Original ID of the end-of-sentence token."""
     start: int | None = None
-    """Original ID of the token that decoding starts with, whose row becomes that of BOS. It may equal another ID.
-    None for a source, or if decoding starts with zeros: BOS then gets a row of zeros."""
+    """Original ID of the token that decoding starts with. BOS gets the row of this token, which may also be the row of
+    another special token. None for a source, or if decoding starts with zeros. BOS then gets a row of zeros."""
     pad: int | None = None
-    """Original ID of the padding token. If there is none, or if it equals `start`, PAD gets a row of zeros."""
+    """Original ID of the padding token. PAD gets a row of zeros if `pad` is None or equals `start`."""
 
     def require_rows(self, side: str, rows: int) -> None:
         """Raise ZooError if the embedding's number of rows differs from the number of tokens."""
@@ -158,7 +158,7 @@ class ForeignTensors:
 
         Args:
             name: The name of the tensor in the original toolkit.
-            shape: The required shape. By default, any shape with at least one dimension.
+            shape: The required shape. By default, all shapes with at least one dimension are allowed.
 
         Raises:
             ZooError: The tensor is missing, has the wrong shape, or is not a floating-point tensor.
@@ -198,8 +198,8 @@ class EmbeddingTables:
     def converted(self, source: Numbering, target: Numbering) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Return the tensors in the order of zoo's token IDs, and the fields of `architecture` that describe them.
 
-        zoo multiplies embeddings by sqrt(d_model) or by 1. If the original model uses another factor, the embedding
-        is rescaled, so that it can no longer share its matrix with the output projection.
+        zoo multiplies embeddings by sqrt(d_model) or by 1. If the original model uses a different factor, the embedding
+        is rescaled and can no longer share its matrix with the output projection.
         """
         is_scaled = {self.source_scale, self.target_scale} != {1.0}
         usual = self.target.shape[1] ** 0.5 if is_scaled else 1.0
@@ -237,8 +237,8 @@ def convert_positions(
         tables: The position embeddings, keyed by the names in `SIDES`.
 
     Returns:
-        The fields of `architecture.positions`, and the tensors of zoo. If both tables contain the same sinusoids, there
-        are no tensors. Otherwise, the positions are learned, with as many rows as the shorter table.
+        The fields of `architecture.positions`, and zoo's tensors. If both tables contain the same sinusoids, there are
+        no tensors. Otherwise, the positions are learned, with as many rows as the shorter table.
     """
     encoder, decoder = (next(matching_sinusoids(tables[side]), None) for side in SIDES)
     if encoder is not None and encoder == decoder:
@@ -259,7 +259,7 @@ def matching_sinusoids(table: Float[Tensor, "rows d_model"]) -> Iterator[dict[st
 
 
 def copied(tensor: Tensor) -> Tensor:
-    """Return a contiguous copy in float32. Files from other toolkits may contain one tensor under two names."""
+    """Return a contiguous copy in float32. In files from other toolkits, two names may share the same memory."""
     return tensor.detach().float().clone(memory_format=torch.contiguous_format)
 
 
@@ -269,8 +269,8 @@ def load_torch_file(file: Path, toolkit: str, replacement: Callable[[str], Any] 
     Args:
         file: The file.
         toolkit: The toolkit that the file comes from, for error messages.
-        replacement: Function that maps the name of a global in the pickle to a harmless object, as an element of
-            torch's `safe_globals`. If it returns None, the file is rejected.
+        replacement: Function that maps the name of a global in the pickle to a harmless object, in the form that
+            torch's `safe_globals` expects. If the function returns None, the file is rejected.
 
     Raises:
         ZooError: The file cannot be opened, or its pickles contain a global that is neither needed for tensors nor
@@ -283,7 +283,7 @@ def load_torch_file(file: Path, toolkit: str, replacement: Callable[[str], Any] 
         allowed = []
         for name in sorted(set(_foreign_globals(file))):
             if (harmless := replacement(name)) is None:
-                problem = f"`{file}` is not safe to load: it calls `{name}`, which files of {toolkit} never do"
+                problem = f"`{file}` is not safe to load: it calls `{name}`, which {toolkit} files never call"
                 hint = "zoo runs no code from weight files: ask the author for a file with only tensors and options"
                 raise ZooError(problem, hint=hint, exit_code=1)
             allowed.append(harmless)

@@ -17,7 +17,7 @@ from zoo.text.vocabulary import SIDES
 
 TOKENIZERS = ("moses", "space")
 _CODES = ("bpecodes", "code", "bpe.codes")
-"""Usual names of a file with BPE codes for both languages. fairseq uses the first two."""
+"""Usual names of a file with BPE codes for both languages. fairseq uses the first two names."""
 _CODES_OF_SIDES = ("source.bpe", "target.bpe")
 _CASES = ("{side}.tcmodel", "truecase-model.{language}")
 _JOINER = "￭"
@@ -26,21 +26,21 @@ _MAX_DIGITS = 18
 
 @dataclass(frozen=True)
 class TextOptions:
-    """User options for the text that a model was trained on."""
+    """User options that specify how a model's training text was tokenised."""
 
     tokenizer: str | None = None
     """Tokeniser, one of `TOKENIZERS`. If None, the files of the model determine it."""
     bpe: Path | None = None
     """File with BPE codes. If None, look for it in the model's folder."""
     bpe_vocabulary: tuple[Path, Path] | None = None
-    """Subwords of the source and the target with their counts, for codes with a vocabulary threshold."""
+    """Files that list the source and target subwords with their counts, for BPE with a vocabulary threshold."""
     bpe_threshold: int = 1
     """Minimum count of a known subword in `bpe_vocabulary`."""
 
 
 @dataclass(frozen=True)
 class ModelText:
-    """How the text of a model was tokenised and split, according to the model's files."""
+    """Tokenisation of the text that a model was trained on, according to the model's files."""
 
     languages: tuple[str, str] | None
     """Codes of the source and target language."""
@@ -133,7 +133,7 @@ def has_joiners(names: Sequence[str]) -> bool:
 
 
 def require_no_joiners(names: Sequence[str], where: Path) -> None:
-    """Raise ZooError if tokens come from OpenNMT's tokenizer, whose joiners are not applied."""
+    """Raise ZooError if tokens come from OpenNMT's tokenizer, because zoo does not apply its joiners."""
     if has_joiners(names):
         problem = f"`{where}` lists tokens with joiners (`{_JOINER}`) of OpenNMT's pyonmttok, which zoo does not apply"
         hint = "omit `--tokenizer` and `--bpe`, and pass texts that pyonmttok has tokenised"
@@ -154,7 +154,7 @@ def _read_text(file: Path) -> str:
     try:
         return read_bytes(file, MAX_VOCABULARY_BYTES).decode("utf-8")
     except UnicodeDecodeError:
-        raise ZooError(f"`{file}` is not UTF-8", hint="restore it from its source") from None
+        raise ZooError(f"`{file}` is not UTF-8", hint="restore the file from its source") from None
 
 
 def _read_codes(file: Path) -> str:
@@ -168,7 +168,7 @@ def _read_codes(file: Path) -> str:
 
 
 def _require_short(content: str, file: Path) -> str:
-    """Return a part of text rules. Raise ZooError, which names the file of this part, if it is too long."""
+    """Return the content of a file with text rules. Raise ZooError if the content is too long."""
     if len(content) > MAX_CONTENT:
         raise damaged(file, f"text rules have at most {MAX_CONTENT:,} characters, but these have {len(content):,}")
     return content

@@ -87,14 +87,14 @@ def convert_vocabulary(
     """Convert the vocabulary of another toolkit's model.
 
     Args:
-        models: One SentencePiece model for both sides, or two. Empty if the vocabulary is a list of words.
+        models: One SentencePiece model for both sides, or one per side. Empty if the vocabulary is a list of words.
         source: The tokens of the source.
         target: The tokens of the target.
         shared: Whether both sides have the same token IDs. If so, `target` describes both sides.
         where: The file or folder of the lists, for error messages.
         source_has_end: Whether sources of the original model end with EOS.
         control: Names of tokens that no text contains, such as language tokens.
-        rules: Rules that split raw text into the words of a list. If None, a list expects tokenised text.
+        rules: Rules that split raw text into words. If None, a model with a list of words expects tokenised text.
 
     Raises:
         ZooError: A SentencePiece model is missing, or cannot be converted to these token IDs.

@@ -41,7 +41,7 @@ CODE = r"[A-Za-z]{2,8}(?:_[A-Za-z0-9]+)*"
 _PAIR = f"{CODE}-{CODE}"
 _MANY = 100_000  # characters
 _MAX_CODES = 1_000
-"""Maximum number of languages that a model translates into each other, which gives almost a million language pairs."""
+"""Maximum number of languages in `languages.codes`. A thousand languages form almost a million language pairs."""
 EVERYDAY = "everyday"
 """Name of the included model. It was trained on short sentences."""
 _EVERYDAY_WORDS = 15
@@ -89,7 +89,10 @@ class CardLanguages(Section):
         return next((pair for pair in pairs if (base_language(pair[0]), base_language(pair[1])) == bases), None)
 
     def summary(self, max_pairs: int) -> str:
-        """Return the language pairs, or the number of pairs or languages if there are more than `max_pairs`."""
+        """Return the language pairs, or only their number if there are more than `max_pairs`.
+
+        If the card lists languages instead of pairs, return the number of languages.
+        """
         if self.codes is not None:
             return f"{len(self.codes.split())} languages"
         pairs = ["-".join(pair) for pair in self.directions]
@@ -104,7 +107,7 @@ class Publication(Section):
 
 
 class Score(Section):
-    """Score of a model that its authors published."""
+    """Score that the authors of a model published."""
 
     test: _ShortText
     """Test set, such as `newstest2014 en-de`."""
@@ -121,7 +124,7 @@ class KnownTranslation(Section):
     source: _Text
     target: _Text
     pair: Annotated[str, Field(pattern=rf"^{CODE}-{CODE}$")] | None = None
-    """Language pair of the sentence. Required if the model has several."""
+    """Language pair of the sentence. Required if the model has several language pairs."""
 
 
 class FactSource(Section):
@@ -132,7 +135,7 @@ class FactSource(Section):
 
 
 class ModelCard(Section):
-    """Public model, or a pattern for models of many language pairs. An undocumented property is None or empty."""
+    """Card of a public model, or a pattern for many language pairs. Undocumented properties are None or empty."""
 
     name: _NamePattern
     """Name of the model. A name with `{source}` and `{target}` is a pattern: there is one model per language pair."""
@@ -141,8 +144,8 @@ class ModelCard(Section):
     description: _ShortText
     """Description of the model, in one sentence."""
     source: _Source
-    """Address of an archive (.tar.bz2, .tar.gz or .zip), address of a folder with single files, which ends with `/`,
-    or `hf:ORG/NAME@REVISION`. May contain `{source}` and `{target}`."""
+    """Address of an archive (.tar.bz2, .tar.gz or .zip), address of a folder (ending with `/`), or
+    `hf:ORG/NAME@REVISION`. The address may contain `{source}` and `{target}`."""
     sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")] | None = None
     """SHA-256 of the archive, if its authors publish it. Otherwise, the SHA-256 of the first download is recorded."""
     bytes: Size | None = None
@@ -150,9 +153,9 @@ class ModelCard(Section):
     parameters: Size | None = None
     """Number of parameters."""
     files: Annotated[tuple[_File, ...], Field(strict=False, max_length=16)] = ()
-    """Paths of the checkpoints in the archive, relative to the folder that contains all files. If empty, the import
-    finds the model. Several checkpoints form an ensemble. If the source is a folder, names of all files of the model.
-    Files that end with `.gz` are unpacked."""
+    """Paths of the checkpoints in the archive, relative to the folder that contains all files. If the list is empty,
+    the import finds the model. Several checkpoints form an ensemble. If the source is a folder, the list contains the
+    names of all files of the model. Files that end with `.gz` are unpacked."""
     format: _ShortText | None = None
     """Format for the import, if it is not detected."""
     tokenizer: _ShortText | None = None
@@ -315,7 +318,7 @@ def find(name: str) -> ModelCard | None:
 
 
 def for_pair(source: str, target: str) -> list[ModelCard]:
-    """Return the cards of all models for a language pair, with the most recommended one first.
+    """Return the cards of all models for a language pair, with the most recommended model first.
 
     Bilingual models precede multilingual models, and smaller models precede larger models.
     """
@@ -327,7 +330,7 @@ def for_pair(source: str, target: str) -> list[ModelCard]:
 
 
 def recommended(source: str, target: str) -> ModelCard | None:
-    """Return the card of the most recommended model for a language pair. None if the catalogue has none."""
+    """Return the card of the most recommended model for a language pair. None if there is no such model."""
     with suppress(ZooError):  # an invalid user card must not hide the message that contains the recommendation
         return next(iter(for_pair(source, target)), None)
     return None
@@ -354,7 +357,7 @@ def _rank(card: ModelCard) -> tuple[bool, int, str]:
 
 
 def _match(card: ModelCard, name: str) -> ModelCard | None:
-    """Return the card of the model that has this name according to a pattern. None if there is no such model."""
+    """Match a name with a pattern. Return the card for the language pair in the name, or None if nothing matches."""
     for pattern in (card.name, *card.aliases):
         expression = re.escape(pattern).replace(r"\{source\}", f"(?P<source>{CODE})")
         match = re.fullmatch(expression.replace(r"\{target\}", f"(?P<target>{CODE})"), name)

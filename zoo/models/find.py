@@ -45,7 +45,7 @@ def from_options(spec: str | None, model_name: str | None, report: Report | None
     """Return the folder of the model that `--spec` or `--model` selects.
 
     Raises:
-        ZooError: Not exactly one of the options is given, or there is no such model.
+        ZooError: Both options or no options are given, or there is no such model.
     """
     if spec is not None and model_name is None:
         return of_spec(spec, report)
@@ -211,7 +211,7 @@ def _obtain(reference: Reference, report: Report) -> list[Path]:
     """Get a model from a registry or from the catalogue, and return its folders. Empty if neither has the model."""
     card = None if reference.pinned else catalogue.find(reference.name)
     if card is not None and (folders := _stored(card, reference.name)):
-        return folders  # their names differ from the reference
+        return folders  # stored under other names: the reference is an alias or an ensemble
     if (folder := pull(reference, report)) is not None:
         return [folder]
     return [] if card is None else _fetch(card, reference.name, report)
@@ -219,13 +219,13 @@ def _obtain(reference: Reference, report: Report) -> list[Path]:
 
 def _fetch(card: ModelCard, name: str, report: Report) -> list[Path]:
     """Fetch a model from the catalogue. Return the folders that the name selects."""
-    # The importers are above this package, which must not import them at the beginning of the module.
+    # The importers depend on this package, so this module cannot import them at its beginning.
     import_module("zoo.interop.fetch").fetch(card, report)
     return _stored(card, name)
 
 
 def _stored(card: ModelCard, name: str) -> list[Path]:
-    """Return the folders in the local model store that contain a model from the catalogue. Empty if it is not complete.
+    """Return the folders in the local model store that contain a model from the catalogue. Empty if one is missing.
 
     Args:
         card: The card of the model.
@@ -250,7 +250,7 @@ def _single(name: str, folders: Sequence[Path]) -> Path:
 def names(pattern: str = "*") -> list[str]:
     """Return the sorted names of the published models on this machine that match a pattern, such as `*big*`.
 
-    They are the models in the local model store, and the models that are included in the package.
+    These are the models in the local model store and the models that are included in the package.
     """
     included = (entry.name for entry in included_registry().entries())
     return sorted({*local_store.names(pattern), *(name for name in included if fnmatchcase(name, pattern))})
@@ -272,7 +272,7 @@ def published_model(reference: str | os.PathLike[str], report: Report | None = N
 
 
 def local_model(reference: str | os.PathLike[str]) -> Path | None:
-    """Return the folder of a published model on this machine, given its path or name. None if there is none."""
+    """Return the folder of a published model on this machine, given its path or name. None if it does not exist."""
     name = os.fspath(reference)
     parsed = parse_reference(name)
     if ModelFolder(Path(name)).published:

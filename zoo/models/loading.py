@@ -105,7 +105,7 @@ def _read_one_version(folder: Path, read: Callable[[ModelFolder, Manifest | None
 
 
 def _read_light_files(model: ModelFolder, listed: Manifest | None) -> tuple[Spec, Vocabulary, Shortlist | None]:
-    """Read all files but the weights."""
+    """Read all files except the weights."""
 
     def read(path: Path, max_bytes: int) -> bytes:
         return read_bytes(path, max_bytes) if listed is None else listed.read_file(path.name, max_bytes)

@@ -94,12 +94,12 @@ def model_path(name: str) -> Path:
 
 
 def pinned_path(name: str, digest: str) -> Path:
-    """Return the folder for a revision that is pulled by its number. It may not exist yet."""
+    """Return the folder for a revision that is pulled by its number. The folder may not exist yet."""
     return model_path(name).with_name(f"{name}@{digest[:_PIN_LENGTH]}")
 
 
 def revisions_of(name: str) -> list[Path]:
-    """Return the folders of all revisions of a model in the store, with the current one first."""
+    """Return the folders of all revisions of a model in the store, with the current version first."""
     return [folder for folder in all_folders() if folder.name.partition("@")[0] == name]
 
 

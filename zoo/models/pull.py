@@ -82,7 +82,7 @@ def find_in_registries(reference: Reference, report: Report) -> RegistryModel | 
 
 
 def describe_search(reference: Reference) -> str:
-    """Return a part of an error message that lists the searched registries, and their revisions of the model."""
+    """List the searched registries, and their revisions of the model, for an error message."""
     searched = [f", `{registry.address}`{_similar(registry, reference)}" for registry in configured_registries()]
     skipped = [f" (`{address}` was not searched because of ZOO_OFFLINE)" for address in skipped_registries()]
     return "".join([*searched, *skipped])

@@ -24,10 +24,10 @@ _RESTORE_HINT = "copy the file again from where you got the model, or run `zoo s
 
 
 class Shortlist:
-    """Table of the target tokens that the search for a sentence considers.
+    """Table of the target tokens that a search may choose from, for each source token.
 
-    The search considers the target tokens listed for each source token, and the tokens that are common to all
-    sentences.
+    The search for a sentence considers the target tokens that are listed for its source tokens, and the tokens that are
+    common to all sentences.
 
     Attributes:
         common: Target tokens for all sentences, including EOS, in ascending order.
@@ -45,13 +45,13 @@ class Shortlist:
 
     @classmethod
     def from_lists(cls, common: Sequence[int] | np.ndarray, lists: Iterable[Sequence[int] | np.ndarray]) -> Self:
-        """Return the shortlist with these common tokens and a list of tokens for each source token."""
+        """Create a shortlist from the common tokens and a list of target tokens for each source token."""
         arrays = [np.asarray(each, np.int32) for each in lists]
         offsets = np.cumsum([0, *map(len, arrays)], dtype=np.int64)
         return cls(np.asarray(common, np.int32), offsets, np.concatenate([np.zeros(0, np.int32), *arrays]))
 
     def tokens_of(self, source: Iterable[int], prefix: Sequence[int] = ()) -> Int64[np.ndarray, " listed"]:
-        """Return the tokens that a translation may contain, ascending.
+        """Return the tokens that a translation may contain, in ascending order.
 
         Args:
             source: Token IDs of the source.
@@ -68,7 +68,7 @@ class Shortlist:
 
     @classmethod
     def parse(cls, content: bytes, file: Path, sizes: tuple[int, int]) -> Self:
-        """Return the table in the content of a file.
+        """Parse the content of a shortlist file.
 
         Args:
             content: Content of the file.
@@ -76,7 +76,7 @@ class Shortlist:
             sizes: Numbers of source and target tokens in the vocabulary.
 
         Raises:
-            ZooError: The file is damaged, or it belongs to another vocabulary.
+            ZooError: The file is damaged, or belongs to a different vocabulary.
         """
         try:
             tensors = safetensors.numpy.load(content)

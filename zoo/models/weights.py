@@ -41,7 +41,7 @@ _STORED_TYPE, _SCALES = "stored_type", ".scales"
 
 @dataclass(frozen=True)
 class Weights:
-    """Tensors by name, with metadata as text. Each matrix of the paper is one tensor. Tied matrices share a tensor.
+    """Tensors by name, with metadata as strings. Each matrix of the paper is one tensor. Tied matrices share a tensor.
 
     Examples of metadata are `steps` (the training steps of the averaged checkpoints, separated by commas),
     `longest_source` (the number of tokens in the longest source sentence of the training text), and `alignment_head`
@@ -59,7 +59,7 @@ class Weights:
 
     @property
     def last_step(self) -> int | None:
-        """The last training step of the weights. None if the file does not record it."""
+        """The last training step that contributed to the weights. None if the file does not record it."""
         steps = [_parse_number(step) for step in self.metadata.get("steps", "").split(",")]
         known = [step for step in steps if step is not None]
         return max(known) if len(known) == len(steps) else None
@@ -90,7 +90,7 @@ class Weights:
 
 
 def quantise(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return tensors with each matrix in int8, and its scales as a further tensor `NAME.scales` in bfloat16.
+    """Convert each matrix to int8, and add its scales as a tensor `NAME.scales` in bfloat16.
 
     A matrix is the product of its int8 values and its scales. An embedding has one scale per row [rows, 1]: one per
     token. Other matrices have one per column [1, columns]. The native backend's int8 weights have the same layout, so
@@ -195,7 +195,7 @@ def check_header(stream: BinaryIO, file: Path) -> None:
     """
     length = int.from_bytes(stream.read(8), "little")
     if length > MAX_HEADER_BYTES:
-        raise damaged(file, f"its header has {size(length)}; the limit is {size(MAX_HEADER_BYTES)}", RESTORE_HINT)
+        raise damaged(file, f"its header is {size(length)}, but the limit is {size(MAX_HEADER_BYTES)}", RESTORE_HINT)
 
 
 @contextmanager

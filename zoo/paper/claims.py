@@ -48,7 +48,7 @@ class Printed:
         return Fraction(number) - half, Fraction(number) + half
 
     def agrees(self, value: float) -> bool:
-        """Return whether `value`, rounded to as many digits as are printed, equals the printed number."""
+        """Return whether `value`, rounded to the number of printed digits, equals the printed number."""
         lower, upper = self.bounds
         return lower <= Fraction(value) < upper
 
@@ -69,17 +69,17 @@ class Status(StrEnum):
 
 @dataclass(frozen=True)
 class Claim:
-    """Statement of the paper, the section that makes it, and how it is checked."""
+    """Statement in the paper, with its section and the specification of its check."""
 
     key: str
     """Unique identifier, which begins with the table or the part of the paper: "table3.a-h1.bleu"."""
     section: str
     says: str
     printed: tuple[Printed, ...] = ()
-    """Printed numbers. Several if versions or parts of the paper disagree. Empty for a sentence without a number."""
+    """Printed numbers, several if versions or parts of the paper disagree. Empty for a sentence without a number."""
     unit: str = ""
     spec: str | None = None
-    """Short name of the spec that the claim is about. None if it is about another system."""
+    """Short name of the spec that the claim is about. None if the claim is about another system."""
     derive: tuple[str, ...] = ()
     """Module and name of the function that derives the claim, such as "derived.better", and its arguments."""
     setting: str = ""
@@ -97,7 +97,7 @@ class CheckedClaim:
     because: str
     """Reason for the status."""
     value: float | None = None
-    """Number that zoo derived or measured, in the claim's unit. None if there is none."""
+    """Number that zoo derived or measured, in the claim's unit. None if there is no such number."""
     ours: str = ""
     """The same number, formatted."""
     runs: tuple[str, ...] = ()
@@ -133,7 +133,7 @@ def _claim(fields: Mapping[str, Any], cells: Row) -> Claim:
 
 
 def parse_printed(cell: str) -> tuple[Printed, ...]:
-    """Return the numbers of a cell, such as "41.8 (abstract) or 41.0 (two versions)"."""
+    """Parse the numbers in a cell, such as "41.8 (abstract) or 41.0 (two versions)"."""
     numbers = (number.partition(" (") for number in cell.split(" or ") if number)
     return tuple(Printed(text, where.rstrip(")")) for text, _, where in numbers)
 
@@ -171,9 +171,9 @@ def power_of_ten(value: float, digits: int = 3) -> str:
 
 
 _FORMATS = {"FLOPs": power_of_ten, "million parameters": "{:.2f}".format}
-"""Functions that format numbers of a unit. All other numbers are formatted by `format_number`."""
+"""Functions that format numbers, keyed by unit. For all other units, `format_number` formats the numbers."""
 _K = 1024
-"""Number that K stands for in the paper's 16K and 32K tokens."""
+"""Value of K in the paper's 16K and 32K tokens."""
 
 
 def check_claims(measurements: Measurements) -> dict[str, CheckedClaim]:
@@ -208,7 +208,8 @@ def compare(claim: Claim, value: float | bool | None, reason: str, status: Statu
 
     Args:
         claim: The claim.
-        value: The number, whether the claim is true, or None if the derivation gives several numbers.
+        value: The derived number, or a Boolean if the claim is a sentence that is true or false. None if the derivation
+            gives several numbers.
         reason: Description of the derivation.
         status: Status of the claim if the value agrees with all printed numbers.
     """

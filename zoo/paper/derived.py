@@ -120,7 +120,7 @@ def multi_head_cost() -> tuple[bool, str]:
     """Compare the FLOPs of two models: with eight heads, and with one head of the same total dimension.
 
     Returns:
-        Whether the FLOPs differ by at most 5 %, and a text with both numbers.
+        Whether the FLOPs differ by at most 5 %, and a description with both numbers.
     """
     sizes = {"batch": 1, "source": LENGTH, "target": LENGTH}
     many, one = (cost(graph(name)).flops(**sizes) for name in ("table3/base", "table3/a-h1"))
@@ -131,7 +131,7 @@ def dot_product_variance() -> tuple[float, str]:
     """Compute the variance of q · k for vectors of 64 independent random signs, which have mean 0 and variance 1.
 
     Returns:
-        The variance, and a text that describes its derivation.
+        The variance, and a description of its derivation.
     """
     d_k = 64
     values = {2 * right - d_k: Fraction(comb(d_k, right), 2**d_k) for right in range(d_k + 1)}
@@ -141,10 +141,13 @@ def dot_product_variance() -> tuple[float, str]:
 
 
 def softmax_gradient() -> tuple[bool, str]:
-    """Compare the mean gradient of the softmax over two keys with random scores: for small, large and scaled d_k.
+    """Compare the mean gradient of the softmax over two keys: for a small d_k, for a large d_k, and with scaling.
+
+    The scores of the keys are random.
 
     Returns:
-        Whether a large d_k without scaling gives less than a tenth of the other gradients, and a text with all three.
+        Whether a large d_k without scaling gives less than a tenth of the other gradients, and a description with all
+        three gradients.
     """
 
     def slope(deviation: float) -> float:
@@ -174,10 +177,10 @@ def wave_progression() -> tuple[bool, str]:
 
 
 def linear_offset() -> tuple[bool, str]:
-    """Compare PE(pos + k) with PE(pos), after rotating each pair of its features by an angle that depends only on k.
+    """Compare PE(pos + k) with a rotation of PE(pos). Each feature pair rotates by an angle that depends only on k.
 
     Returns:
-        Whether the two are equal up to rounding, and a text with the largest error.
+        Whether the two vectors are equal up to rounding, and a description with the largest error.
     """
     worst = 0.0
     for k in (1, 7, 100):

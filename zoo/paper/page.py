@@ -1,4 +1,4 @@
-"""HTML page with every claim of the paper, tables and plots. It is one file."""
+"""HTML page with all claims of the paper, tables and plots, in a single file."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ def paper_page(checked: Checked, measurements: Measurements) -> str:
     """Return an HTML page with all tables, plots and claims. It needs no other files."""
     links = "".join(f'<li><a href="#{key}">{title}</a></li>' for key, title in {**_TITLES, **_MORE}.items())
     intro = (
-        "This page lists every number of the paper, and the result of checking it. A number can be derived by the "
-        "compiler or from other numbers of the paper, set in our spec, measured by the training runs in "
-        f"`{measurements.root}`, different, or not tested. The table gives the reason. Every status is computed, not "
-        "written by hand."
+        "This page lists every number in the paper, and the result of its check. We derive a number with the compiler "
+        "or from other numbers in the paper, set it in our spec, or measure it in the training runs in "
+        f"`{measurements.root}`. Some numbers come out differently, and some are not tested. The table gives the "
+        "reason. Every status is computed, not written by hand."
     )
     body = [
         f"<h1>Attention Is All You Need, checked</h1>\n<p>{_html(intro)}</p>",
@@ -119,17 +119,17 @@ def complexity() -> Plot:
         "On logarithmic axes, self-attention has slope 2 and all others slope 1. Self-attention and recurrent layers "
         "cost the same at n = d."
     )
-    up = Axis("operations of a layer", log=True)
+    up = Axis("operations per layer", log=True)
     title = "Table 1's formulas at d = 512, k = 3, r = 16"
     return Plot(title, tells, Axis("sequence length n", log=True), up, tuple(curves))
 
 
 def times(measurements: Measurements) -> Plot | None:
-    """Return a plot of the measured times of Table 1's layers. None if no times were measured."""
+    """Return a plot of the measured times of Table 1's layers, or None if no times were measured."""
     timings = [(ROWS["table1"][timing.key]["name"], timing) for timing in measurements.timings]
     curves = [Series(name, tuple(timing.seconds.items()), line=True) for name, timing in timings]
     tells = "; ".join(f"{name}: n^{timing.exponent:.2f}" for name, timing in timings)
-    axes = Axis("sequence length n", log=True), Axis("seconds of a layer", log=True)
+    axes = Axis("sequence length n", log=True), Axis("seconds per layer", log=True)
     return Plot("Table 1, measured on this machine", tells, *axes, tuple(curves)) if curves else None
 
 
@@ -157,11 +157,11 @@ def sizes(metric: str, ours: tuple[Checked, Measurements] | None = None) -> Plot
 
     Args:
         metric: "perplexity" or "bleu".
-        ours: Checked claims, and the measurements with our own training runs, whose scores are plotted. None: plot the
-            numbers that the paper prints.
+        ours: Checked claims, and the measurements with our own training runs. The plot shows the scores of these runs.
+            If None, it shows the numbers that the paper prints.
 
     Returns:
-        The plot. None if there are no points.
+        The plot, or None if there are no points.
     """
     measure = get_metric(metric)
     points: _Points = {name: [] for name in _SECTIONS.values()}
@@ -183,7 +183,7 @@ def _printed_point(metric: str, row: str) -> tuple[float, float]:
 
 
 def _measured_point(metric: str, row: str, checked: Checked, measurements: Measurements) -> tuple[float, float] | None:
-    """Return the parameters in millions and the mean score of our training runs for a row. None if there are none."""
+    """Return the parameters in millions and the mean score of our training runs for a row, or None without runs."""
     score = checked[f"table3.{row}.{metric}"]
     spec = next((run.spec for run in measurements.runs if run.folder in score.runs[:1]), None)
     return (compiler.parameters(spec) / 1e6, score.value or 0.0) if spec else None

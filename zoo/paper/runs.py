@@ -75,7 +75,7 @@ class RunResults:
 
     @property
     def scale_parts(self) -> tuple[str, ...]:
-        """Parts of `scale`: a text for each difference from the shipped spec, one for the corpus, one for the steps."""
+        """Parts of `scale`: a string for each difference from the shipped spec, one for the corpus, one for steps."""
         changed = [f"{key.rpartition('.')[2]}={new}" for key, (_, new) in self._differing.items()]
         steps = [f"{self.record.steps:,} steps"] if self.record else []
         # Another training set implies other dev and test sets, so these are not listed.
@@ -99,7 +99,7 @@ class LayerTiming:
     exponent: float
     """Exponent b of the measured growth: the time is proportional to length^b."""
     formula: float
-    """Exponent of the growth by the formula in Table 1."""
+    """Exponent of the growth that the formula in Table 1 predicts."""
 
 
 @dataclass(frozen=True)
@@ -158,7 +158,8 @@ def score(claim: Claim, measurements: Measurements, split: str, *metrics: str) -
         claim: The claim.
         measurements: The measurements.
         split: "dev" or "test".
-        metrics: Names of metrics. The metric for which most runs have a score is used, in a tie the first one.
+        metrics: Names of metrics. The metric for which most runs have a score is used. In a tie, the first metric is
+            used.
     """
     assert claim.spec is not None
     runs = measurements.of(claim.spec)
@@ -238,7 +239,7 @@ def _comparable_runs(
     tie, choose the largest group.
 
     Returns:
-        The metric that most of these runs were scored by, the runs with a score by it, and their `RunResults.scale`.
+        The metric for which most of these runs have a score, the runs with this score, and their `RunResults.scale`.
         None if no run has a score.
     """
     groups: dict[tuple[str, str], list[RunResults]] = {}

@@ -17,7 +17,7 @@ from zoo.training.sweeps.comparison import METRICS, Difference, RowPair, ScoreSa
 from zoo.training.sweeps.trials import SweepRow
 
 ORDERED = ("perplexity", "paper_bleu")
-"""Metrics that Table 3 prints, and by which it orders rows. Its BLEU is computed differently from sacreBLEU's."""
+"""Metrics that Table 3 prints, and that order its rows. The paper computes BLEU differently from sacreBLEU."""
 
 Lines = tuple[list[str], list[list[str]]]
 """Column names in the notation of `cli.console.show_table`, and the cells of each line."""

@@ -206,7 +206,8 @@ def time_sublayer(
         causal: Whether a position sees only earlier positions.
         backward: Whether to include the backward pass.
         rounds: The number of rounds.
-        max_seconds: If a length takes longer than this, skip all greater lengths. The first two are always timed.
+        max_seconds: If a length takes longer than this, skip all greater lengths. The first two lengths are always
+            timed.
 
     Returns:
         The shortest time in seconds at each length that was not skipped. Other programs can only make it longer.

@@ -33,7 +33,7 @@ class Table:
 
 
 def tables(name: str, checked: Checked, measurements: Measurements) -> tuple[Table, ...]:
-    """Return the tables that `zoo paper` prints for an argument. Some include a table of our own training runs.
+    """Return the tables that `zoo paper` prints for an argument, with our own training runs if there are any.
 
     Args:
         name: The argument: "table1" to "table4", or "claims".
@@ -44,7 +44,7 @@ def tables(name: str, checked: Checked, measurements: Measurements) -> tuple[Tab
 
 
 def of_part(name: str, checked: Checked) -> tuple[CheckedClaim, ...]:
-    """Return the checked claims of one part of the paper, such as "table1". For "claims", return all of them."""
+    """Return the checked claims of one part of the paper, such as "table1". For "claims", return all checked claims."""
     return tuple(each for key, each in checked.items() if name == "claims" or key.startswith(f"{name}."))
 
 
@@ -173,10 +173,10 @@ def _planned_flops(spec: str, cost: str) -> str:
 
 
 def _own_costs(measurements: Measurements) -> Iterator[tuple[str, ...]]:
-    """Yield the training cost of every translation run that has a log, as cells of a row.
+    """Yield the training cost of every translation run that has a log, as cells of a table row.
 
     The cost is computed as in section 6.1 (time x devices x FLOPs per second) and by counting the FLOPs of the matrix
-    products. The first cost is omitted if the log has no speed.
+    products. The first cost is omitted if the log does not contain the speed of a device.
     """
     for run in measurements.runs:
         if run.spec.task.kind != "translation" or (record := run.record) is None:
@@ -222,7 +222,7 @@ def _table3(checked: Checked, measurements: Measurements) -> Iterator[Table]:
 
 
 def _measured(row: str, checked: Checked, measurements: Measurements) -> str:
-    """Describe the runs of a row, or say why they have no score. Without runs, return the command that trains it."""
+    """Describe the runs of a row, or explain why they have no score. Without runs, return the training command."""
     if measurements.of(f"table3/{row}"):
         return checked[f"table3.{row}.bleu"].because
     return f"zoo train table3/{row}" + ("" if measurements.root == RUNS else f" --run {measurements.root / row}")

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from zoo.data.batches import BatchSize
 
 KEPT_OPTIMISERS = 2
-"""Number of the newest checkpoints that keep the optimiser's state. Older checkpoints contain only weights."""
+"""Number of newest checkpoints that contain the optimiser's state. Older checkpoints contain only weights."""
 STATE_COPIES = 4
 """Number of tensors per weight during training: the weight, its gradient and Adam's two moments."""
 _PROCESS_BYTES = 260_000_000
@@ -84,7 +84,7 @@ def training_bytes(spec: Spec, size: BatchSize, shards: int = 1) -> int:
 
 
 def update_bytes(spec: Spec, processes: int = 1) -> int:
-    """Return the memory in bytes of a process that trains on packed rows with one CUDA graph on a GPU.
+    """Return the memory, in bytes, that a process needs to train on packed rows with one CUDA graph on a GPU.
 
     `processes` is the number of processes that share each batch.
     """
@@ -92,7 +92,7 @@ def update_bytes(spec: Spec, processes: int = 1) -> int:
     source, target = row_lengths(spec, processes * spec.training.accumulation_steps)
     computed = update.activation_bytes(batch=1, source=source, target=target)
     if spec.training.precision == "bfloat16":
-        computed = (computed + update.weight_bytes) // 2  # with a copy of the weights
+        computed = (computed + update.weight_bytes) // 2  # with a bfloat16 copy of the weights
     return int(_PROCESS_BYTES + STATE_COPIES * update.weight_bytes + computed)
 
 
@@ -132,7 +132,7 @@ def weight_bytes(spec: Spec) -> int:
 
 
 def max_sentences(spec: Spec, hypotheses: int, device: torch.device | str) -> int:
-    """Return how many sentences can be decoded together, so that their logits fill at most half of the memory.
+    """Return the maximum number of sentences to decode together. Their logits fill at most half of the memory.
 
     Args:
         spec: The model's spec.
@@ -146,7 +146,7 @@ def max_sentences(spec: Spec, hypotheses: int, device: torch.device | str) -> in
         ZooError: The logits of a single sentence do not fit in memory.
     """
     needed = _LOGIT_BYTES * hypotheses * spec.vocabulary.sizes[1]
-    purpose = f"following {hypotheses:,} hypotheses of one sentence"
+    purpose = f"decoding one sentence with {hypotheses:,} hypotheses"
     memory.require_device_memory(needed, device, purpose, "reduce the beam size")
     return max(1, int(_LOGIT_SHARE * memory.available_memory(device)) // needed)
 

@@ -29,7 +29,7 @@ class LayerPlan:
     shape: str
     """Shape of the layer's output."""
     parameters: int
-    """Number of parameters, excluding those shared with an earlier layer."""
+    """Number of parameters, excluding parameters that are shared with an earlier layer."""
     flops: str
     """FLOPs of the matrix products in a forward pass, as a formula with the sizes `batch`, `source` and `target`."""
     flops_per_token: float
@@ -58,14 +58,14 @@ class GraphSizes:
     weight_bytes: int
     """Size of the weights for translating, in bytes. A matrix that several graphs use counts once."""
     step_bytes: int
-    """Memory traffic of the last decoding step of one sentence, in bytes."""
+    """Memory traffic in the last decoding step for one sentence, in bytes."""
     activation_bytes: int
-    """Size of the activations that training keeps for the backward pass of one accumulation step, in bytes."""
+    """Size of the activations that are stored for the backward pass of one accumulation step, in bytes."""
 
 
 @dataclass(frozen=True)
 class PassEffect:
-    """Compiler pass, and the sizes of all graphs before and after it."""
+    """Compiler pass, and the sizes of all graphs before and after the pass."""
 
     name: str
     summary: str
@@ -134,7 +134,7 @@ def plan(spec: Spec, length: int = LENGTH) -> Plan:
 
 
 def code(spec: Spec) -> str:
-    """Return the PyTorch code that is generated for a spec after all passes. It trains, scores and translates."""
+    """Generate the PyTorch code for a spec after all passes. The code trains, scores and translates."""
     return str(emit(_final_graphs(spec).values()))
 
 
@@ -183,7 +183,7 @@ def _last_step_sizes(step: Graph, beam: int, length: int) -> Mapping[str, int]:
 
 
 def _final_graphs(spec: Spec) -> Graphs:
-    """Return the graphs for training and translation after all passes, which rewrite the two separately."""
+    """Return the graphs for training and translation after all passes. The two groups are rewritten separately."""
     return {**graphs(spec, [Purpose.TRAIN]), **graphs(spec, TRANSLATE)}
 
 

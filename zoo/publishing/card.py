@@ -38,7 +38,7 @@ def card(
         scores: Content of the model's `scores.json`.
         provenance: The model's origin and training.
         longest_source: Length of the longest training source, in tokens. None if it is unknown.
-        notes: Markdown text of the publisher.
+        notes: Markdown text from the publisher.
     """
     sections = [
         f"# {spec.name}\n\n{escape(spec.description) if provenance.imported else spec.description}",
@@ -75,7 +75,7 @@ def _purpose(spec: Spec) -> str:
 
 
 def _any_of(codes: Iterable[str]) -> str:
-    """Return language codes in Markdown, such as "`en`, `de` or `fr`"."""
+    """Format language codes in Markdown, such as "`en`, `de` or `fr`"."""
     *others, last = (f"`{code}`" for code in dict.fromkeys(codes))
     return f"{', '.join(others)} or {last}" if others else last
 

@@ -54,7 +54,7 @@ class RunSummary:
         folder: Folder of the run.
         name: Name in its spec.
         parameters: Number of parameters; tied matrices count once.
-        step: Step of the newest checkpoint. None if there is none.
+        step: Step of the newest checkpoint. None if the run has no checkpoints.
         steps: Number of steps of the complete training run.
         trained: Whether the run has averaged weights, which can be used and published.
         metric: Name of the first metric of its task.
@@ -124,8 +124,8 @@ class PublicModel:
         parameters: Number of parameters. None if it is not documented.
         licence: Licence. Empty if it is not documented.
         texts: Kind of texts that it was trained on. Empty if it is not documented.
-        stored: Origin of the model with this name in the local model store. Empty if there is none.
-        description: What the model is.
+        stored: Origin of the model with this name in the local model store. Empty if the store has no such model.
+        description: Description of the model.
     """
 
     name: str
@@ -173,12 +173,12 @@ def published_models(pattern: str | None, report: Report) -> tuple[PublishedMode
 
 
 def public_models(pattern: str | None) -> tuple[PublicModel, ...]:
-    """Return the models in the catalogue that a language pair or a pattern for names selects.
+    """Return the models in the catalogue that match a language pair or a name pattern.
 
     For a language pair, the most recommended model comes first. Otherwise, the models are sorted by their languages.
 
     Args:
-        pattern: A language pair such as `de-fr`, or a pattern for names or a part of a name as for `inventory`. None
+        pattern: A language pair such as `de-fr`, a name pattern, or a part of a name (see `inventory`). None
             selects all cards. A card for many language pairs is then listed as one model.
     """
     source, _, target = (pattern or "").partition("-")
@@ -254,7 +254,7 @@ def _local_models(report: Report, with_pinned: bool = False) -> Iterator[Publish
 
 
 def _origin(folder: Path, origin: Origin | None) -> str:
-    """Return where a model in the local model store comes from, as `PublishedModel.origin`."""
+    """Return the origin of a model in the local model store (see `PublishedModel.origin`)."""
     if origin is not None:
         return origin.registry
     imported = ModelFolder(folder).imported

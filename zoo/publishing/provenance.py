@@ -75,7 +75,7 @@ class Provenance:
     """Everything that is known about a model when it is published.
 
     Attributes:
-        published: Time of publication in UTC, as in ISO 8601.
+        published: Time of publication in UTC, in ISO 8601 format.
         zoo_version: Version of zoo that published the model.
         corpus: The training corpus.
         training: Properties of the training run. None for an imported model.

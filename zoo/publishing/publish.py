@@ -54,7 +54,7 @@ def publish(
         run: The folder of a run, or the name of its spec.
         name: Name of the published model. The default is the name in the spec.
         replace: Whether to replace an existing model with this name.
-        notes: Markdown text that the card contains, such as the limits of the model and further scores.
+        notes: Markdown text that the card contains, such as the limitations of the model and additional scores.
         report: Receives progress and warnings.
 
     Returns:
@@ -251,7 +251,7 @@ def upload(model: str | os.PathLike[str], to: str, *, report: Report | None = No
         report: Receives progress and warnings.
 
     Returns:
-        The revision that the bundle has in the registry.
+        The revision of the bundle in the registry.
 
     Raises:
         ZooError: There is no such bundle, it does not pass the verification, or the registry cannot be written to.

@@ -104,7 +104,7 @@ def compute(translator: Translator, examples: Sequence[tuple[str, ...]]) -> Refe
 
     Args:
         translator: The model in float32 on the CPU.
-        examples: Texts of each stream that is text, in the default direction of the spec.
+        examples: Texts of each example, one per text stream, in the default direction of the spec.
     """
     preprocessor = translator.preprocessor(*translator.spec.default_direction)
     *sources, targets = zip(*examples, strict=True)
@@ -128,7 +128,7 @@ def translated_examples(translator: Translator) -> list[tuple[str, ...]]:
     source, target = translator.spec.default_direction
     search: GenerationOptions = {"search": "beam", "beam": 1, "shortlist": False}
     targets = translator.translate(sources, source=source, target=target, split=False, protect=False, **search)
-    # An untrained model may never end a sentence. Any target is good enough then.
+    # An untrained model may never end a sentence. In that case, any target is good enough.
     short = (target if _is_short(target, "target", translator) else "a" for target in targets)
     return list(zip(sources, short, strict=True))
 
@@ -150,7 +150,7 @@ def read(file: Path, spec: Spec) -> ReferenceLogProbabilities:
         with open_file(file) as stream:
             check_header(stream, file)
             if (actual := os.fstat(stream.fileno()).st_size) > _MAX_FILE_BYTES:
-                raise _invalid(file, f"it has {size(actual)}; the limit is {size(_MAX_FILE_BYTES)}")
+                raise _invalid(file, f"it is {size(actual)}, but the limit is {size(_MAX_FILE_BYTES)}")
             references = ReferenceLogProbabilities(**safetensors.torch.load_file(file))
     except TypeError:
         raise _invalid(file, "it has the wrong tensors") from None

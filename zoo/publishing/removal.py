@@ -32,7 +32,7 @@ _CACHES = {
 }
 """Function that returns the folder of each cache. A removed entry is created again when it is needed."""
 _DEFAULT_CACHES = [name for name in _CACHES if name != "synthetic"]
-"""Caches that are removed if no target is named. Synthetic text takes models hours or days to write again."""
+"""Caches that are removed if no target is named. Generating synthetic text again takes hours or days."""
 _NAME_PATTERNS = {
     "compiled": re.compile(r"(\w+|packed-.+)-[0-9a-f]{24}"),
     "prepared": re.compile(r"[0-9a-f]{16}|(dev|test)-[0-9]+-.+|digits-.+"),
@@ -49,7 +49,7 @@ class RemovableItem:
 
     Attributes:
         kind: "run", "model", "leftover" of a killed process, or the name of a cache.
-        path: Its path.
+        path: Path of the file or folder.
         bytes: The disk space in bytes that becomes free.
         inode: Inode of a published model's folder. If it has changed before the removal, another model was published
             under the same name, and that model is kept.
@@ -183,7 +183,7 @@ def _in_use(kind: str) -> str:
 
 
 def _lock_path(kind: str, path: Path) -> Path:
-    """Return the lock file of a path, which processes lock while they use the path. If it has none, return the path."""
+    """Return the lock file that processes lock while they use a path, or the path itself if it has no lock file."""
     if kind == "run":
         lock: Path | None = Run(path).lock
     else:

@@ -1,4 +1,4 @@
-"""Admission of requests: API keys, quotas, limits for texts, the queue and the time of a request, and metrics."""
+"""Admission of requests: API keys, quotas, metrics, and limits for texts, the queue and the time per request."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from zoo.serving.pool import PooledModel
 from zoo.serving.settings import Settings, hash_key
 
 LINE_BREAKS = re.compile(r"((?<!\s)\s*[\r\n]\s*)")
-"""The lookbehind makes the search linear: it begins only once in each run of white space."""
+"""The lookbehind makes the search linear, because a match can begin only at the start of a run of white space."""
 MAX_LINES = 20_000
 """Maximum total number of lines in the texts of a request. Each line takes up some event-loop time."""
-_LONGEST_LIGATURE = 17  # a tokenizer reads U+FDFA as 18 characters, and all others as at most 4
+_LONGEST_LIGATURE = 17  # a tokenizer reads U+FDFA as 18 characters, and every other character as at most 4
 _T = TypeVar("_T")
 _RETRY_SECONDS = 2
 
@@ -81,13 +81,13 @@ class Admission:
         self.before_end: list[Callable[[], None]] = []
         self.used_characters: Counter[str] = Counter()
         self._queued_texts = self._queued_characters = self._held_bytes = 0
-        metrics.gauge("zoo_queued_texts", "Texts that wait or are translated.", lambda: self._queued_texts)
+        metrics.gauge("zoo_queued_texts", "Texts that are waiting or being translated.", lambda: self._queued_texts)
         metrics.gauge(
             "zoo_queued_characters",
-            "Characters of the texts that wait or are translated.",
+            "Characters in the texts that are waiting or being translated.",
             lambda: self._queued_characters,
         )
-        metrics.gauge("zoo_held_bytes", "Bytes of the bodies of open requests.", lambda: self._held_bytes)
+        metrics.gauge("zoo_held_bytes", "Bytes of requests and documents in memory.", lambda: self._held_bytes)
         metrics.gauge("zoo_open_requests", "Requests that are being answered.", lambda: self.open_requests)
 
     @property
@@ -177,7 +177,7 @@ class Admission:
 
     @contextmanager
     def hold(self) -> Iterator[Callable[[int], None]]:
-        """Yield a function that counts bytes of a request as held in memory. They count until the end of `with`.
+        """Yield a function that counts bytes of a request as held in memory. They count until the `with` block ends.
 
         The function raises ServingError if the held bytes of all requests together would exceed the limit.
         """

@@ -41,10 +41,10 @@ class Call:
     Attributes:
         request: The HTTP request. If its client disconnects, the work is cancelled.
         key: SHA-256 of the client's API key, as `authorize` returns it.
-        source: Language code of the texts. None or "auto": detect it for each text.
+        source: Language code of the texts. If None or "auto", the language of each text is detected.
         target: Code of the target language.
-        options: Options of the search.
-        model: Name of the model. None: select a model by the languages.
+        options: Search options.
+        model: Name of the model. If None, a model for the languages is selected.
     """
 
     request: Request
@@ -90,7 +90,7 @@ class ServingError(Exception):
 
 
 class ClientGone(Exception):
-    """The client has closed the connection before it received the response."""
+    """The client closed the connection before it received the response."""
 
 
 def error_response(path: str, error: ServingError) -> JSONResponse:

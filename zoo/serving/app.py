@@ -43,9 +43,9 @@ _SWEEP_SECONDS = 1.0
 _LOG_SECONDS = 60.0
 _MAX_HEAD_BYTES = 300_000  # some clients send the text in the query string
 KEEP_ALIVE_SECONDS = 15.0
-"""Maximum time for the headers of a request to arrive, after the connection or the last response."""
+"""Maximum time until the headers of a request arrive, after the client has connected or after the last response."""
 STALLED_SECONDS = 20.0
-"""Maximum time for which a client may accept no part of a response."""
+"""Maximum time until a client accepts the next part of a response."""
 SEND_BUFFER_BYTES = 128 * 1024
 """Size of the system's buffer for a response. With a larger buffer, a slow client would seem to accept nothing."""
 _STALLED_SECONDS_AT_END, _BODY_SECONDS_AT_END = 3.0, 5.0
@@ -141,7 +141,7 @@ class Connection(H11Protocol):
     """Connection that can detect whether its client has stalled."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Accept a connection. If there are too many connections, close the one that has been idle for longest."""
+        """Accept a connection. If there are too many, close the connection that has been idle for the longest time."""
         self._idle_since = self._accepted = time.monotonic()
         self._unsent_bytes = 0
         super().connection_made(transport)
@@ -202,7 +202,7 @@ class Server(uvicorn.Server):
         self._service, self._preloaded = service, preloaded
         self._ending_since = math.inf
         self.failure = ""
-        """Reason why the server could not start. Empty if it started."""
+        """Reason why the server could not start, or an empty string."""
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Stop accepting connections. A second Ctrl-C also drops the requests that are being answered."""
@@ -267,7 +267,7 @@ def open_socket(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)  # all connections inherit it
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)  # all connections inherit this size
     try:
         listener.bind((host, port))
         listener.listen(_BACKLOG)  # clients can connect as soon as the address is printed
@@ -297,7 +297,7 @@ def configure(service: Service) -> uvicorn.Config:
 
 
 def run_server(service: Service, listener: socket.socket, preloaded: Sequence[str] = ()) -> None:
-    """Answer requests until SIGTERM, SIGHUP or Ctrl-C. Requests that were accepted before are still answered.
+    """Answer requests until SIGTERM, SIGHUP or Ctrl-C. Requests that were accepted before that are still answered.
 
     Args:
         service: The service.
@@ -308,7 +308,7 @@ def run_server(service: Service, listener: socket.socket, preloaded: Sequence[st
         ZooError: A preloaded model or the language detector cannot be loaded.
     """
     logging.getLogger("uvicorn").setLevel(logging.ERROR)  # clients could fill the disk with its warnings
-    detector()  # in the lifespan of the application, uvicorn would print a traceback if this fails
+    detector()  # if it failed in the application's lifespan, uvicorn would print a traceback
     server = Server(configure(service), service, preloaded)
 
     async def serve() -> None:
@@ -320,4 +320,4 @@ def run_server(service: Service, listener: socket.socket, preloaded: Sequence[st
     service.metrics.log_statuses()
     LOG.info("stopped")
     if server.failure:
-        raise ZooError(server.failure, hint="read the reason in the log", exit_code=1)
+        raise ZooError(server.failure, hint="see the log for the reason", exit_code=1)

@@ -107,7 +107,7 @@ def router(service: Service, documents: Documents) -> APIRouter:
 def _add_document_routes(routes: APIRouter, service: Service, documents: Documents) -> None:
     """Add the endpoints for documents. A client uploads a document, asks for its status, and downloads the result."""
     started: dict[tuple[str, str, str], tuple[asyncio.Task[Outcome], int]] = {}
-    """Task and number of characters for each document's ID and key and the client's API key."""
+    """Task and number of characters, keyed by the document's ID, the document's key and the client's API key."""
 
     @routes.post("/document")
     async def upload(request: Request) -> dict[str, str]:
@@ -153,7 +153,7 @@ def _add_document_routes(routes: APIRouter, service: Service, documents: Documen
         task, _ = await find(request, document_id)
         if not task.done():
             raise ServingError(
-                503, "the document has not been translated; wait until its status is `done`", "document", _RETRY_SECONDS
+                503, "the document is not translated yet; wait until its status is `done`", "document", _RETRY_SECONDS
             )
         if message := task.result().error:
             raise ServingError(503, message, "document")
@@ -162,7 +162,7 @@ def _add_document_routes(routes: APIRouter, service: Service, documents: Documen
 
 
 def _check_languages(service: Service, source: str | None, target: str) -> None:
-    """Raise ServingError if no model has one of the languages. The message names the parameter, as DeepL's does."""
+    """Raise ServingError if no model supports one of the languages. Like DeepL, name the parameter in the message."""
     directions = service.pool.directions()
     if not service.pool.sources(target):
         languages = "`GET /v2/languages?type=target` lists the languages"

@@ -44,12 +44,12 @@ _PROCESSES = 2
 _CALL_SECONDS = 30.0
 """Maximum time to read or write a document or the texts of a request with markup."""
 _CHARACTERS_PER_SECOND, _CHARACTERS_PER_PICTURE = 15, 100
-"""Number of characters that a second of audio or an image counts as, in quotas and in the queue."""
+"""Numbers of characters that represent a second of audio and an image in quotas and in the queue."""
 _RETRY_SECONDS = 2
 DOWNLOAD_SECONDS = 600.0
-"""Time after which a translated document is removed, so that clients can no longer download it."""
+"""Time for which clients can download a translated document. Then the document is removed."""
 MAX_STORED_BYTES = 1_000_000_000
-"""Maximum size of all translated documents together."""
+"""Maximum total size of the stored translations."""
 _PREFIX = "zoo-serve-"
 _MIN_AGE_SECONDS = 5.0  # a server that has just created its folder has not locked it yet
 _NAME_BYTES = 24
@@ -86,7 +86,7 @@ class Documents:
     def __init__(self, service: Service) -> None:
         self._service, self.files = service, TemporaryFiles()
         self._markup_processes, self._document_processes = Processes(_PROCESSES), Processes(_PROCESSES)
-        """Separate pools, so that documents do not delay short texts."""
+        """The pools are separate, so that documents do not delay short texts."""
         self._translating: set[asyncio.Task[Any]] = set()
         service.admission.before_end.append(self._end_documents)
 
@@ -135,7 +135,7 @@ class Documents:
         """Translate a document (see `zoo.documents.document.Document`).
 
         Raises:
-            ServingError: The format is unknown, the document is damaged, a limit is exceeded, or there is no model.
+            ServingError: The format is unknown, the document is damaged, a limit is exceeded, or no model can be used.
             ClientGone: The client has disconnected.
         """
 
@@ -152,7 +152,7 @@ class Documents:
         The arguments and errors are the same as those of `translate_document`.
 
         Returns:
-            A task, which returns errors as its result, and the number of characters in the document.
+            A task, whose result contains the error if there is one, and the number of characters in the document.
         """
         document = await self._service.admission.unless_disconnected(call.request, self._read(call, content, name))
         with ExitStack() as stack:  # an error must be the response to this request
@@ -176,7 +176,7 @@ class Documents:
             return Outcome(error=error.message)
         except Exception as error:  # its message may contain the client's text, so only its type is logged
             LOG.error("a document failed with %s", type(error).__name__)
-            return Outcome(error="internal error; the log of the server has the details")
+            return Outcome(error="internal error; the server's log has the details")
 
     async def _read(self, call: Call, content: bytes, name: str) -> _Document:
         """Read the text of a document, and plan its translation."""
@@ -214,7 +214,7 @@ class Documents:
         return written
 
     async def transcribe(self, call: Call, route: Route, content: bytes) -> Transcript:
-        """Return the transcript of an audio file, in the language of a route.
+        """Return the transcript of an audio file, in the target language of a route.
 
         Raises:
             ServingError: The file cannot be read as audio, or a limit is exceeded.
@@ -271,7 +271,7 @@ class Documents:
         answers = await self._service.translate_groups(texts, plans, options)
         for name, problem in (("unkept", "lost numbers, links or the like"), ("uncertain", "have a low probability")):
             if count := sum(bool(getattr(each.translations[0], name)) for each in answers):
-                LOG.info("%d of %d translated paragraphs %s", count, len(answers), problem)  # no client texts
+                LOG.info("%d of %d translated paragraphs %s", count, len(answers), problem)  # without texts of clients
         results = []
         for rank in range(options.n_best or 1):
             targets = [each.translations[min(rank, len(each.translations) - 1)].text for each in answers]
@@ -307,9 +307,9 @@ class _File:
 
 
 class TemporaryFiles:
-    """Store for documents, under random names in a folder that only this user can read. It is removed at exit.
+    """Temporary store for documents, in a folder that only this user can read. The file names are random.
 
-    The folder is locked while the server runs, so that other servers do not remove it.
+    The folder is locked while the server runs, so that other servers do not remove it. It is removed at exit.
     """
 
     def __init__(self) -> None:
@@ -317,11 +317,11 @@ class TemporaryFiles:
         self._files: dict[str, _File] = {}
 
     def add(self, content: bytes, name: str) -> str:
-        """Store a document, and return the secret under which it can be fetched.
+        """Store a document, and return the secret that is needed to download it.
 
         Args:
             content: The document.
-            name: Name of the file for the client.
+            name: File name for the client.
 
         Raises:
             ServingError: All documents together would be larger than MAX_STORED_BYTES, or the disk is full.
@@ -342,7 +342,7 @@ class TemporaryFiles:
         return secret
 
     def get(self, secret: str) -> tuple[Path, str]:
-        """Return the path of a stored document, and the name of the file for the client.
+        """Return the path of a stored document, and its file name for the client.
 
         Raises:
             ServingError: There is no such document, or it has been removed.
@@ -377,7 +377,7 @@ class TemporaryFiles:
 
 
 def remove_stale_folders() -> None:
-    """Remove the folders of documents that killed servers have left behind."""
+    """Remove the document folders that killed servers have left behind."""
     for folder in Path(gettempdir()).glob(f"{_PREFIX}*"):
         with suppress(OSError):
             status = folder.lstat()

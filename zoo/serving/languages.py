@@ -14,7 +14,7 @@ from zoo.serving.answer import ServingError
 from zoo.text.language_codes import DETECTED_CHARACTERS, base_language, detector
 
 AUTO = "auto"
-"""The value of `source` for which the server detects the language."""
+"""The value of `source` that requests language detection."""
 _CODE = re.compile(r"[A-Za-z]{2,8}([-_][A-Za-z0-9]{1,8}){0,3}")
 _ALIASES = {
     "zh-cn": "zh-hans",
@@ -28,7 +28,10 @@ _ALIASES = {
 }
 _SCRIPT_LENGTH = 4
 _CERTAIN = 0.5
-"""A text is rejected if its language has no model and at least this probability. Short texts rarely reach it."""
+"""A text whose language no model reads is rejected if the language has at least this probability.
+
+Short texts rarely reach this probability.
+"""
 
 
 def standard_code(code: str) -> str:
@@ -52,7 +55,7 @@ def base_code(code: str) -> str:
 
 
 def match_code(code: str, codes: Iterable[str]) -> str | None:
-    """Return the model's code for the requested language. None if the model does not support it.
+    """Return the model's code for the requested language, or None if the model does not support the language.
 
     A code with a different region matches if there is no better match. A code with a different script does not match.
 
@@ -73,14 +76,14 @@ def match_code(code: str, codes: Iterable[str]) -> str | None:
 
 
 def differ_in_region(one: str, other: str) -> bool:
-    """Return whether two codes mean the same language and script, but differ in region. One may have no region."""
+    """Return whether two codes have the same language and script, but different regions. A code may have no region."""
     (base, *subtags), (other_base, *other_subtags) = standard_code(one).split("-"), standard_code(other).split("-")
     scripts, other_scripts = ([tag for tag in tags if len(tag) == _SCRIPT_LENGTH] for tags in (subtags, other_subtags))
     return base == other_base and scripts == other_scripts and subtags != other_subtags
 
 
 def public_codes(codes: Iterable[str]) -> dict[str, str]:
-    """Map each code of a model to the code that clients see: two letters, unless these are ambiguous."""
+    """Map each code of a model to the code that clients see: the base code, unless it is ambiguous."""
     listed = list(codes)
     bases = [base_code(code) for code in listed]
     return {
@@ -98,16 +101,16 @@ def language_name(code: str) -> str:
 
 
 def no_model_error(source: str, target: str) -> ServingError:
-    """Return the error for a language pair that no model translates. It names a public model for the pair, if any."""
+    """Return the error for a language pair without a model. The message names a public model for the pair, if any."""
     pair = f"from {quote(standard_code(source))} to {quote(standard_code(target))}"
     public = _describe_public_model(source, target)
     return ServingError(400, f"no model translates {pair}; `GET /languages` lists the pairs{public}")
 
 
 def _describe_public_model(source: str, target: str) -> str:
-    """Return the end of an error message, with the command that serves a public model for a language pair.
+    """Return the end of an error message: the command that serves a public model for a language pair.
 
-    It is empty if there is no such model.
+    The end is empty if there is no such model.
     """
     card = recommended(base_code(source), base_code(target))
     return "" if card is None else f"; `zoo serve --model {card.name}` serves {card.summary}"

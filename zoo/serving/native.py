@@ -58,7 +58,7 @@ class TranslateBody(_SearchBody):
     target: str
     """Code of the target language."""
     source: str = AUTO
-    """Language code of the texts, or `auto` to detect it."""
+    """Language code of the texts, or `auto` to detect the language."""
     prefix: str | None = None
     """Text that each translation begins with."""
     protect: bool = True
@@ -66,7 +66,7 @@ class TranslateBody(_SearchBody):
     stream: bool = False
     """Send each text's result as a server-sent event when it is done."""
     sentences: bool = False
-    """Return the sentences of each translation with their sources."""
+    """Return the sentences of each translation, together with the source sentences."""
 
 
 class ScoreBody(_Body):
@@ -103,7 +103,7 @@ class AttentionBody(_Body):
     layer: Annotated[int | None, Field(ge=0)] = None
     """Decoder layer, counted from 0. Default: the layer that aligns best."""
     head: Annotated[int | None, Field(ge=0)] = None
-    """Attention head, counted from 0. Default: the mean of all heads."""
+    """Attention head, counted from 0. Default: the head that aligns best or, with `layer`, the mean of all heads."""
 
 
 class Translated(BaseModel):
@@ -249,7 +249,7 @@ def router(service: Service, documents: Documents) -> APIRouter:
 
     @routes.post("/v1/attention")
     async def attention(request: Request, body: AttentionBody) -> AttentionResult:
-        """Return how much each word of a translation attends to each word of its text."""
+        """Return the attention weights between the words of a translation and the words of its text."""
         call = Call(request, authorize(service, request, {}), body.source, body.target, model=body.model)
         pair, wanted = (body.text, body.translation), (body.layer, body.head)
         found, best, name = await service.attention(call, pair, wanted)
@@ -333,7 +333,7 @@ def _list(texts: str | list[str]) -> list[str]:
 
 
 def _result(answer: Answer, body: TranslateBody | None = None) -> TextResult:
-    """Return the result for an answer. `body` is the request, unless it is a request to parse."""
+    """Return the result for an answer. `body` is the request to translate, or None after parsing."""
     translations = []
     for each in answer.translations:
         translated = Translated(text=each.text, score=each.score, log_probability=each.log_probability)

@@ -33,7 +33,10 @@ _SHOWN_LENGTH = 40
 _CHECK_SECONDS = 2.0
 _RETRY_SECONDS = 5
 _BYTES_PER_WEIGHT_BYTE = 2.5
-"""Measured with `base` and `big`: 1.9 to 2.1 after loading, because the weights are also packed for the kernels."""
+"""Bytes of memory per byte of weights. We measured 1.9 to 2.1 with `base` and `big` after loading.
+
+The weights need additional memory because they are also packed for the kernels.
+"""
 _MEMORY_HINT = "set `--max-memory` to a larger number"
 
 
@@ -64,7 +67,7 @@ class PooledModel:
         spec: Spec of the revision that was read last.
         loaded: The model in memory, or None.
         loading: Task that loads the model, or None.
-        failed: Revision that could not be loaded. It is recorded so that it is tried and reported only once.
+        failed: Revision that could not be loaded. `refresh` does not try to load it again.
     """
 
     name: str
@@ -85,11 +88,14 @@ class PooledModel:
 
     @property
     def translates(self) -> bool:
-        """Whether the model translates text. Other models must not get text from clients: it could name a file here."""
+        """Whether the model translates text.
+
+        Other models must not receive text from clients, because the text could be the name of a file on this machine.
+        """
         return isinstance(self.spec.task, Translation)
 
     def scores(self) -> dict[str, float]:
-        """Return WER, BLEU and chrF on the test set or, if there is none, on the dev set.
+        """Return WER, BLEU and chrF on the test set or, without test scores, on the dev set.
 
         The keys are names such as `BLEU`. If the model has several directions, the names contain the direction, as in
         `BLEU en-de`. The mapping is empty if the file with the scores is damaged.
@@ -110,7 +116,7 @@ class PooledModel:
         }
 
     def directions(self) -> list[Direction]:
-        """Return the language pairs that the model translates, as its own source and target codes."""
+        """Return the language pairs that the model translates, in the model's own language codes."""
         corpus, languages = self.spec.corpus, self.spec.languages
         if languages is None:
             return [(corpus.source, corpus.target)]
@@ -124,9 +130,9 @@ class PooledModel:
         return [(codes[source], codes[target]) for source, target in pairs]
 
     def revision(self) -> str:
-        """Return an identifier for the folder's content: its digest or, for a run, the time of its weights.
+        """Return an identifier of the folder's content: its digest or, for a run, the modification time of its weights.
 
-        It is empty if the model does not exist, for example because it was removed.
+        The identifier is empty if the model does not exist, for example because it was removed.
         """
         if digest := bundle_digest(self.folder):
             return digest[:_REVISION_LENGTH]
@@ -144,7 +150,7 @@ class Route:
 
 
 class ModelPool:
-    """The models of a server. Call all methods from the thread of the event loop.
+    """Models of a server. Call all methods from the event loop's thread.
 
     Attributes:
         models: The models by name.
@@ -192,7 +198,7 @@ class ModelPool:
         return {source: sorted(targets[source]) for source in sorted(targets)}
 
     def route(self, source: str, target: str, name: str | None = None) -> Route | None:
-        """Return the model for a language pair. None if there is none. Bilingual models precede multilingual models.
+        """Return the route for a language pair, or None if no model translates the pair. Prefer bilingual models.
 
         Args:
             source: Language code of the text.
@@ -212,7 +218,7 @@ class ModelPool:
         return None
 
     def named(self, name: str) -> PooledModel:
-        """Return the model with this name. Raise ServingError if there is none."""
+        """Return the model with this name. Raise ServingError if there is no such model."""
         if name not in self.models:
             raise ServingError(400, "there is no model with this name; `GET /v1/models` lists the models")
         return self.models[name]
@@ -226,10 +232,10 @@ class ModelPool:
         *,
         translates: bool | None = None,
     ) -> Route:
-        """Return a model that writes the text of audio files or images, and its languages.
+        """Choose a model that recognises the text in audio files or images. Return the model and its languages.
 
-        If several models fit, English text precedes text in other languages. If it does not matter whether a model
-        translates, the target language of its corpus precedes other languages, as in `Recognizer.translate`.
+        If several models fit, prefer models that write English. But if `translates` is None, first prefer text in the
+        target language of the model's corpus, as `Recognizer.translate` does.
 
         Args:
             kind: Kind of files: audio or image.
@@ -279,7 +285,7 @@ class ModelPool:
             if model.loading is None:
                 self._make_space(model)
                 model.loading = asyncio.create_task(self._load(model))
-                model.loading.add_done_callback(  # retrieved even if all clients left
+                model.loading.add_done_callback(  # retrieve the error even if all clients have left
                     lambda task: task.cancelled() or task.exception()
                 )
             await asyncio.shield(model.loading)
@@ -298,7 +304,7 @@ class ModelPool:
         """
         for name in dict.fromkeys(names):
             if not self._fits(self.models[name]):
-                LOG.warning("model %s does not fit into memory beside the others, and is loaded when needed", name)
+                LOG.warning("model %s is loaded when it is needed: it does not fit into memory with the others", name)
                 return
             async with self.lease(self.models[name]):
                 pass
@@ -312,7 +318,7 @@ class ModelPool:
     async def refresh(self) -> None:
         """Unload the models that are idle, and load new revisions of the other models.
 
-        While a new revision is loading, requests use the old revision. It is freed after its last request.
+        While a new revision is loading, requests use the old revision, which is freed after its last request.
         """
         now = time.monotonic()
         for model in self.models.values():

@@ -27,7 +27,7 @@ from zoo.system.memory import memory_limit
 MAX_BYTES = 600_000_000
 """Maximum memory that a call may allocate."""
 _MAX_IDLE_BYTES = 150_000_000
-"""Memory in bytes above which a process ends after a call."""
+"""Maximum memory of an idle process, in bytes. A process that uses more memory ends after the call."""
 _SIZES = Path("/proc/self/statm")
 _T = TypeVar("_T")
 
@@ -107,7 +107,7 @@ class _Process:
 
 def _work(connection: Connection) -> None:
     """Call functions until the server stops or a function fails."""
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # they are for the server, which kills this process
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # the server handles them and kills this process
         signal.signal(number, signal.SIG_IGN)
     keep = True
     while keep:

@@ -45,9 +45,10 @@ Parameters = dict[str, Any]
 
 
 class Guard:
-    """ASGI middleware that limits the bodies, the time and the number of requests, and answers every error as JSON.
+    """ASGI middleware that limits requests, and answers every error as JSON.
 
-    It also counts the requests. Its log messages contain no text from clients.
+    It limits the number of requests, the size of their bodies, and the time until a body has arrived. It also counts
+    the requests. Its log messages contain no text from clients.
     """
 
     def __init__(self, app: ASGIApp, service: Service) -> None:
@@ -87,7 +88,7 @@ class Guard:
             metrics.seconds.labels(route).observe(time.perf_counter() - started)
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> ServingError | None:
-        """Run the application. Return the error if it failed."""
+        """Run the application. Return an error if the request is rejected or the application fails."""
         try:
             busy = self.service.admission.open_requests > self.service.settings.limits.requests
             if busy and scope["path"] not in MONITORING:
@@ -105,17 +106,17 @@ class Guard:
         except Exception as error:  # its message may contain the client's text, so only its type is logged
             frames = "".join(traceback.format_tb(error.__traceback__))
             LOG.error("internal error %s\n%s", type(error).__name__, frames)
-            return ServingError(500, "internal error; the log of the server has the details")
+            return ServingError(500, "internal error; the server's log has the details")
         return None
 
     def _refusal(self, scope: Scope) -> ServingError | None:
         """Return an error if the headers have a wrong server name or a wrong API key.
 
-        A web page could bind its own name to the server's address (DNS rebinding).
+        The name is checked because a web page could bind its own name to the server's address (DNS rebinding).
         """
         hosts, name = self.service.settings.hosts, _PORT.sub("", Headers(scope=scope).get("host", "")).lower()
         if hosts and name not in hosts and not _ADDRESS.fullmatch(name):
-            return ServingError(421, f"the server does not have the name {quote(name)}; see `--allow-host`", "host")
+            return ServingError(421, f"the server does not accept the name {quote(name)}; see `--allow-host`", "host")
         path, key = scope["path"], header_key(scope)
         can_be_in_body = not path.startswith("/v1/") and path != DOCUMENTS[1]
         try:
@@ -230,7 +231,7 @@ async def _read_form(request: Request, max_files: int = 0) -> FormData:
         expected = "a form: send the file as `multipart/form-data`" if max_files else "JSON or a form (Content-Type)"
         raise ServingError(400, f"the body should be {expected}")
     charset = _CHARSET.search(request.headers.get("content-type", ""))
-    if charset and charset[1].lower() not in _CHARSETS:  # decoding some of Python's others fails or is slow
+    if charset and charset[1].lower() not in _CHARSETS:  # some of Python's other codecs fail or are slow
         raise ServingError(400, f"the charset of the form is {quote(charset[1][:40])}; use `utf-8`")
     try:
         return await request.form(max_files=max_files, max_fields=_MAX_FORM_FIELDS)

@@ -1,4 +1,4 @@
-"""The work of the server, independent of the API that a request uses."""
+"""Operations of the server, such as translation and scoring, which all APIs share."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from zoo.serving.settings import Settings
 LOG = logging.getLogger("zoo.serving")
 _T = TypeVar("_T")
 _MAX_SCORED_TOKENS, _MAX_ATTENTION_TOKENS = 1_024, 512
-"""Maximum lengths of a text and its translation. Memory grows with the square of the length."""
+"""Maximum number of tokens in a text or its translation, for scores and for attention. Memory grows quadratically."""
 _CHUNK_CHARACTERS = 4_000
 _CHUNK_INPUTS = 2
 """Number of inputs, such as windows of a recording, after which the work can be cancelled."""
@@ -54,7 +54,7 @@ _SHORT_CHARACTERS = 1_000
 
 @dataclass(frozen=True)
 class Plan:
-    """How a text is translated. `route` is None if the text is already in the target language."""
+    """Plan for translating a text. `route` is None if the text is already in the target language."""
 
     route: Route | None
     source: str
@@ -95,8 +95,8 @@ class Service:
     ) -> AsyncIterator[tuple[int, Answer | ServingError]]:
         """Check a request as `translate` does, and return an iterator that yields each result as soon as it is known.
 
-        A result is the index of a text and its answer. A text in a language without a model gets an error as its
-        answer. If all texts are in such languages, raise the error. The work is cancelled when the iterator is closed.
+        A result is the index of a text and its answer. If no model translates a text, its answer is an error. If no
+        model translates any of the texts, the first error is raised. The work is cancelled when the iterator is closed.
         """
         plans = [plan async for plan in self._plan_each(call, texts)]
         known = [plan for plan in plans if isinstance(plan, Plan)]
@@ -177,7 +177,7 @@ class Service:
 
         Returns:
             The attention weights, the head that aligns best, and the model's name. If the best head is not known, the
-            first head of the second-to-last layer takes its place.
+            first head of the second-to-last layer is returned instead.
         """
         self.admission.check_texts(pair)
         route = self._route(call)
@@ -195,7 +195,7 @@ class Service:
 
                 found = await _in_thread(self._attending, attend)
             if not len(found.cross):
-                raise ServingError(400, "the decoder of this model has no attention to the text")
+                raise ServingError(400, "the decoder of this model has no cross-attention")
             best = translator.alignment_head or AlignmentHead(max(len(found.cross) - 2, 0), 0, False)
             return found, best, route.model.name
 
@@ -282,7 +282,7 @@ class Service:
         return route
 
     def _sources(self, call: Call) -> list[str]:
-        """Return the base codes of the languages that can be translated into the target, at least one.
+        """Return the base codes of the languages that can be translated into the target language.
 
         Raises:
             ServingError: There is no such language.
@@ -407,7 +407,7 @@ def readable_errors() -> Iterator[None]:
 
 
 def _join(sources: Sequence[str], lines: Sequence[Sequence[Translation]], gaps: Sequence[str]) -> list[Translation]:
-    """Join the translations of lines to translations of the whole text. The text's line breaks are kept.
+    """Join the translations of lines into translations of the whole text. The text's line breaks are kept.
 
     The parts of each translation are its sentences. If a line has fewer translations than other lines, its last
     translation is repeated.

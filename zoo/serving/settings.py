@@ -57,7 +57,7 @@ class Limits:
 
 
 class Keys(dict[str, int | None]):
-    """Accepted API keys: maps the SHA-256 of each key to the number of characters that it may translate.
+    """Accepted API keys: a mapping from the SHA-256 of each key to the number of characters that the key may translate.
 
     None means any number of characters.
 
@@ -161,7 +161,7 @@ def new_key(file: Path, name: str) -> str:
 
 
 def _version(file: Path | None) -> tuple[int, ...] | None:
-    """Return numbers that change when a file changes. None if the file does not exist."""
+    """Return numbers that change when a file changes, or None if the file does not exist."""
     with suppress(OSError):
         return None if file is None else ((status := file.stat()).st_mtime_ns, status.st_size, status.st_ino)
     return None

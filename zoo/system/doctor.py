@@ -84,12 +84,12 @@ class Diagnosis:
     """Result of `zoo doctor`, in the order in which it is printed."""
 
     versions: Mapping[str, str | None]
-    """Version by package. None if the package is not installed."""
+    """Version of each package. None if the package is not installed."""
     processor: ProcessorInfo
     gpus: tuple[Gpu, ...]
     backends: tuple[BackendStatus, ...]
     automatic: Mapping[str, str]
-    """Device and purpose, such as "training on cpu" -> backend that `auto` chooses."""
+    """Backend that `auto` chooses, keyed by purpose and device, such as "training on cpu"."""
     places: tuple[StorageFolder, ...]
     free_bytes: int
     """Free space on the disk that contains the folders."""

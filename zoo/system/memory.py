@@ -37,7 +37,7 @@ _USABLE_SHARE = 0.9
 def machine_memory() -> int:
     """Return the memory of this machine, or the memory limit of the container if it is lower, in bytes.
 
-    It is read once per process, because `zoo serve` needs it for each request.
+    The value is read once per process, because `zoo serve` needs it for each request.
     """
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     with suppress(OSError, ValueError):
@@ -51,7 +51,7 @@ def require_memory(needed: float, available: int, purpose: str, hint: str, owner
     Args:
         needed: Memory that the task needs, in bytes.
         available: Memory that `owner` has, in bytes.
-        purpose: The task, as the beginning of the error message: "training `base`".
+        purpose: The task, as the beginning of the error message, such as "training `base`".
         hint: What the user can do if there is too little memory.
         owner: The device with the memory, for the error message: "this machine" or "the GPU".
 
@@ -64,7 +64,7 @@ def require_memory(needed: float, available: int, purpose: str, hint: str, owner
 
 @contextmanager
 def memory_limit(allowed: int) -> Iterator[None]:
-    """Limit how much additional memory this process may allocate in the `with` block. Works only on Linux.
+    """Limit how much additional memory this process may allocate in the `with` block (only on Linux).
 
     Allocations beyond the limit fail: Python raises MemoryError, and torch an exception that `is_out_of_memory`
     recognises.

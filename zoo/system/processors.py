@@ -29,13 +29,13 @@ class Spread:
 
 
 def spread(values: Iterable[float]) -> Spread:
-    """Return median, minimum and maximum of the values. There must be at least one."""
+    """Return median, minimum and maximum of the values. There must be at least one value."""
     results = list(values)
     return Spread(statistics.median(results), min(results), max(results))
 
 
 def timed(function: Callable[[], Result]) -> tuple[float, Result]:
-    """Call a function. Return how many seconds it took, and its result."""
+    """Call a function. Return its running time in seconds, and its result."""
     start = time.perf_counter()
     result = function()
     return time.perf_counter() - start, result
@@ -46,7 +46,7 @@ def repeat(function: Callable[[], object], seconds: float, *, rounds: int = 1) -
 
     Args:
         function: The function.
-        seconds: When all calls together have taken this long, no further call begins.
+        seconds: Minimum total time of all calls, in seconds.
         rounds: Minimum number of calls, however long they take.
     """
     times: list[float] = []

@@ -8,7 +8,7 @@ from functools import lru_cache
 from heapq import heapify, heappop, heappush
 
 SEPARATOR = "@@"
-"""Mark at the end of each subword that does not end its word."""
+"""Marker at the end of each subword, except the last subword of a word."""
 _END = "</w>"
 _VERSION = re.compile(r"#version: 0\.([12])(\.0+)*")
 _CACHED_WORDS = 1 << 16
@@ -60,7 +60,7 @@ class BPECodes:
     def split(self, word: str) -> Sequence[str]:
         """Return the subwords of a word, without separators.
 
-        In version 0.1 with a vocabulary, the last subword may be empty, as in subword-nmt.
+        In format 0.1 with a vocabulary, the last subword may be empty, as in subword-nmt.
         """
         return self._split_cached(word) if len(word) <= _MAX_CACHED_LENGTH else self._split(word)
 

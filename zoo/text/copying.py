@@ -1,8 +1,9 @@
-"""Copy symbols: tokens that stand for the numbers, links and the like in a sentence, which its translation copies.
+"""Copy symbols: tokens that replace spans, such as numbers and links, which a translation copies from its source.
 
-A model whose vocabulary has copy symbols reads and writes them in place of the spans, in training and in use. After the
-search, the spans replace them, in the notation of the target language (Luong et al. 2015 do the same for unknown
-words). A symbol is one character of a private use area, so that SentencePiece never joins it with other characters.
+A model whose vocabulary has copy symbols reads and writes them in place of the spans, in training and in inference.
+After the search, the spans replace the symbols, in the notation of the target language (Luong et al. 2015 do the same
+for unknown words). A symbol is one character of a private use area, so that SentencePiece never joins it with other
+characters.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ _ABBREVIATION = re.compile(
 )
 """An abbreviation in a text in capitals: a word without vowels, or a well-known abbreviation."""
 _DOTTED = frozenset({"tr", "az"})
-"""Languages with a dotted and a dotless i, whose lower-case letters `str.lower` gets wrong."""
+"""Languages with a dotted and a dotless i. `str.lower` does not convert these letters correctly."""
 
 
 class Replaced(NamedTuple):
@@ -63,7 +64,7 @@ def replace_spans(text: str, symbols: Sequence[str], source: str, target: str) -
         source: Language code of the sentence.
         target: Language code of the translation, for the spellings of spans.
     """
-    if not symbols or has_symbol(text):  # a symbol that is already in the text is dropped
+    if not symbols or has_symbol(text):  # `restore` drops symbols that the original text contains
         return Replaced(text)
     found = find_spans(text, source, target)
     capitals = in_capitals(text) and not _DOTTED & {base_language(source), base_language(target)}
@@ -123,14 +124,14 @@ def sentence_case(text: str, spans: Iterable[Span], language: str) -> str:
 def replace_in_pair(
     source: str, target: str, symbols: Sequence[str], languages: tuple[str, str], first: int = 0
 ) -> tuple[Replaced, Replaced]:
-    """Replace the spans that a sentence and its translation share with the same copy symbols.
+    """Replace matching spans in a sentence and its translation with the same copy symbols.
 
     Args:
         source: The sentence.
         target: Its translation.
         symbols: The copy symbols of the vocabulary.
         languages: Language codes of the sentence and its translation.
-        first: Number of the first symbol to use. In training it varies, so that a model learns all symbols.
+        first: Index of the first symbol to use. In training, the index varies, so that a model learns all symbols.
     """
     if not symbols or has_symbol(source + target):
         return Replaced(source), Replaced(target)

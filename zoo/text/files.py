@@ -16,7 +16,7 @@ from zoo.files.manifest import sha256
 from zoo.text.lines import bounded_lines, decoded_lines
 
 MAX_LINE_BYTES = 1_000_000
-"""Maximum length of a line in a corpus file, in bytes. Encoding a line takes fifty times as much memory."""
+"""Maximum length of a line in a corpus file, in bytes. Encoding a line takes fifty times as much memory as the line."""
 _SEGMENT_START = re.compile(r"<seg[\s>]", re.IGNORECASE)
 _SEGMENT = re.compile(r"<seg(?:\s[^<>]*)?>((?:[^<]|<(?!/?seg[\s>]))*+)</seg\s*>", re.IGNORECASE)
 
@@ -46,7 +46,7 @@ def file_errors(path: Path) -> Iterator[None]:
 
 
 def is_sgml(path: Path) -> bool:
-    """Return whether a file has the name of an SGML file, such as `test.sgm` or `test.sgm.gz`."""
+    """Return whether the name of a file has an SGML suffix, as in `test.sgm` or `test.sgm.gz`."""
     return path.name.removesuffix(".gz").lower().endswith((".sgm", ".sgml"))
 
 
@@ -64,11 +64,11 @@ def _segments(lines: Iterable[str], path: Path) -> Iterator[str]:
     """Yield the text of the `<seg>` elements of an SGML file, the format of WMT's test sets.
 
     Raises:
-        ZooError: A segment does not end on its line.
+        ZooError: A segment does not end on the line where it begins.
     """
     for number, line in enumerate(lines, start=1):
         found = _SEGMENT.findall(line)
         if len(found) != len(_SEGMENT_START.findall(line)):
             hint = "write each segment on one line: `<seg ...> text </seg>`"
-            raise ZooError("a `<seg>` has no `</seg>` on its line", where=f"{path}:{number}", hint=hint)
+            raise ZooError("a `<seg>` has no `</seg>` on the same line", where=f"{path}:{number}", hint=hint)
         yield from (" ".join(html.unescape(text).split()) for text in found)

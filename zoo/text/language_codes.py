@@ -32,22 +32,22 @@ _THREE_LETTERS = dict(pair.split(":") for pair in _PAIRS.split())
 def base_language(code: str) -> str:
     """Return a language code without script and region, with two letters if possible.
 
-    It is `zh` for `zh_CN`, `zh-Hant` and `zho_Hans`. Rules for splitting sentences and for spaces are looked up by this
-    code.
+    The result is `zh` for `zh_CN`, `zh-Hant` and `zho_Hans`. It is the key for rules about sentence splitting and
+    spaces.
     """
     base = code.replace("_", "-").partition("-")[0].lower()
     return _THREE_LETTERS.get(base, base)
 
 
 def language_tag(code: str) -> str:
-    """Return a language code as HTML and other documents write it: `zh-Hans` for `zho_Hans`."""
+    """Convert a language code to the form that HTML and other documents use: `zh-Hans` for `zho_Hans`."""
     return "-".join((base_language(code), *code.replace("_", "-").split("-")[1:]))
 
 
 def known_code(code: str, codes: Collection[str]) -> str:
     """Find the code in `codes` for a language: `de` for `DE`, `deu` and `de-AT`, or `deu_Latn` for `de`.
 
-    If no code or several codes fit, or the only one has a different script or region, return `code` itself.
+    If no code or several codes match, or the only match has a different script or region, return `code` itself.
     """
     if code in codes:
         return code
@@ -70,7 +70,7 @@ def detector() -> LanguageIdentifier:
     """Return the language detector. The first call takes about a second.
 
     Raises:
-        ZooError: The disk for temporary files, where the detector is decompressed, is full.
+        ZooError: The detector cannot be decompressed, for instance because the disk for temporary files is full.
     """
     langid = import_module("py3langid.langid")  # imported late: most uses of this module do not detect languages
     try:
@@ -88,7 +88,7 @@ def guess_language(text: str, codes: Collection[str], default: str) -> str:
     Args:
         text: The text.
         codes: Codes of the languages to choose from.
-        default: Code to return otherwise.
+        default: Code to return if the detector knows none of the languages.
     """
     by_base = {base_language(code): code for code in codes}
     ranked = (str(label) for label, _ in detector().rank(text[:DETECTED_CHARACTERS]))

@@ -43,7 +43,7 @@ class LanguagePair:
             spec: Spec of the model.
             vocabulary: Vocabulary of the model.
             direction: Codes of the source and target language.
-            tag: Tag of a corpus part. Its token precedes the source and the source's language token.
+            tag: Tag of a corpus part. The source begins with the tag's token, before any language token.
 
         Raises:
             ZooError: The vocabulary has no token for one of the languages, or for the tag.
@@ -94,7 +94,7 @@ def choose_direction(spec: Spec, source: str | None, target: str | None, report:
     source language, the user need not give the source language.
 
     A recogniser writes the target language of the spec's corpus by default. If only the language of the files is given,
-    it writes a language that it was trained to write for such files.
+    the recogniser writes a language that it was trained to write for files in that language.
 
     Args:
         spec: Spec of the model.
@@ -159,8 +159,8 @@ def choose_direction(spec: Spec, source: str | None, target: str | None, report:
 def _direction_of_files(spec: Spec, source: str | None, target: str | None, learned: Sequence[Direction]) -> Direction:
     """Return the language of a recogniser's input files, and the language of the text that it writes.
 
-    If a language is not given, it is the language of the spec's corpus. If the model has not learned that language
-    pair, the language comes from a pair that it has learned.
+    A language that is not given comes from the spec's corpus. If the model has not learned the resulting language pair,
+    the language comes from a pair that the model has learned.
     """
     own = spec.corpus.source, spec.corpus.target
     target = own[1] if source is None and target is None else target
@@ -172,7 +172,7 @@ _MAX_LISTED = 12
 
 
 def _other(languages: Languages, code: str | None) -> str | None:
-    """Return the other language of a model with two languages. None for other models, or if `code` is None."""
+    """Return the other language of a model with two languages. For other models, or if `code` is None, return None."""
     if code is None or len(languages.codes) != 2:
         return None
     first, second = languages.codes

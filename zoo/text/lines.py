@@ -16,7 +16,7 @@ from zoo.files.reading import open_file
 from zoo.report import size
 
 PAUSE_SECONDS = 0.02
-"""Time without a new line after which a stream counts as paused, in seconds. Programs usually write faster."""
+"""Number of seconds without a new line after which a stream counts as paused. Programs usually write faster."""
 MAX_LINE_BYTES = 4_000_000
 """Maximum length of a line in bytes: the maximum number of characters, times 4 bytes per character in UTF-8."""
 _READ_BYTES = 1 << 16
@@ -68,7 +68,7 @@ def read_lines(path: Path | str) -> list[str]:
 
 
 def count_lines(path: Path) -> int:
-    """Return the number of lines in a text file, without decoding them.
+    """Count the lines in a text file without decoding them.
 
     Raises:
         ZooError: The file cannot be read.
@@ -179,10 +179,10 @@ class LineStream:
 
     def __init__(self, stream: BinaryIO, name: str) -> None:
         """Read from a binary stream. `name` is the name of the stream in error messages."""
-        self._stream, self._descriptor = stream, descriptor_of(stream)  # deleting the stream would close it
+        self._stream, self._descriptor = stream, descriptor_of(stream)  # garbage collection would close the stream
         self._complete: deque[bytes] = deque()
         self._partial, self._partial_bytes = list[bytes](), 0
-        self._name, self._number = name, 0  # the number of complete lines that were received
+        self._name, self._number = name, 0  # number of complete lines that have been received
         self._ended = False
         lines = bounded_lines(stream, name, MAX_LINE_BYTES) if self._descriptor is None else self._received()
         self._lines = decoded_lines(lines, name)
@@ -270,7 +270,7 @@ def never_paused() -> bool:
 
 
 def descriptor_of(stream: IO[Any]) -> int | None:
-    """Return the stream's file descriptor, or None if it is not a file of the operating system."""
+    """Return the stream's file descriptor, or None for a stream without a descriptor, such as BytesIO."""
     try:
         return stream.fileno()
     except (AttributeError, OSError, ValueError):

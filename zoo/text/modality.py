@@ -1,7 +1,8 @@
-"""Modalities: how the raw data of a stream is read, turned into values and back, stored, and shown.
+"""Base class for modalities. A modality reads the raw data of a stream, and converts it to values and back.
 
-A modality is one file: `zoo/text/tokenizer.py` is `text`, and `zoo/text/trees/tokenizer.py` is `trees`. The table
-`MODALITY_CLASSES` in `specs/sections.py` lists them, and each task there gives its streams their modalities.
+Each modality has its own file: `zoo/text/tokenizer.py` contains `text`, and `zoo/text/trees/tokenizer.py` contains
+`trees`. The table `MODALITY_CLASSES` in `specs/sections.py` lists the modalities. Each task in the same file assigns a
+modality to each of its streams.
 """
 
 from __future__ import annotations
@@ -16,18 +17,18 @@ from specs import Task
 
 
 class Modality(ABC):
-    """Modality of a stream, with everything that was learned for it, such as its tokens.
+    """Modality of a stream, with everything that it has learned, such as its tokens.
 
     Raw data is a string, such as a line of text or a tree in brackets. Values are token IDs. Batches add BOS and EOS,
     and pad with PAD. Each value takes one position in a batch.
 
     Attributes:
-        content: What was learned, as the content of the file that stores it.
+        content: Everything that was learned, as the content of the file that stores it.
         size: Number of different values, including the special tokens.
     """
 
     suffix: ClassVar[str]
-    """Suffix of the file with the content."""
+    """Suffix of the file that stores the content."""
     sampled: ClassVar[bool] = True
     """Whether a sample of the examples is enough to learn from."""
     content: bytes

@@ -19,7 +19,7 @@ _SYMBOLS = {unit.casefold(): unit for unit in _UNITS} | {
     for symbol in symbols
 }
 _SYMBOLS |= dict.fromkeys(("°", "°c", "°f", "ºc", "ºf"), "°")
-"""The unit of each symbol of all languages, in lower case."""
+"""The unit of each symbol that all languages share, keyed by the symbol in lower case."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,11 +30,11 @@ class Notation:
         code: Code of the language. Empty if the language has no table.
         decimal_marks: Decimal marks, with the usual mark first. If there are several, a mark may also separate
             thousands.
-        group: Separator of thousands.
-        currency_first: Whether symbols of currencies precede amounts.
+        group: Thousands separator.
+        currency_first: Whether currency symbols precede amounts.
         percent: The percent sign, with the space before it if the language has one.
-        unit_after_hyphen: How a unit follows a number if it follows a hyphen in another language ("100-meter").
-        plural_from: Value from which words are in the plural. 0: all values except 1.
+        unit_after_hyphen: Format of a unit after a number, if the source has a hyphen between them ("100-meter").
+        plural_from: Smallest number that takes the plural. 0: all numbers except 1 take the plural.
         phone: Pattern of phone numbers in formats that other countries do not use.
         months: Names and abbreviations of each month, separated by `|`. The best spelling comes first.
         weekdays: Names of each weekday, separated by `|`. All names are spellings.
@@ -43,28 +43,31 @@ class Notation:
         numero: Abbreviation of "number" before a number that identifies something, such as an order.
         numero_pattern: Pattern of all abbreviations of "number".
         ordinal: Pattern of the endings of ordinals.
-        ordinals: The ending of an ordinal, by a pattern of the number.
-        days: The ending of the day in a date, by a pattern of the number. Empty if it is the ending of an ordinal.
-        decade: Ending of the years of a decade.
+        ordinals: Endings of ordinals, keyed by a pattern of the number.
+        days: Endings of the day in a date, keyed by a pattern of the number. Empty if they are the endings of ordinals.
+        decade: Ending of a decade, such as the "s" in "1990s".
         units: Words for each unit, from the singular to the plural.
-        unclear_units: Words that are units only if the other text has the unit: "livres" are pounds or books.
+        unclear_units: Ambiguous words, such as "livres" (pounds or books). They are units only if the source has the
+            unit.
         scales: Words for "million", "billion" and "trillion", from the singular to the plural.
         of: Pattern of the preposition between a scale and a unit.
-        scaled_units: Currencies after a scale, if they need a preposition.
+        scaled_units: Names of currencies after a scale, with the preposition before the name. Empty if the language
+            needs no preposition.
         clock: Patterns of the words after times: `am`, `pm`, `either`, and `day` if the day has 24 hours.
-        before_hours: Strings before times, if words for `either` and `day` after full hours may also mean durations.
-        hour_mark: Pattern that separates hours from minutes, other than a colon.
+        before_hours: Strings that must precede a full hour, if the words for `either` and `day` may also mean a
+            duration.
+        hour_mark: Pattern of the separator between hours and minutes, other than a colon.
         reads_24_hours: Whether times without words are in 24-hour notation.
         times: Formats of full hours, and of hours with minutes.
         unclear_times: Formats of times that may be in either half of the day. Empty if `times` also applies to these.
-        small: Patterns of the words for the numbers from 0.
-        compounds: Pattern that may not follow a word in `small`.
+        small: Patterns of the words for small numbers. The index of a pattern is the number.
+        compounds: Pattern that must not follow a word in `small`.
         large: Patterns of words for larger numbers, and of words that may stand for numbers.
         parts_of_hours: Pattern of quarters and halves of an hour.
         quarters: Pattern of words for quarters and halves.
         ranges: Pattern of the words between the ends of a range.
-        roman_ending: Pattern after Roman numerals, if they may replace ordinals.
-        named: Pattern of words before numbers that are written as they are, such as "3.2".
+        roman_ending: Pattern of the text after Roman numerals. None if they do not replace ordinals.
+        named: Pattern of the words before numbers that are copied unchanged, such as "version" before "3.2".
     """
 
     code: str = ""
@@ -107,17 +110,17 @@ class Notation:
 
     @cached_property
     def unit_forms(self) -> dict[str, str]:
-        """The unit of each symbol and word, in lower case."""
+        """The unit of each symbol and word, keyed by the symbol or word in lower case."""
         return _SYMBOLS | {word.casefold(): unit for unit, words in self.units.items() for word in words}
 
     @cached_property
     def unclear_forms(self) -> dict[str, str]:
-        """The unit of each word in `unclear_units`, in lower case."""
+        """The unit of each word in `unclear_units`, keyed by the word in lower case."""
         return {word.casefold(): unit for unit, words in self.unclear_units.items() for word in words}
 
     @cached_property
     def scale_forms(self) -> dict[str, str]:
-        """The English name of each scale, such as "million", in lower case."""
+        """The English name of each scale, such as "million", keyed by the scale's words in lower case."""
         return {word.casefold(): scale for scale, words in self.scales.items() for word in words}
 
     @property
@@ -129,7 +132,7 @@ class Notation:
         """Return the singular or the plural of a word, depending on the number before it.
 
         Args:
-            forms: The singular and the plural, or more forms between them.
+            forms: Forms of the word. The first form is the singular, and the last form is the plural.
             reading: The number, with a decimal point. If it is not a number, return the plural.
         """
         try:
@@ -145,7 +148,7 @@ class Notation:
 
 
 def notation_of(code: str) -> Notation:
-    """Return the notation of a language. Languages without a table use the words of English and German."""
+    """Return the notation of a language. If the language has no table, use English and German words."""
     if code in _CODES:
         return _table(code)
     return _common("." if code in _DECIMAL_POINT.split() else "," if code else ",.")

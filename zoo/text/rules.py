@@ -27,15 +27,15 @@ ADDED_TOKENS, TEXT_RULES = 200, 201
 """Numbers of the fields of a SentencePiece model that contain the added tokens and the text rules."""
 _SENTENCE_ENDS = frozenset(".:?!")
 _NO_WORDS = frozenset(["(", "[", '"', "'", "&apos;", "&quot;", "&#91;", "&#93;"])
-"""Tokens after which the next word is still the first of a sentence."""
+"""Tokens that are not words. At the start of a sentence, the word after them is still the first word."""
 _DASH = "@-@"
 _CHARACTER = re.compile(r"&(?:amp|quot|apos|lt|gt|#124|#91|#93);|.", re.DOTALL)
 
 Span = tuple[int, int]
 LANGUAGE = "[a-z]{2,3}"
-"""Regular expression for the language codes that Moses accepts. It treats unknown languages as English."""
+"""Regular expression for the language codes that Moses accepts. Moses treats unknown languages as English."""
 MAX_CONTENT = 32_000_000
-"""Maximum number of characters in a file of text rules, about ten times as many as in large files."""
+"""Maximum number of characters in a file of text rules. This is about ten times the size of large files."""
 FileContent = Annotated[str, Field(max_length=MAX_CONTENT)]
 """Content of a file with BPE codes, subwords or cases."""
 
@@ -44,7 +44,7 @@ class TextRules(BaseModel, frozen=True, strict=True, extra="forbid"):
     """Rules that split raw text into tokens, and join tokens into raw text."""
 
     tokenizer: Literal["moses", "space"]
-    """Tokeniser: Moses, or split at white space."""
+    """Tokeniser: Moses, or splitting at white space."""
     language: str = Field("en", pattern=f"^{LANGUAGE}$")
     """Language of the text, for Moses."""
     dash_splits: bool = True
@@ -56,8 +56,8 @@ class TextRules(BaseModel, frozen=True, strict=True, extra="forbid"):
     vocabulary: FileContent | None = None
     """Known subwords, separated by spaces. Other subwords are split again. If None, all subwords are known."""
     cases: FileContent | None = None
-    """Words in their correct case: a line with all forms of each word, the most frequent form first. If None, text is
-    not truecased."""
+    """Words in their true case. Each line has all forms of one word, with the most frequent form first. If None, text
+    is not truecased."""
 
     @classmethod
     def read(cls, model: bytes) -> Self | None:
@@ -77,7 +77,7 @@ class TextRules(BaseModel, frozen=True, strict=True, extra="forbid"):
         return encode_bytes(TEXT_RULES, self.model_dump_json(exclude_defaults=True).encode()) + model
 
     def split(self, text: str) -> list[str]:
-        """Return the tokens of a line, in the notation of the original toolkit. Language tokens stay whole."""
+        """Split a line into tokens, in the notation of the original toolkit. Language tokens are not split."""
         start = language_tokens(text)
         words = self._true_cases(self._words(text[len(start) :]))
         return [*start.split(), *(token for word in words for token in _marked(self._subwords(word)))]
@@ -95,7 +95,7 @@ class TextRules(BaseModel, frozen=True, strict=True, extra="forbid"):
             return str(_moses("en")[1].detokenize(words))
 
     def spans(self, text: str) -> Iterator[Span]:
-        """Yield the start and the end of each token of `split` in the text, in characters."""
+        """Yield the start and end, in characters, of each token that `split` returns for a text."""
         begin = len(language_tokens(text))
         yield from (match.span() for match in re.finditer(r"\S+", text[:begin]))
         visible = [position for position in range(begin, len(text)) if not text[position].isspace()]
@@ -112,7 +112,7 @@ class TextRules(BaseModel, frozen=True, strict=True, extra="forbid"):
                 yield positions[first], positions[last] + 1
 
     def _written_characters(self, word: str) -> Sequence[str]:
-        """Return the strings that the tokeniser wrote for the visible characters of a word, such as `&amp;` for `&`."""
+        """Return the string that the tokeniser writes for each visible character of a word, such as `&amp;` for `&`."""
         if self.tokenizer == "space":
             return word
         return [word] if word == _DASH else _CHARACTER.findall(word) if self.escape else word
@@ -153,8 +153,8 @@ class AddedTokens:
     """Added tokens of a vocabulary, with their IDs.
 
     Attributes:
-        ids: The ID of each token, by the text of the token. None for a token that texts must not contain, because it
-            marks padding or a language.
+        ids: The ID of each token, keyed by the token. The ID is None for tokens that texts must not contain, because
+            they mark padding or a language.
     """
 
     def __init__(self, ids: Mapping[str, int | None]) -> None:

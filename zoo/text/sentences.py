@@ -129,7 +129,7 @@ def split_sentences(text: str, language: str) -> list[str]:
     """
     sentences: list[str] = []
     for sentence in segment(language, text):
-        # Such as `Math.Round` and `n.º`.
+        # The dot in `Math.Round` or `n.º` does not end a sentence.
         is_inside_word = sentences and sentences[-1].endswith(".") and (sentence[0].isupper() or sentence[0] in "ºª")
         if is_inside_word or (sentences and not (_has_word(sentences[-1]) and _has_word(sentence))):
             sentences[-1] += sentence

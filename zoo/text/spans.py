@@ -33,22 +33,22 @@ _LITERAL = rf"""(?x:
   | %\(\w+\)[a-z] | %\d+\$[a-z@] | (?<![\w%])%(?:\.\d+)?l?[sdifuxg@](?!\w)
   | (?:(?<!\w)[A-Za-z]:\\|(?<![\w/.~<-])(?:~|\.\.?)?/)\w[\w.~+\\/-]*\w   # paths and file names
   | (?<![\w./\\-])(?:[\w-]+[/\\])*[\w-]+(?:\.[\w-]+)*\.(?:{_SUFFIXES})(?!\w)
-  | (?<!\w)(?:[@#][^\W\d]\w*|\#\d\w{{2,}})                               # mentions, hashtags, numbers of orders
-  | (?<![\w-])-[a-zA-Z](?![\w-])                                        # options of commands
+  | (?<!\w)(?:[@#][^\W\d]\w*|\#\d\w{{2,}})                               # mentions, hashtags, order numbers
+  | (?<![\w-])-[a-zA-Z](?![\w-])                                        # command options
   | (?:{_EMOJI}(?:\u200d{_EMOJI})*|[\U0001f1e6-\U0001f1ff]{{2}}|[0-9#*]\ufe0f?\u20e3)+
   | (?<![\w.,])\d{{1,3}}(?:\.\d{{1,3}}){{3}}(?![\w.]*\d)                # IP addresses and versions
   | (?<!\w)v\d+(?:\.\d+)+ | (?<![\w.,])(?!0\d\d|\d{{1,3}}(?:\.\d{{3}})+(?!\d))\d+\.\d+\.\d+(?!\.?\d)
   | (?<![\w.-])[\w-]+(?:\.[\w-]+)*\.(?-i:{_DOMAINS})(?:/[\w./-]*\w)?(?![\w-]) # links without www
   | (?<![\w.-])(?-i:[A-Z][A-Z\d]*-(?=[A-Z]*\d)[A-Z\d]+|\d+[A-Z])(?!\w)  # such as COVID-19, 3D
   | (?<![^\W_])[A-Za-z]{{1,4}}\d+[A-Za-z]*(?![\w.]{{0,40}}\.\d)(?!\w)     # codes such as A4 or H2O
-  | (?<![\w-])[a-z][a-z\d]*(?:_[a-z\d]+)+(?!\w) | [¼-¾⅐-⅞]                  # names of variables, fractions
-  | (?<!\w)_{{3,}}(?!\w) | \[[ xX]\]                                    # blanks and check boxes of forms
-  | (?:(?<=\bBIC\s)|(?<=\bBIC:\s))(?-i:[A-Z]{{6}}[A-Z\d]{{2,5}})(?!\w)     # codes of banks
+  | (?<![\w-])[a-z][a-z\d]*(?:_[a-z\d]+)+(?!\w) | [¼-¾⅐-⅞]                  # variable names, fractions
+  | (?<!\w)_{{3,}}(?!\w) | \[[ xX]\]                                    # blanks and check boxes in forms
+  | (?:(?<=\bBIC\s)|(?<=\bBIC:\s))(?-i:[A-Z]{{6}}[A-Z\d]{{2,5}})(?!\w)     # bank codes
 )"""
 _FOREIGN = r"(?!\d)[\u0370-\u1cff\u1f00-\u1fff\u2de0-\u2dff\u2e80-\ud7ff\uf900-\ufaff\ufb1d-\ufdff\ufe70-\uffdc]"
-"""A letter of a different script from the Latin one."""
+"""A letter of a script other than Latin."""
 _PLAIN = re.compile(r"(?:[A-Za-zÀ-ÖØ-öø-ÿœŒ ,;!?()\"'’„“”«»]|\.(?!\w)|(?<=[a-zà-ÿ])-)*")
-"""A text without digits, symbols and file names. It may still contain names of weekdays and codes of banks."""
+"""A text without digits, symbols and file names. It may still contain names of weekdays and bank codes."""
 _SPACES = " \u00a0\u2009\u202f"
 _GAP = rf"(?:[{_SPACES}.]| ?[/-] ?)?"
 _PHONE = (
@@ -61,7 +61,7 @@ _GROUPED = rf"(?<!\d)\d{{1,3}}(?:[{_SPACES}'’]\d{{3}})+(?!\d)(?:[.,]\d+)?"
 _CURRENCIES = ("€", "$", "£", "¥")
 _LARGEST_WORD, _LONGEST_NUMBER = 12, 40
 _HALF_DAY = 720
-"""Half a day. Unit: minutes."""
+"""Number of minutes in half a day."""
 
 
 class _Patterns:
@@ -92,11 +92,11 @@ class _Patterns:
         units = _any_of([*notation.unit_forms, *notation.unclear_forms])
         self.span = _ignoring_case("|".join(f"(?P<{name}>{part})" for name, part in parts.items()))
         self.in_plain = _ignoring_case(rf"\bBIC\b|(?<!\w){any_weekday}")
-        """Pattern that a plain text with a span contains."""
+        """Pattern to search in a plain text (see `_PLAIN`). If there is no match, the text has no spans."""
         self.unit = _ignoring_case(rf"(?<![^\W\d])(?:{units})(?![^\W\d])")
         self.names = [
             *(re.compile(rf"\b(?:{names})(?!\w)") for names in months),
-            *map(_ignoring_case, weekdays),  # also as a part of words, such as "Montagabend"
+            *map(_ignoring_case, weekdays),  # these also match parts of words, such as "Montagabend"
         ]
         """Pattern of each month, then of each weekday."""
         self.after_day = re.compile(rf"\.?(?:\s(?:of|de))?\s{any_month}")
@@ -193,7 +193,7 @@ class Differences(NamedTuple):
     """Numbers, links and the like that differ between a text and its translation."""
 
     missing: list[Span]
-    """Spans of the text that the translation has lost."""
+    """Spans of the text that are missing from the translation."""
     added: list[Span]
     """Numbers that the translation has added or repeated."""
     as_words: list[Span]
@@ -309,7 +309,7 @@ def _is_written(span: Span, text: str, notation: Notation) -> bool:
 
 
 def _has_ends(span: Span, text: str, notation: Notation) -> bool:
-    """Return whether a span is a range, such as "5-10", that a text writes with a word: "5 to 10"."""
+    """Return whether a text contains both ends of a range, such as "5 to 10" for the span "5-10"."""
     ends = re.fullmatch(r"(\d+)-(\d+)", min(span.readings))
     return bool(ends and re.search(rf"(?<!\d){ends[1]}\s?(?:[-–—]|{notation.ranges})\s?{ends[2]}(?!\d)", text))
 
@@ -478,8 +478,8 @@ def _write(reading: str, value: str, notation: Notation) -> str:
 
     Args:
         reading: The number in plain notation, such as "1234.50".
-        value: The number as it is written in the source, such as "1.234,50". The result has as many decimal places,
-            and thousands separators if `value` has them.
+        value: The number as it is written in the source, such as "1.234,50". The result has the same number of decimal
+            places. It has thousands separators if `value` does.
         notation: The notation of the target language.
     """
     if value.isdecimal() or re.search("[^0-9.]", reading) or len(value) > _LONGEST_NUMBER:

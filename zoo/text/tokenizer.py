@@ -54,7 +54,7 @@ def check_model(model: bytes) -> None:
 
     Raises:
         ValueError: A token contains NUL, a character map refers to positions outside the map, or a field that zoo
-            has added is not at the beginning, where it is read.
+            has added is not at the beginning.
     """
     for index, field in enumerate(parse_fields(model)):
         if index and field.number in (ADDED_TOKENS, TEXT_RULES):
@@ -74,8 +74,9 @@ def check_model(model: bytes) -> None:
 def _check_character_map(content: bytes) -> None:
     """Check that a character map of a normaliser does not refer to positions outside the map.
 
-    A map has the size of a double-array trie (darts-clone), the trie, and strings that end with NUL. SentencePiece
-    reads the unit at the offset of a unit, combined with any byte, and the string at the value of a leaf.
+    A map consists of the size of a double-array trie (darts-clone), the trie, and strings that end with NUL. From each
+    unit of the trie, SentencePiece goes to the unit at index ^ offset ^ byte, for any byte. From a leaf, it goes to the
+    string at the position that the leaf contains.
     """
     size = int.from_bytes(content[:4], "little")
     strings = content[4 + size :]
@@ -218,7 +219,7 @@ class Tokenizer(Modality):
         return without_control(self.rules.join(text.split()) if self.rules else text)
 
     def tokenize(self, text: str) -> list[str]:
-        """Return the tokens of a line as strings, in the order of `encode`. Unknown tokens are their original text."""
+        """Return the tokens of a line as strings, in the order of `encode`. Unknown tokens keep their original text."""
         if self.is_word_level:
             return self._words(clean(text))
         parts = [clean(text)] if self.added is None else self.added.split(clean(text))
@@ -234,7 +235,7 @@ class Tokenizer(Modality):
         """
         cleaned, positions = clean_with_positions(text)
         spans = list(self._clean_spans(cleaned))
-        for index in range(len(spans) - 2, -1, -1):  # the bytes of a character have its span
+        for index in range(len(spans) - 2, -1, -1):  # each byte token has the span of its character
             start, end = spans[index]
             if start == end == spans[index + 1][0]:
                 spans[index] = start, spans[index + 1][1]
@@ -301,7 +302,7 @@ class Tokenizer(Modality):
 
         Returns:
             The sampled IDs. If the tokens are words, or if `ids` contains UNK or an added token, the text cannot be
-            restored from `ids`, and they are returned unchanged.
+            restored, and `ids` is returned unchanged.
         """
         if self.is_word_level or UNK in ids or (self.added and not set(ids).isdisjoint(self.added.ids.values())):
             return ids
@@ -312,7 +313,7 @@ class Tokenizer(Modality):
 
 
 def damaged_vocabulary(name: str, reason: str) -> ZooError:
-    """Return the error for a damaged vocabulary file. `name` is the file, and `reason` says what is wrong with it."""
+    """Return the error for a damaged vocabulary file. `name` is the file, and `reason` describes the damage."""
     return ZooError(f"`{name}` is damaged: {reason}", hint="restore the file from its original source", exit_code=1)
 
 
@@ -405,6 +406,6 @@ def _training_error(message: str, section: specs.Vocabulary, size: int, field: s
         return ZooError("there is no text to learn a vocabulary from", hint=hint)
     return ZooError(
         f"SentencePiece could not learn the vocabulary: {message}",
-        hint="check the text of `corpus.train`, or try another `vocabulary.size` or `vocabulary.kind`",
+        hint="check the text of `corpus.train`, or try a different `vocabulary.size` or `vocabulary.kind`",
         exit_code=1,
     )

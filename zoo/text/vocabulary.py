@@ -75,7 +75,7 @@ class Vocabulary:
 
     @property
     def source_suffix(self) -> tuple[int, ...]:
-        """IDs that are appended to source tokens: EOS, or nothing for imported models that read no EOS."""
+        """IDs that are appended to source tokens: EOS, or nothing for imported models that do not read EOS."""
         return (EOS,) if self.source.appends_eos else ()
 
     @property
@@ -121,7 +121,7 @@ class Vocabulary:
         return self.stream(side).token_strings(ids)
 
     def unknown(self, text: str, side: Side = "source") -> list[str]:
-        """Return the characters of a text that have no token, each once. If tokens are words, return words."""
+        """Return the distinct characters in a text that have no token. If tokens are words, return distinct words."""
         parts = clean(text).split(" ") if self.is_word_level(side) else clean(text)
         return [part for part in dict.fromkeys(parts) if UNK in self.encode(part, side)]
 
@@ -138,7 +138,7 @@ class Vocabulary:
     def save(self, folder: Path) -> None:
         """Write the vocabulary files into a folder.
 
-        A shared vocabulary is `vocabulary.model`. Otherwise the files are `vocabulary.source.model` and
+        A shared vocabulary is stored in `vocabulary.model`. Otherwise the files are `vocabulary.source.model` and
         `vocabulary.target.model`, or `vocabulary.target.json` for the brackets of trees.
         """
         for name, data in self._files().items():
@@ -225,7 +225,7 @@ class Vocabulary:
 
 
 def learning_examples(count: int) -> int:
-    """Return how many of `count` examples are used to learn a vocabulary."""
+    """Return the number of examples, out of `count`, that are used to learn a vocabulary."""
     return -(-count // _sampling_step(count))
 
 

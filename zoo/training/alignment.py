@@ -84,7 +84,7 @@ class LexicalModel:
         return *np.divmod(self._keys[kept], self._targets), self._counts[kept]
 
     def link_probabilities(self, source: Tokens, target: Tokens) -> Float64[np.ndarray, "target source"]:
-        """Return the probability that each target token comes from each source token of a pair.
+        """Return the probability that each target token is aligned to each source token of a pair.
 
         The row of a token that never occurred together with any of the source tokens is 0.
         """
@@ -106,7 +106,7 @@ class StatisticalAligner:
         self._to_source = LexicalModel([(target, source) for source, target in pairs])
 
     def links(self, source: Tokens, target: Tokens) -> Bool[np.ndarray, "target source"]:
-        """Return which tokens of a sentence pair are linked."""
+        """Return whether each target token is linked to each source token of a sentence pair."""
         to_target = self._to_target.link_probabilities(source, target)
         to_source = self._to_source.link_probabilities(target, source).T
         best_source, best_target = to_target.max(1, keepdims=True), to_source.max(0, keepdims=True)
@@ -117,7 +117,7 @@ class StatisticalAligner:
 class BatchAligner:
     """Aligner of training batches, whose lexical models are estimated from the training text.
 
-    The same training text gives the same alignments, so a resumed run equals one that was never stopped.
+    The same training text gives the same alignments, so a resumed run gives the same results as an uninterrupted run.
     """
 
     def __init__(self, store: Store, vocabulary: Vocabulary) -> None:
@@ -172,7 +172,7 @@ def find_alignment_head(spec: Spec, vocabulary: Vocabulary, weights: Mapping[str
 def _count_agreements(
     program: EmittedProgram, translator: Translator, texts: EvaluationSet
 ) -> Iterator[tuple[AlignmentHead, int]]:
-    """For each sentence, yield each attention head and how many of its links agree with the statistical alignment."""
+    """For each sentence, yield each attention head and the number of its links in the statistical alignment."""
     spec, vocabulary = translator.spec, translator.vocabulary
     for direction in dict.fromkeys(texts.directions or [spec.default_direction]):
         preprocessor = translator.preprocessor(*direction)
@@ -239,8 +239,8 @@ def estimate_shortlist(
 ) -> Shortlist:
     """Estimate a shortlist from sentence pairs.
 
-    Each source token gets the target tokens that are its most frequent translations by IBM model 1, and the target
-    token with the same text, so that names and numbers can be copied. A byte token gets all byte tokens.
+    Each source token gets its most frequent translations by IBM model 1. It also gets the target token with the same
+    text, so that names and numbers can be copied. A byte token gets all byte tokens.
 
     Args:
         vocabulary: The vocabulary.
@@ -279,7 +279,10 @@ def _sample(store: Store, report: Report) -> Iterator[tuple[np.ndarray, np.ndarr
 
 
 def _copies(vocabulary: Vocabulary) -> list[list[int]]:
-    """Return, for each source token, the ID of the target token with the same text or, for a byte, of all bytes."""
+    """Return the IDs of the target tokens that copy each source token.
+
+    They are the token with the same text or, for a byte token, all byte tokens.
+    """
     size, target_size = vocabulary.sizes
     source, target = vocabulary.token_strings(range(size), "source"), vocabulary.token_strings(range(target_size))
     control, ids = vocabulary.control_tokens("target"), {text: id for id, text in enumerate(target)}

@@ -54,7 +54,7 @@ def average(run: Run, last: int | None = None, *, int8: bool = False) -> Path:
     require_undamaged(run, chosen)
     mean = mean_of([checkpoint.weights for checkpoint in chosen])
     longest = read_json(run.data).get("longest_source", "unknown") if run.data.is_file() else "unknown"
-    # Remove the scores of the old weights first, so that they never accompany the new ones.
+    # Remove the scores of the old weights first, so that they never accompany the new weights.
     for file in (run.scores, run.answers("dev"), run.answers("test")):
         file.unlink(missing_ok=True)
     metadata = {"steps": steps, "longest_source": str(longest), **({"stored_type": "int8"} if int8 else {})}
@@ -71,7 +71,7 @@ def end_of_training(run: Run, spec: Spec) -> str | None:
 
     Args:
         run: The run.
-        spec: The spec to train with. Its limits, such as `training.steps`, can differ from those of the run so far.
+        spec: The spec to train with. Its limits, such as `training.steps`, can differ from the limits so far.
     """
     checkpoints = list_checkpoints(run)
     if not (checkpoints and run.trained and (run.known_scores.get("dev") or not spec.corpus.dev)):
@@ -95,7 +95,7 @@ def require_undamaged(run: Run, checkpoints: Sequence[Checkpoint]) -> None:
 
 
 def format_steps(checkpoints: Sequence[Checkpoint]) -> str:
-    """Return the steps of averaged checkpoints as text, such as "600,1200". The weights file contains this text."""
+    """Join the steps of averaged checkpoints with commas, such as "600,1200", for the metadata of a weights file."""
     return ",".join(str(checkpoint.step) for checkpoint in checkpoints)
 
 

@@ -37,12 +37,12 @@ from zoo.training.run import Run
 from zoo.training.trainer import Trainer
 
 LENGTH = 27
-"""Number of tokens in a translation including EOS, and of decoding steps. Sources have up to four fewer."""
+"""Number of tokens in a translation, including EOS, and of decoding steps. Sources have up to four fewer tokens."""
 CHECKED = 4
-"""Number of translations whose log-probabilities are compared with those of the interpreter."""
+"""Number of translations whose log-probabilities are compared with the results of the interpreter."""
 _MEDIAN, _SIGMA, _LONGEST = 22, 0.5, 80
-"""Log-normal distribution of the source lengths in tokens, similar to WMT 2014, and the longest sentence. A target is
-up to 15 % longer or shorter than its source."""
+"""Median and sigma of the log-normal distribution of source lengths, and the maximum length, in tokens. The lengths
+are similar to WMT 2014. A target is up to 15 % longer or shorter than its source."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Measurement:
     host: Host
     rounds: int
     first_seconds: float
-    """Time of the first translation, or of the first training round. It includes compilation. Unit: seconds."""
+    """Time of the first translation or the first training round, including compilation, in seconds."""
 
 
 @dataclass(frozen=True)
@@ -73,15 +73,15 @@ class DecodingSpeed(Measurement):
     length: int
     build_seconds: float
     latency_seconds: Spread
-    """Time of a single sentence, after the first."""
+    """Time to translate a single sentence, excluding the first translation."""
     sentences_per_second: Spread
     tokens_per_second: Spread
     """Target tokens per second, including EOS."""
     step_milliseconds: Spread
-    """Time of a round divided by the steps of all its batches."""
+    """Time of a round divided by the number of steps in all its batches."""
     disagreement: float
-    """Largest difference between a translation's log-probability and the interpreter's in float32. Unit: nats per
-    token."""
+    """Largest difference between the log-probabilities of a translation in the search and in the float32 interpreter,
+    in nats per token."""
 
 
 def benchmark_decoding(
@@ -101,7 +101,7 @@ def benchmark_decoding(
         batch: Number of sentences that each worker translates at a time.
         sentences: Number of sentences to translate in each round.
         rounds: Number of rounds, each of which gives one measurement.
-        folder: Folder in which compiled programs are cached. None: they are deleted when the process ends.
+        folder: Folder in which compiled programs are cached. None: the programs are deleted when the process ends.
         report: Receives progress.
         how: Device, backend and precision.
 
@@ -218,7 +218,7 @@ def translations(
     rows = [SearchInput(index, {"source": tuple(source)}, length - 1) for index, source in enumerate(sources)]
     beam = GenerationConfig.from_spec(spec, {}, n_best).strategy()
     workers = resolve_workers(program, spec.decoding.workers)
-    # A token budget that is enough for this number of sentences of the greatest length.
+    # This token budget is enough for `batch` sentences of the maximum length.
     tokens = batch * (LENGTH + 1) if batch > 1 else 1
     with Engine(program, device, workers=workers, max_batch_tokens=tokens) as engine:
         results: list[list[Translation]] = engine.submit(rows, beam).result()
@@ -231,7 +231,7 @@ def translations(
 def disagreement(
     spec: Spec, weights: Mapping[str, Tensor], sources: Sequence[Sequence[int]], hypotheses: Sequence[Translation]
 ) -> float:
-    """Return the largest difference between log-probabilities of search and interpreter, in nats per token."""
+    """Return the largest difference between the log-probabilities of search and interpreter, in nats per token."""
     target = pad_sequences([[BOS, *hypothesis.tokens, EOS] for hypothesis in hypotheses], "cpu")
     inputs = {**PaddedBatch.pad(sources).inputs, "target": target}
     expected = interpret(lower(spec, Purpose.SCORE), weights, inputs)["log_probabilities"].sum(1)
@@ -249,9 +249,9 @@ class TrainingSpeed(Measurement):
     source_tokens_per_second: Spread
     target_tokens_per_second: Spread
     padding: float
-    """Share of padding in all batches."""
+    """Fraction of the tokens in all batches that are padding."""
     utilisation: Spread
-    """FLOPs of the matrix products without padding, divided by the FLOPs of a large product in the same time."""
+    """FLOPs per second of the matrix products, without padding, divided by `peak_flops`."""
     peak_flops: float
     """FLOPs per second of a large matrix product."""
     memory_bytes: int
@@ -276,7 +276,7 @@ def benchmark_training(
     program = build_module(spec, device=device)
     with TemporaryDirectory() as folder, fast_float32():
         store, run = random_pairs(spec, steps, Path(folder)), Run(Path(folder, "run"))
-        # Without corpus parts, which could have weights.
+        # Remove the corpus parts, because their weights do not apply to random pairs.
         bare = spec.model_copy(update={"corpus": spec.corpus.model_copy(update={"train": ()})})
         data = TrainingSet(bare, store)
         data.packed = Purpose.UPDATE in program.graphs

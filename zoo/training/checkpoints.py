@@ -39,15 +39,15 @@ class TrainingProgress:
     step: int = 0
     epoch: int = 0
     batch: int = 0
-    """Finished batches of this epoch. With subword regularization: before the current pool (see `TrainingSet`)."""
+    """Number of finished batches in this epoch. With subword regularization, the current pool does not count."""
     pool_batch: int = 0
-    """Finished batches of the current pool."""
+    """Number of finished batches in the current pool (see `TrainingSet`)."""
     seconds: float = 0.0
-    """Time spent in steps."""
+    """Time spent in training steps, in seconds."""
     tokens: int = 0
-    """Target tokens trained on, including EOS."""
+    """Number of target tokens that the run has trained on, including EOS."""
     skipped: int = 0
-    """Steps that changed nothing because loss or gradients were not finite."""
+    """Number of steps that changed nothing because loss or gradients were not finite."""
     due: bool = True
     """Whether this checkpoint is on the spec's schedule. False if it was written because training stopped."""
     best: float | None = None
@@ -55,7 +55,7 @@ class TrainingProgress:
     best_step: int = 0
     """Step of the checkpoint with the best score."""
     worse: int = 0
-    """Number of checkpoints scored since the best one."""
+    """Number of checkpoints that were scored after the best checkpoint."""
 
     def finished_fraction(self, training: Training) -> tuple[float, str]:
         """Return the finished fraction of training, and the field whose limit will end it: "steps" or "max_tokens"."""
@@ -65,7 +65,7 @@ class TrainingProgress:
         return max(fractions)
 
     def end_reason(self, training: Training) -> str | None:
-        """Return why training has ended, such as "`training.steps` (2,000) is reached". None if it has not ended."""
+        """Return the reason why training has ended, such as "`training.steps` (2,000) is reached", or None."""
         fraction, name = self.finished_fraction(training)
         if fraction >= 1:
             return f"`training.{name}` ({getattr(training, name):,}) is reached"
@@ -128,10 +128,10 @@ def list_checkpoints(run: Run) -> list[Checkpoint]:
 
 
 def scheduled_checkpoints(run: Run) -> list[Checkpoint]:
-    """Return the checkpoints that were written on schedule, and the newest one.
+    """Return the checkpoints that were written on schedule, and the newest checkpoint.
 
-    Only these are averaged. Checkpoints that were written because training was stopped are excluded, so that stopping
-    a run does not change the average.
+    Only these checkpoints are averaged. Checkpoints that were written because training was stopped are excluded, so
+    that stopping a run does not change the average.
     """
     checkpoints = list_checkpoints(run)
     return [checkpoint for checkpoint in checkpoints if checkpoint is checkpoints[-1] or checkpoint.progress.due]
@@ -180,7 +180,7 @@ def resume(
         The progress of the checkpoint that was loaded. If there is none, the progress of a new run.
 
     Raises:
-        ZooError: All checkpoints are damaged, or one cannot be read because of an error that may be temporary.
+        ZooError: All checkpoints are damaged, or a checkpoint cannot be read because of an error that may be temporary.
     """
     for checkpoint in reversed([c for c in list_checkpoints(run) if c.resumable]):
         try:
@@ -257,7 +257,7 @@ def load_state(state: TrainingState, updates: int, program: EmittedProgram, opti
         optimiser: The optimiser that receives the moments.
 
     Raises:
-        ZooError: The names or shapes of the tensors differ from those of the program.
+        ZooError: The names or shapes of the tensors do not match the program.
     """
     parameters = dict(program.named_parameters())
     for name, tensor in program.in_program_layout(state.weights).items():

@@ -35,7 +35,7 @@ _TIMEOUT = timedelta(days=7)
 because the launcher (torchrun) already detects that a process has died."""
 _PORT_KEY, _CONNECT_SECONDS, _ATTEMPT = "zoo/port", 300, timedelta(seconds=3)
 """Key under which the first process publishes its port, the total time for which other processes try to connect to it
-(in seconds), and the time of one attempt."""
+(in seconds), and the timeout of one attempt."""
 _DISCONNECTED = re.compile("connection (closed by peer|reset|refused)|broken pipe|socket|timed out", re.IGNORECASE)
 """Messages of torch's errors about a lost connection to another process."""
 
@@ -100,7 +100,7 @@ class Processes:
 
 @contextmanager
 def join_processes(device: str) -> Iterator[Processes]:
-    """Connect the processes that torchrun started, and yield them. Each has its own GPU, or all use the CPU.
+    """Connect the processes that torchrun started, and yield them. Each process has its own GPU, or all use the CPU.
 
     Raises:
         ZooError: There are more processes than GPUs, or another process has ended.
@@ -131,12 +131,12 @@ def join_processes(device: str) -> Iterator[Processes]:
 
 
 def _store(rank: int, count: int) -> TCPStore:
-    """Return a key-value store for these processes, hosted by the first of them.
+    """Return a key-value store for these processes, hosted by the first process.
 
     The launcher also has a store, but it survives the workers: restarted workers would find addresses of dead processes
-    in it (https://github.com/pytorch/pytorch/issues/135712). It is used only to publish the port of the new store. A
-    port from an earlier start is harmless, because nothing listens on it: a c10d launcher, such as `--standalone`,
-    restarts the workers only after all of them have ended.
+    in it (https://github.com/pytorch/pytorch/issues/135712). Therefore it is used only to publish the port of the new
+    store. A port from an earlier start is harmless, because no process listens on this port: a c10d launcher, such as
+    `--standalone`, restarts the workers only after all of them have ended.
     """
     host, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
     if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True":  # then the launcher uses a new port for each start
@@ -195,7 +195,7 @@ def shard(program: EmittedProgram, processes: Processes) -> None:
     projections of the memory to keys and values) stay gathered until the backward pass ends. Gradients are means over
     the processes, which all have to compute the same number of passes.
     """
-    # Imported here because it takes half as long as all other imports of `zoo train` together.
+    # This import takes half as long as all other imports of `zoo train` together, so it is done only when needed.
     fully_shard = import_module("torch.distributed.fsdp").fully_shard
     mesh = init_device_mesh(processes.device.type, (processes.count,))
     for layer in program.layers:

@@ -36,7 +36,7 @@ folder. With `cooldown_steps`, the learning rate depends on `steps`, which then 
 class RunIdentity:
     """Properties that, together with the spec, determine the weights of a run. They are stored in `data.json`.
 
-    A resumed run must have the same properties, except those that `Run.start` may change.
+    A resumed run must have the same properties, except the properties that `Run.start` may change.
     """
 
     fingerprint: str
@@ -45,7 +45,7 @@ class RunIdentity:
     """Length of the longest source sentence, in tokens."""
     backend: str
     threads: int
-    """Threads of torch, which determine the order of sums."""
+    """Number of PyTorch threads, which determines the order of sums."""
     processes: int
     """Number of processes that share each batch, which determines the order of sums and the dropout masks."""
     sharded: bool = False
@@ -75,7 +75,7 @@ class Run(ModelFolder):
 
     @property
     def events(self) -> Path:
-        """Folder of the files for TensorBoard."""
+        """Folder of the TensorBoard event files."""
         return self.folder / "events"
 
     @property
@@ -90,7 +90,7 @@ class Run(ModelFolder):
 
     @property
     def trainer(self) -> str | None:
-        """The process that is training in the folder, such as "process 42 on host". None if there is none."""
+        """The process that is training in the folder, such as "process 42 on host". None if no process is."""
         owner = None
         try:
             with self.lock.open(encoding="utf-8", errors="replace") as file:
@@ -141,7 +141,7 @@ class Run(ModelFolder):
     def start(self, spec: Spec, identity: RunIdentity, report: Report) -> RunIdentity:
         """Create the folder, or resume the run in it.
 
-        The number of processes, the software and the machine may differ from those at the start. These differences
+        The number of processes, the software and the machine may have changed since the start. These differences
         change the results of later steps and are reported.
 
         Args:
@@ -169,7 +169,7 @@ class Run(ModelFolder):
             report.info(f"now using {identity.software} instead of {current.software}: later steps may differ")
             current = replace(current, software=identity.software)
         if current.processes != identity.processes:
-            count = f"the number of processes is {identity.processes}, and was {current.processes}"
+            count = f"the number of processes was {current.processes} and is now {identity.processes}"
             report.info(f"{count}: later steps differ")
             current = replace(identity, named=current.named, machine=current.machine, packed=current.packed)
         if identity.sharded and not current.sharded:
@@ -216,7 +216,8 @@ class Run(ModelFolder):
     def clear(self) -> None:
         """Remove everything in the folder. Raise ZooError if it contains files that no training run wrote."""
         self.require_own_files()
-        # Remove the checkpoints first and the spec last: as long as there are checkpoints, their spec is there.
+        # Remove the checkpoints first and the spec last: as long as there are checkpoints, the folder contains their
+        # spec.
         if self.checkpoints.exists():
             remove_folder(self.checkpoints)
         for path in sorted(self.folder.glob("*"), key=lambda path: path == self.spec_file):

@@ -1,4 +1,4 @@
-"""Write the metrics of a run to `log.jsonl` and for TensorBoard, and compute totals from the log.
+"""Write the metrics of a run to `log.jsonl` and to TensorBoard event files, and compute totals from the log.
 
 A line is written every `training.log_steps` steps and at each checkpoint.
 """
@@ -50,9 +50,9 @@ def summary(line: Mapping[str, Any], *, best: bool) -> str:
 
 
 class RunLog:
-    """Writer of `log.jsonl` and, if tensorboardX is installed, of events for TensorBoard.
+    """Writer of `log.jsonl` and, if tensorboardX is installed, of TensorBoard event files.
 
-    It collects the metrics of several steps, and writes their means as one line.
+    Each line of the log summarises the metrics of several steps.
     """
 
     def __init__(self, path: Path, start: TrainingProgress, peak: float, device: torch.device, events: Path) -> None:
@@ -74,7 +74,7 @@ class RunLog:
                 file.write_text("".join(f"{json.dumps(line)}\n" for line in kept))
         self._events = None
         if SummaryWriter:
-            # Files are named after the current second. The suffix separates two that are opened within one second.
+            # Event files are named after the current second. The suffix distinguishes files opened in the same second.
             suffix = f".{start.step:07d}"
             self._events = SummaryWriter(str(events), purge_step=start.step + 1, filename_suffix=suffix)
         self._steps: list[tuple[BatchSize, StepResult, float]] = []
@@ -93,7 +93,7 @@ class RunLog:
     def write(self, progress: TrainingProgress, rate: float, figures: Mapping[str, Any]) -> dict[str, Any]:
         """Append a line for all steps since the last line, and return it.
 
-        The line contains loss and perplexity per target token, speed, share of padding, utilisation and memory. Skipped
+        The line contains loss and perplexity per target token, speed, padding fraction, utilisation and memory. Skipped
         steps do not affect loss and perplexity.
 
         Args:
@@ -148,18 +148,19 @@ class TrainingRecord:
 
     steps: int
     seconds: float
-    """Time spent in steps."""
+    """Time spent in training steps, in seconds."""
     devices: int
     """Number of devices that trained at the same time."""
     flops: float
-    """FLOPs of the matrix products, forward and backward, from the plan and the number of tokens, without padding.
-    Sentences are assumed to have the plan's length. An error of 10 % in the length changes the result by 0.1 %."""
+    """FLOPs of the matrix products in the forward and backward passes, without padding. They are computed from the plan
+    and the number of tokens. Sentences are assumed to have the plan's length. An error of 10 % in the length changes
+    the result by 0.1 %."""
     peak: float
-    """FLOPs per second of a large matrix product on one device, measured at each start. 0 if the log lacks it."""
+    """FLOPs per second of a large matrix product on one device, measured at each start. 0 if it is not in the log."""
 
     @property
     def estimated_flops(self) -> float:
-        """FLOPs by the estimate of section 6.1: time, times devices, times sustained FLOPs per second."""
+        """FLOPs, estimated as in section 6.1: time, times number of devices, times sustained FLOPs per second."""
         return self.seconds * self.devices * self.peak
 
 
@@ -173,7 +174,7 @@ def training_record(run: ModelFolder, spec: Spec) -> TrainingRecord | None:
     """Return the totals of a run's log.
 
     Returns:
-        The totals. None if there is no log, or no complete line in it.
+        The totals. None if the run has no log, or the log has no complete line.
 
     Raises:
         ZooError: A file of the run cannot be read.
@@ -198,8 +199,8 @@ def training_record(run: ModelFolder, spec: Spec) -> TrainingRecord | None:
 def _training_flops(spec: Spec, source: float, target: float) -> float:
     """Return the FLOPs of forward and backward passes over `source` source tokens and `target` target tokens.
 
-    The projection of the memory to keys and values counts with the source tokens. Cross-attention itself counts with
-    the target tokens.
+    The FLOPs of projecting the memory to keys and values are attributed to the source tokens. The FLOPs of
+    cross-attention itself are attributed to the target tokens.
     """
     products = cost(lower(spec, Purpose.TRAIN)).flops
     encoder, both = (products(batch=1, source=LENGTH, target=length) for length in (0, LENGTH))

@@ -1,4 +1,4 @@
-"""Progress of runs as another process sees it: entries of the log, and learning curves."""
+"""Read the progress and the learning curves of training runs from their logs."""
 
 from __future__ import annotations
 
@@ -82,17 +82,17 @@ class RunStatus:
 
     @property
     def step(self) -> int:
-        """The step of the last entry. 0 if there is none."""
+        """The step of the last entry, or 0 if the log has no entry."""
         return self.progress[-1].step
 
     @property
     def fraction(self) -> float:
-        """The finished fraction of the training, from 0 to 1, by the limit of the spec that will be reached first."""
+        """The finished fraction of training, from 0 to 1, relative to the limit that will be reached first."""
         return min(1.0, self.progress[-1].finished_fraction(self.spec.training)[0])
 
     @cached_property
     def end_reason(self) -> str | None:
-        """Why training has ended. None if it has not ended."""
+        """The reason why training has ended. None if it has not ended."""
         checkpoints = list_checkpoints(self.run)
         return checkpoints[-1].progress.end_reason(self.spec.training) if checkpoints else None
 
@@ -113,11 +113,11 @@ def learning_curves(folders: Sequence[Path], report: Report) -> tuple[list[Curve
     """Read the learning curves of runs.
 
     Args:
-        folders: The folders of the runs. A folder that is given twice counts once.
+        folders: The folders of the runs. Duplicates are ignored.
         report: Receives a warning for each run that has no log yet.
 
     Returns:
-        The metrics of which at least one run has a value, and the runs with their values.
+        The metrics for which at least one run has a value, and the runs with their values.
 
     Raises:
         ZooError: No run has an entry in its log, or a run cannot be read.
@@ -145,7 +145,7 @@ def learning_curves(folders: Sequence[Path], report: Report) -> tuple[list[Curve
 def _run_curves(status: RunStatus) -> RunCurves:
     values = {}
     for metric in _CURVE_METRICS:
-        # Dev scores are only in the entries of checkpoints. An entry without a key is no gap.
+        # Only the entries of checkpoints contain dev scores. Other entries are therefore not gaps in the curve.
         entries = [entry for entry in status.entries if metric.key in entry]
         figures = [entry[metric.key] for entry in entries]
         numbers = [math.nan if figure is None else float(figure) for figure in figures]

@@ -46,7 +46,7 @@ class RecordedUpdate:
             optimiser: Adam, whose state must have been allocated.
             processes: The processes that share each batch.
             parts: Number of parts that a batch is divided into. The parts are computed one after the other. A batch
-                with parts of different lengths may have more.
+                that does not fit into this number of parts is divided into more parts.
         """
         training, self.parts = spec.training, parts
         self._processes, self._optimiser, self._clip = processes, optimiser, training.clip_norm
@@ -116,7 +116,7 @@ class RecordedUpdate:
             scale = scale / (self._clip / (norm + 1e-6)).clamp(max=1.0)
         for group in self._optimiser.param_groups:
             group["lr"] = self.rows.rate
-        # Made for loss scaling: gradients are divided by `grad_scale`, and nothing changes if `found_inf` is 1.
+        # Attributes for loss scaling: gradients are divided by `grad_scale`, and nothing changes if `found_inf` is 1.
         self._optimiser.grad_scale, self._optimiser.found_inf = scale, (~taken).float()  # type: ignore[attr-defined]
         self._optimiser.step()
         self._taken.copy_(taken)
@@ -125,8 +125,9 @@ class RecordedUpdate:
 def learning_rate(step: int, spec: Spec) -> float:
     """Return the learning rate of a step (section 5.3). The first step is 1.
 
-    It is learning_rate_factor * d_model^-0.5 * min(step^-0.5, step * warmup_steps^-1.5). In the last cooldown_steps
-    steps (not in the paper), it is multiplied by a factor that falls linearly and would be 0 after the last step.
+    The rate is learning_rate_factor * d_model^-0.5 * min(step^-0.5, step * warmup_steps^-1.5). In the last
+    cooldown_steps steps (not in the paper), it is multiplied by a factor that falls linearly and would be 0 after the
+    last step.
     """
     training = spec.training
     rise, fall = step / (training.warmup_steps * sqrt(training.warmup_steps)), 1 / sqrt(step)
@@ -207,7 +208,7 @@ class TrainStep:
             batch: This process's share of the batch.
 
         Raises:
-            ZooError: A single sentence pair does not fit in memory. With several processes: a part does not fit.
+            ZooError: A sentence pair or, with several processes, a part of the batch does not fit in memory.
         """
         parts = self._parts
         while True:
@@ -295,7 +296,7 @@ class TrainStep:
             torch.nn.utils.clip_grads_with_norm_(self.parameters, clip, norm)
         for group in self.optimiser.param_groups:
             group["lr"] = rate
-        # Made for loss scaling: if this is 1, fused Adam leaves weights, moments and its step count unchanged.
+        # Attribute for loss scaling: if it is 1, fused Adam leaves weights, moments and its step count unchanged.
         self.optimiser.found_inf = (~taken).float()  # type: ignore[attr-defined]
         self.optimiser.step()
         self.optimiser.zero_grad(set_to_none=True)
@@ -304,8 +305,8 @@ class TrainStep:
     def _distributed(self) -> DistributedDataParallel:
         """Wrap the program in DistributedDataParallel, and run two passes over an empty batch.
 
-        Only after the first pass does DistributedDataParallel fix the order in which it reduces gradients. With these
-        passes a resumed run sums in the same order as one that was never stopped.
+        DistributedDataParallel fixes the order in which it reduces gradients only after the first pass. With these
+        passes, a resumed run sums in the same order as a run that was never stopped.
         """
         module = DistributedDataParallel(self.program, gradient_as_bucket_view=True)
         empty = Batch.empty(self.spec.task.streams, self._width).to(self.processes.device)

@@ -2,9 +2,9 @@
 
 Each part gets a folder in `storage.synthetic()`, with the files `source.txt` and `target.txt`. The folder's name is a
 hash of the text, the models and the options of the search, so that specs with the same part share it. Until the folder
-is complete, the file `NAME.partial` beside it has one line for each translated sentence. If the process is killed, the
-next one continues after the last complete line. A translation depends neither on its batch nor, if it is sampled, on
-earlier random numbers. Therefore the result is the same as without the interruption.
+is complete, the file `NAME.partial` next to it has one line for each translated sentence. If the process is killed, the
+next process continues after the last complete line. A translation depends neither on its batch nor, if it is sampled,
+on earlier random numbers. Therefore the result is the same as without the interruption.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from zoo.text.files import digest, is_sgml, read_sentences
 from zoo.text.language_codes import base_language
 from zoo.text.lines import clean
 
-_FORMAT = 1  # increase it whenever the same models generate other pairs
+_FORMAT = 1  # increase this number whenever the same models generate different pairs
 _DESCRIPTION = "description.json"
 
 Record = Mapping[str, Any]
@@ -45,7 +45,7 @@ Record = Mapping[str, Any]
 def write_missing(
     spec: Spec, report: Report, device: str = "auto", known: Sequence[Record] = ()
 ) -> tuple[Spec, list[Record]]:
-    """Let models generate the synthetic parts of a corpus that do not exist yet.
+    """Generate the synthetic parts of a corpus that do not exist yet.
 
     Args:
         spec: Spec of the model to train.
@@ -57,8 +57,8 @@ def write_missing(
         The spec, in which the written files replace the synthetic parts, and the records of these parts.
 
     Raises:
-        ZooError: A text or a model does not exist, a model does not translate in the direction of its part, an option
-            of the search is not valid, or the disk is full.
+        ZooError: A text or a model does not exist, a model does not translate in the direction of its part, a
+            decoding option is not valid, or the disk is full.
     """
     parts, records = list(spec.corpus.train), list[Record]()
     for number, part in enumerate(parts):
@@ -98,7 +98,7 @@ class _SyntheticText:
         """Languages of the text and its translations."""
 
     def find_or_write(self, device: str, known: Record | None) -> Record:
-        """Return the record of the part. If its folder does not exist, write it first."""
+        """Return the record of the part. If its folder does not exist, write the folder first."""
         record = self._record(known["models"]) if known else {}
         if known and Path(record["folder"]).is_dir():
             return record
@@ -166,7 +166,7 @@ class _SyntheticText:
         journal.unlink(missing_ok=True)
 
     def _count_lines(self, folder: Path) -> int:
-        """Return the number of lines, after checking them, the references and the free disk space."""
+        """Check the lines, the references and the free disk space. Return the number of lines."""
         counts, size = [0] * len(self.paths), 0
         for index, path in enumerate(self.paths):
             for line in read_sentences(path):
@@ -183,14 +183,14 @@ class _SyntheticText:
         return counts[0]
 
     def _translate(self, translator: Translator, languages: Direction, journal: Path, done: int, total: int) -> None:
-        """Append a JSON list with the translations of each line to the journal, from line `done` on."""
+        """Translate the lines from `done` on. For each line, append a JSON list of translations to the journal."""
         source, target = languages
         options = self.part.decoding.model_dump()
         max_length = translator.preprocessor(source, target).max_source_length
         sources, lines = tee(islice(self._lines(), done, None))
 
         def accepted(text: str) -> str:
-            """Return the text, or an empty text if the model rejects it, so that one line cannot stop the work."""
+            """Return the text, or an empty string if the model rejects it, so that one line cannot stop the work."""
             text = clean(text)
             with suppress(ZooError):  # it has too many characters, or a special token
                 return text if len(translator.vocabulary.encode(text)) <= max_length else ""
@@ -233,7 +233,7 @@ class _SyntheticText:
 
 
 def _languages_of(name: str, model: Spec, wanted: Direction) -> Direction:
-    """Return the codes that a model has for two languages, such as `eng_Latn` for `en`.
+    """Return a model's own codes for two languages, such as `eng_Latn` for `en`.
 
     Raises:
         ZooError: The model does not translate in this direction.
@@ -254,7 +254,7 @@ def _languages_of(name: str, model: Spec, wanted: Direction) -> Direction:
 
 
 def _code_of(code: str, known: Sequence[str]) -> str | None:
-    """Return the known code of the same language, or None. If there are several, only an exact match counts."""
+    """Return the code in `known` for the same language, or None. If several match, only an exact match counts."""
     same = [each for each in known if base_language(each) == base_language(code)]
     if code in same:
         return code

@@ -54,7 +54,7 @@ class TrainingResult(NamedTuple):
     ended: bool
     """Whether training has reached its end. False if it was stopped."""
     first: bool
-    """Whether this is the process that wrote the run, of all processes that torchrun started."""
+    """Whether this process wrote the run. If torchrun starts several processes, only the first process does."""
 
 
 def train(
@@ -72,7 +72,7 @@ def train(
     each step.
 
     If the process does nothing else, call `compiler.host.tune_process()` first, as `zoo train` does. It speeds up
-    training on a CPU. A run that continues without it may differ in rounding.
+    training on a CPU. A run that continues without this call may differ in rounding.
 
     Args:
         spec: The spec.
@@ -97,7 +97,7 @@ def run_training(
     """Train as `train` does. Also return whether training has reached its end or was stopped."""
     report = report or Report()
     chosen = Run(Path(run)) if run is not None else Run.default(spec)
-    # When torchrun restarts the processes, they resume.
+    # When torchrun restarts the processes, they must resume the run instead of removing it again.
     fresh = fresh and int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) == 0
     if fresh:
         chosen.require_own_files()
@@ -244,7 +244,7 @@ def _start(
 def _require_same_vocabulary(prepared: PreparedCorpus, run: Run) -> None:
     """Raise ZooError if the corpus produces a vocabulary that does not fit the embeddings in the run's checkpoints."""
     fingerprint = read_json(run.data).get("fingerprint") if run.data.is_file() else None
-    if fingerprint != prepared.fingerprint or not list_checkpoints(run):  # `Run.start` reports another corpus
+    if fingerprint != prepared.fingerprint or not list_checkpoints(run):  # `Run.start` reports a different corpus
         return
     try:
         vocabulary = Vocabulary.load(run.folder)
@@ -329,7 +329,7 @@ def _stop_requested(report: Report) -> Iterator[Callable[[], bool]]:
 def batches(spec: Spec | str | os.PathLike[str]) -> Iterator[Batch]:
     """Yield the training batches of a spec endlessly, epoch after epoch, in the order of `zoo train`.
 
-    The corpus is prepared first, unless that has been done before.
+    If the corpus is not prepared yet, it is prepared first.
 
     Args:
         spec: A spec, or its name or path.

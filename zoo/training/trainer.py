@@ -75,7 +75,7 @@ class Trainer:
         self.progress = TrainingProgress()
         self._compiles = self.program.backend == LAZY_BACKEND
         self._flops = cost(self.program.graphs[Purpose.TRAIN]).flops
-        # Kept on the device until they are needed, so that no step has to wait for it.
+        # These counters stay on the device until they are needed, so that no step has to wait for them.
         self._skipped, self._in_a_row = (torch.zeros((), dtype=torch.long, device=self.device) for _ in range(2))
 
     def train(self, stopped: Callable[[], bool]) -> bool:
@@ -114,13 +114,13 @@ class Trainer:
         return ended
 
     def _resume(self) -> None:
-        """Load the newest checkpoint. Raise ZooError if the processes do not find the same one."""
+        """Load the newest checkpoint. Raise ZooError if the processes do not find the same checkpoint."""
         with self.processes.first_then_others():
             target = (self.run, self.program, self.train_step.optimiser, self.report)
             self.progress = checkpoints.resume(*target, first=self.processes.first)
         if not self.processes.all_equal(self.progress.step):
             step = f"step {self.progress.step:,} in `{self.run.checkpoints}`"
-            problem = f"this process resumes from {step}, but another process from a different step"
+            problem = f"this process resumes from {step}, but another process resumes from a different step"
             hint = "store the run on a disk that all machines share"
             raise ZooError(problem, hint=hint, exit_code=1)
 
@@ -246,7 +246,7 @@ class Trainer:
         """Score the dev set, and update the best score in `progress`.
 
         Returns:
-            The score under its name in the log, such as "dev_bleu". Empty, after a warning, if scoring failed.
+            The score under its name in the log, such as "dev_bleu". Empty if scoring failed, which causes a warning.
         """
         with continue_without_score(self.report, f" at step {self.progress.step:,}"):
             score = dev.score(weights)
@@ -275,7 +275,7 @@ class Trainer:
 
 
 _DIVERGED_HINT = (
-    "the last checkpoint is finite: start over with a lower `training.learning_rate_factor`, more "
-    "`training.warmup_steps` or a `training.clip_norm`, or continue from it with these changes: "
+    "the weights of the last checkpoint are finite: start over with a lower `training.learning_rate_factor`, more "
+    "`training.warmup_steps` or a `training.clip_norm`, or continue from these weights with these changes: "
     "`zoo average RUN`, then `training.start_from=RUN` and `--run DIR`"
 )

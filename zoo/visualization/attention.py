@@ -58,8 +58,7 @@ _LAW = "The Law will never be perfect, but its application should be just - this
 class AttentionKind:
     """One of the paper's three kinds of attention: encoder, decoder or encoder-decoder (section 3.2.3).
 
-    It has titles for the page, and a function that returns the weights, the labels of the rows, and the labels of the
-    columns.
+    It has titles for the page, and a function that returns the weights, the row labels and the column labels.
     """
 
     title: str
@@ -130,7 +129,7 @@ class Figure:
     """A figure of the paper that shows attention: its sentence, its heads and its word.
 
     `heads` is empty if the figure does not name its heads. `word` is None if the figure shows all words. `shows`
-    describes in words what the figure shows.
+    is a description of the figure in words.
     """
 
     number: int
@@ -179,7 +178,7 @@ def figure_caption(figure: Figure, attention: Attention, view: View) -> str:
     layers = len(ATTENTIONS[FIGURE_ATTENTION].read(attention)[0])
     if view.kind == FIGURE_ATTENTION and (view.layer, layers) != (FIGURE_LAYER, FIGURE_LAYERS):
         caption += f" This model's encoder has {layers} layer{'s' * (layers > 1)}; this page shows layer {view.layer}."
-    return f"{caption} Which head does what is learned by chance, so other models differ."
+    return f"{caption} The role of each head is learned by chance, so it differs between models."
 
 
 def _normalised(word: str) -> str:
@@ -238,7 +237,7 @@ def attention_svg(attention: Attention, view: View) -> str:
 
 
 def _lines(weights: Tensor, view: View, x: float) -> Iterator[str]:
-    """Yield an SVG path with the lines of each head and each level of opacity, faint lines first.
+    """Yield one SVG path for the lines of each head and each opacity level, with faint lines first.
 
     Args:
         weights: Attention weights of one layer, [heads, rows, columns].
@@ -283,7 +282,7 @@ def attention_page(attention: Attention, view: View, model: str, *, caption: str
         attention: The attention weights for one sentence and its translation.
         view: The selection that the page shows first.
         model: The name of the model, for the heading.
-        caption: A text below the heading. Empty for none.
+        caption: Text below the heading. Empty for no caption.
     """
     available = {name: kind for name, kind in ATTENTIONS.items() if len(kind.read(attention)[0])}
     places = tuple(place.removeprefix("▁") for place in attention.source)
@@ -350,9 +349,9 @@ def _body(kinds: Mapping[str, str], heads: int, *, matrices_first: bool) -> Iter
         yield matrices
     yield '<h2>Lines</h2>\n<p id="summary" role="status"></p>'
     yield (
-        '<p class="quiet screen">The colour of a line shows its head, its opacity the weight. Weights below 1.6 % are '
-        "not drawn. Choose a word on either side. With the keyboard, use the arrow keys in a list, Enter to choose, "
-        "and Escape to clear.</p>"
+        '<p class="quiet screen">The colour of a line shows its head, and its opacity shows the weight. Weights below '
+        "1.6 % are not drawn. Choose a word on either side. With the keyboard, use the arrow keys in a list, Enter to "
+        "choose, and Escape to clear.</p>"
     )
     columns = (f'<ul id="{side}" role="listbox" tabindex="0"></ul>' for side in ("rows", "columns"))
     lines = '<svg id="lines" aria-hidden="true" preserveAspectRatio="none"></svg>'

@@ -10,7 +10,8 @@ from zoo.visualization.page import FONT, asset, escape_text, image, page, table_
 from zoo.visualization.plot import STYLE, WIDTH, Axis, Plot, Series, plot_height, plot_svg
 
 _TIME_UNITS = ((2 * 86_400, 86_400, "days"), (2 * 3600, 3600, "hours"), (120, 60, "minutes"), (0, 1, "seconds"))
-"""Smallest maximum, in seconds, from which a unit is used; the unit in seconds; and its name."""
+"""Units of time. For each unit: the shortest training time that is shown in it (in seconds), its length (in seconds),
+and its name."""
 _GAP, _HEADING = 24, 34  # pixels of the SVG drawing
 _SVG_RULES = STYLE.partition("\n")[2]  # without the size of a plot in a page
 _SVG_STYLE = f"""\

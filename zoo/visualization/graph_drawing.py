@@ -19,7 +19,7 @@ _WIDTH, _HEIGHT, _GAP = 330, 40, 20
 """Width and height of a box that is alone in its row, and the gap between rows. All lengths here are in pixels."""
 _PADDING, _BOX_GAP, _MARGIN, _LEFT, _LANES = 16, 30, 40, 62, 44
 """Padding of frames, gap between boxes of a row, outer margin, and space left and right of a column. The left space is
-for the number of repetitions, the right one for residual connections."""
+for the number of repetitions, and the right space is for residual connections."""
 _COLUMN_WIDTH = _LEFT + _WIDTH + _LANES
 _ARROW = (
     '<marker id="arrow" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
@@ -28,7 +28,7 @@ _ARROW = (
 
 
 def draw_network(spec: Spec, file: Path, length: int = LENGTH) -> None:
-    """Draw a spec's network as in Figure 1, and beside it the compiled program that translates.
+    """Draw a spec's network as in Figure 1, and the compiled program for translation next to the network.
 
     Args:
         spec: The spec.
@@ -59,8 +59,8 @@ def draw(panels: Mapping[str, Sequence[Graph]], title: str) -> str:
     """Return a drawing as SVG text. It shows one model per panel, and the panels are next to each other.
 
     Args:
-        panels: The graphs of each panel's model, by the panel's heading: one graph for training or scoring, or the
-            graphs of encoder and decoder step.
+        panels: The graphs of each panel's model, keyed by the panel's heading: one graph for training or scoring, or
+            the graphs of the encoder and the decoder step.
         title: Title of the drawing.
     """
     pictures = [_Picture(columns(graphs)) for graphs in panels.values()]

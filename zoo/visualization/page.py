@@ -1,6 +1,6 @@
-"""HTML pages and SVG drawings that consist of one file, in one style with light and dark colours.
+"""Self-contained HTML pages and SVG drawings in one style, with light and dark colours.
 
-They load nothing from a network, and all text in them is escaped.
+They load nothing from the network, and all text in them is escaped.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def colour_sheet(series_count: int = 0) -> str:
 
 
 def theme_sheet() -> str:
-    """Return CSS by which the `data-theme` attribute of a page, `light` or `dark`, overrides the system's mode."""
+    """Return CSS that lets the `data-theme` attribute of a page, `light` or `dark`, override the system's mode."""
     return "".join(
         f"@media screen {{ :root[data-theme={name}] {{ color-scheme: {name}; {_root(theme)} }} }}\n"
         for name, theme in (("light", LIGHT), ("dark", DARK))
@@ -111,14 +111,14 @@ def json_element(id: str, value: object) -> str:
 
 
 def grey_picture(pixels: npt.NDArray[np.uint8]) -> str:
-    """Return a greyscale image, [height, width], as a URL that contains a PNG file."""
+    """Convert a greyscale image, [height, width], to a data URL that contains a PNG file."""
 
     def chunk(kind: bytes, content: bytes) -> bytes:
         return pack(">I", len(content)) + kind + content + pack(">I", crc32(kind + content))
 
     height, width = pixels.shape
     header = pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
-    rows = np.pad(pixels, ((0, 0), (1, 0)))  # each row begins with the number of its filter, none
+    rows = np.pad(pixels, ((0, 0), (1, 0)))  # each row begins with its filter type: 0, no filter
     chunks = chunk(b"IHDR", header) + chunk(b"IDAT", compress(rows.tobytes())) + chunk(b"IEND", b"")
     return f"data:image/png;base64,{b64encode(bytes.fromhex('89504e470d0a1a0a') + chunks).decode()}"
 
@@ -130,7 +130,7 @@ def page(title: str, *body: str, style: str = "", script: str = "", series_count
         title: The title, as text.
         body: The parts of the body, as HTML.
         style: CSS that is added after the common style sheet.
-        script: JavaScript that runs after the body is loaded. Empty for none.
+        script: JavaScript that runs after the body is loaded. Empty for no script.
         series_count: The number of series colours (`--series-0`, `--series-1`, ...) to define in the style sheet.
     """
     allowed = f"'sha256-{b64encode(sha256(script.encode()).digest()).decode()}'" if script else "'none'"
@@ -196,7 +196,7 @@ def image(title: str, style: str, width: float, height: float, *parts: str) -> s
     """Return an SVG image that needs no other file, with a background rectangle of the `page` class.
 
     `style` and `parts` may use the colours of pages, such as `var(--ink)`. The image then follows light and dark mode.
-    It contains no variables, because many programs cannot read variables in an SVG.
+    The variables are replaced with the colours, because many programs cannot read variables in an SVG.
 
     Args:
         title: Description of the image for screen readers.

@@ -50,8 +50,8 @@ class Axis:
 class Plot:
     """A plot.
 
-    `summary` describes in words what the plot shows, for screen readers. If `hover` is true, pointing at the plot shows
-    the values of all series.
+    `summary` describes the plot in words, for screen readers. If `hover` is true, pointing at the plot shows the
+    values of all series.
     """
 
     title: str
@@ -163,16 +163,16 @@ class _Drawing:
             yield element("polyline", kind="curve", points=points, **_stroke(number))
 
     def _marks(self, number: int, series: Series) -> Iterator[str]:
-        """Yield a marker for each point. On a long line, mark only the points that it does not connect with others."""
+        """Yield a marker for each point. On a long line, mark only points that the line does not connect to others."""
         for segment in _segments(series.points):
             if not series.line or len(series.points) < _MIN_LINE or len(segment) == 1:
                 yield from (_mark(number, self.x(x), self.y(y)) for x, y in segment)
 
     def _strips(self) -> Iterator[str]:
-        """Yield transparent vertical strips, each with the values of all series near it as its title."""
+        """Yield transparent vertical strips. The title of a strip contains the values of all series near the strip."""
         finite = [[point for point in series.points if math.isfinite(point[1])] for series in self.plot.series]
         centres = sorted({x for points in finite for x, _ in points})
-        centres = centres[:: -max(1, -(-len(centres) // _MAX_STRIPS))][::-1]  # with the last value
+        centres = centres[:: -max(1, -(-len(centres) // _MAX_STRIPS))][::-1]  # keep the last value
         edges = [_LEFT, *((self.x(one) + self.x(other)) / 2 for one, other in pairwise(centres)), WIDTH - _RIGHT]
         for centre, (left, right) in zip(centres, pairwise(edges), strict=True):
             lines = []

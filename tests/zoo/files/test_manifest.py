@@ -44,7 +44,7 @@ def test_changed_files_fail(folder):
     (folder / "one").write_bytes(b"1" * 1500)
     manifest.write(folder)
     (folder / "one").write_bytes(b"1" * 1501)
-    with pytest.raises(ZooError, match="it has 1,501 bytes instead of 1,500 bytes"):
+    with pytest.raises(ZooError, match="it is 1,501 bytes instead of 1,500 bytes"):
         manifest.check(folder, hashed_bytes=2)
     with pytest.raises(ZooError, match="no entry for"):
         listed.read_file("three")

@@ -14,7 +14,7 @@ def test_files_and_links_are_read_up_to_the_limit(tmp_path):
     (tmp_path / "file").write_bytes(b"abc")
     (tmp_path / "link").symlink_to("file")
     assert read_bytes(tmp_path / "file") == read_bytes(tmp_path / "link", 3) == b"abc"
-    with pytest.raises(ZooError, match="it has 3 bytes, but a file of this kind has at most 2 bytes"):
+    with pytest.raises(ZooError, match="it is 3 bytes, but a file of this kind is at most 2 bytes"):
         read_bytes(tmp_path / "file", 2)
 
 

@@ -121,15 +121,15 @@ def test_attention_over_words_and_brackets(parser: MakeParser) -> None:
     assert own.log_probability == pytest.approx(one.score("( dog sleeps", own.translation), abs=1e-4)
     assert given.source == ("(", "dog", "sleeps", "</s>")
     assert given.target == ("(S", "(NP", "XX", "XX", ")NP", "(VP", "XX", ")VP", ")S", "</s>")
-    with pytest.raises(ZooError, match="differ from those of the sentence"):
+    with pytest.raises(ZooError, match="differ from the words of the sentence"):
         one.attention("the dog", tree)
 
 
 @pytest.mark.parametrize(
     ("text", "tree", "message"),
     [
-        ("the dog", "(TOP (NP (DT the) (NN cat)))", "differ from those of the sentence"),
-        ("the dog", "(TOP (NP (DT the)))", "differ from those of the sentence"),
+        ("the dog", "(TOP (NP (DT the) (NN cat)))", "differ from the words of the sentence"),
+        ("the dog", "(TOP (NP (DT the)))", "differ from the words of the sentence"),
         ("the dog", "(TOP (NP (DT the) (NN dog))", "not a single bracketed tree"),
         ("the dog", "the dog", "not a single bracketed tree"),
     ],

@@ -77,10 +77,10 @@ def test_exported_models_compute_the_same(architecture: dict[str, Any], tokens: 
         ("`norm: half_variance`", {"norm": {"kind": "half_variance", "placement": "post"}}),
         ("`attention_score: additive`", {"attention_score": "additive"}),
         ("`source: features`", {"source": {"kind": "features", "width": 3}, "tied_embeddings": "target"}),
-        ("layers of self_attention, mixture_of_experts", {
+        ("layers consist of self_attention, mixture_of_experts", {
             "encoder": [{"kind": "self_attention"}, {"kind": "mixture_of_experts", "experts": 4, "top_k": 2}],
         }),
-        ("one number of heads for all attention layers of the decoder", {
+        ("the same number of heads in all attention layers of the decoder", {
             "decoder": [{"kind": "self_attention", "h": 1}, {"kind": "cross_attention"}, {"kind": "feed_forward"}],
         }),
     ],

@@ -267,7 +267,7 @@ def test_onnx_models_compute_the_same(published: Publish, tmp_path: Path) -> Non
     [
         ("hf-marian", "`architecture.norm.placement: pre` would become `post`", {"norm": {"placement": "pre"}}),
         ("hf-marian", "`architecture.d_k: 6` would become `8`", {"d_k": 6, "d_v": 4}),
-        ("ctranslate2", "cannot export this model to CTranslate2: its decoder has layers of ssru", SSRU),
+        ("ctranslate2", "cannot export this model to CTranslate2: its decoder layers consist of ssru", SSRU),
         ("ctranslate2", "cannot export this model to CTranslate2", {"attention_score": "additive"}),
         ("ctranslate2", "encoder/layer_0/self_attention/layer_norm/beta", OWN_NORM),
     ],
@@ -286,7 +286,7 @@ def test_unsupported_models_are_rejected_by_name(
 @pytest.mark.parametrize(
     ("message", "vocabulary", "architecture"),
     [
-        ("`spiece.model` is a `bpe` model, but T5Tokenizer is a unigram model", BPE, {}),
+        ("`spiece.model` is a `bpe` model, but T5Tokenizer has a unigram model", BPE, {}),
         ("in this format, `output_bias` would change", {"size": 60, "kind": "unigram"}, {"output_bias": True}),
     ],
 )
@@ -392,5 +392,5 @@ def test_onnx_supports_all_networks_that_the_hint_promises(sublayer: dict[str, A
     assert [problem is not None for problem in problems] == [is_unsupported, False]
     if is_unsupported:
         bundle = Bundle(encoder, None, build(encoder).weights(), None)  # type: ignore[arg-type]
-        with pytest.raises(ZooError, match=f"cannot export this model to ONNX: its encoder has layers of {kind}"):
+        with pytest.raises(ZooError, match=f"cannot export this model to ONNX: its encoder contains {kind} sub-layers"):
             OnnxExport().write(bundle, tmp_path)

@@ -120,7 +120,7 @@ def test_bundles_with_two_sentencepiece_models(zoo: Zoo, tmp_path: Path) -> None
     folder = tiny.TransformersFolder(tmp_path / "hf")
     done = zoo("import", str(folder.path))
     assert done.status == 0, done.err
-    assert "note: the model uses the positions of Marian" in done.err
+    assert "note: the model uses Marian's positions" in done.err
     bundle = Path(done.out.strip())
     assert {file.name for file in bundle.glob("vocabulary*")} == {"vocabulary.source.model", "vocabulary.target.model"}
     translator = library.load("hf", backend="eager")

@@ -251,7 +251,7 @@ def test_languages_and_search_of_the_settings_are_imported(write: Write) -> None
         ("nllb", "tokenizer_config", {"eos_token": "<end>"}, "`eos_token: <end>` is a setting that zoo does not"),
         ("nllb", "tokenizer_config", {"extra_special_tokens": ["<new>"]}, "the added token `<new>`, which is not a"),
         ("nllb", "tokenizer_config", {"added_tokens_decoder": {}, "extra_special_tokens": []}, "lists the languages"),
-        ("nllb", "tokenizer_config", {"added_tokens_decoder": {"9": "eng_Latn"}}, "that of another token"),
+        ("nllb", "tokenizer_config", {"added_tokens_decoder": {"9": "eng_Latn"}}, "belongs to another token"),
         ("nllb", "tokenizer_config", {"added_tokens_decoder": {"9999": "eng_Latn"}}, "only .* rows"),
         ("m2m", "tokenizer_config", {"language_codes": "own"}, "`language_codes: own`"),
         ("m2m", "tokenizer_config", {"sp_model_kwargs": {"enable_sampling": True}}, "`sp_model_kwargs"),
@@ -282,7 +282,7 @@ def test_damaged_files_are_rejected(write: Write) -> None:
     tensors = load_file(folder / "model.safetensors")
     save_file(tensors | {"model.encoder.embed_tokens.weight": torch.zeros(tensors["model.shared.weight"].shape)},
               folder / "model.safetensors")  # fmt: skip
-    with pytest.raises(ZooError, match=r"different embeddings .*require identical ones"):
+    with pytest.raises(ZooError, match=r"different embeddings .*require equal weights"):
         read(folder)
 
 

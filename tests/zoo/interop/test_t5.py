@@ -260,7 +260,7 @@ def test_networks_that_t5_cannot_express_are_rejected_by_name(write: Write) -> N
             "`architecture.norm.kind: layer_norm` would become `rms_norm`",
         ),
         ({"d_k": 6}, "`architecture.d_v: 8` would become `6`"),
-        ({"decoder": [{"kind": "ssru"}, *cross]}, "its decoder has layers of ssru"),
+        ({"decoder": [{"kind": "ssru"}, *cross]}, "its decoder layers consist of ssru"),
         (
             {"decoder": [{"kind": "self_attention", "kv_heads": 1}, *cross]},
             r"`architecture.decoder\[0\].kv_heads: 1` would become",

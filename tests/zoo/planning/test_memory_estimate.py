@@ -98,5 +98,5 @@ def test_more_hypotheses_allow_fewer_sentences(monkeypatch: pytest.MonkeyPatch) 
     assert sentences[0] * 16 > 4096, "usual settings are not limited"
     assert 16 * sentences[-1] * 1024 * 37_000 <= 4_000_000_000
     monkeypatch.setattr(memory, "available_memory", lambda device: 100_000_000)
-    with pytest.raises(ZooError, match="following 1,024 hypotheses of one sentence needs 606 MB"):
+    with pytest.raises(ZooError, match="decoding one sentence with 1,024 hypotheses needs 606 MB"):
         max_sentences(spec, 1024, cpu)

@@ -78,5 +78,5 @@ def test_invalid_reference_log_probabilities_are_refused(tmp_path: Path) -> None
                 reference_results.read(file, spec)
     with file.open("ab") as stream:
         stream.truncate(70_000_000)
-    with pytest.raises(ZooError, match="it has 70 MB; the limit is 64 MB"):
+    with pytest.raises(ZooError, match="it is 70 MB, but the limit is 64 MB"):
         reference_results.read(file, spec)

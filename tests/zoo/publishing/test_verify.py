@@ -117,7 +117,7 @@ def test_a_header_that_is_too_long_is_not_read(bundle: Path, name: str) -> None:
     length = (end - 8 + len(padding)).to_bytes(8, "little")
     (bundle / name).write_bytes(length + content[8:end] + padding + content[end:])
     manifest.write(bundle)
-    with pytest.raises(ZooError, match=f"{name}` is damaged: its header has 10 MB"):
+    with pytest.raises(ZooError, match=f"{name}` is damaged: its header is 10 MB"):
         verify(bundle.name)
 
 

@@ -80,7 +80,7 @@ def test_lines_that_are_too_long_are_rejected_with_their_number(tmp_path):
 def test_a_segment_must_end_on_its_line(tmp_path):
     """A long row of incomplete tags would time out if the time grew faster than the line."""
     for line in ("<seg id='1'>a", "<seg>a <seg>b</seg>", "<seg " * 100_000 + ">a"):
-        with pytest.raises(ZooError, match=r"has no `</seg>` on its line \(.*set\.sgm:2\)"):
+        with pytest.raises(ZooError, match=r"has no `</seg>` on the same line \(.*set\.sgm:2\)"):
             list(read_sentences(write(tmp_path / "set.sgm", f"<doc>\n{line}\n")))
 
 

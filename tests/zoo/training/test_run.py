@@ -84,7 +84,7 @@ def test_run_keeps_the_identity_that_it_was_started_with(world: World, words: An
     more = replace(IDENTITY, threads=1, processes=4)
     assert run.start(spec, more, words) == more == run.identity
     assert run.start(spec, replace(more, sharded=True), words).sharded
-    assert words.said[0] == "the number of processes is 4, and was 1: later steps differ"
+    assert words.said[0] == "the number of processes was 1 and is now 4: later steps differ"
 
 
 def test_all_machines_are_recorded(world: World, words: Any, run: Run) -> None:

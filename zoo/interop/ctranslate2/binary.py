@@ -1,4 +1,4 @@
-"""Reader of CTranslate2's file `model.bin`. It contains named variables (tensors), which may be quantised."""
+"""Reader for CTranslate2's file `model.bin`. The file contains named variables (tensors), which may be quantised."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ class _Reader:
         return name, torch.frombuffer(self.bytes(size), dtype=dtype).reshape(shape)
 
     def integer(self, format: str) -> int:
-        """Read an integer, whose size is given as a format of Python's module `struct`."""
+        """Read an integer. `format` is its type in the notation of Python's `struct` module."""
         (number,) = struct.unpack(f"<{format}", self.bytes(struct.calcsize(f"<{format}")))
         return int(number)
 

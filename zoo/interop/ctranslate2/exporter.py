@@ -35,7 +35,7 @@ _SUPPORTED = {
     "positions": {"sinusoidal", "sinusoidal_halves", "learned", "rotary", "relative", "alibi", "none"},
     "activation": {*ACTIVATIONS.values()},
 }
-"""Values of fields of `architecture` that CTranslate2 implements. For a section, these are its kinds."""
+"""Values that CTranslate2 implements for fields of `architecture`. For a section, they are values of `kind`."""
 
 
 class CTranslate2Export:
@@ -46,9 +46,9 @@ class CTranslate2Export:
     may_differ = ()
 
     def reader(self, bundle: Bundle) -> ImportFormat | None:
-        """Return the import format. None if attention layers differ in h, d_k or d_v, or d_k differs from d_v.
+        """Return the import format, or None if attention layers differ in h, d_k or d_v, or if d_k differs from d_v.
 
-        The import does not support such models.
+        The import format does not support such models.
         """
         a = bundle.spec.architecture
         attentions = [each for each in (*a.encoder, *a.decoder) if each.kind != "feed_forward"]
@@ -83,7 +83,7 @@ class CTranslate2Export:
         model.config.layer_norm_epsilon = bundle.spec.architecture.norm.epsilon
         try:
             model.validate()
-        except ValueError as error:  # it names the attributes that are not set
+        except ValueError as error:  # the message names the attributes that are not set
             raise cannot_export("CTranslate2", " ".join(str(error).split())) from None
         model.optimize("float32")
         model.save(str(folder))
@@ -153,7 +153,7 @@ def require_supported(a: Architecture) -> None:
     require_standard_layers(a, "CTranslate2")
     for side in SIDES:
         if len({a.option(sublayer, "h") for sublayer in getattr(a, side)[:-1]}) > 1:
-            reason = f"it has one number of heads for all attention layers of the {side}, not `h` for each"
+            reason = f"it requires the same number of heads in all attention layers of the {side}"
             raise cannot_export("CTranslate2", reason)
 
 
@@ -181,7 +181,7 @@ def _options(a: Architecture, side: str) -> dict[str, Any]:
 
 
 def _padded_heads(a: Architecture, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return the tensors with d_k and d_v of each head padded with zeros to the larger one, as CTranslate2 requires."""
+    """Pad d_k and d_v of each head with zeros to the larger of the two, because CTranslate2 requires equal sizes."""
     padded = dict(tensors)
     for side in SIDES:
         for sublayer in getattr(a, side)[:-1]:
@@ -251,13 +251,13 @@ def _part(model: Any, name: str) -> Any:
 
 
 def _token_names(side: Any) -> list[str]:
-    """Return the names of tokens for CTranslate2's vocabulary. In a list of words, they lose the leading `▁`."""
+    """Return the names of tokens for CTranslate2's vocabulary. For a list of words, remove the leading `▁`."""
     names = [str(side.model.id_to_piece(id)) for id in range(side.size)]
     return [name.removeprefix(SPACE) for name in names] if side.is_word_level else names
 
 
 def _language_notes(bundle: Bundle, names: list[list[str]]) -> Iterator[str]:
-    """Yield notes for the user: where CTranslate2 expects the language tokens, which it does not add itself."""
+    """Yield notes that describe where the user must add language tokens, because CTranslate2 does not add them."""
     if bundle.spec.languages is None:
         return
     languages = LanguagePair.of(bundle.spec, bundle.vocabulary, bundle.spec.default_direction)
@@ -296,7 +296,7 @@ def _search_notes(spec: Spec, target: list[str]) -> Iterator[str]:
     if decoding.beam == 1:
         return
     if decoding.length_penalty == "gnmt" and decoding.alpha:
-        yield "The length penalty of the spec is ((5 + length) / 6)^alpha, and that of CTranslate2 is length^alpha."
+        yield "The spec's length penalty is ((5 + length) / 6)^alpha, but CTranslate2's length penalty is length^alpha."
     if decoding.stopping_rule != "full":
         rule = decoding.stopping_rule
         yield f"CTranslate2's search stops as with `stopping_rule: full`, while the spec has `stopping_rule: {rule}`."

@@ -27,7 +27,7 @@ from zoo.interop.vocabulary import convert_vocabulary, find_models
 
 MODEL = "model.bin"
 _CONFIG = "config.json"
-_FIRST_VERSION_WITH_CONFIG = 6  # of `model.bin`; before, its variables contain the settings
+_FIRST_VERSION_WITH_CONFIG = 6  # version of `model.bin`; in earlier versions, variables contain the settings
 _FLAGS = ("with_source_bos", "with_source_eos", "with_target_bos", "user_decoder_start_tokens")
 _TOKENS = ("unk_token", "bos_token", "eos_token")
 _SETTING_VARIABLES = {*_FLAGS, *_TOKENS}
@@ -36,7 +36,7 @@ _BOS, _EOS = "<s>", "</s>"  # CTranslate2's defaults
 _KINDS = ("", "TransformerBase", "TransformerBig", "TransformerSpec")
 _REVISIONS = range(2, 8)
 _DECODING = {**search_fields(beam=2, extra_length=256), "min_length": 1}
-"""CTranslate2's default search options, because a model does not contain any.
+"""Default search options of CTranslate2. A CTranslate2 model contains no search options.
 
 Two details differ from zoo. CTranslate2 truncates a translation at the maximum length, and zoo ends it with EOS. Below
 `min_length`, CTranslate2 excludes EOS from the softmax, and zoo does not.
@@ -93,7 +93,7 @@ class CTranslate2Import:
         network.require_all_taken()
         notes = [*vocabulary.notes]
         if not reads_end:
-            notes.append("The model reads no EOS after a source, so none is added.")
+            notes.append("The model reads no EOS after a source, so zoo does not add EOS.")
         if file_exists(path / "vmap.txt"):
             notes.append("`vmap.txt`, which lets CTranslate2 restrict the vocabulary, is not imported.")
         origin = {"format": self.name, "source": path.name, "engine": "CTranslate2", "numbers": binary.number_type}
@@ -121,7 +121,7 @@ def _require_transformer(binary: Binary) -> None:
 
 
 def read_settings(folder: Path, binary: Binary) -> Settings:
-    """Return the settings of a model. Raise ZooError if one is not supported."""
+    """Return the settings of a model. Raise ZooError if a setting is not supported."""
     file = folder / _CONFIG
     from_file = binary.version >= _FIRST_VERSION_WITH_CONFIG
     settings = Settings(read_json(file) if from_file else _settings_of_variables(binary), str(file))
@@ -129,8 +129,8 @@ def read_settings(folder: Path, binary: Binary) -> Settings:
     if settings.any("decoder_start_token", _BOS) is None:
         raise settings.error(
             "decoder_start_token",
-            "lets each request choose the first token, such as a language, but a model in zoo has one first token",
-            hint="copy the folder, and replace the value there with the token of one language",
+            "lets each request choose the first token, such as a language token, but zoo requires a fixed first token",
+            hint="copy the folder, and replace this value in the copy with the token of one language",
         )
     settings.ignore("bos_token", "multi_query_attention")  # each attention layer has its own number of key-value heads
     return settings

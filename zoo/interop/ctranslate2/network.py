@@ -1,4 +1,4 @@
-"""The Transformer of CTranslate2: names of its variables, which the export writes, and settings in `model.bin`."""
+"""CTranslate2's Transformer: names of its variables, for import and export, and the settings in `model.bin`."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _CONCATENATED = {
     "attention": {"query": 0, "key": 1, "value": 1, "output": 2},
 }
 """Index of the linear map in CTranslate2's attention that contains each projection."""
-_HEADS = {"TransformerBase": 8, "TransformerBig": 16}  # of models that do not store the number
+_HEADS = {"TransformerBase": 8, "TransformerBig": 16}  # for models that do not store the number of heads
 _DEFAULT_HEADS = 8
 _DEFAULT_EPSILON = {"layer_norm": 1e-5, "rms_norm": 1e-6}
 _DEFAULT_ROTARY_BASE = 10_000.0
@@ -49,7 +49,8 @@ _MUST_BE_OFF = {
 def layout(a: Architecture) -> Layout:
     """Return the names of the linear maps and the norms of the encoder and the decoder.
 
-    Projections that CTranslate2 concatenates have separate names (`read_layers`, `written_layers`).
+    Projections that CTranslate2 concatenates have separate names here. `read_layers` splits the concatenated
+    projections, and `written_layers` concatenates them.
     """
     layer, projections = "{side}/layer_{number}", ("query", "key", "value", "output")
     attentions = {kind: part for kind, part in _PARTS.items() if part != "ffn"}
@@ -76,7 +77,7 @@ def layout(a: Architecture) -> Layout:
 
 
 def _stored(foreign: str) -> str:
-    """Return the name of the variable in `model.bin` that stores a tensor of the mapping table."""
+    """Return the name of the variable in `model.bin` that contains a tensor, given the tensor's name in `layout`."""
     part, name, kind = foreign.rsplit("/", 2)
     number = _CONCATENATED.get(part.rpartition("/")[2], {}).get(name)
     return foreign if number is None else f"{part}/linear_{number}/{kind}"
@@ -114,7 +115,7 @@ def alibi_table(heads: int, side: str) -> Float32[Tensor, "buckets h"]:
     """
     slopes = torch.tensor([alibi_slope(head, heads) for head in range(heads)])
     table = -torch.arange(2.0 * POSITIONS)[:, None] * slopes
-    return table.repeat(2, 1) if side == "encoder" else table  # the encoder has a half for each direction
+    return table.repeat(2, 1) if side == "encoder" else table  # in the encoder, each direction has one half
 
 
 class Network(ForeignTensors):
@@ -176,7 +177,7 @@ class Network(ForeignTensors):
         """Remove the embeddings, the output projection and its bias, and return them."""
         inputs = sorted(name for name in self.left if name.startswith("encoder/embeddings") and name.endswith("weight"))
         if len(inputs) > 1:
-            raise ZooError("the encoder reads several tokens per position (source factors), but zoo supports only one")
+            raise ZooError("the encoder reads several tokens per position (source factors), but zoo reads only one")
         source = self.take(inputs[0] if inputs else "encoder/embeddings_0/weight")
         target, output = self.take("decoder/embeddings/weight"), self.take("decoder/projection/weight")
         bias = self.take("decoder/projection/bias") if "decoder/projection/bias" in self.left else None
@@ -215,7 +216,7 @@ class Network(ForeignTensors):
         return len(numbers)
 
     def _both_sides(self, name: str, default: int) -> list[int]:
-        """Return a setting of the encoder and of the decoder. The file has one value for both, or one for each."""
+        """Return a setting's values for encoder and decoder. The file has a common value or separate values."""
         common = self.number(name, default)
         return [int(self.number(f"{side}/{name}", common)) for side in SIDES]
 
@@ -259,7 +260,7 @@ class Network(ForeignTensors):
         dimension = self._of_layers("self_attention", "rotary_dim", -1, SIDES)
         biases = [name for name in self.left if name.endswith("/relative_attention_bias")]
         if len(stored) == 1 or (stored and biases):
-            raise ZooError("the encoder and the decoder have different kinds of positions, but zoo supports one kind")
+            raise ZooError("the encoder and the decoder have different kinds of positions, but zoo requires one kind")
         if dimension >= 0:
             is_interleaved = self._of_layers("self_attention", "rotary_interleave", 1, SIDES)
             if dimension not in (0, d_k) or is_interleaved:
@@ -292,7 +293,7 @@ class Network(ForeignTensors):
         return fields, {f"{side}.relative_positions": copied(table) for side, table in tables.items()}
 
     def _scale(self, side: str, d_model: int) -> float:
-        """Return the factor by which embeddings are multiplied. The file has it, or a flag for sqrt(d_model)."""
+        """Return the factor for embeddings. The file contains this factor, or a flag for the factor sqrt(d_model)."""
         names = (f"{side}/scale_embeddings", f"{side}/embeddings/multiply_by_sqrt_depth")
         name = next((name for name in names if name in self.left), names[0])
         is_flag = name not in self.left or self.left[name].dtype is torch.int8

@@ -46,7 +46,7 @@ def import_transformers() -> Any:
 
 
 def model_type(path: Path) -> str | None:
-    """Return `model_type` of the `config.json` in a folder, or None if there is none."""
+    """Return the `model_type` in a folder's `config.json`, or None if the folder has no valid `model_type`."""
     if not is_present(path / CONFIG):
         return None
     try:
@@ -62,7 +62,7 @@ def read_optional_json(file: Path) -> dict[str, Any]:
 
 
 def bart_settings(activation: str, attention_dropout: float) -> tuple[Setting, ...]:
-    """Return the table of settings that Marian, M2M-100 and mBART models share. The parameters are their defaults."""
+    """Return the table of settings that Marian, M2M-100 and mBART models share. The arguments are default values."""
     return (
         Setting("{side}_layers", "N.{side}", 12),
         Setting("d_model", "d_model", 1024),
@@ -103,10 +103,11 @@ def special_tokens(config: Settings, search: Settings, end: int, pad: int, start
 
     Args:
         config: The content of `config.json`.
-        search: The settings of the search. If they have a start token, it replaces the start token of `config`.
-        end: The ID of EOS if `config` has none.
-        pad: The ID of the padding token if `config` has none.
-        start: The ID of the start token if `config` and `search` have none. By default, the ID of the padding token.
+        search: The search settings. If they contain a start token, it replaces the start token of `config`.
+        end: The ID of EOS if `config` does not contain it.
+        pad: The ID of the padding token if `config` does not contain it.
+        start: The ID of the start token if neither `config` nor `search` contains it. By default, the ID of the
+            padding token.
     """
     end, pad = config.integer("eos_token_id", end), config.integer("pad_token_id", pad)
     for file in (search, config):
@@ -136,10 +137,10 @@ def generation_settings(
         settings: The content of `generation_config.json`, or of a `config.json` that contains these settings.
         end: transformers' ID of EOS.
         numbering: The tokens of the target.
-        forces_end: Whether a translation of maximum length ends with EOS if the settings do not specify it. True for
+        forces_end: Whether translations of maximum length end with EOS if `forced_eos_token_id` is missing. True for
             the settings in a `config.json`.
-        is_multilingual: Whether each request specifies the first token of a translation, a language token. The default
-            in the settings then has no effect.
+        is_multilingual: Whether each request specifies the language token that a translation begins with. The default
+            token in the settings then has no effect.
 
     Raises:
         ZooError: A setting is not supported.
@@ -167,7 +168,7 @@ def generation_settings(
         )
     if settings.any("early_stopping", False) is not True and beam > 1:
         notes.append("beam search stops when the beam is full, not by transformers' rule: few translations differ")
-    # `stopping_rule: full` is the same rule with `early_stopping`, and the closest rule without it.
+    # With `early_stopping`, transformers' rule equals `stopping_rule: full`. Otherwise, `full` is the closest rule.
     decoding = search_fields(beam, _max_length(settings, forces_end=forced is not None), alpha)
     decoding["suppressed_tokens"] = [] if renormalized else [numbering.id(row) for row in suppressed]
     return GenerationSettings(decoding, tuple(suppressed) if renormalized else (), tuple(notes))
@@ -184,7 +185,7 @@ def _suppressed(settings: Settings) -> list[int]:
     """Return transformers' IDs of suppressed tokens. Raise ZooError for sequences of several tokens."""
     words = settings.any("bad_words_ids") or []
     if not isinstance(words, list) or any(not isinstance(word, list) or len(word) != 1 for word in words):
-        raise settings.error("bad_words_ids", "suppresses words of several tokens, but zoo suppresses single tokens")
+        raise settings.error("bad_words_ids", "suppresses words of several tokens, but zoo supports only single tokens")
     return [int(word[0]) for word in words]
 
 
@@ -227,7 +228,7 @@ def decoder_entry(name: str, *, special: bool = True, lstrip: bool = False) -> d
 
 
 def read_saved_model(file: Path, kind: str, unknown: str, control: Collection[str] = ()) -> SentencePieceModel:
-    """Return a SentencePiece model that splits text like a `tokenizer.json`. Its tokens have the same IDs.
+    """Return a SentencePiece model that splits text like the tokenizer in a `tokenizer.json`, with the same token IDs.
 
     Args:
         file: The `tokenizer.json`.
@@ -248,7 +249,7 @@ def read_saved_model(file: Path, kind: str, unknown: str, control: Collection[st
     steps = [step for step in normalizer.get("normalizers") or [normalizer] if step]
     for step in steps:
         if step.get("type") not in _NORMALIZERS:
-            problem = f"`{file}` normalises text with `{step.get('type')}`, which zoo does not know"
+            problem = f"`{file}` normalises text with `{step.get('type')}`, which zoo does not support"
             raise ZooError(problem[:_MAX_MESSAGE])
     maps = [step["precompiled_charsmap"] for step in steps if step.get("precompiled_charsmap")]
     if kind == "unigram":
@@ -256,7 +257,7 @@ def read_saved_model(file: Path, kind: str, unknown: str, control: Collection[st
     else:
         names = sorted(model["vocab"], key=model["vocab"].__getitem__)
         if sorted(model["vocab"].values()) != list(range(len(names))):
-            raise ValueError(f"the IDs in `{file}` are not all numbers from 0 on, each once")
+            raise ValueError(f"the IDs in `{file}` are not consecutive numbers from 0")
         scores = _scores_of_merges(file, names, model["merges"], control)
     unknown = unknown if unknown in names else names[model["unk_id"]]
     has_bytes = bool(model.get("byte_fallback", False))

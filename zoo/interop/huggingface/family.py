@@ -48,7 +48,7 @@ class WrittenIds:
     """Token IDs of an exported model. transformers' IDs differ from zoo's IDs of the same tokens."""
 
     order: list[int | None]
-    """zoo's IDs in the order of transformers' IDs. None for a token that zoo does not have, whose row is zeros."""
+    """zoo's IDs in the order of transformers' IDs. None for a token that zoo does not have. Its row contains zeros."""
     foreign: Tensor
     """transformers' IDs in the order of zoo's IDs."""
     start: int
@@ -67,7 +67,7 @@ class WrittenIds:
             size: The number of tokens in zoo.
             pad: transformers' ID of the padding token.
             end: transformers' ID of EOS.
-            start: transformers' ID of the token that decoding starts with. None: the ID of BOS.
+            start: transformers' ID of the token that decoding starts with. By default, the ID of BOS.
             other: transformers' ID of the tokens that are not in `order`.
         """
         foreign = torch.full((size,), other)
@@ -104,7 +104,7 @@ class Family(ABC):
     model_class: ClassVar[str]
     """The transformers class that loads an exported model."""
     tokenizer: ClassVar[str] = ""
-    """The class of the tokenizer, if all models of the family have the same."""
+    """The tokenizer class, if all models of the family have the same tokenizer class."""
     may_differ: ClassVar[Collection[str]] = ()
     """Fields of `architecture` that may have a different value in the exported model."""
     hidden: ClassVar[Collection[int]] = (PAD, BOS)
@@ -153,13 +153,14 @@ class Family(ABC):
             tables: The embeddings and the output projection. The output has a bias.
             vocabulary: The converted vocabulary.
             search: The converted search settings.
-            languages: The fields of `languages`, if the model has several.
+            languages: The fields of `languages`, if the model is multilingual.
             origin: Additional entries of the model's origin.
 
         Raises:
             ZooError: There are unknown settings, or tensors that are missing, invalid or unknown.
         """
-        settings[0].ignore(*settings[1].known)  # in `config.json`, settings of the search have no effect then
+        # A `generation_config.json` overrides all search settings in `config.json`.
+        settings[0].ignore(*settings[1].known)
         for file in settings:
             file.require_all_known()
         embeddings, fields = tables.converted(vocabulary.source, vocabulary.target)
@@ -213,7 +214,7 @@ class Family(ABC):
         """Write the files of the tokenizer."""
 
     def of_weights(self, a: Architecture) -> Collection[str]:
-        """Return the names of the fields of `architecture` that the weights determine instead of the settings."""
+        """Return the names of `architecture` fields that the weights determine instead of the settings."""
         return ()
 
     def tensors_of(
@@ -232,10 +233,10 @@ class Family(ABC):
         yield from self.written_tables(spec, tensors, ids)
 
     def notes(self, spec: Spec) -> Iterator[str]:
-        """Yield notes for the user about an exported model: how its search differs from the one in the spec."""
+        """Yield notes for the user about an exported model: how its search differs from the search in the spec."""
         decoding = spec.decoding
         if decoding.length_penalty == "gnmt" and decoding.alpha and decoding.beam > 1:
-            yield "the length penalty of the spec is ((5 + length) / 6)^alpha, and that of transformers is length^alpha"
+            yield "the spec's length penalty is ((5 + length) / 6)^alpha, but transformers' is length^alpha"
         if decoding.stopping_rule != "full" and decoding.beam > 1:
             yield f"beam search stops by the rule of transformers, not by `stopping_rule: {decoding.stopping_rule}`"
         if decoding.length_factor:

@@ -64,8 +64,8 @@ _UNKNOWN = "<unk>"
 _BIAS = "final_logits_bias"
 _DEFAULT_START = 58_100
 _MARIAN_POSITIONS = (
-    "the model uses the positions of Marian, which such models were trained with. transformers computes slightly "
-    "different positions and translations: choose these with `--positions transformers`"
+    "the model uses Marian's positions, because Marian trained such models. transformers computes slightly different "
+    "positions and translations: to use its positions, add `--positions transformers`"
 )
 
 
@@ -104,7 +104,7 @@ class HuggingFaceMarian(Family):
         positions = config.integer("max_position_embeddings", 1024, minimum=2)
         search.decoding["max_source_length"] = min(positions - 1, _MAX_SOURCE_LENGTH)
         if convention == "marian" and special.start == special.pad:
-            # Marian decodes from a zero vector. transformers uses the embedding of a token, which Marian never makes.
+            # Marian starts from a zero vector. transformers starts from a token that Marian never generates.
             search = replace(search, excluded=(*search.excluded, special.start))
         model = self.imported(
             path,
@@ -140,7 +140,7 @@ class HuggingFaceMarian(Family):
         ties = tuple(config.boolean(key, True) for key in ("share_encoder_decoder_embeddings", "tie_word_embeddings"))
         return {
             **read_bart_settings(config, _SETTINGS),
-            # The sinusoids of transformers are those of the paper in a different order (`weights.to_interleaved`).
+            # transformers' sinusoids are the paper's sinusoids in a different order (`weights.to_interleaved`).
             "positions": {"kind": "sinusoidal_halves" if positions == "marian" else "sinusoidal"},
             "norm": {"placement": "post", "epsilon": _EPSILON[positions]},
             "tied_embeddings": next(name for name, values in _TIED_SETTINGS.items() if values == ties),
@@ -234,7 +234,10 @@ class HuggingFaceMarian(Family):
 
 
 def _position_rows(spec: Spec) -> int:
-    """Return the number of rows in the position table. For sinusoids, it is the maximum source length plus EOS."""
+    """Return the number of rows in the position table.
+
+    For sinusoids, this is the maximum source length plus 1 for EOS, but at most `_MAX_POSITIONS`.
+    """
     if (rows := spec.architecture.max_positions) is not None:
         return rows
     return min(spec.decoding.max_source_length, _MAX_POSITIONS - 1) + 1

@@ -37,8 +37,8 @@ from zoo.interop.tensors import SIDES
 
 _BIAS = "final_logits_bias"
 _SINUSOIDS = "model.{}.embed_positions.weights"
-"""Tensor of old files that transformers ignores, because it computes sinusoids itself."""
-_MAX_SOURCE_LENGTH = 100_000  # of a spec
+"""Tensor in old files. transformers ignores this tensor, because it computes sinusoids itself."""
+_MAX_SOURCE_LENGTH = 100_000  # tokens: the largest value that a spec allows
 _FORCED = "the model's files set a default target language, which zoo ignores: choose the language with `--to`"
 
 
@@ -112,7 +112,11 @@ class Multilingual(Family):
         }
 
     def architecture(self, config: Settings) -> dict[str, Any]:
-        """Return the fields of `architecture` without `tied_embeddings`. Raise ZooError if one is not supported."""
+        """Return the fields of `architecture` except `tied_embeddings`.
+
+        Raises:
+            ZooError: A setting is not supported.
+        """
         is_mbart = config.text("model_type") == "mbart"
         config.require_known("transformers", "transformers.multilingual")
         learned = {"kind": "learned", "rows": config.integer("max_position_embeddings", 1024, minimum=4)}
@@ -123,7 +127,7 @@ class Multilingual(Family):
         }
 
     def of_weights(self, a: Architecture) -> Collection[str]:
-        """Return `tied_embeddings`, because the tables show which of them are equal."""
+        """Return `tied_embeddings`, because the weights show which matrices are equal."""
         return ("tied_embeddings",)
 
     def layout(self, a: Architecture) -> Layout:
@@ -160,7 +164,7 @@ def _start(config: Settings, search: Settings, default: int | None) -> int:
         file = config if search.any("decoder_start_token_id") is None else search
         raise file.error(
             "decoder_start_token_id",
-            "is not `</s>` (2), which translations begin with in mBART-50, NLLB-200 and M2M-100",
+            "is not `</s>` (2), the first token of translations in mBART-50, NLLB-200 and M2M-100",
             hint="choose one of these models: the first mBART (cc25) begins translations with a language token",
         )
     return start

@@ -58,7 +58,7 @@ class TokenizerClass:
     kind: str
     """Algorithm of its SentencePiece model."""
     language_token: str
-    """Token of a language, with `{}` in place of its code."""
+    """Language token, with `{}` in place of the language code."""
 
 
 M2M100_TOKENIZER = TokenizerClass("M2M100Tokenizer", "bpe", "__{}__")
@@ -86,7 +86,7 @@ class MultilingualVocabulary:
 
 
 def tokenizer_class(folder: Path, config: Settings) -> TokenizerClass:
-    """Return the class of the tokenizer that the settings name, or else the one that fits the files.
+    """Return the tokenizer class that the settings name. By default, return the class that fits the files.
 
     Raises:
         ZooError: The settings name a class that zoo does not read.
@@ -99,7 +99,7 @@ def tokenizer_class(folder: Path, config: Settings) -> TokenizerClass:
     if (name := str(named).removesuffix("Fast")) in CLASSES:
         return CLASSES[name]
     problem = f"the tokenizer of `{folder}` is `{named}`, but zoo reads only {', '.join(CLASSES)}"
-    hint = "choose an mBART-50 model, because MBartTokenizer puts language tokens elsewhere"
+    hint = "choose an mBART-50 model, because MBartTokenizer puts language tokens at other positions"
     raise ZooError(problem[:_MAX_MESSAGE], hint=hint if name == "MBartTokenizer" else None)
 
 
@@ -132,7 +132,7 @@ def read_multilingual_vocabulary(folder: Path, class_: TokenizerClass, rows: int
     for id, name in enumerate(following, start=len(text_tokens)):
         id = added.get(name, id)
         if id >= rows or names.get(id, name) != name:
-            problem = f"the ID {id} of `{name}` is that of another token, or its embedding has only {rows:,} rows"
+            problem = f"the ID {id} of `{name}` belongs to another token, or the embedding has only {rows:,} rows"
             raise damaged_vocabulary(str(folder), problem)
         names[id] = name
     listed = TokenList(
@@ -161,7 +161,7 @@ def _language_tokens(
     """Return the language code for each language token, in the order of the tokenizer.
 
     Raises:
-        ZooError: No file lists the languages, or an added token does not stand for a language.
+        ZooError: No file lists the languages, or an added token is not a language token.
     """
     special = {*SPECIAL_NAMES, MASK}
     listed = [content_of(entry) for key in _LISTED for entry in settings.any(key) or []]
@@ -179,9 +179,9 @@ def _language_tokens(
     if unknown := next(
         (name for name in others if name not in tokens or not _LANGUAGE_CODE.fullmatch(tokens[name])), ""
     ):
-        raise ZooError(f"`{folder}` has the added token `{unknown}`, which is not a language"[:_MAX_MESSAGE])
+        raise ZooError(f"`{folder}` has the added token `{unknown}`, which is not a language token"[:_MAX_MESSAGE])
     if len(tokens) < 2:
-        hint = f"add its `{SPECIAL_TOKENS}` or `{TOKENIZER}` from the original model"
+        hint = f"add `{SPECIAL_TOKENS}` or `{TOKENIZER}` from the original model"
         raise ZooError(f"no file in `{folder}` lists the languages of the tokenizer", hint=hint)
     return tokens
 
@@ -220,8 +220,8 @@ def fitting_class(spec: Spec) -> TokenizerClass:
     languages, vocabulary = spec.languages, spec.vocabulary
     if languages is None or (languages.source_token, languages.target_token) != ("source", "target"):
         raise _unsupported(
-            "these models read the token of the source language and begin a translation with that of the target "
-            "(`languages.source_token: source`, `target_token: target`)"
+            "in these models, sources begin with the token of the source language, and translations begin with the "
+            "token of the target language (`languages.source_token: source`, `target_token: target`)"
         )
     if vocabulary.byte_fallback or not vocabulary.shared or vocabulary.separate_models:
         raise _unsupported("their tokenizers have one model for both sides, without bytes (`vocabulary.byte_fallback`)")
@@ -238,10 +238,10 @@ def fitting_class(spec: Spec) -> TokenizerClass:
 
 
 def written_ids(bundle: Bundle) -> WrittenIds:
-    """Return the IDs for a model: first the special tokens, then text tokens, language tokens and all others.
+    """Return the token IDs of an exported model: special tokens, text tokens, language tokens, then all others.
 
     Raises:
-        ZooError: The model cannot generate BOS, and its embedding differs from that of EOS.
+        ZooError: The model cannot generate BOS, and the embedding of BOS differs from the embedding of EOS.
     """
     tokenizer, languages = bundle.vocabulary.source, bundle.spec.languages
     assert isinstance(tokenizer, Tokenizer)

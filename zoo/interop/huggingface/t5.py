@@ -31,10 +31,10 @@ from zoo.interop.tables import Layout, Setting, Settings, attention_names, read_
 from zoo.interop.tensors import SIDES
 
 _GATED_GELU = "gated-gelu"
-"""Value of `feed_forward_proj` for gated networks with the approximation of GELU by tanh."""
+"""Value of `feed_forward_proj` for gated networks with the tanh approximation of GELU."""
 _ATTENTIONS = {"self_attention": "SelfAttention", "cross_attention": "EncDecAttention"}
 _UNUSED = "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight"
-"""Tensor of old files that transformers ignores."""
+"""Tensor in old files. transformers ignores this tensor."""
 
 
 class T5(Family):
@@ -119,7 +119,8 @@ class T5(Family):
             "positions": {"kind": "relative", **fields["positions"]},
             "norm": {"kind": "rms_norm", "placement": "pre", **fields["norm"]},
             "scale_embeddings": False,
-            # Only the first T5 scales logits. Newer files say so, and older ones scale them if the embeddings are tied.
+            # Only the first T5 scales logits. Newer files contain a setting for this. In older files, tied embeddings
+            # mean that the model scales logits.
             "scale_logits": config.boolean("scale_decoder_outputs", tied) and not is_mt5,
             "tied_embeddings": "all" if tied else "embeddings",
             "projection_bias": False,

@@ -1,10 +1,10 @@
-"""Vocabularies of transformers' T5Tokenizer, which T5, mT5 and MADLAD-400 have.
+"""Vocabularies of transformers' T5Tokenizer, the tokenizer of T5, mT5 and MADLAD-400.
 
-The tokens are those of `tokenizer.json`, or else those of `spiece.model` and the sentinels `<extra_id_99>` to
-`<extra_id_0>`. transformers (version 5) finds some of them in raw text: the special tokens and the entries of
-`added_tokens_decoder`. If `tokenizer_config.json` has no `additional_special_tokens`, it also finds the sentinels and
-the control and user-defined tokens of `spiece.model`. The unigram model splits the text between the found tokens. It
-treats all its tokens as normal tokens.
+The tokens come from `tokenizer.json`. Without this file, they come from `spiece.model`, and the sentinels
+`<extra_id_99>` to `<extra_id_0>` are added. transformers (version 5) finds some tokens in raw text: the special tokens
+and the entries of `added_tokens_decoder`. If `tokenizer_config.json` has no `additional_special_tokens`, transformers
+also finds the sentinels and the control and user-defined tokens of `spiece.model`. The unigram model splits the text
+between the found tokens. It treats all its tokens as normal tokens.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ _SENTINELS = 100
 _END, _UNKNOWN = 1, 2
 """IDs in every exported model. T5Tokenizer has no other ID for the unknown token."""
 LANGUAGE_TOKEN = "<2{}>"
-"""Token of a target language in MADLAD-400, with `{}` in place of its code."""
+"""Token of a target language in MADLAD-400, with `{}` in place of the language code."""
 _LANGUAGE = re.compile(r"<2([a-z]{2,4}(_[A-Z][a-z]{3})?(_[A-Z]{2})?)>")
-"""Token of a language, and not of a task (`<2translate>`), a script (`<2Latn>`) or a region (`<2CA>`)."""
+"""Pattern for language tokens. It excludes tasks (`<2translate>`), scripts (`<2Latn>`) and regions (`<2CA>`)."""
 
 
 @dataclass
@@ -61,7 +61,7 @@ class TokenizerTokens:
     """Names of the tokens, in the order of transformers' IDs. An ID without a token has an empty name."""
     unknown: int
     added: dict[str, int] = field(default_factory=dict)
-    """Tokens that the tokenizer finds in raw text: each name and its ID in transformers."""
+    """Tokens that the tokenizer finds in raw text: transformers' IDs, keyed by name."""
     special: set[str] = field(default_factory=set)
     """Added tokens that are not part of the text of a translation."""
 
@@ -123,20 +123,20 @@ def read_t5_vocabulary(folder: Path, rows: int, special: SpecialTokens) -> Impor
     tokens = _read_tokens(folder, config)
     tokens.model.require_spaces()
     if tokens.model.kind != "unigram":
-        raise ZooError(f"`{tokens.model.file}` is a `{tokens.model.kind}` model, but T5Tokenizer is a unigram model")
+        raise ZooError(f"`{tokens.model.file}` is a `{tokens.model.kind}` model, but T5Tokenizer has a unigram model")
     end = tokens.added[config["eos_token"]]
     if end != special.end:
         problem = f"the tokenizer of `{folder}` ends a text with the token {end}, but `eos_token_id` is {special.end}"
         raise ZooError(problem, hint="correct `eos_token_id` in `config.json`", exit_code=1)
     languages = [LANGUAGE_TOKEN.replace("{}", code) for code in language_codes(tokens.names)]
-    # transformers encodes the others as text, with a space before them.
+    # transformers encodes the other language tokens as text, with a space before each token.
     tokens.special.update(name for name in languages if name in tokens.added)
     tokens.set_types()
     return _convert_tokens(tokens, rows, special, folder, languages)
 
 
 def language_codes(names: Collection[str]) -> list[str]:
-    """Return the codes of the languages that have tokens such as `<2de>`, as in MADLAD-400. Empty for other models."""
+    """Return the language codes in tokens such as `<2de>`, as in MADLAD-400. For other models, the list is empty."""
     codes = [match[1] for name in names if (match := _LANGUAGE.fullmatch(name))]
     return codes if len(codes) > 1 else []
 
@@ -217,7 +217,7 @@ def _require_plain(entry: Mapping[str, Any], folder: Path) -> None:
 
 
 def _special_names(config: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the names of all special tokens that a tokenizer has by its settings or by default."""
+    """Yield the names of all special tokens in the settings of a tokenizer, including defaults and extra tokens."""
     yield from filter(None, map(config.get, (*_DEFAULT_NAMES, *_OTHER_NAMES)))
     for listed in (config.get(_ADDITIONAL) or [], config.get(_EXTRA) or []):
         for entry in listed.values() if isinstance(listed, Mapping) else listed:

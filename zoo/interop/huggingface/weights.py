@@ -42,7 +42,7 @@ _OUTPUTS_D_MODEL = (
 
 
 def open_weights(folder: Path) -> ForeignTensors:
-    """Read the weights in a folder. Raise ZooError if there are none or if they are damaged."""
+    """Read the weights in a folder. Raise ZooError if the weights are missing or damaged."""
     file = next(
         (folder / name for pair in zip(FILES, INDEXES, strict=True) for name in pair if is_present(folder / name)), None
     )
@@ -92,25 +92,25 @@ def take_tables(
     """Remove the embeddings and the output projection from `source`, and return them.
 
     A file contains a shared table once, or under several names. If tables need not be equal, transformers uses each
-    side's own embedding, and the shared embedding only for a side without its own.
+    side's own embedding. A side without its own embedding uses the shared embedding.
 
     Args:
         source: The tensors of the model in transformers.
         names: The names of the tables `shared`, `source`, `target` and `output`, in order of preference.
         equal: The tables that must be equal.
-        shape: The required shape of each table. By default, any shape.
+        shape: The required shape of each table. By default, all shapes are allowed.
         bias: The bias of the output projection.
         scale: The factor by which the model multiplies embeddings.
 
     Raises:
-        ZooError: A table is missing or has the wrong shape, or tables that must be equal are not.
+        ZooError: A table is missing or has the wrong shape, or tables that must be equal are different.
     """
     found = {key: source.take(name, *shape) for key, name in names.items() if name in source.left}
     group = [key for key in names if key in equal]
     first = next((found[key] for key in group if key in found), None)
     if any(not torch.equal(found[key], first) for key in group if key in found and first is not None):
         listed = ", ".join(names[key] for key in group if key in found)
-        raise ZooError(f"`{source.file}` has different embeddings ({listed}), but its settings require identical ones")
+        raise ZooError(f"`{source.file}` has different embeddings ({listed}), but its settings require equal weights")
     tables = {}
     for key in ("source", "target", "output"):
         table = first if key in group else found.get("shared") if key != "output" else None
@@ -179,7 +179,7 @@ def to_interleaved(name: str, tensor: Tensor, d_model: int) -> Tensor:
     In transformers, all sines precede all cosines. Tensors without such features stay unchanged.
 
     Args:
-        name: The name of the tensor in zoo, which determines which of its dimensions is reordered.
+        name: The name of the tensor in zoo. It determines the dimension that is reordered.
         tensor: The tensor.
         d_model: The number of features.
     """

@@ -1,4 +1,4 @@
-"""Readers of Marian's model files, .npz and .bin, and of the options in them.
+"""Readers for Marian's model files, .npz and .bin, and for the options in these files.
 
 Firefox Translations and Bergamot publish their models in the binary format .bin. Such a file begins with its version
 and the number of tensors. For each tensor, a header of four integers contains the length of the name, the type, the
@@ -88,7 +88,7 @@ def _read_binary(file: Path) -> dict[str, np.ndarray]:
     arrays: dict[str, np.ndarray] = {}
     for name, shape, (_, type, _, size) in zip(names, shapes, headers, strict=True):
         if type not in _TYPES:
-            hint = "import the float32 model, or one in `intgemm8` format, which does not depend on the processor"
+            hint = "import the float32 model or an `intgemm8` model, whose format does not depend on the processor"
             raise ZooError(f"`{name}` in `{file}` has the type {type:#x}, which zoo does not support", hint=hint)
         quantised, length = type == _INTGEMM8, prod(shape) * _TYPES[type].itemsize
         if min(shape, default=0) < 0 or length + 4 * quantised > size or (quantised and len(shape) != 2):

@@ -1,4 +1,4 @@
-"""Import of Marian models, whose `decoder.yml` lists the files of a model and its search settings."""
+"""Import of Marian models. The file `decoder.yml` lists a model's files and its search settings."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from zoo.interop.tables import Settings
 
 _SCRIPTS = ("preprocess.sh", "postprocess.sh")
 _SEARCH_NOTE = (
-    "translations differ from those of Marian, whose search does not compute pre-norm models as they were trained. "
-    "From the second token on, Marian's decoder does not normalise keys and values; zoo normalises them, as in training"
+    "translations differ from Marian's, because Marian's search does not compute pre-norm models as in training. From "
+    "the second token on, Marian's decoder does not normalise keys and values, but zoo normalises them, as in training"
 )
 SUFFIX = "decoder.yml"
 _MAX_SIZE = 100_000  # bytes
@@ -29,7 +29,7 @@ _DEFAULT_BEAM, _DEFAULT_LENGTH_FACTOR = 12, 3.0
 _FIREFOX = {"beam-size": 1, "normalize": 1.0, "max-length-factor": 2.0}
 """Search settings of Firefox, whose models are .bin files without a `decoder.yml`."""
 _VOCABULARIES = (("source.spm", "target.spm"), ("vocab.spm", "vocab.spm"), ("srcvocab.*.spm", "trgvocab.*.spm"))
-"""Usual names of the source and target vocabularies. Firefox uses the last two."""
+"""Usual names of the source and target vocabularies. Firefox uses the last two pairs."""
 _APPROXIMATIONS = ("shortlist", "output-approx-knn")
 
 
@@ -40,7 +40,7 @@ class MarianImport:
     description = "Marian's .npz or .bin, or its folder with decoder.yml and .spm or .yml vocabularies"
 
     def recognises(self, path: Path) -> bool:
-        """Return whether the path is an .npz or .bin file, a `decoder.yml`, or a folder with one of them."""
+        """Return whether the path is an .npz or .bin file, a `decoder.yml`, or a folder that contains such a file."""
         if path.is_dir():
             return any(path.glob(f"*{SUFFIX}")) or len(model_files(path)) == 1
         return path.name.endswith((SUFFIX, ".npz")) or is_binary_model(path)
@@ -81,7 +81,7 @@ class MarianImport:
             notes.append(f"the shortlist `{files[0].name}` is imported; {use}")
         elif files:
             found = f"{len(files)} shortlists ({', '.join(file.name for file in files)})"
-            notes.append(f"the folder has {found}, so none is imported; keep one and import the model again")
+            notes.append(f"the folder has {found}, so none is imported; keep one shortlist and import the model again")
         return ImportedModel(spec, vocabulary.vocabulary, {**layers, **embeddings}, origin, tuple(notes), shortlist)
 
 
@@ -109,7 +109,7 @@ class Decoder:
 
 
 def read_decoder(path: Path) -> Decoder:
-    """Find the files of a model and read the settings of its search.
+    """Find the files of a model, and read its search settings.
 
     Args:
         path: An .npz or .bin file, a `decoder.yml`, or a folder that contains one of them.
@@ -178,7 +178,7 @@ def _find(path: Path) -> tuple[Path | None, Path | None]:
 def _paths(options: Settings, key: str, folder: Path) -> list[Path]:
     """Return the paths of the files that an option lists. The option gives them relative to `folder`.
 
-    If a file does not exist or is outside `folder`, use the path of the same file name in `folder`.
+    If a file does not exist or is outside `folder`, return the path of a file with the same name directly in `folder`.
     """
     names = options.any(key, []) or []
     if not isinstance(names, list) or not all(isinstance(name, str) and name for name in names):

@@ -1,4 +1,4 @@
-"""Conversion of a Marian model: options to the `architecture` of a spec, and matrices to zoo's names.
+"""Conversion of Marian models: options become the `architecture` of a spec, and matrices get zoo's names.
 
 The layout is the same in Marian and zoo: x @ W, with one matrix for each matrix of the paper.
 """
@@ -89,7 +89,7 @@ def _norm_placement(options: Settings) -> str:
 
 
 def _require_normalised_keys(options: Settings) -> None:
-    """Raise ZooError if a pre-norm model is from a version of Marian that may not normalise keys and values."""
+    """Raise ZooError if a pre-norm model is from a Marian version that possibly does not normalise keys and values."""
     numbers = re.match(r"v?(\d+)\.(\d+)\.(\d+)", options.text("version"))
     if numbers is None:
         raise options.error(

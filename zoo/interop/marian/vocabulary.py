@@ -1,12 +1,13 @@
-"""Readers of Marian's vocabularies and shortlists.
+"""Readers for Marian's vocabularies and shortlists.
 
 Vocabularies are SentencePiece models (.spm), or lists of tokens (.yml) with SentencePiece models.
 
 Firefox Translations publishes binary shortlists, such as `lex.50.50.deen.s2t.bin`. Such a file begins with six
-integers: a magic number, a checksum of the rest of the file, the number of most frequent target tokens, the maximum
-length of a list, the number of offsets, and the number of tokens in all lists. The offsets follow, which delimit the
-list of each source token, and then the lists. Integers have 8 bytes, and tokens 4 bytes, in little-endian order. Target
-tokens are numbered by frequency, so the most frequent ones have the lowest IDs.
+integers: a magic number, a checksum of the rest of the file, the number of target tokens that are always included, the
+maximum length of a list, the number of offsets, and the number of tokens in all lists. The next part contains the
+offsets, which delimit the list of each source token. The lists are the last part. Integers have 8 bytes, and tokens 4
+bytes, in little-endian order. Target tokens are numbered by frequency. The tokens that are always included are the most
+frequent tokens, so they have the lowest IDs.
 """
 
 from __future__ import annotations
@@ -136,7 +137,7 @@ def read_shortlist(file: Path, vocabulary: ImportedVocabulary, rows: tuple[int, 
     if _checksum(content) != checksum:
         raise damaged_vocabulary(str(file), "its checksum does not match its content")
     written = np.frombuffer(content, "<u8", offset_count, _HEADER.size).astype(np.int64)
-    # The file ends with the last source token that has a list.
+    # The file contains no offsets after the last source token that has a list.
     offsets = np.pad(written, (0, max(0, rows[0] + 1 - offset_count)), mode="edge")
     tokens = np.frombuffer(content, "<u4", token_count, _HEADER.size + 8 * offset_count).astype(np.int64)
     common = np.arange(min(frequent, rows[1]))

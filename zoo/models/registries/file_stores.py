@@ -67,7 +67,7 @@ class WritableFileStore(FileStore, Protocol):
         """
 
     def replace(self, path: str, content: bytes) -> None:
-        """Write a file, replacing an existing one."""
+        """Write a file, replacing an existing file."""
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ class FolderStore:
         return create_file(self.folder / path, content)
 
     def replace(self, path: str, content: bytes) -> None:
-        """Write a file atomically, replacing an existing one."""
+        """Write a file atomically, replacing an existing file."""
         with atomic_file(self.folder / path) as partial:
             partial.write_bytes(content)
 
@@ -133,8 +133,8 @@ def append_chunks(partial: Path, size: int, read: Callable[[int], bytes], progre
 
     Args:
         partial: The file to write.
-        size: The number of bytes that it should have.
-        read: Function that returns some bytes of the source from an offset on. They are empty at the end of the source.
+        size: The number of bytes in the complete file.
+        read: Function that returns some bytes of the source from an offset on. Empty at the end of the source.
         progress: Receives the number of bytes.
     """
     with convert_disk_errors(partial), partial.open("ab") as target:
@@ -158,7 +158,7 @@ def missing_blob(address: str, path: str) -> ZooError:
 
 
 def newest_numbers(paths: list[str]) -> dict[str, int]:
-    """Return the largest N of each NAME in paths such as `.../NAME/N.json`."""
+    """Return the largest N for each NAME in paths such as `.../NAME/N.json`."""
     newest: dict[str, int] = {}
     for path in paths:
         folder, _, file = path.rpartition("/")

@@ -180,7 +180,7 @@ class Registry:
     def write_index(self, report: Report) -> None:
         """Write `index.json`. Write it again if another process published in the meantime.
 
-        Warn about each revision that cannot be read. The entry of its model in the index then stays unchanged.
+        Warn about each revision that cannot be read. The index then keeps the previous entry for the model.
         """
         store, previous, warnings = self.require_writable(), None, dict[str, None]()
         for _ in range(_MAX_INDEX_WRITES):
@@ -210,7 +210,7 @@ class Registry:
         return store
 
     def require_writable(self) -> WritableFileStore:
-        """Return the store, after checking that it can create files without overwriting existing ones.
+        """Return the store, after checking that it can create files without overwriting existing files.
 
         Raises:
             ZooError: The registry is read-only, or `create` overwrites an existing file.

@@ -198,7 +198,7 @@ class S3Store(FsspecStore):
         return True
 
     def replace(self, path: str, content: bytes) -> None:
-        """Write an object, replacing an existing one."""
+        """Write an object, replacing an existing object."""
         with self._writing():
             self.files.pipe_file(self._address_of(path), content)
 
@@ -248,7 +248,7 @@ class HubStore(FsspecStore):
         progress.advance(file.stat().st_size)
 
     def replace(self, path: str, content: bytes) -> None:
-        """Commit a file, replacing an existing one."""
+        """Commit a file, replacing an existing file."""
         self._commit(path, content)
 
     def create(self, path: str, content: bytes) -> bool:

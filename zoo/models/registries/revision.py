@@ -37,7 +37,7 @@ class PublishedFile(Record):
 
 
 class Summary(Record):
-    """Properties of a model for lists of models. `dev` and `test` are scores, or None if there are none."""
+    """Properties of a model for lists of models. `dev` and `test` are scores, or None if there is no score."""
 
     task: _Text
     source: _Text
@@ -161,12 +161,12 @@ def parse_reference(text: str) -> Reference | None:
 
 
 def is_name(text: str) -> bool:
-    """Return whether a text is a valid model name. The `name` field of a spec follows the same rule."""
+    """Return whether a string is a valid model name. The `name` field of a spec follows the same rule."""
     return _is_valid(_NAME, text)
 
 
 def is_file_name(text: str) -> bool:
-    """Return whether a text is a valid name for a file of a published model."""
+    """Return whether a string is a valid name for a file of a published model."""
     return _is_valid(_FILE_NAME, text)
 
 

@@ -1,17 +1,17 @@
 "use strict";
-// Translates what the user types, explains single words, and translates documents. Texts are never written as HTML.
+// Translates text and documents, and shows alternatives and attention for single words. Never inserts texts as HTML.
 const DELAY = 300; // milliseconds after the last key before a request is sent
-const MAX_PARTS = 50; // lines are sent as so many texts at most, so that the first ones appear early
-const N_BEST = 16; // many of them differ only after the chosen word
+const MAX_PARTS = 50; // maximum number of texts per request, so that the first translations appear early
+const N_BEST = 16; // many of these translations differ only after the chosen word
 const MAX_ALTERNATIVES = 8;
-const MAX_DIRECTIONS = 6; // of a model with more directions, languages and the range of scores are shown
-const MAX_LANGUAGES = 8; // of a model with more languages, only their number is shown
-const DETECTED = 1000; // characters
-const SAMPLE_RATE = 16000; // of recordings
+const MAX_DIRECTIONS = 6; // for a model with more directions, the table shows languages and score ranges
+const MAX_LANGUAGES = 8; // for a model with more languages, the table shows only their number
+const DETECTED = 1000; // characters that are sent for language detection
+const SAMPLE_RATE = 16000; // of recordings, in Hz
 const AUTO = "auto";
 const WORD = /[\p{L}\p{N}\p{M}'’-]+|[^\s\p{L}\p{N}]/gu;
 const byId = (id) => document.getElementById(id);
-// `target` is the target language that the user has chosen, `source` the detected one.
+// `target` is the target language that the user has chosen, and `source` is the detected source language.
 const state = { languages: [], models: [], parts: [], chosen: null, target: null, source: null };
 
 function element(name, attributes = {}, ...inside) {
@@ -58,7 +58,7 @@ async function* events(response) {
   }
 }
 
-// Returns the text as at most MAX_PARTS parts of whole lines.
+// Splits a text between lines into at most MAX_PARTS parts.
 function splitText(text) {
   const lines = text.split("\n");
   const size = Math.ceil(lines.length / MAX_PARTS);
@@ -97,7 +97,7 @@ async function translate() {
       else showParts(parts);
     }
     const left = asked.filter((part) => part.failure);
-    if (left.length) showError(new Error(`${left.length === 1 ? "a paragraph is" : `${left.length} paragraphs are`} left as in the text: ${left[0].failure}`));
+    if (left.length) showError(new Error(`${left.length === 1 ? "a paragraph is" : `${left.length} paragraphs are`} left untranslated: ${left[0].failure}`));
     showFacts(asked, (performance.now() - started) / 1000);
     byId("announced").textContent = `Translation: ${translation(parts).slice(0, 300)}`;
   } catch (error) {
@@ -108,7 +108,7 @@ async function translate() {
   byId("result").ariaBusy = "false";
 }
 
-// Detects the language of the text. Selects a target for it if the user has not chosen one.
+// Detects the language of the text. If the user has not chosen a target language, selects one for it.
 async function detect(text, signal) {
   const body = { q: [...text].slice(0, DETECTED).join(""), api_key: byId("key").value || undefined };
   const codes = (await json("detect", body, signal)).map(({ language }) => language);
@@ -189,7 +189,7 @@ function drawPart(part) {
   if (!byId("result").querySelector("[tabindex='0']")) takeFocus(byId("result").querySelector("button"));
 }
 
-// Makes a word the one that the tabulator key reaches.
+// Makes a word the only word that the Tab key reaches.
 function takeFocus(button) {
   byId("result").querySelector("[tabindex='0']")?.setAttribute("tabindex", "-1");
   button?.setAttribute("tabindex", "0");
@@ -208,7 +208,7 @@ async function copy() {
     copied.remove();
     byId("copy").focus();
   }
-  byId("announced").textContent = "The translation is copied.";
+  byId("announced").textContent = "The translation was copied.";
   byId("copy").textContent = "Copied";
   setTimeout(() => (byId("copy").textContent = "Copy"), 1500);
 }
@@ -220,7 +220,7 @@ function setTheme(name) {
   localStorage.setItem("theme", name);
 }
 
-// Moves among the words with the arrow keys, so that the translation is one stop of the tabulator key.
+// Moves between words with the arrow keys, so that the Tab key stops only once in the translation.
 function moveFocus(event) {
   const buttons = [...byId("result").querySelectorAll("button")];
   const place = buttons.indexOf(document.activeElement);
@@ -252,7 +252,7 @@ async function openWord(chosen) {
   await Promise.all([showAlternatives(), showAttention()]).catch((error) => showError(error, "word-error"));
 }
 
-// Shows translations of the sentence that have a different word in place of the chosen one.
+// Shows translations of the sentence that have a different word in place of the chosen word.
 async function showAlternatives() {
   const { part, sentence, word } = state.chosen;
   const own = wordsOf(sentence.target);
@@ -290,7 +290,7 @@ async function showAttention() {
   const found = await json("v1/attention", body, state.wordAbort.signal);
   fillNumbers("layer", found.layers, found.layer, null);
   fillNumbers("head", found.heads, found.head, "mean");
-  // A word of the page can be a part of a word of the model, such as a full stop. The server counts code points.
+  // A word on the page, such as a full stop, can be part of a word in the response. The server counts code points.
   const position = [...sentence.target.slice(0, wordsOf(sentence.target)[word].index)].length;
   const weights = found.weights[found.target_starts.findLastIndex((start) => start <= position)];
   const largest = Math.max(...weights);
@@ -313,7 +313,7 @@ function fillNumbers(id, count, chosen, first) {
 const englishNames = new Intl.DisplayNames(["en"], { type: "language" });
 
 function languageName(code) {
-  const known = state.languages.find((each) => each.code === code)?.name; // only languages that are translated from
+  const known = state.languages.find((each) => each.code === code)?.name; // contains only source languages
   try {
     return known || englishNames.of(code);
   } catch {
@@ -321,7 +321,7 @@ function languageName(code) {
   }
 }
 
-// Fills the lists of languages. The target that the user has chosen is selected whenever it is possible.
+// Fills the language lists. Selects the target language that the user has chosen, if possible.
 function fillLanguages() {
   const source = byId("source").value || AUTO;
   const target = byId("target").value;
@@ -335,7 +335,7 @@ function fillLanguages() {
   fillModels();
 }
 
-// Fills the list of models for the two languages. It is shown if there are several.
+// Fills the list of models for the two languages. Shows the list if there are several models.
 function fillModels() {
   const from = byId("source").value === AUTO ? state.source : byId("source").value;
   const to = byId("target").value;
@@ -371,14 +371,14 @@ async function translateFile(file) {
     const answer = await response.json();
     if (!response.ok) throw new Error(answer.error);
     const link = element("a", { href: new URL(answer.translatedFileUrl).pathname.slice(1) }, "Download the translation");
-    status.replaceChildren(`${file.name}: `, link, ", for ten minutes.");
+    status.replaceChildren(`${file.name}: `, link, " (available for ten minutes).");
   } catch (error) {
     status.textContent = "";
     showError(error, "file-error");
   }
 }
 
-// Writes the text of a recording or an image. A model that writes a different language from the input's translates.
+// Shows the text in a recording or an image, or its translation if the model writes a different language.
 async function transcribe(file) {
   if (!file) return;
   byId("sound-error").textContent = "";
@@ -400,7 +400,7 @@ async function transcribe(file) {
   }
 }
 
-// Starts to record from the microphone or, if a recording is under way, ends it and transcribes it.
+// Starts to record from the microphone or, if a recording is under way, stops and transcribes it.
 async function record() {
   if (state.recording) return state.recording.stop();
   const stream = await navigator.mediaDevices.getUserMedia({ audio: true });
@@ -421,7 +421,7 @@ async function record() {
   showRecording();
 }
 
-// Adapts the part for audio and images to the chosen model.
+// Adapts the section for audio and images to the chosen model.
 function showInput() {
   const { reads } = state.recognizers[byId("sound-model").value];
   byId("sound-file").accept = { audio: ".wav,.flac,.ogg,.oga,.opus,.mp3", image: ".png,.jpg,.jpeg" }[reads];
@@ -449,7 +449,7 @@ async function resampled(blocks, rate) {
   return (await context.startRendering()).getChannelData(0);
 }
 
-// Returns samples as a WAV file with one channel of 16 bits.
+// Returns samples as a WAV file with one channel and 16-bit samples.
 function wav(samples) {
   const view = new DataView(new ArrayBuffer(44 + 2 * samples.length));
   const write = (place, text) => [...text].forEach((letter, i) => view.setUint8(place + i, letter.charCodeAt(0)));
@@ -465,7 +465,7 @@ function wav(samples) {
 
 const shown = ([name, score]) => `${name} ${score.toFixed(1)}`;
 
-// Returns the lowest and the highest score by each metric, such as "BLEU 38.3 to 59.2".
+// Returns the lowest and the highest score for each metric, such as "BLEU 38.3 to 59.2".
 function ranges(scores) {
   const byMetric = Object.groupBy(Object.entries(scores), ([name]) => name.split(" ")[0]);
   return Object.entries(byMetric).map(([metric, entries]) => {

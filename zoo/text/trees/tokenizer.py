@@ -74,7 +74,7 @@ class TreeTokenizer(Modality):
             labels: Labels of constituents.
             tags: Tokens that stand for words.
             linearisation: Rule that determines which token stands for a word.
-            size: Number of IDs, including unused IDs. None for the number of tokens.
+            size: Number of IDs, including unused IDs. Default: the number of tokens.
             max_opening_run: Maximum number of constituents that begin at one word, if known.
 
         Raises:
@@ -144,7 +144,7 @@ class TreeTokenizer(Modality):
 
     @classmethod
     def from_content(cls, content: bytes, name: str) -> Self:
-        """Load a tokenizer from JSON, as in the `content` attribute. `name` is the file in error messages.
+        """Load a tokenizer from JSON, as in the `content` attribute. `name` is the name of the file in error messages.
 
         Raises:
             ZooError: The content is damaged.
@@ -177,8 +177,8 @@ class TreeTokenizer(Modality):
         """Return the token ID that each word of a sentence must have in its tree.
 
         Returns:
-            One ID per word. UNK allows any word token. It is used for unknown initials, and in the other
-            linearisations, in which tokens do not depend on the words.
+            One ID per word. UNK allows any word token. UNK is used for unknown initials, and in the other
+            linearisations, whose tokens do not depend on the words.
         """
         known = self._word_ids if self.linearisation == "initials" else {}
         return tuple(known.get(_initial(word), UNK) for word in words)

@@ -1,4 +1,4 @@
-"""Constituency trees, their bracketed notation as in the Penn Treebank, and the sentences that their words form."""
+"""Constituency trees, their bracketed notation (as in the Penn Treebank), and conversion of words to sentences."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from specs.notation import quote
 ROOT = "TOP"
 """Label of the constituent that covers a whole sentence."""
 MAX_DEPTH = 500
-"""Maximum number of nested constituents in a tree from a file. Thanks to this limit, drawing can use recursion."""
+"""Maximum number of nested constituents in a tree from a file. The limit allows `format_tree` to use recursion."""
 XX = "XX"
 """Tag of a word whose part of speech is not specified."""
 _SPACE_BEFORE_PUNCTUATION = re.compile(r" (?=[.,?])")

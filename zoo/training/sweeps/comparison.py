@@ -35,7 +35,7 @@ from zoo.training.sweeps.trials import SweepRow, Trial
 
 METRICS = ("perplexity", "bleu", "paper_bleu")
 """Metrics that are compared. Perplexity is per token, and its natural logarithm is used for all calculations."""
-_INFINITE_PERPLEXITY = 1e300  # stands for a perplexity that is not finite, which is stored as None
+_INFINITE_PERPLEXITY = 1e300  # replaces a perplexity that is not finite, which is stored as None
 _T = (
     *(12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131),
     *(2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042),
@@ -75,7 +75,7 @@ class ScoreSample:
 
 @dataclass(frozen=True)
 class SeedVariance:
-    """Variance of scores between seeds, pooled over all specs of a sweep. Both fields are 0 if each has one seed."""
+    """Variance of scores between seeds, pooled over a sweep's specs. Both fields are 0 if each spec has one seed."""
 
     variance: float
     degrees: int
@@ -97,7 +97,7 @@ class Difference:
         return self.tested and abs(self.value) > self.half_interval
 
     def verdict(self, expected: float) -> Verdict:
-        """Return whether this difference confirms an expected one. Only the sign of `expected` matters."""
+        """Return whether this difference confirms an expected difference. Only the sign of `expected` matters."""
         if not self.beyond_noise:
             return Verdict.NOISE if self.tested else Verdict.UNTESTED
         return Verdict.CONFIRMED if self.value * expected > 0 else Verdict.CONTRADICTED

@@ -1,4 +1,4 @@
-"""Rows of a sweep, which are specs with overrides, and its trials, which are training runs of a row with one seed.
+"""Rows and trials of a sweep. A row is a spec with overrides. A trial is a training run of a row with one seed.
 
 Each trial is trained in its own `zoo train` process.
 """
@@ -38,21 +38,21 @@ class SweepRow:
     """Row of a sweep: one spec, which is trained with one or more seeds."""
 
     name: str
-    """Name of the row, which begins the names of its runs."""
+    """Name of the row. The names of its runs begin with this name."""
     reference: str
     """Name or path of the spec, as given on the command line."""
     overrides: tuple[str, ...]
-    """Overrides of the command line."""
+    """Overrides from the command line."""
     spec: Spec
     """Spec with the overrides, but with its original seed."""
     parent: str | None
-    """Name of the row that this one extends and is compared with."""
+    """Name of the row that this row extends and is compared with."""
     changed_keys: tuple[str, ...]
-    """Keys whose values differ from those of the parent row."""
+    """Keys whose values differ from the values in the parent row."""
 
 
 def parse_arguments(words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Return the specs and the overrides among the words of a command line. Overrides contain "=".
+    """Split the words of a command line into specs and overrides. Overrides contain "=".
 
     Raises:
         ZooError: There is no spec.
@@ -72,7 +72,7 @@ def make_rows(references: Sequence[str], overrides: Sequence[str]) -> tuple[Swee
         overrides: Fields to set in all rows: "KEY=VALUE".
 
     Raises:
-        ZooError: A spec does not exist or is a parser, two rows have the same name or are the same model, or the
+        ZooError: A spec does not exist or is a parser, two rows have the same name or describe the same model, or the
             overrides set the seed.
     """
     if any(text.partition("=")[0].strip() == SEED for text in overrides):
@@ -129,7 +129,7 @@ def _require_distinct_models(rows: Sequence[SweepRow]) -> None:
     for row in rows:
         bare = row.spec.model_copy(update={"name": "row", "description": "", "licence": None})
         if (same := seen.setdefault(bare, row)) is not row:
-            problem = f"with these overrides `{row.reference}` is the same model as `{same.reference}`"
+            problem = f"with these overrides `{row.reference}` describes the same model as `{same.reference}`"
             raise ZooError(problem, hint=f"set fewer fields, or omit `{row.reference}`")
 
 
@@ -215,8 +215,8 @@ class TrainingProcess:
         command = [sys.executable, "-m", *trial.command(device)]
         environment = {**os.environ, _THREADS: str(threads)} if threads else None
         self.trial, self._report, self._error = trial, report, ""
-        # In its own process group: Ctrl-C is forwarded once, and a second signal would prevent the checkpoint. If this
-        # process is killed, the child ends when it next writes to the closed pipe.
+        # The child has its own process group, so that Ctrl-C reaches it only once: a second signal would prevent the
+        # checkpoint. If this process is killed, the child ends when it next writes to the closed pipe.
         self._process = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,

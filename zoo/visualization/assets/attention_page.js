@@ -2,11 +2,11 @@
 // Draws the selected attention weights and describes them in words. The style sheet defines colours and print layout.
 const LEVELS = 32; // number of opacity levels; a weight below half a level is not drawn
 const ROW = 24; // distance between words in pixels
-const MIN_WEIGHT = 0.005; // smallest weight in the table; smaller ones would be shown as 0 %
+const MIN_WEIGHT = 0.005; // smallest weight in the table; smaller weights would be shown as 0 %
 const SVG = "http://www.w3.org/2000/svg";
 const all = JSON.parse(document.getElementById("data").textContent);
 const byId = (id) => document.getElementById(id);
-const isOneWord = all.picture && all.kinds.at(-1).words.rows.length < 3; // and </s>, such as a string of digits
+const isOneWord = all.picture && all.kinds.at(-1).words.rows.length < 3; // one word and </s>, as for a string of digits
 const state = { ...all.first, heads: new Set(all.first.heads), unit: isOneWord ? "tokens" : "words", side: "rows" };
 let weights; // one byte per weight, in the order of `all.kinds`
 
@@ -35,8 +35,8 @@ function element(name, attributes = {}, ...inside) {
   return node;
 }
 
-// Append one SVG path per head and opacity level. `shape` returns the path data for a row and a column. Weights of
-// `largest` are opaque.
+// Append one SVG path per head and opacity level. `shape` returns the path data for a row and a column. Weights
+// equal to `largest` are opaque.
 function paths(svg, shown, shape, attribute, largest = 1) {
   const { rows, columns } = grid();
   for (const [place, head] of shown.entries()) {
@@ -143,7 +143,7 @@ function matrix(head) {
   const svg = document.createElementNS(SVG, "svg");
   const longest = Math.max(...[...rows, ...columns].map((word) => [...word].length));
   const margin = Math.min(0.55 * longest + 0.8, Math.max(5, Math.min(12, 0.5 * columns.length))); // for labels
-  const high = all.picture && kind().overSource ? Math.max(3, columns.length / 6) : 0; // of the image above the matrix
+  const high = all.picture && kind().overSource ? Math.max(3, columns.length / 6) : 0; // height of the image
   svg.setAttribute("viewBox", `${-margin} ${-margin - high} ${columns.length + margin} ${rows.length + margin + high}`);
   svg.setAttribute("style", `max-width: ${1.4 * (columns.length + margin)}rem`);
   svg.setAttribute("role", "img");

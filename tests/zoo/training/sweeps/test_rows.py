@@ -37,7 +37,7 @@ def test_overrides_are_those_of_all_rows() -> None:
 @pytest.mark.parametrize(
     ("override", "message"),
     [
-        ("architecture.N=3", r"with these overrides `table3/.*` is the same model as `table3/base`"),
+        ("architecture.N=3", r"with these overrides `table3/.*` describes the same model as `table3/base`"),
         ("training.seed=3", "is set by the sweep itself"),
     ],
 )
