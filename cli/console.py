@@ -151,7 +151,7 @@ def _keep_partial(path: Path, file: TextIO, lines: int) -> None:
     partial = path.with_name(f"{path.name}.partial")
     with suppress(OSError):  # the first error matters more
         shutil.copyfile(file.name, partial)
-        written = f"`{partial}` has the first {lines:,} line{'s' * (lines > 1)}"
+        written = f"`{partial}` contains the first {lines:,} line{'s' * (lines > 1)}"
         report().warn(f"`{path}` was not written: the command failed or was stopped; {written}")
 
 

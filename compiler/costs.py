@@ -301,14 +301,14 @@ def _shortest(graph: Graph, start: str, end: str, n: int, direction: str) -> int
 def _after(
     before: tuple[int, int], reach: ReceptiveField | None, n: int, direction: str, min_distance: int
 ) -> Iterator[tuple[int, int]]:
-    """Extend a path by an operation. Yield the possible pairs of path length and connected distance of the result.
+    """Extend a path by an operation. Yield each possible length of the new path, with the distance that it connects.
 
     Args:
-        before: Path length and connected distance before the operation.
-        reach: The receptive field of the operation, or None.
-        n: The largest distance.
-        direction: The direction that counts.
-        min_distance: A recurrence yields no pairs with a smaller distance.
+        before: Length of the path before the operation, and the distance that it connects, in positions.
+        reach: The receptive field of the operation. None if the operation reads only the same position.
+        n: Maximum distance. Larger distances are reduced to n.
+        direction: Direction in which distances are measured: `before` or `after`.
+        min_distance: For a recurrence, pairs with a smaller distance are omitted.
     """
     length, distance = before
     if reach is None:

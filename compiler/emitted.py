@@ -181,7 +181,7 @@ class EmittedProgram(DecoderStates, nn.Module):
         return torch.bfloat16 if self.precision == "bfloat16" else torch.float32
 
     def run(self, purpose: Purpose, **inputs: Tensor) -> dict[str, Tensor]:
-        """Run the graph of a purpose, and return its outputs by name."""
+        """Run the graph for a purpose, such as training, and return its outputs by name."""
         if purpose not in self._functions:
             raise ValueError(
                 f"this program was not built for the purpose `{purpose}`: also pass the purpose to `build`"

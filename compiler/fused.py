@@ -158,8 +158,8 @@ def whole_loss(
 ) -> Float[Tensor, 2]:
     """Return the same loss as `compiler.runtime.chunked_loss`, with all logits in memory at once.
 
-    The number of PAD labels does not change the amount of work, so that a CUDA graph can compute the loss. The kernel
-    overwrites the logits with their gradients, so that memory is needed only once, in the type of x.
+    The amount of work does not depend on the number of PAD labels, so a CUDA graph can compute the loss. The kernel
+    overwrites the logits with their gradients. The shared buffer has the data type of x.
     """
     return _apply(_WholeLoss, x, table, bias, labels, smoothing, wrong_classes, classes)
 

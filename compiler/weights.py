@@ -52,7 +52,7 @@ class StoredTensor:
     initial: Initializer
 
     def stored(self) -> Iterator[StoredTensor]:
-        """Yield the tensors of the weights file that the parameter is made from."""
+        """Yield the tensors in the weights file from which the parameter is computed."""
         yield self
 
     def make(self, file: Mapping[str, Tensor]) -> Tensor:
@@ -76,7 +76,7 @@ class Concatenated:
         return (*self.parts[0].shape[:-1], sum(part.shape[-1] for part in self.parts))
 
     def stored(self) -> Iterator[StoredTensor]:
-        """Yield the tensors of the weights file that the parts are made from."""
+        """Yield the tensors in the weights file from which the parts are computed."""
         for part in self.parts:
             yield from part.stored()
 

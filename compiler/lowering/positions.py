@@ -57,7 +57,7 @@ class StackPositions:
         self.b, self.architecture, self.stack, self.causal = builder, architecture, stack, causal
 
     def add(self, x: Value, position: Value | None) -> Value:
-        """Add positional encodings to embeddings [batch, n, d_model] if this kind of positions has encodings.
+        """Add positional encodings to embeddings [batch, n, d_model]. Return x if there are no encodings to add.
 
         Args:
             x: The embeddings.
@@ -76,7 +76,7 @@ class StackPositions:
         return heads
 
     def bias(self, stream: Value, heads: int, position: Value | None, cache: Value | None) -> Value | None:
-        """Return the bias of self-attention scores, [batch or 1, h, n, m]. None if this kind of positions has no bias.
+        """Return the bias of self-attention scores, [batch or 1, h, n, m]. None if there is no bias.
 
         Args:
             stream: Input of the stack, of which only the shape matters: [batch, n, ...].

@@ -118,7 +118,7 @@ class TestFiles:
         assert Path("out.txt").read_text() == "from before\n"
         assert sorted(path.name for path in Path().glob("*out*")) == ["out.txt", "out.txt.partial"]
         assert Path("out.txt.partial").read_text(encoding="utf-8") == f"{translator.translate('we read')}\n"
-        assert "`out.txt.partial` has the first 1 line" in result.err
+        assert "`out.txt.partial` contains the first 1 line" in result.err
         result = zoo("decode", "--model", "tiny", "--beam", "1", stdin=b"we read\n" * 64 + b"na\xefve\n")
         assert (result.status, "(<stdin>:65)" in result.err) == (2, True)
         assert result.out == f"{translator.translate('we read', beam=1)}\n" * 64, "earlier lines are translated"

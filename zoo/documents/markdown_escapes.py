@@ -199,7 +199,7 @@ def _write_escapes(text: str) -> str:
 
 
 def _is_special(text: str, position: int, line: int, *, in_cell: bool) -> bool:
-    """Return whether the character of a text at `position` would be read as markup. Its line starts at `line`."""
+    """Return whether the character at `position` would be read as markup. `line` is the index where its line starts."""
     character = text[position]
     before, after = text[position - 1 : position] or "\n", text[position + 1 : position + 2] or "\n"
     start = _LINE_START.match(text, line, position)

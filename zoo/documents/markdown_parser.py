@@ -275,7 +275,11 @@ def _text(state: StateInline, silent: bool) -> bool:
 
 
 def _html(state: StateInline, silent: bool) -> bool:
-    """Read a tag or a comment. Unlike the parser's own rule, check that it ends within the marked text around it."""
+    """Read an HTML tag or comment.
+
+    Unlike markdown-it's own rule, reject a tag that starts inside a Markdown element, such as highlighted text, and
+    ends outside this element.
+    """
     start = state.pos
     is_inside = html_inline(state, True) and state.pos <= state.posMax
     state.pos = start

@@ -205,7 +205,7 @@ def children(tokens: Sequence[Token]) -> Iterator[Sequence[Token]]:
 
 
 def element_ends(tokens: Sequence[Token]) -> list[int]:
-    """Return, for each token, the index after its element if it is a start tag, and otherwise the next index."""
+    """Return an index for each token: for a start tag, the index after its element, otherwise the next index."""
     ends, opened = list(range(1, len(tokens) + 1)), list[int]()
     for index, token in enumerate(tokens):
         if token.kind == "start":

@@ -31,7 +31,8 @@ class ErrorRate(Metric):
         try:
             self._count_edits = getattr(import_module("jiwer"), f"process_{unit}")
         except ImportError:
-            problem = f"the error rate of {unit} cannot be computed: `jiwer` is not installed"
+            name = {"words": "word", "characters": "character"}[unit]
+            problem = f"the {name} error rate cannot be computed: `jiwer` is not installed"
             raise ZooError(problem, hint="run `pip install -e '.[speech]'` in zoo's source folder") from None
 
     def get_signature(self) -> Signature:

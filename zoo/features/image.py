@@ -76,7 +76,7 @@ def _read_grey(file: str | Path | BinaryIO, height: int) -> PillowImage.Image:
     with open_input(file) as stream:
         content = stream.read(MAX_BYTES + 1)
     if len(content) > MAX_BYTES:
-        raise ZooError(f"`{name}` is larger than {size(MAX_BYTES)}", hint="scale the picture")
+        raise ZooError(f"`{name}` is larger than {size(MAX_BYTES)}", hint="scale the picture down")
     # Pillow warns about large and slightly damaged pictures. Threads must not use `catch_warnings`.
     warnings.filterwarnings("ignore", module=r"PIL\.")
     try:
@@ -89,13 +89,13 @@ def _read_grey(file: str | Path | BinaryIO, height: int) -> PillowImage.Image:
             raise ZooError(problem, hint="cut the line of text into parts")
         if picture.height > MAX_ASPECT * picture.width:
             problem = f"`{name}` is more than {MAX_ASPECT} times as high as it is wide"
-            raise ZooError(problem, hint="cut out the line of text, and rotate it if it is vertical")
+            raise ZooError(problem, hint="crop the picture to the line of text, and rotate it if the line is vertical")
         width = max(1, round(picture.width * height / picture.height))
         return _convert_to_grey(picture).resize((width, height), pillow.Resampling.BILINEAR)
     except (ZooError, MemoryError):
         raise
     except pillow.DecompressionBombError:
-        hint = "cut out the line of text, or scale the picture"
+        hint = "crop the picture to the line of text, or scale it down"
         raise ZooError(f"`{name}` has more than {MAX_PIXELS:,} pixels", hint=hint) from None
     except Exception as error:  # pillow raises errors of many classes for damaged files
         reason = "" if isinstance(error, UnidentifiedImageError) else f": {error}"

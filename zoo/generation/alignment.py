@@ -38,7 +38,7 @@ _HEAD = re.compile(r"(\d+)\.(\d+)\.(reads|predicts)")
 
 
 class AlignedToken(NamedTuple):
-    """Token of a translation, and the source token that it attends to most. Positions count characters."""
+    """Token of a translation, and the source token that it attends to most. Positions are in characters."""
 
     target: Span
     """Start and end of the token in the translation."""

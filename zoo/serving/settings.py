@@ -75,7 +75,7 @@ class Keys(dict[str, int | None]):
         super().__init__(keys or {} if file is None else read_keys(file) if file.exists() else {})
         if file is not None and not self:
             hint = f"create one with `zoo serve --new-key NAME --keys {file}`"
-            raise ZooError(f"`{file}` is missing or has no API key", hint=hint)
+            raise ZooError(f"`{file}` does not exist or contains no API keys", hint=hint)
         self.needed = bool(self)
 
     def refresh(self) -> None:
@@ -117,7 +117,7 @@ def hash_key(key: str) -> str:
 
 
 def read_keys(file: Path) -> dict[str, int | None]:
-    """Read a file of API keys. Each line has the SHA-256 of a key and, optionally, its limit and its name.
+    """Read an API key file. Each line has the SHA-256 of a key and, optionally, its limit and its name.
 
     Raises:
         ZooError: A line is invalid.

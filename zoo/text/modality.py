@@ -89,5 +89,5 @@ class Modality(ABC):
 
     @property
     def dtype(self) -> str:
-        """Data type of the values in the store."""
+        """Data type in which token IDs are stored on disk."""
         return "uint16" if self.size <= 1 << 16 else "uint32"

@@ -385,7 +385,7 @@ def _record_failures(lines: Iterable[str], failures: list[BaseException]) -> Ite
 
 
 def _training_error(message: str, section: specs.Vocabulary, size: int, field: str) -> ZooError:
-    """Convert an error message of SentencePiece's training to a ZooError."""
+    """Convert an error message from SentencePiece training to a ZooError."""
     if match := re.search(r"value <= (\d+)", message):
         max_size = int(match[1])
         return ZooError(

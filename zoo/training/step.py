@@ -108,7 +108,7 @@ class RecordedUpdate:
         self._apply()
 
     def _apply(self) -> None:
-        """Apply Adam, unless loss or gradients are not finite. All decisions are made on the device."""
+        """Apply Adam if the loss and all gradients are finite. All decisions are made on the device."""
         norm = torch.linalg.vector_norm(self.program.gradient) / self.rows.tokens
         taken = torch.isfinite(norm) & torch.isfinite(self.program.losses[0])
         scale = self.rows.tokens

@@ -140,7 +140,7 @@ def test_a_picture_with_too_many_bytes_is_refused(tmp_path: Path, in_memory: boo
     (path := tmp_path / "picture.png").write_bytes(bytes(MAX_BYTES + 1))
     with pytest.raises(ZooError, match="is larger than 20 MB") as error:
         COLUMNS.encode(io.BytesIO(path.read_bytes()) if in_memory else path)
-    assert error.value.hint == "scale the picture"
+    assert error.value.hint == "scale the picture down"
 
 
 def mutated(content: bytes, draw: random.Random) -> bytes:
