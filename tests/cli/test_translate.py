@@ -131,7 +131,10 @@ def test_an_output_folder_inside_of_the_input_is_not_read(zoo: Zoo) -> None:
 
 def test_no_document_is_lost(zoo: Zoo) -> None:
     write("a/x.txt", "b/x.txt")
-    for arguments, message in ((["a", "b", "-o", "out"], "two documents"), (["a", "-o", "a", "--yes"], "itself")):
+    for arguments, message in (
+        (["a", "b", "-o", "out"], "two documents"),
+        (["a", "-o", "a", "--yes"], "would replace"),
+    ):
         result = zoo("translate", *arguments, "--model", "runs/tiny")
         assert (result.status, message in result.err) == (2, True), result
     assert (written("a"), Path("a/x.txt").read_text("utf-8")) == (["x.txt"], "we read")

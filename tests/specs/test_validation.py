@@ -23,7 +23,12 @@ MISTAKES = [
     ("training: {learning_rate_factor: .inf}", "must be a finite number", 2, "Factor that multiplies"),
     ("training: {learning_rate: 0.0005}", "`training.learning_rate` is not a field", 2, "`learning_rate_factor`?"),
     ("training: {learning_rate_factor: 0.0005}", "must be at least 0.01, not `0.0005`", 2, "The highest rate is"),
-    ("corpus: {deduplicate: yes}", "`corpus.deduplicate` must be true or false, not `yes`", 2, "repetitions"),
+    (
+        "corpus: {deduplicate: yes}",
+        "`corpus.deduplicate` must be true or false, not `yes`",
+        2,
+        "repeated training pairs",
+    ),
     ("name: 5", "`name` must be text, not `5`", 2, 'write `"5"`'),
     ('training: {steps: "5"}', "`training.steps` must be a whole number, not `5`", 2, "write `5`, without quotes"),
     ("corpus: {train: {grammar: 5}}", "`corpus.train` must be a list, not a mapping", 2, "write a list of mappings"),

@@ -95,7 +95,7 @@ def test_models_are_loaded_at_the_start_only_as_far_as_they_fit(service_of, trai
     with running(service, names) as url:
         wait_until(lambda: httpx2.get(f"{url}/health/ready").status_code == 200)
         assert [name for name, model in service.pool.models.items() if model.loaded] == [RUN]
-    assert "model runs/second does not fit" in caplog.text
+    assert "model runs/second is loaded when it is needed: it does not fit" in caplog.text
 
 
 def test_the_log_counts_requests_by_status(url_of, monkeypatch, caplog):
