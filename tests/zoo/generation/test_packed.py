@@ -29,8 +29,6 @@ from zoo.training.run import Run
 
 pytestmark = pytest.mark.integration
 ROOT = Path(__file__).parents[3]
-NAME = "packed"
-"""A name that no other test uses, because packing a model removes packed models with the same name."""
 TEXTS = ["the old dog sees a small house", "we read", "", "she knows"]
 
 
@@ -39,12 +37,12 @@ def name(trained: Callable[..., Run], monkeypatch: pytest.MonkeyPatch) -> str:
     if problem := BACKENDS["native"].unavailable_reason():
         pytest.skip(problem)
     monkeypatch.setattr("zoo.generation.compilation.may_have_gpu", lambda: False)
-    return publish(trained(name=NAME).folder).name
+    return publish(trained().folder).name
 
 
 def other(trained: Callable[..., Run]) -> Run:
     """Return a run with other weights."""
-    return trained("runs/other", **{"name": NAME, "training.seed": 2})
+    return trained("runs/other", **{"training.seed": 2})
 
 
 def opened(name: str, **options: Any) -> Any:
