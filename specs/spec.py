@@ -370,22 +370,23 @@ class Spec(Section):
             )
 
     def _check_lengths(self) -> None:
-        training = self.training
+        training, stride = self.training, self.architecture.source_stride
         growth = self.task.source.max_growth if isinstance(self.task, Recognition) else 1.0
         longest = int(self.corpus.max_length * growth)
         batch = longest + (self.languages is not None)  # with the language token
         limits = [
-            ("architecture.positions.rows", self.architecture.max_positions, longest),
-            ("training.source_tokens", training.source_tokens, batch),
+            ("architecture.positions.rows", self.architecture.max_positions, -(-longest // stride), stride),
+            ("training.source_tokens", training.source_tokens, batch, 1),
             # Targets of features are much shorter than `corpus.max_length`, a number of frames.
-            ("training.target_tokens", training.target_tokens if self.reads_text else None, batch),
+            ("training.target_tokens", training.target_tokens if self.reads_text else None, batch, 1),
         ]
-        for field, limit, length in limits:
+        end = " tokens and EOS" if self.reads_text else ""
+        for field, limit, length, step in limits:
             if limit is not None and limit <= length:
                 reject(
                     (field, "corpus.max_length"),
-                    f"`{field}` is {limit}, but training examples can have up to {length} tokens and EOS",
-                    f"raise `{field}`, or lower `corpus.max_length` below {int(limit / growth)}",
+                    f"`{field}` is {limit}, but training examples can have a length of up to {length}{end}",
+                    f"raise `{field}`, or lower `corpus.max_length` below {int(limit * step / growth)}",
                 )
 
 

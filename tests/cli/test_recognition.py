@@ -109,7 +109,10 @@ def test_files_folders_and_lists_are_recognised(run: Run, zoo: Callable[..., Any
     texts = model.translate(names)
     found = model.recognize([model.modality.encode(name) for name in names])
     assert [best.text for best, *_ in found] == texts
+    assert model.translate(Path(names[0])) == texts[0]
+    assert model.translate(map(Path, names[:2])) == texts[:2]
     (score,) = model.score([names[0]], [texts[0]])
+    assert model.score(Path(names[0]), texts[0]) == score
     assert score == pytest.approx(found[0][0].log_probability, abs=1e-3)
     outputs = [
         zoo("decode", "--model", "run", "--input", "dev.lst"),

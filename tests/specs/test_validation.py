@@ -114,9 +114,17 @@ def test_mistakes_have_a_line_and_a_hint(text: str, problem: str, line: int, hin
 def test_batches_have_room_for_examples_that_augmentation_lengthens() -> None:
     enough = ["task.source.time_warp=0.5", "corpus.max_length=1000", "training.source_tokens=1501"]
     load("speech/digits", enough)
-    with pytest.raises(ZooError, match=r"`training.source_tokens` is 1500, but .* 1500 tokens") as error:
+    with pytest.raises(ZooError, match=r"`training.source_tokens` is 1500, but .* up to 1500\b") as error:
         load("speech/digits", [*enough[:2], "training.source_tokens=1500"])
     assert "`corpus.max_length` below 1000" in str(error.value.hint)
+
+
+def test_learned_positions_are_counted_after_the_convolutions() -> None:
+    learned = ["architecture.positions={kind: learned, rows: 252}", "corpus.max_length=1301"]  # 1301 * 1.15 / 6 = 249.4
+    load("speech/digits", learned)
+    with pytest.raises(ZooError, match=r"`architecture.positions.rows` is 250, but .* up to 250\b") as error:
+        load("speech/digits", [*learned, "architecture.positions.rows=250"])
+    assert "`corpus.max_length` below 1304" in str(error.value.hint)
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from os import PathLike
+from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack, cast
 
@@ -95,6 +95,14 @@ class Recognizer(Translator):
         """Create a recognizer from a program, with the arguments of `Translator`."""
         super().__init__(*args, **kwargs)
         self.modality = cast(FeatureModality, modality_of(self.spec.task))
+
+    def translate(self, texts: Any, **options: Any) -> Any:
+        """Return the text in one or more files (see `Translator.translate`). A path is a string or path object."""
+        return super().translate(_names(texts), **options)
+
+    def score(self, sources: Any, targets: Any, **options: Any) -> Any:
+        """Return the log-probability of the text of one or more files (see `Translator.score`)."""
+        return super().score(_names(sources), targets, **options)
 
     def transcribe(
         self,
@@ -206,3 +214,8 @@ class Recognizer(Translator):
             language_tokens=(0, len(preprocessor.languages.target_tokens)),
         )
         return replace(attention, picture=self.modality.picture(frames))
+
+
+def _names(files: Any) -> Any:
+    """Return one path, or several, as strings."""
+    return fspath(files) if isinstance(files, str | PathLike) else map(fspath, files)
