@@ -43,11 +43,17 @@ _LITERAL = rf"""(?x:
   | (?<![^\W_])[A-Za-z]{{1,4}}\d+[A-Za-z]*(?![\w.]{{0,40}}\.\d)(?!\w)     # codes such as A4 or H2O
   | (?<![\w-])[a-z][a-z\d]*(?:_[a-z\d]+)+(?!\w) | [¼-¾⅐-⅞]                  # variable names, fractions
   | (?<!\w)_{{3,}}(?!\w) | \[[ xX]\]                                    # blanks and check boxes in forms
+  | [©®™±×÷•‰′″₠-₫₭-⃀∀-⋿■-◿]+ | (?<![^\W\d])[kM]?[ΩΩ](?!\w) | (?<![^\W\d])[µμ][A-Za-z]{{1,2}}(?!\w)
+  | (?<!\w)[A-Za-z]{{1,3}}[²³¹⁰⁴-⁹₀-₉]+[A-Z]?(?!\w)                       # such as x² and CO₂
   | (?:(?<=\bBIC\s)|(?<=\bBIC:\s))(?-i:[A-Z]{{6}}[A-Z\d]{{2,5}})(?!\w)     # bank codes
 )"""
 _FOREIGN = r"(?!\d)[\u0370-\u1cff\u1f00-\u1fff\u2de0-\u2dff\u2e80-\ud7ff\uf900-\ufaff\ufb1d-\ufdff\ufe70-\uffdc]"
 """A letter of a script other than Latin."""
-_PLAIN = re.compile(r"(?:[A-Za-zÀ-ÖØ-öø-ÿœŒ ,;!?()\"'’„“”«»]|\.(?!\w)|(?<=[a-zà-ÿ])-)*")
+_FOREIGN_LATIN = r"(?-i:[^\W\d_]*[ÃÅÐÕØÝÞãåðõøýþĀ-őŔ-ŷŹ-žƀ-ɏḀ-ẝẟ-ỿ][^\W\d_]*)"
+"""A word with a Latin letter that no language with a table uses. It is nearly always a name."""
+_PLAIN = re.compile(
+    r"(?:[A-Za-zÀ-ÂÄÆ-ÏÑ-ÔÖÙ-Üß-âäæ-ïñ-ôöù-üÿœŒ ,;!?()\"'’„“”«»]|\.(?!\w)|(?<=[a-zß-âäæ-ïñ-ôöù-üÿ])-)*"
+)
 """A text without digits, symbols and file names. It may still contain names of weekdays and bank codes."""
 _SPACES = " \u00a0\u2009\u202f"
 _GAP = rf"(?:[{_SPACES}.]| ?[/-] ?)?"
@@ -83,7 +89,11 @@ class _Patterns:
         parts = {
             "name": rf"(?:{endings}){any_month}|(?<!\w){any_month}(?={day})|(?<!\w){any_weekday}",
             "date": _DATE,
-            "foreign": rf"(?<!\w)(?:{_FOREIGN})+(?:\W{{1,3}}(?:{_FOREIGN})+)*(?!\w)" if notation.code else "(?!)",
+            "foreign": (
+                rf"(?<!\w)(?:(?:{_FOREIGN})+(?:\W{{1,3}}(?:{_FOREIGN})+)*|{_FOREIGN_LATIN})(?!\w)"
+                if notation.code
+                else "(?!)"
+            ),
             "literal": _LITERAL,
             "phone": rf"(?<![\w.,)+/-])(?:{_PHONE}|{notation.phone})(?![\w-]|[.,]\d)",
             "time": _time_pattern(notation),

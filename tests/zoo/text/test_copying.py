@@ -21,6 +21,8 @@ SYMBOLS = A, B, C = copy_symbols(3)
         ("I have three cats and 2 dogs in May.", "I have three cats and 2 dogs in May.", None),
         ("Mail a@b.org before 9:00 a.m.", f"Mail {A} before {B}", "Schreib a@b.org vor 9 Uhr"),
         ("Run {name} on the 21st.", f"Run {A} on the {B}.", "Führ {name} am 21. aus"),
+        ("Mail Ms Žižková before Øystein", f"Mail Ms {A} before {B}", "Schreib Ms Žižková vor Øystein"),
+        ("It costs ₺5 ± ₹2 today", f"It costs {A}5 {B} {C}2 today", "Es kostet ₺5 ± ₹2 heute"),
         ("Room no. 5, page 7", f"Room {A}, page 7", "Room Nr. 5, page 7"),
         ("10 km, 20 km, 30 km, 40 km", f"{A}, {B}, {C}, 40 km", "10 km, 20 km, 30 km, 40 km"),
     ],
@@ -42,7 +44,7 @@ def test_spans_are_replaced_and_restored_in_the_notation_of_the_target(text, rep
         ("CLOSED ON 24 MARCH 2026, MONDAY", f"Closed on {A} March {B}, Monday"),
         ("„EINGANG“", "„Eingang“"),
         ("WRITE TO A@B.ORG", f"Write to {A}"),
-        ("KİTAP EVİ", "KİTAP EVİ"),  # in lower case it is longer
+        ("KİTAP EVİ", f"{A} {B}"),  # in lower case it is longer
         ("HTML", "HTML"),
         ("THE CPU or NO", "THE CPU or NO"),
         ("2 + 2", "2 + 2"),
@@ -61,7 +63,7 @@ def test_spans_are_replaced_and_restored_in_the_notation_of_the_target(text, rep
 def test_text_in_capitals_is_read_without_them(text, read):
     found = replace_spans(text, SYMBOLS, "en", "de")
     assert found.text == read
-    assert found.capitals == (text != read or text in ("UNESCO", "KİTAP EVİ"))
+    assert found.capitals == (text != read or text == "UNESCO")
 
 
 @pytest.mark.parametrize(

@@ -85,13 +85,26 @@ LANGUAGES = ("en", "de", "fr", "es")
 
 def test_words_in_other_scripts_are_kept_between_languages_in_latin_script():
     text = "My name is 王小明, I live in Москва and “שלום, עולם” means hello in 5 μm, β-test or aβ."
-    assert [span.text for span in find_spans(text, "en", "de")] == ["王小明", "Москва", "שלום, עולם", "5", "β"]
-    assert [span.text for span in find_spans(text, "en", "ru")] == ["5"]
+    assert [span.text for span in find_spans(text, "en", "de")] == ["王小明", "Москва", "שלום, עולם", "5", "μm", "β"]
+    assert [span.text for span in find_spans(text, "en", "ru")] == ["5", "μm"]
     assert [span.text for span in find_spans("Москва", "ru", "en")] == []
     assert needs_translation("Москва")
     assert find_spans("Москва, мир", "en", "de") == []
     assert [span.text for span in compare("Hi Москва", "Hallo Moskva", "en", "de").missing] == ["Москва"]
     assert compare("Hi Москва", "Hallo Москва", "en", "de") == ([], [], [])
+
+
+def test_names_with_letters_of_other_languages_are_kept():
+    names = ["Yılmaz", "Łukasz", "Øystein", "Nguyễn", "São", "ŠKODA", "ålesund"]
+    assert [span.text for span in find_spans(f"We met {', '.join(names)}.", "en", "de")] == names
+    own = "Señor Nuñez, Frau Groß, œuvre, Àéçôÿ, ẞ, ſ, Island, Kiosk"
+    assert find_spans(own, "es", "de") == find_spans("Yılmaz", "tr", "de") == find_spans("Yılmaz", "de", "tr") == []
+    assert [span.text for span in compare("Ask Łukasz", "Frag Lukas", "en", "de").missing] == ["Łukasz"]
+
+
+@pytest.mark.parametrize("symbol", ["≥", "©", "±", "₺", "kΩ", "µm", "x²", "CO₂", "™"])
+def test_symbols_that_vocabularies_lack_are_kept(symbol):
+    assert [span.text for span in find_spans(f"Set it to {symbol}, please.", "en", "de")] == [symbol]
 
 
 @pytest.mark.parametrize(
