@@ -79,7 +79,8 @@ class Protection:
     def check(self, source: SearchInput, hypotheses: Sequence[Translation]) -> list[Translation]:
         """Convert the hypotheses of a sentence to translations, and set their `unkept` field."""
         translations = self._convert(source, hypotheses)
-        if not (self._preprocessor.protects and find_spans(_text(source), source.language, self._target)):
+        protects = self._preprocessor.protects
+        if not (protects and (source.copied or find_spans(_text(source), source.language, self._target))):
             return translations
         return [replace(each, unkept=self._unkept(source, each.text)) for each in translations]
 
@@ -122,7 +123,9 @@ class Protection:
 
     def _unkept(self, source: SearchInput, translation: str) -> tuple[str, ...]:
         differences = compare(_text(source), translation, source.language, self._target)
-        return tuple(span.text for span in (*differences.missing, *differences.added))
+        unkept = [span.text for span in (*differences.missing, *differences.added)]
+        names = {span.text for span in source.copied.values() if not span.numeric and span.text not in translation}
+        return (*unkept, *sorted(names.difference(unkept)))
 
     def _plan(self, source: SearchInput, first: Translation, constraint: SpanConstraint, stage: int) -> _Plan:
         """Plan how to translate a sentence again: which spans to cut out and copy, which to replace with numbers."""

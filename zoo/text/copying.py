@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from zoo.text.language_codes import base_language
 from zoo.text.notation import notation_of
-from zoo.text.spans import Span, find_spans, match_spans
+from zoo.text.spans import Span, find_names, find_spans, match_spans
 
 MAX_SYMBOLS = 64
 _FIRST = 0xF0000
@@ -73,7 +73,8 @@ def replace_spans(text: str, symbols: Sequence[str], source: str, target: str) -
         found = [
             replace(span, spellings=tuple(map(str.upper, span.spellings))) if span.numeric else span for span in found
         ]
-    return _replace(text, dict(zip(symbols, filter(_is_copied, found), strict=False)), capitals)
+    copied = _copied(text, found, source, target)
+    return _replace(text, dict(zip(symbols, copied, strict=False)), capitals)
 
 
 def in_capitals(text: str) -> bool:
@@ -137,8 +138,8 @@ def replace_in_pair(
         return Replaced(source), Replaced(target)
     first %= len(symbols)
     found, others = (
-        list(filter(_is_copied, find_spans(text, language)))
-        for text, language in zip((source, target), languages, strict=True)
+        _copied(text, find_spans(text, *codes), *codes)
+        for text, codes in ((source, languages), (target, languages[::-1]))
     )
     matches = match_spans(found, others, lambda span: [(reading, span.unit) for reading in span.readings])
     pairs = dict(zip([*symbols[first:], *symbols[:first]], matches, strict=False))
@@ -170,10 +171,20 @@ def has_symbol(text: str) -> bool:
     return _SYMBOL.search(text) is not None
 
 
-def _is_copied(span: Span) -> bool:
-    """Return whether symbols may replace a span. Names, and small numbers that may become words, are translated."""
-    is_time = any(reading.startswith("time") for reading in span.readings)
-    return not span.is_name and (span.small < 0 or bool(span.unit) or is_time)
+def _copied(text: str, spans: Iterable[Span], source: str, target: str) -> list[Span]:
+    """Return the spans of a text that symbols may replace, and the names after titles, in order.
+
+    Months, weekdays, and small numbers that may become words are translated.
+    """
+    copied = [
+        span
+        for span in spans
+        if not span.is_name
+        and (span.small < 0 or span.unit or any(reading.startswith("time") for reading in span.readings))
+    ]
+    names = find_names(text, source, target)
+    copied = [span for span in copied if not any(name.start < span.end and span.start < name.end for name in names)]
+    return sorted([*copied, *names], key=lambda span: span.start)
 
 
 def _replace(text: str, spans: Mapping[str, Span], capitals: bool = False) -> Replaced:

@@ -68,6 +68,10 @@ class Notation:
         ranges: Pattern of the words between the ends of a range.
         roman_ending: Pattern of the text after Roman numerals. None if they do not replace ordinals.
         named: Pattern of the words before numbers that are copied unchanged, such as "version" before "3.2".
+        titles: Pattern of the titles before names, such as "Mr".
+        not_before_titles: Pattern of the words after which a title is a noun, such as "seine" before "Frau".
+        roles: Pattern of the beginnings of words after a title that are not names, such as "President".
+        capital_nouns: Whether all nouns begin with a capital.
     """
 
     code: str = ""
@@ -107,6 +111,10 @@ class Notation:
     ranges: str
     roman_ending: str | None = None
     named: str
+    titles: str = "(?!)"
+    not_before_titles: str = "(?!)"
+    roles: str = "(?!)"
+    capital_nouns: bool = False
 
     @cached_property
     def unit_forms(self) -> dict[str, str]:

@@ -51,9 +51,7 @@ _FOREIGN = r"(?!\d)[\u0370-\u1cff\u1f00-\u1fff\u2de0-\u2dff\u2e80-\ud7ff\uf900-\
 """A letter of a script other than Latin."""
 _FOREIGN_LATIN = r"(?-i:[^\W\d_]*[ÃÅÐÕØÝÞãåðõøýþĀ-őŔ-ŷŹ-žƀ-ɏḀ-ẝẟ-ỿ][^\W\d_]*)"
 """A word with a Latin letter that no language with a table uses. It is nearly always a name."""
-_PLAIN = re.compile(
-    r"(?:[A-Za-zÀ-ÂÄÆ-ÏÑ-ÔÖÙ-Üß-âäæ-ïñ-ôöù-üÿœŒ ,;!?()\"'’„“”«»]|\.(?!\w)|(?<=[a-zß-âäæ-ïñ-ôöù-üÿ])-)*"
-)
+_PLAIN = re.compile(r"(?:[A-Za-zÀ-ÂÄÆ-ÏÑ-ÔÖÙ-Üß-âäæ-ïñ-ôöù-üÿœŒ ,;!?()\"'’„“”«»]|\.(?!\w)|(?<=[a-zß-âäæ-ïñ-ôöù-üÿ])-)*")
 """A text without digits, symbols and file names. It may still contain names of weekdays and bank codes."""
 _SPACES = " \u00a0\u2009\u202f"
 _GAP = rf"(?:[{_SPACES}.]| ?[/-] ?)?"
@@ -112,6 +110,13 @@ class _Patterns:
         self.after_day = re.compile(rf"\.?(?:\s(?:of|de))?\s{any_month}")
         self.before_day = re.compile(rf"(?<!\w){any_month}\.?\s$")
         self.clock = {kind: _ignoring_case(pattern) for kind, pattern in notation.clock.items()}
+        word = r"[A-ZÀ-ÖØ-Þ][^\W\d_]*(?:['’-][A-ZÀ-ÖØ-Þ][^\W\d_]+)*"
+        following = r"(?!(?<=s)\s[A-ZÄÖÜ])" if notation.capital_nouns else rf"(?:\s(?!{any_weekday}){word}(?!\w))*"
+        # A match without `name` is a title that is not before a name.
+        self.title = re.compile(
+            rf"(?<!\w)(?:(?:{notation.not_before_titles})\s(?:{notation.titles})(?!\w)"
+            rf"|(?:{notation.titles})\.?\s(?P<name>(?!{notation.roles}){word}(?!\w){following})?)"
+        )
         self.hours = _ignoring_case(rf"\s?(?:{notation.hours})" if notation.before_hours else "(?!)")
         self.small = [_ignoring_case(rf"\b(?:{stems})(?!{notation.compounds})") for stems in notation.small]
         self.large = _ignoring_case("|".join([*notation.large, rf"\b[ivx]{{2,}}(?:{notation.roman_ending or ''})\b"]))
@@ -219,6 +224,19 @@ def find_spans(text: str, source: str, target: str = "") -> list[Span]:
         target: Language code of the translation, for the spellings.
     """
     return list(_find(text, notation_of(base_language(source)), notation_of(base_language(target))))
+
+
+def find_names(text: str, source: str, target: str) -> list[Span]:
+    """Return the names after titles such as "Mr" as spans. If a language has no table, there are none."""
+    codes = base_language(source), base_language(target)
+    if not all(notation_of(code).code for code in codes):
+        return []
+    matches = (match for match in _patterns(codes[0]).title.finditer(text) if match["name"])
+    return [
+        Span(match.start("name"), name, frozenset([name]), numeric=False, spellings=(name,))
+        for match in matches
+        for name in [match["name"]]
+    ]
 
 
 def needs_translation(text: str) -> bool:

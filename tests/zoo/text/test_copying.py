@@ -23,6 +23,12 @@ SYMBOLS = A, B, C = copy_symbols(3)
         ("Run {name} on the 21st.", f"Run {A} on the {B}.", "Führ {name} am 21. aus"),
         ("Mail Ms Žižková before Øystein", f"Mail Ms {A} before {B}", "Schreib Ms Žižková vor Øystein"),
         ("It costs ₺5 ± ₹2 today", f"It costs {A}5 {B} {C}2 today", "Es kostet ₺5 ± ₹2 heute"),
+        (
+            "Mail Mr O'Neill before Ms Jane Le-Roux",
+            f"Mail Mr {A} before Ms {B}",
+            "Schreib Mr O'Neill vor Ms Jane Le-Roux",
+        ),
+        ("Mail Dr Øye, Mr President", f"Mail Dr {A}, Mr President", "Schreib Dr Øye, Mr President"),
         ("Room no. 5, page 7", f"Room {A}, page 7", "Room Nr. 5, page 7"),
         ("10 km, 20 km, 30 km, 40 km", f"{A}, {B}, {C}, 40 km", "10 km, 20 km, 30 km, 40 km"),
     ],

@@ -9,7 +9,7 @@ from random import Random
 import pytest
 
 from zoo.text import spans
-from zoo.text.spans import compare, find_spans, needs_translation
+from zoo.text.spans import compare, find_names, find_spans, needs_translation
 
 
 @pytest.mark.parametrize(
@@ -100,6 +100,23 @@ def test_names_with_letters_of_other_languages_are_kept():
     own = "Señor Nuñez, Frau Groß, œuvre, Àéçôÿ, ẞ, ſ, Island, Kiosk"
     assert find_spans(own, "es", "de") == find_spans("Yılmaz", "tr", "de") == find_spans("Yılmaz", "de", "tr") == []
     assert [span.text for span in compare("Ask Łukasz", "Frag Lukas", "en", "de").missing] == ["Łukasz"]
+
+
+@pytest.mark.parametrize(
+    ("language", "text", "names"),
+    [
+        ("en", "Dear Mr. Brown, call Miss Ann Lee Monday.", ["Brown", "Ann Lee"]),
+        ("en", "Mr President, Mrs and Doctor Brown", []),
+        ("de", "Sehr geehrter Herr Schneider, Frau Müller Bescheid", ["Schneider", "Müller"]),
+        ("de", "weil meine Frau Geld hat, Frau Müllers Auto, Herr Präsident", []),
+        ("fr", "M. Le Goff et Mme Petit, Monsieur le Maire", ["Le Goff", "Petit"]),
+        ("es", "La señora Blanco y el Sr. Presidente", ["Blanco"]),
+        ("it", "Dr Rossi", []),
+    ],
+)
+def test_names_are_found_after_titles(language, text, names):
+    assert [span.text for span in find_names(text, language, "en" if language != "en" else "de")] == names
+    assert find_names(text, language, "ru") == []
 
 
 @pytest.mark.parametrize("symbol", ["≥", "©", "±", "₺", "kΩ", "µm", "x²", "CO₂", "™"])
