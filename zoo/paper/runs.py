@@ -15,7 +15,7 @@ from typing import Any
 
 import specs
 from specs import METADATA_FIELDS, Spec, ZooError, difference
-from zoo.data.corpus import corpus_name, missing_part
+from zoo.data.corpus import SPLITS, corpus_name, missing_part
 from zoo.data.prepare import known_counts
 from zoo.evaluation.metrics import Metric, get_metric
 from zoo.models.find import all_runs
@@ -33,7 +33,6 @@ _IGNORED_FIELDS = (
 """Fields that `RunResults.scale` does not list, because they do not affect scores, or because the run's corpus and
 number of steps already express them."""
 
-_PARTS = ("train", "dev", "test")
 TOLERANCE = 0.15
 """Largest accepted difference between the exponent of a measured growth and the exponent of the formula."""
 
@@ -86,7 +85,7 @@ class RunResults:
     def _other_sets(self) -> tuple[str, ...]:
         """Names of the corpus parts ("train", "dev", "test") that differ from the shipped spec."""
         ours, theirs = self.spec.corpus, self.shipped and self.shipped.corpus
-        return tuple(part for part in _PARTS if getattr(ours, part) != getattr(theirs, part, None))
+        return tuple(part for part in SPLITS if getattr(ours, part) != getattr(theirs, part, None))
 
 
 @dataclass(frozen=True)
