@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import re
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
@@ -14,7 +13,7 @@ from fastapi import Request
 from prometheus_client import CollectorRegistry, Gauge, Histogram, generate_latest
 from prometheus_client import Counter as Total
 
-from zoo.serving.answer import ClientGone, Options, ServingError
+from zoo.serving.answer import LOG, RETRY_SECONDS, ClientGone, Options, ServingError
 from zoo.serving.pool import PooledModel
 from zoo.serving.settings import Settings, hash_key
 
@@ -24,9 +23,7 @@ MAX_LINES = 20_000
 """Maximum total number of lines in the texts of a request. Each line takes up some event-loop time."""
 _LONGEST_LIGATURE = 17  # a tokenizer reads U+FDFA as 18 characters, and every other character as at most 4
 _T = TypeVar("_T")
-_RETRY_SECONDS = 2
 
-LOG = logging.getLogger("zoo.serving")
 _SECONDS = (0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100)
 
 
@@ -162,10 +159,10 @@ class Admission:
             self._queued_texts + len(texts) > limits.queued_texts
             or self._queued_characters + characters > limits.queued_characters
         ):
-            raise ServingError(429, "the queue is full; try again later", "queue", _RETRY_SECONDS)
+            raise ServingError(429, "the queue is full; try again later", "queue", RETRY_SECONDS)
         translators = (model.loaded.translator for model in models if model.loaded is not None)
         if any(translator.waiting_seconds > limits.wait_seconds for translator in translators):
-            raise ServingError(429, "the server is busy; try again later", "wait", _RETRY_SECONDS)
+            raise ServingError(429, "the server is busy; try again later", "wait", RETRY_SECONDS)
         self.used_characters[key] += characters
         self._queued_texts += len(texts)
         self._queued_characters += characters
@@ -186,7 +183,7 @@ class Admission:
         def add(size: int) -> None:
             nonlocal held
             if self._held_bytes + size > self._limits.held_bytes:
-                raise ServingError(503, "the server is busy; try again later", "memory", _RETRY_SECONDS)
+                raise ServingError(503, "the server is busy; try again later", "memory", RETRY_SECONDS)
             held += size
             self._held_bytes += size
 
@@ -211,7 +208,7 @@ class Admission:
     def timed_out(self) -> ServingError:
         """Return the error for a request that took too long."""
         message = f"the request took more than {self._limits.request_seconds:g} seconds"
-        return ServingError(503, message, "time", _RETRY_SECONDS)
+        return ServingError(503, message, "time", RETRY_SECONDS)
 
 
 async def _wait_for_disconnect(request: Request) -> None:

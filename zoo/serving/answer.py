@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 
 from fastapi import Request
@@ -9,6 +10,11 @@ from fastapi.responses import JSONResponse
 
 from zoo.generation.translation import Translation
 
+LOG = logging.getLogger("zoo.serving")
+RETRY_SECONDS = 2
+"""Seconds after which a client should try again if the server is busy."""
+RELOAD_SECONDS = 5
+"""Seconds after which a client should try again if a model cannot be used."""
 DEEPL_PATH = "/v2/"
 """Path prefix of DeepL's API, whose errors have the `message` key instead of `error`."""
 AUDIO_PATH = "/v1/audio/"

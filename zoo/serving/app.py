@@ -27,7 +27,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from compiler.artefact import PROCESS_ENDS
 from specs import ZooError
 from zoo.serving import deepl, libretranslate, native, openai
-from zoo.serving.answer import ServingError, error_response
+from zoo.serving.answer import LOG, ServingError, error_response
 from zoo.serving.documents import Documents, remove_stale_folders
 from zoo.serving.requests import Guard
 from zoo.serving.service import Service
@@ -35,7 +35,6 @@ from zoo.text.language_codes import detector
 from zoo.version import __version__
 from zoo.visualization.page import SHEET, colour_sheet, theme_sheet
 
-LOG = logging.getLogger("zoo.serving")
 _BACKLOG = 1_000
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _GRACE_SECONDS = 5.0

@@ -12,7 +12,7 @@ from fastapi.responses import FileResponse, JSONResponse, Response
 from specs.notation import quote
 from zoo.documents.document import FORMATS
 from zoo.documents.html import ElementRoles
-from zoo.serving.answer import Call, ServingError
+from zoo.serving.answer import RETRY_SECONDS, Call, ServingError
 from zoo.serving.documents import DOCUMENT_SECONDS, DOWNLOAD_SECONDS, Documents, Outcome
 from zoo.serving.languages import AUTO, base_code, language_name, match_code
 from zoo.serving.requests import (
@@ -40,7 +40,6 @@ _CHOICES = {
     "tag_handling_version": ("v1", "v2"),
 }
 """Values that DeepL permits for some parameters."""
-_RETRY_SECONDS = 2
 
 
 def router(service: Service, documents: Documents) -> APIRouter:
@@ -153,7 +152,7 @@ def _add_document_routes(routes: APIRouter, service: Service, documents: Documen
         task, _ = await find(request, document_id)
         if not task.done():
             raise ServingError(
-                503, "the document is not translated yet; wait until its status is `done`", "document", _RETRY_SECONDS
+                503, "the document is not translated yet; wait until its status is `done`", "document", RETRY_SECONDS
             )
         if message := task.result().error:
             raise ServingError(503, message, "document")

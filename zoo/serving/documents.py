@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import math
 import os
 import secrets
@@ -28,13 +27,12 @@ from zoo.generation.recognizer import Recognizer
 from zoo.generation.transcription import Transcript, max_window_seconds
 from zoo.generation.translation import Translation
 from zoo.serving.admission import MAX_LINES
-from zoo.serving.answer import Answer, Call, Options, ServingError
+from zoo.serving.answer import LOG, RETRY_SECONDS, Answer, Call, Options, ServingError
 from zoo.serving.languages import standard_code
 from zoo.serving.pool import Route
 from zoo.serving.processes import Processes
 from zoo.serving.service import Plan, Service, models_of, readable_errors, routes_of
 
-LOG = logging.getLogger("zoo.serving")
 DOCUMENT_SECONDS = 600.0
 """Maximum time to translate a document if the client does not wait for the response."""
 _T = TypeVar("_T")
@@ -45,7 +43,6 @@ _CALL_SECONDS = 30.0
 """Maximum time to read or write a document or the texts of a request with markup."""
 _CHARACTERS_PER_SECOND, _CHARACTERS_PER_PICTURE = 15, 100
 """Numbers of characters that represent a second of audio and an image in quotas and in the queue."""
-_RETRY_SECONDS = 2
 DOWNLOAD_SECONDS = 600.0
 """Time for which clients can download a translated document. Then the document is removed."""
 MAX_STORED_BYTES = 1_000_000_000
@@ -261,7 +258,7 @@ class Documents:
             if isinstance(error, MemoryError):
                 raise ServingError(413, "reading the file needs too much memory; split it", "memory") from None
             LOG.error("no worker process can be used: %s", error)
-            raise ServingError(503, "the server is busy; try again later", "process", _RETRY_SECONDS) from None
+            raise ServingError(503, "the server is busy; try again later", "process", RETRY_SECONDS) from None
 
     async def _translate_segments(
         self, segments: Sequence[tuple[SegmentText, Plan]], options: Options
@@ -291,7 +288,7 @@ class Documents:
 
 
 def _server_ends() -> ServingError:
-    return ServingError(503, "the server is shutting down; try again later", "end", _RETRY_SECONDS)
+    return ServingError(503, "the server is shutting down; try again later", "end", RETRY_SECONDS)
 
 
 def _plain(segments: Sequence[SegmentText]) -> str:

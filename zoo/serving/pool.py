@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import math
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
@@ -23,15 +22,13 @@ from zoo.models.folder import ModelFolder
 from zoo.models.local_store import bundle_digest
 from zoo.planning.memory_estimate import weight_bytes
 from zoo.report import Report
-from zoo.serving.answer import ServingError
+from zoo.serving.answer import LOG, RELOAD_SECONDS, ServingError
 from zoo.serving.languages import base_code, match_code, public_codes
 from zoo.system.memory import require_memory
 
-LOG = logging.getLogger("zoo.serving")
 _REVISION_LENGTH = 16
 _SHOWN_LENGTH = 40
 _CHECK_SECONDS = 2.0
-_RETRY_SECONDS = 5
 _BYTES_PER_WEIGHT_BYTE = 2.5
 """Bytes of memory per byte of weights. We measured 1.9 to 2.1 with `base` and `big` after loading.
 
@@ -359,7 +356,7 @@ class ModelPool:
         except Exception as error:
             model.failed = revision
             LOG.error("model %s cannot be loaded: %s", model.name, error)
-            raise ServingError(503, f"the model `{model.name}` cannot be loaded", "load", _RETRY_SECONDS) from None
+            raise ServingError(503, f"the model `{model.name}` cannot be loaded", "load", RELOAD_SECONDS) from None
         finally:
             model.loading = None
         model.loaded, model.spec = LoadedModel(translator, revision), translator.spec
@@ -376,7 +373,7 @@ class ModelPool:
             loaded = {model.name: model.loaded for model in self.models.values() if model.loaded}
             idle = {name: model for name, model in loaded.items() if not model.active}
             if not idle:
-                raise ServingError(503, "all models in memory are in use", "models", _RETRY_SECONDS)
+                raise ServingError(503, "all models in memory are in use", "models", RELOAD_SECONDS)
             self._unload(self.models[min(idle, key=lambda name: idle[name].last_used)])
 
     def _unload(self, model: PooledModel) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import re
 import time
 import traceback
@@ -18,10 +17,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from specs.notation import quote
 from zoo.files.reading import parse_json
-from zoo.serving.answer import AUDIO_PATH, ClientGone, ServingError, error_response
+from zoo.serving.answer import AUDIO_PATH, LOG, RETRY_SECONDS, ClientGone, ServingError, error_response
 from zoo.serving.service import Service
 
-LOG = logging.getLogger("zoo.serving")
 MONITORING = ("/health", "/health/ready", "/metrics")
 """Endpoints that answer even if the server is busy."""
 OPEN = (*MONITORING, "/v1/models")
@@ -36,7 +34,6 @@ _SCHEMES = {"/v1/": "bearer ", "/v2/": "deepl-auth-key "}
 """Scheme of the `Authorization` header for each path prefix."""
 _CLIENT_CLOSED = 499  # the status that nginx logs for clients that disconnect
 _DISCARDED_BODIES = 20  # a rejected body is read up to this multiple of the limit, so the client reads the response
-_RETRY_SECONDS = 2
 _PORT, _ADDRESS = re.compile(r":\d*$"), re.compile(r"[\d.]+|\[[\da-f:.]+\]")
 _MAX_FORM_FIELDS = 1_000
 _CHARSET = re.compile(r"""charset\s*=\s*["']?([^\s"';]*)""", re.IGNORECASE)
@@ -93,7 +90,7 @@ class Guard:
             busy = self.service.admission.open_requests > self.service.settings.limits.requests
             if busy and scope["path"] not in MONITORING:
                 self.service.metrics.rejected.labels("requests").inc()
-                return ServingError(503, "the server is busy; try again later", "requests", _RETRY_SECONDS)
+                return ServingError(503, "the server is busy; try again later", "requests", RETRY_SECONDS)
             with self.service.admission.hold() as hold:
                 try:
                     body = await self._read_body(scope, receive, hold, self._refusal(scope))
@@ -237,7 +234,7 @@ async def _read_form(request: Request, max_files: int = 0) -> FormData:
         return await request.form(max_files=max_files, max_fields=_MAX_FORM_FIELDS)
     except OSError as error:  # a large file is written to the disk
         LOG.error("an uploaded document cannot be written: %s", error.strerror)
-        raise ServingError(503, "the server cannot store the document", "files", _RETRY_SECONDS) from None
+        raise ServingError(503, "the server cannot store the document", "files", RETRY_SECONDS) from None
 
 
 async def read_upload(request: Request) -> tuple[Parameters, str, bytes]:

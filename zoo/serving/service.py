@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import traceback
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -27,7 +26,7 @@ from zoo.generation.translation import Translation
 from zoo.generation.translator import Translator
 from zoo.report import Report
 from zoo.serving.admission import LINE_BREAKS, Admission, Metrics
-from zoo.serving.answer import Answer, Call, Options, ServingError
+from zoo.serving.answer import LOG, RELOAD_SECONDS, Answer, Call, Options, ServingError
 from zoo.serving.languages import (
     AUTO,
     base_code,
@@ -40,14 +39,12 @@ from zoo.serving.languages import (
 from zoo.serving.pool import LoadedModel, ModelPool, PooledModel, Route
 from zoo.serving.settings import Settings
 
-LOG = logging.getLogger("zoo.serving")
 _T = TypeVar("_T")
 _MAX_SCORED_TOKENS, _MAX_ATTENTION_TOKENS = 1_024, 512
 """Maximum number of tokens in a text or its translation, for scores and for attention. Memory grows quadratically."""
 _CHUNK_CHARACTERS = 4_000
 _CHUNK_INPUTS = 2
 """Number of inputs, such as windows of a recording, after which the work can be cancelled."""
-_RETRY_SECONDS = 5
 _SHORT_CHARACTERS = 1_000
 """Texts up to this length are tokenised in the event loop's thread, because starting another thread takes longer."""
 
@@ -403,7 +400,7 @@ def readable_errors() -> Iterator[None]:
             raise ServingError(400, error.summary) from None
         frames = "".join(traceback.format_tb(error.__traceback__))  # the message may contain the client's text
         LOG.error("the model cannot be used\n%s", frames)
-        raise ServingError(503, "the model cannot be used now", "load", _RETRY_SECONDS) from None
+        raise ServingError(503, "the model cannot be used now", "load", RELOAD_SECONDS) from None
 
 
 def _join(sources: Sequence[str], lines: Sequence[Sequence[Translation]], gaps: Sequence[str]) -> list[Translation]:
