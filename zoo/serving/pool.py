@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import chain
@@ -190,7 +190,7 @@ class ModelPool:
     def directions(self) -> dict[str, list[str]]:
         """Return the target languages of each source language, in the codes that clients see."""
         targets: dict[str, set[str]] = {}
-        for source, target in chain.from_iterable(model.public_directions() for model in self._translating()):
+        for source, target in chain.from_iterable(model.public_directions() for model in self._translators()):
             targets.setdefault(source, set()).add(target)
         return {source: sorted(targets[source]) for source in sorted(targets)}
 
@@ -205,20 +205,25 @@ class ModelPool:
         Raises:
             ServingError: A code is invalid, or there is no model with this name.
         """
-        candidates = [self.named(name)] if name is not None else list(self._translating())
-        for model in sorted(candidates, key=lambda each: each.spec.languages is not None):
-            pairs = model.directions() if model.translates else []
+        for model in sorted(self._translators(name), key=lambda each: each.spec.languages is not None):
+            pairs = model.directions()
             own_source = match_code(source, dict.fromkeys(pair[0] for pair in pairs))
             own_target = match_code(target, (pair[1] for pair in pairs if pair[0] == own_source))
             if own_source is not None and own_target is not None:
                 return Route(model, own_source, own_target)
         return None
 
-    def named(self, name: str) -> PooledModel:
-        """Return the model with this name. Raise ServingError if there is no such model."""
+    def candidates(self, name: str | None) -> list[PooledModel]:
+        """Return the model with this name, or all models if the name is None.
+
+        Raises:
+            ServingError: There is no model with this name.
+        """
+        if name is None:
+            return list(self.models.values())
         if name not in self.models:
             raise ServingError(400, "there is no model with this name; `GET /v1/models` lists the models")
-        return self.models[name]
+        return [self.models[name]]
 
     def recognizer(
         self,
@@ -244,10 +249,9 @@ class ModelPool:
         Raises:
             ServingError: There is no such model.
         """
-        candidates = [self.named(name)] if name is not None else list(self.models.values())
         found = [
             Route(model, own_source, own_target)
-            for model in candidates
+            for model in self.candidates(name)
             if isinstance(task := model.spec.task, Recognition) and task.source.kind == kind
             for own_source, own_target in model.directions()
             if translates in (None, own_source != own_target)
@@ -267,8 +271,7 @@ class ModelPool:
 
     def sources(self, target: str, name: str | None = None) -> list[str]:
         """Return the base codes of all languages that can be translated into `target`."""
-        models = [self.named(name)] if name is not None else list(self._translating())
-        pairs = [pair for model in models if model.translates for pair in model.directions()]
+        pairs = [pair for model in self._translators(name) for pair in model.directions()]
         return sorted({base_code(source) for source, own in pairs if match_code(target, [own])})
 
     @asynccontextmanager
@@ -341,8 +344,8 @@ class ModelPool:
                 model.loading.cancel()
             self._unload(model)
 
-    def _translating(self) -> Iterator[PooledModel]:
-        return (model for model in self.models.values() if model.translates)
+    def _translators(self, name: str | None = None) -> list[PooledModel]:
+        return [model for model in self.candidates(name) if model.translates]
 
     async def _load(self, model: PooledModel) -> None:
         """Load the current revision of a model, and replace the revision that was loaded before."""

@@ -202,8 +202,7 @@ class Service:
     async def parse(self, call: Call, texts: Sequence[str], tokenized: bool) -> list[Answer]:
         """Parse sentences. The answers contain trees in bracket notation instead of translations."""
         self.admission.check_texts(texts, call.options)
-        models = self.pool.models.values() if call.model is None else [self.pool.named(call.model)]
-        parsers = [model for model in models if model.parses]
+        parsers = [model for model in self.pool.candidates(call.model) if model.parses]
         if not parsers:
             raise ServingError(400, "the server has no such parser; `GET /v1/models` lists the models")
 
