@@ -98,21 +98,16 @@ def matrix_peak(device: torch.device, precision: str) -> float:
     size = 8192 if device.type == "cuda" else 1024
     a, b = (torch.randn(size, size, generator=torch.Generator().manual_seed(i)).to(device, dtype) for i in range(2))
     out = torch.empty_like(a)
+
+    def multiply() -> None:
+        torch.mm(a, b, out=out)
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+
     with fast_float32():
-        return 2 * size**3 / _fastest(lambda: torch.mm(a, b, out=out), device, 3)
+        return 2 * size**3 / min(repeat(multiply, _MIN_SECONDS, rounds=3))
 
 
 def bfloat16_speed() -> float:
     """Return this processor's speed in bfloat16 divided by its speed in float32. If below 1, bfloat16 is emulated."""
     return matrix_peak(_CPU, "bfloat16") / matrix_peak(_CPU, "float32")
-
-
-def _fastest(work: Callable[[], object], device: torch.device, rounds: int) -> float:
-    """Return the time of the fastest round, in seconds. Measure at least `rounds` rounds and a fifth of a second."""
-
-    def wait_for_work() -> None:
-        work()
-        if device.type == "cuda":
-            torch.cuda.synchronize(device)
-
-    return min(repeat(wait_for_work, _MIN_SECONDS, rounds=rounds))
