@@ -67,10 +67,9 @@ class Manifest:
         Raises:
             ZooError: The file is missing or has changed.
         """
-        entry, path = self._entry(name), self.path(name)
         self.check_size(name)
-        if sha256(path) != entry.sha256:
-            raise _changed(path)
+        if sha256(self.path(name)) != self._entry(name).sha256:
+            raise _changed(self.path(name))
 
     def check_size(self, name: str) -> None:
         """Check the size of a file, without hashing it.
@@ -159,11 +158,9 @@ def check(folder: Path, names: Iterable[str] | None = None, *, hashed_bytes: int
     """
     manifest = read(folder)
     hashed = hashed_bytes is None or sum(entry.bytes for entry in manifest.entries.values()) <= hashed_bytes
+    check_one = manifest.check_file if hashed else manifest.check_size
     for name in names or manifest.entries:
-        if hashed:
-            manifest.check_file(name)
-        else:
-            manifest.check_size(name)
+        check_one(name)
     return hashed
 
 
