@@ -13,7 +13,7 @@ from xml.sax.saxutils import escape
 
 from zoo.documents.fragments import Format, Fragment, Kind, Syntax, View, unescape
 from zoo.documents.segments import PLACEHOLDER
-from zoo.documents.tags import TAG, TAG_START, Attribute, attribute_view, attributes, values, without_id
+from zoo.documents.tags import TAG, TAG_START, Attribute, add_boundaries, attribute_view, attributes, values, without_id
 
 _BLOCKS = frozenset(
     (
@@ -302,15 +302,14 @@ def is_untranslated(tag: str) -> bool:
     return found.get("translate", "").lower() == "no" or "notranslate" in found.get("class", "").split()
 
 
-def _with_language(tag: str) -> Iterator[Fragment]:
-    """Yield the fragments of a start tag, with the language code as a separate fragment."""
-    position = 0
-    for each in attributes(tag):
-        if each.name in ("lang", "xml:lang") and (each.quote or each.value.replace("-", "").isalnum()):
-            yield Fragment(Kind.BREAK, tag[position : each.value_start])
-            yield Fragment(Kind.LANGUAGE, tag[each.value_start : each.value_end])
-            position = each.value_end
-    yield Fragment(Kind.BREAK, tag[position:])
+def _with_language(tag: str) -> list[Fragment]:
+    """Return the fragments of a start tag, with the language code as a separate fragment."""
+    codes = (
+        (each.value_start, Fragment(Kind.LANGUAGE, tag[each.value_start : each.value_end]))
+        for each in attributes(tag)
+        if each.name in ("lang", "xml:lang") and (each.quote or each.value.replace("-", "").isalnum())
+    )
+    return add_boundaries(tag, codes)
 
 
 class XhtmlParser(Parser):

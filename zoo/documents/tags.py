@@ -67,24 +67,26 @@ def attribute_view(
         is_text: Function that returns whether to translate an attribute, given the name and text of its tag.
     """
 
-    def parse(text: str) -> list[Fragment]:
-        found, position = list[Fragment](), 0
+    def find(text: str) -> Iterator[tuple[int, Fragment]]:
         for start, name, tag in find_tags(text):
             for each in attributes(tag):
                 if is_text(name, tag, each):
                     value, mark = tag[each.value_start : each.value_end], Fragment(Kind.BREAK, each.quote, output='"')
                     output = None if each.quote == '"' else _escape(each.value)
-                    before = text[position : start + each.value_start - len(each.quote)]
-                    found += [
-                        Fragment(Kind.BREAK, before),
-                        mark,
-                        Fragment(Kind.TEXT, value, each.value, output=output),
-                        mark,
-                    ]
-                    position = start + each.value_end + len(each.quote)
-        return [*found, Fragment(Kind.BREAK, text[position:])]
+                    yield start + each.value_start - len(each.quote), mark
+                    yield start + each.value_start, Fragment(Kind.TEXT, value, each.value, output=output)
+                    yield start + each.value_end, mark
 
-    return View(parse, Syntax(_escape))
+    return View(lambda text: add_boundaries(text, find(text)), Syntax(_escape))
+
+
+def add_boundaries(text: str, parts: Iterable[tuple[int, Fragment]]) -> list[Fragment]:
+    """Return some fragments of a text, given with their positions, and the rest of the text as boundaries."""
+    fragments, end = list[Fragment](), 0
+    for start, part in parts:
+        fragments += [Fragment(Kind.BREAK, text[end:start]), part]
+        end = start + len(part.raw)
+    return [*fragments, Fragment(Kind.BREAK, text[end:])]
 
 
 def _escape(text: str) -> str:
@@ -94,19 +96,15 @@ def _escape(text: str) -> str:
 def pattern_view(pattern: re.Pattern[str]) -> View:
     """Return a view of the parts of XML that a pattern matches: texts (group `text`) and language codes."""
 
-    def parse(text: str) -> list[Fragment]:
-        found, position = list[Fragment](), 0
+    def find(text: str) -> Iterator[tuple[int, Fragment]]:
         for match in pattern.finditer(text):
-            group = match.lastgroup
-            if group is None or (group == "text" and "<" in unescape(match[group])):  # descriptions may have markup
-                continue
-            raw = match[group]
-            found.append(Fragment(Kind.BREAK, text[position : match.start(group)]))
-            found.append(Fragment(Kind.TEXT, raw, unescape(raw)) if group == "text" else Fragment(Kind.LANGUAGE, raw))
-            position = match.end(group)
-        return [*found, Fragment(Kind.BREAK, text[position:])]
+            if match.lastgroup == "text":
+                if "<" not in (value := unescape(match["text"])):  # descriptions may have markup
+                    yield match.start("text"), Fragment(Kind.TEXT, match["text"], value)
+            elif match.lastgroup:
+                yield match.start(match.lastgroup), Fragment(Kind.LANGUAGE, match[match.lastgroup])
 
-    return View(parse, Syntax(escape))
+    return View(lambda text: add_boundaries(text, find(text)), Syntax(escape))
 
 
 def values(tag: str) -> dict[str, str]:
