@@ -8,7 +8,7 @@ import time
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import Self, TextIO
+from typing import Self
 
 from specs.notation import escape
 
@@ -16,6 +16,7 @@ _UNSAFE_IN_TERMINALS = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udc7f\udd00-\udfff]"
 )
 _PACKAGE = Path(__file__).parent
+_INTERVAL_SECONDS = 10.0
 
 
 class Progress:
@@ -61,20 +62,11 @@ class Report:
 
 
 class PlainReport(Report):
-    """Report that prints lines of plain text, for logs, pipes and simple terminals.
-
-    Args:
-        stream: Stream to print to. Default: stderr.
-        interval: Minimum number of seconds between two lines of progress.
-    """
-
-    def __init__(self, stream: TextIO | None = None, interval: float = 10.0) -> None:
-        self._stream = stream
-        self._interval = interval
+    """Report that prints lines of plain text to stderr, for logs, pipes and simple terminals."""
 
     def info(self, text: str) -> None:
         """Print a line."""
-        print(escape_control_characters(text), file=self._stream or sys.stderr, flush=True)
+        print(escape_control_characters(text), file=sys.stderr, flush=True)
 
     def warn(self, text: str) -> None:
         """Print a line that begins with "warning:"."""
@@ -82,7 +74,7 @@ class PlainReport(Report):
 
     def progress(self, label: str, total: int | None, unit: str) -> Progress:
         """Return a context manager that prints the progress of a task as lines of text."""
-        return _PrintedProgress(self, label, total, unit, self._interval)
+        return _PrintedProgress(self, label, total, unit)
 
 
 class WarningsReport(Report):
@@ -106,13 +98,13 @@ def _caller_stack_level() -> int:
 
 
 class _PrintedProgress(Progress):
-    """Progress that prints a line of text at most every `interval` seconds.
+    """Progress that prints a line of text at most every ten seconds.
 
     When the work ends, it prints a last line if an earlier line was printed and the progress has changed since then.
     """
 
-    def __init__(self, report: PlainReport, label: str, total: int | None, unit: str, interval: float) -> None:
-        self._report, self._label, self._total, self._unit, self._interval = report, label, total, unit, interval
+    def __init__(self, report: PlainReport, label: str, total: int | None, unit: str) -> None:
+        self._report, self._label, self._total, self._unit = report, label, total, unit
         self._done = self._done_before = 0
         self._figures: dict[str, float | str] = {}
         self._start = self._last_time = time.monotonic()
@@ -125,7 +117,7 @@ class _PrintedProgress(Progress):
             self._done_before = n  # a resumed run reports its earlier work first, which must not affect the speed
         self._done += n
         self._figures.update(figures)
-        if now - self._last_time >= self._interval:
+        if now - self._last_time >= _INTERVAL_SECONDS:
             self._print(now)
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:

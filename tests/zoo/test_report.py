@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from contextlib import redirect_stderr
 from types import SimpleNamespace
 
 import pytest
@@ -38,7 +39,7 @@ def test_silent_plain_and_library_reports(capsys: pytest.CaptureFixture[str]) ->
 
 def test_progress_prints_a_line_per_interval(clock: SimpleNamespace) -> None:
     stream = io.StringIO()
-    with PlainReport(stream, interval=10).progress("training", 1000, "steps") as progress:
+    with redirect_stderr(stream), PlainReport().progress("training", 1000, "steps") as progress:
         for _ in range(40):
             clock.now += 1
             progress.advance(10, loss=3.21987, device="cpu")
@@ -52,7 +53,7 @@ def test_progress_prints_a_line_per_interval(clock: SimpleNamespace) -> None:
 def test_last_line_is_printed_once(clock: SimpleNamespace) -> None:
     for last, count in ((0, 2), (5, 3)):
         stream = io.StringIO()
-        with PlainReport(stream, interval=10).progress("training", 25, "steps") as progress:
+        with redirect_stderr(stream), PlainReport().progress("training", 25, "steps") as progress:
             for _ in range(2):
                 clock.now += 10
                 progress.advance(10)
@@ -63,7 +64,7 @@ def test_last_line_is_printed_once(clock: SimpleNamespace) -> None:
 
 def test_work_of_an_earlier_run_does_not_count_for_the_speed(clock: SimpleNamespace) -> None:
     stream = io.StringIO()
-    with PlainReport(stream, interval=10).progress("fetching", 2_000_000, "bytes") as progress:
+    with redirect_stderr(stream), PlainReport().progress("fetching", 2_000_000, "bytes") as progress:
         progress.advance(1_000_000)
         clock.now += 10
         progress.advance(100_000)
