@@ -122,7 +122,7 @@ def align(
 
 def convolve(
     x: Float[Tensor, "batch n inner"],
-    kernel: Float[Tensor, "k inner outer"],
+    kernel: Float[Tensor, "k ..."],
     bias: Float[Tensor, " outer"],
     reach: tuple[int, int],
     dilation: int,
@@ -132,30 +132,15 @@ def convolve(
 
     Args:
         x: The input.
-        kernel: One matrix for each of k positions.
+        kernel: One matrix for each of k positions [k, inner, outer]. Or, to convolve each feature separately, one
+            vector for each position [k, inner].
         bias: A bias that is added to each output.
         reach: How many of the k positions are before and after the output's position. (0, 0): do not pad x.
         dilation: The distance between two of the k positions.
         stride: The distance between two positions of the result.
     """
-    return _convolve(x, kernel.permute(2, 1, 0), bias, reach, dilation, 1, stride)
-
-
-def convolve_depthwise(
-    x: Float[Tensor, "batch n d"],
-    kernel: Float[Tensor, "k d"],
-    bias: Float[Tensor, " d"],
-    reach: tuple[int, int],
-    dilation: int,
-) -> Float[Tensor, "batch positions d"]:
-    """Convolve each feature of x with a separate kernel. For the arguments, see `convolve`."""
-    return _convolve(x, kernel.T[:, None], bias, reach, dilation, x.shape[2])
-
-
-def _convolve(
-    x: Tensor, weight: Tensor, bias: Tensor, reach: tuple[int, int], dilation: int, groups: int, stride: int = 1
-) -> Tensor:
     before, after = reach
+    weight, groups = (kernel.T[:, None], x.shape[2]) if kernel.ndim == 2 else (kernel.permute(2, 1, 0), 1)
     # With a dilation above n, all other positions are padding. An exported graph does not know n.
     if dilation > 1 and before + after and not torch.compiler.is_exporting():
         dilation = min(dilation, x.shape[1])

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from compiler.operations.operation import (
     EmitContext,
@@ -41,7 +41,6 @@ class Convolution(Operation):
     dilation: int = 1
     stride: int = 1
 
-    function: ClassVar[str] = "windows.convolve"
     caption = ("linear", "Convolution")
 
     def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
@@ -72,7 +71,7 @@ class Convolution(Operation):
     def emit(self, context: EmitContext, inputs: Expressions, parameters: Expressions) -> str:
         padding = (self.before, self.after)
         options = f"{self.dilation}" if self.stride == 1 else f"{self.dilation}, stride={self.stride}"
-        return f"{self.function}({inputs[0]}, {parameters[0]}, {parameters[1]}, {padding}, {options})"
+        return f"windows.convolve({inputs[0]}, {parameters[0]}, {parameters[1]}, {padding}, {options})"
 
     def matmul_flops(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> Size:
         result = self.infer(inputs, parameters)
@@ -97,7 +96,6 @@ class DepthwiseConvolution(Convolution):
     It is the first half of a separable convolution.
     """
 
-    function = "windows.convolve_depthwise"
     caption = ("linear", "Depthwise convolution")
 
     def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
