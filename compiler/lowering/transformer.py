@@ -44,7 +44,7 @@ from compiler.operations.projection import Embedding, Logits
 from compiler.operations.views import Slice
 from compiler.size import BATCH, NEW, SOURCE, TARGET, Size
 from compiler.weights import Initializer
-from specs import DecoderSubLayer, EncoderSubLayer, Spec, ZooError
+from specs import DecoderSubLayer, EncoderSubLayer, Features, Spec, ZooError
 
 SUBLAYERS: Mapping[str, Callable[[Value, Any, LayerContext], Value]] = {
     "self_attention": self_attention,
@@ -60,9 +60,6 @@ SUBLAYERS: Mapping[str, Callable[[Value, Any, LayerContext], Value]] = {
     "aligned_memory": aligned_memory,
 }
 """The lowering function for each kind of sub-layer. To add a kind, add a function, a line here, and its spec class."""
-FEATURES: Mapping[str, Callable[[GraphBuilder, Any, int], tuple[Value, Value]]] = {"features": features}
-"""The lowering function for each kind of source except tokens. To add a kind, add a function, a line here, and its spec
-class."""
 PREFIXED = (
     "cross_attention",
     "mixture_of_experts",
@@ -140,15 +137,15 @@ class Transformer:
 
     def encoder(self) -> Memory:
         """Return the output of the encoder."""
-        if self.a.source.kind == "tokens":
-            stream = self.tokens("source", SOURCE)
-            length = self.b.input("source_length", BATCH, kind=ValueKind.INTEGER)
-            x = self.look_up("source", stream)
-        else:
-            x, length = FEATURES[self.a.source.kind](self.b, self.a.source, self.a.d_model)
+        if isinstance(self.a.source, Features):
+            x, length = features(self.b, self.a.source, self.a.d_model)
             stream = x
             if self.a.scale_embeddings:
                 x = self.b.node("scaled_features", Scale(self.a.d_model**0.5), (x,))
+        else:
+            stream = self.tokens("source", SOURCE)
+            length = self.b.input("source_length", BATCH, kind=ValueKind.INTEGER)
+            x = self.look_up("source", stream)
         padding = self.b.node("source_padding", PaddingMask(), (length, stream))
         x = self.with_positions("encoder", x)
         context = LayerContext(self.b, self.a, self.positions("encoder"), stream, length, padding)
