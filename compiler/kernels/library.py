@@ -62,17 +62,14 @@ class InstructionStruct(ctypes.Structure):
 
 def header() -> str:
     """Return the text of `abi.hpp`, which the kernels include."""
+    enums = "\n".join(map(_c_enum, (Opcode, ActivationKind, MatrixType, Status, SentenceState)))
     struct = "".join(f"    {_C_TYPES[kind][0]} {name};\n" for name, kind in struct_fields())
     return f"""// Written by compiler/kernels/library.py.
 #pragma once
 
 #include <cstdint>
 
-{_c_enum("Opcode", Opcode)}
-{_c_enum("ActivationKind", ActivationKind)}
-{_c_enum("MatrixType", MatrixType)}
-{_c_enum("Status", Status)}
-{_c_enum("SentenceState", SentenceState)}
+{enums}
 constexpr int32_t OPCODES = {len(Opcode)};
 constexpr int64_t PAD = {PAD}, UNK = {UNK}, BOS = {BOS}, EOS = {EOS}, MAX_INT8_ROWS = {MAX_INT8_ROWS};
 
@@ -86,8 +83,9 @@ struct BeamOptions {{
 """
 
 
-def _c_enum(name: str, members: type[IntEnum]) -> str:
-    return f"enum {name} : int32_t {{ {', '.join(f'{member.name} = {member.value}' for member in members)} }};"
+def _c_enum(members: type[IntEnum]) -> str:
+    values = ", ".join(f"{member.name} = {member.value}" for member in members)
+    return f"enum {members.__name__} : int32_t {{ {values} }};"
 
 
 @cache
