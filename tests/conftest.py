@@ -64,6 +64,12 @@ class Result(NamedTuple):
     out: str
     err: str
 
+    @property
+    def refusal(self) -> str:
+        """The error of a command that must fail because of a user's mistake, and print nothing to stdout."""
+        assert (self.status, self.out) == (2, ""), self
+        return self.err
+
 
 Zoo = Callable[..., Result]
 """Type of the fixture `zoo`."""

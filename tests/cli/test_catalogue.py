@@ -48,10 +48,9 @@ def test_pull_asks_about_size_and_licence(
 
 
 def test_without_a_terminal_the_error_has_the_command(zoo: Zoo, archive: Path) -> None:
-    refused = zoo("decode", "--model", "wmt99", "--backend", "eager", stdin="a b\n")
-    assert (refused.status, refused.out) == (2, "")
-    assert "`wmt99` was not downloaded, because stdin is not a terminal" in refused.err
-    assert "`zoo pull wmt99 --yes` downloads it" in refused.err
+    error = zoo("decode", "--model", "wmt99", "--backend", "eager", stdin="a b\n").refusal
+    assert "`wmt99` was not downloaded, because stdin is not a terminal" in error
+    assert "`zoo pull wmt99 --yes` downloads it" in error
     assert zoo("pull", "wmt99", "--yes").status == 0
     decoded = zoo("decode", "--model", "wmt99", "--backend", "eager", stdin="a b\n")
     assert (decoded.status, decoded.out.count("\n")) == (0, 1)
@@ -71,8 +70,7 @@ def test_decode_uses_all_members_of_an_ensemble(zoo: Zoo, archive: Path) -> None
         together.out
         == zoo("decode", "--model", "winner.1", "--model", "winner.2", "--backend", "eager", stdin=lines).out
     )
-    one = zoo("export", "winner", "--to", "onnx", "-o", "exported")
-    assert (one.status, "`winner` is an ensemble of 2 models" in one.err) == (2, True)
+    assert "`winner` is an ensemble of 2 models" in zoo("export", "winner", "--to", "onnx", "-o", "exported").refusal
     assert zoo("remove", "winner", "--yes").status == 0
     assert local_store.names() == []
 
@@ -96,11 +94,10 @@ def test_the_catalogue_is_listed_by_language_pair(zoo: Zoo) -> None:
 def test_an_unsupported_pair_names_the_model_and_the_command(zoo: Zoo) -> None:
     add_card("own-de-xx", "https://example.org/l.zip", languages={"pairs": "de-xx"}, licence="MIT")
     Path("a letter.txt").write_text("Guten Tag.\n")
-    result = zoo("translate", "a letter.txt", "--from", "de", "--to", "xx")
-    assert result.status == 2
-    assert "only translates between English, German, French and Spanish" in result.err
-    assert "`zoo translate 'a letter.txt' --from de --to xx --model own-de-xx`" in result.err
-    assert "licence: MIT" in result.err
+    error = zoo("translate", "a letter.txt", "--from", "de", "--to", "xx").refusal
+    assert "only translates between English, German, French and Spanish" in error
+    assert "`zoo translate 'a letter.txt' --from de --to xx --model own-de-xx`" in error
+    assert "licence: MIT" in error
     result = zoo("translate", "a letter.txt", "--from", "german", "--to", "french")
     assert "no public model translates from `german` to `french`: write language codes" in result.err
 
