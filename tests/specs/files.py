@@ -1,6 +1,11 @@
-"""Files that tests of specs write."""
+"""Files that tests of specs write, and errors about them."""
 
 from pathlib import Path
+
+import pytest
+
+from specs import ZooError
+from specs.loader import Overrides, load
 
 
 def write(file: str, text: str) -> str:
@@ -8,3 +13,10 @@ def write(file: str, text: str) -> str:
     Path(file).parent.mkdir(parents=True, exist_ok=True)
     Path(file).write_text(text, encoding="utf-8")
     return file
+
+
+def refusal(reference: str, overrides: Overrides = ()) -> ZooError:
+    """Load a spec that must be refused, and return the error."""
+    with pytest.raises(ZooError) as error:
+        load(reference, overrides)
+    return error.value

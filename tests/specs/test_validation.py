@@ -8,7 +8,7 @@ import pytest
 import specs
 from specs import ZooError
 from specs.loader import load, parse
-from tests.specs.files import write
+from tests.specs.files import refusal, write
 
 # Each mistake: the text of mine.yaml after `extends: base`, the problem, its line, and a part of the hint.
 MISTAKES = [
@@ -100,15 +100,14 @@ MISTAKES = [
 
 @pytest.mark.parametrize(("text", "problem", "line", "hint"), MISTAKES, ids=[text[:40] for text, *_ in MISTAKES])
 def test_mistakes_have_a_line_and_a_hint(text: str, problem: str, line: int, hint: str) -> None:
-    with pytest.raises(ZooError) as error:
-        load(write("mine.yaml", f"extends: base\n{text}\n"))
-    assert problem in error.value.problem
-    assert error.value.where == f"mine.yaml:{line}"
-    assert hint in str(error.value.hint)
-    assert error.value.exit_code == 2
+    error = refusal(write("mine.yaml", f"extends: base\n{text}\n"))
+    assert problem in error.problem
+    assert error.where == f"mine.yaml:{line}"
+    assert hint in str(error.hint)
+    assert error.exit_code == 2
     # pydantic's own error does not show, not even in a chained traceback.
-    assert "pydantic" not in str(error.value).lower()
-    assert error.value.__suppress_context__ or error.value.__context__ is None
+    assert "pydantic" not in str(error).lower()
+    assert error.__suppress_context__ or error.__context__ is None
 
 
 def test_batches_have_room_for_examples_that_augmentation_lengthens() -> None:
@@ -143,10 +142,9 @@ def test_learned_positions_are_counted_after_the_convolutions() -> None:
 )
 def test_mistakes_of_whole_files(content: bytes, message: str) -> None:
     Path("mine.yaml").write_bytes(content)
-    with pytest.raises(ZooError) as error:
-        load("mine.yaml")
-    assert error.value.summary == message
-    assert error.value.hint
+    error = refusal("mine.yaml")
+    assert error.summary == message
+    assert error.hint
 
 
 @pytest.mark.parametrize(
@@ -165,11 +163,10 @@ def test_mistakes_of_whole_files(content: bytes, message: str) -> None:
     ],
 )
 def test_mistakes_of_overrides(overrides: Any, problem: str, where: str) -> None:
-    with pytest.raises(ZooError) as error:
-        load("tiny", overrides)
-    assert problem in error.value.problem
-    assert error.value.where == where
-    assert error.value.hint
+    error = refusal("tiny", overrides)
+    assert problem in error.problem
+    assert error.where == where
+    assert error.hint
 
 
 @pytest.mark.parametrize(
@@ -187,26 +184,23 @@ def test_mistakes_of_overrides(overrides: Any, problem: str, where: str) -> None
 )
 def test_unknown_references(reference: str, problem: str, hint: str) -> None:
     write("runs/x/spec.yaml", "extends: tiny\n")
-    with pytest.raises(ZooError) as error:
-        load(reference)
-    assert error.value.problem == problem
-    assert hint in str(error.value.hint)
+    error = refusal(reference)
+    assert error.problem == problem
+    assert hint in str(error.hint)
 
 
 def test_circular_extends_lists_all_files() -> None:
     for name, other in (("a", "b"), ("b", "c"), ("c", "a")):
         write(f"{name}.yaml", f"name: {name}\nextends: {other}.yaml\n")
-    with pytest.raises(ZooError) as error:
-        load("a.yaml")
-    assert error.value.summary == "`extends` is circular: a.yaml -> b.yaml -> c.yaml -> a.yaml (c.yaml:2)"
+    error = refusal("a.yaml")
+    assert error.summary == "`extends` is circular: a.yaml -> b.yaml -> c.yaml -> a.yaml (c.yaml:2)"
 
 
 def test_errors_are_in_the_order_of_files_and_overrides() -> None:
     write("deep/parent.yaml", "extends: base\n\ntraining: {steps: x}\n")
     write("mine.yaml", "extends: deep/parent.yaml\narchitecture: {h: x}\n")
-    with pytest.raises(ZooError) as error:
-        load("mine.yaml", ["decoding.beam=0", "training.seed=x", "decoding.beam=-1"])
-    errors = (error.value, *error.value.additional)
+    error = refusal("mine.yaml", ["decoding.beam=0", "training.seed=x", "decoding.beam=-1"])
+    errors = (error, *error.additional)
     assert [each.where for each in errors] == [
         "deep/parent.yaml:3",
         "mine.yaml:2",
@@ -214,31 +208,28 @@ def test_errors_are_in_the_order_of_files_and_overrides() -> None:
         "command line: `decoding.beam=-1`",
     ]
     assert all(each.hint for each in errors)
-    assert str(error.value).count("hint: ") == 4
+    assert str(error).count("hint: ") == 4
 
 
 def test_a_misspelt_field_comes_before_the_field_that_it_misses() -> None:
-    with pytest.raises(ZooError) as error:
-        load(write("mine.yaml", "extends: base\ncorpus: {train: [{source: a, taget: b}]}\n"))
-    assert error.value.problem == "`corpus.train[0].taget` is not a field of this spec"
-    assert [each.problem for each in error.value.additional] == ["`corpus.train[0].target` is missing"]
+    error = refusal(write("mine.yaml", "extends: base\ncorpus: {train: [{source: a, taget: b}]}\n"))
+    assert error.problem == "`corpus.train[0].taget` is not a field of this spec"
+    assert [each.problem for each in error.additional] == ["`corpus.train[0].target` is missing"]
 
 
 def test_contradictions_are_located_at_the_field_written_last() -> None:
     write("parent.yaml", "extends: base\nvocabulary: {shared: false}\n")
     tied = "extends: parent.yaml\n\n\narchitecture: {tied_embeddings: all}\n"
     for text, where in (("extends: parent.yaml\n", "parent.yaml:2"), (tied, "mine.yaml:4")):
-        with pytest.raises(ZooError) as error:
-            load(write("mine.yaml", text))
-        assert error.value.where == where
+        error = refusal(write("mine.yaml", text))
+        assert error.where == where
 
 
 def test_fields_that_no_file_sets_are_missing_in_the_first_file() -> None:
     write("root.yaml", "name: x\n")
-    with pytest.raises(ZooError) as error:
-        load(write("mine.yaml", "extends: root.yaml\ndescription: X.\nlicence: null\n"))
-    assert error.value.problem == "`task`, `architecture`, `vocabulary` and 5 more are missing"
-    assert error.value.hint == "add `extends: base` to root.yaml, or write `task` here"
+    error = refusal(write("mine.yaml", "extends: root.yaml\ndescription: X.\nlicence: null\n"))
+    assert error.problem == "`task`, `architecture`, `vocabulary` and 5 more are missing"
+    assert error.hint == "add `extends: base` to root.yaml, or write `task` here"
 
 
 def test_damaged_complete_spec_is_a_failure_of_the_environment() -> None:
@@ -263,9 +254,8 @@ def test_unreadable_file(monkeypatch: pytest.MonkeyPatch) -> None:
 
     write("mine.yaml", "extends: base\n")
     monkeypatch.setattr(Path, "open", refuse)
-    with pytest.raises(ZooError) as error:
-        load("mine.yaml")
-    assert (error.value.problem, error.value.exit_code) == ("cannot read `mine.yaml`: Permission denied", 1)
+    error = refusal("mine.yaml")
+    assert (error.problem, error.exit_code) == ("cannot read `mine.yaml`: Permission denied", 1)
 
 
 def test_file_named_by_dots_only() -> None:
@@ -274,10 +264,9 @@ def test_file_named_by_dots_only() -> None:
 
 
 def test_many_errors_are_counted() -> None:
-    with pytest.raises(ZooError) as error:
-        load("tiny", {"compilation.disabled_passes": [1] * 60})
-    assert len(error.value.additional) == 21
-    assert error.value.additional[-1].summary == "39 more errors are not listed"
+    error = refusal("tiny", {"compilation.disabled_passes": [1] * 60})
+    assert len(error.additional) == 21
+    assert error.additional[-1].summary == "39 more errors are not listed"
 
 
 def test_a_field_named_like_a_kind_is_a_field() -> None:
@@ -287,9 +276,8 @@ def test_a_field_named_like_a_kind_is_a_field() -> None:
         ("architecture.N={encoder: 1, decoder: 1, pair: 2}", "architecture.N.pair"),
         ("architecture.encoder=[{kind: feed_forward, feed_forward: 1}]", "architecture.encoder[0].feed_forward"),
     ):
-        with pytest.raises(ZooError) as error:
-            load("tiny", [overrides])
-        assert error.value.problem == f"`{field}` is not a field of this spec"
+        error = refusal("tiny", [overrides])
+        assert error.problem == f"`{field}` is not a field of this spec"
 
 
 def test_malformed_urls_are_refused() -> None:
