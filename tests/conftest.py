@@ -36,7 +36,7 @@ from compiler import build
 from compiler.host import cores
 from compiler.kernels import library
 from specs import Spec
-from tests.examples import SMALL, examples, small
+from tests.examples import PAIRS, SMALL, examples, small, write_pairs
 from zoo.data import builtin
 from zoo.data.builtin import sentences as generate_pairs
 from zoo.files.atomic import write_json
@@ -124,14 +124,6 @@ def small_fixture() -> Callable[..., Spec]:
     return small
 
 
-PAIRS = (
-    ("the old dog sees a small house", "der alte Hund sieht ein kleines Haus"),
-    ("we read two books today", "heute lesen wir zwei Bücher"),
-    ("she does not know the man", "sie kennt den Mann nicht"),
-    ("do you see the cat?", "siehst du die Katze?"),
-)
-
-
 @pytest.fixture
 def zoo(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Zoo:
     """A function that runs a command line in this process: `zoo("decode", "--spec", "tiny", stdin="...")`."""
@@ -186,8 +178,7 @@ def trained(run_files: Callable[..., Mapping[str, bytes]], home: Path) -> Callab
     """A function that writes a run of `small` as training leaves it, with random weights; its dev set is PAIRS."""
 
     def make(folder: str | Path = "runs/tiny", **fields: object) -> Run:
-        for side, language in enumerate(("en", "de")):
-            Path(f"pairs.{language}").write_text("".join(f"{pair[side]}\n" for pair in PAIRS), encoding="utf-8")
+        write_pairs(PAIRS)
         run = Run(Path(folder))
         run.folder.mkdir(parents=True)
         for name, content in run_files(run.folder, **fields).items():

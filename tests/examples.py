@@ -1,6 +1,7 @@
 """Small specs, and examples from pairs of texts, for tests."""
 
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,12 @@ SMALL: dict[str, Any] = {
     "compilation": {"backend": "eager"},
 }
 """All sizes differ, so that a test fails if two of them are mixed up."""
+PAIRS = (
+    ("the old dog sees a small house", "der alte Hund sieht ein kleines Haus"),
+    ("we read two books today", "heute lesen wir zwei Bücher"),
+    ("she does not know the man", "sie kennt den Mann nicht"),
+    ("do you see the cat?", "siehst du die Katze?"),
+)
 
 
 def small(**architecture: Any) -> specs.Spec:
@@ -38,6 +45,12 @@ def changed(spec: specs.Spec, section: str = "compilation", /, **fields: object)
 def examples(pairs: Iterable[Sequence[str]]) -> list[dict[str, str]]:
     """Return an example for each (source, target) pair."""
     return [{"source": source, "target": target} for source, target in pairs]
+
+
+def write_pairs(pairs: Iterable[Sequence[str]], folder: Path = Path()) -> None:
+    """Write the sources and the targets of pairs to the files `pairs.en` and `pairs.de`."""
+    for lines, language in zip(zip(*pairs, strict=True), ("en", "de"), strict=True):
+        (folder / f"pairs.{language}").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
 
 
 def rows(sources: Iterable[Sequence[int]], targets: Iterable[Sequence[int]]) -> Examples:

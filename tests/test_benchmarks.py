@@ -25,6 +25,7 @@ from tests.benchmarks import (
     train,
 )
 from tests.benchmarks.arguments import load_spec
+from tests.examples import write_pairs
 from tests.paths import ROOT
 from zoo.data.builtin import sentences
 from zoo.features.audio import Audio
@@ -66,9 +67,7 @@ def in_process(monkeypatch: pytest.MonkeyPatch) -> Callable[[Any], None]:
 @pytest.fixture
 def texts() -> list[str]:
     """The files `pairs.en` and `pairs.de`, with sentences of the built-in corpus."""
-    pairs = list(sentences("test", 12))
-    Path("pairs.en").write_text("".join(f"{pair.source}\n" for pair in pairs), encoding="utf-8")
-    Path("pairs.de").write_text("".join(f"{pair.target}\n" for pair in pairs), encoding="utf-8")
+    write_pairs((pair.source, pair.target) for pair in sentences("test", 12))
     return ["pairs.en", "pairs.de"]
 
 

@@ -12,6 +12,7 @@ import pytest
 from cli.app import run
 from compiler.backends import BACKENDS
 from tests.conftest import Zoo
+from tests.examples import write_pairs
 from zoo.data.prepare import prepare
 from zoo.report import Report
 from zoo.training.run import Run
@@ -36,8 +37,7 @@ def test_prepare_shows_three_dropped_pairs_per_reason(zoo: Zoo) -> None:
     pairs += [(f"<i>{number}</i>", f"{number}") for number in range(5)] + [("Berlin", "Berlin")]
     pairs += [("a cat", "die Katze und noch eine Katze und noch eine Katze"), ("the dog " * 40, "der Hund " * 40)]
     pairs += pairs[:1]
-    for side, language in enumerate(("en", "de")):
-        Path(f"pairs.{language}").write_text("".join(f"{pair[side]}\n" for pair in pairs), encoding="utf-8")
+    write_pairs(pairs)
     overrides = ["vocabulary.size=45", "corpus.filters=[copy, markup]", "corpus.deduplicate=true"]
     overrides += ["corpus.max_length=60", "corpus.max_ratio=3", CORPUS.replace("{held_out: 1}", "")]
     result = zoo("prepare", "tiny", *overrides)

@@ -16,7 +16,7 @@ import specs
 import zoo
 from compiler import build
 from specs import Spec
-from tests.examples import examples
+from tests.examples import PAIRS, examples, write_pairs
 from tests.zoo.interop import conftest as marian
 from tests.zoo.interop.test_fairseq import Model as FairseqModel
 from zoo.files import manifest
@@ -33,12 +33,6 @@ from zoo.publishing import publish
 from zoo.text.vocabulary import Vocabulary
 from zoo.training.run import Run
 
-PAIRS = (
-    ("the old dog sees a small house", "der alte Hund sieht ein kleines Haus"),
-    ("we read two books today", "heute lesen wir zwei Bücher"),
-    ("she does not know the man", "sie kennt den Mann nicht"),
-    ("do you see the cat?", "siehst du die Katze?"),
-)
 LINES = [*(source for source, _ in PAIRS), "", "two old cats"]
 GOOD, OTHER = "good", "other"
 _FILES = [{"source": "pairs.en", "target": "pairs.de"}]
@@ -93,17 +87,11 @@ class World:
         """Two translations by GOOD of each of LINES."""
         return self.translator.hypotheses(LINES, n_best=2)
 
-    def write_corpus(self, folder: Path) -> None:
-        """Write the files that the spec's corpus names."""
-        for side, language in enumerate(("en", "de")):
-            text = "".join(f"{pair[side]}\n" for pair in PAIRS)
-            (folder / f"pairs.{language}").write_text(text, encoding="utf-8")
-
     def make(self) -> None:
         """Write all files into the folder, which is empty."""
         os.environ["ZOO_HOME"] = str(self.folder / "home")
         with chdir(self.folder):
-            self.write_corpus(self.folder)
+            write_pairs(PAIRS)
             for name, seed in ((OTHER, 2), (GOOD, 1)):
                 self._publish(name, seed)
             _write_foreign(self.foreign)
