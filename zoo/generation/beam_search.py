@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Literal, NamedTuple, Self, cast
 
 from compiler.program import State, StepwiseDecoder, TopK
 from specs import EOS
 from zoo.generation.constraints import BracketConstraint, Constraint, SuppressedTokens
-from zoo.generation.hypotheses import LengthPenalty, SearchHistory, Selection, length_penalty
+from zoo.generation.hypotheses import LengthPenalty, SearchHistory, Selection
 from zoo.generation.translation import SearchInput
 from zoo.models.shortlist import Shortlist
 
@@ -87,8 +86,6 @@ class BeamSearch:
         return SearchHistory(
             source,
             self,
-            self.n_best,
-            partial(length_penalty, alpha=self.alpha, kind=self.length_penalty),
             ranked=True,
             max_finished=self.size if self.stopping_rule == "full" else None,
             truncate=self.stopping_rule == "shrinking",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from random import Random
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
@@ -95,8 +94,6 @@ class SearchHistory:
         self,
         source: SearchInput,
         strategy: SearchStrategy,
-        n_best: int,
-        penalty: Callable[[int], float],
         *,
         ranked: bool,
         max_finished: int | None = None,
@@ -108,8 +105,6 @@ class SearchHistory:
         Args:
             source: The sentence.
             strategy: The strategy that chooses the tokens.
-            n_best: Number of hypotheses to return.
-            penalty: Function that returns the length penalty for a length with EOS. It must not decrease with length.
             ranked: Whether hypotheses are ranked by score.
             max_finished: Number of finished hypotheses at which the search ends. None: search until no better
                 hypothesis is possible.
@@ -117,14 +112,13 @@ class SearchHistory:
                 EOS.
             random_streams: Random number generators, one per row, if the strategy samples.
         """
-        self.source, self.strategy, self.n_best, self.penalty = source, strategy, n_best, penalty
-        self.ranked, self.truncate = ranked, truncate
+        self.source, self.strategy, self.ranked, self.truncate = source, strategy, ranked, truncate
         self.max_finished, self.random_streams = max_finished, random_streams
         self.length = len(source.prefix)
         """Number of tokens so far, including tokens of steps that `add` has not recorded yet."""
         self.stop_reason: StopReason | None = None
         """Reason why the search has stopped. None while the recorded steps do not determine the result."""
-        self.max_penalty = penalty(source.max_length + 1)
+        self.max_penalty = self._penalty(source.max_length + 1)
         """Length penalty of the longest possible hypothesis."""
         self._steps: list[tuple[StepRecord, int]] = []
         self._finished: list[FinishedHypothesis] = []
@@ -161,7 +155,7 @@ class SearchHistory:
         all_finish = last and self.truncate
         if has_ended or all_finish:
             totals, tokens = record.totals[sentence].tolist(), record.tokens[sentence].tolist()
-            self._finish(totals, tokens, self.penalty(length), all_finish)
+            self._finish(totals, tokens, self._penalty(length), all_finish)
         reason = self._find_stop_reason(best_live) if self._finished else None
         self.stop_reason = reason or ("length" if last else None)
 
@@ -186,6 +180,10 @@ class SearchHistory:
             )
         return found
 
+    def _penalty(self, length: int) -> float:
+        """Return the length penalty for a length with EOS. It does not decrease with the length."""
+        return length_penalty(length, self.strategy.alpha, self.strategy.length_penalty)
+
     def _finish(self, totals: list[float], tokens: list[int], penalty: float, all_finish: bool) -> None:
         """Add the candidates that finished in the last step. If scores are equal, earlier hypotheses come first."""
         step = len(self._steps) - 1
@@ -194,7 +192,7 @@ class SearchHistory:
                 self._finished.append(FinishedHypothesis(total / penalty, total, step, candidate))
                 self._finished_count += 1
         self._finished.sort(key=lambda finished: -finished.score if self.ranked else finished.candidate)
-        del self._finished[self.n_best :]
+        del self._finished[self.strategy.n_best :]
 
     def _find_stop_reason(self, best_live: float) -> StopReason | None:
         """Return the reason why the search for this sentence can stop, or None if it must continue.
@@ -205,7 +203,7 @@ class SearchHistory:
         """
         if best_live == -math.inf:
             return "exhausted"
-        if len(self._finished) == self.n_best and self._finished[-1].score >= best_live / self.max_penalty:
+        if len(self._finished) == self.strategy.n_best and self._finished[-1].score >= best_live / self.max_penalty:
             return "decided"
         if self.max_finished is not None and self._finished_count >= self.max_finished:
             return "full"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -12,7 +11,7 @@ from compiler.program import State, StepwiseDecoder
 from compiler.seeds import stream
 from specs import BOS, EOS, PAD
 from zoo.generation.constraints import Constraint
-from zoo.generation.hypotheses import LengthPenalty, SearchHistory, Selection, length_penalty
+from zoo.generation.hypotheses import LengthPenalty, SearchHistory, Selection
 from zoo.generation.translation import SearchInput
 from zoo.models.shortlist import Shortlist
 
@@ -30,7 +29,7 @@ else:
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """Search strategy that samples `count` independent translations per sentence.
+    """Search strategy that samples `n_best` independent translations per sentence.
 
     Tokens are drawn from softmax(log-probabilities / temperature). This distribution is restricted to the `top_k` most
     probable tokens (0: all tokens), and then to the most probable tokens that together have the probability `top_p`.
@@ -40,7 +39,7 @@ class Sampling:
     number of the translation. A translation therefore does not depend on other translations or sentences.
     """
 
-    count: int
+    n_best: int
     alpha: float
     temperature: float
     top_k: int
@@ -58,19 +57,18 @@ class Sampling:
     @property
     def rows(self) -> int:
         """The number of rows (hypotheses) that a sentence needs."""
-        return self.count
+        return self.n_best
 
     @property
     def batch_key(self) -> Hashable:
         """The key of the batch. Sentences with the same key can share a batch, even with different seeds."""
-        return Sampling, self.count, self.temperature, self.top_k, self.top_p, self.constraint, self.shortlist
+        return Sampling, self.n_best, self.temperature, self.top_k, self.top_p, self.constraint, self.shortlist
 
     def new_history(self, source: SearchInput) -> SearchHistory:
         """Return an empty search history for a sentence, with one random number generator per sample."""
         position = (source.index, source.part) if source.part else (source.index,)
-        streams = tuple(Random(stream(self.seed, "sample", *position, number)) for number in range(self.count))
-        penalty = partial(length_penalty, alpha=self.alpha, kind=self.length_penalty)
-        return SearchHistory(source, self, self.count, penalty, ranked=False, random_streams=streams)
+        streams = tuple(Random(stream(self.seed, "sample", *position, number)) for number in range(self.n_best))
+        return SearchHistory(source, self, ranked=False, random_streams=streams)
 
     def step(
         self,
@@ -85,11 +83,11 @@ class Sampling:
         """Run one decoding step, and draw a token for each row. Return the selection and the new decoder state."""
         log_probabilities, state = program.advance(state, token.unsqueeze(1))
         log_probabilities = log_probabilities[:, 0]
-        if totals.shape[1] < self.count:  # the first step: one row per sentence becomes `count` rows
-            log_probabilities = log_probabilities.repeat_interleave(self.count, 0)
-            totals = totals.expand(-1, self.count)
+        if totals.shape[1] < self.n_best:  # the first step: one row per sentence becomes `n_best` rows
+            log_probabilities = log_probabilities.repeat_interleave(self.n_best, 0)
+            totals = totals.expand(-1, self.n_best)
             if allowed is not None:
-                allowed = allowed.expand(len(token), -1).repeat_interleave(self.count, 0)
+                allowed = allowed.expand(len(token), -1).repeat_interleave(self.n_best, 0)
         numbers = [[generator.random() for generator in history.random_streams] for history in histories]
         uniform = torch.tensor(numbers, dtype=torch.float64).to(token.device, non_blocking=True)
         must_end = torch.tensor([history.must_end for history in histories]).to(token.device, non_blocking=True)
@@ -99,7 +97,7 @@ class Sampling:
     def select(
         self,
         log_probabilities: Float32[Tensor, "rows V"],
-        totals: Float32[Tensor, "sentences count"],
+        totals: Float32[Tensor, "sentences n_best"],
         drawn: Int[Tensor, " rows"],
         must_end: Bool[Tensor, " sentences"],
         *,
@@ -111,7 +109,7 @@ class Sampling:
         """
         tokens = torch.where(must_end.unsqueeze(1), EOS, drawn.view(totals.shape))
         new_totals = totals + log_probabilities.gather(1, tokens.view(-1, 1)).view(totals.shape)
-        rows = torch.arange(self.count, device=tokens.device).expand(totals.shape)
+        rows = torch.arange(self.n_best, device=tokens.device).expand(totals.shape)
         live_totals = new_totals.masked_fill(tokens == EOS, -torch.inf)
         return Selection(new_totals, rows * (not first), tokens, rows, live_totals)
 
