@@ -80,7 +80,7 @@ class RequestQueue:
         self.stopped = False
         self.threads: list[Thread] = []
         self._waiting: dict[Request, None] = {}  # requests with sentences in the queue, in order of arrival
-        self._queued_tokens = self._queued_sentences = self._idle_workers = 0
+        self._queued_tokens = self._idle_workers = 0
         self._fair_share_tokens = 0.0  # tokens of a request that waits from the start
         self._busy_seconds = 0.0  # recent time during which sentences waited
         self._busy_tokens = 0  # tokens that left the queue in `_busy_seconds`
@@ -92,7 +92,7 @@ class RequestQueue:
     @property
     def missing_workers(self) -> int:
         """Number of worker threads that must be started so that each waiting sentence has its own thread."""
-        return sum(len(request.queue) for request in self._waiting) - self._idle_workers
+        return self._queued_sentences - self._idle_workers
 
     @property
     def waiting_seconds(self) -> float:
@@ -107,6 +107,10 @@ class RequestQueue:
             expected = tokens * self._busy_seconds / max(1, self._busy_tokens)
         return 0.0 if added is None else max(expected, time.monotonic() - added)
 
+    @property
+    def _queued_sentences(self) -> int:
+        return sum(len(request.queue) for request in self._waiting)
+
     def add(self, request: Request, sources: Sequence[SearchInput]) -> None:
         """Add sentences of a request. They are served after the sentences that earlier calls have added.
 
@@ -119,8 +123,7 @@ class RequestQueue:
             if not self._waiting and not any(self._running_tokens.values()):  # there may be enough memory again
                 self.max_batch_tokens = self._initial_max_batch_tokens
                 self._parked.clear()
-                # Correct the counts, in case Ctrl-C interrupted this function.
-                self._queued_tokens = self._queued_sentences = 0
+                self._queued_tokens = 0  # in case Ctrl-C interrupted this function
             # Sentences with prefixes of the same length start together.
             by_length = sorted(sources, key=lambda s: (-len(s.prefix), -len(s), s.index, s.part))
             if not request.queue:
@@ -136,7 +139,6 @@ class RequestQueue:
             request.deliver = request.fail = request.request_fill = _ignore  # the caller can be garbage-collected
             self._waiting.pop(request, None)
             self._queued_tokens -= sum(map(len, request.queue))
-            self._queued_sentences -= len(request.queue)
             request.queue.clear()
 
     def take(self, running: Running) -> list[Sentence]:
@@ -214,7 +216,6 @@ class RequestQueue:
 
     def _waiting_again(self, request: Request, added: Sequence[SearchInput]) -> None:
         self._queued_tokens += sum(map(len, added))
-        self._queued_sentences += len(added)
         if not self._waiting:  # measure the speed again
             self._busy_since, self._busy_seconds, self._busy_tokens = None, 0.0, 0
         if request.queue:
@@ -255,7 +256,6 @@ class RequestQueue:
             taken.append((request, request.queue.popleft()))
             request.added = None
             self._queued_tokens -= len(source)
-            self._queued_sentences -= 1
             self._fair_share_tokens += len(source) / len(self._waiting)
             request.served_tokens = served + len(source)
             if len(request.queue) == request.refill_threshold:
