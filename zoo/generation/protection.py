@@ -16,7 +16,6 @@ from zoo.generation.hypotheses import SearchStrategy
 from zoo.generation.preprocessing import Preprocessor
 from zoo.generation.span_constraint import SpanConstraint
 from zoo.generation.translation import SearchInput, Translation
-from zoo.text.copying import symbol_span
 from zoo.text.lines import clean
 from zoo.text.sentences import language_tokens
 from zoo.text.spans import Span, compare, find_spans, needs_translation
@@ -181,7 +180,7 @@ class Protection:
         copied = encoded.copied.values()
         found = find_spans(text, source.language, self._target)
         spans = [span for span in found if span.text not in words and span not in copied]
-        spans += [symbol_span(symbol) for symbol in encoded.copied]
+        spans += [Span.literal(0, symbol) for symbol in encoded.copied]
         lengths = [len(next(constraint.spell(span), (0, []))[1]) for span in spans]
         if not all(lengths):
             return []

@@ -161,11 +161,6 @@ def restore(translation: str, spans: Mapping[str, Span], *, capitals: bool = Fal
     return _SYMBOL.sub(spell, translation.upper() if capitals else translation).strip()
 
 
-def symbol_span(symbol: str) -> Span:
-    """Return a copy symbol as a span, so that a `SpanConstraint` can require it."""
-    return Span(0, symbol, frozenset([symbol]), numeric=False, spellings=(symbol,))
-
-
 def has_symbol(text: str) -> bool:
     """Return whether a text contains a copy symbol."""
     return _SYMBOL.search(text) is not None

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from zoo.text.language_codes import base_language
 from zoo.text.notation import Notation, notation_of
@@ -193,6 +193,11 @@ class Span:
     small: int = -1
     spellings: tuple[str, ...] = field(default=(), compare=False)
 
+    @classmethod
+    def literal(cls, start: int, text: str) -> Self:
+        """Create a span that is copied literally."""
+        return cls(start, text, frozenset([text]), numeric=False, spellings=(text,))
+
     @property
     def end(self) -> int:
         """The position after the last character."""
@@ -231,12 +236,8 @@ def find_names(text: str, source: str, target: str) -> list[Span]:
     codes = base_language(source), base_language(target)
     if not all(notation_of(code).code for code in codes):
         return []
-    matches = (match for match in _patterns(codes[0]).title.finditer(text) if match["name"])
-    return [
-        Span(match.start("name"), name, frozenset([name]), numeric=False, spellings=(name,))
-        for match in matches
-        for name in [match["name"]]
-    ]
+    matches = _patterns(codes[0]).title.finditer(text)
+    return [Span.literal(match.start("name"), match["name"]) for match in matches if match["name"]]
 
 
 def needs_translation(text: str) -> bool:
@@ -365,7 +366,7 @@ def _find(text: str, source: Notation, target: Notation) -> Iterator[Span]:
     for match in patterns.span.finditer(text):
         start, whole = match.start(), match[0].rstrip()
         if match["literal"] or (match["foreign"] and keeps_foreign):
-            yield Span(start, whole, frozenset([whole]), numeric=False, spellings=(whole,))
+            yield Span.literal(start, whole)
         elif match["foreign"]:
             continue  # the model may know the script
         elif match["name"]:
