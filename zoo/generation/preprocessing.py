@@ -174,24 +174,23 @@ class Preprocessor:
                 prefix has characters or tokens that the model cannot generate.
         """
         language = self.source_language(text)
-        replaced = self.replaced(text, language, prefix)
-        tokens = tuple(self._encode(replaced.text, "source"))
+        whole = self.encode_sentence(text, index, language, prefix)
         forced = self._encode_prefix(prefix, index)
-        if tokens == self.empty_source:
+        if whole.tokens == self.empty_source:
             if prefix.strip():
                 raise ZooError(
                     f"an empty text has the prefix {excerpt(prefix)}",
                     hint="leave the prefixes of empty texts empty: prefix n belongs to text n",
                 )
             return EncodedText(index, text, (), 0)
-        length = self.source_length(tokens)
+        length = self.source_length(whole.tokens) - len(self.languages.source_tokens)
         too_long = length > self.max_source_length
         by_sentence = self.splits_sentences and not prefix.strip()
         parts = []
         if too_long or by_sentence:
             parts = list(self._split(text, index, 0 if by_sentence else self.max_source_length, language, prefix))
         if len(parts) < 2:
-            inputs = [self._input(index, text, language, replaced, tokens, forced)]
+            inputs = [replace(whole, prefix=forced)]
         else:
             first_tokens = [forced, *[self.languages.target_tokens] * (len(parts) - 1)]
             inputs = [
@@ -210,8 +209,18 @@ class Preprocessor:
     def encode_sentence(self, text: str, index: int, language: str, prefix: str = "") -> SearchInput:
         """Encode a sentence, or a fragment of it, for the search. `prefix` is the prefix of the text's translation."""
         replaced = self.replaced(text, language, prefix)
-        tokens = self._encode(replaced.text, "source")
-        return self._input(index, text, language, replaced, tokens, self.languages.target_tokens)
+        tokens = tuple(self._encode(replaced.text, "source"))
+        own = self.languages.source_tokens if tokens != self.empty_source else ()
+        return SearchInput(
+            index,
+            {"source": (*own, *tokens)},
+            self._max_target_length(self.source_length(tokens)),
+            self.languages.target_tokens,
+            text.strip(),
+            language=language,
+            copied=replaced.spans,
+            capitals=replaced.capitals,
+        )
 
     def source_language(self, text: str) -> str:
         """Return the caller's source language. If it is unknown, guess it among the model's languages."""
@@ -227,23 +236,6 @@ class Preprocessor:
         """
         symbols = () if prefix.strip() else self.symbols
         return replace_spans(text, symbols, language, self.languages.target)
-
-    def _input(
-        self, index: int, text: str, language: str, replaced: Replaced, tokens: Sequence[int], forced: tuple[int, ...]
-    ) -> SearchInput:
-        max_length = self._max_target_length(self.source_length(tokens))
-        own = self.languages.source_tokens if tuple(tokens) != self.empty_source else ()
-        streams = {"source": (*own, *tokens)}
-        return SearchInput(
-            index,
-            streams,
-            max_length,
-            forced,
-            text.strip(),
-            language=language,
-            copied=replaced.spans,
-            capitals=replaced.capitals,
-        )
 
     def _encode_prefix(self, prefix: str, index: int) -> tuple[int, ...]:
         """Return the tokens that the translation must start with: its language token, if any, and the prefix."""
