@@ -26,6 +26,7 @@ WINDOW, HOP, FFT = 400, 160, 512
 """Length of a window (25 ms), distance between windows (10 ms), and length of the Fourier transform, in samples."""
 MAX_SECONDS = 3_600
 """Maximum length, in seconds, of a recording that is encoded as a whole. The frames of such a recording take 115 MB."""
+_HANN_WINDOW = 0.5 - 0.5 * np.cos(2 * np.pi * np.arange(WINDOW) / WINDOW)
 _LOWEST_HZ, _FLOOR, _MIN_VARIANCE = 20.0, 1e-10, 1e-5
 _FORMATS = ("WAV", "WAVEX", "RF64", "FLAC", "OGG", "MP3")
 _SAMPLE_RATES, _MAX_CHANNELS = range(1_000, 768_001), 256
@@ -59,7 +60,7 @@ class Audio(FeatureModality):
         windows = np.lib.stride_tricks.sliding_window_view(padded, WINDOW)[::HOP]
         bank, frames = mel_filters(self.options.bins), np.empty((len(windows), self.options.bins), np.float32)
         for start in range(0, len(windows), _BLOCK_FRAMES):
-            block = windows[start : start + _BLOCK_FRAMES] * _hann_window()
+            block = windows[start : start + _BLOCK_FRAMES] * _HANN_WINDOW
             power = np.abs(np.fft.rfft(block, FFT)) ** 2
             # Unlike `@`, einsum starts no threads. They would compete with the threads of the search.
             mel = np.einsum("tf,fm->tm", power, bank)
@@ -137,11 +138,6 @@ def _mel(frequency: npt.ArrayLike) -> npt.NDArray[np.float64]:
 
 def _hertz(mel: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     return 700 * (10 ** (mel / 2595) - 1)
-
-
-@cache
-def _hann_window() -> npt.NDArray[np.float64]:
-    return 0.5 - 0.5 * np.cos(2 * np.pi * np.arange(WINDOW) / WINDOW)
 
 
 def read_samples(file: str | Path | BinaryIO) -> Samples:
