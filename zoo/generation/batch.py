@@ -72,8 +72,7 @@ class Batch(Generic[State]):
             state = program.encode(PaddedBatch.pad(inputs, device))
         else:
             state = cast(DecoderOnly, program).begin(len(sources))
-        if shortlist := histories[0].strategy.shortlist:
-            lists = [shortlist.tokens_of(source.tokens, source.prefix) for source in sources]
+        if (lists := _shortlists(histories)) is not None:
             state = cast(ShortlistDecoder[State], program).restrict(state, lists)
         constraint = None if rule is None else start_constraint(rule, sources, device)
         for forced in zip(*(source.prefix for source in sources), strict=True):
@@ -219,20 +218,14 @@ def start_constraint(rule: Constraint, sources: Sequence[SearchInput], device: t
     constraint = rule.start(sources, device)
     for forced in zip(*(source.prefix for source in sources), strict=True):
         token = torch.tensor(forced, device=device)
-        _check_allowed(constraint, token, sources)
+        allowed = constraint.allowed().expand(len(sources), -1).gather(1, token.unsqueeze(1)).flatten().tolist()
+        for source, is_allowed in zip(sources, allowed, strict=True):
+            if not is_allowed:
+                name = f"sentence {source.index + 1:,}, {excerpt(source.text)}"
+                problem = f"the prefix of {name}, has a token that is not allowed"
+                raise ZooError(problem, hint="omit the prefix, or shorten it")
         constraint = constraint.advance(None, token)
     return constraint
-
-
-def _check_allowed(constraint: ConstraintState, token: Int[Tensor, " rows"], sources: Sequence[SearchInput]) -> None:
-    """Raise ZooError if the constraint forbids the next prefix token of a sentence."""
-    allowed = constraint.allowed().expand(len(sources), -1).gather(1, token.unsqueeze(1)).flatten().tolist()
-    for source, is_allowed in zip(sources, allowed, strict=True):
-        if not is_allowed:
-            raise ZooError(
-                f"the prefix of sentence {source.index + 1:,}, {excerpt(source.text)}, has a token that is not allowed",
-                hint="omit the prefix, or shorten it",
-            )
 
 
 def _is_asynchronous(tensor: Tensor) -> bool:
