@@ -5,169 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from typing import NamedTuple, Self
 
 from zoo.text.language_codes import base_language
 from zoo.text.notation import Notation, notation_of
+from zoo.text.span_patterns import CURRENCIES, HALF_DAY, LARGEST_WORD, PLAIN, patterns_of
 
-_SUFFIXES = (
-    "7z avi bat bmp conf cpp css csv dll docx? epub exe gif gz html? ini ipynb java jpe?g js json jsx log md mov "
-    "mp[34] odt ods pdf php png ppt pptx py rar rtf sh sql srt svg tar tiff? toml tsx? txt wav webp xlsx? xml ya?ml zip"
-).replace(" ", "|")
-_DOMAINS = "com|org|net|edu|gov|info|io|de|at|ch|eu|uk|fr|es|mx"
-_EMOJI = (
-    "[\u2190-\u21ff\u231a\u231b\u23e9-\u23fa\u2600-\u27bf\u2934\u2935\u2b05-\u2b07\u2b1b\u2b1c\u2b50\u2b55"
-    "\U0001f000-\U0001f1e5\U0001f200-\U0001faff][\ufe0e\ufe0f]?[\U0001f3fb-\U0001f3ff]?[\U000e0020-\U000e007f]*"
-)
-"""Emoji, and arrows."""
-_DATE = (
-    r"(?<![\d.,])(?:\d{4}(?P<ymd>[-/.])\d{1,2}(?P=ymd)\d{1,2}|\d{1,2}(?P<dmy>[-/.])\d{1,2}(?P=dmy)(?:\d{4}|\d{2}))"
-    r"(?![\w/]|[.-]\w)"
-)
-# Lookbehinds let a pattern begin only where a word begins, so that the search takes linear time.
-_LITERAL = rf"""(?x:
-    (?:(?:https?|ftp)://|www\.[\w-]+\.)[^\s<>"]*[^\s<>".,:;!?'’”)\]}}]  # links
-  | (?<![\w.+-])[\w.+-]+@[\w-]+(?:\.[\w-]+)+                            # e-mail addresses
-  | \{{\{{[^{{}}]*\}}\}} | \$\{{[^{{}}]*\}} | \{{[\w.:!-]*\}}           # placeholders
-  | %\(\w+\)[a-z] | %\d+\$[a-z@] | (?<![\w%])%(?:\.\d+)?l?[sdifuxg@](?!\w)
-  | (?:(?<!\w)[A-Za-z]:\\|(?<![\w/.~<-])(?:~|\.\.?)?/)\w[\w.~+\\/-]*\w   # paths and file names
-  | (?<![\w./\\-])(?:[\w-]+[/\\])*[\w-]+(?:\.[\w-]+)*\.(?:{_SUFFIXES})(?!\w)
-  | (?<!\w)(?:[@#][^\W\d]\w*|\#\d\w{{2,}})                               # mentions, hashtags, order numbers
-  | (?<![\w-])-[a-zA-Z](?![\w-])                                        # command options
-  | (?:{_EMOJI}(?:\u200d{_EMOJI})*|[\U0001f1e6-\U0001f1ff]{{2}}|[0-9#*]\ufe0f?\u20e3)+
-  | (?<![\w.,])\d{{1,3}}(?:\.\d{{1,3}}){{3}}(?![\w.]*\d)                # IP addresses and versions
-  | (?<!\w)v\d+(?:\.\d+)+ | (?<![\w.,])(?!0\d\d|\d{{1,3}}(?:\.\d{{3}})+(?!\d))\d+\.\d+\.\d+(?!\.?\d)
-  | (?<![\w.-])[\w-]+(?:\.[\w-]+)*\.(?-i:{_DOMAINS})(?:/[\w./-]*\w)?(?![\w-]) # links without www
-  | (?<![\w.-])(?-i:[A-Z][A-Z\d]*-(?=[A-Z]*\d)[A-Z\d]+|\d+[A-Z])(?!\w)  # such as COVID-19, 3D
-  | (?<![^\W_])[A-Za-z]{{1,4}}\d+[A-Za-z]*(?![\w.]{{0,40}}\.\d)(?!\w)     # codes such as A4 or H2O
-  | (?<![\w-])[a-z][a-z\d]*(?:_[a-z\d]+)+(?!\w) | [¼-¾⅐-⅞]                  # variable names, fractions
-  | (?<!\w)_{{3,}}(?!\w) | \[[ xX]\]                                    # blanks and check boxes in forms
-  | [©®™±×÷•‰′″₠-₫₭-⃀∀-⋿■-◿]+ | (?<![^\W\d])[kM]?[ΩΩ](?!\w) | (?<![^\W\d])[µμ][A-Za-z]{{1,2}}(?!\w)
-  | (?<!\w)[A-Za-z]{{1,3}}[²³¹⁰⁴-⁹₀-₉]+[A-Z]?(?!\w)                       # such as x² and CO₂
-  | (?:(?<=\bBIC\s)|(?<=\bBIC:\s))(?-i:[A-Z]{{6}}[A-Z\d]{{2,5}})(?!\w)     # bank codes
-)"""
-_FOREIGN = r"(?!\d)[\u0370-\u1cff\u1f00-\u1fff\u2de0-\u2dff\u2e80-\ud7ff\uf900-\ufaff\ufb1d-\ufdff\ufe70-\uffdc]"
-"""A letter of a script other than Latin."""
-_FOREIGN_LATIN = r"(?-i:[^\W\d_]*[ÃÅÐÕØÝÞãåðõøýþĀ-őŔ-ŷŹ-žƀ-ɏḀ-ẝẟ-ỿ][^\W\d_]*)"
-"""A word with a Latin letter that no language with a table uses. It is nearly always a name."""
-_PLAIN = re.compile(r"(?:[A-Za-zÀ-ÂÄÆ-ÏÑ-ÔÖÙ-Üß-âäæ-ïñ-ôöù-üÿœŒ ,;!?()\"'’„“”«»]|\.(?!\w)|(?<=[a-zß-âäæ-ïñ-ôöù-üÿ])-)*")
-"""A text without digits, symbols and file names. It may still contain names of weekdays and bank codes."""
-_SPACES = " \u00a0\u2009\u202f"
-_GAP = rf"(?:[{_SPACES}.]| ?[/-] ?)?"
-_PHONE = (
-    rf"(?!\+\d{{1,3}}(?:\.\d{{3}})+(?!\.?\d))\+\d{{1,3}}[ -]?(?:\(\d{{1,5}}\))?(?:{_GAP}\d){{7,18}}"
-    rf"|(?:\(\d{{3}}\)|\(0\d{{1,4}}\)|0\d{{2,4}}(?=[{_SPACES}./-]))(?:{_GAP}\d){{5,18}}"
-    rf"|0\d(?:[{_SPACES}./-]?\d\d){{4}}|[679]\d \d{{3}}(?: \d\d){{2}}|[679]\d\d(?: \d\d){{3}}"
-    r"|(?:\d{3}-)?\d{3}-\d{4}|\d{3}\.\d{3}\.\d{4}"
-)
-_GROUPED = rf"(?<!\d)\d{{1,3}}(?:[{_SPACES}'’]\d{{3}})+(?!\d)(?:[.,]\d+)?"
-_CURRENCIES = ("€", "$", "£", "¥")
-_LARGEST_WORD, _LONGEST_NUMBER = 12, 40
-_HALF_DAY = 720
-"""Number of minutes in half a day."""
-
-
-class _Patterns:
-    """Compiled patterns of a language."""
-
-    def __init__(self, notation: Notation) -> None:
-        months, weekdays = (
-            [
-                names
-                + "".join(f"|{before}{each}" for name in names.split("|") for each in (name.capitalize(), name.upper()))
-                for names in rows
-            ]
-            # A capital after a word may belong to a name, such as "Santo Domingo".
-            for rows, before in ((notation.months, ""), (notation.weekdays, r"(?<![^\W\d]\s)"))
-        )
-        any_month, any_weekday = (rf"(?-i:{'|'.join(names) or '(?!)'})(?!\w)" for names in (months, weekdays))
-        endings = "|".join(rf"(?<=\d{_escape(ending)}\s)" for ending in notation.day_endings) or "(?!)"
-        day = rf"\.?\s\d{{1,2}}(?:{notation.ordinal})?(?![\w:%]|[.,]\d)"
-        parts = {
-            "name": rf"(?:{endings}){any_month}|(?<!\w){any_month}(?={day})|(?<!\w){any_weekday}",
-            "date": _DATE,
-            "foreign": (
-                rf"(?<!\w)(?:(?:{_FOREIGN})+(?:\W{{1,3}}(?:{_FOREIGN})+)*|{_FOREIGN_LATIN})(?!\w)"
-                if notation.code
-                else "(?!)"
-            ),
-            "literal": _LITERAL,
-            "phone": rf"(?<![\w.,)+/-])(?:{_PHONE}|{notation.phone})(?![\w-]|[.,]\d)",
-            "time": _time_pattern(notation),
-            "number": _number_pattern(notation),
-        }
-        units = _any_of([*notation.unit_forms, *notation.unclear_forms])
-        self.span = _ignoring_case("|".join(f"(?P<{name}>{part})" for name, part in parts.items()))
-        self.in_plain = _ignoring_case(rf"\bBIC\b|(?<!\w){any_weekday}")
-        """Pattern to search in a plain text (see `_PLAIN`). If there is no match, the text has no spans."""
-        self.unit = _ignoring_case(rf"(?<![^\W\d])(?:{units})(?![^\W\d])")
-        self.names = [
-            *(re.compile(rf"\b(?:{names})(?!\w)") for names in months),
-            *map(_ignoring_case, weekdays),  # these also match parts of words, such as "Montagabend"
-        ]
-        """Pattern of each month, then of each weekday."""
-        self.after_day = re.compile(rf"\.?(?:\s(?:of|de))?\s{any_month}")
-        self.before_day = re.compile(rf"(?<!\w){any_month}\.?\s$")
-        self.clock = {kind: _ignoring_case(pattern) for kind, pattern in notation.clock.items()}
-        word = r"[A-ZÀ-ÖØ-Þ][^\W\d_]*(?:['’-][A-ZÀ-ÖØ-Þ][^\W\d_]+)*"
-        following = r"(?!(?<=s)\s[A-ZÄÖÜ])" if notation.capital_nouns else rf"(?:\s(?!{any_weekday}){word}(?!\w))*"
-        # A match without `name` is a title that is not before a name.
-        self.title = re.compile(
-            rf"(?<!\w)(?:(?:{notation.not_before_titles})\s(?:{notation.titles})(?!\w)"
-            rf"|(?:{notation.titles})\.?\s(?P<name>(?!{notation.roles}){word}(?!\w){following})?)"
-        )
-        self.hours = _ignoring_case(rf"\s?(?:{notation.hours})" if notation.before_hours else "(?!)")
-        self.small = [_ignoring_case(rf"\b(?:{stems})(?!{notation.compounds})") for stems in notation.small]
-        self.large = _ignoring_case("|".join([*notation.large, rf"\b[ivx]{{2,}}(?:{notation.roman_ending or ''})\b"]))
-        self.named = _ignoring_case(rf"\b(?:{notation.named})\s$")
-
-
-def _ignoring_case(pattern: str) -> re.Pattern[str]:
-    return re.compile(pattern, re.IGNORECASE)
-
-
-@cache
-def _patterns(code: str) -> _Patterns:
-    """Compile the patterns of a language. All languages without a table share the patterns of the code ""."""
-    return _Patterns(notation_of(code))
-
-
-def _time_pattern(notation: Notation) -> str:
-    clock = notation.clock
-    halves, hours = f"{clock['am']}|{clock['pm']}", notation.hours
-    before = "|".join(rf"(?<={_escape(each)}\d)|(?<={_escape(each)}\d\d)" for each in notation.before_hours)
-    return (
-        rf"(?<![\d:.,])(?P<hour>[01]?\d|2[0-4])(?:(?:(?P<colon>:)|{notation.hour_mark})(?P<minute>[0-5]\d)"
-        rf"(?(colon)(?::[0-5]\d)?|(?!\s?min))(?:\s?(?P<clock>{halves}|{hours}))?(?![\d:]|[.,]\d)"
-        rf"|(?:{before or '(?!)'})(?P<point>\.[0-5]\d)(?![.,]?\d|\s?[€$£%])"
-        rf"|(?P<dotted>\.[0-5]\d)?(?:\s?(?P<half>{halves})|(?:{before})\s?(?P<marked>{hours})))"
-    )
-
-
-def _number_pattern(notation: Notation) -> str:
-    forms = notation.unit_forms
-    units, currencies = _any_of(forms), _any_of(form for form, unit in forms.items() if unit in _CURRENCIES)
-    clock = "|".join(notation.clock.values())
-    return (
-        rf"(?P<numero>(?<!\w)(?:{notation.numero_pattern})\s?(?=\d))?"
-        rf"(?P<debt>(?<![\w.,)])[-−](?=[€$£¥]))?(?P<before>[€$£¥]\s?)?(?P<sign>(?<![\w.,)])[-−]|\b{notation.minus} )?"
-        rf"(?P<value>(?<![\w.,:/–-])\d+[-–/:]\d+(?![\w:/–-]|[.,]\d|\s?(?:{clock}))"
-        rf"|{_GROUPED}|\d+(?:[.,]\d+)*)"
-        rf"(?:(?P<ordinal>{notation.ordinal})(?!\w)|(?P<decade>{notation.decade or '(?!)'})(?!\w))?"
-        rf"(?P<scale>\s(?:{_any_of(notation.scale_forms)})(?![^\W\d])"
-        rf"(?(before)|(?=(?:{notation.of})?\s?(?:{currencies})(?![^\W\d]))))?"
-        rf"(?P<unit>(?(scale)(?:{notation.of})?)[\s-]?(?P<form>{units})(?![^\W\d]|['’]\w))?"
-    )
-
-
-def _escape(text: str) -> str:
-    return re.escape(text).replace(r"\ ", r"\s")
-
-
-def _any_of(forms: Iterable[str]) -> str:
-    """Return a pattern that matches any of the strings, with the longest string first."""
-    return "|".join(map(re.escape, sorted(forms, key=len, reverse=True))) or "(?!)"
+_LONGEST_NUMBER = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,7 +80,7 @@ def find_names(text: str, source: str, target: str) -> list[Span]:
     codes = base_language(source), base_language(target)
     if not all(notation_of(code).code for code in codes):
         return []
-    matches = _patterns(codes[0]).title.finditer(text)
+    matches = patterns_of(codes[0]).title.finditer(text)
     return [Span.literal(match.start("name"), match["name"]) for match in matches if match["name"]]
 
 
@@ -244,7 +88,7 @@ def needs_translation(text: str) -> bool:
     """Return whether a text has letters outside links, placeholders and the like."""
     if not any(map(str.isalpha, text)):
         return False
-    return any(map(str.isalpha, _patterns("").span.sub(lambda match: " " if match["literal"] else match[0], text)))
+    return any(map(str.isalpha, patterns_of("").span.sub(lambda match: " " if match["literal"] else match[0], text)))
 
 
 def compare(source: str, target: str, source_language: str, target_language: str) -> Differences:
@@ -282,7 +126,7 @@ def compare(source: str, target: str, source_language: str, target_language: str
     if (not notation.small and not added) or re.search(from_notation.parts_of_hours, source, re.IGNORECASE):
         as_words += [span for span in missing if span.small >= 0]
         missing = [span for span in missing if span.small < 0]
-    if (not from_notation.small and not missing) or _patterns(from_notation.code).large.search(source):
+    if (not from_notation.small and not missing) or patterns_of(from_notation.code).large.search(source):
         added = []
     return Differences(missing, [each for each in added if not _has_word(each, source, from_notation)], as_words)
 
@@ -319,14 +163,14 @@ def match_spans(
 def _units(text: str, notation: Notation) -> set[str]:
     """Return the units of all symbols and words in a text."""
     forms = notation.unit_forms | notation.unclear_forms
-    return {forms.get(form.casefold(), "") for form in _patterns(notation.code).unit.findall(text)}
+    return {forms.get(form.casefold(), "") for form in patterns_of(notation.code).unit.findall(text)}
 
 
 def _is_written(span: Span, text: str, notation: Notation) -> bool:
     """Return whether a text contains a span, literally or as words."""
     if span.is_name:
         (name,) = span.readings
-        return _patterns(notation.code).names[int(name.removeprefix("name "))].search(text) is not None
+        return patterns_of(notation.code).names[int(name.removeprefix("name "))].search(text) is not None
     if not span.numeric:
         edges = r"(?<!\w)" * span.text[0].isalnum(), r"(?![\w/])" * span.text[-1].isalnum()
         return re.search(f"{edges[0]}{re.escape(span.text)}{edges[1]}", text) is not None
@@ -354,13 +198,13 @@ def _has_roman(span: Span, text: str, notation: Notation) -> bool:
 
 def _has_word(span: Span, text: str, notation: Notation) -> bool:
     """Return whether a text contains a word for the number in a span, such as "three"."""
-    words = _patterns(notation.code).small
+    words = patterns_of(notation.code).small
     return 0 <= span.small < len(words) and words[span.small].search(text) is not None
 
 
 def _find(text: str, source: Notation, target: Notation) -> Iterator[Span]:
-    patterns = _patterns(source.code)
-    if _PLAIN.fullmatch(text) and not patterns.in_plain.search(text):
+    patterns = patterns_of(source.code)
+    if PLAIN.fullmatch(text) and not patterns.in_plain.search(text):
         return  # the pattern of all spans takes thirty times as long
     keeps_foreign = bool(target.code and re.search("[a-zA-Z]", text))  # a whole text in another script is an error
     for match in patterns.span.finditer(text):
@@ -388,22 +232,22 @@ def _time(match: re.Match[str], source: Notation, target: Notation) -> Span:
     marker = next((group for group in ("clock", "half", "marked") if match[group]), None)
     kind = "" if match["colon"] else "day" if source.reads_24_hours else "either"
     if marker:
-        clock = _patterns(source.code).clock
+        clock = patterns_of(source.code).clock
         kind = next(kind for kind, each in clock.items() if each.fullmatch(match.string, *match.span(marker)))
     base = hour % 24 * 60 + minute
     if kind in ("am", "pm"):
-        minutes = [base % _HALF_DAY + (kind == "pm") * _HALF_DAY]
-    elif (kind == "day" if kind else source.reads_24_hours) or hour > _LARGEST_WORD or hour == 0:
+        minutes = [base % HALF_DAY + (kind == "pm") * HALF_DAY]
+    elif (kind == "day" if kind else source.reads_24_hours) or hour > LARGEST_WORD or hour == 0:
         minutes = [base]
     else:
-        minutes = [base, (base + _HALF_DAY) % (2 * _HALF_DAY)]
+        minutes = [base, (base + HALF_DAY) % (2 * HALF_DAY)]
     readings = {f"time {each:04}" for each in minutes}
     if not (minute or kind in ("am", "pm")):
         readings.add(str(hour))  # "at 9" for "um 9 Uhr"
     formats = target.unclear_times if len(minutes) > 1 and target.unclear_times else target.times
     spellings = [
         formats[rest > 0].format(
-            hour=hour_, half=(hour_ - 1) % 12 + 1, minute=rest, marker="p.m." if each >= _HALF_DAY else "a.m."
+            hour=hour_, half=(hour_ - 1) % 12 + 1, minute=rest, marker="p.m." if each >= HALF_DAY else "a.m."
         )
         for each in (minutes if kind and formats else ())
         for hour_, rest in [divmod(each, 60)]
@@ -421,19 +265,19 @@ def _number(match: re.Match[str], source: Notation, target: Notation) -> Span:
     spellings = [_spell(match, value, sign, reading, source, target) for reading in readings]
     if target.group == "\u202f":
         spellings += [spelling.replace("\u202f", " ") for spelling in spellings if "\u202f" in spelling]
-    if _patterns(source.code).named.search(match.string, max(match.start() - 20, 0), match.start()):
+    if patterns_of(source.code).named.search(match.string, max(match.start() - 20, 0), match.start()):
         spellings = [match[0]]
     small = int(value) if value.isdecimal() and len(value) <= 2 and not (sign or match["numero"]) else -1
     symbol = (match["before"] or match["form"] or "").strip()
-    if len(value) <= len("21") and _patterns(source.code).hours.match(match.string, match.end()):
+    if len(value) <= len("21") and patterns_of(source.code).hours.match(match.string, match.end()):
         # Without a preposition, "21 h" may be a time or a duration.
-        readings += [f"time {int(value) % (_HALF_DAY // 60) * 60 + half:04}" for half in (0, _HALF_DAY)]
+        readings += [f"time {int(value) % (HALF_DAY // 60) * 60 + half:04}" for half in (0, HALF_DAY)]
     return Span(
         match.start(),
         match[0],
         frozenset(f"-{each}" if sign else each for each in readings),
         source.unit_forms.get(symbol.casefold(), ""),
-        small=small if small <= _LARGEST_WORD else -1,
+        small=small if small <= LARGEST_WORD else -1,
         spellings=tuple(spellings),
     )
 
@@ -452,7 +296,7 @@ def _spell(match: re.Match[str], value: str, sign: str, reading: str, source: No
     forms = target.scales.get(source.scale_forms.get(scale.strip().casefold(), ""))
     if forms:
         scale = f" {target.in_number(forms, reading)}"
-    is_currency = kind in _CURRENCIES and symbol == kind
+    is_currency = kind in CURRENCIES and symbol == kind
     if is_currency and target.currency_first:
         return f"{sign}{kind}{number}{scale}"
     if scale and kind in target.scaled_units:
@@ -472,7 +316,7 @@ def _spell(match: re.Match[str], value: str, sign: str, reading: str, source: No
 
 def _is_day(match: re.Match[str], notation: Notation) -> bool:
     """Return whether a number is directly before or after a month."""
-    patterns, start = _patterns(notation.code), match.start()
+    patterns, start = patterns_of(notation.code), match.start()
     return bool(
         patterns.after_day.match(match.string, match.end())
         or patterns.before_day.search(match.string, max(start - 20, 0), start)
