@@ -113,7 +113,7 @@ class Patterns:
         # A match without `name` is a title that is not before a name.
         self.title = re.compile(
             rf"(?<!\w)(?:(?:{notation.not_before_titles})\s(?:{notation.titles})(?!\w)"
-            rf"|(?:{notation.titles})\.?\s(?P<name>(?!{notation.roles}){word}(?!\w){following})?)"
+            rf"|(?:{notation.titles})\s(?P<name>(?!{notation.roles}){word}(?!\w){following})?)"
         )
         self.hours = _ignoring_case(rf"\s?(?:{notation.hours})" if notation.before_hours else "(?!)")
         self.small = [_ignoring_case(rf"\b(?:{stems})(?!{notation.compounds})") for stems in notation.small]

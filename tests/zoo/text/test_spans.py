@@ -108,7 +108,7 @@ def test_names_with_letters_of_other_languages_are_kept():
         ("en", "Dear Mr. Brown, call Miss Ann Lee Monday.", ["Brown", "Ann Lee"]),
         ("en", "Mr President, Mrs and Doctor Brown", []),
         ("de", "Sehr geehrter Herr Schneider, Frau Müller Bescheid", ["Schneider", "Müller"]),
-        ("de", "weil meine Frau Geld hat, Frau Müllers Auto, Herr Präsident", []),
+        ("de", "weil meine Frau Geld hat, Frau. Auf, Frau Müllers Auto, Herr Präsident", []),
         ("fr", "M. Le Goff et Mme Petit, Monsieur le Maire", ["Le Goff", "Petit"]),
         ("es", "La señora Blanco y el Sr. Presidente", ["Blanco"]),
         ("it", "Dr Rossi", []),
