@@ -99,6 +99,7 @@ def test_names_with_letters_of_other_languages_are_kept():
     assert [span.text for span in find_spans(f"We met {', '.join(names)}.", "en", "de")] == names
     own = "Señor Nuñez, Frau Groß, œuvre, Àéçôÿ, ẞ, ſ, Island, Kiosk"
     assert find_spans(own, "es", "de") == find_spans("Yılmaz", "tr", "de") == find_spans("Yılmaz", "de", "tr") == []
+    assert compare("It is −5 °C.", "Es ist -5 °C.", "en", "de") == ([], [], [])
     assert [span.text for span in compare("Ask Łukasz", "Frag Lukas", "en", "de").missing] == ["Łukasz"]
 
 
