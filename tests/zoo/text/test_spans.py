@@ -125,6 +125,10 @@ def test_symbols_that_vocabularies_lack_are_kept(symbol):
     assert [span.text for span in find_spans(f"Set it to {symbol}, please.", "en", "de")] == [symbol]
 
 
+def test_triangles_between_the_names_of_menus_are_translated():
+    assert find_spans("Elija Herramientas ▸ Opciones.", "es", "en") == []
+
+
 @pytest.mark.parametrize(
     "spellings",
     [
