@@ -178,7 +178,8 @@ def _copied(text: str, spans: Iterable[Span], source: str, target: str) -> list[
         and (span.small < 0 or span.unit or any(reading.startswith("time") for reading in span.readings))
     ]
     names = find_names(text, source, target)
-    copied = [span for span in copied if not any(name.start < span.end and span.start < name.end for name in names)]
+    # A name that shares characters with another span is a part of it, such as "Smith" in an e-mail address.
+    names = [name for name in names if not any(name.start < span.end and span.start < name.end for span in copied)]
     return sorted([*copied, *names], key=lambda span: span.start)
 
 

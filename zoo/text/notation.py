@@ -71,7 +71,6 @@ class Notation:
         titles: Pattern of the titles before names, such as "Mr".
         not_before_titles: Pattern of the words after which a title is a noun, such as "seine" before "Frau".
         roles: Pattern of the beginnings of words after a title that are not names, such as "President".
-        capital_nouns: Whether all nouns begin with a capital.
     """
 
     code: str = ""
@@ -114,7 +113,6 @@ class Notation:
     titles: str = "(?!)"
     not_before_titles: str = "(?!)"
     roles: str = "(?!)"
-    capital_nouns: bool = False
 
     @cached_property
     def unit_forms(self) -> dict[str, str]:

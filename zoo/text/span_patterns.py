@@ -41,12 +41,12 @@ _LITERAL = rf"""(?x:
   | (?<![\w-])[a-z][a-z\d]*(?:_[a-z\d]+)+(?!\w) | [¼-¾⅐-⅞]                  # variable names, fractions
   | (?<!\w)_{{3,}}(?!\w) | \[[ xX]\]                                    # blanks and check boxes in forms
   | [©®™±×÷•‰′″₠-₫₭-⃀∀-∑∓-⋿■-▱◆-◿]+ | (?<![^\W\d])[kM]?[ΩΩ](?!\w) | (?<![^\W\d])[µμ][A-Za-z]{{1,2}}(?!\w)
-  | (?<!\w)[A-Za-z]{{1,3}}[²³¹⁰⁴-⁹₀-₉]+[A-Z]?(?!\w)                       # such as x² and CO₂
+  | (?<!\w)(?:[A-Za-z]{{1,3}}[²³¹⁰⁴-⁹⁺⁻₀-₉]+){{1,6}}[A-Z]?(?!\w)           # such as x², CO₂ and C₆H₁₂O₆
   | (?:(?<=\bBIC\s)|(?<=\bBIC:\s))(?-i:[A-Z]{{6}}[A-Z\d]{{2,5}})(?!\w)     # bank codes
 )"""
 _FOREIGN = r"(?!\d)[\u0370-\u1cff\u1f00-\u1fff\u2de0-\u2dff\u2e80-\ud7ff\uf900-\ufaff\ufb1d-\ufdff\ufe70-\uffdc]"
 """A letter of a script other than Latin."""
-_FOREIGN_LATIN = r"(?-i:[^\W\d_]*[ÃÅÐÕØÝÞãåðõøýþĀ-őŔ-ŷŹ-žƀ-ɏḀ-ẝẟ-ỿ][^\W\d_]*)"
+_FOREIGN_LATIN = r"(?-i:[^\W\d_]*[ÃÅÐÕØÝÞãåðõøýþĂ-đĔ-ĩĬ-ŋŎ-őŔ-ũŬ-ŷŹ-žƀ-ɏḀ-ẝẟ-ỿ][^\W\d_]*)"
 """A word with a Latin letter that no language with a table uses. It is nearly always a name."""
 PLAIN = re.compile(r"(?:[A-Za-zÀ-ÂÄÆ-ÏÑ-ÔÖÙ-Üß-âäæ-ïñ-ôöù-üÿœŒ ,;!?()\"'’„“”«»]|\.(?!\w)|(?<=[a-zß-âäæ-ïñ-ôöù-üÿ])-)*")
 """A text without digits, symbols and file names. It may still contain names of weekdays and bank codes."""
@@ -109,11 +109,10 @@ class Patterns:
         self.before_day = re.compile(rf"(?<!\w){any_month}\.?\s$")
         self.clock = {kind: _ignoring_case(pattern) for kind, pattern in notation.clock.items()}
         word = r"[A-ZÀ-ÖØ-Þ][^\W\d_]*(?:['’-][A-ZÀ-ÖØ-Þ][^\W\d_]+)*"
-        following = r"(?!(?<=s)\s[A-ZÄÖÜ])" if notation.capital_nouns else rf"(?:\s(?!{any_weekday}){word}(?!\w))*"
         # A match without `name` is a title that is not before a name.
         self.title = re.compile(
             rf"(?<!\w)(?:(?:{notation.not_before_titles})\s(?:{notation.titles})(?!\w)"
-            rf"|(?:{notation.titles})\s(?P<name>(?!{notation.roles}){word}(?!\w){following})?)"
+            rf"|(?:{notation.titles})\s(?P<name>(?!{notation.roles}){word}(?![\w/@]|[.:\\][\w\\]))?)"
         )
         self.hours = _ignoring_case(rf"\s?(?:{notation.hours})" if notation.before_hours else "(?!)")
         self.small = [_ignoring_case(rf"\b(?:{stems})(?!{notation.compounds})") for stems in notation.small]
