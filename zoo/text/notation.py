@@ -71,6 +71,7 @@ class Notation:
         titles: Pattern of the titles before names, such as "Mr".
         not_before_titles: Pattern of the words after which a title is a noun, such as "seine" before "Frau".
         roles: Pattern of the beginnings of words after a title that are not names, such as "President".
+        name_words: Maximum number of words of a name after a title. 1 if all nouns begin with a capital, as in German.
     """
 
     code: str = ""
@@ -113,6 +114,7 @@ class Notation:
     titles: str = "(?!)"
     not_before_titles: str = "(?!)"
     roles: str = "(?!)"
+    name_words: int = 3
 
     @cached_property
     def unit_forms(self) -> dict[str, str]:

@@ -108,11 +108,12 @@ class Patterns:
         self.after_day = re.compile(rf"\.?(?:\s(?:of|de))?\s{any_month}")
         self.before_day = re.compile(rf"(?<!\w){any_month}\.?\s$")
         self.clock = {kind: _ignoring_case(pattern) for kind, pattern in notation.clock.items()}
-        word = r"[A-ZÀ-ÖØ-Þ][^\W\d_]*(?:['’-][A-ZÀ-ÖØ-Þ][^\W\d_]+)*"
-        # A match without `name` is a title that is not before a name.
+        end = r"(?![\w/@]|[.:\\][\w\\])"  # a file name or an address is not a name
+        name = rf"(?!{notation.roles})[A-ZÀ-ÖØ-Þ][^\W\d_]*(?:['’-][A-ZÀ-ÖØ-Þ][^\W\d_]+)*{end}"
+        # A match without `names` is a title that is not before a name.
         self.title = re.compile(
-            rf"(?<!\w)(?:(?:{notation.not_before_titles})\s(?:{notation.titles})(?!\w)"
-            rf"|(?:{notation.titles})\s(?P<name>(?!{notation.roles}){word}(?![\w/@]|[.:\\][\w\\]))?)"
+            rf"(?<!\w)(?:(?:{notation.not_before_titles})\s(?:{notation.titles})(?!\w)|(?:{notation.titles})"
+            rf"\s(?P<names>{name}(?:\s(?!{any_weekday}){name}){{0,{notation.name_words - 1}}})?)"
         )
         self.hours = _ignoring_case(rf"\s?(?:{notation.hours})" if notation.before_hours else "(?!)")
         self.small = [_ignoring_case(rf"\b(?:{stems})(?!{notation.compounds})") for stems in notation.small]

@@ -76,12 +76,13 @@ def find_spans(text: str, source: str, target: str = "") -> list[Span]:
 
 
 def find_names(text: str, source: str, target: str) -> list[Span]:
-    """Return the names after titles such as "Mr" as spans. If a language has no table, there are none."""
+    """Return the words of names after titles such as "Mr" as spans. If a language has no table, there are none."""
     codes = base_language(source), base_language(target)
     if not all(notation_of(code).code for code in codes):
         return []
-    matches = patterns_of(codes[0]).title.finditer(text)
-    return [Span.literal(match.start("name"), match["name"]) for match in matches if match["name"]]
+    names = (match for match in patterns_of(codes[0]).title.finditer(text) if match["names"])
+    words = (word for name in names for word in re.compile(r"\S+").finditer(text, *name.span("names")))
+    return [Span.literal(word.start(), word[0]) for word in words]
 
 
 def needs_translation(text: str) -> bool:

@@ -25,7 +25,7 @@ SYMBOLS = A, B, C = copy_symbols(3)
         ("It costs ₺5 ± ₹2 today", f"It costs {A}5 {B} {C}2 today", "Es kostet ₺5 ± ₹2 heute"),
         (
             "Mail Mr O'Neill before Ms Jane Le-Roux",
-            f"Mail Mr {A} before Ms {B} Le-Roux",
+            f"Mail Mr {A} before Ms {B} {C}",
             "Schreib Mr O'Neill vor Ms Jane Le-Roux",
         ),
         ("Mail Dr Øye, Mr President", f"Mail Dr {A}, Mr President", "Schreib Dr Øye, Mr President"),
