@@ -38,6 +38,8 @@ class Notation:
         phone: Pattern of phone numbers in formats that other countries do not use.
         months: Names and abbreviations of each month, separated by `|`. The best spelling comes first.
         weekdays: Names of each weekday, separated by `|`. All names are spellings.
+        date_mark: Separator of dates such as 31.12.2024. Empty if dates may also begin with the month, as in English.
+            From such languages, a date is rewritten only if day or month is larger than 12.
         day_endings: Strings between the day and the space before the month.
         minus: Pattern of the word before a negative number.
         numero: Abbreviation of "number" before a number that identifies something, such as an order.
@@ -84,6 +86,7 @@ class Notation:
     phone: str = "(?!)"
     months: list[str] = field(default_factory=list)
     weekdays: list[str] = field(default_factory=list)
+    date_mark: str = ""
     day_endings: list[str] = field(default_factory=list)
     minus: str = "minus"
     numero: str = ""

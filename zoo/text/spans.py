@@ -12,6 +12,7 @@ from zoo.text.notation import Notation, notation_of
 from zoo.text.span_patterns import CURRENCIES, HALF_DAY, LARGEST_WORD, PLAIN, patterns_of
 
 _LONGEST_NUMBER = 40
+_MONTHS = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,12 +221,22 @@ def _find(text: str, source: Notation, target: Notation) -> Iterator[Span]:
                 names = [month.split("|")[:1] for month in target.months] + [day.split("|") for day in target.weekdays]
                 yield Span(start, whole, frozenset([f"name {number}"]), spellings=tuple(names[number]))
         elif match["date"]:
-            parts = sorted(int(part) % 100 for part in re.findall(r"\d+", whole))
-            yield Span(start, whole, frozenset([f"date {parts}"]), spellings=(whole,))
+            yield _date(start, whole, source, target)
         elif match["phone"]:
             yield Span(start, whole, frozenset([re.sub(r"[^\d+]", "", whole)]), spellings=(whole,))
         else:
             yield (_time if match["time"] else _number)(match, source, target)
+
+
+def _date(start: int, text: str, source: Notation, target: Notation) -> Span:
+    parts = re.split(r"\D", text)
+    spelling = text
+    if len(parts[2]) == 4 and target.date_mark:
+        day, month = parts[:2] if source.date_mark or int(parts[1]) <= _MONTHS else parts[1::-1]
+        if int(month) <= _MONTHS and (source.date_mark or int(day) > _MONTHS):
+            spelling = target.date_mark.join([day, month, parts[2]])
+    reading = f"date {sorted(int(part) % 100 for part in parts)}"
+    return Span(start, text, frozenset([reading]), spellings=(spelling,))
 
 
 def _time(match: re.Match[str], source: Notation, target: Notation) -> Span:
