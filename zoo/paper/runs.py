@@ -168,7 +168,7 @@ def score(claim: Claim, measurements: Measurements, split: str, *metrics: str) -
     metric, chosen, scale = comparable
     values = [run.score(split, metric) or 0.0 for run in chosen]
     spread = f" ({metric.format_score(min(values))} to {metric.format_score(max(values))})" if len(values) > 1 else ""
-    folders = f"{chosen[0].folder}" if len(chosen) == 1 else f"{len(chosen)} runs, the first {chosen[0].folder}"
+    folders = chosen[0].folder if len(chosen) == 1 else f"{len(chosen)} runs, the first {chosen[0].folder}"
     mean = fmean(values)
     return CheckedClaim(
         claim,

@@ -129,10 +129,8 @@ def choose_direction(spec: Spec, source: str | None, target: str | None, report:
     learned = list(map(spec.corpus.direction, spec.corpus.train))
     if not spec.reads_text:
         source, target = _direction_of_files(spec, source, target, learned)
-    if target is None:
-        target = _other(languages, source)
-    if source is None:
-        source = _other(languages, target)
+    target = target or _other(languages, source)
+    source = source or _other(languages, target)
     if target is None:
         raise ZooError(
             f"`{spec.name}` translates into {len(languages.codes)} languages, and the target language is not given",

@@ -82,8 +82,7 @@ class Vocabulary:
     def same_on_both_sides(self) -> bool:
         """Whether both sides have the same tokens with the same IDs, even if there are two tokenizers."""
         size, target_size = self.sizes
-        ids = range(size)
-        return self.shared or (size == target_size and self.source.token_strings(ids) == self.target.token_strings(ids))
+        return self.shared or self.token_strings(range(size), "source") == self.token_strings(range(target_size))
 
     def has_same_tokens_as(self, other: Vocabulary) -> bool:
         """Return whether both vocabularies have the same tokens with the same IDs, even if their files differ."""

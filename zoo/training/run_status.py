@@ -125,19 +125,15 @@ def learning_curves(folders: Sequence[Path], report: Report) -> tuple[list[Curve
     different: dict[Path, Path] = {}
     for folder in folders:
         different.setdefault(folder.resolve(), folder)
-    runs: list[RunCurves] = []
-    errors: list[ZooError] = []
-    for folder in different.values():
-        status = RunStatus.read(folder)
-        if status.entries:
-            runs.append(_run_curves(status))
-        else:
-            hint = f"`zoo train {status.run.spec_file}` writes the first after {status.spec.training.log_steps:,} steps"
-            errors.append(ZooError(f"the log of `{status.name}` has no complete entry yet", hint=hint))
-    if not runs:
-        raise errors[0]
-    for error in errors:
-        report.warn(f"{error.summary}; the run is skipped")
+    statuses = [RunStatus.read(folder) for folder in different.values()]
+    runs = [_run_curves(status) for status in statuses if status.entries]
+    for status in statuses:
+        if not status.entries:
+            problem = f"the log of `{status.name}` has no complete entry yet"
+            if not runs:
+                steps = f"{status.spec.training.log_steps:,} steps"
+                raise ZooError(problem, hint=f"`zoo train {status.run.spec_file}` writes the first after {steps}")
+            report.warn(f"{problem}; the run is skipped")
     metrics = [metric for metric in _CURVE_METRICS if any(finite(run.values.get(metric.key, ())) for run in runs)]
     return metrics, runs
 
@@ -146,13 +142,12 @@ def _run_curves(status: RunStatus) -> RunCurves:
     values = {}
     for metric in _CURVE_METRICS:
         # Only the entries of checkpoints contain dev scores. Other entries are therefore not gaps in the curve.
-        entries = [entry for entry in status.entries if metric.key in entry]
-        figures = [entry[metric.key] for entry in entries]
-        numbers = [math.nan if figure is None else float(figure) for figure in figures]
-        points = tuple(
-            (float(entry["step"]), float(entry["seconds"]), math.nan if metric.log and number <= 0 else number)
-            for entry, number in zip(entries, numbers, strict=True)
-        )
+        points = list[tuple[float, float, float]]()
+        for entry in status.entries:
+            if metric.key in entry:
+                number = math.nan if entry[metric.key] is None else float(entry[metric.key])
+                number = math.nan if metric.log and number <= 0 else number
+                points.append((float(entry["step"]), float(entry["seconds"]), number))
         if points:
-            values[metric.key] = points
+            values[metric.key] = tuple(points)
     return RunCurves(status.name, status.description, values)
