@@ -43,9 +43,10 @@ from zoo.files.storage import require_space
 from zoo.report import Report
 from zoo.text.copying import copy_symbols, replace_in_pair
 from zoo.text.languages import LanguagePair
+from zoo.text.spans import never
 from zoo.text.vocabulary import SIDES, Vocabulary, check_learnable, learning_examples
 
-_FORMAT = 4  # increase this number whenever the same corpus gives different prepared files
+_FORMAT = 5  # increase this number whenever the same corpus gives different prepared files
 _CHUNK_EXAMPLES = 8192
 _CHUNK_FILES = 32  # an hour of audio takes 115 MB
 _LANGUAGE_EXAMPLES = 500  # number of examples from which the languages are detected
@@ -182,6 +183,7 @@ class _Preparation:
     ) -> None:
         self.spec, self.corpus, self.vocabulary, self.folder, self.report = spec, corpus, vocabulary, folder, report
         self.symbols = vocabulary.copy_symbols if vocabulary else copy_symbols(spec.vocabulary.copy_symbols)
+        self.is_rare = vocabulary.source.is_rare if vocabulary else never
         self.modality = modality_of(spec.task)
         self.part_counts: list[int] = []
         """Number of training pairs that were read from each corpus part."""
@@ -216,6 +218,7 @@ class _Preparation:
         self._check_languages()
         self._check_overlap()
         vocabulary = self.vocabulary or self._learn_vocabulary(statuses, counts)
+        self.is_rare = vocabulary.source.is_rare
         vocabulary.save(self.folder)
         languages = [
             LanguagePair.of(self.spec, vocabulary, self.spec.corpus.direction(part), getattr(part, "tag", None))
@@ -300,7 +303,8 @@ class _Preparation:
         if not self.symbols:
             return example
         first = crc32(example["source"].encode())
-        texts = replace_in_pair(example["source"], example["target"], self.symbols, direction, first)
+        pair = example["source"], example["target"]
+        texts = replace_in_pair(*pair, self.symbols, direction, self.is_rare, first)
         return dict(zip(SIDES, (each.text for each in texts), strict=True))
 
     def _write_train(

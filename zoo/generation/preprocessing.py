@@ -234,8 +234,9 @@ class Preprocessor:
 
         If there is a prefix, the sentence keeps its spans, because the prefix may contain some of them.
         """
-        symbols = () if prefix.strip() else self.symbols
-        return replace_spans(text, symbols, language, self.languages.target)
+        if prefix.strip() or not self.symbols:
+            return Replaced(text)
+        return replace_spans(text, self.symbols, language, self.languages.target, self.vocabulary.source.is_rare)
 
     def _encode_prefix(self, prefix: str, index: int) -> tuple[int, ...]:
         """Return the tokens that the translation must start with: its language token, if any, and the prefix."""
@@ -289,7 +290,7 @@ class Preprocessor:
         if in_capitals(source) and in_capitals(target):
             source = sentence_case(source, find_spans(source, *languages), languages[0])
             target = sentence_case(target, find_spans(target, *languages[::-1]), languages[1])
-        return replace_in_pair(source, target, self.symbols, languages)
+        return replace_in_pair(source, target, self.symbols, languages, self.vocabulary.source.is_rare)
 
     def encode_pairs_side(self, texts: Sequence[str], side: Side, *, first: int = 1) -> list[list[int]]:
         """Encode one side of sentence pairs for scoring.

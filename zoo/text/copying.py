@@ -9,20 +9,21 @@ characters.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import accumulate
 from typing import NamedTuple
 
 from zoo.text.language_codes import base_language
 from zoo.text.notation import notation_of
-from zoo.text.spans import Span, find_names, find_spans, match_spans
+from zoo.text.spans import Span, find_names, find_spans, match_spans, never
 
 MAX_SYMBOLS = 64
 _FIRST = 0xF0000
 _SYMBOL = re.compile(rf"([{chr(_FIRST)}-{chr(_FIRST + MAX_SYMBOLS - 1)}])( Uhr|\.)?")
 """A symbol, with the ending of a German time or ordinal number that the model may write after it."""
 _WORD = re.compile(r"[^\W\d_]+")
+_NAME = re.compile(r"[^\W\d_]+(?:['’-][A-ZÀ-ÖØ-Þ][^\W\d_]+)*")
 _SHORT_WORD = 5
 """A single word in capitals with fewer letters than this is an abbreviation."""
 _FEW_WORDS = 4
@@ -55,7 +56,9 @@ def copy_symbols(count: int) -> tuple[str, ...]:
     return tuple(chr(_FIRST + number) for number in range(count))
 
 
-def replace_spans(text: str, symbols: Sequence[str], source: str, target: str) -> Replaced:
+def replace_spans(
+    text: str, symbols: Sequence[str], source: str, target: str, is_rare: Callable[[str], bool] = never
+) -> Replaced:
     """Replace the first spans of a sentence with copy symbols. If the sentence is in capitals, use sentence case.
 
     Args:
@@ -63,6 +66,7 @@ def replace_spans(text: str, symbols: Sequence[str], source: str, target: str) -
         symbols: The copy symbols of the vocabulary. Their number limits the number of replaced spans.
         source: Language code of the sentence.
         target: Language code of the translation, for the spellings of spans.
+        is_rare: Function that returns whether a word is rare. Rare names are copied.
     """
     if not symbols or has_symbol(text):  # `restore` drops symbols that the original text contains
         return Replaced(text)
@@ -73,7 +77,7 @@ def replace_spans(text: str, symbols: Sequence[str], source: str, target: str) -
         found = [
             replace(span, spellings=tuple(map(str.upper, span.spellings))) if span.numeric else span for span in found
         ]
-    copied = _copied(text, found, source, target)
+    copied = _copied(text, found, source, target, is_rare)
     return _replace(text, dict(zip(symbols, copied, strict=False)), capitals)
 
 
@@ -123,7 +127,12 @@ def sentence_case(text: str, spans: Iterable[Span], language: str) -> str:
 
 
 def replace_in_pair(
-    source: str, target: str, symbols: Sequence[str], languages: tuple[str, str], first: int = 0
+    source: str,
+    target: str,
+    symbols: Sequence[str],
+    languages: tuple[str, str],
+    is_rare: Callable[[str], bool] = never,
+    first: int = 0,
 ) -> tuple[Replaced, Replaced]:
     """Replace matching spans in a sentence and its translation with the same copy symbols.
 
@@ -132,14 +141,17 @@ def replace_in_pair(
         target: Its translation.
         symbols: The copy symbols of the vocabulary.
         languages: Language codes of the sentence and its translation.
+        is_rare: Function that returns whether a word is rare. Rare names in the source are replaced.
         first: Index of the first symbol to use. In training, the index varies, so that a model learns all symbols.
     """
     if not symbols or has_symbol(source + target):
         return Replaced(source), Replaced(target)
     first %= len(symbols)
-    found, others = (
-        _copied(text, find_spans(text, *codes), *codes)
-        for text, codes in ((source, languages), (target, languages[::-1]))
+    found = _copied(source, find_spans(source, *languages), *languages, is_rare)
+    others = _copied(target, find_spans(target, *languages[::-1]), *languages[::-1])
+    names = {span.text for span in found if not span.numeric}
+    others = _joined(
+        others, [Span.literal(word.start(), word[0]) for word in _NAME.finditer(target) if word[0] in names]
     )
     matches = match_spans(found, others, lambda span: [(reading, span.unit) for reading in span.readings])
     pairs = dict(zip([*symbols[first:], *symbols[:first]], matches, strict=False))
@@ -156,6 +168,8 @@ def restore(translation: str, spans: Mapping[str, Span], *, capitals: bool = Fal
     def spell(match: re.Match[str]) -> str:
         span, ending = spans.get(match[1]), match[2] or ""
         spelling = span.spellings[0] if span else ""
+        if ending == "." and "date" in "".join(span.readings if span else ()) and match.string[match.end() :].strip():
+            ending = ""  # German models write the dot of a day, as in "am 13. um 9 Uhr"
         return spelling if spelling.endswith(ending) else spelling + ending
 
     return _SYMBOL.sub(spell, translation.upper() if capitals else translation).strip()
@@ -166,8 +180,10 @@ def has_symbol(text: str) -> bool:
     return _SYMBOL.search(text) is not None
 
 
-def _copied(text: str, spans: Iterable[Span], source: str, target: str) -> list[Span]:
-    """Return the spans of a text that symbols may replace, and the names after titles, in order.
+def _copied(
+    text: str, spans: Iterable[Span], source: str, target: str, is_rare: Callable[[str], bool] = never
+) -> list[Span]:
+    """Return the spans and names of a text that symbols may replace, in order.
 
     Months, weekdays, and small numbers that may become words are translated.
     """
@@ -177,10 +193,13 @@ def _copied(text: str, spans: Iterable[Span], source: str, target: str) -> list[
         if not span.is_name
         and (span.small < 0 or span.unit or any(reading.startswith("time") for reading in span.readings))
     ]
-    names = find_names(text, source, target)
-    # A name that shares characters with another span is a part of it, such as "Smith" in an e-mail address.
-    names = [name for name in names if not any(name.start < span.end and span.start < name.end for span in copied)]
-    return sorted([*copied, *names], key=lambda span: span.start)
+    return _joined(copied, find_names(text, source, target, is_rare))
+
+
+def _joined(spans: Sequence[Span], names: Iterable[Span]) -> list[Span]:
+    """Return spans and names, in order. Names that are parts of spans, such as "Smith" in a link, are left out."""
+    apart = [name for name in names if not any(name.start < span.end and span.start < name.end for span in spans)]
+    return sorted([*spans, *apart], key=lambda span: span.start)
 
 
 def _replace(text: str, spans: Mapping[str, Span], capitals: bool = False) -> Replaced:

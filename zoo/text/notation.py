@@ -73,6 +73,8 @@ class Notation:
         titles: Pattern of the titles before names, such as "Mr".
         not_before_titles: Pattern of the words after which a title is a noun, such as "seine" before "Frau".
         roles: Pattern of the beginnings of words after a title that are not names, such as "President".
+        translated: Capitalised words that other languages write differently, such as "Munich". Empty if all nouns are
+            capitalised.
         name_words: Maximum number of words of a name after a title. 1 if all nouns begin with a capital, as in German.
     """
 
@@ -117,6 +119,7 @@ class Notation:
     titles: str = "(?!)"
     not_before_titles: str = "(?!)"
     roles: str = "(?!)"
+    translated: frozenset[str] = frozenset()
     name_words: int = 3
 
     @cached_property
@@ -168,7 +171,8 @@ def notation_of(code: str) -> Notation:
 @cache
 def _table(code: str) -> Notation:
     text = (_FOLDER / f"{code}.yaml").read_text("utf-8")
-    return Notation(code=code, **yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)))
+    table = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    return Notation(code=code, **table | {"translated": frozenset(table.get("translated", ()))})
 
 
 @cache

@@ -16,6 +16,10 @@ MAX_WORD_LENGTH = 100_000
 
 FILE = "file"
 """Label for texts that are file names."""
+_UNFINISHED = re.compile(
+    r"(?<!\w)(?:(?:Ms|Mrs?|MM?|Mmes?|Mlles?|Drs?|Dra|Prof|Hrn?|Fr|Sra?s?|Srta|Dña)\.|\d{1,2}\.\d{1,2}\.)\s*$"
+)
+"""The end of a text after a title such as "Ms." or a date such as "15.7.", which do not end a sentence."""
 _LANGUAGE_TOKENS = re.compile(r"(\s*(>>[^\s<>]+<<|<2[^\s<>]+>)\s)*")
 
 
@@ -129,9 +133,10 @@ def split_sentences(text: str, language: str) -> list[str]:
     """
     sentences: list[str] = []
     for sentence in segment(language, text):
+        last = sentences[-1] if sentences else ""
         # The dot in `Math.Round` or `n.º` does not end a sentence.
-        is_inside_word = sentences and sentences[-1].endswith(".") and (sentence[0].isupper() or sentence[0] in "ºª")
-        if is_inside_word or (sentences and not (_has_word(sentences[-1]) and _has_word(sentence))):
+        is_inside_word = last.endswith(".") and (sentence[0].isupper() or sentence[0] in "ºª")
+        if last and (is_inside_word or _UNFINISHED.search(last) or not (_has_word(last) and _has_word(sentence))):
             sentences[-1] += sentence
         else:
             sentences.append(sentence)

@@ -12,7 +12,14 @@ from zoo.text.notation import Notation, notation_of
 from zoo.text.span_patterns import CURRENCIES, HALF_DAY, LARGEST_WORD, PLAIN, patterns_of
 
 _LONGEST_NUMBER = 40
-_MONTHS = 12
+_LAST_DAY, _LAST_MONTH = 31, 12
+_MAX_CAPITALISED = 0.6
+"""Share of capitalised words above which a text is a heading, in which capitals do not mark names."""
+
+
+def never(word: str) -> bool:
+    """Return False. Pass this function as `is_rare` if no word counts as rare."""
+    return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,14 +83,28 @@ def find_spans(text: str, source: str, target: str = "") -> list[Span]:
     return list(_find(text, notation_of(base_language(source)), notation_of(base_language(target))))
 
 
-def find_names(text: str, source: str, target: str) -> list[Span]:
-    """Return the words of names after titles such as "Mr" as spans. If a language has no table, there are none."""
+def find_names(text: str, source: str, target: str, is_rare: Callable[[str], bool] = never) -> list[Span]:
+    """Return the words of names as spans. If a language has no table, there are none.
+
+    Names are words after titles such as "Mr", and rare capitalised words within a sentence that all languages write in
+    the same way. In German, all nouns are capitalised, so only titles help.
+
+    Args:
+        text: The text.
+        source: Language code of the text.
+        target: Language code of the translation.
+        is_rare: Function that returns whether a word is rare, so that a model probably cannot translate or copy it.
+    """
     codes = base_language(source), base_language(target)
     if not all(notation_of(code).code for code in codes):
         return []
-    names = (match for match in patterns_of(codes[0]).title.finditer(text) if match["names"])
-    words = (word for name in names for word in re.compile(r"\S+").finditer(text, *name.span("names")))
-    return [Span.literal(word.start(), word[0]) for word in words]
+    patterns, translated = patterns_of(codes[0]), notation_of(codes[0]).translated
+    names = (match for match in patterns.title.finditer(text) if match["names"])
+    words = [word for name in names for word in re.compile(r"\S+").finditer(text, *name.span("names"))]
+    if translated and sum(word[0].isupper() for word in text.split()) <= _MAX_CAPITALISED * len(text.split()):
+        capitalised = (word for word in patterns.capitalised.finditer(text) if word[0] not in translated)
+        words += (word for word in capitalised if not word[0].isupper() and is_rare(word[0]))
+    return [Span.literal(start, word) for start, word in sorted({word.start(): word[0] for word in words}.items())]
 
 
 def needs_translation(text: str) -> bool:
@@ -221,22 +242,36 @@ def _find(text: str, source: Notation, target: Notation) -> Iterator[Span]:
                 names = [month.split("|")[:1] for month in target.months] + [day.split("|") for day in target.weekdays]
                 yield Span(start, whole, frozenset([f"name {number}"]), spellings=tuple(names[number]))
         elif match["date"]:
-            yield _date(start, whole, source, target)
+            yield _date(match, source, target)
         elif match["phone"]:
             yield Span(start, whole, frozenset([re.sub(r"[^\d+]", "", whole)]), spellings=(whole,))
         else:
             yield (_time if match["time"] else _number)(match, source, target)
 
 
-def _date(start: int, text: str, source: Notation, target: Notation) -> Span:
-    parts = re.split(r"\D", text)
+def _date(match: re.Match[str], source: Notation, target: Notation) -> Span:
+    """Return a date. It is spelled as in the target language if it is certain which part is the day."""
+    text, mark = match[0], match["dmy"]
+    day, month, year = (*re.findall(r"\d+", text), "")[:3]
+    readings = [f"date {sorted(int(part) % 100 for part in (day, month, year))}"] if year else [f"{day}/{month}"]
+    readings += [] if year else _readings(f"{day}.{month}", ".")
     spelling = text
-    if len(parts[2]) == 4 and target.date_mark:
-        day, month = parts[:2] if source.date_mark or int(parts[1]) <= _MONTHS else parts[1::-1]
-        if int(month) <= _MONTHS and (source.date_mark or int(day) > _MONTHS):
-            spelling = target.date_mark.join([day, month, parts[2]])
-    reading = f"date {sorted(int(part) % 100 for part in parts)}"
-    return Span(start, text, frozenset([reading]), spellings=(spelling,))
+    if not match["ymd"] and target.date_mark and not _is_named(match, source):
+        is_certain = source.date_mark or max(int(day), int(month)) > _LAST_MONTH
+        if not source.date_mark and int(month) > _LAST_MONTH:
+            day, month = month, day
+        is_short = len(year) < 3 and (mark == "/" or source.date_mark == (mark or "."))
+        has_year = is_short or re.fullmatch("(19|20)[0-9]{2}", year)
+        is_date = 1 <= int(day) <= _LAST_DAY and 1 <= int(month) <= _LAST_MONTH and has_year
+        if is_certain and is_date and not re.match(r"[/=:\\]", match.string[max(match.start() - 1, 0) :]):
+            stop = "." if not year and match.end() == len(match.string) else ""
+            spelling = target.date_mark.join(filter(None, [day, month, year])) + stop
+    return Span(match.start(), text, frozenset(readings), spellings=(spelling,))
+
+
+def _is_named(match: re.Match[str], source: Notation) -> bool:
+    """Return whether a word such as "version" or "chapter" precedes a number."""
+    return bool(patterns_of(source.code).named.search(match.string, max(match.start() - 20, 0), match.start()))
 
 
 def _time(match: re.Match[str], source: Notation, target: Notation) -> Span:
@@ -277,7 +312,7 @@ def _number(match: re.Match[str], source: Notation, target: Notation) -> Span:
     spellings = [_spell(match, value, sign, reading, source, target) for reading in readings]
     if target.group == "\u202f":
         spellings += [spelling.replace("\u202f", " ") for spelling in spellings if "\u202f" in spelling]
-    if patterns_of(source.code).named.search(match.string, max(match.start() - 20, 0), match.start()):
+    if _is_named(match, source):
         spellings = [match[0]]
     small = int(value) if value.isdecimal() and len(value) <= 2 and not (sign or match["numero"]) else -1
     symbol = (match["before"] or match["form"] or "").strip()
@@ -367,7 +402,7 @@ def _write(reading: str, value: str, notation: Notation) -> str:
             places. It has thousands separators if `value` does.
         notation: The notation of the target language.
     """
-    if value.isdecimal() or re.search("[^0-9.]", reading) or len(value) > _LONGEST_NUMBER:
+    if value.isdecimal() or not re.fullmatch(r"[0-9]*\.?[0-9]*", reading) or len(value) > _LONGEST_NUMBER:
         return value
     whole, _, _ = reading.partition(".")
     last = re.split(r"\D", value)[-1]

@@ -202,6 +202,15 @@ class Tokenizer(Modality):
         check_length(text, "the text")
         return self._encode_clean(clean(text))
 
+    def is_rare(self, word: str) -> bool:
+        """Return whether a word has at least three tokens, and on average at most 2.5 letters per token.
+
+        This holds for most words and names that the training text lacks. If the word in lower case has fewer tokens, it
+        is not rare.
+        """
+        count, lower = (len(self._encode_clean(each)) for each in (word, word.lower()))
+        return 3 <= count <= lower and len(word) <= 2.5 * count
+
     def encode_all(self, texts: Sequence[str]) -> list[list[int]]:
         """Return the token IDs of each line, without BOS and EOS. The lengths of the lines are not checked."""
         if self.is_word_level or self.added:

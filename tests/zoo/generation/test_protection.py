@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from concurrent.futures import Future
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -23,7 +24,7 @@ from zoo.report import Report
 from zoo.text.copying import copy_symbols
 from zoo.text.language_codes import UNKNOWN
 from zoo.text.languages import LanguagePair
-from zoo.text.spans import find_spans
+from zoo.text.spans import find_spans, never
 
 ALPHABET = "▁abcdefghijklmnopqrstuvwxyz0123456789.,:%${}€😊/" + "".join(copy_symbols(2))
 
@@ -32,6 +33,7 @@ class Characters:
     """Vocabulary with one token per character, from ID 4."""
 
     source_suffix = (EOS,)
+    source = SimpleNamespace(is_rare=never)
     sizes = (4 + len(ALPHABET),) * 2
 
     def __init__(self, copy_symbols=()):

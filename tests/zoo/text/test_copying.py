@@ -101,6 +101,12 @@ def test_a_symbol_that_stands_for_nothing_is_dropped():
     assert restore(f"Es ist {B} spät {A}", spans) == "Es ist  spät 1900"
 
 
+def test_a_dot_after_a_date_is_written_only_at_the_end():
+    spans = replace_spans("It is 12/31/2024", SYMBOLS, "en", "de").spans
+    assert restore(f"Am {A}. um 9 Uhr", spans) == "Am 31.12.2024 um 9 Uhr"
+    assert restore(f"Am {A}.", spans) == "Am 31.12.2024."
+
+
 def test_a_pair_has_the_same_symbol_for_the_spans_that_both_sides_have():
     source, target = "We sold 1,500 cars in 1999 for 20 euros.", "1999 verkauften wir 1.500 Autos für zwanzig Euro."
     texts = [each.text for each in replace_in_pair(source, target, SYMBOLS, ("en", "de"), first=2)]
@@ -113,6 +119,15 @@ def test_a_phone_number_has_one_symbol_in_all_languages():
     for languages in (("fr", "en"), ("en", "fr"), ("de", "es")):
         assert [each.text for each in replace_in_pair(*numbers, SYMBOLS, languages)] == [A, A]
         assert replace_spans(numbers[0], SYMBOLS, *languages).text == A
+
+
+def test_rare_names_of_the_source_have_the_symbols_of_the_same_words_in_the_target():
+    source, target = "We saw Whitby, and Szczecin on x.org/Rye.", "Whitby und Whitbys Szczecin auf x.org/Rye, Rye."
+    texts = [each.text for each in replace_in_pair(source, target, SYMBOLS, ("en", "de"), lambda word: "y" in word)]
+    assert texts == [f"We saw {A}, and Szczecin on {B}.", f"{A} und Whitbys Szczecin auf {B}, Rye."]
+    texts = [each.text for each in replace_in_pair("Ich sah Whitby.", "I saw Whitby.", SYMBOLS, ("de", "en"))]
+    assert texts == ["Ich sah Whitby.", "I saw Whitby."]
+    assert replace_spans(source, SYMBOLS, "en", "de", lambda _: True).text == f"We saw {A}, and {B} on {C}."
 
 
 def test_amounts_in_other_units_are_not_the_same():

@@ -120,6 +120,25 @@ def test_names_are_found_after_titles(language, text, names):
     assert find_names(text, language, "ru") == []
 
 
+@pytest.mark.parametrize(
+    ("language", "text", "names"),
+    [
+        ("en", "Whitby is near Scarborough, Krzysztof-Maria and Munich.", ["Scarborough", "Krzysztof-Maria"]),
+        ("en", "Mr Ballymena saw Okonkwo.jpg, NATO and i.Ferretti in Szczecin's port", ["Ballymena", "Szczecin"]),
+        ("fr", "Nous allons à Szczecin. Whitby (Ferretti) : Okonkwo « Reyes » et Londres", ["Szczecin"]),
+        ("es", "Fue a Thorvaldsen, Utrecht; no a Ginebra.", ["Thorvaldsen", "Utrecht"]),
+        ("en", "Terms And Conditions Of Carriage", []),
+        ("de", "Wir fahren nach Szczecin.", []),
+        ("it", "Andiamo a Szczecin.", []),
+    ],
+)
+def test_rare_capitalised_words_within_a_sentence_are_names(language, text, names):
+    assert [
+        span.text for span in find_names(text, language, "es" if language == "fr" else "fr", lambda _: True)
+    ] == names
+    assert find_names(text, language, "ru", lambda _: True) == []
+
+
 @pytest.mark.parametrize("symbol", ["≥", "©", "±", "₺", "kΩ", "µm", "x²", "CO₂", "C₆H₁₂O₆", "™"])
 def test_symbols_that_vocabularies_lack_are_kept(symbol):
     assert [span.text for span in find_spans(f"Set it to {symbol}, please.", "en", "de")] == [symbol]
@@ -196,16 +215,46 @@ def test_other_numbers_are_not_phone_numbers(text):
         ("fr", "de", "8 heures du soir", "20 Uhr"), ("de", "en", "9 Uhr abends", "9 p.m."),
         ("de", "es", "9 Uhr 30", "9:30"), ("de", "fr", "1.12.2024", "1/12/2024"),
         ("es", "de", "05/06/2024", "05.06.2024"), ("en", "de", "31/12/2024", "31.12.2024"),
-        ("en", "fr", "12/31/2024", "31/12/2024"),
-        ("en", "de", "05/06/2024", "05/06/2024"), ("de", "en", "31.12.2024", "31.12.2024"),
-        ("de", "fr", "2024-12-31", "2024-12-31"), ("de", "fr", "31.12.24", "31.12.24"),
-        ("fr", "de", "12/31/2024", "12/31/2024"), ("en", "de", "31/31/2024", "31/31/2024"),
+        ("en", "fr", "12/31/2024", "31/12/2024"), ("en", "de", "12/31/24", "31.12.24"),
+        ("fr", "de", "1/12/24", "1.12.24"),
+        ("de", "fr", "1,5 Mio. €", "1,5 million d'euros"), ("en", "de", "$2.3bn", "2,3 Milliarden $"),
+        ("fr", "de", "1,5 M€", "1,5 Millionen €"), ("en", "de", "5 m", "5 m"),
     ],
 )  # fmt: skip
 def test_spans_are_spelled_in_another_language(source, target, text, spelling):
     (span,) = find_spans(text, source, target)
     assert (span.text, span.spellings[0]) == (text, spelling)
     assert compare(text, spelling, source, target)[:2] == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "text"),
+    [
+        ("en", "de", "05/06/2024"), ("en", "de", "31/31/2024"), ("en", "de", "0/31/2024"), ("fr", "de", "45/12/2023"),
+        ("fr", "de", "12/31/2024"), ("fr", "de", "20/12/1500"), ("de", "en", "31.12.2024"), ("de", "fr", "2024-12-31"),
+        ("de", "fr", "Version 16.0.4266"), ("de", "fr", "Kapitel 2.10.2024"), ("en", "de", "1.13.24"),
+        ("en", "de", "blog/31/12/2024"), ("de", "fr", "10./11.05.2024"), ("de", "fr", "Nr. A 12.10.1000.2"),
+    ],
+)  # fmt: skip
+def test_what_may_not_be_a_date_stays(source, target, text):
+    assert find_spans(text, source, target)[-1].spellings[0] in text
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "text", "spellings"),
+    [
+        ("en", "de", "31/12/2024-15/01/2025", ["31.12.2024", "15.01.2025"]),
+        ("de", "fr", "vom 24.12. bis 31.12.2024", ["24/12", "31/12/2024"]),
+        ("de", "es", "am 01.05.–03.05.", ["01/05", "03/05."]),
+        ("en", "de", "USD 500 or CHF 20.50", ["USD", "500", "CHF", "20,50"]),
+        ("en", "de", "We meet at 9 AM. Bye", ["9 Uhr"]),
+    ],
+)
+def test_spans_stand_beside_each_other(source, target, text, spellings):
+    spans = find_spans(text, source, target)
+    assert [span.spellings[0] for span in spans] == spellings
+    assert all(text[span.start : span.end] == span.text for span in spans)
+    assert all(text[end : end + 2] != ". " for end in (span.end - 1 for span in spans if "AM" in span.text))
 
 
 @pytest.mark.parametrize(

@@ -197,6 +197,13 @@ def test_any_byte_tokens_are_decoded_to_one_line(with_bytes, values):
     assert text.splitlines() in ([text], [])
 
 
+def test_words_of_many_short_tokens_are_rare(shared):
+    is_rare = shared.source.is_rare
+    assert len(shared.encode("Dog")) >= 3
+    assert [is_rare(word) for word in ("Wgxky", "Hund", "gardens")] == [True, False, False]
+    assert not is_rare("Dog")  # in lower case, it is one token
+
+
 def test_too_long_words_are_rejected(shared):
     with pytest.raises(ZooError, match=r"the text .* has a word of 200,000 characters"):
         shared.encode("the " + "x" * 200_000)
