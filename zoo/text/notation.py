@@ -73,8 +73,8 @@ class Notation:
         titles: Pattern of the titles before names, such as "Mr".
         not_before_titles: Pattern of the words after which a title is a noun, such as "seine" before "Frau".
         roles: Pattern of the beginnings of words after a title that are not names, such as "President".
-        translated: Capitalised words that other languages write differently, such as "Munich". Empty if all nouns are
-            capitalised.
+        not_names: Words with a capital that are rare, but not names, and names that other languages write differently,
+            such as "Tenant" and "Munich". They are in a text file beside the table. Empty if all nouns have a capital.
         name_words: Maximum number of words of a name after a title. 1 if all nouns begin with a capital, as in German.
     """
 
@@ -119,7 +119,7 @@ class Notation:
     titles: str = "(?!)"
     not_before_titles: str = "(?!)"
     roles: str = "(?!)"
-    translated: frozenset[str] = frozenset()
+    not_names: frozenset[str] = frozenset()
     name_words: int = 3
 
     @cached_property
@@ -170,9 +170,12 @@ def notation_of(code: str) -> Notation:
 
 @cache
 def _table(code: str) -> Notation:
-    text = (_FOLDER / f"{code}.yaml").read_text("utf-8")
-    table = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-    return Notation(code=code, **table | {"translated": frozenset(table.get("translated", ()))})
+    text, words = (_FOLDER / f"{code}.yaml").read_text("utf-8"), _FOLDER / f"{code}.txt"
+    return Notation(
+        code=code,
+        not_names=frozenset(words.read_text("utf-8").split() if words.exists() else ()),
+        **yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)),
+    )
 
 
 @cache

@@ -86,8 +86,8 @@ def find_spans(text: str, source: str, target: str = "") -> list[Span]:
 def find_names(text: str, source: str, target: str, is_rare: Callable[[str], bool] = never) -> list[Span]:
     """Return the words of names as spans. If a language has no table, there are none.
 
-    Names are words after titles such as "Mr", and rare capitalised words within a sentence that all languages write in
-    the same way. In German, all nouns are capitalised, so only titles help.
+    Names are words after titles such as "Mr", and rare words with a capital within a sentence. In German, all nouns
+    have a capital, so only titles help.
 
     Args:
         text: The text.
@@ -98,11 +98,11 @@ def find_names(text: str, source: str, target: str, is_rare: Callable[[str], boo
     codes = base_language(source), base_language(target)
     if not all(notation_of(code).code for code in codes):
         return []
-    patterns, translated = patterns_of(codes[0]), notation_of(codes[0]).translated
+    patterns, not_names = patterns_of(codes[0]), notation_of(codes[0]).not_names
     names = (match for match in patterns.title.finditer(text) if match["names"])
     words = [word for name in names for word in re.compile(r"\S+").finditer(text, *name.span("names"))]
-    if translated and sum(word[0].isupper() for word in text.split()) <= _MAX_CAPITALISED * len(text.split()):
-        capitalised = (word for word in patterns.capitalised.finditer(text) if word[0] not in translated)
+    if not_names and sum(word[0].isupper() for word in text.split()) <= _MAX_CAPITALISED * len(text.split()):
+        capitalised = (word for word in patterns.capitalised.finditer(text) if word[0] not in not_names)
         words += (word for word in capitalised if not word[0].isupper() and is_rare(word[0]))
     return [Span.literal(start, word) for start, word in sorted({word.start(): word[0] for word in words}.items())]
 
@@ -312,7 +312,10 @@ def _number(match: re.Match[str], source: Notation, target: Notation) -> Span:
     spellings = [_spell(match, value, sign, reading, source, target) for reading in readings]
     if target.group == "\u202f":
         spellings += [spelling.replace("\u202f", " ") for spelling in spellings if "\u202f" in spelling]
-    if _is_named(match, source):
+    single = re.fullmatch(r"\d+([.,])\d+", value)
+    if _is_named(match, source) or (
+        single and single[1] not in source.decimal_marks and not re.fullmatch(r"[1-9]\d{0,2}.\d{3}", value)
+    ):
         spellings = [match[0]]
     small = int(value) if value.isdecimal() and len(value) <= 2 and not (sign or match["numero"]) else -1
     symbol = (match["before"] or match["form"] or "").strip()

@@ -234,6 +234,7 @@ def test_spans_are_spelled_in_another_language(source, target, text, spelling):
         ("fr", "de", "12/31/2024"), ("fr", "de", "20/12/1500"), ("de", "en", "31.12.2024"), ("de", "fr", "2024-12-31"),
         ("de", "fr", "Version 16.0.4266"), ("de", "fr", "Kapitel 2.10.2024"), ("en", "de", "1.13.24"),
         ("en", "de", "blog/31/12/2024"), ("de", "fr", "10./11.05.2024"), ("de", "fr", "Nr. A 12.10.1000.2"),
+        ("de", "fr", "1.2 Einleitung"), ("en", "de", "1,25"),
     ],
 )  # fmt: skip
 def test_what_may_not_be_a_date_stays(source, target, text):
