@@ -24,6 +24,7 @@ _SYMBOL = re.compile(rf"([{chr(_FIRST)}-{chr(_FIRST + MAX_SYMBOLS - 1)}])( Uhr|\
 """A symbol, with the ending of a German time or ordinal number that the model may write after it."""
 _WORD = re.compile(r"[^\W\d_]+")
 _NAME = re.compile(r"[^\W\d_]+(?:['’-][A-ZÀ-ÖØ-Þ][^\W\d_]+)*")
+_CONTINUES = re.compile(r"\s[a-zäöü]")
 _SHORT_WORD = 5
 """A single word in capitals with fewer letters than this is an abbreviation."""
 _FEW_WORDS = 4
@@ -77,7 +78,8 @@ def replace_spans(
         found = [
             replace(span, spellings=tuple(map(str.upper, span.spellings))) if span.numeric else span for span in found
         ]
-    copied = _copied(text, found, source, target, is_rare)
+    chosen = _copied(text, found, source, target, is_rare)[: len(symbols)]
+    copied = sorted(chosen, key=lambda span: span.start)
     return _replace(text, dict(zip(symbols, copied, strict=False)), capitals)
 
 
@@ -147,7 +149,7 @@ def replace_in_pair(
     if not symbols or has_symbol(source + target):
         return Replaced(source), Replaced(target)
     first %= len(symbols)
-    found = _copied(source, find_spans(source, *languages), *languages, is_rare)
+    found = sorted(_copied(source, find_spans(source, *languages), *languages, is_rare), key=lambda span: span.start)
     others = _copied(target, find_spans(target, *languages[::-1]), *languages[::-1])
     names = {span.text for span in found if not span.numeric}
     others = _joined(
@@ -167,9 +169,10 @@ def restore(translation: str, spans: Mapping[str, Span], *, capitals: bool = Fal
 
     def spell(match: re.Match[str]) -> str:
         span, ending = spans.get(match[1]), match[2] or ""
+        readings = span.readings if span else ()
         spelling = span.spellings[0] if span else ""
-        if ending == "." and "date" in "".join(span.readings if span else ()) and match.string[match.end() :].strip():
-            ending = ""  # German models write the dot of a day, as in "am 13. um 9 Uhr"
+        if ending == "." and _CONTINUES.match(match.string, match.end()) and "date" in "".join(readings):
+            ending = ""  # a German translation has the dot of a day, as in "am 13. um 9 Uhr"
         return spelling if spelling.endswith(ending) else spelling + ending
 
     return _SYMBOL.sub(spell, translation.upper() if capitals else translation).strip()
@@ -183,7 +186,7 @@ def has_symbol(text: str) -> bool:
 def _copied(
     text: str, spans: Iterable[Span], source: str, target: str, is_rare: Callable[[str], bool] = never
 ) -> list[Span]:
-    """Return the spans and names of a text that symbols may replace, in order.
+    """Return the spans of a text that symbols may replace, and then the names.
 
     Months, weekdays, and small numbers that may become words are translated.
     """
@@ -197,9 +200,11 @@ def _copied(
 
 
 def _joined(spans: Sequence[Span], names: Iterable[Span]) -> list[Span]:
-    """Return spans and names, in order. Names that are parts of spans, such as "Smith" in a link, are left out."""
-    apart = [name for name in names if not any(name.start < span.end and span.start < name.end for span in spans)]
-    return sorted([*spans, *apart], key=lambda span: span.start)
+    """Return spans, and then names. Names that are parts of spans, such as "Smith" in a link, are left out."""
+    return [
+        *spans,
+        *(each for each in names if not any(each.start < span.end and span.start < each.end for span in spans)),
+    ]
 
 
 def _replace(text: str, spans: Mapping[str, Span], capitals: bool = False) -> Replaced:

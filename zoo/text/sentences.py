@@ -8,18 +8,18 @@ from typing import Any
 from sentencex import segment
 
 from specs import ZooError
+from zoo.text.span_patterns import patterns_of
 
 MAX_TEXT_LENGTH = 1_000_000
 """Maximum number of characters per line. Longer lines are rejected, because tokenising them is slow."""
 MAX_WORD_LENGTH = 100_000
 """Maximum number of characters per word. The time to tokenise a word grows with the square of its length."""
 
+_LONGEST_TITLE = 16
+"""Maximum length of a title and the white space after it, in characters."""
+
 FILE = "file"
 """Label for texts that are file names."""
-_UNFINISHED = re.compile(
-    r"(?<!\w)(?:(?:Ms|Mrs?|MM?|Mmes?|Mlles?|Drs?|Dra|Prof|Hrn?|Fr|Sra?s?|Srta|Dña)\.|\d{1,2}\.\d{1,2}\.)\s*$"
-)
-"""The end of a text after a title such as "Ms." or a date such as "15.7.", which do not end a sentence."""
 _LANGUAGE_TOKENS = re.compile(r"(\s*(>>[^\s<>]+<<|<2[^\s<>]+>)\s)*")
 
 
@@ -129,14 +129,16 @@ def split_sentences(text: str, language: str) -> list[str]:
     Returns:
         The sentences with the white space around them, so that joining them gives the line. A sentence without
         letters and digits is added to a neighbouring sentence. A dot directly before a capital letter or an ordinal
-        indicator (º, ª) does not end a sentence.
+        indicator (º, ª), or after a title such as "Ms.", does not end a sentence.
     """
     sentences: list[str] = []
+    ends_with_title = patterns_of(language).ends_with_title
     for sentence in segment(language, text):
         last = sentences[-1] if sentences else ""
         # The dot in `Math.Round` or `n.º` does not end a sentence.
         is_inside_word = last.endswith(".") and (sentence[0].isupper() or sentence[0] in "ºª")
-        if last and (is_inside_word or _UNFINISHED.search(last) or not (_has_word(last) and _has_word(sentence))):
+        has_title = ends_with_title.search(last[-_LONGEST_TITLE:])
+        if last and (is_inside_word or has_title or not (_has_word(last) and _has_word(sentence))):
             sentences[-1] += sentence
         else:
             sentences.append(sentence)

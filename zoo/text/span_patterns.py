@@ -22,7 +22,10 @@ _DATE = (
     r"(?<![\d.,])(?:\d{4}(?P<ymd>[-/.])\d{1,2}(?P=ymd)\d{1,2}|\d{1,2}(?P<dmy>[-/.])\d{1,2}(?P=dmy)(?:\d{4}|\d{2}))"
     r"(?![\w/]|\.\w|-(?!\d{1,2}[-/.]\d{1,2}[-/.]\d)\w)"
 )
-_SHORT_DATE = r"(?:(?<=[^\W\d_]\s)|(?<=\d\.[–-]))\d{1,2}\.\d{1,2}\.(?!\w)"
+_SHORT_DATE = (
+    r"(?:(?<=\b(?:am|ab)\s)|(?<=\b(?:vom|bis|zum|dem|den)\s)|(?<=\bseit\s)|(?<=\d\.[–-]))"
+    r"(?:0?[1-9]|[12]\d|3[01])\.(?:0?[1-9]|1[0-2])\.(?!\w)"
+)
 """A German date without a year, such as the end of "vom 24.12. bis 31.12."."""
 # Lookbehinds let a pattern begin only where a word begins, so that the search takes linear time.
 _LITERAL = rf"""(?x:
@@ -44,7 +47,7 @@ _LITERAL = rf"""(?x:
   | (?<!\w)_{{3,}}(?!\w) | \[[ xX]\]                                    # blanks and check boxes in forms
   | [©®™±×÷•‰′″₠-₫₭-⃀∀-∑∓-⋿■-▱◆-◿]+ | (?<![^\W\d])[kM]?[ΩΩ](?!\w) | (?<![^\W\d])[µμ][A-Za-z]{{1,2}}(?!\w)
   | (?<!\w)(?:[A-Za-z]{{1,3}}[²³¹⁰⁴-⁹⁺⁻₀-₉]+){{1,6}}[A-Z]?(?!\w)           # such as x², CO₂ and C₆H₁₂O₆
-  | (?<![^\W_])(?-i:USD|EUR|GBP|JPY|CHF|CAD|AUD|SEK|NOK|DKK|PLN|CZK|HUF|TRY|CNY|INR|BRL|MXN)(?=\s\d)
+  | (?<![^\W_])(?-i:CHF|CAD|AUD|SEK|NOK|DKK|PLN|CZK|HUF|CNY|INR|BRL|MXN)(?=\s\d)
   | (?:(?<=\bBIC\s)|(?<=\bBIC:\s))(?-i:[A-Z]{{6}}[A-Z\d]{{2,5}})(?!\w)     # bank codes
 )"""
 _FOREIGN = r"(?!\d)[\u0370-\u1cff\u1f00-\u1fff\u2de0-\u2dff\u2e80-\ud7ff\uf900-\ufaff\ufb1d-\ufdff\ufe70-\uffdc]"
@@ -87,7 +90,8 @@ class Patterns:
         day = rf"\.?\s\d{{1,2}}(?:{notation.ordinal})?(?![\w:%]|[.,]\d)"
         parts = {
             "name": rf"(?:{endings}){any_month}|(?<!\w){any_month}(?={day})|(?<!\w){any_weekday}",
-            "date": f"{_DATE}|{_SHORT_DATE}" if notation.date_mark == "." else _DATE,
+            "date": _DATE,
+            "short": _SHORT_DATE if notation.code == "de" else "(?!)",
             "foreign": (
                 rf"(?<!\w)(?:(?:{_FOREIGN})+(?:\W{{1,3}}(?:{_FOREIGN})+)*|{_FOREIGN_LATIN})(?!\w)"
                 if notation.code
@@ -112,15 +116,17 @@ class Patterns:
         self.before_day = re.compile(rf"(?<!\w){any_month}\.?\s$")
         self.clock = {kind: _ignoring_case(pattern) for kind, pattern in notation.clock.items()}
         end = r"(?![\w/@]|[.:\\][\w\\])"  # a file name or an address is not a name
-        word = rf"[A-ZÀ-ÖØ-Þ][^\W\d_]*(?:['’-][A-ZÀ-ÖØ-Þ][^\W\d_]+)*{end}"
+        word = rf"[A-ZÀ-ÖØ-Þ][^\W\d_]*(?:['’-][A-ZÀ-ÖØ-Þ][^\W\d_]+)*(?!-\w){end}"
         name = rf"(?!{notation.roles}){word}"
         # A match without `names` is a title that is not before a name.
         self.title = re.compile(
             rf"(?<!\w)(?:(?:{notation.not_before_titles})\s(?:{notation.titles})(?!\w)|(?:{notation.titles})"
             rf"\s(?P<names>{name}(?:\s(?!{any_weekday}){name}){{0,{notation.name_words - 1}}})?)"
         )
+        self.word = re.compile(rf"(?<![\w/@.:\\-]){word}")
         self.capitalised = re.compile(rf"(?:(?<=[^\W\d_]\s)|(?<=[,;]\s)){word}")
         """Pattern of a capitalised word that does not begin a sentence."""
+        self.ends_with_title = re.compile(rf"(?<!\w)(?:{notation.titles})(?<=\.)\s*$")
         self.hours = _ignoring_case(rf"\s?(?:{notation.hours})" if notation.before_hours else "(?!)")
         self.small = [_ignoring_case(rf"\b(?:{stems})(?!{notation.compounds})") for stems in notation.small]
         self.large = _ignoring_case("|".join([*notation.large, rf"\b[ivx]{{2,}}(?:{notation.roman_ending or ''})\b"]))
@@ -155,7 +161,8 @@ def _number_pattern(notation: Notation) -> str:
     clock = "|".join(notation.clock.values())
     return (
         rf"(?P<numero>(?<!\w)(?:{notation.numero_pattern})\s?(?=\d))?"
-        rf"(?P<debt>(?<![\w.,)])[-−](?=[€$£¥]))?(?P<before>[€$£¥]\s?)?(?P<sign>(?<![\w.,)])[-−]|\b{notation.minus} )?"
+        rf"(?P<debt>(?<![\w.,)])[-−](?=[€$£¥]))?(?P<before>[€$£¥]\s?|\b(?-i:EUR|USD|GBP|JPY)\s)?"
+        rf"(?P<sign>(?<![\w.,)])[-−]|\b{notation.minus} )?"
         rf"(?P<value>(?<![\w.,:/–-])\d+[-–/:]\d+(?![\w:/–-]|[.,]\d|\s?(?:{clock}))"
         rf"|{_GROUPED}|\d+(?:[.,]\d+)*)"
         rf"(?:(?P<ordinal>{notation.ordinal})(?!\w)|(?P<decade>{notation.decade or '(?!)'})(?!\w))?"

@@ -99,12 +99,15 @@ def find_names(text: str, source: str, target: str, is_rare: Callable[[str], boo
     if not all(notation_of(code).code for code in codes):
         return []
     patterns, not_names = patterns_of(codes[0]), notation_of(codes[0]).not_names
-    names = (match for match in patterns.title.finditer(text) if match["names"])
-    words = [word for name in names for word in re.compile(r"\S+").finditer(text, *name.span("names"))]
+    titled = (match for match in patterns.title.finditer(text) if match["names"])
+    names = {word for match in titled for word in match["names"].split()}
     if not_names and sum(word[0].isupper() for word in text.split()) <= _MAX_CAPITALISED * len(text.split()):
-        capitalised = (word for word in patterns.capitalised.finditer(text) if word[0] not in not_names)
-        words += (word for word in capitalised if not word[0].isupper() and is_rare(word[0]))
-    return [Span.literal(start, word) for start, word in sorted({word.start(): word[0] for word in words}.items())]
+        names.update(
+            word
+            for word in patterns.capitalised.findall(text)
+            if not (word.isupper() or not_names.intersection([word, *re.split("['’-]", word)])) and is_rare(word)
+        )
+    return [Span.literal(match.start(), match[0]) for match in patterns.word.finditer(text) if match[0] in names]
 
 
 def needs_translation(text: str) -> bool:
@@ -230,7 +233,9 @@ def _find(text: str, source: Notation, target: Notation) -> Iterator[Span]:
     if PLAIN.fullmatch(text) and not patterns.in_plain.search(text):
         return  # the pattern of all spans takes thirty times as long
     keeps_foreign = bool(target.code and re.search("[a-zA-Z]", text))  # a whole text in another script is an error
-    for match in patterns.span.finditer(text):
+    matches = list(patterns.span.finditer(text))
+    month_first = _month_first((match for match in matches if match["dmy"]), source)
+    for match in matches:
         start, whole = match.start(), match[0].rstrip()
         if match["literal"] or (match["foreign"] and keeps_foreign):
             yield Span.literal(start, whole)
@@ -242,31 +247,52 @@ def _find(text: str, source: Notation, target: Notation) -> Iterator[Span]:
                 names = [month.split("|")[:1] for month in target.months] + [day.split("|") for day in target.weekdays]
                 yield Span(start, whole, frozenset([f"name {number}"]), spellings=tuple(names[number]))
         elif match["date"]:
-            yield _date(match, source, target)
+            yield _date(match, source, target, month_first)
+        elif match["short"]:
+            yield _short_date(match, target)
         elif match["phone"]:
             yield Span(start, whole, frozenset([re.sub(r"[^\d+]", "", whole)]), spellings=(whole,))
         else:
             yield (_time if match["time"] else _number)(match, source, target)
 
 
-def _date(match: re.Match[str], source: Notation, target: Notation) -> Span:
-    """Return a date. It is spelled as in the target language if it is certain which part is the day."""
-    text, mark = match[0], match["dmy"]
-    day, month, year = (*re.findall(r"\d+", text), "")[:3]
-    readings = [f"date {sorted(int(part) % 100 for part in (day, month, year))}"] if year else [f"{day}/{month}"]
-    readings += [] if year else _readings(f"{day}.{month}", ".")
-    spelling = text
-    if not match["ymd"] and target.date_mark and not _is_named(match, source):
-        is_certain = source.date_mark or max(int(day), int(month)) > _LAST_MONTH
-        if not source.date_mark and int(month) > _LAST_MONTH:
-            day, month = month, day
-        is_short = len(year) < 3 and (mark == "/" or source.date_mark == (mark or "."))
-        has_year = is_short or re.fullmatch("(19|20)[0-9]{2}", year)
-        is_date = 1 <= int(day) <= _LAST_DAY and 1 <= int(month) <= _LAST_MONTH and has_year
-        if is_certain and is_date and not re.match(r"[/=:\\]", match.string[max(match.start() - 1, 0) :]):
-            stop = "." if not year and match.end() == len(match.string) else ""
-            spelling = target.date_mark.join(filter(None, [day, month, year])) + stop
-    return Span(match.start(), text, frozenset(readings), spellings=(spelling,))
+def _date(match: re.Match[str], source: Notation, target: Notation, month_first: bool | None) -> Span:
+    """Return a date with a year. It is spelled as in the target language if it is certain which part is the day.
+
+    Args:
+        match: The match of the date.
+        source: Notation of the text.
+        target: Notation of the translation.
+        month_first: Whether the dates of the text begin with the month. None: unknown.
+    """
+    parts, spelling = re.findall(r"\d+", match[0]), match[0]
+    follows_sign = match.start() > 0 and match.string[match.start() - 1] in "/=:\\"
+    if target.date_mark and month_first is not None and not (match["ymd"] or follows_sign or _is_named(match, source)):
+        day, month = parts[1::-1] if month_first else parts[:2]
+        if _is_date(int(day), int(month)) and re.fullmatch("(19|20)[0-9]{2}", parts[2]):
+            spelling = target.date_mark.join([day, month, parts[2]])
+    reading = f"date {sorted(int(part) % 100 for part in parts)}"
+    return Span(match.start(), match[0], frozenset([reading]), spellings=(spelling,))
+
+
+def _short_date(match: re.Match[str], target: Notation) -> Span:
+    """Return a German date without a year, such as "24.12." after "am"."""
+    day, month = re.findall(r"\d+", match[0])
+    stop = "" if re.search(r"\w", match.string[match.end() :]) else "."
+    spelling = f"{day}{target.date_mark}{month}{stop}" if target.date_mark else match[0]
+    readings = frozenset([f"{day}/{month}", *_readings(f"{day}.{month}", ".")])
+    return Span(match.start(), match[0], readings, spellings=(spelling,))
+
+
+def _month_first(dates: Iterable[re.Match[str]], source: Notation) -> bool | None:
+    """Return whether the dates of a text begin with the month. None: this is unknown, or the dates differ."""
+    numbers = [list(map(int, re.findall(r"\d+", date[0])[:2])) for date in dates]
+    orders = {second > _LAST_MONTH for first, second in numbers if max(first, second) > _LAST_MONTH}
+    return False if source.date_mark else orders.pop() if len(orders) == 1 else None
+
+
+def _is_date(day: int, month: int) -> bool:
+    return 1 <= day <= _LAST_DAY and 1 <= month <= _LAST_MONTH
 
 
 def _is_named(match: re.Match[str], source: Notation) -> bool:
@@ -346,7 +372,7 @@ def _spell(match: re.Match[str], value: str, sign: str, reading: str, source: No
     forms = target.scales.get(source.scale_forms.get(scale.strip().casefold(), ""))
     if forms:
         scale = f" {target.in_number(forms, reading)}"
-    is_currency = kind in CURRENCIES and symbol == kind
+    is_currency = kind in CURRENCIES and (symbol == kind or bool(match["before"]))
     if is_currency and target.currency_first:
         return f"{sign}{kind}{number}{scale}"
     if scale and kind in target.scaled_units:

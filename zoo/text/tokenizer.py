@@ -203,11 +203,7 @@ class Tokenizer(Modality):
         return self._encode_clean(clean(text))
 
     def is_rare(self, word: str) -> bool:
-        """Return whether a word has at least three tokens, and on average at most 2.5 letters per token.
-
-        This holds for most words and names that the training text lacks. If the word in lower case has fewer tokens, it
-        is not rare.
-        """
+        """Return whether a word has at least three tokens, 2.5 letters or less per token, and no fewer in lower case."""
         count, lower = (len(self._encode_clean(each)) for each in (word, word.lower()))
         return 3 <= count <= lower and len(word) <= 2.5 * count
 

@@ -101,10 +101,17 @@ def test_a_symbol_that_stands_for_nothing_is_dropped():
     assert restore(f"Es ist {B} spät {A}", spans) == "Es ist  spät 1900"
 
 
+def test_numbers_have_symbols_before_names():
+    text = replace_spans(
+        "We saw Rye, Ely, Ayr and Ryde for $1,000 on 1/2/2024", SYMBOLS, "en", "de", lambda _: True
+    ).text
+    assert text == f"We saw {A}, Ely, Ayr and Ryde for {B} on {C}"
+
+
 def test_a_dot_after_a_date_is_written_only_at_the_end():
     spans = replace_spans("It is 12/31/2024", SYMBOLS, "en", "de").spans
     assert restore(f"Am {A}. um 9 Uhr", spans) == "Am 31.12.2024 um 9 Uhr"
-    assert restore(f"Am {A}.", spans) == "Am 31.12.2024."
+    assert restore(f"„Am {A}.“ Am {A}. Danach", spans) == "„Am 31.12.2024.“ Am 31.12.2024. Danach"
 
 
 def test_a_pair_has_the_same_symbol_for_the_spans_that_both_sides_have():
