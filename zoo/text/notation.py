@@ -38,8 +38,8 @@ class Notation:
         phone: Pattern of phone numbers in formats that other countries do not use.
         months: Names and abbreviations of each month, separated by `|`. The best spelling comes first.
         weekdays: Names of each weekday, separated by `|`. All names are spellings.
-        date_mark: Separator of day, month and year in dates such as 31.12.2024. Empty if dates may begin with the month,
-            as in English, or if the language has no table. Dates are never rewritten into such a language.
+        date_mark: Separator in dates such as 31.12.2024. Empty if dates may begin with the month, as in English, or if
+            the language has no table. Dates are never rewritten into such a language.
         day_endings: Strings between the day and the space before the month.
         minus: Pattern of the word before a negative number.
         numero: Abbreviation of "number" before a number that identifies something, such as an order.

@@ -203,7 +203,7 @@ class Tokenizer(Modality):
         return self._encode_clean(clean(text))
 
     def is_rare(self, word: str) -> bool:
-        """Return whether a word has at least three tokens, 2.5 letters or less per token, and no fewer in lower case."""
+        """Return whether a word has at least three tokens, up to 2.5 letters per token, and no fewer in lower case."""
         count, lower = (len(self._encode_clean(each)) for each in (word, word.lower()))
         return 3 <= count <= lower and len(word) <= 2.5 * count
 
