@@ -304,9 +304,10 @@ def transcribe(
 ) -> None:
     """Transcribe audio files to text or subtitles.
 
-    A recording is cut at its pauses into windows. A window is at most as long as the longest recording that the model
-    was trained on, and at most 30 seconds. If there is no pause, two windows overlap by up to two seconds, and their
-    texts are joined at the words that both texts contain. Each window becomes a line of text, or one or more subtitles.
+    A recording is cut at its pauses into windows. A window is at most half as long as the longest recording that the
+    model was trained on, and at most 30 seconds. If there is no pause, two windows overlap by up to two seconds, and
+    their texts are joined at the words that both texts contain. Each window becomes a line of text, or one or more
+    subtitles.
 
     If an audio file cannot be transcribed, the other files are still transcribed.
 

@@ -18,7 +18,9 @@ from zoo.features.modality import Frames
 _PAUSE_SECONDS = 0.6
 """Minimum length of a pause that always ends a window."""
 _GAP_SECONDS = 0.2
-"""Minimum length of a pause that ends a window if the window would be too long otherwise."""
+"""Minimum length of a pause that ends a window of medium or more length."""
+_MEDIUM = 1 / 3
+"""Length from which a window counts as medium, as a share of the maximum length."""
 _MARGIN_SECONDS = 0.2
 """Length of the silence in a window before and after the speech."""
 _OVERLAP_SECONDS = 2.0
@@ -166,14 +168,11 @@ def _cut(levels: npt.NDArray[np.float64], silent: npt.NDArray[np.bool_], limit: 
     edges = np.flatnonzero(np.diff(silent, prepend=False, append=False))
     pauses = [(int(first), int(last)) for first, last in edges.reshape(-1, 2) if 0 < first < limit]
     for first, last in pauses:
-        if last - first >= _PAUSE_SECONDS / _HOP_SECONDS:
+        shortest = _PAUSE_SECONDS if first < limit * _MEDIUM else _GAP_SECONDS
+        if last - first >= shortest / _HOP_SECONDS:
             middle = min((first + last) // 2, limit)
             return middle, middle
     if len(levels) <= limit:
         return len(levels), len(levels)
-    late = [(last - first, (first + last) // 2) for first, last in pauses if first >= limit // 2]
-    longest, middle = max(late, default=(0, 0))
-    if longest >= _GAP_SECONDS / _HOP_SECONDS:
-        return min(middle, limit), min(middle, limit)
     end = limit // 2 + int(np.argmin(levels[limit // 2 : limit]))
     return end, end - min(round(_OVERLAP_SECONDS / _HOP_SECONDS), limit // 4)

@@ -114,8 +114,8 @@ class Recognizer(Translator):
     ) -> Transcript:
         """Return the transcript of a recording of any length, with the times of its parts.
 
-        The recording is cut at pauses into windows. A window is at most as long as the longest recording in training,
-        and at most 30 seconds. For recordings that the model reads as a whole, use `translate`.
+        The recording is cut at pauses into windows. A window is at most half as long as the longest recording in
+        training, and at most 30 seconds. For recordings that the model reads as a whole, use `translate`.
 
         Args:
             file: The path of an audio file.

@@ -131,7 +131,9 @@ def transcribe(
 
 
 def max_window_seconds(recognizer: Recognizer) -> float:
-    """Return the maximum window length: the length of the longest training recording, but at most 30 seconds.
+    """Return the maximum window length: half the length of the longest training recording, but at most 30 seconds.
+
+    Few training recordings are as long as the longest, so a model loses words in windows of that length.
 
     Raises:
         ZooError: The model does not read audio.
@@ -142,7 +144,7 @@ def max_window_seconds(recognizer: Recognizer) -> float:
         raise ZooError(problem, hint="use a model that was trained on audio")
     longest = recognizer.preprocessor().max_source_length
     if recognizer.longest_source is not None:
-        longest = min(longest, recognizer.longest_source)
+        longest = min(longest, recognizer.longest_source // 2)
     return min(MAX_WINDOW_SECONDS, max(_MIN_WINDOW_SECONDS, longest * HOP / SAMPLE_RATE))
 
 

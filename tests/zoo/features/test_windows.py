@@ -40,7 +40,7 @@ def test_windows_are_cut_at_pauses_whatever_the_blocks(size: int) -> None:
         assert not window.overlaps
 
 
-def test_long_speech_is_cut_at_its_longest_gap_or_overlaps() -> None:
+def test_long_speech_is_cut_at_a_gap_or_overlaps() -> None:
     samples = sound(("a", 6), (".", 0.3), ("a", 25), (".", 1))
     first, *others = split_windows(blocks(samples), RATE, 10)
     assert first.end == pytest.approx(6.15, abs=0.05)
@@ -48,6 +48,14 @@ def test_long_speech_is_cut_at_its_longest_gap_or_overlaps() -> None:
     for one, two in pairwise(others):
         assert one.end - two.start == pytest.approx(2.0, abs=0.01)
     assert others[-1].end == pytest.approx(31.5, abs=0.05)
+
+
+@pytest.mark.parametrize(("limit", "count"), [(10, 2), (14, 1)])
+def test_a_short_pause_ends_a_window_from_a_third_of_the_maximum_length_on(limit: float, count: int) -> None:
+    samples = sound(("a", 1), (".", 0.3), ("a", 2.7), (".", 0.3), ("a", 4), (".", 1))
+    first, *others = split_windows(blocks(samples), RATE, limit)
+    assert 1 + len(others) == count
+    assert first.end == pytest.approx(4.15 if others else 8.5, abs=0.05)
 
 
 @example(parts=[("a", 2.5), (".", 8.75), ("a", 1.0)], limit=1.0)

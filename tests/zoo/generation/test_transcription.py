@@ -11,9 +11,18 @@ from weakref import ReferenceType, ref
 import numpy as np
 import pytest
 
+import specs
+from zoo.features.audio import Audio
 from zoo.features.windows import Window
 from zoo.generation import transcription
-from zoo.generation.transcription import CHUNK_WINDOWS, Segment, Transcript, join_overlap, transcribe
+from zoo.generation.transcription import (
+    CHUNK_WINDOWS,
+    Segment,
+    Transcript,
+    join_overlap,
+    max_window_seconds,
+    transcribe,
+)
 from zoo.generation.translation import Translation
 
 
@@ -52,6 +61,15 @@ def test_subtitles_have_times_and_short_lines() -> None:
     assert transcript.to_txt() == f"a < b & c\n{long.strip()}\n"
     assert transcript.text == f"a < b & c {long.strip()}"
     assert Transcript((), 0.0).to_vtt() == "WEBVTT\n"
+
+
+@pytest.mark.parametrize(("longest", "seconds"), [(1142, 5.71), (150, 1.0), (9000, 30.0), (None, 20.0)])
+def test_windows_are_half_as_long_as_the_longest_training_recording(longest: int | None, seconds: float) -> None:
+    preprocessor = SimpleNamespace(max_source_length=9000 if longest else 2000)
+    recognizer = SimpleNamespace(
+        modality=Audio(specs.Audio(kind="audio")), longest_source=longest, preprocessor=lambda: preprocessor
+    )
+    assert max_window_seconds(cast(Any, recognizer)) == pytest.approx(seconds)
 
 
 def test_the_frames_of_finished_windows_are_freed(monkeypatch: pytest.MonkeyPatch) -> None:
