@@ -12,6 +12,7 @@ from base64 import b64encode
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -35,7 +36,7 @@ from zoo.visualization.page import (
 
 # All sizes are in pixels.
 _FONT_SIZE, _ROW_HEIGHT, _COLUMN_DISTANCE, _MARGIN, _GAP = 15, 22, 260, 24, 8
-_HEAD_DISTANCE, _BOLD_FACTOR = 34, 1.1
+_HEAD_DISTANCE, _BOLD_FACTOR, _PICTURE_WIDTH = 34, 1.1, 120
 _OPACITY_LEVELS = 32  # a weight below half a level is not drawn
 _LINE_DISTANCE, _MAX_BUNDLE_HEIGHT = 2.5, 14.0
 _SVG_STYLE = f"""\
@@ -210,7 +211,8 @@ def _row_of(word: str, rows: Sequence[str]) -> int:
 def attention_svg(attention: Attention, view: View) -> str:
     """Return an SVG drawing of the attention weights that `view` selects.
 
-    The SVG needs no other file and follows the reader's light or dark mode.
+    If the source is a recording or an image, it is drawn beside the columns, from top to bottom. The SVG needs no other
+    file and follows the reader's light or dark mode.
     """
     kind, by_words = ATTENTIONS[view.kind], attention.by_words()
     weights, rows, columns = kind.read(by_words)
@@ -219,7 +221,13 @@ def attention_svg(attention: Attention, view: View) -> str:
     top = _MARGIN + 2 * _ROW_HEIGHT
     title = f"{kind.title} attention, layer {view.layer} of {len(weights)}"
     legend = max(_HEAD_DISTANCE * len(view.heads), _BOLD_FACTOR * text_width(title, _FONT_SIZE))
-    total_width = max(start + _COLUMN_DISTANCE + _GAP + right, _MARGIN + legend) + _MARGIN
+    end, pictures = start + _COLUMN_DISTANCE + _GAP + right, list[str]()
+    if attention.picture is not None and columns == by_words.source:
+        source, size = grey_picture(np.rot90(attention.picture, -1)), {"width": _PICTURE_WIDTH}
+        size["height"] = _ROW_HEIGHT * len(columns)
+        pictures.append(element("image", href=source, x=end + _GAP, y=0, preserveAspectRatio="none", **size))
+        end += _GAP + _PICTURE_WIDTH
+    total_width = max(end, _MARGIN + legend) + _MARGIN
     height = top + _ROW_HEIGHT * max(len(rows), len(columns)) + _MARGIN
     heads = f"head{'s' * (len(view.heads) > 1)} {', '.join(map(str, view.heads))}"
     return image(
@@ -232,6 +240,7 @@ def attention_svg(attention: Attention, view: View) -> str:
         *_lines(weights[view.layer - 1], view, start),
         *_column("row", start - _GAP, rows, view.word),
         *_column("column", start + _COLUMN_DISTANCE + _GAP, columns, None),
+        *pictures,
         "</g>",
     )
 

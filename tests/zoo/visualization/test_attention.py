@@ -8,9 +8,11 @@ import zlib
 from base64 import b64decode
 from collections.abc import Callable
 from dataclasses import replace
+from io import BytesIO
 from typing import Any
 from xml.etree import ElementTree
 
+import numpy as np
 import pytest
 import torch
 
@@ -188,6 +190,26 @@ def test_drawing_connects_the_chosen_word_with_its_columns(make_attention: Make)
         assert row == 1
         assert opacity == pytest.approx(float(weights[1, 1, row, column]), abs=0.5 / 32 + 1e-6)
     assert [text.attrib["class"] for text in texts(root, "row")] == ["row quiet", "row", "row quiet", "row quiet"]
+
+
+@pytest.mark.parametrize("kind", ATTENTIONS)
+def test_drawing_shows_a_recording_beside_its_positions(make_attention: Make, kind: str) -> None:
+    pillow = pytest.importorskip("PIL.Image")
+    picture = np.arange(15, dtype=np.uint8).reshape(3, 5)
+    attention = replace(make_attention(), picture=picture)
+    root = ElementTree.fromstring(attention_svg(attention, View.of(attention, kind)))
+    images = list(root.iter(f"{SVG}image"))
+    if kind == "decoder":
+        assert not images
+        return
+    (image,) = images
+    places = texts(root, "column")
+    assert float(image.attrib["x"]) >= max(float(p.attrib["x"]) + text_width(p.text or "", 15) for p in places)
+    assert float(image.attrib["x"]) + float(image.attrib["width"]) <= float(root.attrib["width"])
+    row_height = float(places[1].attrib["y"]) - float(places[0].attrib["y"])
+    assert float(image.attrib["height"]) == row_height * len(places)
+    shown = np.array(pillow.open(BytesIO(b64decode(image.attrib["href"].partition(",")[2]))))
+    assert shown.tolist() == [list(picture[::-1, frame]) for frame in range(5)]
 
 
 @pytest.mark.parametrize("heads", [1, 16, 32])
