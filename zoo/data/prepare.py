@@ -46,7 +46,7 @@ from zoo.text.languages import LanguagePair
 from zoo.text.spans import never
 from zoo.text.vocabulary import SIDES, Vocabulary, check_learnable, learning_examples
 
-_FORMAT = 5  # increase this number whenever the same corpus gives different prepared files
+_FORMAT = 6  # increase this number whenever the same corpus gives different prepared files
 _CHUNK_EXAMPLES = 8192
 _CHUNK_FILES = 32  # an hour of audio takes 115 MB
 _LANGUAGE_EXAMPLES = 500  # number of examples from which the languages are detected

@@ -173,6 +173,12 @@ def restore(translation: str, spans: Mapping[str, Span], *, capitals: bool = Fal
         spelling = span.spellings[0] if span else ""
         if ending == "." and _CONTINUES.match(match.string, match.end()) and "date" in "".join(readings):
             ending = ""  # a German translation has the dot of a day, as in "am 13. um 9 Uhr"
+        if ending == " Uhr" and not re.search(r"\d", spelling):
+            ending = ""  # after a time in words
+        if span and not match.string[match.end() :] and f"{spelling}." == span.spellings[-1]:
+            ending = "."  # the source ends with a time in words and a full stop
+        if span and match.start() == span.start == 0 and span.text[0].isupper():
+            spelling = spelling[0].upper() + spelling[1:]
         return spelling if spelling.endswith(ending) else spelling + ending
 
     return _SYMBOL.sub(spell, translation.upper() if capitals else translation).strip()

@@ -61,6 +61,9 @@ class Notation:
         hour_mark: Pattern of the separator between hours and minutes, other than a colon.
         reads_24_hours: Whether times without words are in 24-hour notation.
         times: Formats of full hours, and of hours with minutes.
+        spoken_hours: Words for the hours from one to twelve. Empty if times in words are not recognised at this hour.
+        spoken_times: Formats of times in words, keyed by the minute. `next` is the word for the next hour. A part in
+            parentheses may be missing in a text.
         unclear_times: Formats of times that may be in either half of the day. Empty if `times` also applies to these.
         small: Patterns of the words for small numbers. The index of a pattern is the number.
         compounds: Pattern that must not follow a word in `small`.
@@ -108,6 +111,8 @@ class Notation:
     reads_24_hours: bool = False
     times: list[str] = field(default_factory=list)
     unclear_times: list[str] = field(default_factory=list)
+    spoken_hours: list[str] = field(default_factory=list)
+    spoken_times: dict[int, str] = field(default_factory=dict)
     small: list[str] = field(default_factory=list)
     compounds: str = "(?!)"
     large: list[str]
@@ -136,6 +141,21 @@ class Notation:
     def scale_forms(self) -> dict[str, str]:
         """The English name of each scale, such as "million", keyed by the scale's words in lower case."""
         return {word.casefold(): scale for scale, words in self.scales.items() for word in words}
+
+    @cached_property
+    def minutes(self) -> dict[str, int]:
+        """Minutes of each time in words, such as "a quarter past five". The half of the day is unknown.
+
+        If a time has several forms, the best form is the last.
+        """
+        hours = self.spoken_hours
+        return {
+            re.sub("[()]", "", each.format(hour=hour, next=following)): (number + 1) % 12 * 60 + minute
+            for minute, form in self.spoken_times.items()
+            for number, (hour, following) in enumerate(zip(hours, [*hours[1:], *hours[:1]], strict=True))
+            for each in (re.sub(r"\(.*?\)", "", form), form)
+            if (hour if "{hour}" in form else following)
+        }
 
     @property
     def hours(self) -> str:

@@ -88,6 +88,10 @@ class Patterns:
         any_month, any_weekday = (rf"(?-i:{'|'.join(names) or '(?!)'})(?!\w)" for names in (months, weekdays))
         endings = "|".join(rf"(?<=\d{_escape(ending)}\s)" for ending in notation.day_endings) or "(?!)"
         day = rf"\.?\s\d{{1,2}}(?:{notation.ordinal})?(?![\w:%]|[.,]\d)"
+        before = "|".join(rf"(?<={_escape(each)})" for each in notation.before_hours) or r"(?<!\w)"
+        spoken = rf"(?:{before})(?:{_any_of(notation.minutes)})(?!\w)"
+        self.spoken = _ignoring_case(spoken)
+        """Pattern of times in words that are recognised, such as "a quarter past five"."""
         parts = {
             "name": rf"(?:{endings}){any_month}|(?<!\w){any_month}(?={day})|(?<!\w){any_weekday}",
             "date": _DATE,
@@ -99,12 +103,13 @@ class Patterns:
             ),
             "literal": _LITERAL,
             "phone": rf"(?<![\w.,)+/-])(?:{_PHONE}|{notation.phone})(?![\w-]|[.,]\d)",
+            "spoken": spoken,
             "time": _time_pattern(notation),
             "number": _number_pattern(notation),
         }
         units = _any_of([*notation.unit_forms, *notation.unclear_forms])
         self.span = _ignoring_case("|".join(f"(?P<{name}>{part})" for name, part in parts.items()))
-        self.in_plain = _ignoring_case(rf"\bBIC\b|(?<!\w){any_weekday}")
+        self.in_plain = _ignoring_case(rf"\bBIC\b|(?<!\w){any_weekday}|{spoken}")
         """Pattern to search in a plain text (see `PLAIN`). If there is no match, the text has no spans."""
         self.unit = _ignoring_case(rf"(?<![^\W\d])(?:{units})(?![^\W\d])")
         self.names = [

@@ -202,9 +202,12 @@ def _is_written(span: Span, text: str, notation: Notation) -> bool:
         return re.search(f"{edges[0]}{re.escape(span.text)}{edges[1]}", text) is not None
     if _has_word(span, text, notation) or _has_ends(span, text, notation) or _has_roman(span, text, notation):
         return True
+    spoken = patterns_of(notation.code).spoken
+    if any(span.readings & _spoken_readings(words, notation) for words in spoken.findall(text)):
+        return True
     minutes = {int(reading[-4:]) % 60 for reading in span.readings if reading.startswith("time")}
     is_part = bool(minutes & {15, 30, 45} or span.readings & {"1/2", "1/4", "3/4"})
-    return is_part and re.search(notation.quarters, text, re.IGNORECASE) is not None
+    return is_part and re.search(notation.quarters, spoken.sub("", text), re.IGNORECASE) is not None
 
 
 def _has_ends(span: Span, text: str, notation: Notation) -> bool:
@@ -250,6 +253,12 @@ def _find(text: str, source: Notation, target: Notation) -> Iterator[Span]:
             yield _date(match, source, target, month_first)
         elif match["short"]:
             yield _short_date(match, target)
+        elif match["spoken"]:
+            readings = _spoken_readings(whole, source)
+            if spellings := [words for words in target.minutes if _spoken_readings(words, target) == readings]:
+                # After English times, which may end with "p.m.", a model may write no full stop.
+                ends = ("", ".") if text[match.end() :].rstrip() == "." else ("",)
+                yield Span(start, whole, readings, spellings=tuple(spellings[-1] + end for end in ends))
         elif match["phone"]:
             yield Span(start, whole, frozenset([re.sub(r"[^\d+]", "", whole)]), spellings=(whole,))
         else:
@@ -328,6 +337,12 @@ def _time(match: re.Match[str], source: Notation, target: Notation) -> Span:
     small = (hour - 1) % 12 + 1 if not minute else -1
     spellings = spellings or [match[0]]
     return Span(match.start(), match[0], frozenset(readings), small=small, spellings=tuple(spellings))
+
+
+def _spoken_readings(words: str, notation: Notation) -> frozenset[str]:
+    """Return the readings of a time in words, such as "half past nine"."""
+    first = next(minutes for each, minutes in notation.minutes.items() if each.casefold() == words.casefold())
+    return frozenset(f"time {minutes:04}" for minutes in (first, first + HALF_DAY))
 
 
 def _number(match: re.Match[str], source: Notation, target: Notation) -> Span:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
+from itertools import pairwise, permutations
 
 import pytest
 from hypothesis import given
@@ -112,6 +112,54 @@ def test_a_dot_after_a_date_is_written_only_at_the_end():
     spans = replace_spans("It is 12/31/2024", SYMBOLS, "en", "de").spans
     assert restore(f"Am {A}. um 9 Uhr", spans) == "Am 31.12.2024 um 9 Uhr"
     assert restore(f"„Am {A}.“ Am {A}. Danach", spans) == "„Am 31.12.2024.“ Am 31.12.2024. Danach"
+
+
+SPOKEN = {
+    "en": {"a quarter past five": 15, "half past nine": 30, "a quarter to eleven": 45},
+    "de": {"Viertel nach fünf": 15, "halb zehn": 30, "Viertel vor elf": 45},
+    "fr": {"cinq heures et quart": 15, "neuf heures et demie": 30, "onze heures moins le quart": 45},
+    "es": {"cinco y cuarto": 15, "nueve y media": 30, "once menos cuarto": 45},
+}
+BEFORE = {"en": "at ", "de": "um ", "fr": "à ", "es": "a las "}
+
+
+@pytest.mark.parametrize(("source", "target"), [*permutations(SPOKEN, 2)])
+def test_times_in_words_are_spelled_in_the_target_language(source: str, target: str):
+    for words, other in zip(SPOKEN[source], SPOKEN[target], strict=True):
+        read = replace_spans(f"x {BEFORE[source]}{words}.", SYMBOLS, source, target)
+        assert read.text == f"x {BEFORE[source]}{A}."
+        assert restore(f"x {BEFORE[target]}{A}.", read.spans) == f"x {BEFORE[target]}{other}."
+
+
+def test_a_time_in_words_begins_with_a_capital_only_at_the_start_of_a_sentence():
+    spans = replace_spans("Half past nine is late.", SYMBOLS, "en", "de").spans
+    assert restore(f"{A} ist spät.", spans) == "Halb zehn ist spät."
+    assert restore(f"Um {A} Uhr ist es spät.", spans) == "Um halb zehn ist es spät."
+    spans = replace_spans("Viertel nach fünf", SYMBOLS, "de", "en").spans
+    assert restore(f"{A}", spans) == "A quarter past five"
+
+
+def test_a_full_stop_after_a_time_in_words_is_kept():
+    spans = replace_spans("Wir gehen um Viertel nach fünf.", SYMBOLS, "de", "en").spans
+    for translation in (f"We leave at {A}", f"We leave at {A}."):
+        assert restore(translation, spans) == "We leave at a quarter past five."
+    assert restore(f"At {A} we leave", spans) == "At a quarter past five we leave"
+    spans = replace_spans("Wir gehen um Viertel nach fünf", SYMBOLS, "de", "en").spans
+    assert restore(f"We leave at {A}", spans) == "We leave at a quarter past five"
+
+
+@pytest.mark.parametrize(
+    ("text", "source", "target"),
+    [
+        ("Cela dure deux heures et demie.", "fr", "en"),  # a duration
+        ("five and a half", "en", "es"),
+        ("at half past one", "en", "es"),  # "a la una y media" has another article
+        ("at half past nine", "en", "it"),
+        ("half past ninety", "en", "de"),
+    ],
+)
+def test_other_words_for_numbers_are_translated(text: str, source: str, target: str):
+    assert replace_spans(text, SYMBOLS, source, target).text == text
 
 
 def test_a_pair_has_the_same_symbol_for_the_spans_that_both_sides_have():

@@ -290,6 +290,7 @@ def test_dates_are_spelled_in_all_directions(language, text, day, month):
         ("fr-en", "à 8 h 30", "at half past eight"), ("es-en", "son las tres y diez", "it's 3:10"),
         ("es-en", "2,000 estudiantes", "2,000 students"), ("fr-de", "pages 5-10", "Seiten 5 bis 10"),
         ("fr-es", "2 h 30 et 1 000 m", "14:30 y 1,000 m"), ("es-de", "dieciocho años", "18 Jahre"),
+        ("en-es", "at a quarter to two", "a las 13:45"), ("fr-de", "à six heures et demie", "um 18.30 Uhr"),
         ("en-de", "in Sheet1", "in Tab1"), ("de-fr", "120 Stundenkilometer", "120 kilomètres à l'heure"),
     ],
 )  # fmt: skip
@@ -342,6 +343,8 @@ def test_translations_agree_up_to_the_notation(source, target):
         ("open 24/7 on pages 5-10", "24 7 auf 510 offen", ["24/7", "5-10"], ["24", "7", "510"]),
         ("20 m²", "20 Meilen", ["20 m²"], []),
         ("on 3/4/2024", "um halb", ["3/4/2024"], []),
+        ("at a quarter past five", "um Viertel nach sechs", ["a quarter past five"], []),
+        ("at 9:15", "um Viertel vor neun", ["9:15"], []),
         ("on March 3, 2024", "am 3. April 2024", ["March"], []),
         ("from Tuesday to Thursday", "von Dienstag bis Mittwoch", ["Thursday"], []),
         ("on the 3rd of May", "am 3.", ["May"], []),
