@@ -189,6 +189,15 @@ def notation_of(code: str) -> Notation:
 
 
 @cache
+def listed_names() -> frozenset[str]:
+    """Return names of people, places and firms that English, German, French and Spanish write in the same way.
+
+    They are never ordinary words, not even German nouns.
+    """
+    return frozenset((_FOLDER / "names.txt").read_text("utf-8").split())
+
+
+@cache
 def _table(code: str) -> Notation:
     text, words = (_FOLDER / f"{code}.yaml").read_text("utf-8"), _FOLDER / f"{code}.txt"
     return Notation(

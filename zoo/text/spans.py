@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, Self
 
 from zoo.text.language_codes import base_language
-from zoo.text.notation import Notation, notation_of
+from zoo.text.notation import Notation, listed_names, notation_of
 from zoo.text.span_patterns import CURRENCIES, HALF_DAY, LARGEST_WORD, PLAIN, patterns_of
 
 _LONGEST_NUMBER = 40
@@ -86,8 +86,8 @@ def find_spans(text: str, source: str, target: str = "") -> list[Span]:
 def find_names(text: str, source: str, target: str, is_rare: Callable[[str], bool] = never) -> list[Span]:
     """Return the words of names as spans. If a language has no table, there are none.
 
-    Names are words after titles such as "Mr", and rare words with a capital within a sentence. In German, all nouns
-    have a capital, so only titles help.
+    Names are words after titles such as "Mr", listed names, and rare words with a capital within a sentence. In German,
+    all nouns have a capital, so rare words are no names.
 
     Args:
         text: The text.
@@ -101,6 +101,7 @@ def find_names(text: str, source: str, target: str, is_rare: Callable[[str], boo
     patterns, not_names = patterns_of(codes[0]), notation_of(codes[0]).not_names
     titled = (match for match in patterns.title.finditer(text) if match["names"])
     names = {word for match in titled for word in match["names"].split()}
+    names.update(listed_names().intersection(patterns.word.findall(text)))
     if not_names and sum(word[0].isupper() for word in text.split()) <= _MAX_CAPITALISED * len(text.split()):
         names.update(
             word

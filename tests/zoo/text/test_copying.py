@@ -177,11 +177,11 @@ def test_a_phone_number_has_one_symbol_in_all_languages():
 
 
 def test_rare_names_of_the_source_have_the_symbols_of_the_same_words_in_the_target():
-    source, target = "We saw Whitby, and Szczecin on x.org/Rye.", "Whitby und Whitbys Szczecin auf x.org/Rye, Rye."
+    source, target = "We saw Whitbury, and Szczecin on x.org/Rye.", "Whitbury und Whitburys Ort auf x.org/Rye, Rye."
     texts = [each.text for each in replace_in_pair(source, target, SYMBOLS, ("en", "de"), lambda word: "y" in word)]
-    assert texts == [f"We saw {A}, and Szczecin on {B}.", f"{A} und Whitbys Szczecin auf {B}, Rye."]
-    texts = [each.text for each in replace_in_pair("Ich sah Whitby.", "I saw Whitby.", SYMBOLS, ("de", "en"))]
-    assert texts == ["Ich sah Whitby.", "I saw Whitby."]
+    assert texts == [f"We saw {A}, and Szczecin on {B}.", f"{A} und Whitburys Ort auf {B}, Rye."]
+    texts = [each.text for each in replace_in_pair("Ich sah Whitbury.", "I saw Whitbury.", SYMBOLS, ("de", "en"))]
+    assert texts == ["Ich sah Whitbury.", "I saw Whitbury."]
     assert replace_spans(source, SYMBOLS, "en", "de", lambda _: True).text == f"We saw {A}, and {B} on {C}."
 
 
