@@ -192,7 +192,8 @@ def notation_of(code: str) -> Notation:
 def listed_names() -> frozenset[str]:
     """Return names of people, places and firms that English, German, French and Spanish write in the same way.
 
-    They are never ordinary words, not even German nouns.
+    They are never ordinary words, not even German nouns. Given names of one or two tokens in the vocabulary of
+    `everyday` are left out: models know most of them, and a copy symbol hides whether a name is a woman's or a man's.
     """
     return frozenset((_FOLDER / "names.txt").read_text("utf-8").split())
 
