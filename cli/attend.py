@@ -52,7 +52,7 @@ def attend(
         figure 3|4|5: Show the sentence of this figure of the paper, with the figure's layer, heads and word.
         output FILE.html: Write interactive HTML to this file, which needs no other files and no network.
         svg FILE.svg: Write an SVG drawing to this file. It shows the attention, layer, heads and word that the options
-            select.
+            select, and the spectrogram or image, if the model reads audio or images.
         attention encoder|decoder|encoder-decoder: Attention to show: the encoder's or decoder's self-attention, or the
             cross-attention. [default: encoder, if the encoder has self-attention]
         layer N: Layer to show, counted from 1. [default: the second to last]

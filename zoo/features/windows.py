@@ -18,9 +18,9 @@ from zoo.features.modality import Frames
 _PAUSE_SECONDS = 0.6
 """Minimum length of a pause that always ends a window."""
 _GAP_SECONDS = 0.2
-"""Minimum length of a pause that ends a window of medium or more length."""
-_MEDIUM = 1 / 3
-"""Length from which a window counts as medium, as a share of the maximum length."""
+"""Minimum length of a pause that ends a window after `_GAP_START` of the maximum window length."""
+_GAP_START = 1 / 3
+"""Fraction of the maximum window length after which a short pause ends a window."""
 _MARGIN_SECONDS = 0.2
 """Length of the silence in a window before and after the speech."""
 _OVERLAP_SECONDS = 2.0
@@ -168,7 +168,7 @@ def _cut(levels: npt.NDArray[np.float64], silent: npt.NDArray[np.bool_], limit: 
     edges = np.flatnonzero(np.diff(silent, prepend=False, append=False))
     pauses = [(int(first), int(last)) for first, last in edges.reshape(-1, 2) if 0 < first < limit]
     for first, last in pauses:
-        shortest = _PAUSE_SECONDS if first < limit * _MEDIUM else _GAP_SECONDS
+        shortest = _PAUSE_SECONDS if first < limit * _GAP_START else _GAP_SECONDS
         if last - first >= shortest / _HOP_SECONDS:
             middle = min((first + last) // 2, limit)
             return middle, middle

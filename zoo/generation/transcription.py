@@ -133,7 +133,8 @@ def transcribe(
 def max_window_seconds(recognizer: Recognizer) -> float:
     """Return the maximum window length: half the length of the longest training recording, but at most 30 seconds.
 
-    Few training recordings are as long as the longest, so a model loses words in windows of that length.
+    Few training recordings are as long as the longest, so a model loses words in windows of that length. If the longest
+    training recording is unknown, the maximum is `decoding.max_source_length`, but at most 30 seconds.
 
     Raises:
         ZooError: The model does not read audio.

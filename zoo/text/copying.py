@@ -67,7 +67,8 @@ def replace_spans(
         symbols: The copy symbols of the vocabulary. Their number limits the number of replaced spans.
         source: Language code of the sentence.
         target: Language code of the translation, for the spellings of spans.
-        is_rare: Function that returns whether a word is rare. Rare names are copied.
+        is_rare: Function that returns whether a word is rare. Rare names are copied, like listed names and names after
+            titles.
     """
     if not symbols or has_symbol(text):  # `restore` drops symbols that the original text contains
         return Replaced(text)
@@ -143,7 +144,8 @@ def replace_in_pair(
         target: Its translation.
         symbols: The copy symbols of the vocabulary.
         languages: Language codes of the sentence and its translation.
-        is_rare: Function that returns whether a word is rare. Rare names in the source are replaced.
+        is_rare: Function that returns whether a word is rare. Rare names in the source are replaced, like listed names
+            and names after titles.
         first: Index of the first symbol to use. In training, the index varies, so that a model learns all symbols.
     """
     if not symbols or has_symbol(source + target):
@@ -173,12 +175,12 @@ def restore(translation: str, spans: Mapping[str, Span], *, capitals: bool = Fal
         spelling = span.spellings[0] if span else ""
         if ending == "." and _CONTINUES.match(match.string, match.end()) and "date" in "".join(readings):
             ending = ""  # a German translation has the dot of a day, as in "am 13. um 9 Uhr"
-        if ending == " Uhr" and not re.search(r"\d", spelling):
-            ending = ""  # after a time in words
-        if span and not match.string[match.end() :] and f"{spelling}." == span.spellings[-1]:
-            ending = "."  # the source ends with a time in words and a full stop
-        if span and match.start() == span.start == 0 and span.text[0].isupper():
-            spelling = spelling[0].upper() + spelling[1:]
+        if span and any(each.startswith("time") for each in readings) and not re.search(r"\d", spelling):  # in words
+            is_last = not match.string[match.end() :].strip()
+            # A model may omit the full stop, because English times may end with "p.m.".
+            ending = "." if ending == "." or (is_last and span.ends_sentence) else ""
+            if match.start() == 0 and (span.start or span.text[0].isupper()):
+                spelling = spelling[0].upper() + spelling[1:]
         return spelling if spelling.endswith(ending) else spelling + ending
 
     return _SYMBOL.sub(spell, translation.upper() if capitals else translation).strip()

@@ -61,9 +61,12 @@ class Notation:
         hour_mark: Pattern of the separator between hours and minutes, other than a colon.
         reads_24_hours: Whether times without words are in 24-hour notation.
         times: Formats of full hours, and of hours with minutes.
-        spoken_hours: Words for the hours from one to twelve. Empty if times in words are not recognised at this hour.
-        spoken_times: Formats of times in words, keyed by the minute. `next` is the word for the next hour. A part in
-            parentheses may be missing in a text.
+        spoken_hours: Words for the hours from one to twelve. An empty string if the language has no such times at that
+            hour, such as "douze heures et quart".
+        spoken_times: Formats of times in words, keyed by the minute, with the best format last. `{hour}` and `{next}`
+            are replaced with the words for the hour and the next hour.
+        before_spoken: Strings that must precede a time in words, if the words may also mean a duration.
+        not_after_spoken: Pattern that must not follow a time in words.
         unclear_times: Formats of times that may be in either half of the day. Empty if `times` also applies to these.
         small: Patterns of the words for small numbers. The index of a pattern is the number.
         compounds: Pattern that must not follow a word in `small`.
@@ -112,7 +115,9 @@ class Notation:
     times: list[str] = field(default_factory=list)
     unclear_times: list[str] = field(default_factory=list)
     spoken_hours: list[str] = field(default_factory=list)
-    spoken_times: dict[int, str] = field(default_factory=dict)
+    spoken_times: dict[int, list[str]] = field(default_factory=dict)
+    before_spoken: list[str] = field(default_factory=list)
+    not_after_spoken: str = "(?!)"
     small: list[str] = field(default_factory=list)
     compounds: str = "(?!)"
     large: list[str]
@@ -143,19 +148,24 @@ class Notation:
         return {word.casefold(): scale for scale, words in self.scales.items() for word in words}
 
     @cached_property
-    def minutes(self) -> dict[str, int]:
-        """Minutes of each time in words, such as "a quarter past five". The half of the day is unknown.
+    def spoken_minutes(self) -> dict[str, int]:
+        """The minutes after midnight or noon of each time in words, such as 315 for "a quarter past five".
 
         If a time has several forms, the best form is the last.
         """
         hours = self.spoken_hours
         return {
-            re.sub("[()]", "", each.format(hour=hour, next=following)): (number + 1) % 12 * 60 + minute
-            for minute, form in self.spoken_times.items()
-            for number, (hour, following) in enumerate(zip(hours, [*hours[1:], *hours[:1]], strict=True))
-            for each in (re.sub(r"\(.*?\)", "", form), form)
+            form.format(hour=hour, next=following): number % 12 * 60 + minute
+            for minute, forms in self.spoken_times.items()
+            for number, (hour, following) in enumerate(zip(hours, [*hours[1:], *hours[:1]], strict=True), start=1)
+            for form in forms
             if (hour if "{hour}" in form else following)
         }
+
+    @cached_property
+    def spoken_forms(self) -> dict[str, int]:
+        """The same, keyed by the words in lower case."""
+        return {words.casefold(): minutes for words, minutes in self.spoken_minutes.items()}
 
     @property
     def hours(self) -> str:
@@ -190,10 +200,11 @@ def notation_of(code: str) -> Notation:
 
 @cache
 def listed_names() -> frozenset[str]:
-    """Return names of people, places and firms that English, German, French and Spanish write in the same way.
+    """Return the names of people, places and firms in `names.txt`.
 
-    They are never ordinary words, not even German nouns. Given names of one or two tokens in the vocabulary of
-    `everyday` are left out: models know most of them, and a copy symbol hides whether a name is a woman's or a man's.
+    English, German, French and Spanish write them in the same way. They are never ordinary words, not even German
+    nouns. Given names of one or two tokens in the vocabulary of `everyday` are left out, unless they are also surnames
+    or places: models know most of them, and a copy symbol hides whether a name is a woman's or a man's.
     """
     return frozenset((_FOLDER / "names.txt").read_text("utf-8").split())
 

@@ -55,7 +55,10 @@ _FOREIGN = r"(?!\d)[\u0370-\u1cff\u1f00-\u1fff\u2de0-\u2dff\u2e80-\ud7ff\uf900-\
 _FOREIGN_LATIN = r"(?-i:[^\W\d_]*[ÃÅÐÕØÝÞãåðõøýþĂ-đĔ-ĩĬ-ŋŎ-őŔ-ũŬ-ŷŹ-žƀ-ɏḀ-ẝẟ-ỿ][^\W\d_]*)"
 """A word with a Latin letter that no language with a table uses. It is nearly always a name."""
 PLAIN = re.compile(r"(?:[A-Za-zÀ-ÂÄÆ-ÏÑ-ÔÖÙ-Üß-âäæ-ïñ-ôöù-üÿœŒ ,;!?()\"'’„“”«»]|\.(?!\w)|(?<=[a-zß-âäæ-ïñ-ôöù-üÿ])-)*")
-"""A text without digits, symbols and file names. It may still contain names of weekdays and bank codes."""
+"""A text without digits, symbols and file names.
+
+It may still contain names of weekdays, times in words and bank codes.
+"""
 _SPACES = " \u00a0\u2009\u202f"
 _GAP = rf"(?:[{_SPACES}.]| ?[/-] ?)?"
 _PHONE = (
@@ -88,8 +91,8 @@ class Patterns:
         any_month, any_weekday = (rf"(?-i:{'|'.join(names) or '(?!)'})(?!\w)" for names in (months, weekdays))
         endings = "|".join(rf"(?<=\d{_escape(ending)}\s)" for ending in notation.day_endings) or "(?!)"
         day = rf"\.?\s\d{{1,2}}(?:{notation.ordinal})?(?![\w:%]|[.,]\d)"
-        before = "|".join(rf"(?<={_escape(each)})" for each in notation.before_hours) or r"(?<!\w)"
-        spoken = rf"(?:{before})(?:{_any_of(notation.minutes)})(?!\w)"
+        before = "|".join(rf"(?<={_escape(each)})" for each in notation.before_spoken) or r"(?<!\w)"
+        spoken = rf"(?:{before})(?:{_any_of(notation.spoken_minutes)})(?!\w|{notation.not_after_spoken})"
         self.spoken = _ignoring_case(spoken)
         """Pattern of times in words that are recognised, such as "a quarter past five"."""
         parts = {

@@ -33,6 +33,7 @@ class Span:
         unit: The unit of an amount, such as `km`, or an empty string.
         numeric: Whether the span is an amount, a date, a month, a weekday, a time or a phone number. Other spans are
             copied literally.
+        ends_sentence: Whether the span is a time in words, and only a full stop follows it.
         small: The value of a number that may be written as a word, such as "three". Otherwise -1.
         spellings: How the span may be written in a translation, with the best spelling first.
     """
@@ -43,6 +44,7 @@ class Span:
     unit: str = ""
     numeric: bool = True
     small: int = -1
+    ends_sentence: bool = field(default=False, compare=False)
     spellings: tuple[str, ...] = field(default=(), compare=False)
 
     @classmethod
@@ -86,8 +88,8 @@ def find_spans(text: str, source: str, target: str = "") -> list[Span]:
 def find_names(text: str, source: str, target: str, is_rare: Callable[[str], bool] = never) -> list[Span]:
     """Return the words of names as spans. If a language has no table, there are none.
 
-    Names are words after titles such as "Mr", listed names, and rare words with a capital within a sentence. In German,
-    all nouns have a capital, so rare words are no names.
+    Names are words after titles such as "Mr", the names in `names.txt`, and rare words with a capital within a
+    sentence. In German, all nouns have a capital, so rare words do not count as names.
 
     Args:
         text: The text.
@@ -208,7 +210,12 @@ def _is_written(span: Span, text: str, notation: Notation) -> bool:
         return True
     minutes = {int(reading[-4:]) % 60 for reading in span.readings if reading.startswith("time")}
     is_part = bool(minutes & {15, 30, 45} or span.readings & {"1/2", "1/4", "3/4"})
-    return is_part and re.search(notation.quarters, spoken.sub("", text), re.IGNORECASE) is not None
+    rest = spoken.sub("", text)  # other times in words, such as "half past six", are not this time
+    if is_part and re.search(notation.quarters, rest, re.IGNORECASE):
+        return True
+    hours = {int(reading[-4:]) // 60 % 12 or 12 for reading in span.readings if reading.startswith("time")}
+    patterns = patterns_of(notation.code)  # "neun Uhr dreißig"
+    return is_part and bool(patterns.large.search(rest)) and any(patterns.small[hour].search(rest) for hour in hours)
 
 
 def _has_ends(span: Span, text: str, notation: Notation) -> bool:
@@ -255,11 +262,10 @@ def _find(text: str, source: Notation, target: Notation) -> Iterator[Span]:
         elif match["short"]:
             yield _short_date(match, target)
         elif match["spoken"]:
-            readings = _spoken_readings(whole, source)
-            if spellings := [words for words in target.minutes if _spoken_readings(words, target) == readings]:
-                # After English times, which may end with "p.m.", a model may write no full stop.
-                ends = ("", ".") if text[match.end() :].rstrip() == "." else ("",)
-                yield Span(start, whole, readings, spellings=tuple(spellings[-1] + end for end in ends))
+            minutes = source.spoken_forms.get(whole.casefold())  # None for "fıve": patterns also match a dotless i
+            if spellings := [words for words, each in target.spoken_minutes.items() if each == minutes]:
+                readings, ends = _spoken_readings(whole, source), text[match.end() :].strip() == "."
+                yield Span(start, whole, readings, ends_sentence=ends, spellings=(spellings[-1],))
         elif match["phone"]:
             yield Span(start, whole, frozenset([re.sub(r"[^\d+]", "", whole)]), spellings=(whole,))
         else:
@@ -342,7 +348,7 @@ def _time(match: re.Match[str], source: Notation, target: Notation) -> Span:
 
 def _spoken_readings(words: str, notation: Notation) -> frozenset[str]:
     """Return the readings of a time in words, such as "half past nine"."""
-    first = next(minutes for each, minutes in notation.minutes.items() if each.casefold() == words.casefold())
+    first = notation.spoken_forms.get(words.casefold(), -HALF_DAY)
     return frozenset(f"time {minutes:04}" for minutes in (first, first + HALF_DAY))
 
 

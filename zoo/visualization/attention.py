@@ -211,8 +211,8 @@ def _row_of(word: str, rows: Sequence[str]) -> int:
 def attention_svg(attention: Attention, view: View) -> str:
     """Return an SVG drawing of the attention weights that `view` selects.
 
-    If the source is a recording or an image, it is drawn beside the columns, from top to bottom. The SVG needs no other
-    file and follows the reader's light or dark mode.
+    If the columns are the positions of a recording or an image, the spectrogram or the image is drawn to their right,
+    rotated so that it runs from top to bottom. The SVG needs no other file and follows the reader's light or dark mode.
     """
     kind, by_words = ATTENTIONS[view.kind], attention.by_words()
     weights, rows, columns = kind.read(by_words)
@@ -222,10 +222,10 @@ def attention_svg(attention: Attention, view: View) -> str:
     title = f"{kind.title} attention, layer {view.layer} of {len(weights)}"
     legend = max(_HEAD_DISTANCE * len(view.heads), _BOLD_FACTOR * text_width(title, _FONT_SIZE))
     end, pictures = start + _COLUMN_DISTANCE + _GAP + right, list[str]()
-    if attention.picture is not None and columns == by_words.source:
-        source, size = grey_picture(np.rot90(attention.picture, -1)), {"width": _PICTURE_WIDTH}
-        size["height"] = _ROW_HEIGHT * len(columns)
-        pictures.append(element("image", href=source, x=end + _GAP, y=0, preserveAspectRatio="none", **size))
+    if attention.picture is not None and view.kind != "decoder":
+        picture = grey_picture(np.rot90(attention.picture, -1))
+        size = {"width": _PICTURE_WIDTH, "height": _ROW_HEIGHT * len(columns)}
+        pictures.append(element("image", href=picture, x=end + _GAP, y=0, preserveAspectRatio="none", **size))
         end += _GAP + _PICTURE_WIDTH
     total_width = max(end, _MARGIN + legend) + _MARGIN
     height = top + _ROW_HEIGHT * max(len(rows), len(columns)) + _MARGIN

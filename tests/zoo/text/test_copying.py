@@ -115,33 +115,37 @@ def test_a_dot_after_a_date_is_written_only_at_the_end():
 
 
 SPOKEN = {
-    "en": {"a quarter past five": 15, "half past nine": 30, "a quarter to eleven": 45},
-    "de": {"Viertel nach fünf": 15, "halb zehn": 30, "Viertel vor elf": 45},
-    "fr": {"cinq heures et quart": 15, "neuf heures et demie": 30, "onze heures moins le quart": 45},
-    "es": {"cinco y cuarto": 15, "nueve y media": 30, "once menos cuarto": 45},
+    "en": ["a quarter past five", "half past nine", "a quarter to eleven", "a quarter to twelve"],
+    "de": ["Viertel nach fünf", "halb zehn", "Viertel vor elf", "Viertel vor zwölf"],
+    "fr": ["cinq heures et quart", "neuf heures et demie", "onze heures moins le quart", ""],
+    "es": ["cinco y cuarto", "nueve y media", "once menos cuarto", "doce menos cuarto"],
 }
 BEFORE = {"en": "at ", "de": "um ", "fr": "à ", "es": "a las "}
 
 
-@pytest.mark.parametrize(("source", "target"), [*permutations(SPOKEN, 2)])
+@pytest.mark.parametrize(("source", "target"), list(permutations(SPOKEN, 2)))
 def test_times_in_words_are_spelled_in_the_target_language(source: str, target: str):
     for words, other in zip(SPOKEN[source], SPOKEN[target], strict=True):
-        read = replace_spans(f"x {BEFORE[source]}{words}.", SYMBOLS, source, target)
-        assert read.text == f"x {BEFORE[source]}{A}."
-        assert restore(f"x {BEFORE[target]}{A}.", read.spans) == f"x {BEFORE[target]}{other}."
+        if words and other:
+            read = replace_spans(f"x {BEFORE[source]}{words}.", SYMBOLS, source, target)
+            assert read.text == f"x {BEFORE[source]}{A}."
+            assert restore(f"x {BEFORE[target]}{A}.", read.spans) == f"x {BEFORE[target]}{other}."
 
 
 def test_a_time_in_words_begins_with_a_capital_only_at_the_start_of_a_sentence():
     spans = replace_spans("Half past nine is late.", SYMBOLS, "en", "de").spans
     assert restore(f"{A} ist spät.", spans) == "Halb zehn ist spät."
     assert restore(f"Um {A} Uhr ist es spät.", spans) == "Um halb zehn ist es spät."
-    spans = replace_spans("Viertel nach fünf", SYMBOLS, "de", "en").spans
-    assert restore(f"{A}", spans) == "A quarter past five"
+    assert restore(f"{A}.", replace_spans("Es ist halb eins.", SYMBOLS, "de", "en").spans) == "Half past twelve."
+    assert restore(f"{A}, we leave", replace_spans("A las nueve y media", SYMBOLS, "es", "en").spans).startswith("Half")
+    assert restore(A, replace_spans("half past nine", SYMBOLS, "en", "de").spans) == "halb zehn"
+    capitals = replace_spans("HALF PAST NINE IS TOO LATE", SYMBOLS, "en", "de")
+    assert restore(f"{A} ist zu spät", capitals.spans, capitals=True) == "HALB ZEHN IST ZU SPÄT"
 
 
 def test_a_full_stop_after_a_time_in_words_is_kept():
     spans = replace_spans("Wir gehen um Viertel nach fünf.", SYMBOLS, "de", "en").spans
-    for translation in (f"We leave at {A}", f"We leave at {A}."):
+    for translation in (f"We leave at {A}", f"We leave at {A} ", f"We leave at {A}."):
         assert restore(translation, spans) == "We leave at a quarter past five."
     assert restore(f"At {A} we leave", spans) == "At a quarter past five we leave"
     spans = replace_spans("Wir gehen um Viertel nach fünf", SYMBOLS, "de", "en").spans
@@ -149,13 +153,30 @@ def test_a_full_stop_after_a_time_in_words_is_kept():
 
 
 @pytest.mark.parametrize(
+    ("text", "translation", "expected"),
+    [
+        ("Open at %s o'clock.", f"Um {A} Uhr geöffnet.", "Um %s Uhr geöffnet."),
+        ("Call at {{time}} o'clock.", f"Rufen Sie um {A} Uhr an.", "Rufen Sie um {{time}} Uhr an."),
+        ("a Rolex watch", f"eine {A} Uhr", "eine Rolex Uhr"),
+    ],
+)
+def test_the_word_uhr_is_kept_after_other_spans(text: str, translation: str, expected: str):
+    assert restore(translation, replace_spans(text, SYMBOLS, "en", "de").spans) == expected
+
+
+@pytest.mark.parametrize(
     ("text", "source", "target"),
     [
-        ("Cela dure deux heures et demie.", "fr", "en"),  # a duration
+        ("Cela dure deux heures et demie.", "fr", "en"),  # durations
+        ("Nous habitons à une heure et demie de Paris.", "fr", "de"),
+        ("Après deux heures et demie d'attente", "fr", "de"),
         ("five and a half", "en", "es"),
+        ("The share rose from a quarter to one third", "en", "de"),
+        ("from a quarter to ten percent", "en", "de"),
         ("at half past one", "en", "es"),  # "a la una y media" has another article
         ("at half past nine", "en", "it"),
         ("half past ninety", "en", "de"),
+        ("half past fıve", "en", "de"),
     ],
 )
 def test_other_words_for_numbers_are_translated(text: str, source: str, target: str):
