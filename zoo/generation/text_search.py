@@ -337,7 +337,9 @@ class TextSearch:
         start = len(preprocessor.languages.target_tokens)
         texts = [self.vocabulary.decode(each.tokens[start:]) for each in hypotheses]
         if preprocessor.symbols:
-            texts = [restore(text, source.copied, capitals=source.capitals) for text in texts]
+            texts = [
+                restore(text, source.copied, preprocessor.languages.target, capitals=source.capitals) for text in texts
+            ]
         return [
             each.with_text(text, source.text, self.calibration) for each, text in zip(hypotheses, texts, strict=True)
         ]

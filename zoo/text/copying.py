@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import accumulate
 from typing import NamedTuple
+from unicodedata import normalize
 
 from zoo.text.language_codes import base_language
 from zoo.text.notation import notation_of
@@ -25,6 +26,9 @@ _SYMBOL = re.compile(rf"([{chr(_FIRST)}-{chr(_FIRST + MAX_SYMBOLS - 1)}])( Uhr|\
 _WORD = re.compile(r"[^\W\d_]+")
 _NAME = re.compile(r"[^\W\d_]+(?:['’-][A-ZÀ-ÖØ-Þ][^\W\d_]+)*")
 _CONTINUES = re.compile(r"\s[a-zäöü]")
+_DETERMINER = re.compile(r"\b(?:a|the|this|every|each)\s$", re.IGNORECASE)
+_ELISION = re.compile(rf"\b(d|qu)(?:e\s|['’])(?=[{chr(_FIRST)}-{chr(_FIRST + MAX_SYMBOLS - 1)}])", re.IGNORECASE)
+"""The French words "de" and "que" before a symbol."""
 _SHORT_WORD = 5
 """A single word in capitals with fewer letters than this is an abbreviation."""
 _FEW_WORDS = 4
@@ -79,7 +83,8 @@ def replace_spans(
         found = [
             replace(span, spellings=tuple(map(str.upper, span.spellings))) if span.numeric else span for span in found
         ]
-    chosen = _copied(text, found, source, target, is_rare)[: len(symbols)]
+    # In a text in capitals, only the first word of a sentence has a capital now, so names cannot be found.
+    chosen = _copied("" if capitals else text, found, source, target, is_rare)[: len(symbols)]
     copied = sorted(chosen, key=lambda span: span.start)
     return _replace(text, dict(zip(symbols, copied, strict=False)), capitals)
 
@@ -163,11 +168,20 @@ def replace_in_pair(
     return _replace(source, of_source), _replace(target, of_target)
 
 
-def restore(translation: str, spans: Mapping[str, Span], *, capitals: bool = False) -> str:
+def restore(translation: str, spans: Mapping[str, Span], language: str = "", *, capitals: bool = False) -> str:
     """Replace the copy symbols in a translation with the spellings of their spans. Drop symbols without a span.
 
-    If `capitals` is true, all other letters become capitals, as in the source.
+    Args:
+        translation: The translation.
+        spans: The span that each symbol stands for.
+        language: Language code of the translation. In French, "de" and "que" before names are corrected ("d'Annika").
+        capitals: Whether all other letters become capitals, as in the source.
     """
+
+    def elide(match: re.Match[str]) -> str:
+        span = spans.get(match.string[match.end()])
+        first = normalize("NFD", span.text)[0] if span and not span.numeric else ""
+        return match[0] if first in "HY" or not first.isalpha() else match[1] + ("'" if first in "AEIOU" else "e ")
 
     def spell(match: re.Match[str]) -> str:
         span, ending = spans.get(match[1]), match[2] or ""
@@ -179,10 +193,15 @@ def restore(translation: str, spans: Mapping[str, Span], *, capitals: bool = Fal
             is_last = not match.string[match.end() :].strip()
             # A model may omit the full stop, because English times may end with "p.m.".
             ending = "." if ending == "." or (is_last and span.ends_sentence) else ""
-            if match.start() == 0 and (span.start or span.text[0].isupper()):
+            before = match.string[: match.start()]
+            if _DETERMINER.search(before):
+                spelling = spelling.removeprefix("a ")  # "the quarter past nine train"
+            if not re.search(r"\w", before) and (span.start or span.text[0].isupper()):
                 spelling = spelling[0].upper() + spelling[1:]
         return spelling if spelling.endswith(ending) else spelling + ending
 
+    if base_language(language) == "fr":
+        translation = _ELISION.sub(elide, translation)
     return _SYMBOL.sub(spell, translation.upper() if capitals else translation).strip()
 
 

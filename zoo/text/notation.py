@@ -66,6 +66,8 @@ class Notation:
         spoken_times: Formats of times in words, keyed by the minute, with the best format last. `{hour}` and `{next}`
             are replaced with the words for the hour and the next hour.
         before_spoken: Strings that must precede a time in words, if the words may also mean a duration.
+        not_before_spoken: Pattern of the words that must not precede a time in words, such as "gave" in "gave a quarter
+            to five children".
         not_after_spoken: Pattern that must not follow a time in words.
         unclear_times: Formats of times that may be in either half of the day. Empty if `times` also applies to these.
         small: Patterns of the words for small numbers. The index of a pattern is the number.
@@ -117,6 +119,7 @@ class Notation:
     spoken_hours: list[str] = field(default_factory=list)
     spoken_times: dict[int, list[str]] = field(default_factory=dict)
     before_spoken: list[str] = field(default_factory=list)
+    not_before_spoken: str = "(?!)"
     not_after_spoken: str = "(?!)"
     small: list[str] = field(default_factory=list)
     compounds: str = "(?!)"

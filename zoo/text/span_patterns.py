@@ -95,6 +95,7 @@ class Patterns:
         spoken = rf"(?:{before})(?:{_any_of(notation.spoken_minutes)})(?!\w|{notation.not_after_spoken})"
         self.spoken = _ignoring_case(spoken)
         """Pattern of times in words that are recognised, such as "a quarter past five"."""
+        self.not_before_spoken = _ignoring_case(rf"(?<!\w)(?:{notation.not_before_spoken})\s$")
         parts = {
             "name": rf"(?:{endings}){any_month}|(?<!\w){any_month}(?={day})|(?<!\w){any_weekday}",
             "date": _DATE,

@@ -263,6 +263,8 @@ def _find(text: str, source: Notation, target: Notation) -> Iterator[Span]:
             yield _short_date(match, target)
         elif match["spoken"]:
             minutes = source.spoken_forms.get(whole.casefold())  # None for "fıve": patterns also match a dotless i
+            if patterns.not_before_spoken.search(text, max(start - 20, 0), start):
+                continue
             if spellings := [words for words, each in target.spoken_minutes.items() if each == minutes]:
                 readings, ends = _spoken_readings(whole, source), text[match.end() :].strip() == "."
                 yield Span(start, whole, readings, ends_sentence=ends, spellings=(spellings[-1],))

@@ -152,6 +152,33 @@ def test_a_full_stop_after_a_time_in_words_is_kept():
     assert restore(f"We leave at {A}", spans) == "We leave at a quarter past five"
 
 
+def test_determiners_and_quotation_marks_precede_times_in_words():
+    spans = replace_spans("el tren de las nueve y cuarto", SYMBOLS, "es", "en").spans
+    assert restore(f"the {A} train", spans) == "the quarter past nine train"
+    spans = replace_spans("„Halb neun?“, fragte er.", SYMBOLS, "de", "en").spans
+    assert restore(f'"{A}?" he asked.', spans) == '"Half past eight?" he asked.'
+
+
+@pytest.mark.parametrize(
+    ("translation", "expected"),
+    [
+        (f"La voiture de {A}", "La voiture d'Annika"),
+        (f"D'{B} et qu'{B}", "De Kowalczyk et que Kowalczyk"),
+        (f"Que {A} le sache, d'{A}", "Qu'Annika le sache, d'Annika"),
+        (f"d'{C}", "d'1500"),
+    ],
+)
+def test_french_words_before_names_are_elided_if_needed(translation: str, expected: str):
+    spans = replace_spans("Annika, Kowalczyk, 1500", SYMBOLS, "en", "fr").spans
+    order = dict(zip(SYMBOLS, sorted(spans.values(), key=lambda span: span.start), strict=True))
+    assert restore(translation, order, "fr") == expected
+
+
+def test_names_in_a_text_in_capitals_are_in_capitals_in_the_translation():
+    read = replace_spans("ANNIKA IS HERE NOW, PLEASE COME.", SYMBOLS, "en", "de")
+    assert not read.spans
+
+
 @pytest.mark.parametrize(
     ("text", "translation", "expected"),
     [
@@ -173,6 +200,17 @@ def test_the_word_uhr_is_kept_after_other_spans(text: str, translation: str, exp
         ("five and a half", "en", "es"),
         ("The share rose from a quarter to one third", "en", "de"),
         ("from a quarter to ten percent", "en", "de"),
+        ("He gave a quarter to five people", "en", "de"),
+        ("The fund lost a quarter to three billion", "en", "de"),
+        ("a quarter to ten dollars", "en", "de"),
+        ("Es ist fünf vor halb neun.", "de", "en"),
+        ("um zehn Minuten nach halb neun", "de", "en"),
+        ("Wie sah das Viertel vor zehn Jahren aus?", "de", "en"),
+        ("halb drei- und vierjährig", "de", "en"),
+        ("de deux à trois heures et demie par jour", "fr", "en"),
+        ("La durée est deux heures et demie", "fr", "en"),
+        ("Paris est à deux heures et demie en train", "fr", "en"),
+        ("Llegó a las dos y media hora después se fue", "es", "en"),
         ("at half past one", "en", "es"),  # "a la una y media" has another article
         ("at half past nine", "en", "it"),
         ("half past ninety", "en", "de"),
