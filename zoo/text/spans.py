@@ -215,7 +215,8 @@ def _is_written(span: Span, text: str, notation: Notation) -> bool:
         return True
     hours = {int(reading[-4:]) // 60 % 12 or 12 for reading in span.readings if reading.startswith("time")}
     patterns = patterns_of(notation.code)  # "neun Uhr dreißig"
-    return is_part and bool(patterns.large.search(rest)) and any(patterns.small[hour].search(rest) for hour in hours)
+    words = [word for hour in hours for word in patterns.small[hour : hour + 1]]
+    return is_part and bool(patterns.large.search(rest)) and any(word.search(rest) for word in words)
 
 
 def _has_ends(span: Span, text: str, notation: Notation) -> bool:

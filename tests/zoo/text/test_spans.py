@@ -143,6 +143,11 @@ def test_rare_capitalised_words_within_a_sentence_are_names(language, text, name
     assert find_names(text, language, "ru", lambda _: True) == []
 
 
+def test_a_time_is_compared_with_words_of_a_language_without_a_table():
+    missing, added, _ = compare("The party begins at 9:30.", "Il party comincia alle nove.", "en", "it")
+    assert ([span.text for span in missing], added) == (["9:30"], [])
+
+
 @pytest.mark.parametrize(
     ("language", "text", "names"),
     [
