@@ -101,16 +101,13 @@ class TextArchive:
             for entry in self._archive.infolist():
                 if self._entries[entry.filename] is not entry:
                     continue
-                if entry.filename in texts:
-                    content = texts[entry.filename].encode(self._encodings[entry.filename], "xmlcharrefreplace")
-                    target.writestr(entry, content, entry.compress_type)
-                else:
-                    with (
-                        _reported_damage(self._name),
-                        self._archive.open(entry) as source,
-                        target.open(copy(entry), "w") as copied,
-                    ):
-                        shutil.copyfileobj(source, copied)
+                with _reported_damage(self._name), target.open(copy(entry), "w") as copied:
+                    if entry.filename in texts:
+                        encoding = self._encodings[entry.filename]
+                        copied.write(texts[entry.filename].encode(encoding, "xmlcharrefreplace"))
+                    else:
+                        with self._archive.open(entry) as source:
+                            shutil.copyfileobj(source, copied)
         return written.getvalue()
 
 
@@ -153,41 +150,6 @@ FORMATS: Mapping[str, Format | Archive] = {
 """Formats, keyed by the suffix of the file name in lower case."""
 
 
-class _Parts:
-    """A view of a text, split into segments and the strings between them."""
-
-    def __init__(self, text: str, view: View) -> None:
-        self._parts = list(split_segments(view.parse(text), view.syntax))
-        self._syntax = view.syntax
-        self.segments = [part for part in self._parts if isinstance(part, Segment)]
-
-    def render(
-        self, translations: Iterable[str], alignments: Iterable[list[AlignedToken]], language: str | None
-    ) -> str:
-        """Return the text with its segments translated. If nothing changes, return the original text."""
-        count = len(self.segments)
-        chosen = list(zip(islice(translations, count), islice(alignments, count), strict=True))
-        is_same = [target for target, _ in chosen] == [segment.text for segment in self.segments]
-        if is_same and not (language and any(_is_language(part) for part in self._parts)):
-            return "".join(part.raw for part in self._parts)
-        rest = iter(chosen)
-        return self._syntax.finish("".join(self._write(part, rest, language) for part in self._parts))
-
-    def _write(
-        self, part: Fragment | Segment, rest: Iterator[tuple[str, list[AlignedToken]]], language: str | None
-    ) -> str:
-        if isinstance(part, Fragment):
-            return language if language and _is_language(part) else part.written
-        target, tokens = next(rest)
-        if target == part.text:
-            return "".join(fragment.written for fragment in part.fragments)
-        return place_markup(part, target, tokens, self._syntax)
-
-
-def _is_language(part: Fragment | Segment) -> bool:
-    return isinstance(part, Fragment) and part.kind is Kind.LANGUAGE
-
-
 class TextFile:
     """Text file, split into segments according to its format.
 
@@ -203,8 +165,8 @@ class TextFile:
         """
         self._text = text.removeprefix(_BYTE_ORDER_MARK)
         self._mark, self._format = text[: len(text) - len(self._text)], form
-        self._views = [_Parts(self._text, view) for view in form]
-        self.segments = [segment for view in self._views for segment in view.segments]
+        self._views = [_split(self._text, view) for view in form]
+        self.segments = [part for parts in self._views for part in parts if isinstance(part, Segment)]
 
     def render(
         self, translations: Iterable[str], alignments: Iterable[list[AlignedToken]], language: str | None = None
@@ -216,11 +178,50 @@ class TextFile:
             alignments: The alignments of the translations. They may be empty for segments without markup.
             language: Code of the target language. None keeps the document's own codes.
         """
-        text, rest = self._text, (iter(translations), iter(alignments))
+        text, rest = self._text, zip(translations, alignments, strict=True)
         for view, parts in zip(self._format, self._views, strict=True):
-            current = parts if text == self._text else _Parts(text, view)
-            text = current.render(*rest, language)
+            current = parts if text == self._text else _split(text, view)
+            text = _render(current, view, rest, language)
         return self._mark + text
+
+
+def _split(text: str, view: View) -> list[Fragment | Segment]:
+    return list(split_segments(view.parse(text), view))
+
+
+def _render(
+    parts: Sequence[Fragment | Segment],
+    view: View,
+    rest: Iterator[tuple[str, list[AlignedToken]]],
+    language: str | None,
+) -> str:
+    """Return the text of a view with its segments translated. If nothing changes, return the original text.
+
+    `rest` yields the translations and alignments of these segments, and of the segments in later views.
+    """
+    texts = [part.text for part in parts if isinstance(part, Segment)]
+    chosen = list(islice(rest, len(texts)))
+    is_same = [target for target, _ in chosen] == texts
+    if is_same and not (language and any(_is_language(part) for part in parts)):
+        return "".join(part.raw for part in parts)
+    following = iter(chosen)
+    return view.finish("".join(_write(part, following, view, language) for part in parts))
+
+
+def _is_language(part: Fragment | Segment) -> bool:
+    return isinstance(part, Fragment) and part.kind is Kind.LANGUAGE
+
+
+def _write(
+    part: Fragment | Segment, rest: Iterator[tuple[str, list[AlignedToken]]], view: View, language: str | None
+) -> str:
+    """Return a fragment, or a segment with the next translation, as it is written."""
+    if isinstance(part, Fragment):
+        return language if language and _is_language(part) else part.written
+    target, tokens = next(rest)
+    if target == part.text:
+        return "".join(fragment.written for fragment in part.fragments)
+    return place_markup(part, target, tokens, view)
 
 
 class Document:

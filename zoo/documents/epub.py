@@ -9,8 +9,8 @@ from urllib.parse import unquote
 
 from zoo.documents.fragments import Archive, Format
 from zoo.documents.html import FORMAT as HTML_FORMAT
-from zoo.documents.html import XHTML_FORMAT, read_tags
-from zoo.documents.tags import pattern_view
+from zoo.documents.html import XHTML_FORMAT, ElementRoles, XhtmlParser
+from zoo.documents.tags import pattern_view, values
 
 _CONTAINER = "META-INF/container.xml"
 _ATTRIBUTES = r"""(?:\s(?:[^<>"']|"[^"<]*+"|'[^'<]*+')*+)?+"""
@@ -62,8 +62,9 @@ def _formats(names: Sequence[str], read: Callable[[str], str]) -> Mapping[str, F
 
 def _links(text: str, base: str, element: str, attribute: str) -> Iterator[tuple[str, str]]:
     """Yield the name and the media type of each file that an XML file lists."""
-    for name, given in read_tags(text):
-        if name == element and attribute in given:
+    for _, name, tag in XhtmlParser(text, ElementRoles()).tags:
+        given = values(tag) if name == element else {}
+        if attribute in given:
             path = unquote(given[attribute].partition("#")[0])
             yield normpath(join(dirname(base), path)), given.get("media-type", "").strip().lower()
 

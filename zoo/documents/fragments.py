@@ -62,6 +62,11 @@ class Fragment:
         """The fragment as it is written in a translated segment."""
         return self.raw if self.output is None else self.output
 
+    @property
+    def written_again(self) -> str:
+        """The tag as it is written if its element is opened a second time."""
+        return self.written if self.again is None else self.again
+
 
 def join_fragments(
     fragments: Sequence[Fragment], text: str = "", kind: Kind = Kind.UNIT, name: str = "", again: str | None = None
@@ -72,10 +77,11 @@ def join_fragments(
 
 
 @dataclass(frozen=True, slots=True)
-class Syntax:
-    """Rules for writing text in a format.
+class View:
+    """Part of the text in a file, such as all paragraphs or all attributes, and rules for writing translated texts.
 
     Attributes:
+        parse: Function that splits the content of a file into fragments.
         escape: Function that escapes a text with the format's entities or escape sequences.
         needs_runs: Whether all text must be in an inline element, as in Word documents.
         wraps: Whether line breaks only wrap a sentence, as in subtitles. Otherwise, a line that begins with a capital
@@ -85,6 +91,7 @@ class Syntax:
         finish: Function that completes a translated document, for formats whose escapes depend on the text around them.
     """
 
+    parse: Callable[[str], list[Fragment]]
     escape: Callable[[str], str]
     needs_runs: bool = False
     wraps: bool = False
@@ -94,19 +101,6 @@ class Syntax:
     )
     end_marks: re.Pattern[str] = re.compile(r"(?:\s*+[♪♫]++)++$")
     finish: Callable[[str], str] = str
-
-
-@dataclass(frozen=True)
-class View:
-    """Part of the text in a file, such as all paragraphs or all attributes.
-
-    Attributes:
-        parse: Function that splits the content of a file into fragments.
-        syntax: Rules for writing translated texts.
-    """
-
-    parse: Callable[[str], list[Fragment]]
-    syntax: Syntax
 
 
 Format = tuple[View, ...]

@@ -6,50 +6,46 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import pairwise
 from typing import NamedTuple
 from xml.sax.saxutils import escape
 
-from zoo.documents.fragments import Format, Fragment, Kind, Syntax, View, unescape
+from zoo.documents.fragments import Format, Fragment, Kind, View, unescape
 from zoo.documents.segments import PLACEHOLDER
 from zoo.documents.tags import TAG, TAG_START, Attribute, add_boundaries, attribute_view, attributes, values, without_id
 
-_BLOCKS = frozenset(
-    (
-        *("address", "area", "article", "aside", "audio", "blockquote", "body", "br", "button", "caption", "center"),
-        *("col", "colgroup", "datalist", "dd", "details", "dialog", "dir", "div", "dl", "dt", "embed", "fieldset"),
-        *("figcaption", "figure", "footer", "form", "frame", "frameset", "h1", "h2", "h3", "h4", "h5", "h6", "head"),
-        *("header", "hgroup", "hr", "html", "iframe", "legend", "li", "listing", "main", "map", "menu", "nav"),
-        *("noembed", "noframes", "noscript", "object", "ol", "optgroup", "option", "p", "plaintext", "pre", "search"),
-        *("section", "select", "summary", "table", "tbody", "td", "textarea", "tfoot", "th", "thead", "title", "tr"),
-        *("ul", "video", "xmp"),
-    )
-)
+_BLOCKS = {
+    *("address", "area", "article", "aside", "audio", "blockquote", "body", "br", "button", "caption", "center"),
+    *("col", "colgroup", "datalist", "dd", "details", "dialog", "dir", "div", "dl", "dt", "embed", "fieldset"),
+    *("figcaption", "figure", "footer", "form", "frame", "frameset", "h1", "h2", "h3", "h4", "h5", "h6", "head"),
+    *("header", "hgroup", "hr", "html", "iframe", "legend", "li", "listing", "main", "map", "menu", "nav"),
+    *("noembed", "noframes", "noscript", "object", "ol", "optgroup", "option", "p", "plaintext", "pre", "search"),
+    *("section", "select", "summary", "table", "tbody", "td", "textarea", "tfoot", "th", "thead", "title", "tr"),
+    *("ul", "video", "xmp"),
+}
 """Elements that divide text. All other elements, known or unknown, are part of the sentence around them."""
-_INLINE = frozenset(
-    (
-        *("a", "abbr", "acronym", "b", "bdi", "bdo", "big", "cite", "data", "del", "dfn", "em", "font", "i", "ins"),
-        *("label", "mark", "meter", "nobr", "output", "picture", "progress", "q", "rb", "ruby", "s", "slot", "small"),
-        *("span", "strike", "strong", "sub", "sup", "time", "tt", "u"),
-    )
-)
+_INLINE = {
+    *("a", "abbr", "acronym", "b", "bdi", "bdo", "big", "cite", "data", "del", "dfn", "em", "font", "i", "ins"),
+    *("label", "mark", "meter", "nobr", "output", "picture", "progress", "q", "rb", "ruby", "s", "slot", "small"),
+    *("span", "strike", "strong", "sub", "sup", "time", "tt", "u"),
+}
 """Elements that the translator does not read as a placeholder if they are empty."""
-_RUBY = frozenset(("rb", "rp", "rt", "rtc"))
-_UNREADABLE = frozenset(("canvas", "rp", "rt", "rtc", "script", "style", "svg", "template"))
+_UNREADABLE = {"canvas", "rp", "rt", "rtc", "script", "style", "svg", "template"}
 """Elements that are copied with their content, and are not part of the text."""
-_READABLE = frozenset(("code", "kbd", "math", "samp", "var"))
+_READABLE = {"code", "kbd", "math", "samp", "var"}
 """Inline elements that are copied with their content."""
-_COPIED_BLOCKS = frozenset(("iframe", "listing", "noembed", "noframes", "plaintext", "pre", "textarea", "xmp"))
+_COPIED_BLOCKS = {"iframe", "listing", "noembed", "noframes", "plaintext", "pre", "textarea", "xmp"}
 _COPIED = _UNREADABLE | _READABLE | _COPIED_BLOCKS
-_VOID_INLINE = frozenset(
-    ("base", "basefont", "bgsound", "img", "input", "keygen", "link", "meta", "param", "source", "track", "wbr")
-)
-_VOID = _VOID_INLINE | {"area", "br", "col", "embed", "frame", "hr"}
-_RAW_TEXT = frozenset(("iframe", "noembed", "noframes", "plaintext", "script", "style", "textarea", "title", "xmp"))
+_VOID = {
+    *("area", "base", "basefont", "bgsound", "br", "col", "embed", "frame", "hr", "img", "input", "keygen", "link"),
+    *("meta", "param", "source", "track", "wbr"),
+}
+_RAW_TEXT = {"iframe", "noembed", "noframes", "plaintext", "script", "style", "textarea", "title", "xmp"}
 """HTML elements whose content has no tags."""
-_ENDED_BY = {"p": _BLOCKS, **dict.fromkeys(("rt", "rp"), _RUBY | {"ruby"})}
+_ENDED_BY = {"p": _BLOCKS, **dict.fromkeys(("rt", "rp"), frozenset(("rb", "rp", "rt", "rtc", "ruby")))}
 """Tags that end a copied element that has no end tag."""
+_HTML_COMMENT_END = re.compile("(?<=<!--)-?>|--!?>")
+"""End of an HTML comment. `<!-->` and `<!--->` are whole comments."""
 _QUOTED = r"""(?:"[^"]*+(?:"|\Z)|'[^']*+(?:'|\Z))"""
 _COMMENT = r"<!--(?:[^-]|-(?!->))*+(?:-->|\Z)"
 _XML_DOCTYPE = re.compile(
@@ -60,7 +56,7 @@ _PAGE_NUMBER = re.compile(r"""\s(?:epub:type|role|class)\s*+=\s*+["']?(?:doc-)?p
 """Attribute of e-book elements that contain a page number of the printed book."""
 _MAYBE_TEXT = re.compile(r"(?:alt|title|label|placeholder|description|value|content)\s*+=", re.IGNORECASE)
 _DESCRIPTIONS = ("description", "og:title", "og:description", "twitter:title", "twitter:description")
-_ATTRIBUTES = frozenset(("alt", "aria-description", "aria-label", "aria-placeholder", "placeholder", "title"))
+_ATTRIBUTES = {"alt", "aria-description", "aria-label", "aria-placeholder", "placeholder", "title"}
 
 
 @dataclass(frozen=True)
@@ -109,8 +105,8 @@ class Parser:
         self.tags: list[tuple[int, str, str]] = []
         self._root: int | None = None
         """Index of the root element's start tag, which specifies the document's language."""
-        self._copied: list[str] = []
-        """Names of the open elements that are copied, outermost first."""
+        self._copied, self._depth = "", 0
+        """Name of the element that is copied, and number of open elements with this name. 0 if no element is copied."""
         self._readable: list[str] = []
         """Text of the copied elements."""
         self._is_hidden = False
@@ -140,7 +136,7 @@ class Parser:
             position = self._read_markup(start)
         if position < len(text):
             self._read_text(position, len(text))
-        if self._copied:  # the copied element has no end, so it must remain the last fragment
+        if self._depth:  # the copied element has no end, so it must remain the last fragment
             self._found[-1] = self._found[-1]._replace(kind=Kind.BREAK)
 
     def _read_markup(self, start: int) -> int:
@@ -158,23 +154,23 @@ class Parser:
         """Read a comment, a declaration or another construct that is not a tag, and return its end."""
         text = self._text
         beginning = text[start : start + 9].lower()
-        has_cdata = self.is_xml or self._copied[:1] in (["svg"], ["math"])
+        has_cdata = self.is_xml or self._is_foreign()
         if beginning == "<![cdata[" and has_cdata:
-            end = text.find("]]>", start)
-            self._read_text(start, len(text) if end < 0 else end + 3, text[start + 9 : None if end < 0 else end])
-            return len(text) if end < 0 else end + 3
+            last = text.find("]]>", start)
+            end = len(text) if last < 0 else last + 3
+            self._read_text(start, end, text[start + 9 : end].removesuffix("]]>"))
+            return end
         kind = Kind.BREAK if beginning == "<!doctype" else Kind.UNIT
         self._add(start, kind)
         if beginning.startswith("<!--"):
-            if not self.is_xml and text.startswith((">", "->"), start + 4):
-                return text.index(">", start) + 1
-            found = re.compile("-->" if self.is_xml else "--!?>").search(text, start + 4)
-            return found.end() if found else len(text)
-        if self.is_xml and kind is Kind.BREAK and (found := _XML_DOCTYPE.match(text, start)):
-            return found.end()
-        mark = "?>" if self.is_xml and beginning.startswith("<?") else ">"
-        end = text.find(mark, start + 2)
-        return len(text) if end < 0 else end + len(mark)
+            comment_end = re.compile("-->") if self.is_xml else _HTML_COMMENT_END
+            found = comment_end.search(text, start + 4)
+        elif self.is_xml and kind is Kind.BREAK:
+            found = _XML_DOCTYPE.match(text, start)
+        else:
+            is_instruction = self.is_xml and beginning.startswith("<?")
+            found = re.compile(r"\?>" if is_instruction else ">").search(text, start + 2)
+        return found.end() if found else len(text)
 
     def _read_tag(self, match: re.Match[str]) -> int:
         name, raw = self._name(match[2]), match[0]
@@ -184,8 +180,9 @@ class Parser:
         is_empty = raw.endswith("/>") and ("=" not in (last := raw.rsplit(None, 1)[-1]) or last[-3] in "\"'")
         end = self._raw_text_end(match.end(), name)
         if is_empty and end in (match.end(), len(self._text)):
-            if not self._copied:
-                self._read_empty_tag(match.start(), name, raw)
+            if not self._depth and name not in self._roles.copied and not is_untranslated(raw):
+                self.tags.append((match.start(), name, raw))
+            self._add_empty(match.start(), name)
             return match.end()
         self._read_start_tag(match.start(), name, raw)
         if end == len(self._text) > match.end():
@@ -196,7 +193,7 @@ class Parser:
 
     def _raw_text_end(self, start: int, name: str) -> int:
         """Return the end of an element's content if the content has no tags. Otherwise, return `start`."""
-        if self.is_xml or name not in _RAW_TEXT or self._copied[:1] in (["svg"], ["math"]):
+        if self.is_xml or name not in _RAW_TEXT or self._is_foreign():
             return start
         end = None
         if name not in self._endless:
@@ -207,14 +204,13 @@ class Parser:
 
     def _read_start_tag(self, start: int, name: str, raw: str) -> None:
         if self._is_copied(name):
-            if name == self._copied[0]:
-                self._copied.append(name)
+            if name == self._copied:
+                self._depth += 1
             return None
         roles = self._roles
-        if name in roles.copied or is_untranslated(raw) or _PAGE_NUMBER.search(raw):
-            self._read_copied(start, name)
-            self._is_hidden = _PAGE_NUMBER.search(raw) is not None
-            return None
+        is_hidden = _PAGE_NUMBER.search(raw) is not None
+        if name in roles.copied or is_untranslated(raw) or is_hidden:
+            return self._read_copied(start, name, is_hidden=is_hidden)
         self.tags.append((start, name, raw))
         if name in _VOID:
             return self._add_empty(start, name)
@@ -224,16 +220,11 @@ class Parser:
             self._root = len(self._found)
         return self._add(start, Kind.OPEN if self._is_inline(name) else Kind.BREAK, name, again=without_id(raw, name))
 
-    def _read_copied(self, start: int, name: str) -> None:
+    def _read_copied(self, start: int, name: str, *, is_hidden: bool = False) -> None:
         """Begin an element that is copied with its content. If it is a void element, it ends immediately."""
         self._add(start, Kind.UNIT if self._is_inline(name) else Kind.BREAK, name)
         if self.is_xml or name not in _VOID:
-            self._copied = [name]
-
-    def _read_empty_tag(self, start: int, name: str, raw: str) -> None:
-        if name not in self._roles.copied and not is_untranslated(raw):
-            self.tags.append((start, name, raw))
-        self._add_empty(start, name)
+            self._copied, self._depth, self._is_hidden = name, 1, is_hidden
 
     def _add_empty(self, start: int, name: str) -> None:
         """Add an element without content."""
@@ -245,34 +236,33 @@ class Parser:
             self._add(start, Kind.UNIT, name, self._text_of_empty(name))
 
     def _read_end_tag(self, start: int, name: str) -> None:
-        if not self._copied or (name != self._copied[0] and not self._is_copied(name)):
+        if not self._depth or (name != self._copied and not self._is_copied(name)):
             inline = Kind.UNIT if name in _VOID else Kind.CLOSE
             self._add(start, inline if self._is_inline(name) else Kind.BREAK, name)
-        elif name == self._copied[0]:
-            self._copied.pop()
-            if not self._copied:
-                self._copied = [name]
+        elif name == self._copied:
+            self._depth -= 1
+            if not self._depth:
                 self._end_copied()
 
     def _read_text(self, start: int, end: int, text: str | None = None) -> None:
         """Read a text. For a CDATA section, `text` is its content."""
-        if self._copied:
+        if self._depth:
             self._readable.append(unescape(self._text[start:end]) if text is None else text)
         elif text is not None or self._found[-1:] == [] or self._found[-1][1:4] != (Kind.TEXT, "", None):
             self._add(start, Kind.TEXT, text=text)
 
     def _is_copied(self, name: str) -> bool:
         """Return whether the content of a copied element continues with this tag."""
-        if self._copied and not self.is_xml and name in _ENDED_BY.get(self._copied[0], ()):
+        if self._depth and not self.is_xml and name in _ENDED_BY.get(self._copied, ()):
             self._end_copied()
-        return bool(self._copied)
+        return self._depth > 0
 
     def _end_copied(self) -> None:
         """Set the text of the copied element that ends."""
-        name, text = self._copied[0], " ".join("".join(self._readable).split())
+        name, text = self._copied, " ".join("".join(self._readable).split())
         text = "" if name in _UNREADABLE or self._is_hidden else text or self._text_of_empty(name)
         self._found[-1] = self._found[-1]._replace(text=text)
-        self._copied, self._readable = [], []
+        self._depth, self._readable = 0, []
 
     def _text_of_empty(self, name: str) -> str:
         """Return the text that the translator reads in place of an element without content.
@@ -282,6 +272,10 @@ class Parser:
         is_known = name in _INLINE or name in _COPIED or name in _VOID or name in _BLOCKS
         return PLACEHOLDER if name in self._roles.copied or not is_known else ""
 
+    def _is_foreign(self) -> bool:
+        """Return whether SVG or MathML is copied."""
+        return self._depth > 0 and self._copied in ("svg", "math")
+
     def _is_inline(self, name: str) -> bool:
         roles = self._roles
         return name in roles.non_splitting or (name not in roles.splitting and name not in _BLOCKS)
@@ -290,7 +284,7 @@ class Parser:
         return tag.lower()
 
     def _add(self, start: int, kind: Kind, name: str = "", text: str | None = None, again: str | None = None) -> None:
-        if not self._copied:
+        if not self._depth:
             self._found.append(_Part(start, kind, name, text, again))
 
 
@@ -356,7 +350,8 @@ class _XmlParser(Parser):
 
     def _split(self) -> None:
         """Turn the tags of splitting elements into boundaries."""
-        for element in self._elements:  # a parent precedes the elements in it
+        # A parent precedes the elements in it.
+        for element in self._elements:
             parent = element.parent
             in_outline = self._roles.outline and parent is not None and parent.splits and not parent.has_text
             element.splits = element.name in self._roles.splitting or (
@@ -366,7 +361,7 @@ class _XmlParser(Parser):
                 self._found[index] = self._found[index]._replace(kind=Kind.BREAK)
 
     def _read_start_tag(self, start: int, name: str, raw: str) -> None:
-        if self._copied or name in self._roles.copied or is_untranslated(raw):
+        if self._depth or name in self._roles.copied or is_untranslated(raw):
             return super()._read_start_tag(start, name, raw)
         self._current = _XmlElement(name, self._current, [len(self._found)])
         self._elements.append(self._current)
@@ -374,7 +369,7 @@ class _XmlParser(Parser):
         return self._add(start, Kind.OPEN, name, again=without_id(raw, name))
 
     def _read_end_tag(self, start: int, name: str) -> None:
-        if self._copied:
+        if self._depth:
             return super()._read_end_tag(start, name)
         closed = None
         while self._open[name] and (closed is None or closed.name != name) and self._current.parent is not None:
@@ -385,22 +380,11 @@ class _XmlParser(Parser):
         return self._add(start, Kind.CLOSE, name)
 
     def _read_text(self, start: int, end: int, text: str | None = None) -> None:
-        self._current.has_text |= not self._copied and bool((text or self._text[start:end]).strip())
+        self._current.has_text |= not self._depth and bool((text or self._text[start:end]).strip())
         super()._read_text(start, end, text)
 
     def _is_inline(self, name: str) -> bool:
         return name not in self._roles.splitting
-
-
-def parse(text: str, roles: ElementRoles, parser: type[Parser]) -> list[Fragment]:
-    """Split a text into fragments with a parser."""
-    return list(parser(text, roles).fragments())
-
-
-def _tags(text: str, roles: ElementRoles, parser: type[Parser]) -> Iterator[tuple[int, str, str]]:
-    """Yield the position, name and text of each start tag that may have attributes to translate, such as `alt`."""
-    if _MAYBE_TEXT.search(text):
-        yield from (each for each in parser(text, roles).tags if _MAYBE_TEXT.search(each[2]))
 
 
 def _is_text(element: str, tag: str, attribute: Attribute) -> bool:
@@ -416,27 +400,24 @@ def _is_text(element: str, tag: str, attribute: Attribute) -> bool:
     return name in _ATTRIBUTES and element not in ("link", "style")
 
 
-SYNTAX = Syntax(escape)
+def _text_view(roles: ElementRoles, parser: type[Parser]) -> View:
+    return View(lambda text: list(parser(text, roles).fragments()), escape)
 
 
-def html_format(roles: ElementRoles, parser: type[Parser]) -> Format:
+def _html_format(roles: ElementRoles, parser: type[Parser]) -> Format:
     """Return the HTML format. Attributes are translated before text, because a translation may repeat tags."""
-    attributes_with_text = attribute_view(partial(_tags, roles=roles, parser=parser), _is_text)
-    return (attributes_with_text, View(partial(parse, roles=roles, parser=parser), SYNTAX))
+
+    def find_tags(text: str) -> Iterator[tuple[int, str, str]]:
+        if _MAYBE_TEXT.search(text):
+            yield from (each for each in parser(text, roles).tags if _MAYBE_TEXT.search(each[2]))
+
+    return (attribute_view(find_tags, _is_text), _text_view(roles, parser))
 
 
-FORMAT = html_format(ElementRoles(), Parser)
-XHTML_FORMAT = html_format(ElementRoles(), XhtmlParser)
-
-
-def read_tags(text: str) -> Iterator[tuple[str, dict[str, str]]]:
-    """Yield the name of each XML start tag, without prefix, and its attributes."""
-    for _, name, tag in XhtmlParser(text, ElementRoles()).tags:
-        yield name, values(tag)
+FORMAT = _html_format(ElementRoles(), Parser)
+XHTML_FORMAT = _html_format(ElementRoles(), XhtmlParser)
 
 
 def format_with(roles: ElementRoles) -> Format:
     """Return the format for XML or HTML in which elements have these roles."""
-    if roles.is_html:
-        return html_format(roles, Parser)
-    return (View(partial(parse, roles=roles, parser=_XmlParser), SYNTAX),)
+    return _html_format(roles, Parser) if roles.is_html else (_text_view(roles, _XmlParser),)

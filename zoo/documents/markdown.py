@@ -11,22 +11,21 @@ from functools import partial
 from markdown_it.token import Token
 
 from zoo.documents import html
-from zoo.documents.fragments import Format, Fragment, Kind, Syntax, View, unescape
+from zoo.documents.fragments import Format, Fragment, Kind, View, unescape
 from zoo.documents.markdown_escapes import Mode, escape, finish, label_end, line_break, mark
 from zoo.documents.markdown_parser import ATTRIBUTES, make_parser
 
 _FRONT_MATTER = re.compile(
     r"\A(?:---[ \t]*\n.*?^(?:---|\.\.\.)|\+\+\+[ \t]*\n.*?^\+\+\+)[ \t]*(?:\n|\Z)", re.DOTALL | re.MULTILINE
 )
-_TAG = re.compile(r"<(/?)([a-zA-Z][^\s/>]*)")
+_COPIED = re.compile(r"<(code|kbd|samp|var)(?=[\s/>])", re.IGNORECASE)
+"""Start tag of an HTML element that is copied with its content."""
 _CODE = re.compile(
     r"import\s.*['\"];?|export\s(?:const|default|function|let)\b.*|\\[a-zA-Z]+(?:\{[^{}]*\}|\[[^\[\]]*\])*"
 )
 """Line of code or LaTeX between paragraphs."""
 _MAX_INDENT = 100
 _TEMPLATE = ("{%", "{{<", "{{%")
-_COPIED = ("code", "kbd", "samp", "var")
-"""HTML elements that are copied with their content."""
 _PARSER = make_parser()
 _ATTRIBUTES, _PARSE_HTML = html.FORMAT[0], html.FORMAT[1].parse
 
@@ -40,9 +39,7 @@ def parse(text: str, attributes: Callable[[str], list[Fragment]] | None = None) 
     removed = [match.start() - index for index, match in enumerate(re.finditer("\r\n", text))]
 
     def cut(start: int, end: int) -> str:
-        return (
-            text[start + bisect_left(removed, start) : end + bisect_left(removed, end)] if removed else text[start:end]
-        )
+        return text[start + bisect_left(removed, start) : end + bisect_left(removed, end)]
 
     front = _FRONT_MATTER.match(lines)
     base = front.end() if front else 0
@@ -96,9 +93,10 @@ def _inline(content: str, tokens: Sequence[Token]) -> Iterator[Fragment]:
     while index < len(spans):
         token, start, end = spans[index]
         index += 1
-        name = _copied_name(token)
-        if name and index <= closed.get(f"</{name}>", 0):
-            while spans[index][0].content != f"</{name}>":
+        copied = _COPIED.match(token.content) if token.type == "html_inline" else None
+        end_tag = f"</{copied[1]}>" if copied else ""
+        if index <= closed.get(end_tag, 0):
+            while spans[index][0].content != end_tag:
                 index += 1
             end = spans[index][2]
             index += 1
@@ -138,24 +136,19 @@ def _spans(tokens: Sequence[Token]) -> Iterator[tuple[Token, int, int]]:
             yield token, start, end
 
 
-def _copied_name(token: Token) -> str:
-    match = _TAG.match(token.content) if token.type == "html_inline" else None
-    return match[2] if match and not match[1] and match[2].lower() in _COPIED else ""
-
-
 def _fragment(token: Token, raw: str, label: str) -> Fragment:
     """Return the fragment of a token. If the token ends a link, `label` is the content of the link."""
-    name = token.type.removesuffix("_open").removesuffix("_close") + token.markup
     if token.type in ("text", "text_special"):
         return Fragment(Kind.TEXT, raw, token.content)
-    if token.type == "link_open":
-        return Fragment(Kind.OPEN, raw, name=name)
-    if token.type == "link_close":
-        return Fragment(Kind.CLOSE, raw, name=name, output=label_end(raw, label))
     if token.nesting:
-        is_open = token.nesting > 0
-        output = None if token.type.startswith("marked") else mark(raw, is_open=is_open)
-        return Fragment(Kind.OPEN if is_open else Kind.CLOSE, raw, name=name, output=output)
+        kind = Kind.OPEN if token.nesting > 0 else Kind.CLOSE
+        name = token.type.removesuffix("_open").removesuffix("_close")
+        output = None
+        if token.type == "link_close":
+            output = label_end(raw, label)
+        elif name not in ("link", "marked"):
+            output = mark(raw, is_open=kind is Kind.OPEN)
+        return Fragment(kind, raw, name=name + token.markup, output=output)
     if token.type == "softbreak":
         return Fragment(Kind.LINE, raw, " ")
     if token.type == "html_inline" and not raw.lower().startswith("<br"):
@@ -181,6 +174,6 @@ def _merge(fragments: Iterable[Fragment]) -> list[Fragment]:
 
 
 FORMAT: Format = (
-    View(partial(parse, attributes=_ATTRIBUTES.parse), replace(_ATTRIBUTES.syntax, finish=finish)),
-    View(parse, Syntax(escape, wraps=True, finish=finish)),
+    replace(_ATTRIBUTES, parse=partial(parse, attributes=_ATTRIBUTES.parse), finish=finish),
+    View(parse, escape, wraps=True, finish=finish),
 )

@@ -49,17 +49,8 @@ _LINE_START = re.compile(
 )
 """Start of a line up to its text, or up to the punctuation mark after its number."""
 _ENTITY = re.compile(r"&(?:#[xX]?[0-9a-fA-F]+|\w+);")
-_BEGINS_BLOCK = {
-    "#": re.compile(r"#{1,6}(?:\s|$)", re.MULTILINE),
-    "-": re.compile(r"-(?:\s|$|[-|: \t]*$)", re.MULTILINE),
-    "+": re.compile(r"\+(?:\s|$)", re.MULTILINE),
-    "*": re.compile(r"\*(?:\s|$)", re.MULTILINE),
-    "=": re.compile(r"=+[ \t]*$", re.MULTILINE),
-    ":": re.compile(r":(?:\s|::|-|$)", re.MULTILINE),
-    ">": re.compile(">"),
-    "|": re.compile(r"\|"),
-}
-"""Text that would begin a block, or underline a heading, keyed by its first character."""
+_BEGINS_BLOCK = re.compile(r"(?:#{1,6}|[-+*])(?:\s|$)|-[-|: \t]*$|=+[ \t]*$|:(?:\s|::|-|$)|[>|]", re.MULTILINE)
+"""Text at the start of a line that would begin a block, or underline a heading."""
 
 
 def escape(text: str) -> str:
@@ -119,11 +110,11 @@ def _place_delimiters(text: str) -> str:
         if parts[index][0] == _OPEN:
             opened.append(index)
         elif opened:
-            pairs.append((opened.pop(), index))
-    for start, end in pairs:
-        if not any(parts[start + 1 : end]):  # no words are in the element
-            parts[start] = parts[end] = ""
-    pairs = [pair for pair in pairs if parts[pair[0]]]
+            start = opened.pop()
+            if any(parts[start + 1 : index]):
+                pairs.append((start, index))
+            else:  # no words are in the element
+                parts[start] = parts[index] = ""
     for start, end in pairs:
         _move_in(parts, start, end)
         _move_in(parts, end, start)
@@ -206,7 +197,7 @@ def _is_special(text: str, position: int, line: int, *, in_cell: bool) -> bool:
     if start is not None and start.end() == position:
         if start[1]:
             return character in ".)" and after.isspace()
-        if character in _BEGINS_BLOCK and _BEGINS_BLOCK[character].match(text, position):
+        if _BEGINS_BLOCK.match(text, position):
             return True
     match character:
         case "`" | "[" | "]":

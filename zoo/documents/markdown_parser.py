@@ -192,21 +192,18 @@ def _math_block(state: StateBlock, start: int, end: int, silent: bool) -> bool:
     """Copy a formula on separate lines, in `$$` or in square brackets with backslashes."""
     first = _line(state, start)[1].rstrip()
     mark = "$$" if first.startswith("$$") else "\\]" if first == "\\[" else ""
-    following = start + 1
+    is_whole = len(first) > 3 and first.endswith(mark)
     if not mark or state.is_code_block(start) or f"no {mark} {end}" in state.env:
         return False
-    if len(first) < 4 or not first.endswith(mark):
-        if mark in first[2:]:
-            return False
-        while following < end and not _line(state, following)[1].rstrip().endswith(mark):
-            following += 1
-        if following == end:
-            state.env[f"no {mark} {end}"] = True  # do not search for the end again at later lines
-            return False
-        following += 1
-    if not silent:
-        state.line = following
-    return True
+    if mark in first[2:] and not is_whole:
+        return False
+    lines = range(start if is_whole else start + 1, end)
+    last = next((line for line in lines if _line(state, line)[1].rstrip().endswith(mark)), None)
+    if last is None:
+        state.env[f"no {mark} {end}"] = True  # do not search for the end again at later lines
+    elif not silent:
+        state.line = last + 1
+    return last is not None
 
 
 def _titled(state: StateBlock, start: int, end: int, silent: bool) -> bool:
@@ -297,16 +294,13 @@ def _newline(state: StateInline, silent: bool) -> bool:
 
 
 def _copied(state: StateInline, silent: bool) -> bool:
-    match = _START.match(state.src, 0, state.posMax) if state.pos == 0 else None
-    name = "start"
-    if match is None:
-        match = _COPIED.match(state.src, state.pos, state.posMax)
-        name = "copied"
+    start = _START.match(state.src, 0, state.posMax) if state.pos == 0 else None
+    match = start or _COPIED.match(state.src, state.pos, state.posMax)
     if match is None or (silent and state.src[state.pos] == "["):  # brackets in a link's text do not end the link
         return False
     if not silent:
-        token = state.push(name, "", 0)
-        if name == "copied":
+        token = state.push("start" if start else "copied", "", 0)
+        if start is None:
             token.content = match["wiki"] or (match["words"] or "").strip("<>")
     state.pos = match.end()
     return True

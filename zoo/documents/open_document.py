@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from xml.sax.saxutils import escape
 
-from zoo.documents.fragments import Archive, Format, Fragment, Kind, Syntax, View
+from zoo.documents.fragments import Archive, Format, Fragment, Kind, View
 from zoo.documents.segments import PLACEHOLDER
 from zoo.documents.tags import (
     Token,
@@ -44,6 +44,8 @@ _NESTED = ("text-box", "note-body", "annotation")
 def _parse(text: str, code: Collection[str], level: int = 1) -> list[Fragment]:
     """Return the fragments of a file in an OpenDocument text (.odt).
 
+    Start marks without an end mark, such as comments without a range, become units.
+
     Raises:
         ZooError: The XML is damaged, or declares entities.
     """
@@ -55,27 +57,31 @@ def _parse(text: str, code: Collection[str], level: int = 1) -> list[Fragment]:
         else token
         for token in read_tokens(text, _NAMESPACES)
     ]
-    return list(_pair_marks(paragraph_fragments(tokens, _PARAGRAPHS, _COPIED, level, _ELEMENTS, _leaf)))
+    fragments = list(paragraph_fragments(tokens, _PARAGRAPHS, _COPIED, level, _ELEMENTS, _leaf))
+    ended = {fragment.name for fragment in fragments if fragment.kind is Kind.END}
+    return [
+        Fragment(Kind.UNIT, fragment.raw) if fragment.kind is Kind.START and fragment.name not in ended else fragment
+        for fragment in fragments
+    ]
 
 
-def _leaf(tokens: Sequence[Token]) -> Iterable[Fragment]:
-    """Return the fragment for a text or an element. Fields, whose text the office program computes, become units."""
+def _leaf(tokens: Sequence[Token]) -> Iterator[Fragment]:
+    """Yield the fragment for a text or an element. Fields, whose text the office program computes, become units."""
     name, raw = tokens[0].name, join_raw(tokens)
     mark = _RANGE.fullmatch(name)
     if tokens[0].kind == "text":
-        fragment = Fragment(Kind.TEXT, raw, tokens[0].text)
+        yield Fragment(Kind.TEXT, raw, tokens[0].text)
     elif name == "text:tab":
-        fragment = Fragment(Kind.BREAK, raw)
+        yield Fragment(Kind.BREAK, raw)
     elif name == "text:line-break":
-        fragment = Fragment(Kind.LINE, raw, " ")
+        yield Fragment(Kind.LINE, raw, " ")
     elif mark:
         found = local_attributes(raw)
         identity = found.get("name") or found.get("id") or found.get("change-id") or ""
         kind = Kind.END if mark[2] == "end" or mark[4] else Kind.START
-        fragment = Fragment(kind, raw, name=f"{mark[1] or mark[3]} {identity}")
+        yield Fragment(kind, raw, name=f"{mark[1] or mark[3]} {identity}")
     else:
-        fragment = Fragment(Kind.UNIT, raw, _unit_text(tokens))
-    return (fragment,)
+        yield Fragment(Kind.UNIT, raw, _unit_text(tokens))
 
 
 def _unit_text(tokens: Sequence[Token]) -> str:
@@ -88,17 +94,6 @@ def _unit_text(tokens: Sequence[Token]) -> str:
     return ""
 
 
-def _pair_marks(fragments: Iterable[Fragment]) -> Iterator[Fragment]:
-    """Yield the fragments. Start marks without an end mark, such as comments without a range, become units."""
-    found = list(fragments)
-    ended = {fragment.name for fragment in found if fragment.kind is Kind.END}
-    for fragment in found:
-        if fragment.kind is Kind.START and fragment.name not in ended:
-            yield Fragment(Kind.UNIT, fragment.raw)
-        else:
-            yield fragment
-
-
 def _formats(names: Sequence[str], read: Callable[[str], str]) -> Mapping[str, Format]:
     """Return the format of each file.
 
@@ -107,7 +102,7 @@ def _formats(names: Sequence[str], read: Callable[[str], str]) -> Mapping[str, F
     """
     files = [name for name in ("content.xml", "styles.xml") if name in names]
     code = code_styles(*map(read, files))
-    levels = (View(partial(_parse, code=code, level=level), Syntax(escape)) for level in (3, 2, 1))
+    levels = (View(partial(_parse, code=code, level=level), escape) for level in (3, 2, 1))
     return dict.fromkeys(files, (pattern_view(_DESCRIPTION), *levels))
 
 

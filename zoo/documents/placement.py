@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right, insort
-from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby, pairwise, takewhile
 from operator import itemgetter
 
-from zoo.documents.fragments import Syntax
-from zoo.documents.segments import PLACEHOLDER, WORDS, Element, Mark, Segment, Stack, Unit
+from zoo.documents.fragments import Fragment, Kind, View
+from zoo.documents.segments import PLACEHOLDER, WORDS, Segment, Stack, Unit
 from zoo.generation.alignment import AlignedToken
 
 _MAX_WORD = 100
@@ -39,47 +38,42 @@ class _Word:
     source: int | None
     parts: list[tuple[str, Stack]] = field(default_factory=list)
     unit: Unit | None = None
-    before: list[Mark] = field(default_factory=list)
-    ends: list[Mark] = field(default_factory=list)
-    after: list[Unit | Mark] = field(default_factory=list)
+    before: list[Unit] = field(default_factory=list)
+    ends: list[Unit] = field(default_factory=list)
+    after: list[Unit] = field(default_factory=list)
 
 
-def place_markup(segment: Segment, target: str, tokens: Sequence[AlignedToken], syntax: Syntax) -> str:
+def place_markup(segment: Segment, target: str, tokens: Sequence[AlignedToken], view: View) -> str:
     """Return a translated segment with its markup.
 
     Args:
         segment: The segment.
         target: The translation of its text.
         tokens: Alignment of the translation's tokens. Ignored if the segment has no markup.
-        syntax: How the format writes text.
+        view: The view of the segment, which determines how text is written.
     """
     if not segment.needs_alignment:
-        return syntax.escape(segment.start + target + segment.end)
+        return view.escape(segment.start + target + segment.end)
     words = _read_words(segment, target, tokens)
     units = _replace_words(segment, words, target)
-    _set_parts(segment, words, target, syntax)
-    units += _keep_elements(segment, words, syntax)
+    _set_parts(segment, words, target, view)
+    units += _keep_elements(segment, words, view)
     head = _place_units(words, sorted(units, key=lambda unit: unit.start), target)
     head += _place_marks(segment, words)
-    return _write(segment, words, head, target, syntax)
+    return _write(segment, words, head, target, view)
 
 
 def _read_words(segment: Segment, target: str, tokens: Sequence[AlignedToken]) -> list[_Word]:
     """Return the words of a translation. The token with the highest weight in a word determines the word's source."""
     words = [_Word(*match.span(), None) for match in WORDS.finditer(target)] or [_Word(0, len(target), None)]
+    starts, ends = [word.start for word in words], [word.end for word in words]
     weights = [0.0] * len(words)
-    index = 0
     for token in sorted(tokens):
-        while index < len(words) and words[index].end <= token.target[0]:
-            index += 1
-        for overlapping in range(index, len(words)):
-            word = words[overlapping]
-            if word.start >= token.target[1]:
-                break
-            if word.source is None or token.weight > weights[overlapping]:
+        for index in range(bisect_right(ends, token.target[0]), bisect_left(starts, token.target[1])):
+            if words[index].source is None or token.weight > weights[index]:
                 start = token.source[0]
-                word.source = start + (segment.text[start : start + 1] == " ")
-                weights[overlapping] = token.weight
+                words[index].source = start + (segment.text[start : start + 1] == " ")
+                weights[index] = token.weight
     last = words[-1]
     if segment.text.endswith(target[last.start : last.end]) and not target[last.end - 1 : last.end].isalnum():
         last.source = len(segment.text) - 1  # the full stop, which models often align to another word
@@ -91,7 +85,7 @@ def _replace_words(segment: Segment, words: list[_Word], target: str) -> list[Un
     visible = [unit for unit in segment.units if unit.end > unit.start]
     starts = [unit.start for unit in visible]
     found: list[list[int]] = [[] for _ in visible]
-    same: dict[str, deque[int]] = {}
+    same: dict[str, list[int]] = {}
     """Words with the text of a unit, even if the alignment assigns them to another unit."""
     for index, word in enumerate(words):
         text = target[word.start : word.end]
@@ -100,30 +94,27 @@ def _replace_words(segment: Segment, words: list[_Word], target: str) -> list[Un
         if is_owned:
             found[owner].append(index)
         if is_owned or word.source is None or not segment.text.startswith(text, word.source):
-            same.setdefault(PLACEHOLDER if text.startswith(PLACEHOLDER) else text, deque()).append(index)
+            same.setdefault(PLACEHOLDER if text.startswith(PLACEHOLDER) else text, []).append(index)
     texts = [segment.text[unit.start : unit.end] for unit in visible]
     chosen = [
         next((index for index in indices if target[words[index].start : words[index].end] == text), None)
         for text, indices in zip(texts, found, strict=True)
     ]
     used = set(chosen)
+    candidates = {text: iter(indices) for text, indices in same.items()}
     for number, text in enumerate(texts):
-        queue = same.get(text, deque())
-        while queue and queue[0] in used:
-            queue.popleft()
-        if chosen[number] is None and queue:
-            chosen[number] = queue.popleft()
+        if chosen[number] is None:
+            chosen[number] = next((index for index in candidates.get(text, ()) if index not in used), None)
             used.add(chosen[number])
     rest = [unit for unit in segment.units if unit.end == unit.start]
     removed = set[int]()
     for unit, first, indices in zip(visible, chosen, found, strict=True):
-        free = [index for index in indices if index not in used] if first is None else []
-        first = free[0] if free else first
-        if first is None:
+        replaced = [index for index in indices if index not in used] if first is None else [first]
+        if not replaced:
             rest.append(unit)
             continue
-        last = first
-        for index in free[1:]:
+        first = last = replaced[0]
+        for index in replaced[1:]:
             last += index == last + 1
         words[first].unit, words[first].end = unit, words[last].end
         removed.update(range(first + 1, last + 1))
@@ -131,7 +122,7 @@ def _replace_words(segment: Segment, words: list[_Word], target: str) -> list[Un
     return rest
 
 
-def _set_parts(segment: Segment, words: Sequence[_Word], target: str, syntax: Syntax) -> None:
+def _set_parts(segment: Segment, words: Sequence[_Word], target: str, view: View) -> None:
     """Set the elements around each word. A word without a source gets the elements of the preceding word."""
     covered = _covered(segment)
     spans = [match.span() for match in WORDS.finditer(segment.text)]
@@ -141,7 +132,7 @@ def _set_parts(segment: Segment, words: Sequence[_Word], target: str, syntax: Sy
         if word.unit is None and position is not None and position < len(segment.text) and not covered[position]:
             index = bisect_right(starts, position) - 1
             span = spans[index] if index >= 0 and position < spans[index][1] else (position, position + 1)
-            word.parts = _word_parts(segment, target[word.start : word.end], position, span, syntax)
+            word.parts = _word_parts(segment, target[word.start : word.end], position, span, view)
     current = next((word.parts[0][1] for word in words if word.parts), _first_text_stack(segment))
     for word in words:
         if word.unit is None:
@@ -164,13 +155,13 @@ def _first_text_stack(segment: Segment) -> Stack:
 
 
 def _word_parts(
-    segment: Segment, text: str, position: int, span: tuple[int, int], syntax: Syntax
+    segment: Segment, text: str, position: int, span: tuple[int, int], view: View
 ) -> list[tuple[str, Stack]]:
     """Split a word into parts, each with the elements around the same characters of the source word at `span`."""
     stacks = segment.stacks[slice(*span)] if span[1] - span[0] <= _MAX_WORD else [segment.stacks[position]]
     if all(stack == stacks[0] for stack in stacks):
         return [(text, stacks[0])]
-    around = max(stacks, key=stacks.count) if syntax.needs_runs else _common(*stacks)  # common elements include no run
+    around = max(stacks, key=stacks.count) if view.needs_runs else _common(*stacks)  # common elements include no run
     source = segment.text[slice(*span)]
     parts, rest = list[tuple[str, Stack]](), text
     for stack, run in groupby(zip(source, stacks, strict=True), itemgetter(1)):
@@ -181,7 +172,7 @@ def _word_parts(
     return parts + [(rest, around)] * bool(rest)
 
 
-def _keep_elements(segment: Segment, words: Sequence[_Word], syntax: Syntax) -> list[Unit]:
+def _keep_elements(segment: Segment, words: Sequence[_Word], view: View) -> list[Unit]:
     """Put each element without a word around the nearest word. If no word is free, return the element as a unit.
 
     A run is put only around a word whose own run has less markup, so that no other run loses its word.
@@ -195,9 +186,8 @@ def _keep_elements(segment: Segment, words: Sequence[_Word], syntax: Syntax) -> 
     used = {element for word in words for _, stack in word.parts for element in stack}
     solid = _solid_elements(segment)
     used.update(each for unit in segment.units for each in unit.stack if not unit.is_space or each not in solid)
-    runs = {
-        stack[-1]: len(segment.elements[stack[-1]].open) for stack in {*segment.stacks} if stack and syntax.needs_runs
-    }
+    inner = {stack[-1] for stack in segment.stacks if stack and view.needs_runs}
+    runs = {run: len(segment.elements[run][0].written) for run in inner}
     shortest = min(runs.values(), default=0)
     plain = {run for run, length in runs.items() if length == shortest}
     by_stack: dict[Stack, list[tuple[int, int]]] = {}
@@ -242,25 +232,21 @@ def _pop_nearest(words: list[tuple[int, int]], start: int) -> tuple[int, int] | 
     return best
 
 
-def _place_units(words: Sequence[_Word], units: Sequence[Unit], target: str) -> list[Unit | Mark]:
+def _place_units(words: Sequence[_Word], units: Sequence[Unit], target: str) -> list[Unit]:
     """Put each unit after the word that translates the word before it. Return the units that precede all words."""
     order = sorted((word.source, index) for index, word in enumerate(words) if word.source is not None)
     starts = [source for source, _ in order]
     gaps = enumerate(target[one.end : other.start] for one, other in pairwise(words))
     spaces = [index for index, gap in gaps if " " in gap]
-    good = [index for index in spaces if target[words[index + 1].start].isalnum()] or spaces
-    head: list[Unit | Mark] = []
+    good = [index for index in spaces if target[words[index + 1].start].isalnum()] or spaces or [len(words) - 1]
+    head: list[Unit] = []
     for unit in units:
         preceding = bisect_left(starts, unit.start)
         place = order[preceding - 1][1] if preceding else -1
-        if unit.is_space and good:
+        if unit.is_space:
             place = _nearest(good, place)
-        elif unit.is_space:
-            place = len(words) - 1
-        if place < 0:
-            head.append(unit)
-        else:
-            words[place].after.append(unit)
+        after = words[place].after if place >= 0 else head
+        after.append(unit)
     return head
 
 
@@ -270,7 +256,7 @@ def _nearest(values: Sequence[int], value: int) -> int:
     return min(values[max(index - 1, 0) : index + 1], key=lambda each: (abs(each - value), -each))
 
 
-def _place_marks(segment: Segment, words: Sequence[_Word]) -> list[Unit | Mark]:
+def _place_marks(segment: Segment, words: Sequence[_Word]) -> list[Unit]:
     """Put start marks before the first word of their range, and end marks after the last word.
 
     Return the marks that precede all words.
@@ -280,7 +266,7 @@ def _place_marks(segment: Segment, words: Sequence[_Word]) -> list[Unit | Mark]:
     order = sorted((word.source, index) for index, word in enumerate(words) if word.source is not None)
     starts, indices = list(map(itemgetter(0), order)), list(map(itemgetter(1), order))
     lowest, highest = _Extremes(indices), _Extremes([-index for index in indices])
-    head: list[Unit | Mark] = []
+    head: list[Unit] = []
     bounds = {
         at: match.span() for match in WORDS.finditer(segment.text) for at in range(match.start() + 1, match.end())
     }
@@ -290,7 +276,7 @@ def _place_marks(segment: Segment, words: Sequence[_Word]) -> list[Unit | Mark]:
         if start < end:
             start, end = bounds.get(start, (start, 0))[0], bounds.get(end, (0, end))[1]
         first, last = bisect_left(starts, start), bisect_left(starts, end)
-        if first < last and mark.is_start:
+        if first < last and mark.kind is Kind.START:
             words[lowest.find(first, last)].before.append(mark)
         elif first < last:
             words[-highest.find(first, last)].ends.append(mark)
@@ -319,8 +305,8 @@ class _Extremes:
         return min(values[start], values[end - (1 << level)])
 
 
-def _write(segment: Segment, words: Sequence[_Word], head: Sequence[Unit | Mark], target: str, syntax: Syntax) -> str:
-    writer = _Writer(segment.elements, syntax)
+def _write(segment: Segment, words: Sequence[_Word], head: Sequence[Unit], target: str, view: View) -> str:
+    writer = _Writer(segment.elements, view)
     following = _first_stacks(segment, words)  # for each word, the elements around it or the next word with text
     solid = _solid_elements(segment)
     stacks = [word.parts[0][1] if word.parts else word.unit.stack if word.unit else () for word in words] + [()]
@@ -328,9 +314,8 @@ def _write(segment: Segment, words: Sequence[_Word], head: Sequence[Unit | Mark]
         writer.copied(each, at_start=True)
     position = 0
     previous = following[0]
-    for index, word in enumerate(words):
-        stack = stacks[index]
-        if syntax.needs_runs:
+    for index, (word, stack) in enumerate(zip(words, stacks, strict=False)):
+        if view.needs_runs:
             is_after_unit = index > 0 and words[index - 1].unit is not None
             plainer = min(previous, following[index], key=writer.length)  # a space in bold or in a link is visible
             writer.text(target[position : word.start], following[index] if is_after_unit else plainer)
@@ -340,29 +325,28 @@ def _write(segment: Segment, words: Sequence[_Word], head: Sequence[Unit | Mark]
         for mark in word.before:
             writer.move_to(_common(mark.stack, stack))
             writer.copy(mark.output)
-        if syntax.needs_runs and index == 0:
-            needs_space = any(isinstance(each, Unit) and each.space_after and each.end > each.start for each in head)
+        if view.needs_runs and index == 0:
+            needs_space = any(each.space_after and each.end > each.start for each in head)
             writer.text(segment.start or " " * needs_space, following[0])
         if word.unit:
             writer.move_to(word.unit.stack)
             writer.copy(word.unit.output)
         for text, around in word.parts:
             writer.text(text, around)
-        if word.parts or not syntax.needs_runs:
+        if word.parts or not view.needs_runs:
             previous = word.parts[-1][1] if word.parts else stack
         for each in (*word.ends, *word.after):
-            is_space = isinstance(each, Unit) and each.is_space
-            if is_space and not syntax.needs_runs and solid.issuperset(each.stack):  # do not end an element for it
+            if each.is_space and not view.needs_runs and solid.issuperset(each.stack):  # do not end an element for it
                 each = replace(each, stack=_common(writer.stack, stacks[index + 1]))
             writer.copied(each)
-        replaces_space = any(isinstance(each, Unit) and each.is_space for each in word.after)
+        replaces_space = any(each.is_space for each in word.after)
         position = word.end + (replaces_space and target[word.end : word.end + 1] == " ")
     tail = target[position:]
-    if syntax.needs_runs:
+    if view.needs_runs:
         writer.text(tail + segment.end, previous)
         return writer.finish()
     writer.text(tail, previous)
-    has_space = any(isinstance(each, Unit) and each.space_after and each.output for each in head)
+    has_space = any(each.space_after and each.output for each in head)
     return segment.start * (not has_space) + writer.finish() + segment.end
 
 
@@ -378,8 +362,8 @@ def _first_stacks(segment: Segment, words: Sequence[_Word]) -> list[Stack]:
 class _Writer:
     """Writes text in inline elements, and opens and closes the elements as needed."""
 
-    def __init__(self, elements: Sequence[Element], syntax: Syntax) -> None:
-        self._elements, self._syntax = elements, syntax
+    def __init__(self, elements: Sequence[tuple[Fragment, Fragment]], view: View) -> None:
+        self._elements, self._view = elements, view
         self._output: list[str] = []
         self._text = ""
         """Text that has not been written yet, so that adjacent texts are escaped as one."""
@@ -398,7 +382,7 @@ class _Writer:
 
     def length(self, stack: Stack) -> int:
         """Return the length of the elements' start tags."""
-        return sum(len(self._elements[index].open) for index in stack)
+        return sum(len(self._elements[index][0].written) for index in stack)
 
     def move_to(self, stack: Stack) -> None:
         """Close and open elements until exactly the elements of `stack` are open."""
@@ -409,9 +393,9 @@ class _Writer:
         while len(self._ends) > common:
             self._output.append(self._ends.pop())
         for index in stack[common:]:
-            element, again = self._elements[index], index in self._opened
-            self._output.append(element.open_again if again else element.open)
-            self._ends.append(element.close_again if again else element.close)
+            (start, end), again = self._elements[index], index in self._opened
+            self._output.append(start.written_again if again else start.written)
+            self._ends.append(end.written_again if again else end.written)
             self._opened.add(index)
         self.stack = stack
 
@@ -427,9 +411,9 @@ class _Writer:
         self._flush()
         self._output.append(content)
 
-    def copied(self, content: Unit | Mark, *, at_start: bool = False) -> None:
+    def copied(self, content: Unit, *, at_start: bool = False) -> None:
         """Write copied content and the source's space before it. At the start, write the space after it instead."""
-        if isinstance(content, Mark):
+        if content.kind is not Kind.UNIT:
             self.move_to(_common(content.stack, self.stack))
             return self.copy(content.output)
         if content.space_before and not at_start and content.output:
@@ -437,7 +421,7 @@ class _Writer:
         self._write_gap(content.stack)
         self.move_to(content.stack)
         self.copy(content.output)
-        self._gap = content.space_after and at_start and not self._syntax.needs_runs
+        self._gap = content.space_after and at_start and not self._view.needs_runs
         return None
 
     def _write_gap(self, stack: Stack) -> None:
@@ -450,14 +434,14 @@ class _Writer:
         last = self._text or "".join(self._output[-2:])
         if last[-1:].isspace():
             return
-        if not self._syntax.needs_runs:
+        if not self._view.needs_runs:
             self.text(" ", _common(self.stack, unit.stack))
         elif self._text and unit.end > unit.start:  # the last text, which is in a run, continues
             self._text += " "
 
     def _flush(self) -> None:
         if self._text:
-            self._output.append(self._syntax.escape(self._text))
+            self._output.append(self._view.escape(self._text))
             self._text = ""
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 from specs import ZooError
-from zoo.documents.fragments import Fragment, Kind, Syntax, join_fragments
+from zoo.documents.fragments import Fragment, Kind, View, join_fragments
 from zoo.text.lines import INVISIBLE
 from zoo.text.sentences import MAX_TEXT_LENGTH
 
@@ -37,25 +37,29 @@ _AFTER_NUMBER = re.compile(r"\s|[^\W\d_]{2}|[\"'“„‘‚«»(\[]")
 as in fractions."""
 _MAX_MARK, _MAX_REFERENCE = 100, 12
 """Maximum number of characters in marks at the end of a line, and maximum number of fragments in a reference."""
-_Test = Callable[[str, Sequence[Fragment], Sequence[Fragment]], str | None]
+_Test = Callable[[str, str, str, bool], str | None]
 """Function that returns the text of an element that is copied, or None if the element is not copied.
 
-Its arguments are the last characters before the element, the element's fragments, and some fragments after the element.
+Its arguments are the last characters before the element, the element's text, the text after the element, and whether
+the element is raised or lowered.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """Inline content that is copied.
+    """Inline content that is copied, or a mark at the start or end of a range.
 
     Attributes:
-        start: Position in the text of the segment.
-        end: End of the word that the translator reads in place of the content. If there is no such word, `start`.
+        start: Position in the text of the segment. For a mark, the start of the range, or 0 if the range starts in an
+            earlier segment.
+        end: End of the word that the translator reads in place of the content. If there is no such word, `start`. For a
+            mark, the end of the range, or the length of the text if the range ends in a later segment.
         stack: The elements around it.
         output: The content as it is written.
         space_before: Whether the source has a space before it.
         space_after: Whether the source has a space after it.
         is_space: Whether it replaces a space, as a line break does.
+        kind: UNIT, START or END.
     """
 
     start: int
@@ -65,42 +69,7 @@ class Unit:
     space_before: bool = False
     space_after: bool = False
     is_space: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Mark:
-    """Start or end mark of a range.
-
-    Attributes:
-        is_start: Whether it is the start mark.
-        start: Start of the range in the text of the segment. 0 if the range starts in an earlier segment.
-        end: End of the range. The length of the text if the range ends in a later segment.
-        stack: The elements around the mark.
-        output: The mark as it is written.
-    """
-
-    is_start: bool
-    start: int
-    end: int
-    stack: Stack
-    output: str
-
-
-@dataclass(frozen=True, slots=True)
-class Element:
-    """Inline element.
-
-    Attributes:
-        open: Start tag.
-        close: End tag.
-        open_again: Start tag if the element is opened a second time.
-        close_again: End tag if the element is opened a second time.
-    """
-
-    open: str
-    close: str
-    open_again: str
-    close_again: str
+    kind: Kind = Kind.UNIT
 
 
 @dataclass
@@ -113,7 +82,7 @@ class Segment:
         start: White space before the text.
         end: White space after the text.
         stacks: For each character of `text`, the elements around it.
-        elements: The inline elements.
+        elements: The start tag and the end tag of each inline element.
         units: Inline content that is copied, in order.
         marks: Marks of ranges, in order.
     """
@@ -123,9 +92,9 @@ class Segment:
     start: str = ""
     end: str = ""
     stacks: list[Stack] = field(default_factory=list)
-    elements: list[Element] = field(default_factory=list)
+    elements: list[tuple[Fragment, Fragment]] = field(default_factory=list)
     units: list[Unit] = field(default_factory=list)
-    marks: list[Mark] = field(default_factory=list)
+    marks: list[Unit] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         _Reader(self).read()
@@ -159,7 +128,8 @@ class _Reader:
         """Set the attributes of the segment."""
         for fragment in self._segment.fragments:
             if fragment.kind is Kind.OPEN:
-                self._open(fragment)
+                self._stack = (*self._stack, len(self._segment.elements))
+                self._segment.elements.append((fragment, fragment))  # `_close` sets the end tag
             elif fragment.kind is Kind.CLOSE:
                 self._close(fragment)
             elif fragment.kind in _MARKS:
@@ -179,19 +149,13 @@ class _Reader:
                 raise ZooError(f"a paragraph has more than {limits}", hint=hint)
         self._normalise()
 
-    def _open(self, fragment: Fragment) -> None:
-        self._stack = (*self._stack, len(self._segment.elements))
-        again = fragment.written if fragment.again is None else fragment.again
-        self._segment.elements.append(Element(fragment.written, "", again, ""))
-
     def _close(self, fragment: Fragment) -> None:
         closed = self._stack[-1]
         if closed not in self._used:  # an element without words, such as an anchor
             self._units.append((len(self._characters), len(self._characters), self._stack, Fragment(Kind.UNIT, "")))
         self._stack = self._stack[:-1]
-        again = fragment.written if fragment.again is None else fragment.again
-        element = self._segment.elements[closed]
-        self._segment.elements[closed] = replace(element, close=fragment.written, close_again=again)
+        start, _ = self._segment.elements[closed]
+        self._segment.elements[closed] = (start, fragment)
 
     def _unit(self, fragment: Fragment) -> None:
         text = fragment.text
@@ -216,11 +180,9 @@ class _Reader:
         positions, kept = [], list[str]()
         for character, stack in zip(characters, self._stacks, strict=True):
             positions.append(len(kept))
-            if not character.isspace():
-                kept.append(character)
-                segment.stacks.append(stack)
-            elif kept and kept[-1] != " ":
-                kept.append(" ")
+            is_space = character.isspace()
+            if not is_space or (kept and kept[-1] != " "):
+                kept.append(" " if is_space else character)
                 segment.stacks.append(stack)
         positions.append(len(kept))
         segment.text = "".join(kept).rstrip()
@@ -237,17 +199,17 @@ class _Reader:
         ends = {mark.name: positions[at] for at, _, mark in self._marks if mark.kind is Kind.END}
         for _, stack, mark in self._marks:
             bounds = starts.get(mark.name, 0), ends.get(mark.name, len(segment.text))
-            segment.marks.append(Mark(mark.kind is Kind.START, *bounds, stack, mark.written))
+            segment.marks.append(Unit(*bounds, stack, mark.written, kind=mark.kind))
 
 
-def split_segments(fragments: Sequence[Fragment], syntax: Syntax) -> Iterator[Fragment | Segment]:
+def split_segments(fragments: Sequence[Fragment], view: View) -> Iterator[Fragment | Segment]:
     """Yield the segments that have a word, and the other fragments, in order."""
     run: list[Fragment] = []
-    for fragment in [*_divide(_balance(_join_lines(fragments, syntax)), syntax), Fragment(Kind.BREAK, "")]:
+    for fragment in [*_divide(_join_lines(fragments, view), view), Fragment(Kind.BREAK, "")]:
         if fragment.kind not in _BOUNDARIES:
             run.append(fragment)
             continue
-        before, middle, after = _trim(_copy_elements(_copy_marks(run, syntax), _wordless_text))
+        before, middle, after = _trim(_copy_elements(_copy_marks(run, view), _wordless_text))
         yield from before
         if any(each.kind is Kind.TEXT and any(map(str.isalpha, each.text)) for each in middle):
             yield Segment(_copy_elements(middle, _reference_text))
@@ -258,7 +220,7 @@ def split_segments(fragments: Sequence[Fragment], syntax: Syntax) -> Iterator[Fr
         run = []
 
 
-def _join_lines(fragments: Sequence[Fragment], syntax: Syntax) -> list[Fragment]:
+def _join_lines(fragments: Sequence[Fragment], view: View) -> list[Fragment]:
     """Replace each line break with white space if the sentence continues after it."""
     lines, texts = list[int](), [list[str]()]
     """Indices of the line breaks and boundaries, and the texts before, between and after them."""
@@ -271,52 +233,49 @@ def _join_lines(fragments: Sequence[Fragment], syntax: Syntax) -> list[Fragment]
     joined = list(fragments)
     for index, (before, after) in zip(lines, pairwise("".join(parts) for parts in texts), strict=True):
         line = fragments[index]
-        if line.kind is Kind.LINE and line.text and not _begins_sentence(before.strip(), after.strip(), syntax):
+        if line.kind is Kind.LINE and line.text and not _begins_sentence(before.strip(), after.strip(), view):
             joined[index] = replace(line, kind=Kind.UNIT, text=" ")
     return joined
 
 
-def _begins_sentence(before: str, after: str, syntax: Syntax) -> bool:
+def _begins_sentence(before: str, after: str, view: View) -> bool:
     """Return whether a line does not continue the sentence of the line before it."""
     end = before[-_MAX_MARK:]
-    if not end or not after or syntax.marks.match(after) or syntax.end_marks.search(end):
+    if not end or not after or view.marks.match(after) or view.end_marks.search(end):
         return True
-    is_new = not syntax.wraps and after[0].isalnum()
+    is_new = not view.wraps and after[0].isalnum()
     return not after[0].islower() and (is_new or _SENTENCE_END.search(end) is not None)
 
 
-def _balance(fragments: Sequence[Fragment]) -> list[Fragment]:
-    """Replace an inline tag with a boundary if it has no matching tag before the next boundary."""
-    stack, matched = list[int](), set[int]()
+def _match_tags(fragments: Sequence[Fragment]) -> dict[int, int]:
+    """Return the index of each end tag that matches a start tag before the next boundary, keyed by the start tag's."""
+    ends, stack = dict[int, int](), list[int]()
     for index, fragment in enumerate(fragments):
         if fragment.kind is Kind.OPEN:
             stack.append(index)
         elif fragment.kind is Kind.CLOSE and stack and fragments[stack[-1]].name == fragment.name:
-            matched |= {stack.pop(), index}
+            ends[stack.pop()] = index
         elif fragment.kind in (Kind.CLOSE, *_BOUNDARIES):
             stack.clear()
-    tags = (Kind.OPEN, Kind.CLOSE)
-    return [
-        replace(fragment, kind=Kind.BREAK) if fragment.kind in tags and index not in matched else fragment
-        for index, fragment in enumerate(fragments)
-    ]
+    return ends
 
 
-def _divide(fragments: Sequence[Fragment], syntax: Syntax) -> Iterator[Fragment]:
-    """Yield the fragments, with line breaks as boundaries. Elements around a line break are closed and opened again."""
-    ends, stack = dict[int, Fragment](), list[int]()
-    for index, fragment in enumerate(fragments):
-        if fragment.kind is Kind.OPEN:
-            stack.append(index)
-        elif fragment.kind is Kind.CLOSE:
-            ends[stack.pop()] = fragment
+def _divide(fragments: Sequence[Fragment], view: View) -> Iterator[Fragment]:
+    """Yield the fragments, with line breaks and tags without a matching tag as boundaries.
+
+    Elements around a line break are closed and opened again.
+    """
+    ends = _match_tags(fragments)
+    matched = set(ends.values())
     opened: list[tuple[Fragment, Fragment]] = []
     """The tags of the open elements, as they are written if the element is opened again."""
     for index, fragment in enumerate(fragments):
-        if fragment.kind is Kind.OPEN:
-            opened.append((fragment, ends[index]))
-        elif fragment.kind is Kind.CLOSE:
+        if index in ends:
+            opened.append((fragment, fragments[ends[index]]))
+        elif index in matched:
             fragment = replace(fragment, output=opened.pop()[1].written)
+        elif fragment.kind in (Kind.OPEN, Kind.CLOSE):
+            fragment = replace(fragment, kind=Kind.BREAK)
         if fragment.kind is not Kind.LINE:
             yield fragment
             continue
@@ -325,43 +284,44 @@ def _divide(fragments: Sequence[Fragment], syntax: Syntax) -> Iterator[Fragment]
         yield from (replace(end, raw="", output=end.written) for _, end in reversed(opened))
         opened = [(_reopened(start), _reopened(end)) for start, end in opened]
         tags = "", ""
-        if syntax.needs_runs:
+        if view.needs_runs:
             tags = "".join(start.written for start, _ in opened), "".join(end.written for _, end in reversed(opened))
         yield Fragment(Kind.BREAK, fragment.raw, output=tags[0] + fragment.written + tags[1])
         yield from (replace(start, raw="") for start, _ in opened)
 
 
 def _reopened(tag: Fragment) -> Fragment:
-    return replace(tag, output=tag.written if tag.again is None else tag.again)
+    return replace(tag, output=tag.written_again)
 
 
-def _copy_marks(run: list[Fragment], syntax: Syntax) -> list[Fragment]:
-    """Return the fragments of a segment. Marks at its start and end, such as dashes, become units."""
+def _copy_marks(run: list[Fragment], view: View) -> list[Fragment]:
+    """Return the fragments of a segment. Marks at its start and end, such as dashes, become units.
+
+    A text with entities is not split, because its positions differ from the positions in the document.
+    """
     texts = [index for index, fragment in enumerate(run) if fragment.kind is Kind.TEXT and fragment.text.strip()]
     if not texts:
         return run
-    first, last = run[texts[0]], run[texts[-1]]
+    first = run[texts[0]]
     indent = len(first.text) - len(first.text.lstrip())
-    start = syntax.marks.match(first.text, indent)
+    start = view.marks.match(first.text, indent)
     is_first = not any(each.text.strip() for each in run[: texts[0]])  # no copied word precedes the text
-    if start and start.end() > indent and is_first and start.end() <= len(first.text.rstrip()):
-        run = [*run[: texts[0]], *_split_text(first, start.end(), syntax, Kind.UNIT, Kind.TEXT), *run[texts[0] + 1 :]]
+    if start and indent < start.end() <= len(first.text.rstrip()) and is_first and first.raw == first.text:
+        run = [*run[: texts[0]], *_split_text(first, start.end(), view, Kind.UNIT, Kind.TEXT), *run[texts[0] + 1 :]]
         texts[-1] += 1
-        last = run[texts[-1]]
-    end = syntax.end_marks.search(last.text, max(len(last.text) - _MAX_MARK, 0))
+    last = run[texts[-1]]
+    end = view.end_marks.search(last.text, max(len(last.text) - _MAX_MARK, 0))
     is_last = not any(each.text.strip() for each in run[texts[-1] + 1 :])
-    if end and is_last and end.start() > 0:
-        cut = _split_text(last, end.start(), syntax, Kind.TEXT, Kind.UNIT)
+    if end and is_last and end.start() > 0 and last.raw == last.text:
+        cut = _split_text(last, end.start(), view, Kind.TEXT, Kind.UNIT)
         run = [*run[: texts[-1]], *cut, *run[texts[-1] + 1 :]]
     return run
 
 
-def _split_text(text: Fragment, position: int, syntax: Syntax, *kinds: Kind) -> list[Fragment]:
-    """Split a text into two fragments of the given kinds. A text with entities is not split: its positions differ."""
+def _split_text(text: Fragment, position: int, view: View, *kinds: Kind) -> list[Fragment]:
+    """Split a text into two fragments of the given kinds."""
     parts = text.text[:position], text.text[position:]
-    if text.raw != text.text:
-        return [text] if kinds[0] is Kind.TEXT else [Fragment(Kind.UNIT, "", output=""), text]
-    outputs = [None if text.output is None or not part else syntax.escape(part) for part in parts]
+    outputs = [None if text.output is None or not part else view.escape(part) for part in parts]
     return [
         Fragment(kind, part, part if kind is Kind.TEXT else "", output=output)
         for kind, part, output in zip(kinds, parts, outputs, strict=True)
@@ -373,7 +333,12 @@ def _copy_elements(run: Sequence[Fragment], test: _Test) -> list[Fragment]:
     result, before, index = list[Fragment](), "", 0
     while index < len(run):
         end = _element_end(run, index) if run[index].kind is Kind.OPEN else index
-        text = test(before, run[index:end], run[end : end + _MAX_REFERENCE]) if end > index else None
+        text = None
+        if end > index:
+            content = "".join(each.text for each in run[index:end])
+            after = next((each.text for each in run[end : end + _MAX_REFERENCE] if each.text), "")
+            is_raised = any(name in each.name for each in run[index:end] for name in _RAISED)
+            text = test(before, content, after, is_raised)
         if text is not None:
             result.append(join_fragments(run[index:end], text))
             index = end
@@ -397,58 +362,46 @@ def _is_glued(parts: Sequence[Fragment]) -> bool:
 
 
 def _element_end(run: Sequence[Fragment], start: int) -> int:
-    """Return the index after a short element, or 0 if the element is long."""
+    """Return the index after a short element, or 0 if the element is long or contains the mark of a range."""
     depth = 0
     for index in range(start, min(start + _MAX_REFERENCE, len(run))):
         depth += {Kind.OPEN: 1, Kind.CLOSE: -1}.get(run[index].kind, 0)
         if depth == 0:
             return index + 1
+        if run[index].kind in _MARKS:
+            break
     return 0
 
 
-def _wordless_text(before: str, element: Sequence[Fragment], following: Sequence[Fragment]) -> str | None:
+def _wordless_text(before: str, content: str, after: str, is_raised: bool) -> str | None:
     """Return the text that an element without words adds to the sentence. None if the element has words.
 
     Elements without words are white space, symbols such as the arrow back from a footnote, and the numbers of notes
     and verses.
     """
-    content = "".join(each.text for each in element)
-    if not before.strip() and _is_number(element, following):
+    if not before.strip() and is_raised and _is_number(content, after):
         return ""
-    if any(each.kind in _MARKS for each in element) or not _SYMBOLS.fullmatch(content.strip()):
+    if not _SYMBOLS.fullmatch(content.strip()):
         return None
     return " " if content.isspace() else ""
 
 
-def _reference_text(before: str, element: Sequence[Fragment], following: Sequence[Fragment]) -> str | None:
+def _reference_text(before: str, content: str, after: str, is_raised: bool) -> str | None:
     """Return the text that an element such as a footnote number adds to the sentence. None if it is not a reference.
 
     A reference has no letters and directly follows a word, or it is a raised number after a sentence.
     """
-    if before and _is_reference(before, element, following):
+    is_sign = _REFERENCE.fullmatch(content) and not any(map(str.isalpha, content)) and not after[:1].isalnum()
+    if is_sign and _GLUED_BEFORE.search(before) and (is_raised or not (before[-1].isdigit() and content[0].isdigit())):
         return ""
-    if _SENTENCE_END.search(before) and before[-1].isspace() and _is_number(element, following):
-        return "".join(each.text for each in element)
+    if is_raised and _SENTENCE_END.search(before) and before[-1].isspace() and _is_number(content, after):
+        return content
     return None
 
 
-def _is_number(element: Sequence[Fragment], following: Sequence[Fragment]) -> bool:
-    """Return whether a raised number precedes its text."""
-    after = next((each.text for each in following if each.text), "")
-    is_number = "".join(each.text for each in element).isdigit() and _AFTER_NUMBER.match(after) is not None
-    is_raised = any(name in each.name for each in element for name in _RAISED)
-    return is_number and is_raised and not any(each.kind in _MARKS for each in element)
-
-
-def _is_reference(before: str, element: Sequence[Fragment], following: Sequence[Fragment]) -> bool:
-    content = "".join(each.text for each in element)
-    after = next((each.text for each in following if each.text), "")
-    if not _REFERENCE.fullmatch(content) or any(map(str.isalpha, content)) or after[:1].isalnum():
-        return False
-    if any(each.kind in _MARKS for each in element) or not _GLUED_BEFORE.search(before):
-        return False
-    is_raised = any(name in each.name for each in element for name in _RAISED)
-    return is_raised or not (before[-1].isdigit() and content[0].isdigit())
+def _is_number(content: str, after: str) -> bool:
+    """Return whether a raised text is a number that precedes its text."""
+    return content.isdigit() and _AFTER_NUMBER.match(after) is not None
 
 
 def _trim(run: Sequence[Fragment]) -> tuple[Sequence[Fragment], Sequence[Fragment], Sequence[Fragment]]:
@@ -456,17 +409,10 @@ def _trim(run: Sequence[Fragment]) -> tuple[Sequence[Fragment], Sequence[Fragmen
 
     Content that the translator reads as a word stays in the segment. So do marks whose range contains words.
     """
-    first, last = 0, len(run)
-    while first < last and _is_edge(run[first]):
-        first += 1
-    while last > first and _is_edge(run[last - 1]):
-        last -= 1
+    kept = [index for index, each in enumerate(run) if each.text.strip() or each.kind in (Kind.OPEN, Kind.CLOSE)]
+    first, last = (kept[0], kept[-1] + 1) if kept else (len(run), len(run))
     starts = {each.name: index for index, each in enumerate(run) if each.kind is Kind.START}
     ends = {each.name: index for index, each in enumerate(run) if each.kind is Kind.END}
     first = min((index for name, index in starts.items() if index < first <= ends.get(name, -1)), default=first)
     last = max((index + 1 for name, index in ends.items() if index >= last > starts.get(name, last)), default=last)
     return run[:first], run[first:last], run[last:]
-
-
-def _is_edge(fragment: Fragment) -> bool:
-    return fragment.kind in (Kind.TEXT, Kind.UNIT, *_MARKS) and not fragment.text.strip()

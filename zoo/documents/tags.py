@@ -14,7 +14,7 @@ from xml.parsers import expat
 from xml.sax.saxutils import escape
 
 from specs import ZooError
-from zoo.documents.fragments import Fragment, Kind, Syntax, View, unescape
+from zoo.documents.fragments import Fragment, Kind, View, unescape
 
 _VALUE = r"""(?:"[^"]*+"|'[^']*+'|[^\s>]*+)"""
 _NAME = r"[a-zA-Z][^\s/>]*+"
@@ -77,7 +77,7 @@ def attribute_view(
                     yield start + each.value_start, Fragment(Kind.TEXT, value, each.value, output=output)
                     yield start + each.value_end, mark
 
-    return View(lambda text: add_boundaries(text, find(text)), Syntax(_escape))
+    return View(lambda text: add_boundaries(text, find(text)), _escape)
 
 
 def add_boundaries(text: str, parts: Iterable[tuple[int, Fragment]]) -> list[Fragment]:
@@ -104,7 +104,7 @@ def pattern_view(pattern: re.Pattern[str]) -> View:
             elif match.lastgroup:
                 yield match.start(match.lastgroup), Fragment(Kind.LANGUAGE, match[match.lastgroup])
 
-    return View(lambda text: add_boundaries(text, find(text)), Syntax(escape))
+    return View(lambda text: add_boundaries(text, find(text)), escape)
 
 
 def values(tag: str) -> dict[str, str]:
@@ -125,12 +125,10 @@ def without_id(tag: str, name: str) -> str | None:
     return kept + tag[position:] if position else None
 
 
-_CODE = frozenset(
-    (
-        *("htmlcode", "htmlkeyboard", "htmlpreformatted", "htmlsample", "macro", "macrotext", "preformattedtext"),
-        *("sourcecode", "sourcetext", "userentry", "verbatim"),
-    )
-)
+_CODE = {
+    *("htmlcode", "htmlkeyboard", "htmlpreformatted", "htmlsample", "macro", "macrotext", "preformattedtext"),
+    *("sourcecode", "sourcetext", "userentry", "verbatim"),
+}
 """Names of styles for code in Word, LibreOffice and pandoc, in lower case without spaces."""
 _NO_LETTER = re.compile("_[0-9a-f]{2}_|[^a-zA-Z]")
 _STYLE_TAG = re.compile(r"""<(?:[\w.-]++:)?(style|name|basedOn)\s(?:[^<>"']|"[^"<]*+"|'[^'<]*+')*+>""")

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 
-from zoo.documents.fragments import Fragment, Kind, Syntax, View
+from zoo.documents.fragments import Fragment, Kind, View
 
 _GAP = re.compile(r"([\r\n\v\f\x85\u2028\u2029]+|\t+|[ \u00a0]{2,})")
 _LINE = r"(?:\r\n|\r|\n)"
 _TIME = r"-?\d+:\d\d(?::\d\d)?(?:[,.:]\d+)?"
 _HEAD = re.compile(
-    rf"(?:^|(?<=[\r\n]))(?:[ \t]*\d+[ \t]*{_LINE})?[ \t]*{_TIME}[ \t]*-->[ \t]*{_TIME}[^\r\n]*(?:{_LINE}|$)"
+    rf"((?:^|(?<=[\r\n]))(?:[ \t]*\d+[ \t]*{_LINE})?[ \t]*{_TIME}[ \t]*-->[ \t]*{_TIME}[^\r\n]*(?:{_LINE}|$))"
 )
 """The number of a subtitle, which is optional, and its times."""
 _MARKUP = re.compile(
@@ -19,12 +19,8 @@ _MARKUP = re.compile(
 )
 _SOUND = r"\[[^\[\]]*\]|\([^\W\d_a-zß-öø-ÿ][^()a-zß-öø-ÿ]*\)|\((?=[a-zß-öø-ÿ])[^().!?]{1,40}\)"
 _SPEAKER = r"[^\W\d_a-zß-öø-ÿ][^:a-zß-öø-ÿ]{0,40}:(?=\s|$)"
-_SUBTITLE_SYNTAX = Syntax(
-    str,
-    wraps=True,
-    marks=re.compile(rf"(?:(?:[-‐-―•▪●*]++|>>++|[♪♫#]++|{_SOUND}|{_SPEAKER})\s*+)++"),
-    end_marks=re.compile(rf"(?:\s*+(?:[♪♫#]++|{_SOUND}))++$"),
-)
+_LINE_MARKS = re.compile(rf"(?:(?:[-‐-―•▪●*]++|>>++|[♪♫#]++|{_SOUND}|{_SPEAKER})\s*+)++")
+_LINE_END_MARKS = re.compile(rf"(?:\s*+(?:[♪♫#]++|{_SOUND}))++$")
 
 
 def _parse_text(text: str) -> list[Fragment]:
@@ -39,17 +35,15 @@ def _parse_subtitles(text: str) -> list[Fragment]:
 
     Lines that begin a sentence, and lines by a different speaker, are separate segments.
     """
-    fragments: list[Fragment] = []
-    end = 0
-    for head in _HEAD.finditer(text):
-        fragments += _parse_cue(text[end : head.start()]) if fragments else [Fragment(Kind.BREAK, text[: head.start()])]
-        fragments.append(Fragment(Kind.BREAK, head[0]))
-        end = head.end()
-    return fragments + (_parse_cue(text[end:]) if fragments else [Fragment(Kind.BREAK, text)])
+    before, *parts = _HEAD.split(text)
+    fragments = [Fragment(Kind.BREAK, before)]
+    for head, cue in zip(parts[::2], parts[1::2], strict=True):
+        fragments += [Fragment(Kind.BREAK, head), *_parse_cue(cue)]
+    return fragments
 
 
 def _parse_cue(text: str) -> list[Fragment]:
-    end, fragments = 0, []
+    fragments, end = list[Fragment](), 0
     for match in _MARKUP.finditer(text):
         fragments.append(_text(text[end : match.start()]))
         raw, end = match[0], match.end()
@@ -66,5 +60,5 @@ def _text(raw: str) -> Fragment:
     return Fragment(Kind.TEXT, raw, raw)
 
 
-TEXT = (View(_parse_text, Syntax(str)),)
-SUBTITLES = (View(_parse_subtitles, _SUBTITLE_SYNTAX),)
+TEXT = (View(_parse_text, str),)
+SUBTITLES = (View(_parse_subtitles, str, wraps=True, marks=_LINE_MARKS, end_marks=_LINE_END_MARKS),)

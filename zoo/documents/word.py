@@ -10,7 +10,7 @@ from functools import partial
 from xml.sax.saxutils import escape
 
 from specs import ZooError
-from zoo.documents.fragments import Archive, Format, Fragment, Kind, Syntax, View, join_fragments
+from zoo.documents.fragments import Archive, Format, Fragment, Kind, View, join_fragments
 from zoo.documents.segments import PLACEHOLDER
 from zoo.documents.tags import (
     Token,
@@ -299,16 +299,17 @@ def _split_runs(fragments: Iterable[Fragment]) -> Iterator[Fragment]:
     is_empty = False
     """Whether the start of the run has not been written yet."""
     for fragment in fragments:
-        if fragment.kind is Kind.OPEN and fragment.name.startswith(_RUN):
-            run, is_empty = fragment, True
-            continue
-        if run and (fragment.kind in (Kind.BREAK, Kind.LINE) or _is_part(fragment)):
+        is_run = fragment.name.startswith(_RUN)
+        is_end = is_run and fragment.kind is Kind.CLOSE
+        is_divider = fragment.kind is Kind.BREAK or _is_part(fragment)
+        if run and (is_divider or fragment.kind is Kind.LINE):
             copied += len(run.written)
             if copied > _MAX_COPIED:
                 problem = "the text has too many tabs and line breaks in runs with long style definitions"
                 raise ZooError(problem, hint="split the document")
-        is_end = fragment.kind is Kind.CLOSE and fragment.name.startswith(_RUN)
-        if run and (fragment.kind is Kind.BREAK or _is_part(fragment)):
+        if is_run and not is_end:
+            run, is_empty = fragment, True
+        elif run and is_divider:
             end = f"</{match[1]}>" if (match := _NAME.match(run.written)) else ""
             if not is_empty:
                 yield Fragment(Kind.CLOSE, "", name=run.name, output=end)
@@ -353,9 +354,9 @@ def _text(text: str, prefix: str) -> str:
 def _format(text: str, code: Collection[str]) -> Format:
     match = _PREFIX.search(text)
     prefix = f"{match[1]}:" if match and match[1] else ""
-    syntax = Syntax(partial(_text, prefix=prefix), needs_runs=True)
-    views = (View(partial(_parse, prefix=prefix, code=code, level=level), syntax) for level in (2, 1))
-    return (_DESCRIPTIONS, *views)
+    write = partial(_text, prefix=prefix)
+    parsers = (partial(_parse, prefix=prefix, code=code, level=level) for level in (2, 1))
+    return (_DESCRIPTIONS, *(View(parse, write, needs_runs=True) for parse in parsers))
 
 
 def _formats(names: Sequence[str], read: Callable[[str], str]) -> Mapping[str, Format]:

@@ -14,7 +14,7 @@ from specs import ZooError
 from tests.zoo.documents.translators import Shuffle, render
 from zoo.documents import html
 from zoo.documents.document import TextFile
-from zoo.documents.fragments import Fragment, Kind, Syntax, View
+from zoo.documents.fragments import Fragment, Kind, View
 from zoo.documents.segments import MAX_DEPTH
 from zoo.generation.alignment import AlignedToken
 
@@ -46,9 +46,9 @@ def parse(text: str) -> list[Fragment]:
     return [*fragments, Fragment(Kind.TEXT, text[end:], text[end:])]
 
 
-FORMAT = (View(parse, Syntax(str)),)
-WRAPPED = (View(parse, Syntax(str, wraps=True)),)
-RUNS = (View(parse, Syntax(lambda text: f"«{text}»", needs_runs=True)),)
+FORMAT = (View(parse, str),)
+WRAPPED = (View(parse, str, wraps=True),)
+RUNS = (View(parse, lambda text: f"«{text}»", needs_runs=True),)
 
 
 def texts(text: str, form=FORMAT) -> list[str]:
@@ -214,7 +214,7 @@ def test_all_text_stays_inside_of_runs(seed: int) -> None:
 
 
 def test_the_language_is_set_if_it_is_given() -> None:
-    form = (View(lambda text: [Fragment(Kind.LANGUAGE, text[:2]), *parse(text[2:])], Syntax(str)),)
+    form = (View(lambda text: [Fragment(Kind.LANGUAGE, text[:2]), *parse(text[2:])], str),)
     file = TextFile("en one", form)
     assert file.render(["one"], [[]]) == "en one"
     assert file.render(["one"], [[]], "de") == "de one"
