@@ -161,20 +161,17 @@ def report(*, yes: bool = False) -> Report:
     Args:
         yes: Whether to answer all questions with yes, without asking.
     """
-    chosen = _report()
+    chosen: Report = PlainReport()
+    if sys.stderr.isatty() or _TERMINAL_VARIABLES & os.environ.keys():  # otherwise, rich is not imported
+        from rich.console import Console
+
+        from cli.progress_bars import BarReport
+
+        console = Console(stderr=True, markup=False, emoji=False, highlight=False)
+        if console.is_terminal and not console.is_dumb_terminal:
+            chosen = BarReport(console)
     chosen.ask = None if yes else confirm
     return chosen
-
-
-def _report() -> Report:
-    if not sys.stderr.isatty() and not _TERMINAL_VARIABLES & os.environ.keys():
-        return PlainReport()  # without importing rich
-    from rich.console import Console
-
-    from cli.progress_bars import BarReport
-
-    console = Console(stderr=True, markup=False, emoji=False, highlight=False)
-    return BarReport(console) if console.is_terminal and not console.is_dumb_terminal else PlainReport()
 
 
 def confirm(question: str, otherwise: str, hint: str = "add `--yes` to skip the confirmation") -> bool:

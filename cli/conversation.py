@@ -21,7 +21,6 @@ HELP = """\
 /best N     print the N best results of each text
 /help       print this list
 /exit       end (also Ctrl-D)"""
-_EXIT = "/exit"
 
 
 def run(
@@ -57,7 +56,8 @@ def run(
     translator = open_model(model(name, report()), **how, report=report())
     conversation = Conversation(translator, from_, to)
     print(f"{translator.spec.name}: type a text, or /help. Ctrl-D ends.")
-    _enable_line_editing()
+    with suppress(ImportError):
+        import readline  # noqa: F401  (gives `input` a history and editing keys)
     for line in _typed_lines(conversation):
         try:
             for answer in conversation.answer(line):
@@ -77,13 +77,11 @@ class Conversation:
         Raises:
             ZooError: The model does not support a language, or the user must choose a language.
         """
-        from zoo.text.languages import choose_direction
-
         self._translator, self._n_best = translator, 1
         corpus = translator.spec.corpus
         if source is None and target is None and translator.spec.languages is not None and corpus.train:
             source, target = corpus.direction(corpus.train[0])
-        self._source, self._target = choose_direction(translator.spec, source, target, translator.report)
+        self._choose(source, target)
 
     @property
     def prompt(self) -> str:
@@ -147,16 +145,10 @@ class Conversation:
                 words = " ".join([command, *arguments])
                 raise ZooError(f"`{words}` is not a command", hint="`/help` lists the commands")
 
-    def _choose(self, source: str, target: str) -> None:
+    def _choose(self, source: str | None, target: str | None) -> None:
         from zoo.text.languages import choose_direction
 
         self._source, self._target = choose_direction(self._translator.spec, source, target, self._translator.report)
-
-
-def _enable_line_editing() -> None:
-    """Give `input` a history and editing keys, if Python has readline."""
-    with suppress(ImportError):
-        import readline  # noqa: F401
 
 
 def _typed_lines(conversation: Conversation) -> Iterator[str]:
@@ -170,6 +162,6 @@ def _typed_lines(conversation: Conversation) -> Iterator[str]:
         except EOFError:
             print()
             return
-        if line.strip() == _EXIT:
+        if line.strip() == "/exit":
             return
         yield line

@@ -87,14 +87,10 @@ def decode(
         zoo decode --spec tiny --search sample --top-p 0.9 --seed 7 < lines.en
         zoo decode --model runs/one --model runs/two < lines.en
     """
-    from cli.console import report
-    from zoo.models.find import all_from_options
-
     fraction = None if part is None else _fraction_of_part(part, input)
     choice: TranslationOptions = {"search": search, "beam": beam, "alpha": alpha, "max_batch_tokens": max_batch_tokens}
     choice |= {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed, "shortlist": shortlist}
-    folders = all_from_options(spec, options.model_names(name, model), report())
-    translator = _open_model(folders, "translation", how, input)
+    translator = _open_model(spec, options.model_names(name, model), "translation", how, input)
     _require_text_name(translator, output)
     lines = _lines_of_part(fraction, translator, input) if fraction and input else None
     format_lines = partial(_format_results, json=json, n_best=n_best)
@@ -140,15 +136,12 @@ def parse(
         zoo parse --spec parsing/tiny --tokenized --input words.txt --output words.trees
         zoo parse --model parser-tiny --n-best 3 --json < words.txt
     """
-    from cli.console import report
     from zoo.generation.parser import Parser
-    from zoo.models.find import all_from_options
 
     if pretty:
         options.refuse_beside("--pretty", json=json, n_best=n_best)
-    folders = all_from_options(spec, options.model_names(name, model), report())
     choice: TranslationOptions = {"beam": beam, "alpha": alpha, "max_batch_tokens": max_batch_tokens}
-    parser = _open_model(folders, "parsing", how, input)
+    parser = _open_model(spec, options.model_names(name, model), "parsing", how, input)
     assert isinstance(parser, Parser)
     if unconstrained:
         parser.constraint = None
@@ -219,8 +212,10 @@ def _require_text_name(translator: Translator, output: Path | None) -> None:
         raise ZooError(f"`{output}` is the name of {kind}", hint=hint)
 
 
-def _open_model(folders: list[Path], task: str, how: options.Execution, input: Path | None) -> Translator:
-    """Load the model in a folder, or an ensemble of the models in several folders.
+def _open_model(
+    spec: str | None, names: list[str] | None, task: str, how: options.Execution, input: Path | None
+) -> Translator:
+    """Load the model of a spec or with a name, or an ensemble of the models with several names.
 
     Raises:
         ZooError: A model has a task other than `task`, such as parsing instead of translation.
@@ -229,15 +224,17 @@ def _open_model(folders: list[Path], task: str, how: options.Execution, input: P
     from specs import ZooError
     from specs.sections import TASKS
     from zoo.generation.loading import open_model
+    from zoo.models.find import all_from_options
     from zoo.models.folder import ModelFolder
 
+    messages = report()
+    folders = all_from_options(spec, names, messages)
     for folder in folders:
         actual = ModelFolder(folder).spec.task.kind
         if TASKS[actual].command != TASKS[task].command:
             alternative = f"train another model with `zoo train {_EXAMPLE_SPECS[task]}`"
             problem = f"the model `{folder}` has the task `{actual}`, so `zoo {TASKS[task].command}` cannot use it"
             raise ZooError(problem, hint=f"run `zoo {TASKS[actual].command} --model {folder}`, or {alternative}")
-    messages = report()
     models = [open_model(folder, **how, report=messages) for folder in folders]
     if is_typed(input):
         action = models[0].spec.task.action

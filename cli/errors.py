@@ -87,8 +87,8 @@ def unknown_command(word: str, commands: list[str]) -> ZooError:
     return ZooError(f"`{word}` is not a zoo command", hint=hint)
 
 
-_NUMBERS = {"input should be a valid integer": "a whole number", "input should be a valid number": "a number"}
-"""Beginnings of typer's messages about invalid values, and descriptions of the valid values."""
+_NUMBERS = {"integer": "a whole number", "number": "a number"}
+"""Types in typer's messages about invalid values, and descriptions of the valid values."""
 
 
 def _from_usage_error(error: Any, command: str) -> ZooError:
@@ -96,8 +96,8 @@ def _from_usage_error(error: Any, command: str) -> ZooError:
     context = error.ctx
     hint = f"run `{command} --help` for its options"
     kind, option = type(error).__name__, getattr(error, "option_name", None)
+    known = [name for parameter in context.command.params for name in parameter.opts] if context else []
     if kind == "NoSuchOption":
-        known = [name for parameter in context.command.params for name in parameter.opts] if context else []
         return ZooError(f"`{command}` has no option `{option}`", hint=suggest(str(option), known) + hint)
     if kind == "BadOptionUsage":
         count = re.search(r"requires (\d+) arguments", error.message)
@@ -105,13 +105,12 @@ def _from_usage_error(error: Any, command: str) -> ZooError:
         return ZooError(f"`{option}` {'takes no value' if 'not take' in error.message else needed}", hint=hint)
     parameter = getattr(error, "param", None)
     if parameter is None:
-        options = {name for each in context.command.params for name in each.opts} if context else set()
         if "extra argument" in error.message:
             if "=" in error.message:
                 hint = f"the fields of a trained model cannot be changed; {hint}"
-            elif "--input" in options:
+            elif "--input" in known:
                 hint = f"text is read from stdin or from `--input FILE`; {hint}"
-            elif "--model" in options:
+            elif "--model" in known:
                 hint = f"name a model with `--model`, and write quotation marks around a sentence; {hint}"
         return ZooError(f"`{command}`: {_without_capital(error.format_message())}", hint=hint)
     name = parameter.metavar if parameter.param_type_name == "argument" else parameter.opts[-1]
@@ -120,9 +119,8 @@ def _from_usage_error(error: Any, command: str) -> ZooError:
     message = _without_capital(error.message)
     if limit := re.fullmatch(r"input should be (greater|less) than or equal to (\S+)", message):
         return ZooError(f"`{name}` must be at {'least' if limit[1] == 'greater' else 'most'} {limit[2]}", hint=hint)
-    for beginning, wanted in _NUMBERS.items():
-        if message.startswith(beginning):
-            return ZooError(f"`{name}` must be {wanted}", hint=hint)
+    if valid := re.match("input should be a valid (integer|number)", message):
+        return ZooError(f"`{name}` must be {_NUMBERS[valid[1]]}", hint=hint)
     return ZooError(f"`{name}`: {message}", hint=hint)
 
 

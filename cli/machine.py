@@ -27,56 +27,44 @@ def doctor(json: options.Json = False) -> None:
         zoo doctor
         zoo doctor --json > machine.json
     """
-    from cli.console import show_json
+    from cli.console import show_json, show_table
     from zoo.system.doctor import diagnosis
 
     result = diagnosis()
-    return show_json(asdict(result)) if json else _show_diagnosis(result)
-
-
-def _show_diagnosis(diagnosis: Diagnosis) -> None:
-    from cli.console import show_table
-
+    if json:
+        return show_json(asdict(result))
     backends = [
         (backend.name, "unavailable" if backend.problem else "available", backend.problem or backend.summary)
-        for backend in diagnosis.backends
+        for backend in result.backends
     ]
     show_table(("backend", "", "description, or reason and what to do…"), backends)
     print()
-    show_table(("", "…"), [*_machine_rows(diagnosis), *_folder_rows(diagnosis)])
+    return show_table(("", "…"), _machine_rows(result))
 
 
 def _machine_rows(diagnosis: Diagnosis) -> list[tuple[str, str]]:
     from zoo.report import size
 
     processor = diagnosis.processor
-    cores = f"{processor.cores} cores"
-    if processor.usable != processor.cores:
-        cores += f", {processor.usable} of them usable by this process"
+    usable = f", {processor.usable} of them usable by this process" if processor.usable != processor.cores else ""
     gpus = [(gpu.device, f"{gpu.name}, {size(gpu.bytes)}, capability {gpu.capability}") for gpu in diagnosis.gpus]
     installed = ", ".join(f"{name} {version}" for name, version in diagnosis.versions.items() if version)
     missing = ", ".join(name for name, version in diagnosis.versions.items() if not version)
     instructions = ", ".join(processor.instructions) or "instruction sets unknown"
-    bfloat16 = f"{processor.bfloat16:.2g} times the speed of float32, measured"
-    if processor.bfloat16 <= 1:
-        bfloat16 += ": emulated; use `training.precision=float32`"
+    emulated = ": emulated; use `training.precision=float32`" if processor.bfloat16 <= 1 else ""
     return [
         ("auto selects", "; ".join(f"{name} for {purpose}" for purpose, name in diagnosis.automatic.items())),
         ("versions", installed),
         ("not installed", missing or "-"),
-        ("processor", f"{processor.model}, {cores}; {instructions}"),
+        ("processor", f"{processor.model}, {processor.cores} cores{usable}; {instructions}"),
         ("float32 products", f"{processor.matrix_library}; torch's own kernels use {processor.torch}"),
-        ("bfloat16 products", bfloat16),
+        ("bfloat16 products", f"{processor.bfloat16:.2g} times the speed of float32, measured{emulated}"),
         ("C++ compiler", processor.compiler or "none: install g++ or clang++"),
         *(gpus or [("GPU", "none that torch can use")]),
+        *((place.contents, f"{place.folder}, {size(place.bytes)}") for place in diagnosis.places),
+        ("free disk space", size(diagnosis.free_bytes)),
+        ("this version of zoo", diagnosis.package),
     ]
-
-
-def _folder_rows(diagnosis: Diagnosis) -> list[tuple[str, str]]:
-    from zoo.report import size
-
-    folders = [(place.contents, f"{place.folder}, {size(place.bytes)}") for place in diagnosis.places]
-    return [*folders, ("free disk space", size(diagnosis.free_bytes)), ("this version of zoo", diagnosis.package)]
 
 
 def compile_model(

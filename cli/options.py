@@ -49,7 +49,6 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from copy import copy
-from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, TypedDict, cast, get_args, get_origin, get_type_hints
 
@@ -63,6 +62,7 @@ from specs.catalogue import FOLDER
 FILES_PANEL = "Comparing files"
 EXECUTION_PANEL = "Execution"
 _METAVARS = {"integer": "N", "number": "X"}
+_SPEC_SCHEMA: Any = json.loads((FOLDER / "schema.json").read_bytes())
 _ITEM = re.compile(r"(\w+)(?: (.+?))?: (.+?)(?: \[default: (.+)\])?")
 
 
@@ -184,8 +184,8 @@ def field_option(field: str, *names: str, shown: str = "", panel: str | None = N
     importing pydantic takes longer than printing a help text.
     """
     section, _, name = field.partition(".")
-    schema = _spec_schema()
-    known = schema["$defs"][schema["properties"][section]["$ref"].rpartition("/")[2]]["properties"][name]
+    definition = _SPEC_SCHEMA["properties"][section]["$ref"].rpartition("/")[2]
+    known = _SPEC_SCHEMA["$defs"][definition]["properties"][name]
     choices, limits = known.get("enum", ()), {"min": "minimum", "max": "maximum"}
     return option(
         *names,
@@ -197,11 +197,6 @@ def field_option(field: str, *names: str, shown: str = "", panel: str | None = N
         callback=_check_name(name) if section == "compilation" else _require_number,
         **{limit: known[key] for limit, key in limits.items() if key in known},
     )
-
-
-@cache
-def _spec_schema() -> Any:
-    return json.loads((FOLDER / "schema.json").read_bytes())
 
 
 def flag(*names: str, panel: str | None = None) -> Any:

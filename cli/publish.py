@@ -265,7 +265,7 @@ def import_model(
         problem = f"`--tokenizer` must be `moses` or `space`, not `{tokenizer}`"
         raise ZooError(problem, hint="for other tokenizers, choose `space` and tokenise your texts")
     wanted = ImportOptions(
-        name=name,
+        name=name or "",
         format=format,
         languages=languages,
         positions=cast("PositionConvention | None", positions),

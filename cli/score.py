@@ -54,7 +54,7 @@ def score(
 
     _check_options(source, target, name, model)
     messages = report()
-    interactive = (source is None and is_typed(None)) or sys.stdout.isatty()
+    interactive = is_typed(source) or sys.stdout.isatty()
     translator = open_model(from_options(spec, name or model, messages), **how, report=messages)
     progress = messages if output or not interactive else Report()
     score_tokens = partial(translator.score_tokens, source=from_, target=to, report=progress)
@@ -136,8 +136,8 @@ def _score_pairs(
             where = error.where or ", ".join(f"{file}:{first}" for file in files)
             raise ZooError(error.problem, where=where, hint=error.hint, exit_code=error.exit_code) from error
         middle = len(pairs) // 2
-        for start, end in ((0, middle), (middle, len(pairs))):
-            yield from _score_pairs(score_tokens, pairs[start:end], first + start, files)
+        yield from _score_pairs(score_tokens, pairs[:middle], first, files)
+        yield from _score_pairs(score_tokens, pairs[middle:], first + middle, files)
         return
     yield from scores
 
@@ -193,9 +193,9 @@ def _split_pairs(lines: Iterable[str]) -> Iterator[tuple[str, str]]:
 def _zip_pairs(
     sources: Iterator[str], targets: Iterator[str], source_file: Path, target_file: Path
 ) -> Iterator[tuple[str, str]]:
-    for number, (source, target) in enumerate(zip_longest(sources, targets), start=1):
+    for count, (source, target) in enumerate(zip_longest(sources, targets)):
         if source is None or target is None:
             shorter, longer = (source_file, target_file) if source is None else (target_file, source_file)
-            problem = f"`{shorter}` has {number - 1:,} lines, but `{longer}` has more"
+            problem = f"`{shorter}` has {count:,} lines, but `{longer}` has more"
             raise ZooError(problem, hint="the files need the same number of lines: line n of each file forms a pair")
         yield source, target

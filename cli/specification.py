@@ -202,12 +202,11 @@ def show(
         for key in values.keys() & reasons.keys():
             values[key]["why"] = reasons[key]
         return show_json(values)
-    lines = [
-        f"{key}: {_format_value(old)} -> {_format_value(new)}{f'  # {reasons[key]}' if key in reasons else ''}"
-        for key, (old, new) in changes.items()
-    ]
-    for line in [*lines, *([f"# {reasons['']}"] if "" in reasons else [])]:
-        print(escape_control_characters(line))
+    for key, (old, new) in changes.items():
+        reason = f"  # {reasons[key]}" if key in reasons else ""
+        print(escape_control_characters(f"{key}: {_format_value(old)} -> {_format_value(new)}{reason}"))
+    if "" in reasons:
+        print(escape_control_characters(f"# {reasons['']}"))
     return None if changes else report().info(f"`{spec}` changes nothing")
 
 
@@ -306,19 +305,13 @@ def _warn_about_memory(plan: Plan) -> None:
 def _show_passes(plan: Plan) -> None:
     from cli.console import show_table
 
-    columns = (
-        *("pass", "operations>", "FLOPs per sentence>", "weights>", "traffic per step>", "training keeps>"),
-        *("", "…"),
-    )
-    first = plan.passes[0].before if plan.passes else None
-    rows = [("as in the paper", *_format_sizes(first), "", "")] if first else []
+    columns = ("pass", "operations>", "FLOPs per sentence>", "weights>", "traffic per step>", "training keeps>")
+    rows = [("as in the paper", *_format_sizes(each.before), "", "") for each in plan.passes[:1]]
     for each in plan.passes:
-        changes = [
-            f"{old} → {new}" if new != old else "·"
-            for old, new in zip(_format_sizes(each.before), _format_sizes(each.after), strict=True)
-        ]
+        sizes = zip(_format_sizes(each.before), _format_sizes(each.after), strict=True)
+        changes = ["·" if new == old else f"{old} → {new}" for old, new in sizes]
         rows.append((each.name, *changes, "exact" if each.exact else "approximate", each.summary))
-    show_table(columns, rows, title=f"{plan.name}, sentences of {plan.length} tokens, beam {plan.beam}")
+    show_table((*columns, "", "…"), rows, title=f"{plan.name}, sentences of {plan.length} tokens, beam {plan.beam}")
 
 
 def _format_sizes(sizes: GraphSizes) -> tuple[str, ...]:
@@ -366,8 +359,8 @@ def _path_lengths(plan: Plan) -> Iterator[tuple[str, str, str]]:
         stack = positions.stack
         explanation = f"in a layer of the {stack}: longest chain of operations over {plan.length} positions"
         yield "sequential steps", f"{positions.steps:,}", explanation
-        path = "none" if positions.path is None else f"{positions.path:,}"
-        explanation = f"between the most distant positions of the {stack}"
-        if positions.path is None:
+        if positions.path is not None:
+            yield "path length", f"{positions.path:,}", f"between the most distant positions of the {stack}"
+        else:
             explanation = f"in the {stack}, whose layers connect positions up to {positions.reach:,} apart"
-        yield "path length", path, explanation
+            yield "path length", "none", explanation

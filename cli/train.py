@@ -229,7 +229,7 @@ def sweep(
     if json:
         show_json(sweep_json(results))
     else:
-        _show_results(results)
+        _show_results(results, messages)
     return None
 
 
@@ -237,15 +237,14 @@ def _warn_about_head_sizes(rows: Sequence[SweepRow], messages: Report) -> None:
     """Warn about the first spec in which an override breaks the equation h * d_k = h * d_v = d_model."""
     import specs
 
-    warnings = [(row.name, specs.describe_head_sizes(row.spec, row.reference)) for row in rows]
-    affected = [(name, warning) for name, warning in warnings if warning]
-    if affected:
-        name, warning = affected[0]
-        messages.warn(f"{name}: {warning}" + (f" (and {len(affected) - 1} other specs)" if affected[1:] else ""))
+    found = [(row.name, specs.describe_head_sizes(row.spec, row.reference)) for row in rows]
+    warnings = [f"{name}: {warning}" for name, warning in found if warning]
+    if warnings:
+        messages.warn(warnings[0] + (f" (and {len(warnings) - 1} other specs)" if warnings[1:] else ""))
 
 
-def _show_results(results: SweepComparison) -> None:
-    from cli.console import report, show_table
+def _show_results(results: SweepComparison, messages: Report) -> None:
+    from cli.console import show_table
     from zoo.paper.sweep_report import pair_table, row_table, sweep_notes
 
     show_table(*row_table(results))
@@ -253,4 +252,4 @@ def _show_results(results: SweepComparison) -> None:
         print()
         show_table(*pair_table(results))
     for note in sweep_notes(results):
-        report().info(note)
+        messages.info(note)

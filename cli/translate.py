@@ -15,9 +15,8 @@ from zoo.report import Progress, Report
 
 if TYPE_CHECKING:
     from specs.corpus import Direction
-    from zoo.generation.recognizer import Recognizer
     from zoo.generation.translator import Translator
-
+    from zoo.models.catalogue import ModelCard
 
 _DEFAULT_LANGUAGES = ("en", "de", "fr", "es")
 _TRANSCRIPT_FORMATS = (".txt", ".srt", ".vtt")
@@ -103,27 +102,25 @@ def _no_model_error(documents: Sequence[Path], output: Path | None, source: str 
     """Return the error for a language pair that the included model lacks. Its hint names a public model."""
     from zoo.models.catalogue import EVERYDAY, recommended
 
-    card = recommended(source, target) if source and target else None
-    if card is not None and source and target:
-        command = _command(documents, output, card.languages.direction(source, target) or (source, target), card.name)
+    if not (source and target):
+        hint = "give both languages, with `--from CODE` and `--to CODE`, or name a model with `--model`"
+    elif card := recommended(source, target):
+        command = _command(documents, output, (source, target), card)
         hint = f"{card.summary} translates it: `{command}`; `zoo list --available {source}-{target}` lists all"
-    elif source and target:
+    else:
         hint = (
             f"no public model translates from `{source}` to `{target}`: write language codes, such as `de`, or "
             "name a model with `--model`; `zoo list --available` lists the public models"
         )
-    else:
-        hint = "give both languages, with `--from CODE` and `--to CODE`, or name a model with `--model`"
     problem = f"the included model `{EVERYDAY}` only translates between English, German, French and Spanish"
     return ZooError(problem, hint=hint)
 
 
-def _command(documents: Sequence[Path], output: Path | None, direction: Direction, model: str) -> str:
-    """Return the command that translates the same documents with another model."""
-    options = ["-o", str(output)] if output else []
-    source, target = direction
-    words = ["zoo", "translate", *map(str, documents), *options, "--from", source, "--to", target, "--model", model]
-    return shlex.join(words)
+def _command(documents: Sequence[Path], output: Path | None, direction: Direction, card: ModelCard) -> str:
+    """Return the command that translates the same documents with a public model."""
+    files = [*map(str, documents), *(["-o", str(output)] if output else [])]
+    source, target = card.languages.direction(*direction) or direction
+    return shlex.join(["zoo", "translate", *files, "--from", source, "--to", target, "--model", card.name])
 
 
 def _recommend(
@@ -134,8 +131,7 @@ def _recommend(
 
     if found := better_for(sentences, *direction):
         card, message = found
-        command = _command(documents, output, card.languages.direction(*direction) or direction, card.name)
-        messages.info(f"{message}: `{command}`")
+        messages.info(f"{message}: `{_command(documents, output, direction, card)}`")
 
 
 def _confirm_replacement(files: Iterable[Path], *, yes: bool) -> bool:
@@ -186,23 +182,23 @@ def _find_files(
         raise ZooError(f"`{output}` is not a folder", hint=hint)
     excluded = None if output is None else output.resolve()
     for path in given:
-        if path.is_dir():
-            inside = [
-                each
-                for each in sorted(path.rglob("*"))
-                if each.suffix.lower() in read
-                and each.is_file()
-                and not any(part.startswith(".") for part in each.relative_to(path).parts)
-                and (excluded in (None, path.resolve()) or excluded not in each.resolve().parents)
-            ]
-            if not inside:
-                raise ZooError(f"`{path}` contains no {what}", hint=f"the formats are {', '.join(read)}")
-            yield from ((each, each.relative_to(path)) for each in inside)
-        else:
-            if not path.is_file():
-                problem = "is not a regular file" if path.exists() else "does not exist"
-                raise ZooError(f"`{path}` {problem}", hint=f"name the {what}, or their folder")
+        if path.is_file():
             yield path, Path() if is_file else Path(path.name)
+            continue
+        if not path.is_dir():
+            problem = "is not a regular file" if path.exists() else "does not exist"
+            raise ZooError(f"`{path}` {problem}", hint=f"name the {what}, or their folder")
+        inside = [
+            each
+            for each in sorted(path.rglob("*"))
+            if each.suffix.lower() in read
+            and each.is_file()
+            and not any(part.startswith(".") for part in each.relative_to(path).parts)
+            and (excluded in (None, path.resolve()) or excluded not in each.resolve().parents)
+        ]
+        if not inside:
+            raise ZooError(f"`{path}` contains no {what}", hint=f"the formats are {', '.join(read)}")
+        yield from ((each, each.relative_to(path)) for each in inside)
 
 
 def _plan(found: dict[Path, Path], output: Path | None, code: str, codes: Sequence[str]) -> dict[Path, Path]:
@@ -229,12 +225,23 @@ def _plan(found: dict[Path, Path], output: Path | None, code: str, codes: Sequen
         if target.suffix.lower() != document.suffix.lower():
             hint = f"name a file that ends with `{document.suffix}`"
             raise ZooError(f"`{target}` must have the same format as `{document}`", hint=hint)
-        if target.resolve() == document.resolve():
-            raise ZooError(f"the translation would replace `{document}`", hint="choose another path with `--output`")
+        _require_other_file(target, document, "translation")
         if target in plan:
             raise ZooError(f"two documents would be written to `{target}`", hint="translate the documents separately")
         plan[target] = document
     return plan
+
+
+def _require_other_file(target: Path, source: Path, what: str) -> None:
+    """Raise ZooError if the target is the same file as its source, perhaps through a symbolic link.
+
+    Args:
+        target: File to write.
+        source: File to read.
+        what: Name for the text in the error message, such as "translation".
+    """
+    if target.resolve() == source.resolve():
+        raise ZooError(f"the {what} would replace `{source}`", hint="choose another path with `--output`")
 
 
 class _DocumentReport(Report):
@@ -331,16 +338,19 @@ def transcribe(
     from zoo.features.audio import Audio
     from zoo.files.atomic import atomic_file
     from zoo.generation.loading import open_model
-    from zoo.generation.transcription import FORMATS
+    from zoo.generation.recognizer import Recognizer
+    from zoo.generation.transcription import FORMATS, max_window_seconds
     from zoo.models.find import from_options
 
     found = dict(_find_files(recordings, output, Audio.suffixes, _TRANSCRIPT_FORMATS, "audio files"))
     suffix = _transcript_suffix(format, output if Path() in found.values() else None)
     messages = report()
-    folder = from_options(spec, model, messages)
-    translator = open_model(folder, **how, report=messages)
-    recognizer = _require_recognizer(translator)
-    language = recognizer.preprocessor(target=to).languages.target
+    translator = open_model(from_options(spec, model, messages), **how, report=messages)
+    if not isinstance(translator, Recognizer):
+        problem = f"`{translator.spec.name}` does not read audio: its task is `{translator.spec.task.kind}`"
+        raise ZooError(problem, hint="use a model with the `recognition` task")
+    max_window_seconds(translator)  # raises an error if the model reads images
+    language = translator.preprocessor(target=to).languages.target
     plan = _transcript_plan(found, output, f".{language}{suffix}", suffix)
     if not _confirm_replacement(plan, yes=yes):
         return messages.info("nothing was transcribed")
@@ -348,7 +358,7 @@ def transcribe(
     def write(recording: Path, target: Path) -> None:
         # The output is opened first, so that an unwritable path fails before the transcription.
         with atomic_file(target.resolve()) as partial:  # write through a symbolic link
-            transcript = recognizer.transcribe(recording, target=to, report=messages, beam=beam)
+            transcript = translator.transcribe(recording, target=to, report=messages, beam=beam)
             partial.write_text(FORMATS[suffix](transcript), encoding="utf-8")
         if not transcript.segments:
             messages.warn(f"`{recording}`: no speech was found; the text is empty")
@@ -372,31 +382,18 @@ def _transcript_suffix(chosen: str | None, output: Path | None) -> str:
     return suffix
 
 
-def _require_recognizer(translator: object) -> Recognizer:
-    """Return the model. Raise ZooError if it does not read audio."""
-    from zoo.generation.recognizer import Recognizer
-    from zoo.generation.transcription import max_window_seconds
-
-    assert hasattr(translator, "spec")
-    spec = translator.spec
-    if not isinstance(translator, Recognizer):
-        problem = f"`{spec.name}` does not read audio: its task is `{spec.task.kind}`"
-        raise ZooError(problem, hint="use a model with the `recognition` task")
-    max_window_seconds(translator)
-    return translator
-
-
 def _transcript_plan(found: Mapping[Path, Path], output: Path | None, suffixes: str, suffix: str) -> dict[Path, Path]:
     """Map the path of each transcript to its audio file.
 
     Raises:
-        ZooError: Two transcripts would be written to the same file.
+        ZooError: A transcript would replace its audio file, or two transcripts would be written to the same file.
     """
     plan: dict[Path, Path] = {}
     for recording, relative in found.items():
         target = recording.with_suffix(suffixes)
         if output is not None:
             target = output if relative == Path() else (output / relative).with_suffix(suffix)
+        _require_other_file(target, recording, "transcript")
         if target in plan:
             raise ZooError(f"two transcripts would be written to `{target}`", hint="transcribe the files separately")
         plan[target] = recording

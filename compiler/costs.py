@@ -269,38 +269,21 @@ def _extend(distance: int, reach: ReceptiveField | None, n: int, direction: str)
     return min(n, distance + extent) if distance * sides + 1 >= reach.spacing else distance
 
 
-def _max_remaining(graph: Graph, end: str, n: int, direction: str) -> dict[str, int]:
-    """Return, for each value that `end` depends on, the most positions that a path from it to `end` can cross."""
-    remaining = {end: 0}
-    for node in reversed(graph.nodes):
-        for value, reach in _reads(node):
-            if node.name in remaining:
-                extent = 0 if reach is None else getattr(reach, direction)
-                total = min(n, remaining[node.name] + (n if extent is None else extent))
-                remaining[value] = max(remaining.get(value, 0), total)
-    return remaining
-
-
 def _shortest(graph: Graph, start: str, end: str, n: int, direction: str) -> int | None:
     """Return the length of the shortest path between two positions at a distance of n, or None if there is no path."""
-    remaining = _max_remaining(graph, end, n, direction)
     distances: dict[str, _Distances] = {start: {0: 0}}
     for node in graph.nodes:
-        if node.name in remaining and node.name not in distances:
-            min_distance = n - remaining[node.name]  # paths that crossed fewer positions so far cannot reach n
-            pairs = (
-                pair
-                for value, reach in _reads(node)
-                for before in distances.get(value, {}).items()
-                for pair in _after(before, reach, n, direction, min_distance)
-            )
-            distances[node.name] = _pareto(pair for pair in pairs if pair[1] >= min_distance)
+        pairs = (
+            pair
+            for value, reach in _reads(node)
+            for before in distances.get(value, {}).items()
+            for pair in _after(before, reach, n, direction)
+        )
+        distances.setdefault(node.name, _pareto(pairs))
     return next((length for length, distance in sorted(distances.get(end, {}).items()) if distance >= n), None)
 
 
-def _after(
-    before: tuple[int, int], reach: ReceptiveField | None, n: int, direction: str, min_distance: int
-) -> Iterator[tuple[int, int]]:
+def _after(before: tuple[int, int], reach: ReceptiveField | None, n: int, direction: str) -> Iterator[tuple[int, int]]:
     """Extend a path by an operation. Yield each possible length of the new path, with the distance that it connects.
 
     Args:
@@ -308,13 +291,12 @@ def _after(
         reach: The receptive field of the operation. None if the operation reads only the same position.
         n: Maximum distance. Larger distances are reduced to n.
         direction: Direction in which distances are measured: `before` or `after`.
-        min_distance: For a recurrence, pairs with a smaller distance are omitted.
     """
     length, distance = before
     if reach is None:
         yield length, distance
     elif reach.sequential:
-        for bridged in range(max(distance, min_distance), _extend(distance, reach, n, direction) + 1):
+        for bridged in range(distance, _extend(distance, reach, n, direction) + 1):
             yield length + 1 + bridged - distance, bridged
     else:
         yield length + 1, _extend(distance, reach, n, direction)

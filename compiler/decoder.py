@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from compiler.graph import Graph, Graphs, Purpose
-from compiler.operations.operation import ValueKind, ValueType
+from compiler.operations.operation import ValueType
 from compiler.program import TopK
 from compiler.size import BEAMS, CAPACITY, PAST, SOURCE, Size
 from specs import BOS, EOS, PAD
@@ -68,15 +68,8 @@ class DecoderStates:
         memory = {name: value for name, value in memory.items() if name in step.inputs}
         sizes = {"batch": sentences, "beams": 1, "past": 0, "capacity": CACHE_BLOCK}
         dtype = next((value.dtype for value in memory.values() if value.is_floating_point()), dtype)
-        carried = {
-            name: torch.zeros(
-                [size(**sizes) for size in type_.shape],
-                dtype=torch.long if type_.kind is ValueKind.INTEGER else dtype,
-                device=device,
-            )
-            for name, type_ in step.inputs.items()
-            if name in step.states
-        }
+        shapes = {name: [size(**sizes) for size in step.inputs[name].shape] for name in step.states}
+        carried = {name: torch.zeros(shape, dtype=dtype, device=device) for name, shape in shapes.items()}
         position = torch.zeros(sentences, 1, dtype=torch.long, device=device)
         return State(memory, carried, position, (0,) * sentences)
 
@@ -125,19 +118,16 @@ class DecoderStates:
             sentences: The indices of the sentences to keep.
             parents: For each kept sentence and new beam, the index of the beam that the new beam continues.
         """
-        kept, carried = sentences.to(parents.device, non_blocking=True), self._graph.states
+        kept, states = sentences.to(parents.device, non_blocking=True), self._graph.states
         rows = (kept[:, None] * state.position.shape[1] + parents).flatten()
         position = state.position.flatten().index_select(0, rows).view(parents.shape)
-        if sentences.shape[0] == state.position.shape[0]:
-            selected = {name: value.index_select(carried[name].row_axis, rows) for name, value in state.carried.items()}
-            return replace(state, carried=selected, position=position)
-        read = tuple(state.read[sentence] for sentence in sentences.tolist())
-        memory = {name: value.index_select(0, kept) for name, value in state.memory.items()}
-        selected = {
-            name: self._shrink_cache(name, value, max(read)).index_select(carried[name].row_axis, rows)
-            for name, value in state.carried.items()
-        }
-        return State(memory, selected, position, read)
+        memory, carried, read = state.memory, state.carried, state.read
+        if sentences.shape[0] != state.position.shape[0]:
+            read = tuple(state.read[sentence] for sentence in sentences.tolist())
+            memory = {name: value.index_select(0, kept) for name, value in memory.items()}
+            carried = {name: self._shrink_cache(name, value, max(read)) for name, value in carried.items()}
+        carried = {name: value.index_select(states[name].row_axis, rows) for name, value in carried.items()}
+        return State(memory, carried, position, read)
 
     def join(self, first: State, second: State) -> State:
         """Return one state with the sentences of two states. Both states must have the same number of beams."""
@@ -145,17 +135,13 @@ class DecoderStates:
             name: _concatenate(value, second.memory[name], 0, _source_axis(self._graph.inputs[name]))
             for name, value in first.memory.items()
         }
-        carried = {
-            name: _concatenate(
-                value,
-                second.carried[name],
-                entry.row_axis,
-                entry.length_axis,
-                pad_at_end=self._length(name) == CAPACITY,
+        carried = {}
+        for name, value in first.carried.items():
+            entry = self._graph.states[name]
+            is_planned = self._length(name) == CAPACITY
+            carried[name] = _concatenate(
+                value, second.carried[name], entry.row_axis, entry.length_axis, pad_at_end=is_planned
             )
-            for name, value in first.carried.items()
-            if (entry := self._graph.states[name])
-        }
         return State(memory, carried, torch.cat([first.position, second.position]), first.read + second.read)
 
     @cached_property

@@ -81,9 +81,7 @@ class EmittedProgram(DecoderStates, nn.Module):
         for graph in graphs.values():
             for name, parameter in graph.parameters.items():
                 empty = torch.empty(parameter.origin.shape, dtype=getattr(torch, parameter.type), device="meta")
-                path, _, leaf = name.rpartition(".")
-                if leaf not in (module := self._subtree(path))._parameters:
-                    module.register_parameter(leaf, nn.Parameter(empty, requires_grad=empty.is_floating_point()))
+                self._set_parameter(name, nn.Parameter(empty, requires_grad=empty.is_floating_point()))
             for node in graph.nodes:  # a layer may have no parameters
                 self._subtree(node.layer)
 
@@ -232,20 +230,23 @@ class EmittedProgram(DecoderStates, nn.Module):
         with ThreadPoolExecutor(1) as thread:
             tensors = list(thread.map(lambda origin: origin.make(file), self._origins().values()))
         for name, tensor in zip(self._origins(), tensors, strict=True):
-            path, _, leaf = name.rpartition(".")
-            self._subtree(path).register_parameter(leaf, nn.Parameter(tensor, requires_grad=False))
+            self._set_parameter(name, nn.Parameter(tensor, requires_grad=False))
 
     def with_parameters(self, parameters: Mapping[str, Tensor]) -> EmittedProgram:
         """Return a copy of this program with some parameters replaced. It shares all other parameters."""
         how = {"backend": self.backend, "precision": self.precision}
         made = EmittedProgram(self.spec, self.graphs, self._functions, **how)
         for name, parameter in {**dict(self.named_parameters()), **parameters}.items():
-            path, _, leaf = name.rpartition(".")
-            made._subtree(path)._parameters[leaf] = cast(nn.Parameter, parameter)
+            made._set_parameter(name, parameter)
         return made.train(self.training)
 
     def _origins(self) -> dict[str, ParameterOrigin]:
         return {n: p.origin for graph in self.graphs.values() for n, p in graph.parameters.items()}
+
+    def _set_parameter(self, name: str, parameter: Tensor) -> None:
+        """Add or replace the parameter with a dotted name. Create its modules if necessary."""
+        path, _, leaf = name.rpartition(".")
+        self._subtree(path)._parameters[leaf] = cast(nn.Parameter, parameter)
 
     def _subtree(self, path: str) -> nn.Module:
         """Return the module at a path. Create it if necessary."""

@@ -109,11 +109,6 @@ def fast_float32(library: str | None = None) -> Iterator[None]:
 _TRIM_THRESHOLD, _TOP_PAD, _MMAP_MAX = -1, -2, -4  # options of glibc's mallopt
 
 
-def keeps_memory() -> bool:
-    """Return whether the C library can be configured to keep freed memory, as glibc can."""
-    return platform.libc_ver()[0] == "glibc"
-
-
 def tune_process() -> None:
     """Change process settings to speed up training on a CPU.
 
@@ -131,7 +126,7 @@ def tune_process() -> None:
     """
     for variable in ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY"):
         os.environ.setdefault(variable, "64")
-    if keeps_memory():
+    if platform.libc_ver()[0] == "glibc":
         library = ctypes.CDLL(None)
         for option, value in ((_MMAP_MAX, 0), (_TRIM_THRESHOLD, -1), (_TOP_PAD, 64 << 20)):
             library.mallopt(option, value)

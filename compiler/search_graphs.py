@@ -148,16 +148,11 @@ def _embedding(by_name: Mapping[str, Node], node: Node) -> Node:
         embedded = by_name[node.inputs[0]]
         kind = "learned" if node.parameters else "halves" if positioned.halves else "sinusoids"
         first = positioned.first
-    scale: Any = embedded.operation
     if embedded.inputs != ("token",):
         raise Unpackable("it changes embeddings before it adds positions, which has no kernel for GPUs")
-    slots = SlotEmbedding(node.type.shape[0], scale.scale, kind, first)
-    return replace(
-        node,
-        operation=slots,
-        inputs=(SLOTS,),
-        parameters=(*embedded.parameters, *node.parameters[:1]) if kind == "learned" else embedded.parameters,
-    )
+    slots = SlotEmbedding(node.type.shape[0], embedded.operation.scale, kind, first)
+    learned = node.parameters if kind == "learned" else ()
+    return replace(node, operation=slots, inputs=(SLOTS,), parameters=(*embedded.parameters, *learned))
 
 
 def _self_attention(
@@ -175,10 +170,10 @@ def _self_attention(
     fits = q == k == v and v_column == k_column + heads.kv_count * heads.d_k
     if not fits or graph.types[k].shape[-1] != Size.of(k_column + width):
         raise Unpackable("its queries, keys and values are separate products: enable the `fuse_projections` pass")
-    scale: Any = attention.operation
     name = f"{attention.layer}.{CACHE}"
     cache = {name: ValueType((graph.types[k].shape[0], ONE, Size.of(width)))}
-    return replace(merged, operation=SlotSelfAttention(heads, scale.scale), inputs=(k, name, SLOTS)), cache
+    fused = SlotSelfAttention(heads, attention.operation.scale)
+    return replace(merged, operation=fused, inputs=(k, name, SLOTS)), cache
 
 
 def _cross_attention(
@@ -189,12 +184,9 @@ def _cross_attention(
     if not {key_name, value_name} <= encode.outputs.keys():
         raise Unpackable("its decoder projects the memory in each step: enable the `hoist_memory` pass")
     key, value = (encoded[encode.outputs[name]] for name in (key_name, value_name))
-    (q, q_column), (k, k_column), (v, v_column) = (
-        columns(nodes, each, whole=whole)
-        for nodes, each, whole in ((by_name, query, False), (encoded, key, True), (encoded, value, True))
-    )
+    q, q_column = columns(by_name, query)
+    (k, k_column), (v, v_column) = (columns(encoded, each, whole=True) for each in (key, value))
     if k != v:
         raise Unpackable("the keys and values of its memory are separate products: enable the `fuse_memory` pass")
     heads = head_columns(query.type, value.type, q_column, k_column, v_column)
-    scale: Any = attention.operation
-    return replace(merged, operation=SlotCrossAttention(heads, scale.scale), inputs=(q, SLOTS)), k
+    return replace(merged, operation=SlotCrossAttention(heads, attention.operation.scale), inputs=(q, SLOTS)), k

@@ -151,7 +151,8 @@ class GradientProgram:
         self.losses = torch.zeros(2, device=device)
         """Loss with and without label smoothing, summed over target tokens."""
         graph = program.graphs[Purpose.UPDATE]
-        precise = {name for node in graph.nodes if node.operation.float32_parameters for name in node.parameters}
+        # The kernels for norms read parameters in float32.
+        precise = {name for node in graph.nodes if node.operation.is_layer_norm for name in node.parameters}
         rounded = [name for name in parameters if bfloat16 and name not in precise]
         copies = {name: torch.empty_like(parameters[name], dtype=torch.bfloat16) for name in rounded}
         self._masters = [parameters[name].detach() for name in rounded]

@@ -85,8 +85,7 @@ def distance_mask(
         after: How many positions after itself a query sees.
         hidden: True at padding.
     """
-    positions = torch.arange(stream.shape[1], device=stream.device)
-    distance = positions - positions[:, None]
+    distance = distances(stream)
     is_far = ((distance < -before) | (distance > after)).expand(len(stream), 1, -1, -1)
     return is_far if hidden is None else is_far | (hidden & (distance != 0))
 

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from specs.loader import parent as parent
     from specs.loader import parse as parse
     from specs.loader import where_written as where_written
+    from specs.parts import Alibi as Alibi
     from specs.parts import Audio as Audio
     from specs.parts import Features as Features
     from specs.parts import FeatureSource as FeatureSource
@@ -78,7 +79,7 @@ _NAMES = {
     "errors": "ZooError nearest suggest",
     "inspection": "comments describe_head_sizes difference field_names schema",
     "loader": "load parent parse where_written",
-    "parts": "Audio Features FeatureSource Learned Norm Relative Rotary Sinusoidal Sinusoidal2d",
+    "parts": "Alibi Audio Features FeatureSource Learned Norm Relative Rotary Sinusoidal Sinusoidal2d",
     "sections": "BOS EOS PAD UNK Decoding Languages Parsing Recognition Task Training Translation Vocabulary",
     "spec": "METADATA_FIELDS Spec",
     "sublayers": "AlignedMemory BottleneckConvolution Convolution CrossAttention DecoderSubLayer EncoderSubLayer "

@@ -131,11 +131,8 @@ class Architecture(Section):
     def _check(self) -> None:
         self._check_sublayers()
         if not isinstance(self.source, Tokens) and self.tied_embeddings == "all":
-            reject(
-                ("tied_embeddings", "source.kind"),
-                "`architecture.tied_embeddings` is `all`, but a model that reads features has no source embedding",
-                "write `architecture: {tied_embeddings: target}`",
-            )
+            problem = "`architecture.tied_embeddings` is `all`, but a model that reads features has no source embedding"
+            reject(("tied_embeddings", "source.kind"), problem, "write `architecture: {tied_embeddings: target}`")
         self._check_encoder_sizes()
         self._check_heads()
         self._check_positions()
@@ -154,24 +151,17 @@ class Architecture(Section):
                     f"write a smaller `kernel`, or reduce `{cause.rpartition('.')[2]}`",
                 )
             if sublayer.kind == "mixture_of_experts" and sublayer.top_k > sublayer.experts:
-                reject(
-                    (f"{side}.{index}.top_k", f"{side}.{index}.experts"),
-                    f"the gate cannot select {sublayer.top_k} of {sublayer.experts} experts",
-                    f"write `top_k: {sublayer.experts}` or a smaller number",
-                )
+                problem = f"the gate cannot select {sublayer.top_k} of {sublayer.experts} experts"
+                hint = f"write `top_k: {sublayer.experts}` or a smaller number"
+                reject((f"{side}.{index}.top_k", f"{side}.{index}.experts"), problem, hint)
         readers = [i for i, each in enumerate(self.decoder) if each.kind in ("cross_attention", "aligned_memory")]
         if not self.encoder and readers:
-            reject(
-                (f"decoder.{readers[0]}", "encoder"),
-                f"`architecture.encoder` is empty, so `{self.decoder[readers[0]].kind}` has nothing to read",
-                "remove the sub-layer from `architecture.decoder`, or add sub-layers to `architecture.encoder`",
-            )
+            problem = f"`architecture.encoder` is empty, so `{self.decoder[readers[0]].kind}` has nothing to read"
+            hint = "remove the sub-layer from `architecture.decoder`, or add sub-layers to `architecture.encoder`"
+            reject((f"decoder.{readers[0]}", "encoder"), problem, hint)
         if self.encoder and self.decoder and not readers:
-            reject(
-                "decoder",
-                "`architecture.decoder` has no `cross_attention`, so it would never read the source",
-                "add `{kind: cross_attention}`",
-            )
+            problem = "`architecture.decoder` has no `cross_attention`, so it would never read the source"
+            reject("decoder", problem, "add `{kind: cross_attention}`")
 
     def _check_encoder_sizes(self) -> None:
         for index, sublayer in enumerate(self.encoder):
@@ -182,11 +172,8 @@ class Architecture(Section):
                     f"write `d_model: {self.d_model + 1}`",
                 )
             if hasattr(sublayer, "kernel") and sublayer.kernel % 2 == 0:
-                reject(
-                    f"encoder.{index}.kernel",
-                    f"the kernel of an encoder's convolution is centred, so it must be odd, not {sublayer.kernel}",
-                    f"write `kernel: {sublayer.kernel + 1}`",
-                )
+                problem = f"the kernel of an encoder's convolution is centred, so it must be odd, not {sublayer.kernel}"
+                reject(f"encoder.{index}.kernel", problem, f"write `kernel: {sublayer.kernel + 1}`")
 
     def _check_heads(self) -> None:
         for side, index, sublayer in self._sublayers:
@@ -194,23 +181,14 @@ class Architecture(Section):
                 continue
             h, kv_heads, d_k = self.option(sublayer, "h"), sublayer.kv_heads, self.option(sublayer, "d_k")
             if kv_heads is not None and h % kv_heads:
-                reject(
-                    (f"{side}.{index}.kv_heads", "h"),
-                    f"{h} query heads cannot be divided evenly among {kv_heads} key-value heads",
-                    "write a `kv_heads` that divides `h`",
-                )
+                problem = f"{h} query heads cannot be divided evenly among {kv_heads} key-value heads"
+                reject((f"{side}.{index}.kv_heads", "h"), problem, "write a `kv_heads` that divides `h`")
             if kv_heads not in (None, h) and self.attention_score == "additive":
-                reject(
-                    (f"{side}.{index}.kv_heads", "attention_score"),
-                    "additive attention needs as many key-value heads as query heads",
-                    "remove `kv_heads`",
-                )
+                problem = "additive attention needs as many key-value heads as query heads"
+                reject((f"{side}.{index}.kv_heads", "attention_score"), problem, "remove `kv_heads`")
             if isinstance(self.positions, Rotary) and sublayer.kind != "cross_attention" and d_k % 2:
-                reject(
-                    (f"{side}.{index}.d_k", "d_k", "positions"),
-                    f"`d_k` is odd ({d_k}), but rotary positions rotate pairs of features",
-                    f"write `d_k: {d_k + 1}`",
-                )
+                problem = f"`d_k` is odd ({d_k}), but rotary positions rotate pairs of features"
+                reject((f"{side}.{index}.d_k", "d_k", "positions"), problem, f"write `d_k: {d_k + 1}`")
 
     def _check_positions(self) -> None:
         step = 2 if isinstance(self.positions, Sinusoidal) else 4 if isinstance(self.positions, Sinusoidal2d) else 1
@@ -221,19 +199,15 @@ class Architecture(Section):
                 f"write `d_model: {self.d_model // step * step + step}`, or other `positions`",
             )
         if isinstance(self.positions, Sinusoidal2d) and (isinstance(self.source, Tokens) or self.source.subsampling):
-            reject(
-                ("positions", "source"),
-                "positions of kind `sinusoidal_2d` need a source of image patches without `subsampling`",
-                "write `positions: {kind: sinusoidal}`, or a `source` of kind `features` without `subsampling`",
-            )
+            problem = "positions of kind `sinusoidal_2d` need a source of image patches without `subsampling`"
+            hint = "write `positions: {kind: sinusoidal}`, or a `source` of kind `features` without `subsampling`"
+            reject(("positions", "source"), problem, hint)
         restricted = any(sublayer.kind == "restricted_attention" for sublayer in (*self.encoder, *self.decoder))
         if self.positions.score_bias and (restricted or self.attention_score == "additive"):
             other = "`restricted_attention`" if restricted else "`attention_score: additive`"
-            reject(
-                ("positions", "attention_score", "encoder", "decoder"),
-                f"{other} does not support positions of kind `{self.positions.kind}`",
-                "write other `positions`, or another kind of attention",
-            )
+            problem = f"{other} does not support positions of kind `{self.positions.kind}`"
+            hint = "write other `positions`, or another kind of attention"
+            reject(("positions", "attention_score", "encoder", "decoder"), problem, hint)
         if self.positions.score_bias == "learned":
             self._require_equal_heads()
 

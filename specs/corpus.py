@@ -157,11 +157,8 @@ class Synthetic(Directed):
                 "write `source` for distillation, or `target` for back-translation; `reference` has human translations",
             )
         if self.reference is not None and (self.source is None or self.n_best == 1):
-            reject(
-                "reference",
-                "`reference` selects among several translations of a `source`",
-                "write `source` and `n_best: 4`, or remove `reference`",
-            )
+            problem = "`reference` selects among several translations of a `source`"
+            reject("reference", problem, "write `source` and `n_best: 4`, or remove `reference`")
 
     @property
     def text(self) -> str:
@@ -279,11 +276,8 @@ class Corpus(Section):
         for name, part in self.named_parts:
             split, _, _ = name.partition("[")
             if split == "train" and isinstance(part, HeldOut):
-                reject(
-                    name,
-                    "`corpus.train` cannot contain `held_out`, which takes pairs out of the training set",
-                    "write `held_out` in `corpus.dev` or `corpus.test`",
-                )
+                problem = "`corpus.train` cannot contain `held_out`, which takes pairs out of the training set"
+                reject(name, problem, "write `held_out` in `corpus.dev` or `corpus.test`")
             weighted = getattr(part, "weight", 1.0) != 1.0
             if split != "train" and (weighted or isinstance(part, Synthetic) or getattr(part, "tag", None)):
                 reject(
@@ -292,11 +286,8 @@ class Corpus(Section):
                     "write this part in `corpus.train`, or remove these keys",
                 )
             if isinstance(part, HeldOut) and any(isinstance(each, Synthetic) for each in self.train):
-                reject(
-                    name,
-                    f"`held_out` would also move pairs with machine translations to the {split} set",
-                    f"write the files of the {split} set instead of `held_out`",
-                )
+                problem = f"`held_out` would also move pairs with machine translations to the {split} set"
+                reject(name, problem, f"write the files of the {split} set instead of `held_out`")
 
     @property
     def named_parts(self) -> Iterator[tuple[str, Part]]:

@@ -45,13 +45,11 @@ def resolve_folder(spec: LocatedValue, user_files: Collection[str], overrides: C
         shipped = "" if path == "." else path
         parts = [part for split in _SPLITS for part in _parts(corpus, split) if _has_paths(part.value)]
         base = _start_of(parts[0], user_files, shipped) if parts else shipped
-        splits = {
-            split: replace(
-                corpus[split], value=[_rebased(part, base, user_files, shipped) for part in _parts(corpus, split)]
-            )
-            for split in _SPLITS
-            if isinstance(getattr(corpus.get(split), "value", None), list)
-        }
+        splits = {}
+        for split in _SPLITS:
+            if listed := _parts(corpus, split):
+                rebased = [_rebased(part, base, user_files, shipped) for part in listed]
+                splits[split] = replace(corpus[split], value=rebased)
         spec = spec.overlaid(LocatedValue({"corpus": LocatedValue(splits, spec.file)}, spec.file))
         path = base or "."
     resolved = LocatedValue({"folder": replace(folder, value=path)}, folder.file)
@@ -88,11 +86,8 @@ def require_languages(layers: Sequence[LocatedValue], corpus: Corpus) -> None:
         as_override = " ".join(f"corpus.{side}={language}" for side, language in missing.items())
         is_override = files[0].line is None
         codes = ", with codes such as en, de or pt-BR" if "CODE" in missing.values() else ""
-        raise ZooError(
-            f"the spec does not give the {' and '.join(missing)} language of the files in `corpus.train`",
-            where=files[0].where,
-            hint=f"add `{as_override if is_override else in_file}`{codes}",
-        )
+        problem = f"the spec does not give the {' and '.join(missing)} language of the files in `corpus.train`"
+        raise ZooError(problem, hint=f"add `{as_override if is_override else in_file}`{codes}", where=files[0].where)
 
 
 def _training_files(layer: LocatedValue) -> list[LocatedValue]:

@@ -116,12 +116,10 @@ def _leaves(located: LocatedValue, prefix: str = "") -> Iterator[tuple[str, int 
 
 def field_names() -> tuple[str, ...]:
     """Return the dotted names of all spec fields, such as `training.steps`, except fields inside lists."""
-    values = load("base").model_dump()
-    return tuple(
-        f"{section}.{field}" if field else section
-        for section, value in values.items()
-        for field in (value if isinstance(value, Mapping) else ("",))
-    )
+    names: list[str] = []
+    for section, value in load("base").model_dump().items():
+        names += [f"{section}.{field}" for field in value] if isinstance(value, Mapping) else [section]
+    return tuple(names)
 
 
 def schema() -> dict[str, Any]:
@@ -135,8 +133,5 @@ def schema() -> dict[str, Any]:
     extends = {"type": "string", "description": f"{description}relative to this file."}
     description = "Version of the file format. Default: the current version."
     file_format = {"type": "integer", "minimum": 1, "maximum": FORMAT, "description": description}
-    return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        **whole,
-        "properties": {"extends": extends, "format": file_format, **whole["properties"]},
-    }
+    properties = {"extends": extends, "format": file_format, **whole["properties"]}
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **whole, "properties": properties}

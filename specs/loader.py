@@ -59,7 +59,7 @@ def where_written(reference: str | os.PathLike[str], overrides: Overrides, path:
     Returns:
         File and line ("mine.yaml:4") or override. None if no field of the corpus has this value.
     """
-    merged, _ = _merge(_chain(find(os.fspath(reference))), _located_overrides(overrides))
+    merged = _merge(_chain(find(os.fspath(reference))), _located_overrides(overrides))
     return next((each.where for each in _scalars(merged.at(["corpus"])) if each.value == path), None)
 
 
@@ -136,15 +136,12 @@ def _chain(source: SpecFile) -> list[tuple[SpecFile, LocatedValue]]:
             raise ZooError(f"`extends` is circular: {circle}", where=extends.where, hint=hint)
 
 
-def _merge(
-    chain: Sequence[tuple[SpecFile, LocatedValue]], overrides: Sequence[LocatedValue]
-) -> tuple[LocatedValue, bool]:
-    """Merge the values of files and overrides. Also return whether the spec's own file or an override sets `name`."""
+def _merge(chain: Sequence[tuple[SpecFile, LocatedValue]], overrides: Sequence[LocatedValue]) -> LocatedValue:
+    """Merge the values of files and overrides."""
     merged = chain[-1][1]
     for _, upper in reversed(chain[:-1]):
         merged = merged.overlaid(upper)
     source, own = chain[0]
-    has_own_name = len(chain) == 1 or any("name" in values.value for values in (own, *overrides))
     if len(chain) > 1 and not source.is_shipped:
         # The description and licence of the extended spec do not apply to a user's spec.
         inherited = {"description": f"A user's model that extends `{chain[1][0].short_name}`.", "licence": None}
@@ -154,15 +151,16 @@ def _merge(
     for values in overrides:
         merged = merged.overlaid(values)
     user_files = {file.file for file, _ in chain[:-1] if not file.is_shipped}
-    return resolve_folder(merged, user_files, [values.file for values in overrides]), has_own_name
+    return resolve_folder(merged, user_files, [values.file for values in overrides])
 
 
 def _merged(chain: Sequence[tuple[SpecFile, LocatedValue]], overrides: Overrides = ()) -> Spec:
     override_values = _located_overrides(overrides)
-    merged, has_own_name = _merge(chain, override_values)
+    merged = _merge(chain, override_values)
     origins = [values.file for values in override_values]
     spec = validate(Spec, merged, [file.file for file, _ in reversed(chain)], origins)
     all_overrides = reduce(LocatedValue.overlaid, override_values, LocatedValue({}, "override"))
+    has_own_name = len(chain) == 1 or any("name" in values.value for values in (chain[0][1], all_overrides))
     require_languages([*(values for _, values in reversed(chain)), all_overrides], spec.corpus)
     return spec.with_short_name(chain[0][0].short_name, has_own_name=has_own_name)
 

@@ -43,11 +43,8 @@ class Features(Section):
     def _check(self) -> None:
         for index, convolution in enumerate(self.subsampling):
             if convolution.kernel % 2 == 0:
-                reject(
-                    f"subsampling.{index}.kernel",
-                    f"the kernel of a source convolution is centred, so it must be odd, not {convolution.kernel}",
-                    f"write `kernel: {convolution.kernel + 1}`",
-                )
+                problem = f"the kernel of a source convolution is centred, so it must be odd, not {convolution.kernel}"
+                reject(f"subsampling.{index}.kernel", problem, f"write `kernel: {convolution.kernel + 1}`")
 
     @property
     def total_stride(self) -> int:
@@ -164,11 +161,8 @@ class Image(FeatureSource):
 
     def _check(self) -> None:
         if self.height % self.patch.height:
-            reject(
-                ("patch.height", "height"),
-                f"patches of {self.patch.height} pixels do not fill the height of {self.height} pixels",
-                f"write a `patch.height` that divides {self.height}",
-            )
+            problem = f"patches of {self.patch.height} pixels do not fill the height of {self.height} pixels"
+            reject(("patch.height", "height"), problem, f"write a `patch.height` that divides {self.height}")
 
 
 SourceFiles = Annotated[Audio | Image, Field(discriminator="kind")]
@@ -255,11 +249,9 @@ class Relative(PositionKind):
 
     def _check(self) -> None:
         if self.max_distance <= self.buckets // 2:
-            reject(
-                ("max_distance", "buckets"),
-                f"`max_distance` ({self.max_distance}) is too small: half of the `buckets` have one distance each",
-                f"write a `max_distance` of more than {self.buckets // 2}, or fewer `buckets`",
-            )
+            problem = f"`max_distance` ({self.max_distance}) is too small: half of the `buckets` have one distance each"
+            hint = f"write a `max_distance` of more than {self.buckets // 2}, or fewer `buckets`"
+            reject(("max_distance", "buckets"), problem, hint)
 
 
 class Alibi(PositionKind):

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, NoReturn
 
@@ -126,8 +126,9 @@ def read_value(text: str, origin: str) -> LocatedValue:
 
 def _values(text: str, file: str) -> LocatedValue | None:
     try:
-        node = _Loader(text, file).get_single_node()
-        return None if node is None else _NodeReader(file).value(node)
+        loader = _Loader(text, file)
+        node = loader.get_single_node()
+        return None if node is None else loader.locate(node)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         where = f"{file}:{mark.line + 1}" if mark else file
@@ -150,92 +151,63 @@ def _hint(error: yaml.MarkedYAMLError) -> str:
 class _Loader(yaml.SafeLoader):
     """YAML loader that reads a scalar as text unless YAML 1.1 and 1.2 agree that it is a number, boolean or null.
 
-    It raises ZooError for a text that is too large or too deeply nested for a spec.
+    The loader raises ZooError for a text that is too large or too deeply nested for a spec. `locate` converts the nodes
+    that the loader has composed to located values.
     """
 
     yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}  # noqa: RUF012  (PyYAML's class state)
 
     def __init__(self, text: str, file: str) -> None:
         super().__init__(text)
-        self._file, self._node_count, self._level = file, 0, 0
+        self._file = file
+        self._composed, self._located = 0, 0
+        self._level = 0
+        self._open: set[int] = set()
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
         """Compose the next node. Raise ZooError if the text has too many nodes or is nested too deeply."""
-        self._node_count += 1
+        self._composed += 1
+        event = self.peek_event()  # type: ignore[no-untyped-call]
+        self._check_size(self._composed // 2, self._level, event)  # keys are also nodes
         self._level += 1
-        mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
-        _check_size(self._node_count // 2, self._level - 1, f"{self._file}:{mark.line + 1}")  # keys are also nodes
         node = super().compose_node(parent, index)
         self._level -= 1
         return node
 
-
-for _kind, _pattern, _first in (
-    ("bool", re.compile(r"^(true|True|TRUE|false|False|FALSE)$"), "tTfF"),
-    ("null", re.compile(r"^(~|null|Null|NULL|)$"), "~nN"),
-    ("int", re.compile(rf"^({INTEGER.pattern})$"), "-+0123456789"),
-    ("float", re.compile(rf"^({FLOAT.pattern}|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN))$"), "-+.0123456789"),
-):
-    _Loader.add_implicit_resolver(_TAG + _kind, _pattern, [*_first, *([""] if _kind == "null" else [])])
-
-
-def _check_size(count: int, level: int, where: str) -> None:
-    if count > _MAX_VALUES:
-        hint = "check that this is the right file; each use of a YAML alias counts"
-        raise ZooError(f"the file contains more than {_MAX_VALUES:,} values", where=where, hint=hint)
-    if level >= _MAX_LEVELS:
-        hint = "use at most four levels, as every spec does"
-        raise ZooError("the values are nested too deeply", where=where, hint=hint)
-
-
-class _NodeReader:
-    """Converter from the YAML nodes of one file to located values."""
-
-    def __init__(self, file: str) -> None:
-        self.file = file
-        self.count = 0
-        self.open: set[int] = set()
-
-    def fail(self, problem: str, node: yaml.Node, hint: str | None = None) -> NoReturn:
-        raise ZooError(problem, where=f"{self.file}:{node.start_mark.line + 1}", hint=hint)
-
-    def value(self, node: yaml.Node) -> LocatedValue:
-        line = node.start_mark.line + 1
-        self.count += 1  # each use of an alias counts
-        _check_size(self.count, len(self.open), f"{self.file}:{line}")
-        if id(node) in self.open:
-            self.fail("an alias refers to a value that contains this alias", node, "replace the alias with a value")
-        self.open.add(id(node))
+    def locate(self, node: yaml.Node) -> LocatedValue:
+        """Convert a node to a located value."""
+        self._located += 1  # each use of an alias counts
+        self._check_size(self._located, len(self._open), node)
+        if id(node) in self._open:
+            self._fail("an alias refers to a value that contains this alias", node, "replace the alias with a value")
+        self._open.add(id(node))
+        value: object
         if isinstance(node, yaml.MappingNode) and node.tag == _TAG + "map":
-            located = LocatedValue(self.mapping(node), self.file, line)
+            value = self._mapping(node)
         elif isinstance(node, yaml.SequenceNode) and node.tag == _TAG + "seq":
-            located = LocatedValue([self.value(inner) for inner in node.value], self.file, line)
+            value = [self.locate(inner) for inner in node.value]
         elif isinstance(node, yaml.ScalarNode):
-            located = LocatedValue(self.scalar(node), self.file, line)
+            value = self._scalar(node)
         else:
-            self.fail_tag(node)
-        self.open.discard(id(node))
-        return located
+            self._fail_tag(node)
+        self._open.discard(id(node))
+        return LocatedValue(value, self._file, node.start_mark.line + 1)
 
-    def fail_tag(self, node: yaml.Node) -> NoReturn:
-        self.fail(f"the YAML tag `{node.tag}` is not supported", node, "write the value without a tag")
-
-    def mapping(self, node: yaml.MappingNode) -> dict[str, LocatedValue]:
+    def _mapping(self, node: yaml.MappingNode) -> dict[str, LocatedValue]:
         values: dict[str, LocatedValue] = {}
         for key_node, value_node in node.value:
             if not isinstance(key_node, yaml.ScalarNode) or key_node.tag in _NOT_TEXT:
-                self.fail("a key must be text", key_node, "write the name of a field, such as `d_model`")
+                self._fail("a key must be text", key_node, "write the name of a field, such as `d_model`")
             key = str(key_node.value)
             if key in values:
                 problem = f"{quote(key)} is written twice, first on line {values[key].line}"
-                self.fail(problem, key_node, "remove one of the two lines")
+                self._fail(problem, key_node, "remove one of the two lines")
             # A value that begins on a later line is located at its key.
-            values[key] = LocatedValue(self.value(value_node).value, self.file, key_node.start_mark.line + 1)
+            values[key] = replace(self.locate(value_node), line=key_node.start_mark.line + 1)
         return values
 
-    def scalar(self, node: yaml.ScalarNode) -> object:
-        text = str(node.value)
-        kind = node.tag.removeprefix(_TAG)
+    def _scalar(self, node: yaml.ScalarNode) -> object:
+        text, kind = str(node.value), node.tag.removeprefix(_TAG)
         if kind == "null":
             return None
         if kind == "bool" and text.lower() in ("true", "false"):
@@ -247,5 +219,27 @@ class _NodeReader:
             except ValueError:
                 return text
         if kind not in ("str", "bool"):
-            self.fail_tag(node)
+            self._fail_tag(node)
         return text
+
+    def _check_size(self, count: int, level: int, node: yaml.Node) -> None:
+        if count > _MAX_VALUES:
+            hint = "check that this is the right file; each use of a YAML alias counts"
+            self._fail(f"the file contains more than {_MAX_VALUES:,} values", node, hint)
+        if level >= _MAX_LEVELS:
+            self._fail("the values are nested too deeply", node, "use at most four levels, as every spec does")
+
+    def _fail_tag(self, node: yaml.Node) -> NoReturn:
+        self._fail(f"the YAML tag `{node.tag}` is not supported", node, "write the value without a tag")
+
+    def _fail(self, problem: str, node: yaml.Node, hint: str) -> NoReturn:
+        raise ZooError(problem, where=f"{self._file}:{node.start_mark.line + 1}", hint=hint)
+
+
+for _kind, _pattern, _first in (
+    ("bool", re.compile(r"^(true|True|TRUE|false|False|FALSE)$"), "tTfF"),
+    ("null", re.compile(r"^(~|null|Null|NULL|)$"), "~nN"),
+    ("int", re.compile(rf"^({INTEGER.pattern})$"), "-+0123456789"),
+    ("float", re.compile(rf"^({FLOAT.pattern}|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN))$"), "-+.0123456789"),
+):
+    _Loader.add_implicit_resolver(_TAG + _kind, _pattern, [*_first, *([""] if _kind == "null" else [])])

@@ -48,17 +48,11 @@ class Vocabulary(Section):
 
     def _check(self) -> None:
         if self.shared and self.target_size is not None:
-            reject(
-                ("target_size", "shared"),
-                f"`vocabulary.target_size` is {self.target_size:,}, but a shared vocabulary has one size",
-                "write `vocabulary: {shared: false}`, or `target_size: null`",
-            )
+            problem = f"`vocabulary.target_size` is {self.target_size:,}, but a shared vocabulary has one size"
+            reject(("target_size", "shared"), problem, "write `vocabulary: {shared: false}`, or `target_size: null`")
         if self.separate_models and not self.shared:
-            reject(
-                ("separate_models", "shared"),
-                "`vocabulary.separate_models` is only for shared vocabularies, but `vocabulary.shared` is false",
-                "write `vocabulary: {separate_models: false}`",
-            )
+            problem = "`vocabulary.separate_models` is only for shared vocabularies, but `vocabulary.shared` is false"
+            reject(("separate_models", "shared"), problem, "write `vocabulary: {separate_models: false}`")
 
 
 LanguageCode = Annotated[str, Field(pattern=r"^[A-Za-z]{2,8}([-_][A-Za-z0-9]+)*$", max_length=35)]
@@ -85,6 +79,11 @@ class Languages(Section):
     """Which language token precedes each translation. target: the token of the target language (NLLB, mBART). null: no
     language token. Default: null."""
 
+    def listed(self, maximum: int) -> str:
+        """Return the first codes, separated by commas, and the number of other codes."""
+        more = len(self.codes) - maximum
+        return ", ".join(self.codes[:maximum]) + (f" and {more} more" if more > 0 else "")
+
     def token_of(self, code: str) -> str:
         """Return the language token for a language code, such as `<2de>` for `de`."""
         return self.token.replace("{}", code)
@@ -93,11 +92,8 @@ class Languages(Section):
         if repeated := [code for code in self.codes if self.codes.count(code) > 1]:
             reject("codes", f"`languages.codes` contains `{repeated[0]}` twice", "list each language once")
         if self.source_token != "target" and self.target_token is None:
-            reject(
-                ("source_token", "target_token"),
-                "no language token tells the model which language to translate into",
-                "write `source_token: target`, or `target_token: target`",
-            )
+            problem = "no language token tells the model which language to translate into"
+            reject(("source_token", "target_token"), problem, "write `source_token: target`, or `target_token: target`")
 
 
 def suggest_language(code: str, languages: Languages) -> str:
@@ -109,9 +105,7 @@ def suggest_language(code: str, languages: Languages) -> str:
     near += [each for each in languages.codes if each.lower().startswith(code.lower()[:2]) and each not in near][:3]
     if near:
         return f"did you mean {' or '.join(f'`{each}`' for each in near)}?"
-    shown = ", ".join(languages.codes[:_MAX_SHOWN])
-    more = len(languages.codes) - _MAX_SHOWN
-    return f"the languages are {shown}{f' and {more} more' if more > 0 else ''}"
+    return f"the languages are {languages.listed(_MAX_SHOWN)}"
 
 
 OUTPUT = "target"
@@ -132,7 +126,7 @@ class BaseTask(Section):
     decoder. Other losses do not."""
     translator: ClassVar[str] = "zoo.generation.translator:Translator"
     """The class that opens models: `Translator` or a subclass."""
-    command: ClassVar[str]
+    command: ClassVar[str] = "decode"
     """Name of the zoo command that runs a model of this task."""
     action: ClassVar[str]
     """Middle of the message that `zoo decode` prints before typed input: `MODEL {action} each line that you type`."""
@@ -174,7 +168,6 @@ class BaseTask(Section):
 class Translation(BaseTask):
     """Task of translating a sentence into another language (sections 5 and 6.1)."""
 
-    command = "decode"
     action = "translates"
     summary = "It translates from `{0.source}` to `{0.target}`."
     variable = "translator"
@@ -218,7 +211,6 @@ class LanguageModelling(BaseTask):
     """Task of predicting the next token of a text. The model has a decoder only (not in the paper)."""
 
     translator = "zoo.generation.loading:LanguageModel"
-    command = "decode"
     action = "continues"
     summary = "It is a language model of `{0.target}` text."
     variable = "model"
@@ -239,7 +231,6 @@ class Recognition(BaseTask):
     """Task of transcribing or translating recordings or images of text (section 7)."""
 
     translator = "zoo.generation.recognizer:Recognizer"
-    command = "decode"
     action = "reads the file that is named in"
     summary = "It reads {1} files in {2}, and writes their text in {3}."
     variable = "recognizer"
@@ -364,17 +355,11 @@ class Training(Section):
 
     def _check(self) -> None:
         if self.patience is not None and self.dev_score is None:
-            reject(
-                ("patience", "dev_score"),
-                "`training.patience` needs a score of each checkpoint, but `training.dev_score` is null",
-                "write `dev_score: perplexity`, or `patience: null`",
-            )
+            problem = "`training.patience` needs a score of each checkpoint, but `training.dev_score` is null"
+            reject(("patience", "dev_score"), problem, "write `dev_score: perplexity`, or `patience: null`")
         if self.cooldown_steps is not None and self.cooldown_steps > self.steps:
-            reject(
-                ("cooldown_steps", "steps"),
-                f"`training.cooldown_steps` is {self.cooldown_steps:,}, but training has {self.steps:,} steps",
-                "write a smaller number, or `cooldown_steps: null`",
-            )
+            problem = f"`training.cooldown_steps` is {self.cooldown_steps:,}, but training has {self.steps:,} steps"
+            reject(("cooldown_steps", "steps"), problem, "write a smaller number, or `cooldown_steps: null`")
 
 
 class Decoding(Section):

@@ -138,17 +138,8 @@ class Spec(Section):
 
     def _check_languages(self) -> None:
         if self.languages is not None and not isinstance(self.task, (Translation, Recognition)):
-            reject(
-                ("languages", "task.kind"),
-                f"the `{self.task.kind}` task has one language, but `languages` has several",
-                "write `languages: null`",
-            )
-        if self.languages is not None and not self.reads_text and self.languages.source_token is not None:
-            reject(
-                ("languages.source_token", "task.kind"),
-                "a language token precedes the source, but the source does not consist of tokens",
-                "write `source_token: null` and `target_token: target` in `languages`",
-            )
+            problem = f"the `{self.task.kind}` task has one language, but `languages` has several"
+            reject(("languages", "task.kind"), problem, "write `languages: null`")
         if self.languages is not None and not self.reads_text:
             self._check_languages_of_files(self.languages)
         for name, part in self.corpus.named_parts:
@@ -160,42 +151,32 @@ class Spec(Section):
                 if self.languages is None and own:
                     codes = ", ".join(dict.fromkeys((self.corpus.source, self.corpus.target, code)))
                     tokens = "" if self.reads_text else ", source_token: null, target_token: target"
-                    reject(
-                        field,
-                        f"`corpus.{name}` sets its own language, but the spec has no `languages`",
-                        f"write `languages: {{codes: [{codes}]{tokens}}}`",
-                    )
+                    problem = f"`corpus.{name}` sets its own language, but the spec has no `languages`"
+                    reject(field, problem, f"write `languages: {{codes: [{codes}]{tokens}}}`")
                 if self.languages is not None and code not in self.languages.codes:
-                    reject(
-                        (field, "languages.codes"),
-                        f"`languages.codes` does not contain `{code}`, the {side} language of `corpus.{name}`",
-                        suggest_language(code, self.languages),
-                    )
+                    problem = f"`languages.codes` does not contain `{code}`, the {side} language of `corpus.{name}`"
+                    reject((field, "languages.codes"), problem, suggest_language(code, self.languages))
 
     def _check_languages_of_files(self, languages: Languages) -> None:
         """Check the languages of a recogniser, whose default languages are the languages of the corpus."""
+        if languages.source_token is not None:
+            problem = "a language token precedes the source, but the source does not consist of tokens"
+            hint = "write `source_token: null` and `target_token: target` in `languages`"
+            reject(("languages.source_token", "task.kind"), problem, hint)
         for side in ("source", "target"):
             if (code := getattr(self.corpus, side)) not in languages.codes:
-                reject(
-                    (f"corpus.{side}", "languages.codes"),
-                    f"`languages.codes` does not contain `{code}`, which is `corpus.{side}`",
-                    suggest_language(code, languages),
-                )
+                problem = f"`languages.codes` does not contain `{code}`, which is `corpus.{side}`"
+                reject((f"corpus.{side}", "languages.codes"), problem, suggest_language(code, languages))
         known = {code for part in self.corpus.train for code in self.corpus.direction(part)}
         if known and self.training.start_from is None and (unknown := [c for c in languages.codes if c not in known]):
-            reject(
-                ("languages.codes", "corpus.train"),
-                f"no part of `corpus.train` has the language `{unknown[0]}`, which `languages.codes` contains",
-                f"write `target_language: {unknown[0]}` in the parts with text in this language, or remove the code",
-            )
+            problem = f"no part of `corpus.train` has the language `{unknown[0]}`, which `languages.codes` contains"
+            hint = f"write `target_language: {unknown[0]}` in the parts with text in this language, or remove the code"
+            reject(("languages.codes", "corpus.train"), problem, hint)
 
     def _check_corpus(self) -> None:
         if self.corpus.max_ratio is not None and not self.reads_text:
-            reject(
-                ("corpus.max_ratio", "task.kind"),
-                "`corpus.max_ratio` compares numbers of tokens, but the source does not consist of tokens",
-                "write `max_ratio: null`",
-            )
+            problem = "`corpus.max_ratio` compares numbers of tokens, but the source does not consist of tokens"
+            reject(("corpus.max_ratio", "task.kind"), problem, "write `max_ratio: null`")
         parsing, corpus, reads = self.task.writes_trees, self.corpus, self.task.reads
         directions = [("en", "en")] if parsing else [("en", "de"), *([("de", "en")] if self.languages else [])]
         if not reads:
@@ -203,17 +184,12 @@ class Spec(Section):
         for name, part in corpus.named_parts:
             if not isinstance(part, (Grammar, Digits, HeldOut)) and isinstance(part, Treebank) is not parsing:
                 needed, fields = ("trees", "`trees`") if parsing else ("sentence pairs", "`source` and `target`")
-                reject(
-                    (f"corpus.{name}", "task.kind"),
-                    f"the `{self.task.kind}` task needs {needed}, but `corpus.{name}` has no {needed}",
-                    f"write {fields} in this part, or set another `task`",
-                )
+                problem = f"the `{self.task.kind}` task needs {needed}, but `corpus.{name}` has no {needed}"
+                reject((f"corpus.{name}", "task.kind"), problem, f"write {fields} in this part, or set another `task`")
             if isinstance(self.task, Recognition) and isinstance(part, (Grammar, Archive)):
-                reject(
-                    (f"corpus.{name}", "task.kind"),
-                    f"the `recognition` task reads {self.task.source.kind} files, but `corpus.{name}` has text",
-                    "write `source`, a list of file names, and `target` in this part, or set another `task`",
-                )
+                problem = f"the `recognition` task reads {self.task.source.kind} files, but `corpus.{name}` has text"
+                hint = "write `source`, a list of file names, and `target` in this part, or set another `task`"
+                reject((f"corpus.{name}", "task.kind"), problem, hint)
             if isinstance(part, Digits) and self.task.streams.get("source") not in part.sources:
                 reject(
                     (f"corpus.{name}", "task.kind"),
@@ -229,18 +205,14 @@ class Spec(Section):
                 )
             needs_translation = isinstance(part, Synthetic) or getattr(part, "tag", None) is not None
             if needs_translation and not isinstance(self.task, Translation):
-                reject(
-                    (f"corpus.{name}", "task.kind"),
-                    f"`models` and `tag` are for translation, but the task is `{self.task.kind}`",
-                    "remove this part, or write `task: {kind: translation}`",
-                )
+                problem = f"`models` and `tag` are for translation, but the task is `{self.task.kind}`"
+                hint = "remove this part, or write `task: {kind: translation}`"
+                reject((f"corpus.{name}", "task.kind"), problem, hint)
             if isinstance(part, Grammar) and corpus.direction(part) not in directions:
                 source, target = corpus.direction(part)
-                reject(
-                    (f"corpus.{name}", "corpus.source", "corpus.target"),
-                    f"`grammar` is English{'' if parsing else ' and German'}, not `{source}` and `{target}`",
-                    f"write `source: en` and `target: {directions[0][1]}`, or replace `grammar` with other parts",
-                )
+                problem = f"`grammar` is English{'' if parsing else ' and German'}, not `{source}` and `{target}`"
+                hint = f"write `source: en` and `target: {directions[0][1]}`, or replace `grammar` with other parts"
+                reject((f"corpus.{name}", "corpus.source", "corpus.target"), problem, hint)
 
     @property
     def guided_layer(self) -> int | None:
@@ -285,44 +257,33 @@ class Spec(Section):
         streams = {name: modalities[name] for name in self.task.token_streams}
         if len({*streams.values()}) > 1 if shared else len(streams) == 1:
             listed = " and ".join(f"a {name} of {modality}" for name, modality in streams.items())
-            reject(
-                ("vocabulary.shared", "task.kind"),
-                f"the `{self.task.kind}` task has {listed}, but `vocabulary.shared` is {str(shared).lower()}",
-                f"write `vocabulary: {{shared: {'false, target_size: 256' if shared else 'true'}}}`",
-            )
+            problem = f"the `{self.task.kind}` task has {listed}, but `vocabulary.shared` is {str(shared).lower()}"
+            hint = f"write `vocabulary: {{shared: {'false, target_size: 256' if shared else 'true'}}}`"
+            reject(("vocabulary.shared", "task.kind"), problem, hint)
         if self.vocabulary.copy_symbols and not (isinstance(self.task, Translation) and self.reads_text):
-            reject(
-                ("vocabulary.copy_symbols", "task.kind"),
-                "`vocabulary.copy_symbols` is for models that translate text",
-                "write `vocabulary: {copy_symbols: 0}`",
-            )
+            problem = "`vocabulary.copy_symbols` is for models that translate text"
+            reject(("vocabulary.copy_symbols", "task.kind"), problem, "write `vocabulary: {copy_symbols: 0}`")
         task, source, positions = self.task, self.architecture.source, self.architecture.positions
         if isinstance(task, Recognition) is self.reads_text:
             kind = f"features, width: {task.source.width}" if isinstance(task, Recognition) else "tokens"
-            reject(
-                ("architecture.source.kind", "task.kind"),
-                f"the `{task.kind}` task reads {modalities.get('source', 'nothing')}, not `{source.kind}`",
-                f"write `architecture: {{source: {{kind: {kind}}}}}`, or set another `task`",
-            )
+            problem = f"the `{task.kind}` task reads {modalities.get('source', 'nothing')}, not `{source.kind}`"
+            hint = f"write `architecture: {{source: {{kind: {kind}}}}}`, or set another `task`"
+            reject(("architecture.source.kind", "task.kind"), problem, hint)
         sizes: list[tuple[str, object, str, str]] = [("source", source, "width", "`task.source` gives {} features")]
         if isinstance(positions, Sinusoidal2d):
             sizes.append(("positions", positions, "rows", "a column of `task.source` has {}"))
         frames = task.source if isinstance(task, Recognition) else None
         for section, part, field, given in sizes if frames else ():
             if (own := getattr(part, field)) != (needed := getattr(frames, field)):
-                reject(
-                    (f"architecture.{section}.{field}", "task.source"),
-                    f"`architecture.{section}.{field}` is {own}, but {given.format(needed)}",
-                    f"write `architecture: {{{section}: {{{field}: {needed}}}}}`",
-                )
+                problem = f"`architecture.{section}.{field}` is {own}, but {given.format(needed)}"
+                hint = f"write `architecture: {{{section}: {{{field}: {needed}}}}}`"
+                reject((f"architecture.{section}.{field}", "task.source"), problem, hint)
         score, permitted = self.training.dev_score, self.scores
         if score is not None and score not in permitted:
             languages = f" from {self.corpus.source} to {self.corpus.target}" if score in task.scores else ""
-            reject(
-                ("training.dev_score", "task.kind"),
-                f"`training.dev_score` is `{score}`, which is not a score of the `{task.kind}` task{languages}",
-                f"write {' or '.join(f'`{name}`' for name in permitted)}",
-            )
+            problem = f"`training.dev_score` is `{score}`, which is not a score of the `{task.kind}` task{languages}"
+            hint = f"write {' or '.join(f'`{name}`' for name in permitted)}"
+            reject(("training.dev_score", "task.kind"), problem, hint)
 
     def _check_losses(self) -> None:
         kinds = [sublayer.kind for sublayer in self.architecture.decoder]
@@ -333,14 +294,13 @@ class Spec(Section):
                 "`training.guided_alignment` needs a model that translates text with one `cross_attention` per layer",
                 "write `guided_alignment: null`",
             )
-        if self.training.ctc_weight is not None and self.reads_text:
-            reject(
-                "training.ctc_weight",
-                "`training.ctc_weight` needs a model that recognises speech or images",
-                "write `ctc_weight: null`",
-            )
-        directions = [self.corpus.direction(part) for part in self.corpus.train]
-        if self.training.ctc_weight is not None and any(source != target for source, target in directions):
+        if self.training.ctc_weight is None:
+            return
+        if self.reads_text:
+            problem = "`training.ctc_weight` needs a model that recognises speech or images"
+            reject("training.ctc_weight", problem, "write `ctc_weight: null`")
+        directions = map(self.corpus.direction, self.corpus.train)
+        if any(source != target for source, target in directions):
             reject(
                 "training.ctc_weight",
                 "`training.ctc_weight` needs texts in the language of the speech or image, but the model translates",
@@ -350,24 +310,17 @@ class Spec(Section):
     def _check_tokens(self) -> None:
         tied = self.architecture.tied_embeddings
         if tied in ("all", "embeddings") and not self.vocabulary.shared:
-            reject(
-                ("vocabulary.shared", "architecture.tied_embeddings"),
-                f"`architecture.tied_embeddings` is `{tied}`, but `vocabulary.shared` is false",
-                "write `vocabulary: {shared: true}`, or `architecture: {tied_embeddings: target}`",
-            )
+            problem = f"`architecture.tied_embeddings` is `{tied}`, but `vocabulary.shared` is false"
+            hint = "write `vocabulary: {shared: true}`, or `architecture: {tied_embeddings: target}`"
+            reject(("vocabulary.shared", "architecture.tied_embeddings"), problem, hint)
         size, suppressed = self.vocabulary.sizes[1], self.decoding.suppressed_tokens
         if EOS in suppressed:
-            reject(
-                "decoding.suppressed_tokens",
-                f"`decoding.suppressed_tokens` contains {EOS} (EOS), without which no translation ends",
-                f"remove {EOS} from the list",
-            )
+            problem = f"`decoding.suppressed_tokens` contains {EOS} (EOS), without which no translation ends"
+            reject("decoding.suppressed_tokens", problem, f"remove {EOS} from the list")
         if suppressed and max(suppressed) >= size:
-            reject(
-                ("decoding.suppressed_tokens", "vocabulary.size"),
-                f"`decoding.suppressed_tokens` contains {max(suppressed):,}, but the last token is {size - 1:,}",
-                f"remove {max(suppressed):,} from the list",
-            )
+            problem = f"`decoding.suppressed_tokens` contains {max(suppressed):,}, but the last token is {size - 1:,}"
+            hint = f"remove {max(suppressed):,} from the list"
+            reject(("decoding.suppressed_tokens", "vocabulary.size"), problem, hint)
 
     def _check_lengths(self) -> None:
         training, stride = self.training, self.architecture.source_stride
@@ -383,11 +336,9 @@ class Spec(Section):
         end = " tokens and EOS" if self.reads_text else ""
         for field, limit, length, step in limits:
             if limit is not None and limit <= length:
-                reject(
-                    (field, "corpus.max_length"),
-                    f"`{field}` is {limit}, but training examples can have a length of up to {length}{end}",
-                    f"raise `{field}`, or lower `corpus.max_length` below {int(limit * step / growth)}",
-                )
+                problem = f"`{field}` is {limit}, but training examples can have a length of up to {length}{end}"
+                hint = f"raise `{field}`, or lower `corpus.max_length` below {int(limit * step / growth)}"
+                reject((field, "corpus.max_length"), problem, hint)
 
 
 def add_sublayer_kind(sublayer: type[Sublayer]) -> None:

@@ -107,8 +107,7 @@ def _combined_error(
         # On the same line, an unknown field comes first: it may be the misspelt name of a missing field.
         order = (rank(located), located.line or 0, error["type"] == "missing")
         found.append((order, ZooError(problem, where=located.where, hint=hint)))
-    found.sort(key=lambda item: item[0])
-    first, *additional = [error for _, error in found]
+    first, *additional = (error for _, error in sorted(found, key=lambda item: item[0]))
     if unlisted := additional[_MAX_ERRORS:]:
         hint = "correct the errors above first: they often have a common cause"
         additional[_MAX_ERRORS:] = [ZooError(f"{len(unlisted):,} more errors are not listed", hint=hint)]

@@ -75,25 +75,14 @@ Zoo = Callable[..., Result]
 """Type of the fixture `zoo`."""
 
 
-LONGEST = (
-    *(
-        "compiler/test_conformance.py",
-        "test_benchmarks.py",
-        "test_copy_task.py",
-        "cli/test_decode.py",
-        "cli/test_serve.py",
-        "zoo/serving/test_limits.py",
-    ),
-    *("zoo/serving/test_connections.py", "zoo/serving/test_documents.py", "zoo/interop/test_exporter.py"),
-    *(
-        "zoo/test_import_zoo.py",
-        "zoo/interop/test_huggingface.py",
-        "compiler/test_kernels.py",
-        "hostile/test_hostile.py",
-    ),
-    *("compiler/test_processors.py", "zoo/interop/test_multilingual.py", "zoo/training/test_distributed.py"),
-    *("compiler/test_switches.py", "zoo/visualization/test_browser.py", "zoo/serving/test_page.py"),
-)
+LONGEST = """
+    compiler/test_conformance.py test_benchmarks.py test_copy_task.py cli/test_decode.py cli/test_serve.py
+    zoo/serving/test_limits.py zoo/serving/test_connections.py zoo/serving/test_documents.py
+    zoo/interop/test_exporter.py zoo/test_import_zoo.py zoo/interop/test_huggingface.py compiler/test_kernels.py
+    hostile/test_hostile.py compiler/test_processors.py zoo/interop/test_multilingual.py
+    zoo/training/test_distributed.py compiler/test_switches.py zoo/visualization/test_browser.py
+    zoo/serving/test_page.py
+"""
 """The slowest modules. They run first, so that at the end no worker of pytest-xdist waits for another."""
 
 
@@ -103,7 +92,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    places = {Path(__file__).parent / name: place for place, name in enumerate(LONGEST)}
+    places = {Path(__file__).parent / name: place for place, name in enumerate(LONGEST.split())}
     items.sort(key=lambda item: places.get(item.path, len(places)))
 
 

@@ -77,9 +77,8 @@ def test_words_before_a_name_fit_it() -> None:
     pair = ("les chats de Tom et d'Alice", "los gatos de Tom y Alice")
     for seed in range(40):
         french, spanish = renamed(pair, ("fr", "es"), random.Random(seed))
-        names = re.fullmatch(
-            r"les chats (?:d'(?=[AEIOUÉ])|de (?![AEIOUÉ]))(.*) et (?:d'(?=[AEIOUÉ])|de (?![AEIOUÉ]))(.*)", french
-        )
+        of = "(?:d'(?=[AEIOUÉ])|de (?![AEIOUÉ]))"
+        names = re.fullmatch(f"les chats {of}(.*) et {of}(.*)", french)
         assert names is not None
         assert spanish == f"los gatos de {names[1]} {'e' if names[2][0] == 'I' else 'y'} {names[2]}"
 
@@ -91,17 +90,13 @@ def test_spans_have_the_notation_of_each_language() -> None:
         english, german = filled(template, ("en", "de"), generator)
         assert not re.search("[<>]", english + german)
         assert compare(english, german, "en", "de").missing == []
-    assert [number(1234.5, 2, code) for code in ("en", "de", "fr", "es")] == [
-        "1,234.50",
-        "1.234,50",
-        "1 234,50",
-        "1.234,50",
-    ]
+    numbers = [number(1234.5, 2, code) for code in ("en", "de", "fr", "es")]
+    assert numbers == ["1,234.50", "1.234,50", "1 234,50", "1.234,50"]
     pair = ("In 1984 I paid 1,500.50 dollars at 2:30.", "En 1984 j'ai payé 1 500,50 dollars à 2:30.")
     english, french = with_other_numbers(pair, ("en", "fr"), generator)
-    numbers = re.fullmatch(r"In (\d{4}) I paid ([\d,]+)\.(\d\d) dollars at (\d+:\d\d)\.", english)
-    assert numbers is not None
-    year, whole, cents, time = numbers.groups()
+    written = re.fullmatch(r"In (\d{4}) I paid ([\d,]+)\.(\d\d) dollars at (\d+:\d\d)\.", english)
+    assert written is not None
+    year, whole, cents, time = written.groups()
     assert french == f"En {year} j'ai payé {whole.replace(',', ' ')},{cents} dollars à {time}."
     assert with_other_numbers(("I paid 2.", "Ich zahlte 3."), ("en", "de"), generator) == ("I paid 2.", "Ich zahlte 3.")
     first, second = with_placeholder(("Tom ran.", "Tom courut."), ("en", "fr"), generator)

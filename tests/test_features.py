@@ -32,6 +32,7 @@ Example = tuple[Tensor, list[int]]
 
 
 UNTIED = {"tied_embeddings": "target"}
+PATCHES = {**UNTIED, "positions": {"kind": "sinusoidal_2d", "rows": 4}}
 EMPTY: dict[str, object] = {"train": [], "dev": [], "test": []}
 RECOGNITION = {"kind": "recognition", "source": {"kind": "audio", "bins": WIDTH}}
 
@@ -131,15 +132,8 @@ def test_what_needs_text_refuses_features_by_name() -> None:
         ({}, "`architecture.tied_embeddings` is `all`, but a model that reads features has no source embedding"),
         ({**UNTIED, "source.subsampling": [{"kernel": 4, "stride": 2}]}, "must be odd, not 4"),
         ({**UNTIED, "source.subsampling": [{"kernel": 3, "stride": 0}]}, "stride` must be at least 1"),
-        ({**UNTIED, "positions": {"kind": "sinusoidal_2d", "rows": 4}, "d_model": 6}, "needs a multiple of 4"),
-        (
-            {
-                **UNTIED,
-                "positions": {"kind": "sinusoidal_2d", "rows": 4},
-                "source.subsampling": [{"kernel": 3, "stride": 2}],
-            },
-            "image patches without `subsampling`",
-        ),
+        ({**PATCHES, "d_model": 6}, "needs a multiple of 4"),
+        ({**PATCHES, "source.subsampling": [{"kernel": 3, "stride": 2}]}, "image patches without `subsampling`"),
         ({**UNTIED, "source": {"kind": "tokens"}}, "the `recognition` task reads audio"),
         ({**UNTIED, "source": {"kind": "features", "width": 3}}, "is 3, but `task.source` gives 8 features"),
     ],

@@ -156,6 +156,7 @@ def artefact_key(request: BuildRequest, backend_file: str) -> dict[str, str]:
     modules = (runtime, windows, sublayers)
     files = (*(module.__file__ for module in modules), __file__, backend_file)
     return {
+        "torch": torch.__version__,
         "code": str(emit(request.graphs.values())),
         "inputs": str([(p, g.inputs, g.parameters) for p, g in request.graphs.items()]),
         "sources": "".join(Path(str(file)).read_text(encoding="utf-8") for file in files),

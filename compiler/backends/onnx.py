@@ -76,7 +76,6 @@ def _build(request: BuildRequest) -> EmittedProgram:
     key = {
         **artefact_key(request, __file__),
         "weights": weights_digest(request.weights),
-        "torch": torch.__version__,
         "onnxscript": onnxscript.__version__,
         "onnxruntime": onnxruntime.__version__,
     }

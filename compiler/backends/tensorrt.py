@@ -81,9 +81,12 @@ def _build(request: BuildRequest) -> EmittedProgram:  # pragma: no cover  (needs
     import tensorrt
     import torch_tensorrt
 
-    versions = {"torch": torch.__version__, "torch_tensorrt": torch_tensorrt.__version__}
-    versions |= {"tensorrt": tensorrt.__version__, "gpu": torch.cuda.get_device_name(request.device)}
-    versions["device"] = request.device
+    versions = {
+        "torch_tensorrt": torch_tensorrt.__version__,
+        "tensorrt": tensorrt.__version__,
+        "gpu": torch.cuda.get_device_name(request.device),
+        "device": request.device,
+    }
     artefact = Artefact(request.folder, "tensorrt", engine_key(request, versions))
     folder = artefact.make(lambda empty: _compile(request, empty, torch_tensorrt))
     has_same_weights = (folder / "weights").read_text(encoding="utf-8") == weights_digest(request.weights)

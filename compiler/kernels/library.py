@@ -32,38 +32,38 @@ KERNELS = Path(__file__).parent
 FLAGS = ("-std=c++17", "-O3", "-march=native", "-ffp-contract=off", "-fno-math-errno", "-shared", "-fPIC")
 _POLL_SECONDS = 0.2
 
-_C_TYPES: Mapping[str, tuple[str, type[ctypes._SimpleCData[Any]]]] = {
-    "int": ("int32_t", ctypes.c_int32),
-    "float": ("float", ctypes.c_float),
-    "pointer": ("const void*", ctypes.c_void_p),
+CType = type[ctypes.c_int32] | type[ctypes.c_float] | type[ctypes.c_void_p]
+_C_NAMES: Mapping[CType, str] = {ctypes.c_int32: "int32_t", ctypes.c_float: "float", ctypes.c_void_p: "const void*"}
+_C_TYPES: Mapping[str, CType] = {
+    **dict.fromkeys(("Operand", "Opcode", "ActivationKind", "int", "bool"), ctypes.c_int32),
+    **dict.fromkeys(("str | None", "tuple[str, ...]", "tuple[float, ...]"), ctypes.c_void_p),
+    "float": ctypes.c_float,
 }
-_TYPE_OF_ANNOTATION = {"Opcode": "int", "ActivationKind": "int", "int": "int", "bool": "int", "float": "float"}
-_TYPE_OF_ANNOTATION |= {"str | None": "pointer", "tuple[str, ...]": "pointer", "tuple[float, ...]": "pointer"}
+"""The C type of a field of the struct Instruction, by its annotation in `Instruction`."""
 
 
-def struct_fields() -> Iterator[tuple[str, str]]:
-    """Yield the name and the type (int, float or pointer) of each field of the C++ struct Instruction."""
+def struct_fields() -> Iterator[tuple[str, CType]]:
+    """Yield the name and the type of each field of the C++ struct Instruction."""
     for field in fields(Instruction):
+        yield field.name, _C_TYPES[str(field.type)]
         if field.type == "Operand":
-            yield from ((field.name, "int"), (f"{field.name}_column", "int"))
-        else:
-            yield field.name, _TYPE_OF_ANNOTATION[str(field.type)]
+            yield f"{field.name}_column", ctypes.c_int32
 
 
-POINTERS = tuple(name for name, kind in struct_fields() if kind == "pointer")
+POINTERS = tuple(name for name, type_ in struct_fields() if type_ is ctypes.c_void_p)
 """Fields of the struct that are pointers."""
 
 
 class InstructionStruct(ctypes.Structure):
     """Instruction in the memory layout that the kernels read."""
 
-    _fields_ = tuple((name, _C_TYPES[kind][1]) for name, kind in struct_fields())
+    _fields_ = tuple(struct_fields())
 
 
 def header() -> str:
     """Return the text of `abi.hpp`, which the kernels include."""
     enums = "\n".join(map(_c_enum, (Opcode, ActivationKind, MatrixType, Status, SentenceState)))
-    struct = "".join(f"    {_C_TYPES[kind][0]} {name};\n" for name, kind in struct_fields())
+    struct = "".join(f"    {_C_NAMES[type_]} {name};\n" for name, type_ in struct_fields())
     return f"""// Written by compiler/kernels/library.py.
 #pragma once
 

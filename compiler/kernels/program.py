@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import json
 import mmap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -136,14 +136,14 @@ class KernelProgram:
             raise ValueError(
                 f"got {len(sources)} sources: pass one prefix, one `BeamOptions` and one row of penalties per source"
             )
-        state = self._encode(_concatenated(sources), _as_array(map(len, sources), np.int32))
+        state = self._encode(_concatenated(sources), np.fromiter(map(len, sources), np.int32))
         if shortlists is not None:
             state = self.restrict(state, shortlists)
         totals, last = np.zeros(len(sources), np.float32), np.full(len(sources), BOS)
         for forced in zip(*prefixes, strict=True):
             log_probabilities = np.empty((len(sources), self.vocabulary), np.float32)
             self._step(state, last, 1, 1, log_probabilities=log_probabilities)
-            last = _as_array(forced, np.int64)
+            last = np.array(forced, np.int64)
             totals += log_probabilities[np.arange(len(sources)), last]
         longest = max(each.max_length for each in options) + 2
         table = np.zeros((len(options), longest))
@@ -162,7 +162,7 @@ class KernelProgram:
         """Restrict each sentence to its list of tokens (see `ShortlistDecoder.restrict`)."""
         if len(tokens) != state.sentences:
             raise ValueError(f"got {len(tokens)} lists for {state.sentences} sentences: pass one list per sentence")
-        counts, listed = _as_array([len(each) for each in tokens], np.int64), np.concatenate(tokens).astype(np.int64)
+        counts, listed = np.fromiter(map(len, tokens), np.int64), np.concatenate(tokens).astype(np.int64)
         raise_for(self.library.zoo_restrict(self.handle, state.handle, listed.ctypes.data, counts.ctypes.data))
         return state
 
@@ -201,7 +201,7 @@ class KernelProgram:
 
     def keep(self, state: KernelState, sentences: Sequence[int]) -> KernelState:
         """Return the state with only the given sentences. The indices must be in ascending order."""
-        kept = _as_array(sentences, np.int64)
+        kept = np.array(sentences, np.int64)
         raise_for(self.library.zoo_keep(state.handle, kept.ctypes.data, len(kept)))
         state.sentences = len(kept)
         return state
@@ -266,10 +266,6 @@ class KernelProgram:
             return InstructionStruct(**{name: value for name, value in fields.items() if value is not None} | places)
 
         return (InstructionStruct * len(part))(*map(struct, part))
-
-
-def _as_array(values: Iterator[int] | Sequence[int], dtype: type[np.integer[Any]]) -> np.ndarray:
-    return np.array(list(values), dtype)
 
 
 def _concatenated(rows: Sequence[Sequence[int]]) -> Int64[np.ndarray, " tokens"]:

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from compiler.builder import Value
@@ -38,7 +37,6 @@ def aligned_memory(y: Value, sublayer: AlignedMemory, context: LayerContext) -> 
     return b.node("memory", Align(in_step), (projected, memory.padding, context.position or context.stream))
 
 
-@dataclass(frozen=True)
 class Align(Operation):
     """Select the memory at each target position, or 0 after the end of the source (dynamic unfolding).
 

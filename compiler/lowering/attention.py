@@ -164,5 +164,4 @@ def restricted_attention(x: Value, sublayer: RestrictedAttention, context: Layer
     # A decoder step keeps only the keys and values of the last `radius` positions.
     keys, values = (context.recent(name, new, radius) for name, new in (("keys", key), ("values", value)))
     hidden = b.shared("outside", WindowMask(radius), (context.position, keys.before), sublayer)
-    attention = Attention(heads.scale, dropout=heads.dropout, groups=heads.groups)
-    return heads.merge(b.node("context", attention, (query, keys.all, values.all, hidden), *heads.score_vector()))
+    return heads.attend(query, keys.all, values.all, hidden)

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from compiler.builder import GraphBuilder, Value
@@ -54,7 +53,6 @@ def features(b: GraphBuilder, options: Features, d_model: int) -> tuple[Value, V
     return x, length
 
 
-@dataclass(frozen=True)
 class SubsampledLength(Operation):
     """Number of positions after a convolution with a stride: ⌈length / stride⌉, [batch] -> [batch]."""
 

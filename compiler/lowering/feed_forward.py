@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from compiler.builder import Value
@@ -83,7 +82,6 @@ def mixture_of_experts(x: Value, sublayer: MixtureOfExperts, context: LayerConte
     return b.node("mixed", Experts(), (x, gates), *parameters)
 
 
-@dataclass(frozen=True)
 class TopKGates(Operation):
     """Weights of experts: the softmax of the largest k scores x W_g, and 0 for all others (equations 3 to 5).
 
@@ -124,7 +122,6 @@ class TopKGates(Operation):
         return 3 * product(inputs[0].shape[:2]) * parameters[0][1]  # scores, noise and its deviation
 
 
-@dataclass(frozen=True)
 class Experts(Operation):
     """The sum over experts e of gate_e · (max(0, x W1_e + b1_e) W2_e + b2_e) (equation 1; Vaswani et al. 2017, 3.3).
 

@@ -8,7 +8,6 @@ To add a kind, add its name to `specs.parts`. Then add an operation and a line i
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from compiler.instruction import Opcode
@@ -34,7 +33,6 @@ if TYPE_CHECKING:
     from compiler.operations.operation import Node
 
 
-@dataclass(frozen=True)
 class NormOperation(Operation):
     """Base class of norms over the last dimension."""
 
@@ -56,7 +54,6 @@ class NormOperation(Operation):
         codegen.add(node, Opcode.NORM, *read, epsilon=self.epsilon, gain=gain, bias=next(iter(bias), None))
 
 
-@dataclass(frozen=True)
 class LayerNorm(NormOperation):
     """Layer normalisation: (x - mean) / sqrt(variance + epsilon) · gain + bias (3.1; Ba et al. 2016)."""
 
@@ -74,7 +71,6 @@ class LayerNorm(NormOperation):
         return f"functional.layer_norm({x}, ({context.type.shape[-1].constant},), {gain}, {bias}, {self.epsilon!r})"
 
 
-@dataclass(frozen=True)
 class RmsNorm(NormOperation):
     """RMSNorm: x / sqrt(mean of x² + epsilon) · gain (Zhang & Sennrich 2019, equation 4)."""
 
@@ -90,7 +86,6 @@ class RmsNorm(NormOperation):
         return f"functional.rms_norm({x}, ({context.type.shape[-1].constant},), {gain}, {self.epsilon!r})"
 
 
-@dataclass(frozen=True)
 class HalfVariance(Scale):
     """Multiply by sqrt(0.5), so that the variance of a residual sum stays the same (Gehring et al. 2017, 3.5)."""
 

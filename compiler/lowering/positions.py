@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, replace
 from math import cos, sin
 from typing import TYPE_CHECKING, Any
 
@@ -165,7 +165,6 @@ def sinusoidal_encoding(position: int, width: int, halves: bool = False) -> list
     return [(cos if i % 2 else sin)(position / 10000 ** (i // 2 * 2 / width)) for i in range(width)]
 
 
-@dataclass(frozen=True)
 class PositionalEncoding(Operation):
     """Add the encoding of each position (3.5): x [batch, n, d] [, position [batch, n]] -> [batch, n, d].
 
@@ -215,7 +214,6 @@ class PositionalEncoding(Operation):
         return read + result.bytes(float_bytes) * (2 if weight_bytes.terms else 1)
 
 
-@dataclass(frozen=True)
 class GridEncoding(Operation):
     """Add the encoding of each image patch: x [batch, n, d] -> [batch, n, d].
 
@@ -239,7 +237,6 @@ class GridEncoding(Operation):
         return x + x.new_tensor([[*sinusoidal_encoding(c, half), *sinusoidal_encoding(r, half)] for c, r in places])
 
 
-@dataclass(frozen=True)
 class Rotate(Operation):
     """Rotate pairs of features by angles that grow with the position (Su et al. 2021, equation 34).
 
@@ -277,7 +274,6 @@ class Rotate(Operation):
         codegen.add(node, Opcode.ROTATE, node.inputs[0], scale=self.theta, **sizes)
 
 
-@dataclass(frozen=True)
 class PositionBias(Operation):
     """Base class of attention score biases that depend on the distance between query and key.
 
@@ -346,7 +342,6 @@ class PositionBias(Operation):
         return replace(self, planned=True)
 
 
-@dataclass(frozen=True)
 class RelativeBias(PositionBias):
     """Learned bias for each range of distances, a table [buckets, heads] (T5; Raffel et al. 2020, section 2.1)."""
 
@@ -371,7 +366,6 @@ class RelativeBias(PositionBias):
         return {"table": table, "rows": limit, "constants": (*map(float, before), *map(float, after))}
 
 
-@dataclass(frozen=True)
 class AlibiBias(PositionBias):
     """Constant slope per head times the distance (ALiBi; Press et al. 2022, section 3)."""
 

@@ -60,15 +60,10 @@ SUBLAYERS: Mapping[str, Callable[[Value, Any, LayerContext], Value]] = {
     "aligned_memory": aligned_memory,
 }
 """The lowering function for each kind of sub-layer. To add a kind, add a function, a line here, and its spec class."""
-PREFIXED = (
-    "cross_attention",
-    "mixture_of_experts",
-    "restricted_attention",
-    "separable_convolution",
-    "bottleneck_convolution",
-    "aligned_memory",
-)
-"""Kinds whose first word is a prefix of value names, so that no two sub-layers in a layer have equal value names."""
+UNPREFIXED = ("self_attention", "feed_forward", "ssru", "lstm", "convolution")
+"""Kinds without a prefix in their value names. For all other kinds, the prefix is the first word of the kind.
+
+The prefixes ensure that no two sub-layers in a layer have equal value names."""
 
 
 def lower(spec: Spec, purpose: Purpose) -> Graph:
@@ -177,7 +172,7 @@ class Transformer:
         for sublayer in sublayers:
             kinds[sublayer.kind] += 1
             name = str(sublayer.kind)
-            prefix = f"{name.partition('_')[0]}_" if name in PREFIXED else ""
+            prefix = "" if name in UNPREFIXED else f"{name.partition('_')[0]}_"
             if kinds[name] > 1:
                 name = f"{name}_{kinds[name]}"
                 prefix = f"{name}_"

@@ -54,7 +54,6 @@ class HeadColumns:
         return queries, keys, (kv[..., self.value : self.value + self.kv_count * self.d_v], self.d_v)
 
 
-@dataclass(frozen=True)
 class _ScoredAttention(Operation):
     """Base class of operations that compute a score for each pair of a query and a key."""
 
@@ -97,7 +96,6 @@ class _ScoredAttention(Operation):
         return f"{scaled(query, self.scale)} @ {key}.mT"
 
 
-@dataclass(frozen=True)
 class Attention(_ScoredAttention):
     """Scaled dot-product attention, softmax(scale · Q Kᵀ + bias, masked) V (3.2.1), or additive attention.
 
@@ -178,7 +176,6 @@ class Attention(_ScoredAttention):
         return _describe_masks(inputs[3:])
 
 
-@dataclass(frozen=True)
 class AttentionWeights(_ScoredAttention):
     """Attention weights softmax(scale · Q Kᵀ + bias, masked), for programs that return these weights to the caller.
 
@@ -214,7 +211,6 @@ class AttentionWeights(_ScoredAttention):
         return _describe_masks(inputs[2:])
 
 
-@dataclass(frozen=True)
 class WeightedSum(Operation):
     """Attention output: the sum of the values, weighted by the attention weights.
 
@@ -240,7 +236,6 @@ class WeightedSum(Operation):
         return 2 * product(weights.shape) * value.shape[3]
 
 
-@dataclass(frozen=True)
 class RestrictedAttention(Operation):
     """Self-attention restricted to `radius` positions on each side of the query or, if causal, before it (4).
 

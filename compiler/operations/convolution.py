@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from compiler.operations.operation import (
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-@dataclass(frozen=True)
 class Convolution(Operation):
     """Convolution with a kernel of k positions, `dilation` apart: y_t = b + Σ_i x_(t + (i - before) · dilation) W_i.
 
@@ -89,7 +87,6 @@ class Convolution(Operation):
         return f"every {self.dilation} positions" if self.dilation > 1 else ""
 
 
-@dataclass(frozen=True)
 class DepthwiseConvolution(Convolution):
     """Convolution of each feature separately: x [batch, n, d], kernel [k, d], bias [d] -> [batch, n, d].
 
@@ -109,7 +106,6 @@ class DepthwiseConvolution(Convolution):
         return sum((x * row for x, row in zip(shifted, kernel, strict=True)), bias)
 
 
-@dataclass(frozen=True)
 class ClearPadding(Operation):
     """Set the features at padding to zero, so that a convolution reads zeros after the end of each sentence.
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from compiler.instruction import ActivationKind, Opcode
@@ -29,7 +28,6 @@ class BinaryOperation(Operation):
         return x
 
 
-@dataclass(frozen=True)
 class Add(BinaryOperation):
     """Add two values of the same type, as in a residual connection (3.1)."""
 
@@ -70,7 +68,6 @@ class ActivationOperation(Operation):
             codegen.add(node, Opcode.ACTIVATE, x, activation=self.activation)
 
 
-@dataclass(frozen=True)
 class Relu(ActivationOperation):
     """ReLU: max(0, x) (3.3)."""
 
@@ -83,7 +80,6 @@ class Relu(ActivationOperation):
         return inputs[0].clamp(min=0)
 
 
-@dataclass(frozen=True)
 class Silu(ActivationOperation):
     """SiLU, also called swish: x · sigmoid(x) (Elfwing et al. 2018)."""
 
@@ -95,7 +91,6 @@ class Silu(ActivationOperation):
         return inputs[0] / (1 + (-inputs[0]).exp())
 
 
-@dataclass(frozen=True)
 class Gelu(ActivationOperation):
     """GELU: x · Φ(x) with the normal distribution function Φ (Hendrycks & Gimpel 2016), without approximation."""
 
@@ -107,7 +102,6 @@ class Gelu(ActivationOperation):
         return inputs[0] * (1 + (inputs[0] / 2**0.5).erf()) / 2
 
 
-@dataclass(frozen=True)
 class GeluTanh(ActivationOperation):
     """Approximation of GELU: x · (1 + tanh(√(2/π) · (x + 0.044715 x³))) / 2 (Hendrycks & Gimpel 2016)."""
 
@@ -121,7 +115,6 @@ class GeluTanh(ActivationOperation):
         return x * (1 + inner.tanh()) / 2
 
 
-@dataclass(frozen=True)
 class Multiply(BinaryOperation):
     """Multiply two values of the same type elementwise, as in a gated feed-forward network (Shazeer 2020)."""
 
@@ -135,7 +128,6 @@ class Multiply(BinaryOperation):
         codegen.add(node, Opcode.MULTIPLY, *node.inputs)
 
 
-@dataclass(frozen=True)
 class GatedLinearUnit(Operation):
     """GLU: a · sigmoid(b), where a and b are halves of the features (Dauphin et al. 2016). [..., 2d] -> [..., d]."""
 
@@ -154,7 +146,6 @@ class GatedLinearUnit(Operation):
         return inputs[0][..., :half] / (1 + (-inputs[0][..., half:]).exp())
 
 
-@dataclass(frozen=True)
 class Scale(Operation):
     """Multiply a value by a constant."""
 
@@ -170,7 +161,6 @@ class Scale(Operation):
         codegen.add(node, Opcode.SCALE, *node.inputs, scale=self.factor)
 
 
-@dataclass(frozen=True)
 class Dropout(Operation):
     """Set elements to zero with the probability `dropout`, and scale the others up, in training only (5.4)."""
 

@@ -10,7 +10,6 @@ step. `site` distinguishes the dropout operations in one layer. A step of a beam
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from compiler.lowering.norm import LayerNorm
@@ -48,7 +47,6 @@ class KernelOperation:
         raise NotImplementedError(f"{type(self).__name__} has no reference: interpret the graph of another purpose")
 
 
-@dataclass(frozen=True)
 class PackedAttention(KernelOperation, Operation):
     """Scaled dot-product attention of all heads, where each query sees the keys of its own sentence (3.2.2).
 
@@ -72,7 +70,6 @@ class PackedAttention(KernelOperation, Operation):
         return ValueType((*q.shape[:2], Size.of(self.heads.count * self.heads.d_v)))
 
 
-@dataclass(frozen=True)
 class PackedSsru(KernelOperation, Operation):
     """SSRU whose state is 0 before the first token of each sentence (Kim et al. 2019).
 
@@ -89,7 +86,6 @@ class PackedSsru(KernelOperation, Operation):
         return value
 
 
-@dataclass(frozen=True)
 class ResidualNorm(KernelOperation, LayerNorm):
     """LayerNorm(x + Dropout(y + c)) (3.1, 5.4). Inputs: x, y if `residual`, and the seed if there is dropout.
 
@@ -100,8 +96,6 @@ class ResidualNorm(KernelOperation, LayerNorm):
 
     dropout: float = 0.0
     site: int = 0
-
-    float32_parameters = True
 
     def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
         x, y = inputs[0], inputs[1 : 1 + self.residual]
@@ -121,7 +115,6 @@ class ResidualNorm(KernelOperation, LayerNorm):
         return f"fused.residual_norm({values}, {self.dropout!r}, {inputs[-1]}, w.dropout_key + {self.site}, w.training)"
 
 
-@dataclass(frozen=True)
 class SeededDropout(Dropout):
     """Dropout whose mask depends only on the seed of the step (5.4). Inputs: x, and the seed."""
 
@@ -130,7 +123,6 @@ class SeededDropout(Dropout):
     code = "fused.seeded_dropout({0}, {self.dropout!r}, {1}, w.dropout_key + {self.site}, w.training)"
 
 
-@dataclass(frozen=True)
 class LinearRelu(KernelOperation, Linear):
     """max(0, x W + b): x [..., i], W [i, o], b [o] -> [..., o] (3.3)."""
 
@@ -139,7 +131,6 @@ class LinearRelu(KernelOperation, Linear):
     emit = Operation.emit
 
 
-@dataclass(frozen=True)
 class PackedPositions(PositionalEncoding):
     """Add sinusoids (3.5) from a table: x [batch, n, d], positions below n [batch, n] -> [batch, n, d]."""
 
@@ -147,7 +138,6 @@ class PackedPositions(PositionalEncoding):
     emit = Operation.emit
 
 
-@dataclass(frozen=True)
 class WholeCrossEntropy(ChunkedCrossEntropy):
     """Pre-softmax projection and cross entropy in one operation, with all logits in memory (5.4).
 
@@ -163,7 +153,6 @@ class WholeCrossEntropy(ChunkedCrossEntropy):
         return product(inputs[1].shape) * parameters[0][0]  # the logits, which their gradients overwrite
 
 
-@dataclass(frozen=True)
 class SlotEmbedding(KernelOperation, Operation):
     """Embed the last token of each hypothesis, and add the encoding of its position (3.4, 3.5).
 
@@ -186,7 +175,6 @@ class SlotEmbedding(KernelOperation, Operation):
         return f"slots.slot_embedding({slots}, {table}, {self.scale!r}, {positions})"
 
 
-@dataclass(frozen=True)
 class SlotSelfAttention(KernelOperation, Operation):
     """Self-attention of a decoder step. Its keys and values are written to the cache, an input that changes in place.
 
@@ -211,7 +199,6 @@ class SlotCrossAttention(SlotSelfAttention):
     code = "slots.slot_cross_attention({all}, {self.heads!r}, {self.scale!r})"
 
 
-@dataclass(frozen=True)
 class StepLinear(KernelOperation, Linear):
     """Product x W [+ b] of all hypotheses in a decoder step, or max(0, x W + b): x [rows, 1, i] -> [rows, 1, o]."""
 
@@ -222,7 +209,6 @@ class StepLinear(KernelOperation, Linear):
         return f"fused.step_linear({inputs[0]}, {matrix}, {bias[0] if bias else None}, {self.relu})"
 
 
-@dataclass(frozen=True)
 class NormLinear(KernelOperation, Operation):
     """Norm in a decoder step, and the matrix product that follows it.
 
@@ -246,7 +232,6 @@ class NormLinear(KernelOperation, Operation):
         return f"fused.norm_linear({values}, {matrix}, {bias[0] if bias else None}, {self.product.relu})"
 
 
-@dataclass(frozen=True)
 class Part(Slice):
     """Select the norm or the product of a `NormLinear`."""
 
@@ -259,7 +244,6 @@ class Part(Slice):
         return f"{inputs[0]}[{self.index}]"
 
 
-@dataclass(frozen=True)
 class SlotParents(KernelOperation, Operation):
     """For each hypothesis, the row of the previous step that it continues. Input: the slots. Result: [rows]."""
 
@@ -271,7 +255,6 @@ class SlotParents(KernelOperation, Operation):
         return ValueType((self.rows,), ValueKind.INTEGER)
 
 
-@dataclass(frozen=True)
 class ReadState(KernelOperation, Operation):
     """Read the state that each hypothesis continues, such as a recurrent state. Inputs: the state buffer, the parents.
 
@@ -281,7 +264,6 @@ class ReadState(KernelOperation, Operation):
     code = "{0}.index_select(0, {1})"
 
 
-@dataclass(frozen=True)
 class WriteState(KernelOperation, Operation):
     """Write the state of each hypothesis to its buffer. Inputs: the buffer, which changes in place, and the state."""
 

@@ -8,7 +8,7 @@ The shape of a mask is [batch or 1, 1, queries or 1, keys]. True hides a key fro
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from compiler.operations.operation import (
@@ -35,7 +35,6 @@ class Mask(Operation):
     shares_buffer = True
 
 
-@dataclass(frozen=True)
 class PaddingMask(Mask):
     """Hide the padding after the end of each sequence.
 
@@ -60,7 +59,6 @@ class PaddingMask(Mask):
         return hidden
 
 
-@dataclass(frozen=True)
 class CausalMask(Mask):
     """Hide keys after the query (3.2.3).
 
@@ -80,7 +78,6 @@ class CausalMask(Mask):
         return inputs[0].new_ones(1, 1, length, length).triu(1).bool()
 
 
-@dataclass(frozen=True)
 class DistanceMask(Mask):
     """Hide keys that are more than `before` positions before the query, or more than `after` positions after it.
 
@@ -120,7 +117,6 @@ class DistanceMask(Mask):
         return hidden
 
 
-@dataclass(frozen=True)
 class WindowMask(Mask):
     """In a decoder step, hide all keys except the key at the query's position and the `radius` keys before it.
 
@@ -150,7 +146,6 @@ class WindowMask(Mask):
         return hidden
 
 
-@dataclass(frozen=True)
 class UnwrittenMask(Mask):
     """Hide the slots of a cache that contain no key, or the key of a position after the query.
 

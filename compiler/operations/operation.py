@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, cast, dataclass_transform
 
 from compiler.instruction import UnsupportedGraph
 from compiler.size import Size, product
@@ -113,11 +113,17 @@ class MaskRole(StrEnum):
     """The mask hides slots of a key/value cache without a key that the query may see."""
 
 
+@dataclass_transform(frozen_default=True, field_specifiers=(field,))
 class Operation(ABC):
     """Base class of operations on values and parameters. The fields of an operation are plain numbers and options.
 
-    Passes, cost functions and backends read the traits of an operation. They never test its class.
+    Each subclass becomes a frozen dataclass, so that operations can be compared and printed. Passes, cost functions and
+    backends read the traits of an operation. They never test its class.
     """
+
+    def __init_subclass__(cls) -> None:
+        """Make the subclass a frozen dataclass. It must not have the decorator `dataclass` itself."""
+        dataclass(frozen=True)(cls)
 
     # Traits
 
@@ -147,8 +153,6 @@ class Operation(ABC):
     """Whether the operation concatenates attention heads."""
     depends_on_batch: ClassVar[bool] = False
     """Whether training depends on all positions of a batch together, or on random numbers other than dropout."""
-    float32_parameters: ClassVar[bool] = False
-    """Whether its parameters stay in float32 when other parameters are converted to bfloat16."""
     adds_positions: ClassVar[bool] = False
     """Whether the operation adds a positional encoding, a learned one if it has a parameter."""
     splits_heads: ClassVar[bool] = False
@@ -212,6 +216,9 @@ class Operation(ABC):
         raise UnsupportedGraph(f"it has no instruction for {type(self).__name__}")
 
     # Variants, for passes
+
+    scale: float
+    """Factor of the attention query or the parameters. Operations with `has_scale` define it as a field."""
 
     dropout: float = 0.0
     """Probability of dropout in training. Operations with dropout define it as a field."""

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from compiler.instruction import UnsupportedGraph
@@ -38,7 +37,6 @@ SMALLEST_ATTENTION = 1e-9
 """Lower bound of attention weights in the alignment loss, which takes their logarithm."""
 
 
-@dataclass(frozen=True)
 class LogSoftmax(Operation):
     """Log-probabilities over the last dimension. The result is always float32."""
 
@@ -54,7 +52,6 @@ class LogSoftmax(Operation):
             raise UnsupportedGraph("it has an instruction for the LogSoftmax of logits only")
 
 
-@dataclass(frozen=True)
 class PickLabels(Operation):
     """Select the log-probability of each label, or 0 if the label is PAD.
 
@@ -74,7 +71,6 @@ class PickLabels(Operation):
         return x.gather(-1, labels[..., None])[..., 0] * (labels != PAD)
 
 
-@dataclass(frozen=True)
 class CrossEntropy(Operation):
     """Cross entropy with label smoothing (5.4), summed over labels. Labels that are PAD are ignored.
 
@@ -112,7 +108,6 @@ class CrossEntropy(Operation):
         return ChunkedCrossEntropy(self.smoothing, self.wrong_classes, classes.constant)
 
 
-@dataclass(frozen=True)
 class AlignmentLoss(Operation):
     """Add the cross entropy between the first attention head and an alignment to the smoothed loss.
 
@@ -139,7 +134,6 @@ class AlignmentLoss(Operation):
         return loss + loss.new_tensor([self.weight, 0.0]) * nats
 
 
-@dataclass(frozen=True)
 class CtcLoss(Operation):
     """Add the loss of connectionist temporal classification (CTC; Graves et al. 2006) to the smoothed loss.
 
@@ -184,7 +178,6 @@ class CtcLoss(Operation):
         return loss
 
 
-@dataclass(frozen=True)
 class ChunkedCrossEntropy(CrossEntropy):
     """Pre-softmax projection and cross entropy in one operation. The logits are computed and discarded in chunks.
 

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from compiler.instruction import MAX_INT8_ROWS, Instruction, Opcode, UnsupportedGraph
@@ -35,7 +34,6 @@ def scaled(x: str, scale: float) -> str:
     return x if scale == 1.0 else f"({x} * {scale!r})"
 
 
-@dataclass(frozen=True)
 class Embedding(Operation):
     """Look up tokens in a table and multiply the vectors by `scale`, which is sqrt(d_model) in the paper (3.4).
 
@@ -118,7 +116,6 @@ class _Int8(_Projection):
         """Return None, because this operation is already quantised."""
 
 
-@dataclass(frozen=True)
 class Linear(_Projection):
     """Linear map x W, or x W + b: x [..., i], W [i, o] [, b [o]] -> [..., o]."""
 
@@ -137,7 +134,6 @@ class Linear(_Projection):
         return QuantisedLinear(), 1
 
 
-@dataclass(frozen=True)
 class Logits(_Projection):
     """Pre-softmax projection x Eᵀ, or x Eᵀ + b (3.4): x [..., d], table E [V, d] [, b [V]] -> [..., V].
 

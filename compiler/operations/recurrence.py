@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from compiler.instruction import Opcode
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
     from compiler.operations.operation import Node
 
 
-@dataclass(frozen=True)
 class Recurrence(Operation):
     """Base class of recurrent layers. They run from the first position to the last or, if `backwards`, in reverse.
 
@@ -72,7 +70,6 @@ class Recurrence(Operation):
         return [*reversed(range(end)), *range(end, length)]
 
 
-@dataclass(frozen=True)
 class Ssru(Recurrence):
     """Simpler simple recurrent unit: c_t = f_t · c_(t-1) + (1 - f_t) · z_t with f = sigmoid(gate) (Kim et al. 2019).
 
@@ -120,7 +117,6 @@ class Ssru(Recurrence):
         return product(inputs[0].shape)  # the result of the sigmoid
 
 
-@dataclass(frozen=True)
 class Lstm(Recurrence):
     """Layer of LSTM cells with forget gates (Hochreiter & Schmidhuber 1997; Gers et al. 2000).
 

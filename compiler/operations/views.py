@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from compiler.instruction import UnsupportedGraph
@@ -35,7 +35,6 @@ class View(Operation):
     shares_buffer = True
 
 
-@dataclass(frozen=True)
 class Slice(View):
     """Select `start:stop` along `dimension`. Negative values of all three fields count from the end."""
 
@@ -82,7 +81,6 @@ class Slice(View):
         )
 
 
-@dataclass(frozen=True)
 class SplitHeads(View):
     """Split features into h heads: [batch, n, h·d] -> [batch, h, n, d] (3.2.2)."""
 
@@ -102,7 +100,6 @@ class SplitHeads(View):
         return inputs[0].reshape(batch, length, self.heads, width // self.heads).permute(0, 2, 1, 3)
 
 
-@dataclass(frozen=True)
 class MergeHeads(Operation):
     """Concatenate the heads: [batch, h, n, d] -> [batch, n, h·d] (3.2.2)."""
 
@@ -119,7 +116,6 @@ class MergeHeads(Operation):
         return inputs[0].permute(0, 2, 1, 3).reshape(batch, length, heads * width)
 
 
-@dataclass(frozen=True)
 class Concat(Operation):
     """Concatenate features: x [..., d], y [..., e] -> [..., d + e]."""
 
@@ -140,7 +136,6 @@ class Concat(Operation):
         codegen.concatenate(node)
 
 
-@dataclass(frozen=True)
 class BeamsToRows(View):
     """Merge the axes of sentences and beams, so that each hypothesis is a row.
 
@@ -157,7 +152,6 @@ class BeamsToRows(View):
         return inputs[0].flatten(0, 1)
 
 
-@dataclass(frozen=True)
 class RowsToQueries(View):
     """Give each sentence one row with the positions of all its hypotheses, which then attend to the memory together.
 
@@ -177,7 +171,6 @@ class RowsToQueries(View):
         return x.reshape(like.shape[0], -1, x.shape[2])
 
 
-@dataclass(frozen=True)
 class QueriesToRows(View):
     """Undo `RowsToQueries`: give each hypothesis a separate row again.
 
@@ -197,7 +190,6 @@ class QueriesToRows(View):
         return x.reshape(-1, like.shape[2], x.shape[2])
 
 
-@dataclass(frozen=True)
 class AppendToCache(Operation):
     """Append new positions to a cache: cache [rows, h, n, d], new [rows, h, k, d] -> [rows, h, n + k, d].
 
@@ -230,7 +222,6 @@ class AppendToCache(Operation):
         return WriteToCache()
 
 
-@dataclass(frozen=True)
 class WriteToCache(Operation):
     """Write new positions into a preallocated cache, in place.
 

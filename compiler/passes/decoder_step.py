@@ -32,24 +32,12 @@ def hoist_memory(graphs: Graphs, spec: Spec, options: CompileOptions) -> Graphs:
     frontier = [node for node in moved if node.name in read]
     outputs = {output: value for output, value in encode.outputs.items() if output not in memory or output in read}
     hoisted = (replace(n, inputs=tuple(memory.get(i, i) for i in n.inputs)) for n in moved)
-    return {
-        **graphs,
-        Purpose.ENCODE: prune(
-            replace(
-                encode,
-                nodes=(*encode.nodes, *hoisted),
-                outputs={**outputs, **{name: name for name in sorted(node.name for node in frontier)}},
-                parameters={**encode.parameters, **{p: step.parameters[p] for n in moved for p in n.parameters}},
-            )
-        ),
-        Purpose.DECODE_STEP: prune(
-            replace(
-                step,
-                inputs={**step.inputs, **{node.name: node.type for node in frontier}},
-                nodes=tuple(node for node in step.nodes if node.name not in names),
-            )
-        ),
-    }
+    outputs = {**outputs, **{name: name for name in sorted(node.name for node in frontier)}}
+    parameters = {**encode.parameters, **{p: step.parameters[p] for n in moved for p in n.parameters}}
+    encode = replace(encode, nodes=(*encode.nodes, *hoisted), outputs=outputs, parameters=parameters)
+    inputs = {**step.inputs, **{node.name: node.type for node in frontier}}
+    step = replace(step, inputs=inputs, nodes=tuple(node for node in step.nodes if node.name not in names))
+    return {**graphs, Purpose.ENCODE: prune(encode), Purpose.DECODE_STEP: prune(step)}
 
 
 def _memory_nodes(step: Graph, memory: Iterable[str]) -> list[Node]:

@@ -104,8 +104,7 @@ def _packed_attention(graph: Graph, by_name: dict[str, Node], merged: Node) -> N
         (TARGET, TARGET): ("target_spans", "target_spans"),
         (TARGET, SOURCE): ("memory_spans", "reader_spans"),
     }[query.type.shape[2], key.type.shape[2]]
-    scale: Any = node.operation
-    packed = PackedAttention(heads, scale.scale, mask.operation.mask_role is MaskRole.CAUSAL)
+    packed = PackedAttention(heads, node.operation.scale, mask.operation.mask_role is MaskRole.CAUSAL)
     return replace(merged, operation=packed, inputs=(q, kv, *spans))
 
 

@@ -38,15 +38,11 @@ def choose_attention(graphs: Graphs, spec: Spec, options: CompileOptions) -> Gra
     """
     if options.device != "cuda":
         return graphs
-    return {
-        purpose: replace(
-            graph,
-            nodes=tuple(
-                replace(n, operation=n.operation.fused(has_parameters=bool(n.parameters))) for n in graph.nodes
-            ),
-        )
-        for purpose, graph in graphs.items()
-    }
+    return {purpose: replace(graph, nodes=tuple(map(_fused, graph.nodes))) for purpose, graph in graphs.items()}
+
+
+def _fused(node: Node) -> Node:
+    return replace(node, operation=node.operation.fused(has_parameters=bool(node.parameters)))
 
 
 def bfloat16(graphs: Graphs, spec: Spec, options: CompileOptions) -> Graphs:

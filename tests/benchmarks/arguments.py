@@ -15,12 +15,8 @@ from tests.benchmarks.gpu_parts.setting import TOY
 
 TOY_HELP = "run small models for a few seconds, to test this script"
 TOY_SENTENCES = 60
-TOY_OVERRIDES = ["training.cooldown_steps=null"] + [
-    f"{section}.{field}={json.dumps(value)}"
-    for section, fields in TOY.items()
-    if isinstance(fields, dict)
-    for field, value in fields.items()
-]
+TOY_OVERRIDES = [f"{name}={json.dumps(fields)}" for name, fields in TOY.items() if isinstance(fields, dict)]
+TOY_OVERRIDES += ["training.cooldown_steps=null"]
 
 
 def create_parser(
@@ -38,6 +34,17 @@ def create_parser(
     parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="values of spec fields")
     parser.add_argument("--toy", action="store_true", help=TOY_HELP)
     return parser
+
+
+def parse_translation(parser: argparse.ArgumentParser, *, batch: int, beam: int | None = None) -> argparse.Namespace:
+    """Parse the command line of a script that translates with one worker. `batch` and `beam` are defaults."""
+    parser.add_argument("--precision", default="float32")
+    parser.add_argument("--batch", type=int, default=batch, help="about this many sentences in a batch")
+    parser.add_argument("--sentences", type=int, default=1000)
+    parser.add_argument("--beam", type=int, default=beam)
+    given = parser.parse_intermixed_args()
+    given.sentences = min(given.sentences, TOY_SENTENCES) if given.toy else given.sentences
+    return given
 
 
 def load_spec(reference: str, overrides: Sequence[str], *, toy: bool) -> Spec:

@@ -48,11 +48,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         systems = _opened(given, given.folder or folder)
         agreement = _agreement({name: system.ask("best") for name, system in systems.items()})
-        for system in systems.values():  # compile and allocate without timing
-            system.ask(given.work)
         taken = turns(systems, given.work, given.rounds)
-        for system in systems.values():
-            system.close()
     figures = _figures(taken, given, agreement)
     if given.json:
         run = {"spec": given.spec, "overrides": given.overrides, "work": given.work, "rounds": given.rounds}
@@ -112,19 +108,20 @@ def _opened(given: argparse.Namespace, folder: str) -> dict[str, Remote]:
     return opened({name: [*command, name] for system in every for name in peers.settings(system)})
 
 
-def _agreement(best: dict[str, peers.Rows]) -> dict[str, tuple[float, float]]:
+def _agreement(best: dict[str, peers.Rows]) -> dict[str, dict[str, float]]:
     """Return the shares of tokens and of sentences that equal those of the reference."""
     reference = best[peers.settings(REFERENCE)[0]]
     shares = {}
     for name, rows in best.items():
         pairs = list(zip(rows, reference, strict=True))
         tokens = statistics.mean(a == b for row, wanted in pairs for a, b in zip(row, wanted, strict=True))
-        shares[name] = (tokens, statistics.mean(row == wanted for row, wanted in pairs))
+        sentences = statistics.mean(row == wanted for row, wanted in pairs)
+        shares[name] = {"same_tokens": tokens, "same_sentences": sentences}
     return shares
 
 
 def _figures(
-    taken: dict[str, list[list[float]]], given: argparse.Namespace, agreement: dict[str, tuple[float, float]]
+    taken: dict[str, list[list[float]]], given: argparse.Namespace, agreement: dict[str, dict[str, float]]
 ) -> dict[str, dict[str, Any]]:
     """Return the speed of each system, and its ratio to CTranslate2 within each round."""
     alone = given.work == "latency"
@@ -138,8 +135,7 @@ def _figures(
             "milliseconds" if alone else "sentences_per_second": asdict(speed),
             "peer": peer,
             "ratio": asdict(ratio),
-            "same_tokens": agreement[name][0],
-            "same_sentences": agreement[name][1],
+            **agreement[name],
         }
     return figures
 

@@ -29,7 +29,7 @@ import zoo
 from compiler import TRANSLATE, PaddedBatch, build, graphs
 from compiler.initialization import initial_weights
 from specs import EOS
-from tests.benchmarks.arguments import TOY_SENTENCES, create_parser, load_spec
+from tests.benchmarks.arguments import create_parser, load_spec, parse_translation
 from zoo.files import storage
 from zoo.generation import batch, engine
 from zoo.generation.batch import Batch
@@ -48,15 +48,9 @@ def main() -> None:
     parser = create_parser(__doc__, "model")
     parser.add_argument("--texts", type=Path, help="file with one text per line")
     parser.add_argument("--cost", action="store_true", help="time decoder steps")
-    parser.add_argument("--precision", default="float32")
-    parser.add_argument("--batch", type=int, default=1, help="about this many sentences in a batch")
-    parser.add_argument("--sentences", type=int, default=1000)
-    parser.add_argument("--beam", type=int, default=1)
-    given = parser.parse_intermixed_args()
-    given.sentences = min(given.sentences, TOY_SENTENCES) if given.toy else given.sentences
+    given = parse_translation(parser, batch=1, beam=1)
     result = _cost(given) if given.cost else _compare(given)
-    shown = {key: str(value) if isinstance(value, Path) else value for key, value in vars(given).items()}
-    print(json.dumps({**shown, "processor": host().processor, **result}))
+    print(json.dumps({**vars(given), "processor": host().processor, **result}, default=str))
 
 
 def _cost(given: argparse.Namespace) -> dict[str, Any]:
@@ -101,7 +95,7 @@ def _compare(given: argparse.Namespace) -> dict[str, Any]:
     options: Any = {"source": source, "target": target, "beam": given.beam, "workers": 1, "max_batch_tokens": tokens}
 
     def run(name: str, part: Sequence[str]) -> list[list[Translation]]:
-        start_batch = Batch.start if name == "python" else batch.start_batch
+        start_batch = Batch if name == "python" else batch.start_batch
         with patch.object(engine, "start_batch", start_batch):
             return systems[name].hypotheses(part, protect=False, **options)
 

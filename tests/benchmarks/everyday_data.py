@@ -48,14 +48,10 @@ Texts = dict[str, list[Pair]]
 _SPACES, _NUMBER, _WORD = re.compile(r"\s+"), re.compile(r"\d+"), re.compile(r"[^\W\d_]+")
 _QUOTED = re.compile('"\\s?([^"]*?)\\s?"')
 _CODE = re.compile(r'[=(;,&+]"|"\s?[&+;)=]|[=<>&+]\s"')
-_CHARACTERS = str.maketrans(
-    {
-        **dict.fromkeys("’‘`´", "'"),
-        **dict.fromkeys("“”„«»‟", '"'),
-        **dict.fromkeys("\u00ad\u200b\ufeff"),  # soft hyphen, zero-width space and byte order mark are removed
-        "—": "–",
-    }
-)
+_REPLACED = dict.fromkeys("’‘`´", "'") | dict.fromkeys("“”„«»‟", '"') | {"—": "–"}
+_INVISIBLE = "\u00ad\u200b\ufeff"
+"""Soft hyphen, zero-width space and byte order mark."""
+_CHARACTERS = str.maketrans(_REPLACED | dict.fromkeys(_INVISIBLE, ""))
 _TABLES = Path(__file__).parent / "everyday_tables"
 
 
@@ -141,11 +137,10 @@ def read_folder(folder: Path, name: str, language: str) -> list[Pair]:
     own = folder / f"en-{language}"
     place = own if (own / f"{name}.en").exists() else folder
     removed = own / "removed.txt"
-    lines = (
-        {int(line) for line in removed.read_text("utf-8").split()} if removed.exists() and name == "train" else set()
-    )
+    lines = removed.read_text("utf-8").split() if removed.exists() and name == "train" else []
     pairs = read_pairs(place / f"{name}.en", place / f"{name}.{language}")
-    return [pair for line, pair in enumerate(pairs, 1) if line not in lines]
+    left_out = set(map(int, lines))
+    return [pair for line, pair in enumerate(pairs, 1) if line not in left_out]
 
 
 def read_tables(pattern: str) -> list[list[str]]:

@@ -163,9 +163,8 @@ def print_direction(model: Translator, name: str, files: Sequence[Path], languag
     for title, lines in (("random", drawn), ("worst chrF", by_score[:BAD_OUTPUTS])):
         print(f"\n{name} {'-'.join(languages)}, {title}:", file=sys.stderr)
         for line in lines:
-            print(
-                f"  {sources[line]}\n    output     {outputs[line]}\n    reference  {references[line]}", file=sys.stderr
-            )
+            shown = f"  {sources[line]}\n    output     {outputs[line]}\n    reference  {references[line]}"
+            print(shown, file=sys.stderr)
 
 
 def main() -> None:

@@ -73,17 +73,15 @@ def _number(generator: random.Random) -> Values:
 
 
 def _small(generator: random.Random) -> Values:
-    return _same(
-        str(generator.choice((generator.randint(2, 12), generator.randint(13, 99), generator.randint(100, 999))))
-    )
+    numbers = [generator.randint(*limits) for limits in ((2, 12), (13, 99), (100, 999))]
+    return _same(str(generator.choice(numbers)))
 
 
 def _percent(generator: random.Random) -> Values:
     value, places = generator.randint(2, 99) + generator.random(), generator.choice((0, 0, 1, 2))
     space = generator.choice(("", " ", " "))
-    return {
-        language: number(value, places, language) + ("" if language == "en" else space) + "%" for language in _MONTHS
-    }
+    spaces = dict.fromkeys(_MONTHS, space) | {"en": ""}
+    return {language: f"{number(value, places, language)}{spaces[language]}%" for language in _MONTHS}
 
 
 def _amount(generator: random.Random) -> Values:
@@ -144,19 +142,16 @@ def _phone(generator: random.Random) -> Values:
     def digits(count: int) -> str:
         return "".join(generator.choices("0123456789", k=count))
 
-    return _same(
-        generator.choice(
-            (
-                f"+49 {generator.randint(30, 999)} {digits(generator.randint(5, 8))}",
-                f"0{generator.randint(30, 9999)} {digits(3)} {digits(3)}",
-                f"+33 {generator.randint(1, 9)} {digits(2)} {digits(2)} {digits(2)} {digits(2)}",
-                f"+34 {digits(3)} {digits(3)} {digits(3)}",
-                f"+1 {digits(3)}-{digits(3)}-{digits(4)}",
-                f"+44 20 {digits(4)} {digits(4)}",
-                f"0{generator.randint(1, 9)}/{digits(6)}-{digits(2)}",
-            )
-        )
+    numbers = (
+        f"+49 {generator.randint(30, 999)} {digits(generator.randint(5, 8))}",
+        f"0{generator.randint(30, 9999)} {digits(3)} {digits(3)}",
+        f"+33 {generator.randint(1, 9)} {digits(2)} {digits(2)} {digits(2)} {digits(2)}",
+        f"+34 {digits(3)} {digits(3)} {digits(3)}",
+        f"+1 {digits(3)}-{digits(3)}-{digits(4)}",
+        f"+44 20 {digits(4)} {digits(4)}",
+        f"0{generator.randint(1, 9)}/{digits(6)}-{digits(2)}",
     )
+    return _same(generator.choice(numbers))
 
 
 def _word(generator: random.Random) -> str:
@@ -175,9 +170,8 @@ def _url(generator: random.Random) -> Values:
 
 
 def _email(generator: random.Random) -> Values:
-    first = generator.choice(
-        ("info", "office", "support", "kontakt", "contact", "hr", invented_name(generator).lower())
-    )
+    names = ("info", "office", "support", "kontakt", "contact", "hr", invented_name(generator).lower())
+    first = generator.choice(names)
     last = generator.choice(("", "", f".{invented_name(generator).lower()}", f"{generator.randint(1, 99)}"))
     return _same(f"{first}{last}@{_domain(generator)}")
 
@@ -185,31 +179,27 @@ def _email(generator: random.Random) -> Values:
 def _file(generator: random.Random) -> Values:
     stem = _word(generator)
     if generator.random() < 0.6:
-        stem += generator.choice("_-") + generator.choice(
-            (_word(generator), str(generator.randint(1, 2030)), f"v{generator.randint(1, 9)}")
-        )
-    folder = generator.choice(
-        ("", "", "", "", f"/home/{_word(generator)}/", f"C:\\{_word(generator).title()}\\", "src/")
-    )
+        mark = generator.choice("_-")
+        ends = (_word(generator), str(generator.randint(1, 2030)), f"v{generator.randint(1, 9)}")
+        stem += mark + generator.choice(ends)
+    folders = ("", "", "", "", f"/home/{_word(generator)}/", f"C:\\{_word(generator).title()}\\", "src/")
+    folder = generator.choice(folders)
     return _same(folder + (stem.title() if generator.random() < 0.3 else stem) + "." + generator.choice(_SUFFIXES))
 
 
 def _code(generator: random.Random) -> Values:
     prefix, figure = generator.choice(_PREFIXES), generator.randint(1, 99999)
-    return _same(
-        generator.choice(
-            (
-                f"{prefix}-{generator.randint(2000, 2030)}-{figure:04}",
-                f"{prefix}-{figure}",
-                f"{prefix}{figure}",
-                f"{prefix} {figure}",
-                f"#{figure + 100}",
-                f"{figure}/{generator.randint(10, 40)}",
-                f"{figure:05}-{prefix}",
-                f"{prefix}_{figure}",
-            )
-        )
+    codes = (
+        f"{prefix}-{generator.randint(2000, 2030)}-{figure:04}",
+        f"{prefix}-{figure}",
+        f"{prefix}{figure}",
+        f"{prefix} {figure}",
+        f"#{figure + 100}",
+        f"{figure}/{generator.randint(10, 40)}",
+        f"{figure:05}-{prefix}",
+        f"{prefix}_{figure}",
     )
+    return _same(generator.choice(codes))
 
 
 def _version(generator: random.Random) -> Values:

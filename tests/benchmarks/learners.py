@@ -23,7 +23,6 @@ from compiler.runtime import sinusoids
 from specs import BOS, EOS, PAD, Spec
 from zoo.data.batches import Batch
 from zoo.report import Report
-from zoo.system.memory import peak_memory
 from zoo.training.distributed import Processes
 from zoo.training.step import TrainStep
 
@@ -171,7 +170,7 @@ class Sockeye(Peer):
 
         a, size = spec.architecture, spec.vocabulary.size
 
-        def side(**more: Any) -> Any:
+        def side() -> Any:
             return TransformerConfig(
                 model_size=a.d_model,
                 attention_heads=a.h,
@@ -186,7 +185,6 @@ class Sockeye(Peer):
                 postprocess_sequence="dr",
                 max_seq_len_source=512,
                 max_seq_len_target=512,
-                **more,
             )
 
         decoder = side()
@@ -240,11 +238,6 @@ class Sockeye(Peer):
         ]
         mean = sum(each for each in every if torch.is_tensor(each) and each.requires_grad)
         return mean * batch.size.target_tokens  # type: ignore[return-value]
-
-
-def memory() -> int:
-    """Return the peak memory of this process in bytes."""
-    return peak_memory(torch.device("cpu"))
 
 
 SYSTEMS: Mapping[str, Callable[[Spec], Learner]] = {

@@ -20,7 +20,7 @@ from zoo.features.audio import SAMPLE_RATE, Samples, read_samples
 from zoo.features.spoken_digits import strings
 from zoo.report import Report
 
-STRINGS = {"train": 30_000, "dev": 300, "test": 1_000}
+STRINGS = {"train": 20_000, "dev": 300, "test": 1_000}
 """Number of strings in each set, as in the recipe `speech/digits`."""
 
 

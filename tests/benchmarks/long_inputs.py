@@ -63,18 +63,13 @@ def speech_spec(radius: int | None, *, toy: bool) -> Spec:
     attention: dict[str, Any] = {"kind": "self_attention"}
     if radius is not None:
         attention = {"kind": "restricted_attention", "radius": radius}
-    convolution = {"kernel": 3, "stride": 2}
+    source = {"kind": "features", "width": WIDTH, "subsampling": [{"kernel": 3, "stride": 2}] * 2}
     sizes = {"N": 6, "d_model": 256, "d_ff": 1024, "h": 4, "d_k": 64, "d_v": 64}
     if toy:
         sizes = {"N": 1, "d_model": 8, "d_ff": 8, "h": 2, "d_k": 4, "d_v": 4}
-    architecture = {
-        **sizes,
-        "source": {"kind": "features", "width": WIDTH, "subsampling": [convolution, convolution]},
-        "encoder": [attention, {"kind": "feed_forward"}],
-        "tied_embeddings": "target",
-    }
+    encoder = [attention, {"kind": "feed_forward"}]
     overrides = {
-        "architecture": architecture,
+        "architecture": {**sizes, "source": source, "encoder": encoder, "tied_embeddings": "target"},
         "task": {"kind": "recognition", "source": {"kind": "audio", "bins": WIDTH}},
         "corpus": {"train": [], "dev": [], "test": []},
         "vocabulary.size": 1000,

@@ -108,7 +108,7 @@ class Transformers:
         import transformers
 
         size = spec.vocabulary.size
-        ids = WrittenIds.of(range(size), size, pad=PAD, end=EOS)
+        ids = WrittenIds(range(size), size, pad=PAD, end=EOS)
         family: Family = Multilingual() if spec.architecture.norm.placement == "pre" else HuggingFaceMarian()
         config = {**family.config(spec, ids), "bos_token_id": BOS}
         if isinstance(family, Multilingual):

@@ -61,12 +61,20 @@ def opened(commands: Mapping[str, list[str]]) -> dict[str, Remote]:
 
 
 def turns(systems: Mapping[str, Remote], word: str, rounds: int) -> dict[str, list[Any]]:
-    """Ask all systems in each round, and return the answers by system. Each round starts with another system."""
+    """Ask all systems in each round, and return the answers by system. Each round starts with another system.
+
+    Before the first round, each system is asked once, so that it compiles and allocates. After the last round, the
+    systems are closed.
+    """
+    for system in systems.values():
+        system.ask(word)
     answers: dict[str, list[Any]] = {name: [] for name in systems}
     for number in range(rounds):
         order = list(systems)
         for name in order[number % len(order) :] + order[: number % len(order)]:
             answers[name].append(systems[name].ask(word))
+    for system in systems.values():
+        system.close()
     return answers
 
 

@@ -24,7 +24,7 @@ import zoo
 from compiler import TRANSLATE, build, graphs
 from compiler.initialization import initial_weights
 from specs import EOS
-from tests.benchmarks.arguments import TOY_SENTENCES, create_parser, load_spec
+from tests.benchmarks.arguments import create_parser, load_spec, parse_translation
 from zoo.files import storage
 from zoo.generation.config import GenerationConfig
 from zoo.generation.engine import Engine
@@ -42,15 +42,9 @@ def main() -> None:
     parser.add_argument("--pairs", nargs=2, type=Path, metavar=("SOURCE", "TARGET"))
     parser.add_argument("--test", nargs=2, type=Path, metavar=("SOURCE", "REFERENCE"))
     parser.add_argument("--file", type=Path, help="read the shortlist from this file; if it does not exist, write it")
-    parser.add_argument("--precision", default="float32")
-    parser.add_argument("--batch", type=int, default=32, help="about this many sentences in a batch")
-    parser.add_argument("--sentences", type=int, default=1000)
-    parser.add_argument("--beam", type=int)
-    given = parser.parse_intermixed_args()
-    given.sentences = min(given.sentences, TOY_SENTENCES) if given.toy else given.sentences
+    given = parse_translation(parser, batch=32)
     result = _trained(given) if given.test else _random(given)
-    shown = {key: str(value) if isinstance(value, Path) else value for key, value in vars(given).items()}
-    print(json.dumps({**shown, "processor": host().processor, **result}, default=str))
+    print(json.dumps({**vars(given), "processor": host().processor, **result}, default=str))
 
 
 def _trained(given: argparse.Namespace) -> dict[str, Any]:
@@ -66,9 +60,9 @@ def _trained(given: argparse.Namespace) -> dict[str, Any]:
         "protect": False,
         "workers": 1,
         "beam": given.beam,
+        # Sentences of Tatoeba have about 10 tokens, and shorter ones count as 16.
+        "max_batch_tokens": 16 * given.batch if given.batch > 1 else 1,
     }
-    # Sentences of Tatoeba have about 10 tokens, and shorter ones count as 16.
-    options["max_batch_tokens"] = 16 * given.batch if given.batch > 1 else 1
 
     def translate(part: Sequence[str], shortlist: bool) -> list[str]:
         return translator.translate(part, shortlist=shortlist, **options)
@@ -93,17 +87,14 @@ def _shortlist(given: argparse.Namespace, translator: Any) -> Shortlist:
 
 def _random(given: argparse.Namespace) -> dict[str, Any]:
     spec, draw = load_spec(given.model, given.overrides, toy=given.toy), np.random.default_rng(0)
-    weights, (size, target_size) = (
-        weights_avoiding(spec, initial_weights(spec, graphs(spec, TRANSLATE))),
-        spec.vocabulary.sizes,
-    )
+    size, target_size = spec.vocabulary.sizes
+    weights = weights_avoiding(spec, initial_weights(spec, graphs(spec, TRANSLATE)))
     program = build(spec, weights=weights, backend="native", precision=given.precision, folder=storage.compiled())
     lists = [draw.integers(EOS + 1, target_size, BEST) for _ in range(size)]
     shortlist = Shortlist.from_lists(range(EOS, EOS + FREQUENT), lists)
     sources = random_sources(spec, given.sentences)
-    strategies = [
-        GenerationConfig.from_spec(spec, {"shortlist": on}).strategy(shortlist=shortlist) for on in (False, True)
-    ]
+    configs = [GenerationConfig.from_spec(spec, {"shortlist": on}) for on in (False, True)]
+    strategies = [config.strategy(shortlist=shortlist) for config in configs]
     tokens = given.batch * (LENGTH + 1) if given.batch > 1 else 1
     with Engine(program, max_batch_tokens=tokens) as engine:
 

@@ -27,6 +27,7 @@ from tests.benchmarks import learners
 from tests.benchmarks.arguments import create_parser, load_spec
 from tests.benchmarks.remote import opened, serve, turns
 from zoo.data.batches import Examples, epoch_batches
+from zoo.system.memory import peak_memory
 from zoo.system.processors import host, spread, timed
 from zoo.training.benchmarks import random_pairs
 
@@ -43,11 +44,7 @@ def main() -> None:
     command = ["-m", "tests.benchmarks.train", given.spec, *given.overrides, *toy, "--child"]
     systems = opened({name: [*command, name] for name in names})
     tokens = {name: system.ask("tokens") for name, system in systems.items()}
-    for system in systems.values():  # compile and allocate without timing
-        system.ask("round")
     answers = turns(systems, "round", given.rounds)
-    for system in systems.values():
-        system.close()
     speeds = {name: [tokens[name] / each["seconds"] for each in found] for name, found in answers.items()}
     peers = [name for name in speeds if not name.startswith("zoo-")]
     best = max(peers, key=lambda name: statistics.median(speeds[name]))
@@ -93,7 +90,7 @@ def _child(given: argparse.Namespace) -> Callable[[str], Any]:
         if word == "tokens":
             return sum(batch.size.source_tokens + batch.size.target_tokens for batch in batches)
         seconds, losses = timed(lambda: [learner(batch) for batch in batches])
-        return {"seconds": seconds, "loss": losses[-1], "memory_bytes": learners.memory()}
+        return {"seconds": seconds, "loss": losses[-1], "memory_bytes": peak_memory("cpu")}
 
     return answer
 

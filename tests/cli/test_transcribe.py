@@ -92,6 +92,15 @@ def test_existing_files_and_wrong_options_are_refused(zoo: Zoo, heard: list[int]
     assert "does not read audio" in zoo("transcribe", "a.wav", "--yes", "--model", "runs/tiny").refusal
 
 
+def test_a_transcript_does_not_replace_its_recording_through_a_symbolic_link(zoo: Zoo, heard: list[int]) -> None:
+    record("a.wav", 1)
+    sound = Path("a.wav").read_bytes()
+    Path("a.de.txt").symlink_to("a.wav")
+    refusal = zoo("transcribe", "a.wav", "--yes", "--model", "runs/hearing").refusal
+    assert "the transcript would replace `a.wav`" in refusal
+    assert Path("a.wav").read_bytes() == sound
+
+
 def test_silence_gives_an_empty_transcript_and_a_warning(zoo: Zoo, heard: list[int]) -> None:
     soundfile.write("a.wav", np.zeros(5 * RATE), RATE)
     result = zoo("transcribe", "a.wav", "--model", "runs/hearing")

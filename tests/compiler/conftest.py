@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from filelock import FileLock
@@ -17,11 +18,12 @@ from torch import Tensor
 from torch.nn import functional
 
 from compiler import graphs, runtime
+from compiler.backends.native import NativeProgram
 from compiler.host import cpp_compiler
 from compiler.initialization import initial_weights
 from compiler.instruction import ActivationKind, MatrixType, Opcode, Status
 from compiler.kernels.library import FLAGS, InstructionStruct, compile_kernels, declare_functions
-from compiler.kernels.program import Memory
+from compiler.kernels.program import KernelProgram, KernelState, Memory, PackedModel
 from specs import Spec
 
 ACTIVATIONS: Mapping[ActivationKind, Callable[[Tensor], Tensor]] = {
@@ -97,7 +99,7 @@ def reference_product(x: Tensor, w: Tensor, scales: Tensor, type_: MatrixType) -
     return x @ weights
 
 
-class HandWrittenProgram:
+class HandWrittenProgram(NativeProgram):
     """Program for the kernels whose instructions a test writes. Methods that create a buffer return its number."""
 
     def __init__(self, library: Any, memory: Sequence[int] = (), cache: Sequence[int] = ()) -> None:
@@ -164,47 +166,36 @@ class HandWrittenProgram:
         """End the step with logits that are the elements of a buffer, and a 0, so that `run` can recover them."""
         self.logits(buffer, self.matrix(torch.eye(width, width + 1)), width + 1, a_column=column)
 
-    def open(self) -> int:
-        """Load the program. Return the status."""
-        parts = (self.encode, self.step)
-        instructions = [v for part in parts for v in ((InstructionStruct * len(part))(*part), len(part))]
-        widths = [v for w in (self.widths, self.memory, self.cache) for v in ((ctypes.c_int32 * len(w))(*w), len(w))]
-        handle = ctypes.c_void_p()
-        status = self.library.zoo_open(*instructions, *widths, ctypes.byref(handle))
-        self.handle = handle.value
-        return int(status)
+    def open(self) -> None:
+        """Load the program."""
+        widths = {"buffers": self.widths, "memory": self.memory, "cache": self.cache}
+        code = {"encode": self.encode, "step": self.step, **widths, "vocabulary": self.vocabulary}
+        KernelProgram.__init__(self, self.library, PackedModel(code, Memory(0)))  # NativeProgram's packs a spec's model
 
-    def start(self, tokens: Tensor, lengths: Sequence[int]) -> int:
+    def _instructions(self, part: Sequence[Any]) -> Any:
+        return (InstructionStruct * len(part))(*part)
+
+    def start(self, tokens: Tensor, lengths: Sequence[int]) -> KernelState:
         """Run the encoder. Return the state."""
         if not self.handle:
             self.open()
-        state, sizes = ctypes.c_void_p(), torch.tensor(lengths, dtype=torch.int32)
-        arguments = (tokens.data_ptr(), sizes.data_ptr(), len(lengths), ctypes.byref(state))
-        assert self.library.zoo_encode(self.handle, *arguments) == Status.DONE
-        return int(state.value or 0)
+        return self._encode(tokens.numpy(), np.array(lengths, np.int32))
 
     def next(
-        self, state: int, tokens: Tensor, count: int = 1, with_all: bool = True, allowed: Tensor | None = None
+        self, state: KernelState, tokens: Tensor, count: int = 1, with_all: bool = True, allowed: Tensor | None = None
     ) -> tuple[Tensor, ...]:
         """Run a step that reads tokens [rows] or [rows, k]. Return the results in one row for each token.
 
         They are the values and IDs of the top tokens, EOS's value, and all log-probabilities.
         """
-        rows, k = tokens.numel(), tokens.numel() // len(tokens)
-        values, ids = torch.empty(rows, count), torch.empty(rows, count, dtype=torch.long)
-        ends, everything = torch.empty(rows), torch.empty(rows, self.vocabulary)
-        pointers = [t.data_ptr() for t in (values, ids, ends)] + [everything.data_ptr() if with_all else None]
+        rows = tokens.flatten().numpy()
+        everything = torch.empty(len(rows), self.vocabulary)
         mask = (None, 0) if allowed is None else (allowed.data_ptr(), allowed.stride(0))
-        status = self.library.zoo_step(self.handle, state, tokens.data_ptr(), k, count, *pointers, *mask)
-        assert status == Status.DONE
-        return values, ids, ends, everything
+        log_probabilities = everything.numpy() if with_all else None
+        best = self._step(state, rows, len(rows) // len(tokens), count, mask, log_probabilities)
+        return *map(torch.from_numpy, best), everything
 
-    def restrict(self, state: int, lists: Sequence[Tensor]) -> int:
-        """Give each sentence a shortlist. Return the status."""
-        counts, tokens = torch.tensor([len(each) for each in lists]), torch.cat(list(lists))
-        return int(self.library.zoo_restrict(self.handle, state, tokens.data_ptr(), counts.data_ptr()))
-
-    def run(self, state: int, tokens: Tensor) -> Tensor:
+    def run(self, state: KernelState, tokens: Tensor) -> Tensor:
         """Run a step. Return the elements that `output` chose."""
         log_probabilities = self.next(state, tokens)[3]
         return log_probabilities[:, :-1] - log_probabilities[:, -1:]
@@ -218,11 +209,6 @@ class HandWrittenProgram:
         """Run `next` once, with row i reading token i."""
         tokens = torch.arange(rows)
         return self.next(self.start(tokens, [1] * rows), tokens, count, **options)
-
-    def select(self, state: int, sentences: Sequence[int], parents: Tensor) -> None:
-        kept = torch.tensor(sentences)
-        arguments = (kept.data_ptr(), len(kept), parents.data_ptr(), parents.shape[1])
-        assert self.library.zoo_select(state, *arguments) == Status.DONE
 
 
 @pytest.fixture

@@ -28,6 +28,16 @@ def count_flops(run: Callable[[], object]) -> int:
     return int(counter.get_total_flops())
 
 
+def runs(program: EmittedProgram, source: PaddedBatch, target: torch.Tensor) -> dict[Purpose, Callable[[], object]]:
+    """Return functions that run a translation program on a batch, one for each purpose."""
+    state = program.encode(source)
+    return {
+        Purpose.SCORE: lambda: program.score(source, target),
+        Purpose.ENCODE: lambda: program.encode(source),
+        Purpose.DECODE_STEP: lambda: program.advance(state, target[:, :1]),
+    }
+
+
 class TestSize:
     sizes = st.recursive(
         st.one_of(st.integers(-5, 5).map(Size.of), st.sampled_from([BATCH, SOURCE, TARGET])),
@@ -87,13 +97,7 @@ def test_flops_and_parameters_of_shipped_specs(every: bool) -> None:
         if isinstance(read, specs.Features):  # convolutions turn several frames into one position
             frames = 19 * math.prod(each.stride for each in read.subsampling)
             source = PaddedBatch.full(torch.empty(3, frames, read.width, device="meta"))
-        state = program.encode(source)
-        runs: dict[Purpose, Callable[[], object]] = {
-            Purpose.SCORE: lambda p=program, s=source, t=target: p.score(s, t),  # type: ignore[misc]
-            Purpose.ENCODE: lambda p=program, s=source: p.encode(s),  # type: ignore[misc]
-            Purpose.DECODE_STEP: lambda p=program, s=state, t=target: p.advance(s, t[:, :1]),  # type: ignore[misc]
-        }
-        for purpose, run in runs.items():
+        for purpose, run in runs(program, source, target).items():
             assert count_flops(run) == cost(optimised[purpose]).flops(**at), (name, purpose)
         counted = {n: parameter for graph in optimised.values() for n, parameter in graph.parameters.items()}
         assert sum(p.numel() for p in program.parameters()) == sum(p.count for p in counted.values()), name

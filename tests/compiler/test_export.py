@@ -21,7 +21,7 @@ from compiler.backends.tensorrt import check_shapes, engine_key, input_profiles
 from compiler.decoder import CACHE_BLOCK
 from compiler.initialization import initial_weights
 from specs import Spec, ZooError
-from tests.examples import SMALL, changed, small
+from tests.examples import changed, small
 
 pytestmark = pytest.mark.integration
 
@@ -33,10 +33,7 @@ def _request(spec: Spec, device: str = "cpu", folder: Path | None = None) -> Bui
 
 @pytest.fixture(scope="module")
 def exported() -> Any:
-    import specs
-
-    spec = specs.load("tiny", {**SMALL, "architecture": {**SMALL["architecture"], "N": 1}})
-    return export_programs(_request(spec))
+    return export_programs(_request(small(N=1)))
 
 
 def test_nothing_is_written_in_place_and_no_attention_is_fused(exported: Any) -> None:

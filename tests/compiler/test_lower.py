@@ -137,7 +137,7 @@ def test_every_attention_has_the_score_of_the_spec(score: str, scale: float, vec
     spec = small(attention_score=score, dropout=0.0)
     attentions = [node for node in lower(spec, Purpose.TRAIN).nodes if node.operation.is_attention]
     assert len(attentions) == 6
-    assert {(node.operation.scale, len(node.parameters)) for node in attentions} == {(scale, vectors)}  # type: ignore[attr-defined]
+    assert {(node.operation.scale, len(node.parameters)) for node in attentions} == {(scale, vectors)}
     program = build_module(spec)
     source, target = PaddedBatch.pad([[5, 6, 3], [7, 3]]), torch.tensor([[2, 8, 9, 3], [2, 10, 3, 0]])
     both = program(source, target).smoothed

@@ -77,7 +77,7 @@ def searching(monkeypatch: pytest.MonkeyPatch) -> Iterator[Searching]:
 
 def in_python(program: EmittedProgram, search: BeamSearch, given: Sequence[SearchInput]) -> list[SearchHistory]:
     histories = [search.new_history(source) for source in given]
-    batch = Batch.start(program, histories, "cpu")
+    batch = Batch(program, histories, "cpu")
     while batch.histories:
         batch.step()
     return histories

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 import torch
 from torch import Tensor
@@ -19,7 +17,7 @@ from compiler.sublayers import ssru, ssru_step
 from compiler.windows import restricted_attention
 from specs import RestrictedAttention, Spec, ZooError
 from tests.compiler.test_conformance import SUBLAYERS
-from tests.compiler.test_cost import count_flops
+from tests.compiler.test_cost import count_flops, runs
 from tests.examples import small
 
 KINDS: dict[str, dict[str, object]] = {
@@ -176,18 +174,11 @@ def test_flops_are_those_that_torch_counts(of: dict[str, object]) -> None:
     program = build_module(layers(of), [Purpose.TRAIN, *TRANSLATE]).eval()
     source, target = PaddedBatch.full(torch.randint(4, 101, (3, 19))), torch.randint(4, 101, (3, 6))
     at = {"batch": 3, "source": 19, "target": 5, "new": 1, "beams": 1, "past": 0, "capacity": CACHE_BLOCK}
-    state = program.encode(source)
-    runs: dict[Purpose, Callable[[], object]] = {
-        Purpose.TRAIN: lambda: program(source, target),
-        Purpose.SCORE: lambda: program.score(source, target),
-        Purpose.DECODE_STEP: lambda: program.advance(state, target[:, :1]),
-    }
-    if of["kind"] == "lstm":  # torch does not count its kernel for whole sequences
-        del runs[Purpose.SCORE]
-    if of["kind"] in ("lstm", "mixture_of_experts"):
-        del runs[Purpose.TRAIN]
-    for purpose, run in runs.items():
-        assert count_flops(run) == cost(program.graphs[purpose]).flops(**at)
+    every = runs(program, source, target) | {Purpose.TRAIN: lambda: program(source, target)}
+    # torch does not count its LSTM kernel for whole sequences.
+    uncounted = {"lstm": (Purpose.SCORE, Purpose.ENCODE, Purpose.TRAIN), "mixture_of_experts": (Purpose.TRAIN,)}
+    for purpose in every.keys() - uncounted.get(str(of["kind"]), ()):
+        assert count_flops(every[purpose]) == cost(program.graphs[purpose]).flops(**at)
     if of["kind"] == "self_attention":
         with FlopCounterMode(display=False) as counter:
             program(source, target).smoothed.backward()

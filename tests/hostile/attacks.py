@@ -66,13 +66,10 @@ class Server:
     def __init__(self, options: list[str], log: Path) -> None:
         root = os.environ.get("ZOO_ATTACKED", str(Path(__file__).parents[2]))
         command = [sys.executable, "-m", "zoo", "serve", "--model", "everyday", "--port", "0", "--device", "cpu"]
+        environment = {**os.environ, "PYTHONPATH": root}
         with log.open("wb") as stream:
             self.process = subprocess.Popen(
-                [*command, *options],
-                env={**os.environ, "PYTHONPATH": root},
-                cwd=log.parent,
-                stderr=stream,
-                preexec_fn=_limit,
+                [*command, *options], env=environment, cwd=log.parent, stderr=stream, preexec_fn=_limit
             )
         while b"http://" not in (shown := log.read_bytes()):
             assert self.process.poll() is None, shown
@@ -98,11 +95,9 @@ class Server:
 
     def upload(self, name: str, content: bytes) -> tuple[object, bytes]:
         head = f'--x\r\nContent-Disposition: form-data; name="file"; filename="{name}"\r\n\r\n'.encode()
-        fields = b"".join(
-            f'\r\n--x\r\nContent-Disposition: form-data; name="{key}"\r\n\r\n{value}'.encode()
-            for key, value in (("source", "en"), ("target", "de"))
-        )
-        body = head + content + fields + b"\r\n--x--\r\n"
+        field = '\r\n--x\r\nContent-Disposition: form-data; name="{}"\r\n\r\n{}'
+        fields = field.format("source", "en") + field.format("target", "de")
+        body = head + content + fields.encode() + b"\r\n--x--\r\n"
         return self.request("POST", "/translate_file", body, "multipart/form-data; boundary=x")
 
 

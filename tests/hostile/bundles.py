@@ -27,9 +27,8 @@ _WEIGHTS, _PROOF, _SPEC = "weights.safetensors", "proof.safetensors", "spec.yaml
 
 def run(random: Random, trial: Trial) -> None:
     """Damage a bundle: it must translate exactly as before or be refused, and `zoo verify` must see the damage."""
-    kind = values.weighted(
-        random, {_damaged_files: 10, _mixed: 3, _bad_proof: 3, _bad_texts: 2, _bad_cache: 2, _bad_run: 3}
-    )
+    weights = {_damaged_files: 10, _mixed: 3, _bad_proof: 3, _bad_texts: 2, _bad_cache: 2, _bad_run: 3}
+    kind = values.weighted(random, weights)
     trial.log(kind.__name__)
     kind(random, trial)
 
@@ -165,17 +164,10 @@ def _spec(random: Random, bundle: Path, trial: Trial) -> bool:
         "\n": ["\x00\n"],
     }
     replaced = [text.replace(old, random.choice([*new]), 1) for old, new in replacements.items()]
-    before = (
-        "extends: /etc/passwd",
-        "extends: ../../../secret",
-        "extends: base",
-        f"# {'x' * 2_000_000}",
-        values.LAUGHS,
-    )
-    after = (f"---\n{text}", f"name: {GOOD}\n", "<<: {name: x}\n", "unheard: of\n")
-    changed = random.choice(
-        (*replaced * 2, *(f"{line}\n{text}" for line in before), *(f"{text}{line}" for line in after))
-    )
+    extended = (f"extends: {other}" for other in ("/etc/passwd", "../../../secret", "base"))
+    before = (f"{line}\n{text}" for line in (*extended, f"# {'x' * 2_000_000}", values.LAUGHS))
+    after = (f"{text}{line}" for line in (f"---\n{text}", f"name: {GOOD}\n", "<<: {name: x}\n", "unheard: of\n"))
+    changed = random.choice((*replaced * 2, *before, *after))
     check(changed != text, "nothing was changed")
     file.write_bytes(changed.encode(random.choice(("utf-8", "utf-8", "utf-8", "utf-16"))))
     return True

@@ -42,6 +42,10 @@ def _internal_error(trial: Trial) -> None:
         app.COMMANDS = before
 
 
+def _write(trial: Trial) -> None:
+    (trial.folder.parents[1] / "outside" / "new").write_text("x")
+
+
 def _rename(trial: Trial) -> None:
     (trial.folder / "x").write_text("x")
     os.replace(trial.folder / "x", trial.world.folder / "x")
@@ -61,10 +65,7 @@ FAULTS: dict[str, tuple[str, Callable[[Trial], object]]] = {
     "wrong result": ("wrong: two and two is five", lambda trial: check(False, "two and two is five")),
     "error without a problem": ("wrong: an error without a problem", _empty_error),
     "internal error": ("wrong: error: internal error in zoo: TypeError: ", _internal_error),
-    "write outside": (
-        "Escaped: open of ",
-        lambda trial: (trial.folder.parents[1] / "outside" / "new").write_text("x"),
-    ),
+    "write outside": ("Escaped: open of ", _write),
     "rename to outside": ("Escaped: os.rename of ", _rename),
     "write outside by another program": ("wrong: written outside its folder", _write_unseen),
     "9 GB at once": ("traceback: MemoryError: Unable to allocate", lambda trial: np.ones(9 << 27)),

@@ -200,22 +200,18 @@ def _checkpoint(random: Random, folder: Path, trial: Trial) -> None:
     options, model = vars(content["args"]), content["model"]
     if random.random() < 0.3:
         factor = 1 << random.choice((9, 10, 11))
-        content["args"] = argparse.Namespace(**{
-            key: each * factor if key.endswith("embed_dim") else each for key, each in options.items()
-        })  # fmt: skip
+        options |= {key: each * factor for key, each in options.items() if key.endswith("embed_dim")}
         for name, tensor in model.items():
             model[name] = torch.zeros(1).expand([size * factor if size > 4 else size for size in tensor.shape])
     else:
         deep: Any = ["lol"]
         for _ in range(random.choice((6, 40, 300))):
             deep = [deep] * random.choice((1, 9))
-        reshaped = torch.zeros(
-            random.choice(((), (0,), (1, 1), (2, 2, 2))), dtype=random.choice((torch.int8, torch.bool))
-        )
+        shape, dtype = random.choice(((), (0,), (1, 1), (2, 2, 2))), random.choice((torch.int8, torch.bool))
         name, changed = random.choice((("deep", deep), (random.choice(sorted(options)), values.value(random))))
         options[name] = changed
         if random.random() < 0.3:
-            model[random.choice(sorted(model))] = reshaped
+            model[random.choice(sorted(model))] = torch.zeros(shape, dtype=dtype)
     torch.save(content, file)
 
 

@@ -15,10 +15,7 @@ from pathlib import Path
 from random import Random
 from types import FrameType
 
-import torch
-
 from specs import ZooError
-from zoo.system.memory import peak_memory
 
 SECONDS = 10
 """Time limit of a case."""
@@ -115,17 +112,12 @@ def time_limit() -> Iterator[None]:
 
 
 def limit_memory() -> None:
-    """Limit the address space, to protect the machine; `used_memory` finds smaller excesses."""
+    """Limit the address space, to protect the machine; `peak_memory` finds smaller excesses."""
     size = Path("/proc/self/statm")
     if size.exists():
         current = int(size.read_text().split()[0]) * resource.getpagesize()
         limit = current + BYTES + _SPARE_ADDRESS_SPACE
         resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
-
-
-def used_memory() -> int:
-    """Return the largest memory that this process has had, in bytes."""
-    return peak_memory(torch.device("cpu"))
 
 
 def check_error(error: ZooError) -> None:
@@ -137,9 +129,9 @@ def check_error(error: ZooError) -> None:
     check("not enough memory" not in text, f"it took too much memory: {text[:200]}")
 
 
-def check_command(status: object, err: str, allowed: tuple[int, ...] = (0, 1, 2)) -> None:
+def check_command(status: object, err: str) -> None:
     """Check exit status and stderr of a command: no traceback, and an error if and only if the status is 1 or 2."""
-    check(isinstance(status, int) and status in allowed, f"the exit status is {status!r}: {err[-500:]}")
+    check(isinstance(status, int) and status in (0, 1, 2), f"the exit status is {status!r}: {err[-500:]}")
     for forbidden in ("internal error in zoo", "Traceback (most recent call last)", "not enough memory"):
         lines = [line for line in err.splitlines() if forbidden in line]
         check(not lines, lines[0][:500] if lines else "")
@@ -229,9 +221,5 @@ def _location(path: str, descriptor: object) -> str:
 
 
 def _state(folders: tuple[Path, ...]) -> dict[str, tuple[int, int]]:
-    return {
-        str(path): (status.st_size, status.st_mtime_ns)
-        for folder in folders
-        for path in (folder, *folder.rglob("*"))
-        if (status := path.lstat())
-    }
+    statuses = {path: path.lstat() for folder in folders for path in (folder, *folder.rglob("*"))}
+    return {str(path): (status.st_size, status.st_mtime_ns) for path, status in statuses.items()}

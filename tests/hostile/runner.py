@@ -27,6 +27,7 @@ from hostile import bundles, data, faults, imports, judge, registries
 from hostile.judge import Case, Clock, Escaped, FileGuard, Outcome, TooLong, WrongResult
 from hostile.trial import Trial
 from hostile.world import World
+from zoo.system.memory import peak_memory
 
 _TESTS = Path(__file__).resolve().parents[1]
 _PROCESSES = multiprocessing.get_context("forkserver")
@@ -191,9 +192,8 @@ class _Sandbox:
             return f"{type(error).__name__}: {error}{_stack(error)}"
         except BaseException as error:
             return f"traceback: {type(error).__name__}: {str(error)[:500]}{_stack(error)}"
-        if judge.used_memory() > judge.BYTES:
-            return f"it took {judge.used_memory() / 1e9:.1f} GB"
-        return None
+        used = peak_memory("cpu")
+        return f"it took {used / 1e9:.1f} GB" if used > judge.BYTES else None
 
 
 def _stack(error: BaseException) -> str:
@@ -223,5 +223,5 @@ def _serve(connection: Connection, log: Path, folder: Path, world: World, enviro
     with suppress(EOFError):
         while True:
             outcome = sandbox.run(connection.recv())
-            is_large = judge.used_memory() > judge.BYTES // 2  # what the process keeps counts for later cases
+            is_large = peak_memory("cpu") > judge.BYTES // 2  # what the process keeps counts for later cases
             connection.send((outcome, is_large))

@@ -79,7 +79,7 @@ class Trial:
         self.log(f"zoo {' '.join(repr(argument)[:200] for argument in arguments)}")
         done = _run_command(arguments)
         try:
-            judge.check_command(done.status, done.err, (0, 1, 2))
+            judge.check_command(done.status, done.err)
         except WrongResult as wrong:
             if done.fault is None or isinstance(done.fault, ZooError):
                 raise

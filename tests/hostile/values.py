@@ -185,19 +185,8 @@ def _json(random: Random, content: bytes) -> bytes:
         text = json.dumps(tree if random.random() < 0.7 else mutate(random, tree))
     else:
         infinite = (text.replace("{", '{"dropout": NaN, ', 1), text.replace(": ", ": 1e999, ", 1))
-        others = (
-            *_TOO_DEEP,
-            "",
-            "null",
-            "[]",
-            "1",
-            '"x"',
-            "NaN",
-            text * 2,
-            text + " " * 1_500_000,
-            text[: len(text) // 2],
-        )
-        text = random.choice((*others, *infinite, f"\ufeff{text}"))
+        others = ("", "null", "[]", "1", '"x"', "NaN", text * 2, text + " " * 1_500_000, text[: len(text) // 2])
+        text = random.choice((*_TOO_DEEP, *others, *infinite, f"\ufeff{text}"))
     return text.encode(random.choice(("utf-8", "utf-8", "utf-8", "utf-16")), "surrogatepass")
 
 
@@ -209,9 +198,8 @@ def _yaml(random: Random, content: bytes) -> bytes:
         before = [f"x: {nested}" for nested in nests(random.choice((30, 5_000, 90_000)))]
         after = ("unheard-of: 1", f"x: {CALL}", f"# {'x' * 2_000_000}", f"---\n{text}", f"max-length-factor: {10**400}")
         added = [*(f"{line}\n{text}" for line in (*before, LAUGHS)), *(f"{text}{line}\n" for line in after)]
-        text = random.choice(
-            (*added, "", "[]", "1", "a: [", "\x00", "\xff\xfe", "x: &x [*x]", text.replace("2", "1" * 12))
-        )
+        others = ("", "[]", "1", "a: [", "\x00", "\xff\xfe", "x: &x [*x]", text.replace("2", "1" * 12))
+        text = random.choice((*added, *others))
     return text.encode(random.choice(("utf-8", "utf-8", "latin-1", "utf-16")), "replace")
 
 
@@ -291,11 +279,8 @@ def sentencepiece(random: Random, content: bytes) -> bytes:
     endless = b"\x0a" + b"\xff" * 9 + b"\x01"
     if random.random() < 0.25:
         added = (endless, b"\x12\x04\x18\xff\xff\x7f", b"\x12\x02\x18\x03", b"\x1a\x06\x12\x04\xff\xff\xff\xff")
-        alone = (
-            *(endless, b"\x0b" * 1000, b"\x0c", b"", b"\x0a\x02\x0a\x7f", b"\x0a\x00" * 100_000, bytes(100)),
-            content * 2,
-        )
-        return random.choice((*alone, *(content + field for field in added)))
+        alone = (endless, b"\x0b" * 1000, b"\x0c", b"", b"\x0a\x02\x0a\x7f", b"\x0a\x00" * 100_000, bytes(100))
+        return random.choice((*alone, content * 2, *(content + field for field in added)))
     fields = [(field.number, bytes(field.value)) for field in protobuf.parse_fields(content)]  # type: ignore[arg-type]
     for _ in range(random.choice((1, 1, 2, 5))):
         at, other = sorted(random.randrange(len(fields)) for _ in range(2))
@@ -319,13 +304,9 @@ def sentencepiece(random: Random, content: bytes) -> bytes:
 def _lines(random: Random, content: bytes) -> bytes:
     """Return a list of tokens with an odd line."""
     lines = content.splitlines()
-    odd = (
-        *(b"the 9", b"x", b"x 1.5", b" 5", b"\xff 5", b"x -1", b"x \xd9\xa3", b"<pad> 5", b"\0 5", b"\x1b[2J 5"),
-        b"a\rb 5",
-    )
-    lines.insert(
-        random.randrange(len(lines) + 1), random.choice((*odd, b"x" * 1_000_000 + b" 1", b"x " + b"9" * 100_000))
-    )
+    odd = (b"the 9", b"x", b"x 1.5", b" 5", b"\xff 5", b"x -1", b"x \xd9\xa3", b"<pad> 5", b"\0 5", b"\x1b[2J 5")
+    large = (b"x" * 1_000_000 + b" 1", b"x " + b"9" * 100_000)
+    lines.insert(random.randrange(len(lines) + 1), random.choice((*odd, b"a\rb 5", *large)))
     return b"\n".join(lines) + random.choice((b"\n", b"", b"\n" * 100_000))
 
 

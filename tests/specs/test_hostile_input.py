@@ -17,14 +17,15 @@ from tests.specs.files import refusal
 
 CHARACTERS = st.text(st.sampled_from(list(" :-[]{}&*!\n#'\"\\abx01.,?|>%@`~<=\t\r\x00é\u2028")), max_size=40)
 KEYS = ["architecture", "training", "corpus", "name", "extends", "h", "steps", "train", "dev", "source", "grammar", "x"]
-scalars = st.one_of(
-    st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=5), st.sampled_from(["en", "1e-9"])
-)
-values = st.recursive(
-    scalars,
-    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(st.sampled_from(KEYS), inner, max_size=4)),
-    max_leaves=12,
-)
+words = st.text(max_size=5) | st.sampled_from(["en", "1e-9"])
+scalars = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), words)
+
+
+def containers(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    return st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(KEYS), inner, max_size=4)
+
+
+values = st.recursive(scalars, containers, max_leaves=12)
 
 
 def check(load: Callable[[], Spec]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, NamedTuple, Self
@@ -52,6 +52,17 @@ class BatchSize(NamedTuple):
         tokens = {name: int(np.sum(each, dtype=np.int64)) for name, each in lengths.items()}
         padded = rows * sum(int(np.max(each, initial=0)) for each in lengths.values())
         return cls(rows, tokens.get("source", 0), tokens[OUTPUT], padded)
+
+    @classmethod
+    def total(cls, sizes: Iterable[Self]) -> Self:
+        """Return the size of several batches together. There must be at least one batch."""
+        return cls(*map(sum, zip(*sizes, strict=True)))
+
+    @property
+    def padding(self) -> float:
+        """Fraction of source and target tokens that are padding."""
+        tokens = self.source_tokens + self.target_tokens
+        return 1 - tokens / self.padded_tokens if self.padded_tokens else 0.0
 
     def divided_by(self, count: int) -> BatchSize:
         """Return the size divided by `count`, with all numbers rounded up."""
@@ -122,7 +133,7 @@ class Batch:
         ]
 
 
-class EpochBatches:
+class EpochBatches(list[Indices]):
     """Batches of one epoch. Each batch is an array of example indices.
 
     Attributes:
@@ -137,29 +148,8 @@ class EpochBatches:
             bounds: Start and end of each batch in `order`, `[batches, 2]`.
             total: Size of all batches together.
         """
-        self._order, self._bounds = order, bounds
+        super().__init__(order[start:end] for start, end in bounds.tolist())
         self.total = total
-
-    @property
-    def padding(self) -> float:
-        """Fraction of source and target tokens that are padding."""
-        tokens = self.total.source_tokens + self.total.target_tokens
-        return 1 - tokens / self.total.padded_tokens if self.total.padded_tokens else 0.0
-
-    @property
-    def mean(self) -> BatchSize:
-        """Mean size of a batch, rounded up."""
-        return self.total.divided_by(len(self))
-
-    def __len__(self) -> int:
-        return len(self._bounds)
-
-    def __getitem__(self, index: int) -> Indices:
-        start, end = self._bounds[index]
-        return self._order[start:end]
-
-    def __iter__(self) -> Iterator[Indices]:
-        return (self._order[start:end] for start, end in self._bounds)
 
 
 class Examples(dict[str, Sequence[Values]]):
@@ -340,7 +330,7 @@ def _batch_bounds(lengths: Sequence[Lengths], limits: Sequence[int], packed: boo
         fits = np.ones(rows, bool)
         for each, limit in zip(lengths, limits, strict=True):
             fits &= np.maximum.accumulate(each[start : start + rows]) * row_counts <= limit
-        end = start + (int(rows) if fits.all() else int(np.argmin(fits)))
+        end = start + int(np.count_nonzero(fits))
         bounds.append((start, end))
         start = end
     return np.array(bounds, np.int64).reshape(-1, 2)
@@ -357,13 +347,10 @@ def packed_bounds(lengths: Sequence[Lengths], limits: Sequence[int]) -> Indices:
         Start and end of each batch, `[batches, 2]`.
     """
     bounds, start, count = [], 0, len(lengths[0])
-    sums = [each.cumsum(dtype=np.int64) for each in lengths]
+    sums = [np.append(0, each.cumsum(dtype=np.int64)) for each in lengths]
     while start < count:
-        ends = (
-            np.searchsorted(each, limit + (each[start - 1] if start else 0), "right")
-            for each, limit in zip(sums, limits, strict=True)
-        )
-        bounds.append((start, end := int(min(ends))))
+        ends = (each.searchsorted(limit + each[start], "right") for each, limit in zip(sums, limits, strict=True))
+        bounds.append((start, end := int(min(ends)) - 1))
         start = end
     return np.array(bounds, np.int64).reshape(-1, 2)
 

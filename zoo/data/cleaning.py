@@ -50,6 +50,7 @@ class Status(IntEnum):
 
 REASONS: dict[str, str] = {
     "empty": "with an empty side",
+    "damaged": "with damaged files",
     "duplicate": "duplicates",
     "copy": "with identical sides",
     "markup": "with HTML",
@@ -68,6 +69,8 @@ class CleaningCounts:
     read: int = 0
     empty: int = 0
     """Dropped, because the source or the target contains no text."""
+    damaged: int = 0
+    """Dropped, because the file of the source cannot be read."""
     duplicate: int = 0
     """Dropped, because the same pair occurred before."""
     held_out: int = 0

@@ -17,8 +17,8 @@ from zoo.features.modality import absolute_path, identify, listed_files
 from zoo.files.archive import extract, extracted
 from zoo.files.download import fetch, recorded_sha256
 from zoo.report import Report, size
-from zoo.text.files import digest, file_errors, is_sgml, read_sentences
-from zoo.text.lines import clean
+from zoo.text.files import digest, is_sgml, read_sentences
+from zoo.text.lines import clean, file_errors
 from zoo.text.trees.tree import unescape_brackets, words
 from zoo.text.vocabulary import MODALITIES
 
@@ -59,6 +59,7 @@ class CorpusReader:
         """
         self.corpus = spec.corpus
         self._streams, self._token_streams = spec.task.streams, spec.task.token_streams
+        self._listed_streams = [name for name in self._streams if name not in self._token_streams]
         self._report = report
         self._members: dict[Archive, Sequence[Path]] = {}
         for name, part in self.corpus.named_parts:
@@ -84,8 +85,8 @@ class CorpusReader:
         """Return the number of training examples that are held out for `split` (dev or test)."""
         return sum(part.held_out for part in getattr(self.corpus, split) if isinstance(part, HeldOut))
 
-    def examples(self, split: Split) -> Iterator[Example]:
-        """Yield the examples of a split, unchanged and in the order of the files.
+    def part_examples(self, split: Split, number: int) -> Iterator[Example]:
+        """Yield the examples of part `number` of a split, unchanged and in the order of the files.
 
         Examples that are held out for dev or test are yielded as examples of `train`. Archives that are not on this
         machine are downloaded.
@@ -94,11 +95,6 @@ class CorpusReader:
             ZooError: A file is missing, empty, damaged or not UTF-8, or a source and its target file have different
                 numbers of lines.
         """
-        for part in range(len(getattr(self.corpus, split))):
-            yield from self.part_examples(split, part)
-
-    def part_examples(self, split: Split, number: int) -> Iterator[Example]:
-        """Yield the examples of part `number` of a split. Raise the same errors as `examples`."""
         part = getattr(self.corpus, split)[number]
         if isinstance(part, Grammar):
             yield from builtin.examples(split, part.grammar, self._streams, languages_of(self.corpus, part))
@@ -117,7 +113,7 @@ class CorpusReader:
         """Return the cleaned examples of the dev or test set, with their languages.
 
         Raises:
-            ZooError: There is too much text, or `examples` raises an error.
+            ZooError: There is too much text, or `part_examples` raises an error.
         """
         examples, memory = [], 0
         for number, part in enumerate(getattr(self.corpus, split)):
@@ -172,9 +168,7 @@ class CorpusReader:
 
     def _listed(self, part: Part) -> Iterator[str]:
         """Yield the paths of the files that a part lists, such as audio files. A text part lists no files."""
-        for name in self._streams:
-            if name in self._token_streams:
-                continue
+        for name in self._listed_streams:
             if isinstance(part, Files):
                 yield from listed_files(existing_file(self.corpus, getattr(part, name)))
             elif isinstance(part, Table):
@@ -182,7 +176,7 @@ class CorpusReader:
 
     def _identity_of_listed(self, part: Part) -> list[str]:
         """Return a list with one hash for all files that a part lists. The list is empty if all streams are text."""
-        return [] if len(self._token_streams) == len(self._streams) else [identify(self._listed(part))]
+        return [identify(self._listed(part))] if self._listed_streams else []
 
     def _paths(self, part: Files | Archive | Table | Treebank) -> Sequence[Path]:
         """Return the files of a part: one for each stream, a table, or the files of a treebank."""
@@ -294,7 +288,7 @@ def missing_part(spec: Spec) -> str | None:
                 return f"its corpus is missing: {os.path.basename(part.archive)} has not been downloaded"
         elif isinstance(part, Synthetic):
             return f"its corpus has a part that models generate: {part.summary}"
-        elif not isinstance(part, Grammar | Digits | HeldOut):
+        else:
             names = filter(None, (getattr(part, field, None) for field in (*spec.task.streams, "tsv", "trees")))
             for path in (corpus_path(spec.corpus, name) for name in names):
                 if not path.exists():

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from itertools import islice, starmap
 from pathlib import Path
@@ -14,7 +14,6 @@ from typing import Any, TypeVar
 from zlib import crc32
 
 import numpy as np
-import numpy.typing as npt
 
 from specs import Archive, Corpus, Files, Spec, Table, ZooError
 from specs.corpus import Direction
@@ -35,7 +34,7 @@ from zoo.data.corpus import CorpusReader, Example, Split, languages_of
 from zoo.data.prefetch import prefetch
 from zoo.data.prepared_corpus import COUNTS_FILE, DROPPED_FILE, PreparedCorpus
 from zoo.data.store import Rows, StoreWriter
-from zoo.features.modality import FeatureModality, modality_of
+from zoo.features.modality import modality_of
 from zoo.files import manifest, storage
 from zoo.files.atomic import FolderExistsError, atomic_folder, remove_folder, write_json
 from zoo.files.reading import UnreadableError, read_json
@@ -57,8 +56,6 @@ _SECTIONS_FILE = "sections.yaml"
 _EXAMPLES, _EXAMPLE_CHARACTERS = 3, 80
 
 Value = TypeVar("Value")
-Scored = list[tuple[Example, Direction]]
-"""Examples in the dev or test set, with their languages."""
 
 
 def prepare(spec: Spec, report: Report, vocabulary: Vocabulary | None = None) -> PreparedCorpus:
@@ -185,6 +182,9 @@ class _Preparation:
         self.symbols = vocabulary.copy_symbols if vocabulary else copy_symbols(spec.vocabulary.copy_symbols)
         self.is_rare = vocabulary.source.is_rare if vocabulary else never
         self.modality = modality_of(spec.task)
+        self.counts = CleaningCounts()
+        self.statuses: Statuses = np.zeros(0, np.uint8)
+        """Status of each training pair."""
         self.part_counts: list[int] = []
         """Number of training pairs that were read from each corpus part."""
         self._first_examples: dict[Direction, list[Example]] = {}
@@ -203,39 +203,27 @@ class _Preparation:
         # Read the small sets first, to report their errors before the long work.
         scored = {split: self.corpus.scored_examples(split) for split in _SCORED_SPLITS}
         self._scored = {split: {tuple(each.values()) for each, _ in known} for split, known in scored.items()}
-        statuses, counts = classify(
+        self.statuses, self.counts = classify(
             self._with_progress("reading", self._read_train()),
             deduplicate=self.spec.corpus.deduplicate,
             dev=self.corpus.held_out("dev"),
             test=self.corpus.held_out("test"),
             filtered=self._filtered,
         )
-        _require_examples(counts)
-        for status in map(Status, np.unique(statuses)):
+        self._require_examples()
+        for status in map(Status, np.unique(self.statuses)):
             if (reason := status.name.lower()) in REASONS:
-                found = examples_with_status(self.corpus.examples("train"), statuses, status)
-                self._dropped[reason] = list(islice(found, _EXAMPLES))
+                self._dropped[reason] = [example for example, _ in islice(self._train_examples(status), _EXAMPLES)]
         self._check_languages()
         self._check_overlap()
-        vocabulary = self.vocabulary or self._learn_vocabulary(statuses, counts)
+        vocabulary = self.vocabulary or self._learn_vocabulary()
         self.is_rare = vocabulary.source.is_rare
         vocabulary.save(self.folder)
-        languages = [
-            LanguagePair.of(self.spec, vocabulary, self.spec.corpus.direction(part), getattr(part, "tag", None))
-            for part in self.spec.corpus.train
-        ]
-        parts = np.repeat(np.arange(len(self.part_counts), dtype=np.uint16), self.part_counts)
-        counts = self._write_train(statuses, counts, vocabulary, languages, parts)
+        self._write_train(vocabulary)
         for split, status in _SCORED_SPLITS.items():
-            examples = scored[split]
-            if self.corpus.held_out(split):
-                held_out = examples_with_status(self.corpus.examples("train"), statuses, status)
-                directions = (
-                    self.spec.corpus.direction(self.spec.corpus.train[part]) for part in parts[statuses == status]
-                )
-                examples = [*examples, *zip(held_out, directions, strict=True)]
-            self._write_scored(split, examples, vocabulary)
-        self._write_description(counts)
+            held_out = self._train_examples(status) if self.corpus.held_out(split) else ()
+            self._write_scored(split, [*scored[split], *held_out], vocabulary)
+        self._write_description()
 
     def _read_train(self) -> Iterator[Example]:
         """Yield the training examples. Record their counts, filter results and overlap with dev and test."""
@@ -278,25 +266,28 @@ class _Preparation:
                         f"`corpus.{side}={seen}`, or correct the order of the files or columns"
                     )
 
-    def _learn_vocabulary(self, statuses: Statuses, counts: CleaningCounts) -> Vocabulary:
-        sample = learning_examples(counts.kept)
-        of_pairs = f"{sample:,} of {counts.kept:,}" if sample < counts.kept else f"{counts.kept:,}"
+    def _learn_vocabulary(self) -> Vocabulary:
+        kept = self.counts.kept
+        sample = learning_examples(kept)
+        of_pairs = f"{sample:,} of {kept:,}" if sample < kept else f"{kept:,}"
         self.report.info(f"learning {self.spec.vocabulary.size:,} tokens from {of_pairs} pairs")
         languages = self.spec.languages
         tokens = [languages.token_of(code) for code in languages.codes] if languages else []
         tokens += filter(None, dict.fromkeys(_tags(self.spec.corpus)))
-        examples = partial(self._kept_examples, statuses)
-        return Vocabulary.learn(examples, self.spec.vocabulary, counts.kept, self.spec.task, tokens)
+        return Vocabulary.learn(self._kept_examples, self.spec.vocabulary, kept, self.spec.task, tokens)
 
-    def _kept_examples(self, statuses: Statuses) -> Iterator[Example]:
-        """Yield the training examples that cleaning kept, with copy symbols."""
+    def _train_examples(self, status: Status) -> Iterator[tuple[Example, Direction]]:
+        """Yield the training examples that have this status, with their languages."""
         start = 0
-        for number, count in enumerate(self.part_counts):
+        for number, (part, count) in enumerate(zip(self.spec.corpus.train, self.part_counts, strict=True)):
             examples = self.corpus.part_examples("train", number)
-            direction = self.spec.corpus.direction(self.spec.corpus.train[number])
-            for example in examples_with_status(examples, statuses[start : start + count], Status.KEPT):
-                yield self._with_copy_symbols(example, direction)
+            for example in examples_with_status(examples, self.statuses[start : start + count], status):
+                yield example, self.spec.corpus.direction(part)
             start += count
+
+    def _kept_examples(self) -> Iterator[Example]:
+        """Yield the training examples that cleaning kept, with copy symbols."""
+        return starmap(self._with_copy_symbols, self._train_examples(Status.KEPT))
 
     def _with_copy_symbols(self, example: Example, direction: Direction) -> Example:
         """Replace spans of an example with copy symbols, if the vocabulary has such symbols."""
@@ -307,24 +298,24 @@ class _Preparation:
         texts = replace_in_pair(*pair, self.symbols, direction, self.is_rare, first)
         return dict(zip(SIDES, (each.text for each in texts), strict=True))
 
-    def _write_train(
-        self,
-        statuses: Statuses,
-        counts: CleaningCounts,
-        vocabulary: Vocabulary,
-        languages: Sequence[LanguagePair],
-        all_parts: npt.NDArray[np.uint16],
-    ) -> CleaningCounts:
-        done, limit = 0, self.spec.corpus.max_length
-        parts = all_parts[statuses == Status.KEPT]
+    def _write_train(self, vocabulary: Vocabulary) -> None:
+        languages = [
+            LanguagePair.of(self.spec, vocabulary, self.spec.corpus.direction(part), getattr(part, "tag", None))
+            for part in self.spec.corpus.train
+        ]
+        all_parts = np.repeat(np.arange(len(self.part_counts), dtype=np.uint16), self.part_counts)
+        parts = all_parts[self.statuses == Status.KEPT]
+        done = 0
+        damaged: list[ZooError] = []
         with self._store_writer("train", vocabulary, len(self.part_counts)) as writer:
-            examples = self._with_progress("encoding", self._kept_examples(statuses), counts.kept)
-            for values in encode_examples(examples, vocabulary, self.modality):
-                kept, counts = filter_by_length(values, self.spec.corpus, counts)
+            examples = self._with_progress("encoding", self._kept_examples(), self.counts.kept)
+            # A background thread encodes the next chunk while this chunk is written.
+            for values in prefetch(self._encode(examples, vocabulary, damaged.append)):
+                kept, self.counts = filter_by_length(values, self.spec.corpus, self.counts)
                 count = len(next(iter(values.values())))
                 for index in set(range(count)).difference(kept):
                     row: dict[str, Any] = {name: rows[index] for name, rows in values.items()}
-                    reason = "long" if max(map(len, row.values())) > limit else "ratio"
+                    reason = self._reason_to_drop(row)
                     if len(so_far := self._dropped.setdefault(reason, [])) < _EXAMPLES:
                         so_far.append(
                             {name: vocabulary.stream(name).decode(ids) for name, ids in self._text_of(row).items()}
@@ -332,15 +323,25 @@ class _Preparation:
                 kept_parts = parts[done : done + count][kept]
                 writer.add(_with_language_tokens(values, kept, [languages[part] for part in kept_parts]), kept_parts)
                 done += count
-        _require_examples(counts)
-        return counts
+        if damaged:
+            self.counts = replace(self.counts, empty=self.counts.empty - len(damaged), damaged=len(damaged))
+            first = min(damaged, key=str)
+            self.report.warn(f"{len(damaged):,} of {done:,} files are left out of training, such as: {first.summary}")
+        self._require_examples()
 
-    def _write_scored(self, split: Split, scored: Scored, vocabulary: Vocabulary) -> None:
+    def _reason_to_drop(self, row: Mapping[str, Sequence[Any]]) -> str:
+        """Return why `filter_by_length` does not select an example, as a key of `REASONS`."""
+        lengths = [len(values) for values in row.values()]
+        if not min(lengths):
+            return "damaged" if self.modality else "empty"  # only a damaged file has no frames
+        return "long" if max(lengths) > self.spec.corpus.max_length else "ratio"
+
+    def _write_scored(self, split: Split, scored: Sequence[tuple[Example, Direction]], vocabulary: Vocabulary) -> None:
         """Write the values, raw data and languages of all examples in the dev or test set."""
         languages = (LanguagePair.of(self.spec, vocabulary, direction) for _, direction in scored)
         with self._store_writer(split, vocabulary) as writer:
             examples = starmap(self._with_copy_symbols, scored)
-            for values in encode_examples(examples, vocabulary, self.modality):
+            for values in prefetch(self._encode(examples, vocabulary)):
                 rows = range(len(next(iter(values.values()))))
                 writer.add(_with_language_tokens(values, rows, list(islice(languages, len(rows)))))
         lines = {name: [example[name] for example, _ in scored] for name in self.spec.task.streams}
@@ -352,65 +353,53 @@ class _Preparation:
 
     def _store_writer(self, split: Split, vocabulary: Vocabulary, parts: int = 1) -> StoreWriter:
         (self.folder / split).mkdir()
-        task = self.spec.task
-        dtypes = {
-            name: vocabulary.stream(name).dtype if name in task.token_streams else "float16" for name in task.streams
-        }
-        widths = {
-            name: self.modality.options.width
-            for name in task.streams
-            if self.modality and name not in task.token_streams
-        }
+        widths = {"source": self.modality.options.width} if self.modality else {}
+        streams = self.spec.task.streams
+        dtypes = {name: "float16" if name in widths else vocabulary.stream(name).dtype for name in streams}
         return StoreWriter(self.folder / split, dtypes, parts, widths=widths)
 
-    def _write_description(self, counts: CleaningCounts) -> None:
+    def _write_description(self) -> None:
         sections = {key: getattr(self.spec, key).model_dump(mode="json") for key in ("corpus", "vocabulary")}
         (self.folder / _SECTIONS_FILE).write_text(dump(sections), encoding="utf-8")
-        write_json(self.folder / COUNTS_FILE, asdict(counts))
+        write_json(self.folder / COUNTS_FILE, asdict(self.counts))
         examples = "".join(
             f"{REASONS[reason]}: {' | '.join(raw[:_EXAMPLE_CHARACTERS] for raw in example.values())}\n"
             for reason, examples in self._dropped.items()
-            for example in examples[:_EXAMPLES]
+            for example in examples
         )
         (self.folder / DROPPED_FILE).write_text(examples, encoding="utf-8")
         manifest.write(self.folder)
 
-    def _with_progress(self, label: str, examples: Iterable[Example], total: int | None = None) -> Iterator[Example]:
-        with self.report.progress(label, total, "pairs") as progress:
-            for chunk in _chunks(examples):
-                yield from chunk
-                progress.advance(len(chunk))
+    def _encode(
+        self,
+        examples: Iterable[Example],
+        vocabulary: Vocabulary,
+        damaged: Callable[[ZooError], None] | None = None,
+    ) -> Iterator[Rows]:
+        """Encode examples, and yield their values chunk by chunk. A background thread reads the next chunk.
 
-
-def _require_examples(counts: CleaningCounts) -> None:
-    if not counts.kept:
-        hint = "check `corpus.train`, `corpus.max_length` and `corpus.max_ratio`"
-        raise ZooError(f"there is nothing to train on: {counts}", hint=hint)
-
-
-def encode_examples(
-    examples: Iterable[Example], vocabulary: Vocabulary, modality: FeatureModality | None = None
-) -> Generator[Rows, None, None]:
-    """Encode examples, and yield their values chunk by chunk.
-
-    While the caller uses a chunk, background threads encode the next chunk and read the chunk after that.
-
-    Args:
-        examples: The examples.
-        vocabulary: Vocabulary of the streams that are text.
-        modality: Modality of the source, if the source is not text.
-    """
-    max_examples = None if modality is None else _CHUNK_FILES
-
-    def encode() -> Iterator[Rows]:
-        with closing(prefetch(_chunks(examples, max_examples))) as chunks:
+        Args:
+            examples: The examples.
+            vocabulary: Vocabulary of the streams that are text.
+            damaged: Function that receives the error of each damaged file. None: raise the error.
+        """
+        with closing(prefetch(_chunks(examples, _CHUNK_FILES if self.modality else _CHUNK_EXAMPLES))) as chunks:
             for chunk in chunks:
                 encoders: dict[str, Any] = {name: vocabulary.stream(name).encode_all for name in chunk[0]}
-                if modality is not None:
-                    encoders["source"] = modality.encode_all
+                if self.modality is not None:
+                    encoders["source"] = partial(self.modality.encode_all, damaged=damaged)
                 yield {name: encode([each[name] for each in chunk]) for name, encode in encoders.items()}
 
-    return prefetch(encode())
+    def _require_examples(self) -> None:
+        if not self.counts.kept:
+            hint = "check `corpus.train`, `corpus.max_length` and `corpus.max_ratio`"
+            raise ZooError(f"there is nothing to train on: {self.counts}", hint=hint)
+
+    def _with_progress(self, label: str, examples: Iterable[Example], total: int | None = None) -> Iterator[Example]:
+        with self.report.progress(label, total, "pairs") as progress:
+            for chunk in _chunks(examples, _CHUNK_EXAMPLES):
+                yield from chunk
+                progress.advance(len(chunk))
 
 
 def _with_language_tokens(values: Rows, rows: Sequence[int], languages: Sequence[LanguagePair]) -> Rows:
@@ -430,14 +419,14 @@ def _with_language_tokens(values: Rows, rows: Sequence[int], languages: Sequence
     }
 
 
-def _chunks(examples: Iterable[Example], max_examples: int | None = None) -> Iterator[list[Example]]:
+def _chunks(examples: Iterable[Example], max_examples: int) -> Iterator[list[Example]]:
     """Yield the examples in chunks with limited numbers of examples and characters."""
     chunk: list[Example] = []
     characters = 0
     for example in examples:
         chunk.append(example)
         characters += sum(map(len, example.values()))
-        if len(chunk) == (max_examples or _CHUNK_EXAMPLES) or characters >= _CHUNK_CHARACTERS:
+        if len(chunk) == max_examples or characters >= _CHUNK_CHARACTERS:
             yield chunk
             chunk, characters = [], 0
     if chunk:

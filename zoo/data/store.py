@@ -31,11 +31,7 @@ class StoreWriter:
     """
 
     def __init__(
-        self,
-        folder: Path,
-        dtypes: Mapping[str, str],
-        parts: int = 1,
-        widths: Mapping[str, int] | None = None,
+        self, folder: Path, dtypes: Mapping[str, str], parts: int = 1, widths: Mapping[str, int] | None = None
     ) -> None:
         """Prepare to write.
 

@@ -17,7 +17,7 @@ from zoo.data.batches import BatchSize, EpochBatches, Examples, batch_examples, 
 from zoo.data.prefetch import prefetch
 from zoo.data.prepared_corpus import PreparedCorpus
 from zoo.data.store import Store, Values
-from zoo.features.modality import FeatureModality, Frames, modality_of
+from zoo.features.modality import Frames, modality_of
 from zoo.text.vocabulary import Vocabulary
 
 POOL_BATCHES = 64
@@ -70,6 +70,9 @@ class Position(NamedTuple):
     """Number of finished batches in the epoch. With subword regularisation, the current pool's batches do not count."""
     pool_batch: int
     """Number of finished batches in the current pool (see POOL_BATCHES). 0 without subword regularisation."""
+
+
+_Batches = Generator[tuple[Examples, Position], None, None]
 
 
 class TrainingSet:
@@ -137,13 +140,12 @@ class TrainingSet:
         first pool.
         """
         if self._sampler is None:
-            return self.epoch_batches(0).mean
+            first = self.epoch_batches(0)
+            return first.total.divided_by(len(first))
         sizes = [examples.size for examples in self._sample_pool(0, 0)]
-        return BatchSize(*(sum(numbers) for numbers in zip(*sizes, strict=True))).divided_by(len(sizes))
+        return BatchSize.total(sizes).divided_by(len(sizes))
 
-    def batches_from(
-        self, epoch: int, batch: int = 0, pool_batch: int = 0
-    ) -> Generator[tuple[Examples, Position], None, None]:
+    def batches_from(self, epoch: int, batch: int = 0, pool_batch: int = 0) -> _Batches:
         """Yield the examples of each batch and the position after the batch. The iteration never ends.
 
         No other thread may use the training set during the iteration.
@@ -153,29 +155,33 @@ class TrainingSet:
             batch: Number of finished batches of the epoch.
             pool_batch: Number of finished batches of the pool that begins at `batch`.
         """
-        with closing(self._stored_batches(epoch, batch, pool_batch)) as batches:
+        if self._sampler is None:
+            batches = self._stored_batches(epoch, batch)
+        else:
+            batches = self._sampled_batches(epoch, batch, pool_batch)
+        with closing(batches):
             for examples, position in batches:
-                if self._modality is not None:
-                    examples = self._augmented(examples, self._modality, position)
-                yield examples, position
+                yield self._augmented(examples, position), position
 
-    def _stored_batches(
-        self, epoch: int, batch: int, pool_batch: int
-    ) -> Generator[tuple[Examples, Position], None, None]:
-        if self._sampler is not None:
-            yield from self._sampled_batches(epoch, batch, pool_batch)
+    def _stored_batches(self, epoch: int, batch: int) -> _Batches:
         for at, number in self._positions(epoch, batch, 1):
             yield Examples.from_store(self.store, self.epoch_batches(at)[number]), Position(at, number + 1, 0)
 
-    def _augmented(self, examples: Examples, modality: FeatureModality, position: Position) -> Examples:
-        """Change the features in a batch at random. The changes depend only on the seed and the position."""
+    def _augmented(self, examples: Examples, position: Position) -> Examples:
+        """Change the features in a batch at random, if the source has features.
+
+        The changes depend only on the seed and the position.
+        """
+        modality = self._modality
+        if modality is None:
+            return examples
         random = np.random.default_rng(stream(self._spec.training.seed, "augmentation", *position))
         return Examples(
             (name, [modality.augment(cast(Frames, row), random) if row.ndim > 1 else row for row in rows])
             for name, rows in examples.items()
         )
 
-    def _sampled_batches(self, epoch: int, batch: int, pool_batch: int) -> Iterator[tuple[Examples, Position]]:
+    def _sampled_batches(self, epoch: int, batch: int, pool_batch: int) -> _Batches:
         pools = ((*position, self._sample_pool(*position)) for position in self._positions(epoch, batch, POOL_BATCHES))
         with closing(prefetch(pools, max_items=1)) as prefetched:
             for at, start, pool in prefetched:
@@ -196,9 +202,7 @@ class TrainingSet:
         if self._pool is None or self._pool[0] != key:
             assert self._sampler is not None
             self._pool = None
-            batches = self.epoch_batches(epoch)
-            end = min(start + POOL_BATCHES, len(batches))
-            indices = np.concatenate([batches[number] for number in range(start, end)])
+            indices = np.concatenate(self.epoch_batches(epoch)[start : start + POOL_BATCHES])
             # The names of the random streams must not change, because the sampled tokens depend on these names.
             token_seed, order_seed = (
                 stream(self._spec.training.seed, name, epoch, start) for name in ("pieces", "order")

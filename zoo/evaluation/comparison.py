@@ -298,25 +298,6 @@ def p_value(difference: float, sample_differences: FloatArray) -> float:
     return float(1 + at_least_as_large.sum()) / (1 + len(sample_differences))
 
 
-def text_scores_by_sample(
-    name: str, weights: FloatArray, outputs: Sequence[str], references: Sequence[str], language: str
-) -> FloatArray:
-    """Score a system's translations on each resampled set. Return the scores in points, [SAMPLES].
-
-    Args:
-        name: Name of the metric, from `TEXT_METRICS`.
-        weights: Result of `sample_counts`.
-        outputs: Translations of a system.
-        references: The reference of each translation.
-        language: Language code of the translations.
-
-    Raises:
-        ZooError: The numbers of outputs and references differ, or are 0.
-    """
-    metric = text_metric(name, language)
-    return metric.scores(weights @ metric.statistics(outputs, references))
-
-
 def log_perplexity_by_sample(
     weights: FloatArray, log_probabilities: Sequence[float], tokens: Sequence[int]
 ) -> FloatArray:

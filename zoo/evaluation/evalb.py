@@ -85,11 +85,7 @@ class BracketScores(BracketSummary):
 
 
 def score_brackets(
-    outputs: Sequence[str],
-    references: Sequence[str],
-    parameters: Parameters = COLLINS,
-    *,
-    own_tags: bool = True,
+    outputs: Sequence[str], references: Sequence[str], parameters: Parameters = COLLINS, *, own_tags: bool = True
 ) -> BracketScores:
     """Score bracketed trees against references.
 

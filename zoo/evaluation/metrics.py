@@ -92,11 +92,6 @@ def perplexity(scores: Sequence[TokenScores]) -> float:
         return math.inf
 
 
-def compute_perplexity(outputs: ModelOutputs) -> dict[str, float | str]:
-    """Return the perplexity as an entry of `scores.json`."""
-    return {"perplexity": perplexity(outputs.reference_scores)}
-
-
 _F1_DETAILS = {"recall": "recall", "precision": "precision", "complete_match": "complete match"}
 
 
@@ -148,7 +143,7 @@ METRICS = (
     Metric(
         "perplexity",
         "perplexity",
-        compute_perplexity,
+        lambda outputs: {"perplexity": perplexity(outputs.reference_scores)},
         higher_is_better=False,
         uses_probabilities=True,
         max_value=math.inf,

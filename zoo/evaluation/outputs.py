@@ -26,7 +26,6 @@ from zoo.report import Report
 
 EXAMPLES = 3
 """Number of sentences that `format_examples` shows."""
-_EXAMPLE_LABELS = ("source", "reference", "output")
 _MAX_FILE_BYTES = 1_000_000_000  # enough for millions of sentences
 
 
@@ -176,9 +175,5 @@ def load_outputs(file: Path) -> Sequence[SavedOutput]:
 def format_examples(sources: Sequence[str], references: Sequence[str], outputs: Sequence[str]) -> str:
     """Format the first `EXAMPLES` non-empty sentences for display, each with its reference and the model's output."""
     rows = [row for row in zip(sources, references, outputs, strict=True) if row[0].strip()][:EXAMPLES]
-    width = max(map(len, _EXAMPLE_LABELS))
-    blocks = [
-        "".join(f"\n  {label:<{width}}  {text}" for label, text in zip(_EXAMPLE_LABELS, row, strict=True))
-        for row in rows
-    ]
+    blocks = (f"\n  source     {row[0]}\n  reference  {row[1]}\n  output     {row[2]}" for row in rows)
     return "\n".join(blocks).removeprefix("\n")

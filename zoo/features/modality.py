@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from hashlib import blake2b
@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from compiler.host import cores
 from specs import FeatureSource, Recognition, Task, ZooError
-from zoo.files.reading import file_exists, open_file
+from zoo.files.reading import UnreadableError, file_exists, open_file
 from zoo.text.files import read_sentences
 from zoo.text.lines import clean
 
@@ -55,10 +55,26 @@ class FeatureModality(ABC):
     def encode(self, file: str | Path | BinaryIO) -> Frames:
         """Read the frames of a file. Raise ZooError if the file cannot be read."""
 
-    def encode_all(self, files: Iterable[str]) -> list[Frames]:
-        """Return the frames of each file. Files are read in parallel."""
+    def encode_all(self, files: Iterable[str], damaged: Callable[[ZooError], None] | None = None) -> list[Frames]:
+        """Return the frames of each file. Files are read in parallel.
+
+        Args:
+            files: Paths of the files.
+            damaged: Function that receives the error of each file with wrong content. The file then has no frames.
+                None: raise the error.
+        """
+
+        def encode(file: str) -> Frames:
+            try:
+                return self.encode(file)
+            except ZooError as error:
+                if damaged is None or isinstance(error, UnreadableError):
+                    raise
+                damaged(error)
+                return np.zeros((0, self.options.width), np.float32)
+
         with ThreadPoolExecutor(cores()) as pool:
-            return list(pool.map(self.encode, files))
+            return list(pool.map(encode, files))
 
     def augment(self, frames: Frames, random: np.random.Generator) -> Frames:
         """Change the frames of a training example at random. By default, return them unchanged."""

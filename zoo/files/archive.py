@@ -244,7 +244,6 @@ def _missing_member(path: Path, name: str, members: list[str]) -> ZooError:
     closest = same_file_name[0] if same_file_name else nearest(name, members)
     listed = ", ".join(f"`{member}`" for member in members[:_LISTED_MEMBERS])
     more = ", ..." if len(members) > _LISTED_MEMBERS else ""
-    hint = f"did you mean `{closest}`? " if closest else ""
-    return ZooError(
-        f"`{path.name}` has no member `{name}`", hint=f"{hint}the archive has {listed or 'no members'}{more}"
-    )
+    guess = f"did you mean `{closest}`? " if closest else ""
+    hint = f"{guess}the archive has {listed or 'no members'}{more}"
+    return ZooError(f"`{path.name}` has no member `{name}`", hint=hint)

@@ -25,7 +25,7 @@ from specs import ZooError
 from zoo.files import storage
 from zoo.files.atomic import convert_disk_errors, flush_to_disk, write_json
 from zoo.files.locks import exclusive
-from zoo.files.manifest import sha256
+from zoo.files.manifest import ManifestEntry, sha256
 from zoo.files.reading import read_json
 from zoo.files.transfer import NotFoundError, UnreachableError, discard, is_offline, transfer
 from zoo.report import Report
@@ -37,14 +37,6 @@ class Fetched:
 
     path: Path
     sha256: str
-
-
-@dataclass(frozen=True)
-class _Record:
-    """SHA-256 and size in bytes of a file at its first download."""
-
-    sha256: str
-    bytes: int
 
 
 def fetch(url: str, expected: str | None, report: Report, command: str = "the same command") -> Fetched:
@@ -96,7 +88,7 @@ def hold(address: str, sha256: str, bytes: int) -> bool:
     """
     recorded = _records().get(address)
     _require_recorded(address, sha256, recorded)
-    _record(address, _Record(sha256, bytes))
+    _record(address, ManifestEntry(sha256, bytes))
     return recorded is None
 
 
@@ -125,26 +117,27 @@ def lock_file() -> Path:
     return storage.archives() / "corpus.lock"
 
 
-def _records() -> dict[str, _Record]:
+def _records() -> dict[str, ManifestEntry]:
+    """Return the SHA-256 and the size of each file at its first download, keyed by address."""
     path = lock_file()
     if not path.exists():
         return {}
     try:
-        return {url: _Record(str(record["sha256"]), int(record["bytes"])) for url, record in read_json(path).items()}
+        records = read_json(path).items()
+        return {url: ManifestEntry(str(record["sha256"]), int(record["bytes"])) for url, record in records}
     except (KeyError, TypeError, ValueError):
         hint = "remove it: the next download of each archive records its SHA-256 again"
         raise ZooError(f"`{path}` is damaged", hint=hint, exit_code=1) from None
 
 
-def _record(url: str, record: _Record) -> None:
+def _record(url: str, record: ManifestEntry) -> None:
     """Add a download to `corpus.lock`. Keep the entries that other processes add at the same time."""
-    if _records().get(url) == record:
-        return
-    with exclusive(lock_file()):
-        _write_records({**_records(), url: record})
+    if _records().get(url) != record:
+        with exclusive(lock_file()):
+            _write_records({**_records(), url: record})
 
 
-def _write_records(records: Mapping[str, _Record]) -> None:
+def _write_records(records: Mapping[str, ManifestEntry]) -> None:
     write_json(lock_file(), {url: asdict(records[url]) for url in sorted(records)})
 
 
@@ -189,28 +182,24 @@ def _download(path: Path, source: str, url: str, expected: str | None, report: R
     return Fetched(path, fetched.sha256)
 
 
-def _accept(path: Path, url: str, expected: str | None, recorded: _Record | None) -> Fetched:
+def _accept(path: Path, url: str, expected: str | None, recorded: ManifestEntry | None) -> Fetched:
     """Check the SHA-256 of a downloaded file, and record it in `corpus.lock`."""
     actual = sha256(path)
     if expected not in (None, actual):
-        raise ZooError(
-            f"the file from `{url}` has the SHA-256 {actual}, but {expected} is specified",
-            hint="compare both with the SHA-256 that its authors publish: the file or the specified `sha256` is wrong",
-            exit_code=1,
-        )
+        hint = "compare both with the SHA-256 that its authors publish: the file or the specified `sha256` is wrong"
+        problem = f"the file from `{url}` has the SHA-256 {actual}, but {expected} is specified"
+        raise ZooError(problem, hint=hint, exit_code=1)
     if expected is None:
         _require_recorded(url, actual, recorded)
-    _record(url, _Record(actual, path.stat().st_size))
+    _record(url, ManifestEntry(actual, path.stat().st_size))
     return Fetched(path, actual)
 
 
-def _require_recorded(url: str, actual: str, recorded: _Record | None) -> None:
+def _require_recorded(url: str, actual: str, recorded: ManifestEntry | None) -> None:
     if recorded is not None and recorded.sha256 != actual:
-        raise ZooError(
-            f"the file from `{url}` has the SHA-256 {actual}, but had {recorded.sha256} at its first download",
-            hint=f"if the change is intended, remove the address from `{lock_file()}` and run the command again",
-            exit_code=1,
-        )
+        hint = f"if the change is intended, remove the address from `{lock_file()}` and run the command again"
+        problem = f"the file from `{url}` has the SHA-256 {actual}, but had {recorded.sha256} at its first download"
+        raise ZooError(problem, hint=hint, exit_code=1)
 
 
 def _source(url: str) -> str | Path:

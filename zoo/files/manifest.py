@@ -6,8 +6,12 @@ import hashlib
 import os
 import re
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from typing import Annotated
+
+from pydantic import Field
 
 from specs import ZooError
 from specs.notation import quote
@@ -20,15 +24,20 @@ _RESTORE_HINT = (
     "restore it from its source: a published model with `zoo pull`, `zoo import` or `zoo publish`, and a prepared "
     "corpus with `zoo prepare`"
 )
-_DIGEST = re.compile(r"[0-9a-f]{64}")
+_DIGEST = "[0-9a-f]{64}"
+Digest = Annotated[str, Field(pattern=f"^{_DIGEST}$")]
+"""SHA-256 in hexadecimal."""
 
 
 @dataclass(frozen=True)
 class ManifestEntry:
-    """Size in bytes and SHA-256 of a file when it was written."""
+    """SHA-256 and size in bytes of a file when it was written.
 
-    bytes: int
-    sha256: str
+    pydantic checks the limits in the annotations if an entry is a field of a JSON record.
+    """
+
+    sha256: Digest
+    bytes: Annotated[int, Field(ge=0, lt=10**15)]
 
 
 @dataclass(frozen=True)
@@ -43,10 +52,7 @@ class Manifest:
     @property
     def is_current(self) -> bool:
         """Whether the file `manifest.json` in the folder has not been replaced since it was read."""
-        try:
-            return file_identity(self.folder / NAME) == self.identity
-        except OSError:
-            return False
+        return bool(self.identity) and _identity(self.folder) == self.identity
 
     def read_file(self, name: str, max_bytes: int = MAX_BYTES) -> bytes:
         """Return the content of a small file, after checking it against the manifest.
@@ -111,14 +117,18 @@ def read(folder: Path) -> Manifest:
         ZooError: The manifest is missing or damaged.
     """
     path = folder / NAME
-    try:
-        identity = file_identity(path)  # taken before reading, so that a replaced manifest counts as outdated
-    except OSError:
-        identity = ()
+    identity = _identity(folder)  # taken before reading, so that a replaced manifest counts as outdated
     values = read_json(path)
     if not values:
         raise damaged(path, "it lists no files", _RESTORE_HINT)
     return Manifest(folder, {name: _parse_entry(path, name, value) for name, value in values.items()}, identity)
+
+
+def _identity(folder: Path) -> tuple[int, ...]:
+    """Return the identity of a folder's manifest. Empty if the folder has no manifest."""
+    with suppress(OSError):
+        return file_identity(folder / NAME)
+    return ()
 
 
 def _parse_entry(file: Path, name: str, value: object) -> ManifestEntry:
@@ -127,9 +137,9 @@ def _parse_entry(file: Path, name: str, value: object) -> ManifestEntry:
     if not is_inside or not name.isprintable():
         raise damaged(file, f"{quote(name)} is not a valid file name", _RESTORE_HINT)
     size, digest = (value.get("bytes"), value.get("sha256")) if isinstance(value, dict) else (None, None)
-    if type(size) is not int or not isinstance(digest, str) or not _DIGEST.fullmatch(digest):
+    if type(size) is not int or not isinstance(digest, str) or not re.fullmatch(_DIGEST, digest):
         raise damaged(file, f"the entry of {quote(name)} has no size or no SHA-256", _RESTORE_HINT)
-    return ManifestEntry(size, digest)
+    return ManifestEntry(digest, size)
 
 
 def write(folder: Path) -> None:

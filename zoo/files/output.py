@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TextIO
 
@@ -113,8 +113,7 @@ def _descriptor_number(path: Path) -> int | None:
 
 
 def _is_same_file(one: Path | int, other: Path | int) -> bool:
-    try:
+    with suppress(OSError, ValueError):
         first, second = os.stat(one), os.stat(other)
-    except (OSError, ValueError):
-        return False
-    return stat.S_ISREG(first.st_mode) and os.path.samestat(first, second)
+        return stat.S_ISREG(first.st_mode) and os.path.samestat(first, second)
+    return False

@@ -10,11 +10,12 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from email.message import Message
 from http import HTTPStatus
+from http.client import HTTPResponse
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote
 
 from specs import ZooError
@@ -166,7 +167,7 @@ def _require_at_most(url: str, partial: Path, count: int, max_bytes: int | None)
 
 
 def _receive(
-    response: Any, partial: Path, start: int, total: int | None, report: Report, max_bytes: int | None
+    response: HTTPResponse, partial: Path, start: int, total: int | None, report: Report, max_bytes: int | None
 ) -> None:
     """Write the body of a response to `partial`, from byte `start` on. Stop if the file exceeds `max_bytes` bytes."""
     name = partial.stem
@@ -195,18 +196,17 @@ def _receive(
         raise _RetryError(f"the server sent {end_text} but had announced {total_text}")
 
 
-def _read(response: Any) -> bytes:
+def _read(response: HTTPResponse) -> bytes:
     """Return the bytes that have arrived, or no bytes at the end of the response.
 
     An OSError here comes from the network, not from the local disk. A ValueError comes from a malformed response.
     """
     try:
-        chunk: bytes = response.read1(_CHUNK)
+        return response.read1(_CHUNK)
     except OSError as error:
         raise _RetryError(f"the connection was lost: {error.strerror or error}") from error
     except ValueError as error:
         raise _RetryError(f"the response is malformed: {str(error)[:_QUOTED_CHARACTERS]}") from error
-    return chunk
 
 
 def _parse_headers(status: int, headers: Message) -> tuple[int, _Version]:
@@ -236,11 +236,8 @@ def _handle_status(error: urllib.error.HTTPError, url: str, partial: Path, offse
     if error.code in _BUSY:
         seconds = _parse_number(error.headers.get("Retry-After"))
         raise _RetryError(f"the server returned {message}", None if seconds is None else min(float(seconds), _MAX_WAIT))
-    raise _ERRORS.get(error.code, ZooError)(
-        f"`{url}` cannot be downloaded: the server returned {message}",
-        hint=_ADDRESS_HINT,
-        exit_code=1,
-    )
+    problem = f"`{url}` cannot be downloaded: the server returned {message}"
+    raise _ERRORS.get(error.code, ZooError)(problem, hint=_ADDRESS_HINT, exit_code=1)
 
 
 def _version_file(partial: Path) -> Path:
@@ -248,10 +245,9 @@ def _version_file(partial: Path) -> Path:
 
 
 def _read_version(partial: Path) -> _Version:
-    try:
+    with suppress(OSError, ValueError, TypeError, RecursionError):
         return _Version(**json.loads(_version_file(partial).read_bytes()))
-    except (OSError, ValueError, TypeError, RecursionError):
-        return _Version()
+    return _Version()
 
 
 def _size(path: Path) -> int:

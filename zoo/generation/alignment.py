@@ -12,6 +12,7 @@ import numpy as np
 
 from compiler.padded_batch import PaddedBatch
 from specs import ZooError
+from zoo.generation.attention import CROSS_ATTENTION, layers_of
 from zoo.generation.translation import group_by_length, pad_sequences
 from zoo.report import Report
 from zoo.text.copying import Replaced
@@ -33,7 +34,6 @@ else:
 Span = tuple[int, int]
 _MAX_END = 0.5
 """A token is not aligned if more than this fraction of its attention is on the end of the source (EOS)."""
-_CROSS_ATTENTION = re.compile(r"decoder\.(\d+)\.cross_attention")
 _HEAD = re.compile(r"(\d+)\.(\d+)\.(reads|predicts)")
 
 
@@ -112,10 +112,10 @@ def align(
         for group, layers in attention_batches(program, preprocessor, pairs, translator.max_batch_tokens):
             weights = _weights_of(layers, translator.alignment_head)
             for pair, row in zip(group, weights, strict=True):
-                spans = _spans(tokenizers[0], pair.source), _spans(tokenizers[1], pair.target)
-                texts = sources[pair.number], targets[pair.number]
-                for token in _aligned_tokens(row[rows:, columns:], *spans, pair):
-                    results[pair.number] += separate_words(token, *texts)
+                source_spans = _spans(tokenizers[0], pair.source, pair.source_start)
+                target_spans = _spans(tokenizers[1], pair.target, pair.target_start)
+                for token in _aligned_tokens(row[rows:, columns:], source_spans, target_spans):
+                    results[pair.number] += separate_words(token, sources[pair.number], targets[pair.number])
             progress.advance(len(group))
     return [sorted(tokens) for tokens in results]
 
@@ -173,20 +173,15 @@ def attention_batches(
         stream = PaddedBatch.pad([sources[index] for index in group], program.device)
         with torch.no_grad():
             _, weights = program.attend(stream, pad_sequences([targets[index] for index in group], program.device))
-        layers = {
-            int(match[1]): weight.float().cpu()
-            for name, weight in weights.items()
-            if (match := _CROSS_ATTENTION.fullmatch(name))
-        }
-        if not layers:
+        if not (layers := layers_of(weights, "decoder", CROSS_ATTENTION)):
             raise ZooError("this model cannot align words, because its decoder has no attention to the source")
         yield [pairs[index] for index in group], layers
 
 
-def _spans(tokenizer: Tokenizer, text: Replaced) -> list[Span]:
+def _spans(tokenizer: Tokenizer, sentence: Replaced, sentence_start: int) -> list[Span]:
     """Return the start and end of each token in the original text, in characters."""
-    positions = text.original_positions()
-    return [(positions[start], positions[end]) for start, end in tokenizer.spans(text.text)]
+    positions = [sentence_start + position for position in sentence.original_positions()]
+    return [(positions[start], positions[end]) for start, end in tokenizer.spans(sentence.text)]
 
 
 def _weights_of(
@@ -200,7 +195,7 @@ def _weights_of(
 
 
 def _aligned_tokens(
-    weights: Float32[np.ndarray, "target source"], sources: Sequence[Span], targets: Sequence[Span], pair: SentencePair
+    weights: Float32[np.ndarray, "target source"], sources: Sequence[Span], targets: Sequence[Span]
 ) -> Iterator[AlignedToken]:
     """Yield the tokens that are aligned. The columns after the source tokens are EOS and padding."""
     columns = [column for column, (start, end) in enumerate(sources) if start < end]
@@ -209,9 +204,4 @@ def _aligned_tokens(
     for (start, end), row in zip(targets, weights, strict=False):
         best = max(columns, key=row.__getitem__)
         if start < end and row[: len(sources)].sum() >= _MAX_END:
-            found = sources[best]
-            yield AlignedToken(
-                (pair.target_start + start, pair.target_start + end),
-                (pair.source_start + found[0], pair.source_start + found[1]),
-                min(1.0, float(row[best])),
-            )
+            yield AlignedToken((start, end), sources[best], min(1.0, float(row[best])))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -30,6 +30,7 @@ else:
 BEGIN, END = "<s>", "</s>"
 """Strings that represent BOS and EOS among the tokens. No token of a text has one of these strings."""
 _SELF_ATTENTION = ("self_attention", "restricted_attention")
+CROSS_ATTENTION = ("cross_attention",)
 _BYTE = re.compile("<0x([0-9A-F]{2})>")
 
 
@@ -182,14 +183,14 @@ def compute_attention(
         target=(*target_tokens, END),
         encoder=_stack_layers(weights, "encoder", _SELF_ATTENTION, (lengths[0], lengths[0])),
         decoder=_stack_layers(weights, "decoder", _SELF_ATTENTION, (lengths[1], lengths[1])),
-        cross=_stack_layers(weights, "decoder", ("cross_attention",), (lengths[1], lengths[0])),
+        cross=_stack_layers(weights, "decoder", CROSS_ATTENTION, (lengths[1], lengths[0])),
         backend=program.backend,
         precision=program.precision,
         language_tokens=language_tokens,
     )
 
 
-def _stack_layers(weights: dict[str, Tensor], stack: str, kinds: tuple[str, ...], shape: tuple[int, int]) -> Tensor:
+def _stack_layers(weights: Mapping[str, Tensor], stack: str, kinds: tuple[str, ...], shape: tuple[int, int]) -> Tensor:
     """Stack the attention weights of all layers of a stack, for the given kinds of sub-layers.
 
     Args:
@@ -201,9 +202,15 @@ def _stack_layers(weights: dict[str, Tensor], stack: str, kinds: tuple[str, ...]
     Returns:
         The weights, [layers, h, queries, keys].
     """
-    names = [name for name in weights if name.startswith(f"{stack}.") and name.rpartition(".")[2] in kinds]
-    layers = [weights[name][0].cpu() for name in sorted(names, key=lambda name: int(name.split(".")[1]))]
-    return torch.stack(layers) if layers else torch.empty(0, 1, *shape)
+    layers = layers_of(weights, stack, kinds)
+    return torch.stack([layers[layer][0] for layer in sorted(layers)]) if layers else torch.empty(0, 1, *shape)
+
+
+def layers_of(weights: Mapping[str, Tensor], stack: str, kinds: Sequence[str]) -> dict[int, Tensor]:
+    """Return the attention weights on the CPU by layer index, for the given kinds of sub-layers of a stack."""
+    pattern = re.compile(rf"{stack}\.(\d+)\.({'|'.join(kinds)})")
+    matches = {name: pattern.fullmatch(name) for name in weights}
+    return {int(match[1]): weights[name].float().cpu() for name, match in matches.items() if match}
 
 
 def _words(tokens: Sequence[str], single: int) -> Iterator[slice]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from functools import cache, lru_cache
-from typing import TYPE_CHECKING, Generic, Self, cast
+from typing import TYPE_CHECKING, Generic, cast
 
 import numpy as np
 
@@ -25,61 +25,56 @@ from zoo.text.sentences import excerpt
 
 if TYPE_CHECKING:
     import torch
-    from jaxtyping import Bool, Float32, Int, Int64
+    from jaxtyping import Bool, Int, Int64
     from torch import Tensor
 else:
     from compiler.lazy import torch
 
 
 class Batch(Generic[State]):
-    """Sentences that need another decoding step, with the decoder state and the state of the constraint."""
+    """Sentences that need another decoding step, with the decoder state and the state of the constraint.
 
-    def __init__(
-        self,
-        program: StepwiseDecoder[State],
-        histories: Sequence[SearchHistory],
-        state: State,
-        token: Int[Tensor, " rows"],
-        totals: Float32[Tensor, "sentences rows"],
-        constraint: ConstraintState | None,
-    ) -> None:
-        self.program, self.histories = program, histories
-        self._state, self._token, self._totals, self._constraint = state, token, totals, constraint
-        self._pending: deque[_PendingStep] = deque()
-        self._min_rows = _max_rows(histories)
+    Attributes:
+        program: The program that computes the probabilities of tokens.
+        histories: The history of each sentence.
+        state: The decoder state.
+        token: The last token of each row (hypothesis).
+        totals: Log-probability of each row so far, [sentences, rows]. Before the first step, each sentence has one row.
+    """
 
-    @property
-    def rows(self) -> int:
-        """The number of rows (hypotheses) per sentence."""
-        return self._totals.shape[1]
-
-    @classmethod
     @no_grad
-    def start(
-        cls, program: StepwiseDecoder[State], histories: Sequence[SearchHistory], device: torch.device | str
-    ) -> Self:
-        """Create a batch: encode the sentences, and let the decoder read their prefixes.
+    def __init__(
+        self, program: StepwiseDecoder[State], histories: Sequence[SearchHistory], device: torch.device | str
+    ) -> None:
+        """Encode the sentences, and let the decoder read their prefixes.
 
         All prefixes must have the same number of tokens, and all strategies must have the same batch key.
 
         Raises:
             ZooError: The constraint forbids a prefix.
         """
+        self.program, self.histories = program, histories
+        self._pending: deque[_PendingStep] = deque()
+        self._min_rows = _max_rows(histories)
         sources, rule = [history.source for history in histories], histories[0].strategy.constraint
-        token = torch.full((len(sources),), BOS, device=device)
-        totals = torch.zeros(len(sources), 1, device=device)
+        self.token = torch.full((len(sources),), BOS, device=device)
+        self.totals = torch.zeros(len(sources), 1, device=device)
         if inputs := [values for source in sources for values in source.streams.values()]:
-            state = program.encode(PaddedBatch.pad(inputs, device))
+            self.state = program.encode(PaddedBatch.pad(inputs, device))
         else:
-            state = cast(DecoderOnly, program).begin(len(sources))
+            self.state = cast(DecoderOnly, program).begin(len(sources))
         if (lists := _shortlists(histories)) is not None:
-            state = cast(ShortlistDecoder[State], program).restrict(state, lists)
-        constraint = None if rule is None else start_constraint(rule, sources, device)
+            self.state = cast(ShortlistDecoder[State], program).restrict(self.state, lists)
+        self._constraint = None if rule is None else start_constraint(rule, sources, device)
         for forced in zip(*(source.prefix for source in sources), strict=True):
-            log_probabilities, state = program.advance(state, token.unsqueeze(1))
-            token = torch.tensor(forced, device=device)
-            totals = totals + log_probabilities[:, 0].gather(1, token.unsqueeze(1))
-        return cls(program, histories, state, token, totals, constraint)
+            log_probabilities, self.state = program.advance(self.state, self.token.unsqueeze(1))
+            self.token = torch.tensor(forced, device=device)
+            self.totals = self.totals + log_probabilities[:, 0].gather(1, self.token.unsqueeze(1))
+
+    @property
+    def rows(self) -> int:
+        """The number of rows (hypotheses) per sentence."""
+        return self.totals.shape[1]
 
     @no_grad
     def step(self, min_rows: int = 0) -> list[SearchHistory]:
@@ -89,9 +84,7 @@ class Batch(Generic[State]):
             min_rows: Minimum number of rows per sentence after the step. Set it so that another batch can `join`.
         """
         allowed = None if self._constraint is None else self._constraint.allowed()
-        strategy, rows = self.histories[0].strategy, max(self._min_rows, min_rows)
-        arguments = (self._state, self._token, self._totals, self.histories, allowed, rows)
-        selection, self._state = strategy.step(self.program, *arguments)
+        selection, self.state = self.histories[0].strategy.step(self, allowed, max(self._min_rows, min_rows))
         for history in self.histories:
             history.length += 1
         step = _PendingStep(self.histories, selection)
@@ -124,8 +117,8 @@ class Batch(Generic[State]):
             return self if self.histories else other
         self.histories = [*self.histories, *other.histories]
         self._min_rows = max(self._min_rows, other._min_rows)
-        self._state = self.program.join(self._state, other._state)
-        self._token, self._totals = torch.cat([self._token, other._token]), torch.cat([self._totals, other._totals])
+        self.state = self.program.join(self.state, other.state)
+        self.token, self.totals = torch.cat([self.token, other.token]), torch.cat([self.totals, other.totals])
         if self._constraint is not None and other._constraint is not None:
             self._constraint = self._constraint.join(other._constraint)
         self._pending += other._pending
@@ -152,7 +145,8 @@ class Batch(Generic[State]):
         if live.shape[1] > rows:
             live, totals = live[:, :rows], totals[:, :rows]  # the best rows come first
         parents, token = selection.parents.gather(1, live), selection.tokens.gather(1, live)
-        reorders = rows > 1 and self.histories[0].strategy.reorders_rows
+        # In sampling, the hypothesis in a row always continues the hypothesis in the same row.
+        reorders = rows > 1 and isinstance(self.histories[0].strategy, BeamSearch)
         kept_on_device: Tensor | None
         if len(kept) < sentences_before:
             sentences = torch.tensor(kept)  # on the host, so that the program does not wait for the device
@@ -163,13 +157,13 @@ class Batch(Generic[State]):
         else:
             sentences = kept_on_device = torch.arange(len(kept), device=token.device)
         if kept_on_device is not None:
-            self._state = self.program.select(self._state, sentences, parents)
-        self._token, self._totals = token.flatten(), totals
+            self.state = self.program.select(self.state, sentences, parents)
+        self.token, self.totals = token.flatten(), totals
         if self._constraint is not None:
             continued = None
             if kept_on_device is not None:
                 continued = parents.add(kept_on_device.unsqueeze(1), alpha=rows_before).flatten()
-            self._constraint = self._constraint.advance(continued, self._token)
+            self._constraint = self._constraint.advance(continued, self.token)
 
 
 class _PendingStep:
@@ -245,14 +239,14 @@ def start_batch(
 ) -> Batch[State] | ProgramBatch[State]:
     """Return a new batch. Its search runs in the program if the program and the strategy support this."""
     strategy = histories[0].strategy
-    if strategy.runs_in_program:
+    if isinstance(strategy, BeamSearch) and strategy.runs_in_program:
         if _can_search(type(program)):
             return ProgramBatch(cast("SearchingDecoder[State]", program), histories)
         searcher, trees = getattr(program, "searcher", None), isinstance(strategy.constraint, BracketConstraint)
-        beam = max(history.strategy.rows for history in histories)
+        beam = _max_rows(histories)
         if searcher and searcher.can_search(beam, trees=trees, shortlist=strategy.shortlist is not None):
             return ProgramBatch(searcher, histories)
-    return Batch.start(program, histories, device)
+    return Batch(program, histories, device)
 
 
 @cache

@@ -6,7 +6,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple, Self, cast
 
-from compiler.program import State, StepwiseDecoder, TopK
+from compiler.program import State, TopK
 from specs import EOS
 from zoo.generation.constraints import BracketConstraint, Constraint, SuppressedTokens
 from zoo.generation.hypotheses import LengthPenalty, SearchHistory, Selection
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     import torch
     from jaxtyping import Bool, Float32, Int
     from torch import Tensor
+
+    from zoo.generation.batch import Batch
 else:
     from compiler.lazy import torch
 
@@ -55,9 +57,6 @@ class BeamSearch:
     stopping_rule: StoppingRule = "admissible"
     shortlist: Shortlist | None = None
 
-    reorders_rows = True
-    """A hypothesis may continue a hypothesis that was in a different row of the same sentence."""
-
     @property
     def rows(self) -> int:
         """The number of rows (hypotheses) that a sentence needs."""
@@ -83,43 +82,25 @@ class BeamSearch:
 
     def new_history(self, source: SearchInput) -> SearchHistory:
         """Return an empty search history for a sentence."""
-        return SearchHistory(
-            source,
-            self,
-            ranked=True,
-            max_finished=self.size if self.stopping_rule == "full" else None,
-            truncate=self.stopping_rule == "shrinking",
-        )
+        return SearchHistory(source, self)
 
-    def step(
-        self,
-        program: StepwiseDecoder[State],
-        state: State,
-        token: Int[Tensor, " rows"],
-        totals: Float32[Tensor, "sentences rows"],
-        histories: Sequence[SearchHistory],
-        allowed: Bool[Tensor, "#rows V"] | None,
-        rows: int,
-    ) -> tuple[Selection, State]:
+    def step(self, batch: Batch[State], allowed: Bool[Tensor, "#rows V"] | None, rows: int) -> tuple[Selection, State]:
         """Run one decoding step. Return the selected candidates of each sentence, and the new decoder state.
 
         Args:
-            program: The program that computes the probabilities of tokens.
-            state: The decoder state. Do not use it afterwards.
-            token: The last token of each row (hypothesis).
-            totals: Log-probability of each row so far. In the first step, each sentence has one row.
-            histories: The history of each sentence. Their strategies may differ, but must have the same batch key.
+            batch: The batch. Do not use its decoder state afterwards. The strategies of the sentences may differ, but
+                must have the same batch key.
             allowed: Mask of the tokens that the constraint allows. None: all tokens.
             rows: Number of rows per sentence after the step, at least the largest `rows` of the strategies.
         """
-        beams = [cast(Self, history.strategy) for history in histories]
+        beams = [cast(Self, history.strategy) for history in batch.histories]
         limits = None
         if {(beam.size, beam.stopping_rule) for beam in beams} != {(rows, self.stopping_rule)}:
-            limits = _Limits.of(beams, rows, totals.device)
+            limits = _Limits.of(beams, rows, batch.totals.device)
         count = max(beam.candidates for beam in beams) if limits else self.candidates
-        continuations, state = program.top_k(state, token.unsqueeze(1), count, allowed)
-        selection = self.select(continuations, totals, [history.must_end for history in histories], limits)
-        return selection, state
+        continuations, state = batch.program.top_k(batch.state, batch.token.unsqueeze(1), count, allowed)
+        must_end = [history.must_end for history in batch.histories]
+        return self.select(continuations, batch.totals, must_end, limits), state
 
     def select(
         self,

@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from threading import Event, Lock, Thread
-from typing import TYPE_CHECKING, Any, TypedDict, cast
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack, cast
 
 import compiler
 import specs
@@ -63,20 +63,25 @@ def build_with_message(
     weights: Mapping[str, Tensor],
     report: Report,
     *,
-    device: str,
-    precision: str | None = None,
-    backend: str | None = None,
     packed: PackedModel | None = None,
+    **options: Unpack[BackendOptions],
 ) -> Program:
     """Build a program with `compiler.build`, and show a message if compilation takes long.
 
     The compiled files are stored in `storage.compiled()`.
+
+    Args:
+        spec: The model's spec.
+        purposes: Purposes of the program.
+        weights: The model's tensors by name.
+        report: Receives the message.
+        packed: The packed weights of the model, if they were read from the cache.
+        **options: Device, precision and backend (see `BackendOptions`).
     """
     folder = storage.compiled()
     message = f"compiling the program; this is done once on this machine, and the result is stored in {folder}"
-    options = {"device": device, "precision": precision, "backend": backend}
     with message_if_slow(report, message):
-        program = compiler.build(spec, purposes, weights=weights, folder=folder, packed=packed, **options)  # type: ignore[arg-type]
+        program = compiler.build(spec, purposes, weights=weights, folder=folder, packed=packed, **options)
     if program.backend == LAZY_BACKEND:
         report.info(LAZY_MESSAGE)
     return program
@@ -136,7 +141,9 @@ class PackedProgram(KernelProgram):
         return getattr(self.complete, name)
 
 
-def packed_artefact(model: Model, device: str, precision: str | None, backend: str | None) -> Artefact | None:
+def packed_artefact(
+    model: Model, *, device: str, precision: str | None = None, backend: str | None = None
+) -> Artefact | None:
     """Return the cache entry of the packed model, or None if models are not packed with these options.
 
     `zoo.load` describes the options.

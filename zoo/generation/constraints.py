@@ -154,7 +154,8 @@ class BracketConstraint:
             vocabulary_size: Size of the target vocabulary.
             max_consecutive: Maximum number of consecutive opening brackets. None: no limit.
         """
-        self._kinds, self._max_consecutive = np.zeros(vocabulary_size, np.int32), max_consecutive
+        self._kinds = np.zeros(vocabulary_size, np.int32)
+        self._max_opening_run = np.iinfo(np.int64).max if max_consecutive is None else max_consecutive
         self._kinds[list(words)] = 1
         for label, brackets in enumerate(zip(opening, closing, strict=True), 1):
             self._kinds[list(brackets)] = 2 * label, 2 * label + 1
@@ -177,9 +178,7 @@ class BracketConstraint:
             TreeLimits(len(source.words), _max_constituents(source), _fixed_words(source), source.prefix)
             for source in sources
         ]
-        return TreeRules(
-            self._kinds, np.iinfo(np.int64).max if self._max_consecutive is None else self._max_consecutive, limits
-        )
+        return TreeRules(self._kinds, self._max_opening_run, limits)
 
 
 def _max_constituents(source: SearchInput) -> int:

@@ -15,11 +15,11 @@ import atexit
 import os
 from collections.abc import Callable, Generator, Hashable, Iterable, Sequence
 from concurrent.futures import Future, InvalidStateError
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from functools import partial
 from queue import SimpleQueue
-from threading import Lock, Thread, current_thread
-from typing import TYPE_CHECKING, Any, Generic, Literal, Self, cast
+from threading import Thread, current_thread
+from typing import TYPE_CHECKING, Any, Generic, Literal, cast
 from weakref import WeakSet
 
 from compiler.host import cores
@@ -38,7 +38,7 @@ SearchResult = tuple[SearchInput, list[Translation]]
 """A sentence and its hypotheses, whose `text` is still empty."""
 
 
-class Engine:
+class Engine(AbstractContextManager["Engine"]):
     """Search engine of a program, which several threads can use at the same time.
 
     Worker threads start when they are first needed. They end when the engine is closed or garbage-collected, or when
@@ -64,30 +64,22 @@ class Engine:
             workers: Maximum number of worker threads.
             max_batch_tokens: Maximum number of source tokens in all batches of a worker, counting padding.
         """
-        self._queue = RequestQueue(max_batch_tokens)
+        self.queue = RequestQueue(max_batch_tokens)
         self.program, self.device = program, device
         self.workers, self.max_batch_tokens = workers, max_batch_tokens
-        _QUEUES.add(self._queue)
+        _QUEUES.add(self.queue)
         _ENGINES.add(self)
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
 
     def __del__(self) -> None:
-        self._queue.stop()  # do not wait for the threads: this may run in one of them
-
-    @property
-    def waiting_seconds(self) -> float:
-        """Estimated time until the first sentence of a new request begins, in seconds."""
-        return self._queue.waiting_seconds
+        self.queue.stop()  # do not wait for the threads: this may run in one of them
 
     def close(self) -> None:
         """Make all unfinished requests fail, and wait until the worker threads have ended."""
-        self._queue.stop()
-        for thread in self._queue.threads:
+        self.queue.stop()
+        for thread in self.queue.threads:
             thread.join()
 
     def submit(self, sources: Sequence[SearchInput], strategy: SearchStrategy) -> Future[list[list[Translation]]]:
@@ -106,30 +98,23 @@ class Engine:
         """
         future: Future[list[list[Translation]]] = Future()
         found: dict[tuple[int, int], list[Translation]] = {}
-        lock = Lock()
 
         def finish() -> None:
-            with suppress(InvalidStateError):  # the future was cancelled
+            with suppress(InvalidStateError):  # the future was cancelled, or another thread has called `finish`
                 future.set_result([found[source.index, source.part] for source in sources])
 
         def deliver(source: SearchInput, hypotheses: list[Translation]) -> None:
-            with lock:
-                found[source.index, source.part] = hypotheses
-                is_last = len(found) == len(sources)
-            if is_last:
+            found[source.index, source.part] = hypotheses
+            if len(found) == len(sources):
                 finish()
 
         def fail(error: BaseException) -> None:
             with suppress(InvalidStateError):
                 future.set_exception(error)
 
-        def withdraw(done: Future[list[list[Translation]]]) -> None:
-            self._queue.withdraw(request)
-            if done.cancelled():
-                done.set_running_or_notify_cancel()  # for threads in `concurrent.futures.wait`
-
         request = Request(strategy, deliver, fail)
-        future.add_done_callback(withdraw)
+        future.add_done_callback(lambda _: self.queue.withdraw(request))
+        future.add_done_callback(notify_if_cancelled)
         if sources:
             self._add(request, sources)
         else:
@@ -152,7 +137,7 @@ class Engine:
             ZooError: A sentence does not fit into memory even in a separate batch, the model's probabilities are not
                 usable numbers, or a worker thread of this engine calls this method.
         """
-        if current_thread() in self._queue.threads:
+        if current_thread() in self.queue.threads:
             problem = "a callback of a future waits for another search of the same model, which would never begin"
             raise ZooError(problem, hint="call `submit` in the callback, or translate in another thread")
         results: SimpleQueue[SearchResult | BaseException | None] = SimpleQueue()
@@ -176,11 +161,11 @@ class Engine:
                     unfinished -= 1
                     yield message
         finally:  # also on an error, on Ctrl-C, and when the caller closes the generator early
-            self._queue.withdraw(request)
+            self.queue.withdraw(request)
 
     def _add(self, request: Request, sources: Sequence[SearchInput]) -> None:
         """Add sentences to the queue, and start worker threads if more are needed."""
-        queue = self._queue
+        queue = self.queue
         with queue.changed:  # all threads start before the first of them takes its share of the sentences
             queue.add(request, sources)
             missing = min(self.workers - len(queue.threads), queue.missing_workers)
@@ -197,12 +182,6 @@ class Engine:
                         exit_code=1,
                     ) from error
                 queue.threads.append(thread)
-
-    def _forget_threads(self) -> None:
-        """Create a new queue in a forked child process, because the parent's worker threads may have held the locks."""
-        is_closed, self._queue = self._queue.stopped, RequestQueue(self.max_batch_tokens)
-        self._queue.stopped = is_closed
-        _QUEUES.add(self._queue)
 
 
 class _Worker(Generic[State]):
@@ -225,7 +204,7 @@ class _Worker(Generic[State]):
                 self._run_steps()
         except Stopped:
             self._queue.stop()  # also for sentences that are put back after the engine is closed
-            self._fail_all(closed_error())
+            self._fail_all(None)
         except BaseException as error:  # pass any error on to the callers
             self._queue.stop(error)
             self._fail_all(error)
@@ -288,7 +267,7 @@ class _Worker(Generic[State]):
             del members[history]
         if failure is not None:
             for request in requests:
-                self._fail(request, failure)
+                self._queue.fail(request, failure)
 
     def _deliver(self, key: Hashable, done: Sequence[SearchHistory]) -> None:
         for history in done:
@@ -297,7 +276,7 @@ class _Worker(Generic[State]):
                 try:
                     request.deliver(history.source, history.hypotheses())
                 except Exception as error:
-                    self._fail(request, error)
+                    self._queue.fail(request, error)
 
     def _drop_cancelled(self) -> None:
         """Remove the sentences of cancelled requests. The batch removes their rows in its next step."""
@@ -310,14 +289,11 @@ class _Worker(Generic[State]):
                 if (batch := self._batches.pop(key, None)) is not None:
                     batch.abandon()
 
-    def _fail(self, request: Request, error: BaseException) -> None:
-        request.fail(error)
-        self._queue.withdraw(request)
-
-    def _fail_all(self, error: BaseException) -> None:
+    def _fail_all(self, error: BaseException | None) -> None:
+        """End all requests with an error. None: the engine is closed."""
         for members in self._running.values():
             for request in members.values():
-                self._fail(request, error)
+                self._queue.fail(request, error or closed_error())
         self._running.clear()
         self._batches.clear()
 
@@ -337,13 +313,22 @@ def _end_threads() -> None:
             thread.join()
 
 
-def _forget_threads() -> None:
+def _replace_queues() -> None:
+    """Create new queues in a forked child process, because the parent's worker threads may have held the locks."""
     _QUEUES.clear()
     for engine in list(_ENGINES):
-        engine._forget_threads()
+        is_closed, engine.queue = engine.queue.stopped, RequestQueue(engine.max_batch_tokens)
+        engine.queue.stopped = is_closed
+        _QUEUES.add(engine.queue)
 
 
-os.register_at_fork(after_in_child=_forget_threads)
+os.register_at_fork(after_in_child=_replace_queues)
+
+
+def notify_if_cancelled(future: Future[Any]) -> None:
+    """Wake the threads that wait for a future in `concurrent.futures.wait` if it was cancelled."""
+    if future.cancelled():
+        future.set_running_or_notify_cancel()
 
 
 def resolve_workers(program: Scorer, requested: int | Literal["auto"]) -> int:

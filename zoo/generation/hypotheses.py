@@ -64,7 +64,7 @@ SearchStrategy: TypeAlias = "BeamSearch | Sampling"
 
 StopReason = Literal["exhausted", "decided", "full", "length", "cancelled"]
 """Reason why the search for a sentence has stopped: no live hypothesis is left, no live hypothesis can become one of
-the `n_best`, `max_finished` hypotheses have finished, the maximum length is reached, or the request was cancelled."""
+the `n_best`, the beam is full of finished hypotheses, the maximum length is reached, or the request was cancelled."""
 
 
 class FinishedHypothesis(NamedTuple):
@@ -83,37 +83,25 @@ class FinishedHypothesis(NamedTuple):
 class SearchHistory:
     """History of the search for one sentence, on the host: the candidates of each step, and the finished hypotheses.
 
-    If `ranked`, only the `n_best` best finished hypotheses are kept. The search ends when no live (unfinished)
-    hypothesis can still become one of them, or when `max_finished` hypotheses have finished. If not `ranked`,
-    finished hypotheses are kept in the order of their rows.
+    In beam search, only the `n_best` best finished hypotheses are kept. The search ends when no live (unfinished)
+    hypothesis can still become one of them. With the stopping rule "full", it also ends when as many hypotheses as the
+    beam size have finished. In sampling, all finished hypotheses are kept in the order of their rows.
 
-    After the maximum length, a hypothesis must end with EOS. If `truncate`, it ends there with any token, as in Marian.
+    After the maximum length, a hypothesis must end with EOS. With the stopping rule "shrinking" (`truncate`), it ends
+    there with any token, as in Marian.
     """
 
-    def __init__(
-        self,
-        source: SearchInput,
-        strategy: SearchStrategy,
-        *,
-        ranked: bool,
-        max_finished: int | None = None,
-        truncate: bool = False,
-        random_streams: tuple[Random, ...] = (),
-    ) -> None:
+    def __init__(self, source: SearchInput, strategy: SearchStrategy, random_streams: tuple[Random, ...] = ()) -> None:
         """Start the history of a sentence.
 
         Args:
             source: The sentence.
             strategy: The strategy that chooses the tokens.
-            ranked: Whether hypotheses are ranked by score.
-            max_finished: Number of finished hypotheses at which the search ends. None: search until no better
-                hypothesis is possible.
-            truncate: Whether a hypothesis is cut off one token after its maximum length. If false, that token must be
-                EOS.
             random_streams: Random number generators, one per row, if the strategy samples.
         """
-        self.source, self.strategy, self.ranked, self.truncate = source, strategy, ranked, truncate
-        self.max_finished, self.random_streams = max_finished, random_streams
+        self.source, self.strategy, self.random_streams = source, strategy, random_streams
+        self.truncate = strategy.stopping_rule == "shrinking"
+        self._is_ranked = strategy.stopping_rule is not None  # sampling has no stopping rule, and ranks nothing
         self.length = len(source.prefix)
         """Number of tokens so far, including tokens of steps that `add` has not recorded yet."""
         self.stop_reason: StopReason | None = None
@@ -191,7 +179,7 @@ class SearchHistory:
             if (all_finish or token == EOS) and total != -math.inf:
                 self._finished.append(FinishedHypothesis(total / penalty, total, step, candidate))
                 self._finished_count += 1
-        self._finished.sort(key=lambda finished: -finished.score if self.ranked else finished.candidate)
+        self._finished.sort(key=lambda finished: -finished.score if self._is_ranked else finished.candidate)
         del self._finished[self.strategy.n_best :]
 
     def _find_stop_reason(self, best_live: float) -> StopReason | None:
@@ -205,7 +193,7 @@ class SearchHistory:
             return "exhausted"
         if len(self._finished) == self.strategy.n_best and self._finished[-1].score >= best_live / self.max_penalty:
             return "decided"
-        if self.max_finished is not None and self._finished_count >= self.max_finished:
+        if self.strategy.stopping_rule == "full" and self._finished_count >= self.strategy.rows:
             return "full"
         return None
 

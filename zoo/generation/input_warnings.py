@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from specs import UNK
 from zoo.generation.translation import SearchInput, Translation
 from zoo.report import Report
 from zoo.text.sentences import excerpt
 from zoo.text.vocabulary import Side, Vocabulary
+
+if TYPE_CHECKING:
+    from zoo.generation.preprocessing import Preprocessor
 
 _MAX_EXAMPLES = 3  # texts in a warning
 _MAX_UNKNOWN = 8  # characters or words in a warning
@@ -35,41 +40,26 @@ class EncodedText:
     too_long: bool = False
 
 
-class InputWarnings:
+class InputWarnings(AbstractContextManager["InputWarnings"]):
     """Context manager that counts unusual texts. On exit, it issues one warning for each kind of unusual text.
 
     Texts are unusual if they are long, have to be split, or contain unknown characters or words. Translations that lose
     or add numbers are also counted.
     """
 
-    def __init__(
-        self,
-        longest_in_training: int | None,
-        max_source_length: int,
-        report: Report,
-        unknown_effect: str | None,
-        vocabulary: Vocabulary,
-    ) -> None:
+    def __init__(self, preprocessor: Preprocessor, longest_in_training: int | None, report: Report) -> None:
         """Start counting.
 
         Args:
+            preprocessor: Preprocessor of the texts.
             longest_in_training: Number of tokens in the longest source in training. None if it is not known.
-            max_source_length: Maximum number of tokens in a text that is translated as a whole.
             report: Receives the warnings.
-            unknown_effect: Part of the warning: what happens to unknown characters or words. None: no warning.
-            vocabulary: Vocabulary of the model.
         """
-        self._unknown_effect, self._vocabulary = unknown_effect, vocabulary
-        self._longest_in_training, self._max_source_length = longest_in_training, max_source_length
-        self._report = report
-        self._texts = self._long = self._split = self._unknown = self._spelled = 0
+        self._preprocessor, self._longest_in_training, self._report = preprocessor, longest_in_training, report
+        self._texts = self._long = self._split = self._unknown = self._spelled = self._unkept = 0
         self._longest: dict[bool, EncodedText] = {}  # by whether the text was split
         self._first_unknown: EncodedText | None = None
         self._first_spelled: EncodedText | None = None
-        self._unkept = 0
-        self.noun, self.unit, self.treatment, self.advice = "text", "tokens", "translated", ""
-        """Words in the warnings: the noun for an input, the unit of its length, the verb for the model's action, and
-        advice about long inputs."""
         self._examples: list[str] = []
 
     def count(self, text: EncodedText) -> None:
@@ -79,17 +69,16 @@ class InputWarnings:
             return
         is_split, known = text.too_long, self._longest_in_training
         self._split += is_split
-        if self._unknown_effect and any(UNK in part.tokens for part in text.parts):
+        if self._preprocessor.unknown_effect and any(UNK in part.tokens for part in text.parts):
             self._unknown += 1
             self._first_unknown = self._first_unknown or text
         # Characters without a token are encoded as bytes: two to four bytes for each character in another script.
-        if self.unit == "tokens" and text.length > 1.3 * len(text.text) + 4:
+        if self._preprocessor.length_unit == "tokens" and text.length > 1.3 * len(text.text) + 4:
             self._spelled += 1
             self._first_spelled = self._first_spelled or text
-        longest_part = max(map(len, text.parts)) - len(self._vocabulary.source_suffix)
+        longest_part = max(map(self._preprocessor.source_length, text.parts))
         self._long += not is_split and known is not None and longest_part > known
-        if is_split not in self._longest or self._longest[is_split].length < text.length:
-            self._longest[is_split] = text
+        self._longest[is_split] = max(self._longest.get(is_split, text), text, key=lambda each: each.length)
 
     def count_unkept(self, text: EncodedText | SearchInput, translation: Translation) -> None:
         """Count a translation if it lacks numbers, links or the like of its text, or has added numbers."""
@@ -99,29 +88,28 @@ class InputWarnings:
                 spans = ", ".join(map(excerpt, translation.unkept))
                 self._examples.append(f"text {text.index + 1:,} ({excerpt(text.text)}): {spans}")
 
-    def __enter__(self) -> None:
-        pass
-
     def __exit__(self, *_: object) -> None:
+        preprocessor = self._preprocessor
+        vocabulary = preprocessor.vocabulary
         if self._long:
             self._report.warn(
-                f"{self._long:,} of {self._texts:,} {self.noun}s are longer than any source in training "
-                f"({self._longest_in_training:,} {self.unit}), and {self._describe_longest(False)}; they are "
-                f"{self.treatment} whole, but quality may be lower{self.advice}"
+                f"{self._long:,} of {self._texts:,} {preprocessor.label}s are longer than any source in training "
+                f"({self._longest_in_training:,} {preprocessor.length_unit}), and {self._describe_longest(False)}; "
+                f"they are {preprocessor.treatment} whole, but quality may be lower{preprocessor.advice}"
             )
         if self._split:
             self._report.warn(
                 f"{self._split:,} of {self._texts:,} texts are longer than `decoding.max_source_length` "
-                f"({self._max_source_length:,} tokens), and {self._describe_longest(True)}; they are split between "
-                "sentences and translated in parts"
+                f"({preprocessor.max_source_length:,} tokens), and {self._describe_longest(True)}; they are split "
+                "between sentences and translated in parts"
             )
-        if self._unknown_effect and (first := self._first_unknown):
-            kind = units(self._vocabulary, "source")
-            unknown = ", ".join(map(repr, self._vocabulary.unknown(first.text)[:_MAX_UNKNOWN]))
+        if first := self._first_unknown:
+            kind = units(vocabulary, "source")
+            unknown = ", ".join(map(repr, vocabulary.unknown(first.text)[:_MAX_UNKNOWN]))
             self._report.warn(
                 f"{self._unknown:,} of {self._texts:,} texts have {kind} that the model does not know; the first is "
                 f"text {first.index + 1:,} ({excerpt(first.text)}) with {unknown}; these {kind} are "
-                f"{self._unknown_effect}"
+                f"{preprocessor.unknown_effect}"
             )
         if first := self._first_spelled:
             self._report.warn(
@@ -135,10 +123,10 @@ class InputWarnings:
             )
 
     def _describe_longest(self, is_split: bool) -> str:
-        longest = self._longest[is_split]
+        longest, preprocessor = self._longest[is_split], self._preprocessor
         return (
-            f"the longest is {self.noun} {longest.index + 1:,} ({excerpt(longest.text)}) with {longest.length:,} "
-            f"{self.unit}"
+            f"the longest is {preprocessor.label} {longest.index + 1:,} ({excerpt(longest.text)}) with "
+            f"{longest.length:,} {preprocessor.length_unit}"
         )
 
 

@@ -103,7 +103,7 @@ class LanguageModel(Translator):
             ZooError: A text has more than one line.
         """
         (lines,) = texts
-        return (checked_texts(lines),)
+        return (checked_texts(lines, first=first),)
 
 
 def open_model(
@@ -141,7 +141,6 @@ def open_model(
 def _open_version(folder: Path, options: BackendOptions, max_batch_tokens: int | None, report: Report) -> Translator:
     """Open a model. Raise _ReplacedError if another process replaces the model at the same time."""
     light = read_model(folder, tensors=False)
-    given = options["device"], options["precision"], options["backend"]
 
     def build_complete(model: PackedModel | None) -> Program:
         weights = _read_weights(folder, light)
@@ -152,7 +151,7 @@ def _open_version(folder: Path, options: BackendOptions, max_batch_tokens: int |
         how: BackendOptions = {**options, "backend": ATTENTION_BACKEND}
         return cast("EmittedProgram", compiler.build(light.spec, purposes, weights=weights, **how))
 
-    stored = packed_artefact(light, *given)
+    stored = packed_artefact(light, **options)
     program = read_or_build(stored, build_complete)
     translator: Translator = resolve_name(light.spec.task.translator)(
         program,

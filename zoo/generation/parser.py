@@ -22,20 +22,9 @@ from zoo.text.vocabulary import Side
 
 
 class ParserPreprocessor(Preprocessor):
-    """Preprocessor for parsers: sentences are never split, and trees have no prefixes.
-
-    Attributes:
-        pending_words: The words of each sentence that has not been parsed yet, by sentence index.
-    """
+    """Preprocessor for parsers: sentences are never split, and trees have no prefixes."""
 
     unknown_effect = None  # no warning, because the tree contains unknown words unchanged
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        """Create a preprocessor, with the arguments of `Preprocessor`."""
-        super().__init__(*args, **kwargs)
-        self.word_ids = cast(TreeTokenizer, self.vocabulary.target).word_ids
-        self.constrained = cast(Parsing, self.spec.task).constrained
-        self.pending_words: dict[int, tuple[str, ...]] = {}
 
     def encode(self, text: str, prefix: str, index: int) -> EncodedText:
         """Encode a sentence for the search.
@@ -59,14 +48,13 @@ class ParserPreprocessor(Preprocessor):
         words = split_words(text)
         # Two of the MAX_DEPTH nested levels are the root and the word.
         max_length = min(self._max_target_length(length), len(words) + 2 * (MAX_DEPTH - 2))
-        if length:
-            if self.constrained and max_length < (needed := min_tree_tokens(len(words))):
-                raise ZooError(
-                    f"the tree of {name} needs at least {needed:,} tokens, but may have at most {max_length:,}",
-                    hint="raise `decoding.extra_length` in the model's spec (learned positions also set a maximum)",
-                )
-            self.pending_words[index] = words
-        word_tokens = self.word_ids(map(escape_brackets, words))
+        needed = min_tree_tokens(len(words))
+        if cast(Parsing, self.spec.task).constrained and length and max_length < needed:
+            raise ZooError(
+                f"the tree of {name} needs at least {needed:,} tokens, but may have at most {max_length:,}",
+                hint="raise `decoding.extra_length` in the model's spec (learned positions also set a maximum)",
+            )
+        word_tokens = cast(TreeTokenizer, self.vocabulary.target).word_ids(map(escape_brackets, words))
         part = SearchInput(index, {"source": tokens}, max_length, (), text, word_tokens)
         return EncodedText(index, text, (part,) if length else (), length)
 
@@ -145,16 +133,16 @@ class Parser(Translator):
         Raises:
             ZooError: The same errors as `translate`.
         """
-        single = isinstance(texts, str)
-        text_list = checked_texts([texts] if isinstance(texts, str) else texts)
+        if isinstance(texts, str):
+            return self.parse([texts], n_best=n_best, tokenized=tokenized, **options)[0]
+        checked = checked_texts(texts)
         if not tokenized:
-            text_list = [self.tokenize(text) for text in text_list]
-        hypotheses = self.hypotheses(text_list, n_best=n_best, **options)
+            checked = [self.tokenize(text) for text in checked]
+        hypotheses = self.hypotheses(checked, n_best=n_best, **options)
         trees = [[read_tree(each.text) for each in translations if each.text] for translations in hypotheses]
         if n_best is not None:
-            return trees[0] if single else trees
-        best = [ranked[0] if ranked else None for ranked in trees]
-        return best[0] if single else best
+            return trees
+        return [ranked[0] if ranked else None for ranked in trees]
 
     def tokenize(self, text: str) -> str:
         """Return a sentence with spaces between its words and punctuation marks, as in the training data."""
@@ -169,11 +157,11 @@ class Parser(Translator):
         sentences, trees = super().check_examples(*texts, first=first)
         return sentences, [str(_tree_over(text, tree)) for text, tree in zip(sentences, trees, strict=True)]
 
-    def _to_translations(
+    def to_translations(
         self, preprocessor: Preprocessor, source: SearchInput, hypotheses: Sequence[Translation]
     ) -> list[Translation]:
-        pending_words = cast(ParserPreprocessor, preprocessor).pending_words
-        words = list(map(escape_brackets, pending_words.pop(source.index)))
+        """Add the tree, as text, to the hypotheses of a sentence."""
+        words = list(map(escape_brackets, split_words(source.text)))
         return [replace(each, text=str(self.symbols.to_tree(each.tokens, words))) for each in hypotheses]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Sized
 from dataclasses import replace
 from itertools import repeat
 
@@ -49,9 +49,15 @@ class Preprocessor:
     unknown_effect: str | None = "omitted, or translated as something else"
     """Part of the warning: what happens to characters or words that the model does not know."""
     label = "text"
-    """Word for a text in error messages."""
+    """Word for a text in messages."""
     unit = "sentences"
     """Word for texts in progress bars."""
+    length_unit = "tokens"
+    """Unit of a text's length, in warnings."""
+    treatment = "translated"
+    """Verb for what the model does with a text, in warnings."""
+    advice = ""
+    """Advice about long texts, at the end of a warning."""
     max_chunk = sys.maxsize
     """Maximum number of texts to encode at a time."""
 
@@ -68,20 +74,17 @@ class Preprocessor:
         protect: bool = False,
     ) -> None:
         self.vocabulary, self.spec, self.positions, self.languages = vocabulary, spec, positions, languages
-        self.decoding = spec.decoding
         self.splits_sentences = split and (longest_in_training or spec.corpus.max_length) <= MAX_SENTENCE_TOKENS
         self.protects = protect and are_languages(languages.source, languages.target)
         # Between sentences without a space, as in Chinese, the target language determines whether to add one.
         self._default_gap = "" if base_language(languages.target) in _LANGUAGES_WITHOUT_SPACES else " "
         self.empty_source = vocabulary.source_suffix
         self.symbols = vocabulary.copy_symbols
-        self.max_source_length = self.decoding.max_source_length
+        self.max_source_length = self.spec.decoding.max_source_length
         if positions is not None:
             own = 1 + len(languages.source_tokens)  # EOS and the language token
             self.max_source_length = min(self.max_source_length, positions - own)
-        self.warnings = InputWarnings(
-            longest_in_training, self.max_source_length, report, self.unknown_effect, vocabulary
-        )
+        self.warnings = InputWarnings(self, longest_in_training, report)
         self.unchanged_texts: deque[tuple[int, Translation]] = deque()
         self.split_texts: dict[int, EncodedText] = {}
         self.finished_parts: dict[int, dict[int, Iterable[Translation]]] = {}
@@ -248,7 +251,7 @@ class Preprocessor:
                 f"cannot generate: {unknown}",
                 hint="remove them; a model trained with `vocabulary.byte_fallback: true` can generate any character",
             )
-        if suppressed := [token for token in dict.fromkeys(forced) if token in self.decoding.suppressed_tokens]:
+        if suppressed := [token for token in dict.fromkeys(forced) if token in self.spec.decoding.suppressed_tokens]:
             tokens = ", ".join(map(repr, self.vocabulary.token_strings(suppressed)))
             raise ZooError(
                 f"prefix {index + 1:,} ({excerpt(prefix)}) has tokens that `decoding.suppressed_tokens` forbids: "
@@ -328,7 +331,7 @@ class Preprocessor:
             rows.append(row)
         return rows
 
-    def source_length(self, tokens: Sequence[int]) -> int:
+    def source_length(self, tokens: Sized) -> int:
         """Return the number of tokens in a source, without EOS."""
         return len(tokens) - len(self.vocabulary.source_suffix)
 
@@ -355,7 +358,7 @@ class Preprocessor:
 
         By default, it is the number of source tokens plus 50 (section 6.1).
         """
-        length = int(source_length * self.decoding.length_factor) + self.decoding.extra_length
+        length = int(source_length * self.spec.decoding.length_factor) + self.spec.decoding.extra_length
         length += len(self.languages.target_tokens)
         # The decoder reads BOS at the first position. It produces EOS, but never reads it.
         return length if self.positions is None else min(length, self.positions - 1)

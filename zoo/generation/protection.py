@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from dataclasses import replace
-from typing import NamedTuple, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from zoo.generation.confidence import Calibration
-from zoo.generation.engine import Engine, SearchResult
+from zoo.generation.config import GenerationConfig
+from zoo.generation.engine import Engine, SearchResult, notify_if_cancelled
 from zoo.generation.hypotheses import SearchStrategy
 from zoo.generation.preprocessing import Preprocessor
 from zoo.generation.span_constraint import SpanConstraint
@@ -20,12 +22,13 @@ from zoo.text.lines import clean
 from zoo.text.sentences import language_tokens
 from zoo.text.spans import Span, compare, find_spans, needs_translation
 
+if TYPE_CHECKING:
+    from zoo.generation.text_search import TextSearch
+
 _T = TypeVar("_T")
 Steps = Generator[tuple[Sequence[SearchInput], SearchStrategy], list[list[Translation]], _T]
 """Generator that needs several searches. It yields the arguments of each search, and receives the hypotheses."""
-Repair = tuple[SpanConstraint, SearchStrategy]
-"""A constraint, and the search strategy that uses it."""
-_STAGES = _PROXIES, _WHOLE, _FRAGMENTS = range(3)
+_PROXIES, _WHOLE, _FRAGMENTS = range(3)
 _MAX_SPANS = 100
 """Maximum number of spans to decode together. The work of a decoding step grows with the square of this number."""
 _SPARE_TOKENS = 20
@@ -57,23 +60,20 @@ class Protection:
     field lists the differences.
     """
 
-    def __init__(
-        self,
-        preprocessor: Preprocessor,
-        convert: Callable[[SearchInput, Sequence[Translation]], list[Translation]],
-        make_repair: Callable[[], Repair] | None,
-        calibration: Calibration | None = None,
-    ) -> None:
+    def __init__(self, translator: TextSearch, preprocessor: Preprocessor, config: GenerationConfig) -> None:
         """Prepare to check and repair translations.
 
+        Translations are only repaired if beam search returns a single translation per text.
+
         Args:
+            translator: The model.
             preprocessor: Preprocessor of the sentences.
-            convert: Function that adds the text to the hypotheses of a sentence.
-            make_repair: Function that returns the constraint and the search for repairs. None: check, but never repair.
-            calibration: Calibration of the confidence in repaired translations, if the model has one.
+            config: Options of the search.
         """
-        self._preprocessor, self._convert, self._make_repair = preprocessor, convert, make_repair
-        self._calibration, self._target = calibration, preprocessor.languages.target
+        self._translator, self._preprocessor, self._config = translator, preprocessor, config
+        self._convert = partial(translator.to_translations, preprocessor)
+        self._target = preprocessor.languages.target
+        self._can_repair = config.search == "beam" and config.n_best == 1 and translator.constraint is None
 
     def check(self, source: SearchInput, hypotheses: Sequence[Translation]) -> list[Translation]:
         """Convert the hypotheses of a sentence to translations, and set their `unkept` field."""
@@ -86,7 +86,7 @@ class Protection:
     def needs_repair(self, source: SearchInput, translations: Sequence[Translation]) -> bool:
         """Return whether a sentence must be translated again. Translations with a prefix are never repaired."""
         has_prefix = source.prefix != self._preprocessor.languages.target_tokens
-        return self._make_repair is not None and bool(translations[0].unkept) and not has_prefix
+        return self._can_repair and bool(translations[0].unkept) and not has_prefix
 
     def repair(self, pairs: Sequence[tuple[SearchInput, Translation]]) -> Steps[list[Translation]]:
         """Translate several sentences again, in the same searches.
@@ -97,10 +97,12 @@ class Protection:
         Returns:
             The repaired translation of each sentence, or the original translation if it could not be repaired.
         """
-        assert self._make_repair is not None
-        constraint, strategy = self._make_repair()
+        constraint = self._translator.span_constraint(self._preprocessor.languages.target_tokens)
+        strategy = self._config.strategy(constraint)
         results = [translation for _, translation in pairs]
-        for stage in _STAGES:
+        # Copy symbols take the place of ordinary numbers.
+        stages = (_WHOLE, _FRAGMENTS) if self._preprocessor.symbols else (_PROXIES, _WHOLE, _FRAGMENTS)
+        for stage in stages:
             plans = {
                 number: self._plan(*pairs[number], constraint, stage)
                 for number, result in enumerate(results)
@@ -108,13 +110,11 @@ class Protection:
             }
             sources = [part for plan in plans.values() for part in plan.parts if isinstance(part, SearchInput)]
             numbered = [replace(source, index=index) for index, source in enumerate(sources)]
-            found = iter((yield numbered, strategy) if numbered else ())
+            found = (yield numbered, strategy) if numbered else []
+            translations = (self._convert(source, each)[0] for source, each in zip(sources, found, strict=True))
             for number, plan in plans.items():
-                parts = [
-                    (part, self._convert(part, next(found))[0]) if isinstance(part, SearchInput) else part
-                    for part in plan.parts
-                ]
-                joined = _join(pairs[number][0], parts, plan.proxies, self._calibration)
+                parts = [(part, next(translations)) if isinstance(part, SearchInput) else part for part in plan.parts]
+                joined = _join(pairs[number][0], parts, plan.proxies, self._translator.calibration)
                 is_kept = parts and not self._unkept(pairs[number][0], joined.text)
                 if is_kept and _is_probable(joined, pairs[number][1]):
                     results[number] = joined
@@ -134,8 +134,6 @@ class Protection:
             return _Plan([])
         cuts = spans if stage == _FRAGMENTS else [span for span in differences.missing if _is_apart(span, text)]
         replaced = [span for span in differences.missing or spans if span not in cuts and not span.is_name]
-        if stage == _PROXIES and self._preprocessor.symbols:
-            return _Plan([])
         replaced = replaced if stage == _PROXIES else []
         numbers = (number for number in constraint.common_numbers if number not in text)
         proxies = dict(zip(replaced, numbers, strict=False))
@@ -217,11 +215,10 @@ def protect_all(
     hypotheses = yield sources, strategy
     results = [protection.check(source, each) for source, each in zip(sources, hypotheses, strict=True)]
     lost = [number for number, each in enumerate(results) if protection.needs_repair(sources[number], each)]
-    repaired = (
-        (yield from protection.repair([(sources[number], results[number][0]) for number in lost])) if lost else []
-    )
-    for number, translation in zip(lost, repaired, strict=True):
-        results[number] = [translation]
+    if lost:
+        repaired = yield from protection.repair([(sources[number], results[number][0]) for number in lost])
+        for number, translation in zip(lost, repaired, strict=True):
+            results[number] = [translation]
     return results
 
 
@@ -252,11 +249,7 @@ def run_steps(engine: Engine, steps: Steps[_T]) -> Future[_T]:
             result.add_done_callback(lambda _: search.cancel())
             search.add_done_callback(resume)
 
-    def notify(done: Future[_T]) -> None:
-        if done.cancelled():
-            done.set_running_or_notify_cancel()  # for threads in `concurrent.futures.wait`
-
-    result.add_done_callback(notify)
+    result.add_done_callback(notify_if_cancelled)
     resume(None)
     return result
 

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from itertools import islice
 from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack, cast
 
+import numpy as np
+
 from compiler.lazy import no_grad
 from specs import ZooError
+from zoo.features.audio import Audio
 from zoo.features.modality import FeatureModality, Frames, modality_of
+from zoo.features.windows import Recording, Window
 from zoo.generation.attention import Attention, compute_attention
 from zoo.generation.config import GenerationOptions
 from zoo.generation.input_warnings import EncodedText
 from zoo.generation.preprocessing import Preprocessor
 from zoo.generation.scoring import TokenScores
-from zoo.generation.transcription import Transcript, transcribe
+from zoo.generation.transcription import Transcript, max_window_seconds
 from zoo.generation.translation import SearchInput, Translation
 from zoo.generation.translator import Translator
 from zoo.report import Report
@@ -32,12 +37,15 @@ else:
 _MAX_ATTENTION_POSITIONS, _MAX_GROUPS = 1_000, 60
 _CHUNK_FILES = 64
 """Maximum number of files whose frames are read into memory at a time."""
+CHUNK_WINDOWS = 16
+"""Number of windows of a recording that are recognised together."""
 
 
 class FilePreprocessor(Preprocessor):
     """Preprocessor for recognizers. Each text is the path of a file, which is never split."""
 
     unknown_effect, label, unit = None, FILE, "files"
+    length_unit, treatment = "frames", "read"
     max_chunk = _CHUNK_FILES
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -45,12 +53,11 @@ class FilePreprocessor(Preprocessor):
         super().__init__(*args, **kwargs)
         self.modality = cast(FeatureModality, modality_of(self.spec.task))
         self.stride = self.spec.architecture.source_stride
-        self.max_source_length = self.decoding.max_source_length
+        self.max_source_length = self.spec.decoding.max_source_length
         if self.positions is not None:
             self.max_source_length = min(self.max_source_length, self.positions * self.stride)
-        self.warnings.noun, self.warnings.unit, self.warnings.treatment = FILE, "frames", "read"
         if self.spec.task.streams["source"] == "audio":
-            self.warnings.advice = "; `zoo transcribe` cuts recordings into shorter parts"
+            self.advice = "; `zoo transcribe` cuts recordings into shorter parts"
 
     def encode(self, text: str, prefix: str, index: int) -> EncodedText:
         """Read a file for the search.
@@ -60,11 +67,12 @@ class FilePreprocessor(Preprocessor):
         """
         if not text.strip():
             return EncodedText(index, text, (), 0)
-        part = self.search_input(self.modality.encode(text), text, index, self._encode_prefix(prefix, index))
+        part = self.search_input(self.modality.encode(text), text, index, prefix)
         return EncodedText(index, text, (part,), len(part))
 
-    def search_input(self, frames: Frames, name: str, index: int, forced: tuple[int, ...] = ()) -> SearchInput:
+    def search_input(self, frames: Frames, name: str, index: int = 0, prefix: str = "") -> SearchInput:
         """Return frames as an input for the search. `name` identifies the input in error messages."""
+        forced = self._encode_prefix(prefix, index)
         if len(frames) > self.max_source_length:
             raise ZooError(
                 f"`{name}` has {len(frames):,} frames, but the model takes at most {self.max_source_length:,} "
@@ -127,7 +135,17 @@ class Recognizer(Translator):
             ZooError: The file is missing or damaged, an option is out of range, or the model does not read audio or
                 does not write the language.
         """
-        return transcribe(self, Path(file), target, report, **options)
+        seconds = max_window_seconds(self)
+        windows, results = list[Window](), list[Translation]()
+        recording = Recording(Path(file), cast(Audio, self.modality), seconds)
+        with (report or Report()).progress("transcribe", None, "seconds") as progress:
+            pending = iter(recording)
+            while chunk := list(islice(pending, CHUNK_WINDOWS)):
+                found = self.recognize([window.values for window in chunk], target=target, **options)
+                windows += [window._replace(values=np.empty(0, np.float32)) for window in chunk]
+                results += [best for best, *_ in found]
+                progress.advance(round(chunk[-1].end - chunk[0].start))
+        return Transcript.of(windows, results, recording.duration)
 
     def recognize(
         self,
@@ -149,14 +167,12 @@ class Recognizer(Translator):
             ZooError: An input is too long, an option is out of range, or the model does not write the language.
         """
         config, preprocessor = self.config(n_best, options), cast(FilePreprocessor, self.preprocessor(target=target))
-        language = preprocessor.languages.target_tokens
         sources = [
-            preprocessor.search_input(frames, f"input {index + 1:,}", index, language)
-            for index, frames in enumerate(inputs)
+            preprocessor.search_input(frames, f"input {index + 1:,}", index) for index, frames in enumerate(inputs)
         ]
         found = self._engine_for(config).submit(sources, config.strategy(self.constraint)).result()
         pairs = zip(sources, found, strict=True)
-        return [self._to_translations(preprocessor, source, hypotheses) for source, hypotheses in pairs]
+        return [self.to_translations(preprocessor, source, hypotheses) for source, hypotheses in pairs]
 
     def score_tokens(
         self, *texts: Iterable[str], report: Report | None = None, first: int = 1, **options: Any
@@ -189,7 +205,7 @@ class Recognizer(Translator):
         """
         build_program = self.require_attention()
         preprocessor, frames = cast(FilePreprocessor, self.preprocessor(source, target)), self.modality.encode(text)
-        values = preprocessor.search_input(frames, text, 0).streams["source"]
+        values = preprocessor.search_input(frames, text).streams["source"]
         positions = -(-len(frames) // preprocessor.stride)
         if positions > _MAX_ATTENTION_POSITIONS:
             problem = f"`{text}` has {positions:,} positions; attention is limited to {_MAX_ATTENTION_POSITIONS:,}"

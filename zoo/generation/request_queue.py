@@ -141,6 +141,11 @@ class RequestQueue:
             self._queued_tokens -= sum(map(len, request.queue))
             request.queue.clear()
 
+    def fail(self, request: Request, error: BaseException) -> None:
+        """End a request with an error."""
+        request.fail(error)
+        self.withdraw(request)
+
     def take(self, running: Running) -> list[Sentence]:
         """Take sentences from the queue for a worker. All of them have the same batch key and prefix length.
 
@@ -211,8 +216,7 @@ class RequestQueue:
             requests = list(self._waiting)
             self.changed.notify_all()
         for request in requests:
-            request.fail(error or closed_error())
-            self.withdraw(request)
+            self.fail(request, error or closed_error())
 
     def _waiting_again(self, request: Request, added: Sequence[SearchInput]) -> None:
         self._queued_tokens += sum(map(len, added))
@@ -247,7 +251,7 @@ class RequestQueue:
         heapq.heapify(matching)
         taken: list[Sentence] = []
         while matching:
-            served, number, request = matching[0]
+            served, number, request = heapq.heappop(matching)
             source = request.queue[0]
             longest, rows = max(longest, len(source), MIN_ROW_TOKENS), rows + 1
             if (running or taken) and (rows * longest > capacity or own_tokens >= share):
@@ -263,9 +267,7 @@ class RequestQueue:
             if not request.queue:
                 del self._waiting[request]
             if request.queue and len(request.queue[0].prefix) == prefix_length:
-                heapq.heapreplace(matching, (request.served_tokens, number, request))
-            else:
-                heapq.heappop(matching)
+                heapq.heappush(matching, (request.served_tokens, number, request))
         self._running_tokens[worker] = own_tokens
         self._update_speed(sum(len(source) for _, source in taken))
         return taken

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable
 from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING
 
-from compiler.program import State, StepwiseDecoder
+from compiler.program import State
 from compiler.seeds import stream
 from specs import BOS, EOS, PAD
 from zoo.generation.constraints import Constraint
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from compiler import decoder as selection
+    from zoo.generation.batch import Batch
 else:
     from compiler.lazy import LazyModule, torch
 
@@ -49,10 +50,8 @@ class Sampling:
     length_penalty: LengthPenalty = "gnmt"
     shortlist: Shortlist | None = None
 
-    reorders_rows = False
-    """In sampling, the hypothesis in a row always continues the hypothesis in the same row."""
-    runs_in_program = False
-    """A `SearchingDecoder` only runs beam search."""
+    stopping_rule = None
+    """There is no stopping rule: the search ends when all translations are finished. They are not ranked."""
 
     @property
     def rows(self) -> int:
@@ -68,20 +67,12 @@ class Sampling:
         """Return an empty search history for a sentence, with one random number generator per sample."""
         position = (source.index, source.part) if source.part else (source.index,)
         streams = tuple(Random(stream(self.seed, "sample", *position, number)) for number in range(self.n_best))
-        return SearchHistory(source, self, ranked=False, random_streams=streams)
+        return SearchHistory(source, self, streams)
 
-    def step(
-        self,
-        program: StepwiseDecoder[State],
-        state: State,
-        token: Int[Tensor, " rows"],
-        totals: Float32[Tensor, "sentences rows"],
-        histories: Sequence[SearchHistory],
-        allowed: Bool[Tensor, "#rows V"] | None,
-        rows: int,
-    ) -> tuple[Selection, State]:
+    def step(self, batch: Batch[State], allowed: Bool[Tensor, "#rows V"] | None, rows: int) -> tuple[Selection, State]:
         """Run one decoding step, and draw a token for each row. Return the selection and the new decoder state."""
-        log_probabilities, state = program.advance(state, token.unsqueeze(1))
+        token, totals, histories = batch.token, batch.totals, batch.histories
+        log_probabilities, state = batch.program.advance(batch.state, token.unsqueeze(1))
         log_probabilities = log_probabilities[:, 0]
         if totals.shape[1] < self.n_best:  # the first step: one row per sentence becomes `n_best` rows
             log_probabilities = log_probabilities.repeat_interleave(self.n_best, 0)

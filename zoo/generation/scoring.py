@@ -63,9 +63,8 @@ def score_targets(
     Raises:
         ZooError: A pair does not fit into memory even in a separate batch.
     """
-    lengths = [
-        max(map(len, row)) for row in zip(*(side for side in (sources, targets) if side is not None), strict=True)
-    ]
+    sides = [side for side in (sources, targets) if side is not None]
+    lengths = [max(map(len, row)) for row in zip(*sides, strict=True)]
     scores = [TokenScores(())] * len(lengths)
     for group in group_by_length(lengths, max_batch_tokens):
         rows = _score_group(program, sources, targets, group, device, first)

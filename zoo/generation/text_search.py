@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError, Future
 from contextlib import closing
-from functools import partial
 from itertools import chain
 from threading import Event
-from typing import TYPE_CHECKING, Unpack, cast
+from typing import TYPE_CHECKING, Unpack
 
 from compiler.program import ShortlistDecoder, TranslationModel
 from specs import Spec, ZooError
@@ -24,7 +23,7 @@ from zoo.generation.constraints import Constraint
 from zoo.generation.engine import Engine, resolve_workers
 from zoo.generation.ensemble import Ensemble
 from zoo.generation.preprocessing import Preprocessor, TextWithPrefix
-from zoo.generation.protection import Protection, Repair, Steps, protect_all, protected, run_steps
+from zoo.generation.protection import Protection, Steps, protect_all, protected, run_steps
 from zoo.generation.span_constraint import SpanConstraint
 from zoo.generation.translation import MIN_ROW_TOKENS, SearchInput, Translation
 from zoo.models.shortlist import Shortlist
@@ -60,6 +59,8 @@ class TextSearch:
     """The verb that progress bars show."""
     preprocessor_class: type[Preprocessor] = Preprocessor
     """The class of the preprocessor. Subclasses of `Preprocessor` do not split or protect texts."""
+    _engine: Engine | None = None
+    """The engine that all calls without limits of their own share. It is created in the first of these calls."""
 
     def __init__(
         self,
@@ -93,7 +94,7 @@ class TextSearch:
         self.backend = ""
         self.constraint: Constraint | None = None
         self._span_constraints: dict[tuple[int, ...], SpanConstraint] = {}
-        """Repair constraints, keyed by target language tokens. Sentences with the same constraint share batches."""
+        """Repair constraints, keyed by target language tokens."""
         self.shortlist: Shortlist | None = None
         self.calibration: Calibration | None = None
 
@@ -174,7 +175,7 @@ class TextSearch:
         strategy = config.strategy(self.constraint, shortlist=self.shortlist)
 
         def steps() -> Steps[list[list[Translation]]]:
-            found = yield from protect_all(self._protection(config, preprocessor), sources, strategy)
+            found = yield from protect_all(Protection(self, preprocessor, config), sources, strategy)
             results = dict(preprocessor.unchanged_translations())
             for source, translations in zip(sources, found, strict=True):
                 if joined := preprocessor.join(source, translations):
@@ -186,8 +187,7 @@ class TextSearch:
     @property
     def waiting_seconds(self) -> float:
         """Estimated time until the translation of a new text begins, in seconds."""
-        engine = vars(self).get("_engine")
-        return 0.0 if engine is None else cast(Engine, engine).waiting_seconds
+        return 0.0 if self._engine is None else self._engine.queue.waiting_seconds
 
     def _prepare(
         self, texts: Iterable[str], n_best: int | None, prefixes: Prefixes, options: TranslationOptions
@@ -247,8 +247,8 @@ class TextSearch:
         """Return the translator's engine, or a new engine if the call has another batch size or number of workers."""
         decoding, limits = self.spec.decoding, (config.workers, config.max_batch_tokens)
         is_own = limits == (decoding.workers, self._limited(self.max_batch_tokens, decoding.beam))
-        if is_own and "_engine" in vars(self):
-            return cast(Engine, vars(self)["_engine"])
+        if is_own and self._engine is not None:
+            return self._engine
         workers = resolve_workers(self.program, config.workers)
         engine = Engine(self.program, self.device, workers=workers, max_batch_tokens=config.max_batch_tokens)
         # `setdefault` is atomic: threads that call this function at the same time get the same engine.
@@ -277,7 +277,7 @@ class TextSearch:
         strategy = config.strategy(self.constraint, self.shortlist)
         engine = self._engine_for(config)
         with closing(engine.search(sources, strategy)) as results:
-            for source, translations in protected(results, self._protection(config, preprocessor), engine):
+            for source, translations in protected(results, Protection(self, preprocessor, config), engine):
                 yield from preprocessor.unchanged_translations()
                 text = preprocessor.split_texts.get(source.index, source)
                 if joined := preprocessor.join(source, translations):
@@ -313,36 +313,29 @@ class TextSearch:
         translates = self.preprocessor_class is Preprocessor
         return self.preprocessor_class(*arguments, split=split and translates, protect=protect and translates)
 
-    def _protection(self, config: GenerationConfig, preprocessor: Preprocessor) -> Protection:
-        """Create the protection of numbers and the like in a preprocessor's texts.
+    def span_constraint(self, target_tokens: tuple[int, ...]) -> SpanConstraint:
+        """Return the constraint of repairs for a target language. Sentences with the same constraint share batches.
 
-        Translations are only repaired if beam search returns a single translation per text.
+        Args:
+            target_tokens: The language tokens with which translations begin.
         """
-        first_tokens = preprocessor.languages.target_tokens
+        if target_tokens not in self._span_constraints:
+            # `setdefault` is atomic: threads that call this function at the same time get the same constraint.
+            self._span_constraints.setdefault(target_tokens, SpanConstraint(self.vocabulary, target_tokens))
+        return self._span_constraints[target_tokens]
 
-        def make_repair() -> Repair:
-            if first_tokens not in self._span_constraints:
-                self._span_constraints.setdefault(first_tokens, SpanConstraint(self.vocabulary, first_tokens))
-            constraint = self._span_constraints[first_tokens]
-            return constraint, config.strategy(constraint)
-
-        can_repair = config.search == "beam" and config.n_best == 1 and self.constraint is None
-        convert = partial(self._to_translations, preprocessor)
-        return Protection(preprocessor, convert, make_repair if can_repair else None, self.calibration)
-
-    def _to_translations(
+    def to_translations(
         self, preprocessor: Preprocessor, source: SearchInput, hypotheses: Sequence[Translation]
     ) -> list[Translation]:
         """Add the text and the confidence to the hypotheses of a sentence, which `preprocessor` has read."""
-        start = len(preprocessor.languages.target_tokens)
-        texts = [self.vocabulary.decode(each.tokens[start:]) for each in hypotheses]
-        if preprocessor.symbols:
-            texts = [
-                restore(text, source.copied, preprocessor.languages.target, capitals=source.capitals) for text in texts
-            ]
-        return [
-            each.with_text(text, source.text, self.calibration) for each, text in zip(hypotheses, texts, strict=True)
-        ]
+        languages = preprocessor.languages
+        translations: list[Translation] = []
+        for each in hypotheses:
+            text = self.vocabulary.decode(each.tokens[len(languages.target_tokens) :])
+            if preprocessor.symbols:
+                text = restore(text, source.copied, languages.target, capitals=source.capitals)
+            translations.append(each.with_text(text, source.text, self.calibration))
+        return translations
 
 
 MAX_CHUNK_LINES = 1024

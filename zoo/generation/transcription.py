@@ -6,19 +6,16 @@ import string
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice, product, takewhile
+from itertools import product, takewhile
 from operator import eq
-from pathlib import Path
-from typing import TYPE_CHECKING, Self, Unpack, cast
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
 from specs import ZooError
 from zoo.features.audio import HOP, SAMPLE_RATE, Audio
-from zoo.features.windows import Recording, Window
-from zoo.generation.config import GenerationOptions
+from zoo.features.windows import Window
 from zoo.generation.translation import Translation
-from zoo.report import Report
 
 if TYPE_CHECKING:
     from zoo.generation.recognizer import Recognizer
@@ -29,8 +26,6 @@ _MIN_WINDOW_SECONDS = 1.0
 _JOINED_WORDS = 20
 """Number of words that are compared at the end of a window and at the start of an overlapping window."""
 _LINE_CHARACTERS, _SUBTITLE_LINES = 42, 2
-CHUNK_WINDOWS = 16
-"""Number of windows that are recognised together."""
 
 
 @dataclass(frozen=True)
@@ -107,27 +102,6 @@ def _time(seconds: float, point: str = ".") -> str:
     milliseconds = round(seconds * 1000)
     minutes, rest = divmod(milliseconds, 60_000)
     return f"{minutes // 60:02}:{minutes % 60:02}:{rest // 1000:02}{point}{rest % 1000:03}"
-
-
-def transcribe(
-    recognizer: Recognizer,
-    file: Path,
-    target: str | None = None,
-    report: Report | None = None,
-    **options: Unpack[GenerationOptions],
-) -> Transcript:
-    """Transcribe a recording of any length. See `Recognizer.transcribe`."""
-    seconds = max_window_seconds(recognizer)
-    windows, results = list[Window](), list[Translation]()
-    recording = Recording(file, cast(Audio, recognizer.modality), seconds)
-    with (report or Report()).progress("transcribe", None, "seconds") as progress:
-        pending = iter(recording)
-        while chunk := list(islice(pending, CHUNK_WINDOWS)):
-            found = recognizer.recognize([window.values for window in chunk], target=target, **options)
-            windows += [window._replace(values=np.empty(0, np.float32)) for window in chunk]
-            results += [best for best, *_ in found]
-            progress.advance(round(chunk[-1].end - chunk[0].start))
-    return Transcript.of(windows, results, recording.duration)
 
 
 def max_window_seconds(recognizer: Recognizer) -> float:

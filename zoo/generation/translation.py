@@ -7,7 +7,8 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import TYPE_CHECKING, cast
 
-from specs import PAD, ZooError
+from compiler.padded_batch import PaddedBatch
+from specs import ZooError
 from zoo.generation.confidence import UNCERTAIN, Calibration
 from zoo.text.sentences import excerpt, language_tokens
 from zoo.text.spans import Span
@@ -159,9 +160,7 @@ def group_by_length(lengths: Sequence[int], max_batch_tokens: int) -> list[list[
 
 def pad_sequences(rows: Sequence[Sequence[int]], device: torch.device | str) -> Int[Tensor, "rows longest"]:
     """Return sequences of token IDs as one tensor, padded with PAD at the end of each row."""
-    width = max(map(len, rows))
-    padded = [[*row, *[PAD] * (width - len(row))] for row in rows]
-    return torch.tensor(padded, dtype=torch.long, device=device)
+    return PaddedBatch.pad(rows, device).values
 
 
 def concatenate(first: Tensor, second: Tensor) -> Tensor:

@@ -137,16 +137,16 @@ class Translator(TextSearch):
                 or a language is missing or unknown.
             TypeError: A text is not a string, or one text has several prefixes.
         """
-        single = isinstance(texts, str)
-        if prefixes is not None and single != isinstance(prefixes, str):
+        if isinstance(texts, str) and isinstance(prefixes, str | None):
+            prefix_list = None if prefixes is None else [prefixes]
+            return self.translate([texts], n_best=n_best, prefixes=prefix_list, **options)[0]
+        if isinstance(texts, str) or isinstance(prefixes, str):
             raise TypeError("give one text and one prefix, or a list of texts and a list of prefixes")
-        text_list = [texts] if isinstance(texts, str) else texts
-        prefix_list = [prefixes] if isinstance(prefixes, str) else prefixes
-        hypotheses = self.hypotheses(text_list, n_best=n_best, prefixes=prefix_list, **options)
+        hypotheses = self.hypotheses(texts, n_best=n_best, prefixes=prefixes, **options)
         lists = [[translation.text for translation in translations] for translations in hypotheses]
         if n_best is not None:
-            return lists[0] if single else lists
-        return lists[0][0] if single else [best for best, *_ in lists]
+            return lists
+        return [best for best, *_ in lists]
 
     @overload
     def score(  # type: ignore[overload-overlap]
@@ -181,17 +181,12 @@ class Translator(TextSearch):
             ZooError: The numbers of sources and targets differ, or a source is empty and the model reads no EOS.
             TypeError: Only one of the arguments is a string.
         """
-        if isinstance(sources, str) != isinstance(targets, str):
+        if isinstance(sources, str) and isinstance(targets, str):
+            return self.score([sources], [targets], max_batch_tokens=max_batch_tokens, **languages)[0]
+        if isinstance(sources, str) or isinstance(targets, str):
             raise TypeError("give one text and one translation, or a list of texts and a list of translations")
-        single = isinstance(sources, str)
-        scores = self.score_tokens(
-            [sources] if isinstance(sources, str) else sources,
-            [targets] if isinstance(targets, str) else targets,
-            max_batch_tokens=max_batch_tokens,
-            **languages,
-        )
-        log_probabilities = [score.log_probability for score in scores]
-        return log_probabilities[0] if single else log_probabilities
+        scores = self.score_tokens(sources, targets, max_batch_tokens=max_batch_tokens, **languages)
+        return [score.log_probability for score in scores]
 
     def score_tokens(
         self,

@@ -30,14 +30,13 @@ from zoo.interop.formats import (
     require_same_architecture,
 )
 from zoo.interop.importer import FAMILIES
-from zoo.interop.sentencepiece_model import is_language_token
+from zoo.interop.sentencepiece_model import foreign_name
 from zoo.interop.tensors import NEVER
 from zoo.models import find
 from zoo.models.folder import SPEC
 from zoo.models.loading import read_model
 from zoo.publishing import reference_results
 from zoo.report import Report
-from zoo.text.tokenizer import SPACE
 from zoo.version import __version__
 
 _NOT_IN_ONNX = {"restricted_attention", "ssru", "lstm"}
@@ -50,16 +49,11 @@ _COPY_SYMBOLS_NOTE = (
 )
 
 
-class OnnxExport:
-    """The `onnx` export format. Implements `zoo.interop.formats.ExportFormat`."""
+class OnnxExport(ExportFormat):
+    """The `onnx` export format."""
 
     name = "onnx"
     description = "encode.onnx and decode_step.onnx, with the spec and the vocabulary"
-    may_differ = ()
-
-    def reader(self, bundle: Bundle) -> ImportFormat | None:
-        """Return None, because zoo does not import ONNX models."""
-        return None
 
     def write(self, bundle: Bundle, folder: Path) -> list[str]:
         """Write the encoder, the decoding step, the spec and the vocabulary.
@@ -133,12 +127,8 @@ def export_model(name: str, to: str, folder: Path, report: Report) -> ExportResu
     model = read_model(path)
     model.spec.require_source("each export format")
     manifest.read(path).check_file(reference_results.NAME)
-    bundle = Bundle(
-        model.spec,
-        model.vocabulary,
-        model.weights.tensors,
-        reference_results.read(path / reference_results.NAME, model.spec),
-    )
+    proof = reference_results.read(path / reference_results.NAME, model.spec)
+    bundle = Bundle(model.spec, model.vocabulary, model.weights.tensors, proof)
     require_space(folder, 2 * sum(tensor.nbytes for tensor in bundle.tensors.values()), "the export")
     target = Path(os.path.realpath(folder))  # if the path is a link to an empty folder, keep the link
     with atomic_folder(target, replace=False) as partial:
@@ -187,8 +177,7 @@ def _require_same_when_read(bundle: Bundle, format: ExportFormat, reader: Import
 
 def _names(side: Any, size: int) -> list[str]:
     """Return the names of tokens. Language tokens such as `>>de<<` may have a leading space after an import."""
-    names = ((name, name.removeprefix(SPACE)) for name in side.token_strings(range(size)))
-    return [bare if is_language_token(bare) else name for name, bare in names]
+    return [foreign_name(name) for name in side.token_strings(range(size))]
 
 
 def _has(imported: torch.Tensor | None, tensor: torch.Tensor) -> bool:

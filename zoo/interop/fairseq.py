@@ -18,7 +18,14 @@ from torch import Tensor
 
 from specs import ZooError
 from zoo.files.reading import file_exists, read_bytes
-from zoo.interop.formats import ImportedModel, ImportRequest, are_language_codes, imported_spec, search_fields
+from zoo.interop.formats import (
+    ImportedModel,
+    ImportFormat,
+    ImportRequest,
+    are_language_codes,
+    imported_spec,
+    search_fields,
+)
 from zoo.interop.tables import FIRST_POSITION, Setting, Settings, pytorch_layout, read_settings, read_tensors
 from zoo.interop.tensors import RESTORE, SIDES, EmbeddingTables, ForeignTensors, TokenList, load_torch_file
 from zoo.interop.text_rules import ModelText, find_rules
@@ -45,10 +52,7 @@ _TENSORS_WITHOUT_EFFECT = re.compile(r"(encoder|decoder)\.(version|embed_positio
 _OLD_NORM = re.compile(r"((encoder|decoder)\.layers\.\d+)\.layer_norms\.(\d)\.(weight|bias)")
 _OLD_PROJECTIONS = re.compile(r"(.+_attn)\.in_proj_(weight|bias)")
 _PROJECTION_BIAS = re.compile(r".+_attn\.(q|k|v|out)_proj\.bias")
-_NORMS = {
-    "encoder": ("self_attn_layer_norm", "final_layer_norm"),
-    "decoder": ("self_attn_layer_norm", "encoder_attn_layer_norm", "final_layer_norm"),
-}
+_NORMS = {"encoder": ("self_attn", "final"), "decoder": ("self_attn", "encoder_attn", "final")}
 _CHECKPOINTS = ("checkpoint_best.pt", "model.pt", "checkpoint_last.pt")
 _SPECIAL_TOKENS = ("<s>", "<pad>", "</s>", "<unk>")
 _PAD, _END, _UNKNOWN = 1, 2, 3
@@ -59,8 +63,8 @@ _DECODING = {**search_fields(beam=5, extra_length=200), "min_length": 1}
 """Default search options of the `fairseq-generate` command. A checkpoint contains no search options."""
 
 
-class FairseqImport:
-    """The `fairseq` import format. Implements `zoo.interop.formats.ImportFormat`."""
+class FairseqImport(ImportFormat):
+    """The `fairseq` import format."""
 
     name = "fairseq"
     description = "a fairseq checkpoint (.pt) with its dictionaries (dict.LANGUAGE.txt) in the same folder"
@@ -85,8 +89,7 @@ class FairseqImport:
         names = _dictionary_names(file.parent, options)
         source, target = (_read_dictionary(file.with_name(f"dict.{name}.txt")) for name in names)
         options.require_all_known()
-        source.require_rows("source", len(tables.source))
-        target.require_rows("target", len(tables.target))
+        tables.require_rows(source, target)
         shared = source == target
         source = source if shared else replace(source, start=None)
         if request.languages is None:
@@ -96,13 +99,8 @@ class FairseqImport:
         rules = find_rules(models, file.parent, request.text, text)
         vocabulary = convert_vocabulary(models, source, target, shared=shared, where=file.parent, rules=rules)
         embeddings, embedding_fields = tables.converted(vocabulary.source, vocabulary.target)
-        spec = imported_spec(
-            request,
-            f"Imported from fairseq ({options.text('arch', options.text('_name', 'transformer'))}).",
-            architecture={**architecture, **embedding_fields},
-            vocabulary=vocabulary.fields,
-            decoding=_DECODING,
-        )
+        description = f"Imported from fairseq ({options.text('arch', options.text('_name', 'transformer'))})."
+        spec = imported_spec(request, description, {**architecture, **embedding_fields}, vocabulary, _DECODING)
         layers = read_tensors(tensors, pytorch_layout().rows(spec), optional_biases=True)
         tensors.require_all_taken()
         origin = {"format": self.name, "source": file.name, "engine": "fairseq"}
@@ -333,7 +331,7 @@ def _current_tensors(tensors: Mapping[str, Tensor], file: Path) -> ForeignTensor
         if norm := _OLD_NORM.fullmatch(name):
             layer, side, number, kind = norm.groups()
             known = int(number) < len(_NORMS[side])
-            renamed[f"{layer}.{_NORMS[side][int(number)]}.{kind}" if known else name] = tensor
+            renamed[f"{layer}.{_NORMS[side][int(number)]}_layer_norm.{kind}" if known else name] = tensor
         elif projections := _OLD_PROJECTIONS.fullmatch(name):
             for part, chunk in zip("qkv", tensor.chunk(3) if tensor.dim() else (), strict=False):
                 renamed[f"{projections[1]}.{part}_proj.{projections[2]}"] = chunk

@@ -6,8 +6,7 @@ import gzip
 import hashlib
 import shutil
 import zlib
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 
 from specs import ZooError
@@ -92,28 +91,19 @@ def _obtain(card: ModelCard, work: Path, report: Report) -> Path:
     again = f"`zoo pull {card.name}`"
     if is_on_hub(card.source):
         return _obtain_from_hub(card, again, report)
-    if card.is_folder:
-        work.mkdir(parents=True)
-        for url in card.addresses:
-            fetched = download.fetch(url, None, report, again)
-            with _discarding_damaged(url, fetched, again):
+    work.mkdir(parents=True)
+    for url in card.addresses:
+        fetched = download.fetch(url, None if card.is_folder else card.sha256, report, again)
+        try:
+            if card.is_folder:
                 _unpack_file(fetched.path, work / url.rpartition("/")[2])
-        return work
-    fetched = download.fetch(card.source, card.sha256, report, again)
-    report.info(f"unpacking {fetched.path.name}")
-    with _discarding_damaged(card.source, fetched, again):
-        archive.extract_all(fetched.path, work)
+            else:
+                report.info(f"unpacking {fetched.path.name}")
+                archive.extract_all(fetched.path, work)
+        except archive.DamagedArchiveError as error:  # such as an error page in place of the file
+            download.discard_damaged(url, fetched)
+            raise ZooError(error.problem, hint=f"{again} downloads it again from {url}", exit_code=1) from None
     return work
-
-
-@contextmanager
-def _discarding_damaged(url: str, fetched: download.Fetched, again: str) -> Iterator[None]:
-    """Remove the download if the `with` block finds damage, such as an error page in place of the file."""
-    try:
-        yield
-    except archive.DamagedArchiveError as error:
-        download.discard_damaged(url, fetched)
-        raise ZooError(error.problem, hint=f"{again} downloads it again from {url}", exit_code=1) from None
 
 
 def _obtain_from_hub(card: ModelCard, again: str, report: Report) -> Path:

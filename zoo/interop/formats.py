@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, ClassVar, Literal, Protocol, TypeVar
 
 from pydantic import BaseModel
 from torch import Tensor
@@ -17,6 +17,7 @@ from specs.notation import quote_in_full
 from specs.sections import suggest_language
 from zoo.interop.tensors import SIDES
 from zoo.interop.text_rules import TextOptions
+from zoo.interop.vocabulary import ImportedVocabulary
 from zoo.models.shortlist import Shortlist
 from zoo.publishing.reference_results import ReferenceLogProbabilities
 from zoo.text.vocabulary import Vocabulary
@@ -43,8 +44,8 @@ _ZEROS_IF_ADDED = {"projection_bias", "output_bias"}
 class ImportRequest:
     """User options for importing a model from another toolkit."""
 
-    name: str
-    """Name of the model in the local model store, and of its spec."""
+    name: str = ""
+    """Name of the model in the local model store and its spec. If empty, `import_model` derives it from the files."""
     languages: tuple[str, str] | None = None
     """Codes of the source and target language. If None, use the codes in the files, or else `UNKNOWN_LANGUAGES`."""
     positions: PositionConvention | None = None
@@ -75,13 +76,10 @@ class ImportedModel:
 class ImportFormat(Protocol):
     """Model format of another toolkit that zoo can import."""
 
-    @property
-    def name(self) -> str:
-        """The value of `--format` that selects this format."""
-
-    @property
-    def description(self) -> str:
-        """Short description of the model's files, for help texts."""
+    name: ClassVar[str]
+    """The value of `--format` that selects this format."""
+    description: ClassVar[str]
+    """Short description of the model's files, for help texts."""
 
     def recognises(self, path: Path) -> bool:
         """Return whether a file or folder has this format, judging by file names and first bytes."""
@@ -120,20 +118,16 @@ class ExportCheck:
 class ExportFormat(Protocol):
     """Model format of another toolkit to which zoo can export."""
 
-    @property
-    def name(self) -> str:
-        """The value of `--to` that selects this format."""
-
-    @property
-    def description(self) -> str:
-        """A short description of the written files, for help texts."""
-
-    @property
-    def may_differ(self) -> Collection[str]:
-        """Fields of `architecture` that may have a different value in the exported model."""
+    name: ClassVar[str]
+    """The value of `--to` that selects this format."""
+    description: ClassVar[str]
+    """A short description of the written files, for help texts."""
+    may_differ: ClassVar[Collection[str]] = ()
+    """Fields of `architecture` that may have a different value in the exported model."""
 
     def reader(self, bundle: Bundle) -> ImportFormat | None:
         """Return the import format that reads the exported model with identical tensors, or None if there is none."""
+        return None
 
     def write(self, bundle: Bundle, folder: Path) -> list[str]:
         """Write a model into an empty folder.
@@ -186,27 +180,37 @@ def require_folder(path: Path, format: str) -> None:
         raise ZooError(f"`{path}` is a file, but a model in {format} format is a folder", hint="give the folder")
 
 
-def imported_spec(request: ImportRequest, description: str, **sections: Mapping[str, Any]) -> Spec:
+def imported_spec(
+    request: ImportRequest,
+    description: str,
+    architecture: Mapping[str, Any],
+    vocabulary: ImportedVocabulary | None,
+    decoding: Mapping[str, Any],
+) -> Spec:
     """Return the spec of an imported model. It has no corpus files.
 
     Args:
         request: The name and the languages of the model.
         description: The description of the model. It may contain untrusted text from the model's files, so it is
             reduced to one line without markup.
-        sections: The fields of `architecture`, `vocabulary`, `languages` and `decoding` that differ from the spec
-            `base`.
+        architecture: The fields of `architecture` that differ from the spec `base`.
+        vocabulary: The vocabulary. None for the vocabulary of the spec `base`.
+        decoding: The fields of `decoding` that differ from the spec `base`.
 
     Raises:
-        ZooError: The sections contradict each other, or the model does not support a language that the user names.
+        ZooError: The fields contradict each other, or the model does not support a language that the user names.
     """
-    if "languages" in sections:
-        languages = Languages.model_validate(sections["languages"])
+    sections: dict[str, Any] = {"architecture": architecture, "decoding": decoding}
+    if vocabulary:
+        sections["vocabulary"] = vocabulary.fields
+    if vocabulary and vocabulary.languages:
+        sections["languages"] = vocabulary.languages
+        languages = Languages.model_validate(vocabulary.languages)
         for code in request.languages or ():
             if code not in languages.codes:
                 raise ZooError(f"the model has no language `{code}`", hint=suggest_language(code, languages))
     source, target = request.languages or UNKNOWN_LANGUAGES
     corpus: dict[str, Any] = {"source": source, "target": target, "train": [], "dev": [], "test": []}
-    architecture = sections["architecture"]
     if rows := architecture.get("positions", {}).get("rows"):
         corpus["max_length"] = min(_MAX_LENGTH, rows - 1 - ("languages" in sections))
     fields = {"name": request.name, "description": _without_markup(description), "corpus": corpus, **sections}

@@ -21,7 +21,6 @@ from zoo.interop.formats import (
     ImportedModel,
     ImportFormat,
     ImportRequest,
-    PositionConvention,
     are_language_codes,
     format_named,
     listed,
@@ -32,16 +31,16 @@ from zoo.interop.huggingface.marian import HuggingFaceMarian
 from zoo.interop.huggingface.multilingual import Multilingual
 from zoo.interop.huggingface.t5 import T5
 from zoo.interop.marian.importer import MarianImport
-from zoo.interop.text_rules import TextOptions, refuse_options
-from zoo.models import catalogue, shortlist
+from zoo.interop.text_rules import refuse_options
+from zoo.models import catalogue
 from zoo.models.folder import ModelFolder
+from zoo.models.loading import Model
 from zoo.models.registries.revision import is_name
 from zoo.models.weights import Weights
-from zoo.publishing.provenance import Provenance, provenance_of_import
-from zoo.publishing.publish import publish_imported
+from zoo.publishing.provenance import Provenance
+from zoo.publishing.publish import publish_bundle
 from zoo.report import Report, size
 from zoo.system.memory import is_out_of_memory, memory_limit
-from zoo.version import __version__
 
 FAMILIES: tuple[Family, ...] = (HuggingFaceMarian(), Multilingual(), T5())
 """Families of transformers' models. To add a family, write a module and add its class to this list."""
@@ -66,15 +65,11 @@ _LICENCE = re.compile(rb"^license:[ \t]*[\"']?([A-Za-z0-9][\w.+-]{0,99})[\"']?[ 
 
 
 @dataclass(frozen=True)
-class ImportOptions:
-    """Options of `zoo import`. If `name`, `format`, `languages` or `positions` is None, the files determine it."""
+class ImportOptions(ImportRequest):
+    """Options of `zoo import`."""
 
-    name: str | None = None
     format: str | None = None
-    languages: tuple[str, str] | None = None
-    positions: PositionConvention | None = None
-    text: TextOptions = field(default_factory=TextOptions)
-    """User options for the tokenisation of the model's text. The files determine missing values."""
+    """Name of the import format. If None, the files determine it."""
     replace: bool = False
     """Whether to replace an existing model of the same name."""
     facts: Mapping[str, str] = field(default_factory=dict)
@@ -118,20 +113,21 @@ def import_model(source: str, options: ImportOptions, report: Report) -> Path:
         refuse_options(options.text, "transformers' models come with their tokenizers")
 
     def fill(bundle: ModelFolder) -> Provenance:
-        request = ImportRequest(name, options.languages, options.positions, origin_name, options.text)
-        model = read_foreign(format, path, request)
+        model = read_foreign(format, path, replace(options, name=name, origin_name=origin_name))
         for note in (*model.notes, *_notes_for_user(model)):
             report.info(f"note: {note}")
         origin = {**model.origin, "source": source if is_on_hub(source) else origin_name}
         updated = {"licence": licence_of_card(path) or options.licence}
         if options.description:
             updated["description"] = options.description
-        _write(bundle, replace(model, spec=model.spec.model_copy(update=updated)))
+        require_space(bundle.folder, sum(tensor.nbytes for tensor in model.tensors.values()), "the bundle")
+        spec = model.spec.model_copy(update=updated)
+        Model(spec, model.vocabulary, Weights(model.tensors), model.shortlist).write(bundle)
         if options.require:
             options.require(bundle.folder)
-        return provenance_of_import({**origin, **options.facts}, model.notes)
+        return Provenance(imported={**origin, **options.facts}, notes=tuple(model.notes))
 
-    return publish_imported(name, fill, replace=options.replace, report=report)
+    return publish_bundle(name, fill, replace=options.replace, report=report)
 
 
 def find_format(path: Path, name: str | None = None) -> ImportFormat:
@@ -210,16 +206,6 @@ def _notes_for_user(model: ImportedModel) -> Iterator[str]:
             f"`{spec.name}` is also the name of a spec that zoo contains: `--model {spec.name}` now selects the "
             "imported model. To avoid that, choose another name with `--name`"
         )
-
-
-def _write(bundle: ModelFolder, model: ImportedModel) -> None:
-    """Write the spec, the vocabulary and the weights of a bundle."""
-    require_space(bundle.folder, sum(tensor.nbytes for tensor in model.tensors.values()), "the bundle")
-    bundle.spec_file.write_text(model.spec.yaml(__version__), encoding="utf-8")
-    model.vocabulary.save(bundle.folder)
-    Weights(model.tensors).write(bundle.weights)
-    if model.shortlist:
-        model.shortlist.write(bundle.folder / shortlist.NAME)
 
 
 def _default_name(origin_name: str) -> str:

@@ -56,17 +56,13 @@ class TokenEntry(NamedTuple):
 
     @classmethod
     def decode(cls, message: bytes) -> TokenEntry:
-        """Parse the bytes of an entry. Raise ValueError or TypeError if the bytes are not a valid entry."""
+        """Parse the bytes of an entry. Raise ValueError, TypeError or struct.error if they are not a valid entry."""
         values = _last_values(message)
         text, type_ = values.get(_TEXT, b""), values.get(_TYPE, TokenType.NORMAL)
         score = values.get(_SCORE, b"\0\0\0\0")
         if not isinstance(text, bytes) or not isinstance(score, bytes) or not isinstance(type_, int):
             raise TypeError
-        try:
-            (number,) = struct.unpack("<f", score)
-        except struct.error as error:
-            raise ValueError("a score is not a float") from error
-        return cls(text.decode("utf-8"), float(number), TokenType(type_))
+        return cls(text.decode("utf-8"), float(struct.unpack("<f", score)[0]), TokenType(type_))
 
 
 class SentencePieceModel:
@@ -84,22 +80,19 @@ class SentencePieceModel:
         self._trainer = b""
         self._other_fields: list[bytes] = []
         try:
-            self._read(read_bytes(file) if content is None else content)
-        except (ValueError, TypeError, UnicodeDecodeError):
+            for field in parse_fields(read_bytes(file) if content is None else content):
+                if not isinstance(field.value, bytes):
+                    raise TypeError
+                if field.number == _TOKENS:
+                    self.entries.append(TokenEntry.decode(field.value))
+                elif field.number == _TRAINER:
+                    self._trainer = field.value
+                elif field.number not in (_SELF_TEST, ADDED_TOKENS, TEXT_RULES):
+                    self._other_fields.append(field.encoded)
+        except (ValueError, TypeError, struct.error):
             self.entries = []
         if not self.entries:
             raise damaged_vocabulary(str(file), "it is not a SentencePiece model")
-
-    def _read(self, model: bytes) -> None:
-        for field in parse_fields(model):
-            if not isinstance(field.value, bytes):
-                raise TypeError
-            if field.number == _TOKENS:
-                self.entries.append(TokenEntry.decode(field.value))
-            elif field.number == _TRAINER:
-                self._trainer = field.value
-            elif field.number not in (_SELF_TEST, ADDED_TOKENS, TEXT_RULES):
-                self._other_fields.append(field.encoded)
 
     @property
     def kind(self) -> str:
@@ -115,12 +108,9 @@ class SentencePieceModel:
 
         These tokenizers put one space before each text and remove extra spaces.
         """
-        normalizer: dict[int, int | bytes] = {}
-        for encoded in self._other_fields:
-            (field,) = parse_fields(encoded)
-            if field.number == _NORMALIZER and isinstance(field.value, bytes):
-                normalizer = _last_values(field.value)
-        if not all(normalizer.get(field, 1) for field in _SPACES) or _last_values(self._trainer).get(_SPACE_AS_SUFFIX):
+        normalizer = _last_values(b"".join(self._other_fields)).get(_NORMALIZER)
+        spaces = _last_values(normalizer) if isinstance(normalizer, bytes) else {}
+        if not all(spaces.get(field, 1) for field in _SPACES) or _last_values(self._trainer).get(_SPACE_AS_SUFFIX):
             problem = "does not treat spaces as transformers does: one space before each text, and no extra spaces"
             raise ZooError(f"`{self.file}` {problem}")
 
@@ -171,30 +161,18 @@ class SentencePieceModel:
                 raise ZooError(f"`{self.file}` does not treat `{token.name}` as one token at the beginning of a text")
         return tokenizer
 
-    def reordered(
-        self,
-        order: Sequence[int],
-        names: Mapping[int, str],
-        *,
-        unknown: int,
-        end: int,
-        pad: int | None = None,
-        start: int | None = None,
-    ) -> bytes:
+    def reordered(self, order: Sequence[int], names: Mapping[int, str], special: Mapping[int, int]) -> bytes:
         """Return the content of a model file for another toolkit, with some of this model's tokens in a new order.
 
         Args:
             order: The tokens to write, as IDs in this model, in the order of their new IDs.
             names: The new names of tokens to rename, keyed by their IDs in this model.
-            unknown: The new ID of the unknown token.
-            end: The new ID of the end of a sentence.
-            pad: The new ID of the padding token, if there is one.
-            start: The new ID of the beginning of a sentence, if there is one.
+            special: The new IDs of UNK, BOS, EOS and PAD, keyed by their IDs in zoo. Tokens may be omitted.
         """
         entries = [self.entries[id]._replace(name=names.get(id, self.entries[id].name)) for id in order]
-        ids = (unknown, start, end, pad)
-        special_ids = {f: _NO_ID if id is None else id for f, id in zip(_SPECIAL_IDS, ids, strict=True)}
-        special_names = {f: entries[id].name for f, id in zip(_SPECIAL_NAMES, ids, strict=True) if id is not None}
+        special_ids = {field: special.get(id, _NO_ID) for field, id in _SPECIAL_IDS.items()}
+        fields = zip(_SPECIAL_NAMES, _SPECIAL_IDS.values(), strict=True)
+        special_names = {field: entries[special[id]].name for field, id in fields if id in special}
         return _encode_model(entries, self._trainer, special_ids, special_names) + b"".join(self._other_fields)
 
 
@@ -223,6 +201,12 @@ def new_model(
 def is_language_token(name: str) -> bool:
     """Return whether a token, such as `>>deu<<`, selects the target language at the beginning of a source."""
     return name.startswith(">>") and name.endswith("<<") and len(name) > 4
+
+
+def foreign_name(name: str) -> str:
+    """Return the name of a token without the space before language tokens, which only zoo's tokenizers have."""
+    bare = name.removeprefix(SPACE)
+    return bare if is_language_token(bare) else name
 
 
 def word_list_tokenizer(numbering: Numbering, name: str, rules: TextRules | None = None) -> Tokenizer:

@@ -235,6 +235,10 @@ class TensorRow(NamedTuple):
     """Number of unused rows at the beginning of the tensor in the other toolkit."""
 
 
+NamedTensors = Iterator[tuple[str, Tensor]]
+"""Tensors with their names in the other toolkit."""
+
+
 def read_tensors(
     source: ForeignTensors, table: Iterable[TensorRow], *, optional_biases: bool = False
 ) -> dict[str, Tensor]:
@@ -259,7 +263,7 @@ def read_tensors(
     return tensors
 
 
-def written_tensors(tensors: Mapping[str, Tensor], table: Iterable[TensorRow]) -> Iterator[tuple[str, Tensor]]:
+def written_tensors(tensors: Mapping[str, Tensor], table: Iterable[TensorRow]) -> NamedTensors:
     """Yield the tensors that a table describes, under the other toolkit's names: the inverse of `read_tensors`.
 
     Missing biases become zeros.

@@ -7,6 +7,7 @@ import pickletools
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import IO, Any
 
@@ -62,12 +63,6 @@ class TokenList:
     pad: int | None = None
     """Original ID of the padding token. PAD gets a row of zeros if `pad` is None or equals `start`."""
 
-    def require_rows(self, side: str, rows: int) -> None:
-        """Raise ZooError if the embedding's number of rows differs from the number of tokens."""
-        if len(self.names) != rows:
-            problem = f"the {side} vocabulary lists {len(self.names):,} tokens, but its embedding has {rows:,} rows"
-            raise ZooError(problem, hint=RESTORE, exit_code=1)
-
     def numbering(self, read_as_unknown: Sequence[str] = ()) -> Numbering:
         """Assign zoo's token IDs to the tokens.
 
@@ -100,9 +95,14 @@ class Numbering:
         """Names of the tokens, in the order of their IDs."""
         return [token.name for token in self.tokens]
 
-    def id(self, row: int) -> int:
-        """Return zoo's ID of the token with this row in the original model's matrices."""
-        return next(id for id, token in enumerate(self.tokens) if token.row == row and not token.input_only)
+    @cached_property
+    def ids(self) -> dict[int, int]:
+        """IDs in zoo, keyed by rows of the original model's matrices. If two tokens share a row, the first counts."""
+        ids: dict[int, int] = {}
+        for id, token in enumerate(self.tokens):
+            if token.row is not None and not token.input_only:
+                ids.setdefault(token.row, id)
+        return ids
 
     def rows(self, table: Tensor) -> Float32[Tensor, "tokens d_model"]:
         """Return the rows of an embedding or output projection in the order of zoo's token IDs.
@@ -182,6 +182,10 @@ class ForeignTensors:
             raise ZooError(f"`{self.file}` has the tensor {quote(min(self.left))}{others}, which zoo does not support")
 
 
+TIES = {"all": (True, True), "embeddings": (True, False), "target": (False, True), "none": (False, False)}
+"""For each value of `tied_embeddings`: whether both embeddings are equal, and whether output and target are equal."""
+
+
 @dataclass(frozen=True)
 class EmbeddingTables:
     """Embeddings and output projection of another toolkit's model, in the order of its token IDs."""
@@ -195,6 +199,13 @@ class EmbeddingTables:
     target_scale: float = 1.0
     """Factor by which the original model multiplies target embeddings."""
 
+    def require_rows(self, source: TokenList, target: TokenList) -> None:
+        """Raise ZooError if an embedding's number of rows differs from the number of tokens."""
+        for side, tokens, table in (("source", source, self.source), ("target", target, self.target)):
+            if len(tokens.names) != len(table):
+                counts = f"{len(tokens.names):,} tokens, but its embedding has {len(table):,} rows"
+                raise ZooError(f"the {side} vocabulary lists {counts}", hint=RESTORE, exit_code=1)
+
     def converted(self, source: Numbering, target: Numbering) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Return the tensors in the order of zoo's token IDs, and the fields of `architecture` that describe them.
 
@@ -203,19 +214,15 @@ class EmbeddingTables:
         """
         is_scaled = {self.source_scale, self.target_scale} != {1.0}
         usual = self.target.shape[1] ** 0.5 if is_scaled else 1.0
+        sides = (source, self.source, self.source_scale), (target, self.target, self.target_scale)
         source_table, target_table = (
             numbering.rows(table) * (1.0 if abs(scale / usual - 1) < 1e-6 else scale / usual)
-            for numbering, table, scale in (
-                (source, self.source, self.source_scale),
-                (target, self.target, self.target_scale),
-            )
+            for numbering, table, scale in sides
         )
         output = target.rows(self.output)
         is_shared = source is target and torch.equal(source_table, target_table)
         is_tied = torch.equal(target_table, output)
-        tied = {(True, True): "all", (True, False): "embeddings", (False, True): "target"}.get(
-            (is_shared, is_tied), "none"
-        )
+        tied = next(name for name, ties in TIES.items() if ties == (is_shared, is_tied))
         if is_shared:
             tensors = {"embedding": target_table}
         else:

@@ -20,7 +20,6 @@ _CODES = ("bpecodes", "code", "bpe.codes")
 """Usual names of a file with BPE codes for both languages. fairseq uses the first two names."""
 _CODES_OF_SIDES = ("source.bpe", "target.bpe")
 _CASES = ("{side}.tcmodel", "truecase-model.{language}")
-_JOINER = "￭"
 _MAX_DIGITS = 18
 
 
@@ -125,19 +124,6 @@ def refuse_options(options: TextOptions, reason: str) -> None:
     if options != TextOptions():
         problem = f"`--tokenizer`, `--bpe` and `--bpe-vocabulary` do not apply to this model: {reason}"
         raise ZooError(problem, hint="omit these options")
-
-
-def has_joiners(names: Sequence[str]) -> bool:
-    """Return whether at least 1 % of the tokens have a joiner of OpenNMT's tokenizer."""
-    return sum(_JOINER in name for name in names) >= len(names) / 100
-
-
-def require_no_joiners(names: Sequence[str], where: Path) -> None:
-    """Raise ZooError if tokens come from OpenNMT's tokenizer, because zoo does not apply its joiners."""
-    if has_joiners(names):
-        problem = f"`{where}` lists tokens with joiners (`{_JOINER}`) of OpenNMT's pyonmttok, which zoo does not apply"
-        hint = "omit `--tokenizer` and `--bpe`, and pass texts that pyonmttok has tokenised"
-        raise ZooError(problem, hint=hint)
 
 
 def _find_codes(folder: Path, named: str | None) -> list[Path]:

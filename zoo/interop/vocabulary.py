@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,14 +18,13 @@ from zoo.interop.sentencepiece_model import (
     word_list_tokenizer,
 )
 from zoo.interop.tensors import Numbering, TokenList
-from zoo.interop.text_rules import FoundRules, has_joiners, require_no_joiners
+from zoo.interop.text_rules import FoundRules
 from zoo.text.codes import SEPARATOR
 from zoo.text.tokenizer import SPACE
 from zoo.text.vocabulary import Vocabulary
 
 _FILES_OF_SIDE = ("{}.spm", "{}.model", "{}.spm.model", "spm.{}.model")
 _FILES_OF_BOTH_SIDES = ("sentencepiece.model", "sentencepiece.bpe.model", "spm.model", "spiece.model")
-_CONTROL_CHARACTERS = {f"<0x{number:02X}>" for number in range(32)}
 _MAX_LANGUAGES = 8  # language tokens in a message
 _WITHOUT_MODEL = (
     "The model comes without a SentencePiece model. Sources must be tokenised text, with spaces between the tokens. "
@@ -35,7 +34,8 @@ _SUBWORD_NMT = (
     "Tokens that end in `@@` come from subword-nmt or fastBPE. To translate raw text, import the model again with its "
     "codes: `--tokenizer moses --bpe FILE`."
 )
-_PYONMTTOK = "Tokens with `￭` come from OpenNMT's tokenizer (pyonmttok), which zoo does not apply."
+_JOINER = "￭"
+_PYONMTTOK = f"Tokens with `{_JOINER}` come from OpenNMT's tokenizer (pyonmttok), which zoo does not apply."
 
 
 @dataclass(frozen=True)
@@ -49,11 +49,8 @@ class ImportedVocabulary:
     """Fields of `vocabulary` in the spec."""
     notes: tuple[str, ...]
     """Notes to show to the user."""
-
-    @property
-    def control_characters(self) -> list[int]:
-        """IDs of the target tokens that represent bytes of control characters."""
-        return [id for id, name in enumerate(self.target.names) if name in _CONTROL_CHARACTERS]
+    languages: Mapping[str, Any] | None = None
+    """Fields of `languages` in the spec, if the model is multilingual."""
 
 
 def find_models(folder: Path) -> list[SentencePieceModel]:
@@ -104,11 +101,12 @@ def convert_vocabulary(
         numberings = [_numbering(target, models)] * 2
     else:
         numberings = [_numbering(tokens, model) for tokens, model in zip((source, target), of_sides, strict=True)]
-    if rules:
-        require_no_joiners(target.names, where)
-        if not rules.sides[0].codes and _has_subwords(target):
-            problem = f"`{where}` lists subwords, which end in `{SEPARATOR}`, but there are no BPE codes to split words"
-            raise ZooError(problem, hint="add the codes to the folder as `bpecodes`, or give them with `--bpe FILE`")
+    if rules and _has_joiners(target):
+        problem = f"`{where}` lists tokens with joiners (`{_JOINER}`) of OpenNMT's pyonmttok, which zoo does not apply"
+        raise ZooError(problem, hint="omit `--tokenizer` and `--bpe`, and pass texts that pyonmttok has tokenised")
+    if rules and not rules.sides[0].codes and _has_subwords(target):
+        problem = f"`{where}` lists subwords, which end in `{SEPARATOR}`, but there are no BPE codes to split words"
+        raise ZooError(problem, hint="add the codes to the folder as `bpecodes`, or give them with `--bpe FILE`")
     tokenizers = [
         model[0].renumbered(numbering, control) if model else word_list_tokenizer(numbering, str(where), of_side)
         for model, numbering, of_side in zip(of_sides, numberings, rules.sides if rules else (None, None), strict=True)
@@ -152,6 +150,11 @@ def _has_subwords(target: TokenList) -> bool:
     return sum(name.endswith(SEPARATOR) for name in target.names) >= len(target.names) / 20
 
 
+def _has_joiners(target: TokenList) -> bool:
+    """Return whether at least 1 % of the tokens have a joiner of OpenNMT's tokenizer."""
+    return sum(_JOINER in name for name in target.names) >= len(target.names) / 100
+
+
 def _word_list_notes(target: TokenList) -> list[str]:
     notes = [_WITHOUT_MODEL, *([_SUBWORD_NMT] if _has_subwords(target) else [])]
-    return [*notes, *([_PYONMTTOK] if has_joiners(target.names) else [])]
+    return [*notes, *([_PYONMTTOK] if _has_joiners(target) else [])]

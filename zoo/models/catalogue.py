@@ -9,11 +9,12 @@ import re
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from statistics import median
-from typing import Annotated, Self
+from typing import Annotated
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from specs import ZooError
 from specs.corpus import Direction
@@ -22,6 +23,7 @@ from specs.section import Section, Size, reject
 from specs.validation import validate
 from zoo.files import storage
 from zoo.files.reading import read_bytes
+from zoo.models.registries.revision import is_name
 from zoo.report import size
 from zoo.text.language_codes import base_language
 
@@ -33,7 +35,6 @@ _Url = Annotated[str, Field(pattern=r"^https?://[^\s/]+(/\S*)?$", max_length=_LO
 _Source = Annotated[str, Field(pattern=r"^(https?://[^\s/]+/\S+|hf:[\w.{}/@-]+)$", max_length=_LONG)]
 _File = Annotated[str, Field(pattern=r"^[A-Za-z0-9_{][\w{}.-]*(/[A-Za-z0-9_{][\w{}.-]*)*$", max_length=_SHORT)]
 _NamePattern = Annotated[str, Field(max_length=100)]
-_NAME = re.compile(r"[A-Za-z0-9]([-_,A-Za-z0-9]|\.[-_,A-Za-z0-9])*")  # as in `specs.spec.Name`
 _PLACEHOLDER = re.compile(r"\{[^{}]*\}|[{}]")
 _LANGUAGES = ["{source}", "{target}"]
 CODE = r"[A-Za-z]{2,8}(?:_[A-Za-z0-9]+)*"
@@ -59,15 +60,13 @@ class CardLanguages(Section):
     codes: Annotated[str, Field(pattern=rf"^\s*{CODE}(\s+{CODE})*\s*$", max_length=_MANY)] | None = None
     """Codes of languages that the model translates in every direction, separated by spaces, such as `en de fr`."""
 
-    @model_validator(mode="after")
-    def _check_kind(self) -> Self:
+    def _check(self) -> None:
         if (self.pairs is None) == (self.codes is None):
             hint = "write `languages: {pairs: en-de}` for language pairs, or `languages: {codes: en de fr}`"
             reject(("pairs", "codes"), "`languages` must have either `pairs` or `codes`", hint=hint)
         if self.codes is not None and len(self.codes.split()) > _MAX_CODES:
             hint = "write the language pairs as `pairs`"
             reject("codes", f"`languages.codes` lists more than {_MAX_CODES:,} languages", hint)
-        return self
 
     @property
     def directions(self) -> list[Direction]:
@@ -174,10 +173,9 @@ class ModelCard(Section):
     check: Annotated[tuple[KnownTranslation, ...], Field(strict=False, max_length=20)] = ()
     facts: FactSource
 
-    @model_validator(mode="after")
-    def _check_names(self) -> Self:
+    def _check(self) -> None:
         for field, text in (("name", self.name), *(("aliases", alias) for alias in self.aliases)):
-            if not _NAME.fullmatch(text.replace("{source}", "xx").replace("{target}", "xx")):
+            if not is_name(text.replace("{source}", "xx").replace("{target}", "xx")):
                 hint = "use letters, digits and `-_.,`, and `{source}` and `{target}` in a pattern"
                 reject(field, f"`{text}` is not a valid name for a model", hint)
             if sorted(_PLACEHOLDER.findall(text)) not in ([], _LANGUAGES):
@@ -192,15 +190,10 @@ class ModelCard(Section):
         if self.is_pattern and self.languages.pairs is None:
             hint = "write `languages: {pairs: en-de de-en}`"
             reject("languages", f"`{self.name}` is a pattern, but the card lists no language pairs", hint)
-        return self
-
-    @model_validator(mode="after")
-    def _check_files(self) -> Self:
         if self.is_folder and not self.files:
             reject("source", "the source is a folder, but the card lists no files", "add `files: [...]`")
         if self.source.startswith("hf:") and self.files:
             reject("files", "the import finds the files of a repository by itself", "omit `files`")
-        return self
 
     @property
     def is_pattern(self) -> bool:
@@ -292,8 +285,7 @@ def models() -> list[ModelCard]:
     """Return the cards of all models. A card that is a pattern is replaced by one card for each language pair."""
     found = []
     for card in cards():
-        pairs = card.languages.directions
-        found += [card.for_pair(*pair) for pair in pairs] if card.is_pattern else [card]
+        found += [card.for_pair(*pair) for pair in card.languages.directions] if card.is_pattern else [card]
     return found
 
 
@@ -308,13 +300,10 @@ def find(name: str) -> ModelCard | None:
     The name of a member, such as `NAME.1`, selects the card of its ensemble. A name that matches a pattern selects the
     card for one language pair.
     """
-    patterns = []
-    for card in cards():
-        if card.is_pattern:
-            patterns.append(card)
-        elif name in (card.name, *card.aliases, *card.members):
-            return card
-    return next((found for card in patterns if (found := _match(card, name)) is not None), None)
+    all_cards = cards()
+    named = (card for card in all_cards if not card.is_pattern and name in (card.name, *card.aliases, *card.members))
+    matched = (_match(card, name) for card in all_cards if card.is_pattern)
+    return next(chain(named, filter(None, matched)), None)
 
 
 def for_pair(source: str, target: str) -> list[ModelCard]:

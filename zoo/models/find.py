@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from fnmatch import fnmatchcase
 from importlib import import_module
 from pathlib import Path
@@ -116,10 +117,9 @@ def _is_model_here(name: str) -> bool:
 
 def _has_spec(model: ModelFolder, spec: Spec) -> bool:
     """Return whether a model was trained with this spec. False if the model's spec cannot be read."""
-    try:
+    with suppress(ZooError):
         return not differing_fields(model.spec, spec)
-    except ZooError:
-        return False
+    return False
 
 
 def _other_spec_error(model: ModelFolder, reference: str, differences: Differences) -> ZooError:
@@ -241,10 +241,8 @@ def _single(name: str, folders: Sequence[Path]) -> Path:
     if len(folders) == 1:
         return folders[0]
     members = ", ".join(f"`{folder.name}`" for folder in folders)
-    raise ZooError(
-        f"`{name}` is an ensemble of {len(folders)} models, but one model is needed here",
-        hint=f"name one of {members}; `zoo decode --model {name}` and `zoo.load` use all of them",
-    )
+    hint = f"name one of {members}; `zoo decode --model {name}` and `zoo.load` use all of them"
+    raise ZooError(f"`{name}` is an ensemble of {len(folders)} models, but one model is needed here", hint=hint)
 
 
 def names(pattern: str = "*") -> list[str]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -149,10 +150,9 @@ def differing_fields(spec: Spec, other: Spec) -> Differences:
 
 def _have_different_folders(spec: Spec, other: Spec) -> bool:
     one, two = (Path(os.path.expanduser(each.corpus.folder)) for each in (spec, other))
-    try:
+    with suppress(OSError, ValueError):
         return one.is_dir() and two.is_dir() and not one.samefile(two)
-    except (OSError, ValueError):
-        return False
+    return False
 
 
 def format_differences(differences: Differences, other: str, this: str) -> str:

@@ -20,6 +20,7 @@ from zoo.models.folder import MAX_SPEC_BYTES, SPEC, WEIGHTS, ModelFolder
 from zoo.models.shortlist import Shortlist
 from zoo.models.weights import Weights
 from zoo.text.vocabulary import MODALITIES, Vocabulary
+from zoo.version import __version__
 
 Content = TypeVar("Content")
 _MAX_ATTEMPTS = 20
@@ -43,6 +44,14 @@ class Model:
     weights: Weights
     shortlist: Shortlist | None = None
     digest: str | None = None
+
+    def write(self, folder: ModelFolder) -> None:
+        """Write the spec, the vocabulary, the weights and the shortlist into an empty folder."""
+        folder.spec_file.write_text(self.spec.yaml(__version__), encoding="utf-8")
+        self.vocabulary.save(folder.folder)
+        self.weights.write(folder.weights)
+        if self.shortlist:
+            self.shortlist.write(folder.folder / shortlist.NAME)
 
 
 def read_model(folder: Path, *, tensors: bool = True) -> Model:
@@ -126,10 +135,8 @@ def _require_matching_vocabulary(folder: Path, spec: Spec, vocabulary: Vocabular
     actual_layout = (vocabulary.sizes, shared, not vocabulary.shared)
     expected_layout = (expected.sizes, expected.shared, expected.separate_models or not expected.shared)
     if actual_layout != expected_layout:
-        problem = (
-            f"the vocabulary in `{folder}` has {_describe_layout(*actual_layout)}, but the spec requires "
-            f"{_describe_layout(*expected_layout)}"
-        )
+        actual, required = _describe_layout(*actual_layout), _describe_layout(*expected_layout)
+        problem = f"the vocabulary in `{folder}` has {actual}, but the spec requires {required}"
         raise ZooError(problem, hint=_RESTORE_HINT, exit_code=1)
     if not isinstance(vocabulary.target, MODALITIES[spec.task.streams[OUTPUT]]):
         other = "tokens of text" if spec.task.writes_trees else "brackets of trees"

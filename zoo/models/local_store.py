@@ -9,14 +9,14 @@ from __future__ import annotations
 import hashlib
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Self
 
 from specs import ZooError
 from specs.spec import Name
 from zoo.files import manifest, storage
 from zoo.files.atomic import restore_replaced, write_json
+from zoo.files.manifest import Digest
 from zoo.files.reading import file_exists, read_bytes
-from zoo.models.registries.revision import Digest, Number, Record, Reference, Revision, is_name, parse_record
+from zoo.models.registries.revision import Number, Record, Reference, Revision, is_name, parse_record
 
 ORIGIN_FILE = "revision.json"
 """File with the `Origin` of a published model, in the model's folder. The manifest does not list it."""
@@ -31,20 +31,15 @@ class Origin(Record):
     revision: Number
     digest: Digest
 
-    @classmethod
-    def of(cls, revision: Revision, registry: str) -> Self:
-        """Return the record for a revision and the address of its registry."""
-        return cls(registry=registry, name=revision.name, revision=revision.revision, digest=revision.digest)
 
-    def write(self, folder: Path) -> None:
-        """Write the registry and revision into the model's folder, as `revision.json`."""
-        write_json(folder / ORIGIN_FILE, self.model_dump())
+def write_origin(folder: Path, revision: Revision, registry: str) -> None:
+    """Write a revision and the address of its registry into the model's folder, as `revision.json`."""
+    origin = Origin(registry=registry, name=revision.name, revision=revision.revision, digest=revision.digest)
+    write_json(folder / ORIGIN_FILE, origin.model_dump())
 
 
 def read_origin(folder: Path) -> Origin | None:
     """Read a published model's registry and revision. None if they are not recorded or belong to a replaced model."""
-    if not file_exists(folder / ORIGIN_FILE):
-        return None
     try:
         origin = parse_record(Origin, read_bytes(folder / ORIGIN_FILE), str(folder / ORIGIN_FILE))
     except ZooError:  # the model works without the file

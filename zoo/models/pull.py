@@ -12,14 +12,14 @@ from specs import ZooError
 from zoo.files import manifest, storage
 from zoo.files.atomic import atomic_folder, convert_disk_errors, link_or_copy, remove_path
 from zoo.files.locks import exclusive
-from zoo.files.manifest import sha256
+from zoo.files.manifest import ManifestEntry, sha256
 from zoo.files.reading import file_exists
 from zoo.files.storage import require_space
 from zoo.files.transfer import discard
 from zoo.models import local_store
-from zoo.models.local_store import ORIGIN_FILE, Origin, bundle_digest, read_origin
+from zoo.models.local_store import ORIGIN_FILE, bundle_digest, read_origin, write_origin
 from zoo.models.registries.registry import Registry, blob_path, configured_registries, skipped_registries
-from zoo.models.registries.revision import PublishedFile, Reference, Revision
+from zoo.models.registries.revision import Reference, Revision
 from zoo.report import Report
 
 
@@ -127,7 +127,7 @@ def _download(found: RegistryModel, folder: Path, report: Report) -> None:
         if _is_complete(folder, revision, report):
             report.info(f"`{revision.pin}` of `{address}` was already pulled and is complete")
             if read_origin(folder) is None:
-                Origin.of(revision, address).write(folder)
+                write_origin(folder, revision, address)
         else:
             report.info(f"pulling `{revision.pin}` from `{address}`")
             downloads.mkdir(parents=True, exist_ok=True)
@@ -136,7 +136,7 @@ def _download(found: RegistryModel, folder: Path, report: Report) -> None:
             with atomic_folder(folder) as partial:
                 for name in revision.files:
                     link_or_copy(downloads / name, partial / name)
-                Origin.of(revision, address).write(partial)
+                write_origin(partial, revision, address)
                 _require_replaceable(folder, found)  # another process may have published to the folder in the meantime
         remove_path(downloads)
 
@@ -163,13 +163,13 @@ def _is_complete(folder: Path, revision: Revision, report: Report) -> bool:
     return True
 
 
-def _reuse(model: str, path: Path, file: PublishedFile) -> bool:
+def _reuse(model: str, path: Path, file: ManifestEntry) -> bool:
     """Return whether a file is already on this machine and need not be downloaded.
 
     If `path` does not have the right content, look for the file in other revisions in the local model store, and link
     `path` to it.
     """
-    if path.exists() and _has_content(path, file):
+    if _has_content(path, file):
         return True
     path.unlink(missing_ok=True)
     for source in _same_files(model, path.name, file):
@@ -180,7 +180,7 @@ def _reuse(model: str, path: Path, file: PublishedFile) -> bool:
     return False
 
 
-def _same_files(model: str, file_name: str, file: PublishedFile) -> Iterator[Path]:
+def _same_files(model: str, file_name: str, file: ManifestEntry) -> Iterator[Path]:
     """Yield the files of other revisions of a model that should have the same content, according to their manifests."""
     for folder in local_store.revisions_of(model):
         try:
@@ -188,12 +188,11 @@ def _same_files(model: str, file_name: str, file: PublishedFile) -> Iterator[Pat
         except ZooError:
             continue
         path = folder / file_name
-        is_same = entry is not None and (entry.sha256, entry.bytes) == (file.sha256, file.bytes)
-        if is_same and file_exists(path) and not path.is_symlink():
+        if entry == file and file_exists(path) and not path.is_symlink():
             yield path
 
 
-def _download_file(found: RegistryModel, path: Path, file: PublishedFile, report: Report) -> None:
+def _download_file(found: RegistryModel, path: Path, file: ManifestEntry, report: Report) -> None:
     """Download a file and check its hash. If a resumed download has the wrong hash, download it once more."""
     partial, blob = _partial(path), blob_path(file.sha256)
     was_resumed = partial.exists()
@@ -218,13 +217,12 @@ def _partial(path: Path) -> Path:
 
 def _require_consistent(folder: Path, revision: Revision) -> None:
     """Raise ZooError if the manifest and the revision do not list the same files."""
-    listed = {name: (entry.sha256, entry.bytes) for name, entry in manifest.read(folder).entries.items()}
-    published = {name: (file.sha256, file.bytes) for name, file in revision.files.items() if name != manifest.NAME}
-    if listed != published:
+    published = {name: file for name, file in revision.files.items() if name != manifest.NAME}
+    if manifest.read(folder).entries != published:
         problem = f"`{revision.pin}` is damaged: the manifest and the revision list different files"
         hint = "pull another revision, or ask the owner of the registry to publish the model again"
         raise ZooError(problem, hint=hint, exit_code=1)
 
 
-def _has_content(path: Path, file: PublishedFile) -> bool:
+def _has_content(path: Path, file: ManifestEntry) -> bool:
     return path.is_file() and path.stat().st_size == file.bytes and sha256(path) == file.sha256

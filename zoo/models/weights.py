@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
@@ -15,7 +15,7 @@ from safetensors import SafetensorError, safe_open
 from specs import ZooError
 from zoo.files.atomic import atomic_file
 from zoo.files.manifest import Manifest, file_identity
-from zoo.files.reading import MAX_VOCABULARY_BYTES, damaged, file_exists, open_file, read_bytes
+from zoo.files.reading import MAX_VOCABULARY_BYTES, damaged, open_file, read_bytes
 from zoo.report import size
 
 if TYPE_CHECKING:
@@ -171,10 +171,9 @@ def same_vocabulary(metadata: Mapping[str, str], other: Mapping[str, str]) -> bo
 
 def known_digest(file: Path) -> str | None:
     """Return the digest in the header of a weights file. None if the file is not readable or has no digest."""
-    try:
-        return Weights({}, read_metadata(file)).digest if file_exists(file) else None
-    except ZooError:
-        return None
+    with suppress(ZooError):
+        return Weights({}, read_metadata(file)).digest
+    return None
 
 
 def read_metadata(file: Path) -> dict[str, str]:
@@ -235,10 +234,10 @@ def _tensor_digest(tensors: Mapping[str, Tensor]) -> str:
 
 def _vocabulary_metadata(folder: Path) -> dict[str, str]:
     """Return metadata about the vocabulary in a folder: the SHA-256 of its files and of a parser's brackets."""
-    tokens, brackets = (
-        " ".join(
-            hashlib.sha256(read_bytes(file, MAX_VOCABULARY_BYTES)).hexdigest() for file in sorted(folder.glob(pattern))
-        )
-        for pattern in ("vocabulary*.model", "vocabulary*.json")
-    )
-    return {_VOCABULARY: tokens, **({_BRACKETS: brackets} if brackets else {})}
+
+    def digests(pattern: str) -> str:
+        contents = (read_bytes(file, MAX_VOCABULARY_BYTES) for file in sorted(folder.glob(pattern)))
+        return " ".join(hashlib.sha256(content).hexdigest() for content in contents)
+
+    brackets = digests("vocabulary*.json")
+    return {_VOCABULARY: digests("vocabulary*.model"), **({_BRACKETS: brackets} if brackets else {})}

@@ -21,7 +21,7 @@ from compiler.operations.operation import Node, Operation
 from compiler.operations.projection import Embedding, Linear
 from compiler.operations.views import SplitHeads
 from zoo.paper.claims import CLAIMS, ROWS, Row, parse_printed, power_of_ten, printed_number
-from zoo.planning.plan import LENGTH
+from zoo.planning.memory_estimate import LENGTH
 from zoo.training.step import learning_rate
 
 
@@ -340,11 +340,9 @@ def one_number(claim: str) -> tuple[bool, str]:
 def _best(table: str, column: str, others: str, without: str = "") -> Row:
     if others != "earlier":
         return ROWS[table][others]
-    rows = (row for row in ROWS[table].values() if "spec" not in row and column in row)
-    return max(
-        (row for row in rows if not without or without not in row["name"]),
-        key=lambda row: _sign(column) * float(row[column]),
-    )
+    earlier = (row for row in ROWS[table].values() if "spec" not in row and column in row)
+    compared = (row for row in earlier if not without or without not in row["name"])
+    return max(compared, key=lambda row: _sign(column) * float(row[column]))
 
 
 def _sign(column: str) -> int:

@@ -148,8 +148,7 @@ def cost(languages: str) -> Plot:
             points[kind] += [(float(flops), bleu.value, name) for bleu in printed]
     words = [f"{name} {y:g} at {x:.2g} FLOPs" for group in points.values() for x, y, name in group]
     across = Axis("training FLOPs, as printed", log=True)
-    title = f"Table 2, {languages.upper()}: BLEU by cost"
-    return Plot(title, "; ".join(words), across, Axis("BLEU"), _series(points))
+    return Plot(f"Table 2, {languages.upper()}: BLEU by cost", "; ".join(words), across, Axis("BLEU"), _series(points))
 
 
 def sizes(metric: str, ours: tuple[Checked, Measurements] | None = None) -> Plot | None:
@@ -206,6 +205,5 @@ def all_plots(checked: Checked, measurements: Measurements) -> Sequence[Plot]:
     metrics = ("perplexity", "bleu")
     printed = [sizes(metric) for metric in metrics]
     ours = [sizes(metric, (checked, measurements)) for metric in metrics]
-    costs = [cost("en-de"), cost("en-fr")]
-    plots = (complexity(), times(measurements), schedule(), *costs, *printed, *ours)
+    plots = (complexity(), times(measurements), schedule(), cost("en-de"), cost("en-fr"), *printed, *ours)
     return [plot for plot in plots if plot is not None]

@@ -70,16 +70,11 @@ class RunResults:
     @property
     def scale(self) -> str:
         """Description of the run: its differences from the shipped spec, its corpus and its number of steps."""
-        return ", ".join(self.scale_parts)
-
-    @property
-    def scale_parts(self) -> tuple[str, ...]:
-        """Parts of `scale`: a string for each difference from the shipped spec, one for the corpus, one for steps."""
         changed = [f"{key.rpartition('.')[2]}={new}" for key, (_, new) in self._differing.items()]
         steps = [f"{self.record.steps:,} steps"] if self.record else []
         # Another training set implies other dev and test sets, so these are not listed.
         sets = [f"another {part} set" for part in self._other_sets if "train" not in self._other_sets]
-        return (*changed, f"on {corpus_name(self.spec.corpus)}", *sets, *steps)
+        return ", ".join([*changed, f"on {corpus_name(self.spec.corpus)}", *sets, *steps])
 
     @cached_property
     def _other_sets(self) -> tuple[str, ...]:
@@ -129,9 +124,8 @@ def read_measurements(root: Path | None, report: Report) -> Measurements:
         ZooError: `root` is given but does not exist.
     """
     if root is not None and not root.is_dir():
-        raise ZooError(
-            f"there is no folder `{root}`", hint="give a folder of training runs, or of a sweep, with `--runs DIR`"
-        )
+        hint = "give a folder of training runs, or of a sweep, with `--runs DIR`"
+        raise ZooError(f"there is no folder `{root}`", hint=hint)
     shipped = {spec.name: spec for spec in map(specs.load, specs.names())}
     return Measurements(root or RUNS, tuple(_read_runs(root or RUNS, shipped, report)))
 

@@ -108,10 +108,8 @@ def _timing_table(measurements: Measurements) -> Table:
         cells = (f"{1000 * timing.seconds[n]:,.1f}" if n in timing.seconds else "-" for n in lengths)
         rows.append((ROWS["table1"][timing.key]["name"], *cells, f"n^{timing.exponent:.2f}", f"n^{timing.formula:.2f}"))
     columns = ("layer", *(f"n = {n:,}>" for n in lengths), "grows as>", "formula>")
-    notes = (
-        "Forward pass of a decoder layer. If a length takes over a quarter of a second, greater lengths are omitted.",
-    )
-    return Table("Table 1 measured on this machine, in milliseconds", columns, tuple(rows), notes)
+    note = "Forward pass of a decoder layer. If a length takes over a quarter of a second, greater lengths are omitted."
+    return Table("Table 1 measured on this machine, in milliseconds", columns, tuple(rows), (note,))
 
 
 def _power(name: str, exponent: float) -> str:

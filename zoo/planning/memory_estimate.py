@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     from zoo.data.batches import BatchSize
 
+LENGTH = 27
+"""Default number of tokens per sentence: the length of an English sentence in newstest2014, including EOS."""
 KEPT_OPTIMISERS = 2
 """Number of newest checkpoints that contain the optimiser's state. Older checkpoints contain only weights."""
 STATE_COPIES = 4
@@ -47,7 +49,7 @@ class MemoryEstimate:
     """FLOPs of the forward and backward pass over a full batch."""
 
 
-def estimate_memory(spec: Spec, length: int = 27) -> MemoryEstimate:
+def estimate_memory(spec: Spec, length: int = LENGTH) -> MemoryEstimate:
     """Estimate memory, disk space and FLOPs of training, if all source and target sentences have `length` tokens."""
     training = spec.training
     train = compiler.cost(compiler.graphs(spec, [compiler.Purpose.TRAIN])[compiler.Purpose.TRAIN])
@@ -68,19 +70,15 @@ def batch_rows(spec: Spec, length: int) -> tuple[int, int]:
     return batch, -(-batch // training.accumulation_steps)
 
 
-def training_bytes(spec: Spec, size: BatchSize, shards: int = 1) -> int:
-    """Return the memory of a training process in bytes, including weights, gradients, moments and activations.
-
-    `shards` is the number of processes that share weights, gradients and moments.
-    """
+def training_bytes(spec: Spec, size: BatchSize) -> int:
+    """Return the memory of a training process in bytes, including weights, gradients, moments and activations."""
     train = compiler.cost(compiler.graphs(spec, [compiler.Purpose.TRAIN])[compiler.Purpose.TRAIN])
     rows = -(-size.rows // spec.training.accumulation_steps)
     padding = size.padded_tokens / (size.source_tokens + size.target_tokens)
     tokens = size.source_tokens // spec.architecture.source_stride, size.target_tokens
     source, target = (max(1, round(padding * count / size.rows)) for count in tokens)
     activations = train.activation_bytes(batch=rows, source=source, target=target)
-    gathered = train.weight_bytes if shards > 1 else 0
-    return int(_PROCESS_BYTES + STATE_COPIES * train.weight_bytes // shards + gathered + activations)
+    return int(_PROCESS_BYTES + STATE_COPIES * train.weight_bytes + activations)
 
 
 def update_bytes(spec: Spec, processes: int = 1) -> int:
@@ -114,7 +112,7 @@ def require_memory_to_train(spec: Spec, device: str = "auto", processes: int = 1
     """
     hint = _SMALLER_MODEL if processes > 1 else f"{_SMALLER_MODEL}; {_SHARDING}"
     needed = STATE_COPIES * weight_bytes(spec) // processes
-    _require(needed, device, f"training `{spec.name}`", hint)
+    memory.require_device_memory(needed, compiler.find_device(device), f"training `{spec.name}`", hint)
 
 
 def require_memory_to_translate(spec: Spec, device: str = "auto") -> None:
@@ -123,7 +121,8 @@ def require_memory_to_translate(spec: Spec, device: str = "auto") -> None:
     Raises:
         ZooError: The memory is too small, or the device does not exist.
     """
-    _require(weight_bytes(spec), device, f"holding the weights of `{spec.name}`", _SMALLER_MODEL)
+    purpose = f"holding the weights of `{spec.name}`"
+    memory.require_device_memory(weight_bytes(spec), compiler.find_device(device), purpose, _SMALLER_MODEL)
 
 
 def weight_bytes(spec: Spec) -> int:
@@ -149,7 +148,3 @@ def max_sentences(spec: Spec, hypotheses: int, device: torch.device | str) -> in
     purpose = f"decoding one sentence with {hypotheses:,} hypotheses"
     memory.require_device_memory(needed, device, purpose, "reduce the beam size")
     return max(1, int(_LOGIT_SHARE * memory.available_memory(device)) // needed)
-
-
-def _require(needed: int, device: str, purpose: str, hint: str) -> None:
-    memory.require_device_memory(needed, compiler.find_device(device), purpose, hint)

@@ -15,10 +15,7 @@ from compiler.operations.operation import Node, ValueKind
 from compiler.options import compile_options
 from compiler.size import BEAMS, Size
 from specs import Spec
-from zoo.planning.memory_estimate import MemoryEstimate, batch_rows, estimate_memory
-
-LENGTH = 27
-"""Default number of tokens per sentence: the length of an English sentence in newstest2014, including EOS."""
+from zoo.planning.memory_estimate import LENGTH, MemoryEstimate, batch_rows, estimate_memory
 
 
 @dataclass(frozen=True)
@@ -160,9 +157,8 @@ def graph_sizes(graphs: Graphs, spec: Spec, length: int) -> GraphSizes:
     encode, step = graphs.get(Purpose.ENCODE), graphs[Purpose.DECODE_STEP]
     flops, last = cost(step).flops, _last_step_sizes(step, spec.decoding.beam, length)
     _, part = batch_rows(spec, length)
-    parameters = {
-        name: p for purpose in TRANSLATE if purpose in graphs for name, p in graphs[purpose].parameters.items()
-    }
+    translate = [graphs[purpose] for purpose in TRANSLATE if purpose in graphs]
+    parameters = {name: parameter for graph in translate for name, parameter in graph.parameters.items()}
     return GraphSizes(
         operations=sum(len(graph.nodes) for graph in graphs.values()),
         flops=(cost(encode).flops(batch=1, source=length) if encode else 0)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import PurePath
+from pathlib import Path, PurePath
+from string import Template
 from typing import Any
 
 import compiler
@@ -16,6 +17,7 @@ from zoo.publishing.reference_results import NAME as REFERENCES
 from zoo.report import duration
 from zoo.text.vocabulary import Vocabulary
 
+_TEMPLATE = Path(__file__).with_name("card.md")
 _NORMALISATION = (
     "Text is normalised as in training: control characters become spaces, and other characters follow Unicode NFKC."
 )
@@ -40,22 +42,28 @@ def card(
         longest_source: Length of the longest training source, in tokens. None if it is unknown.
         notes: Markdown text from the publisher.
     """
-    sections = [
-        f"# {spec.name}\n\n{escape(spec.description) if provenance.imported else spec.description}",
-        'This model is a Transformer as described in "Attention Is All You Need" (Vaswani et al., 2017). '
-        f"{_purpose(spec)}",
-        _table(*_architecture_table(spec)),
-        *_layer_descriptions(spec),
-        *_origin(provenance),
-        f"## Evaluation\n\n{_scores(scores, spec)}",
-        f"## Training\n\n{_training(spec, provenance)}",
-        f"## Training data and licence\n\n{_data(spec, provenance)}",
-        f"## Limitations\n\n{_limitations(spec, vocabulary, provenance, longest_source, scores)}",
-        *([notes.strip()] if notes.strip() else []),
-        _use(spec, has_scores=bool(scores)),
-        *_publication(provenance),
-    ]
-    return "\n\n".join(sections) + "\n"
+    task, target = spec.task, next((target for _, target in _directions(spec)), None)
+    return Template(_TEMPLATE.read_text("utf-8")).substitute(
+        name=spec.name,
+        description=escape(spec.description) if provenance.imported else spec.description,
+        purpose=_purpose(spec),
+        architecture="\n\n".join([_architecture_table(spec), *_layer_descriptions(spec), *_origin(provenance)]),
+        scores=_scores(scores, spec),
+        training=_training(spec, provenance),
+        data=_data(spec, provenance),
+        limitations=_limitations(spec, vocabulary, provenance, longest_source, scores),
+        notes=f"{notes.strip()}\n\n" if notes.strip() else "",
+        variable=task.variable,
+        method="translate" if task.streams.get("source") == "image" else task.method,
+        argument="" if target is None else f', target="{target}"',
+        command=task.command,
+        option="" if target is None else f" --to {target}",
+        redirections=task.redirections,
+        references=REFERENCES,
+        reproducibility=" The scores above cannot be reproduced from the published files." if scores else "",
+        date=provenance.published.partition("T")[0],
+        version=provenance.zoo_version,
+    )
 
 
 def escape(text: str) -> str:
@@ -80,14 +88,15 @@ def _any_of(codes: Iterable[str]) -> str:
     return f"{', '.join(others)} or {last}" if others else last
 
 
-def _architecture_table(spec: Spec) -> tuple[list[str], list[list[str]]]:
+def _architecture_table(spec: Spec) -> str:
     a = spec.architecture
     values = [str(getattr(a, key)) for key in _ARCHITECTURE_FIELDS]
     values += [a.positions.kind, f"{a.norm.kind}, {a.norm.placement}"]
     sizes = spec.vocabulary.sizes
     tokens = f"{sizes[0]:,}" if sizes[0] == sizes[1] else f"{sizes[0]:,} and {sizes[1]:,}"
     columns = [*_ARCHITECTURE_FIELDS, "positions", "norm", "vocabulary", "parameters"]
-    return columns, [[*values, f"{tokens} {spec.vocabulary.kind} tokens", f"{compiler.parameters(spec):,}"]]
+    values += [f"{tokens} {spec.vocabulary.kind} tokens", f"{compiler.parameters(spec):,}"]
+    return _table(columns, [values])
 
 
 def _layer_descriptions(spec: Spec) -> Iterator[str]:
@@ -290,35 +299,6 @@ def _unknown_characters(vocabulary: Vocabulary, task: Task) -> str:
         "Characters outside the vocabulary are unknown: a run of them becomes one unknown token, for which the model "
         "can only guess a translation. It cannot write such characters."
     )
-
-
-def _use(spec: Spec, *, has_scores: bool) -> str:
-    note = " The scores above cannot be reproduced from the published files." if has_scores else ""
-    target = next((target for _, target in _directions(spec)), None)
-    argument, option = ("", "") if target is None else (f', target="{target}"', f" --to {target}")
-    task = spec.task
-    method = "translate" if task.streams.get("source") == "image" else task.method
-    return f"""## How to use
-
-```python
-import zoo
-
-{task.variable} = zoo.load("{spec.name}")
-{task.variable}.{method}("..."{argument})
-```
-
-```sh
-zoo {task.command} --model {spec.name}{option} < {task.redirections}
-zoo verify {spec.name}
-```
-
-`zoo verify` checks that all files have the SHA-256 in `manifest.json`, and that the model computes the reference
-log-probabilities in `{REFERENCES}`.{note}"""
-
-
-def _publication(provenance: Provenance) -> Iterator[str]:
-    if provenance.published:
-        yield (f"Published on {provenance.published.partition('T')[0]} with zoo {provenance.zoo_version}.")
 
 
 def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -250,7 +250,7 @@ def _local_models(report: Report, with_pinned: bool = False) -> Iterator[Publish
             report.warn(error.summary)
             continue
         revision = origin.revision if origin else None
-        yield _published_model(name, LOCAL, _origin(folder, origin), revision, digest or "", summary)
+        yield PublishedModel(name, LOCAL, _origin(folder, origin), revision, digest or "", **_listed(summary))
 
 
 def _origin(folder: Path, origin: Origin | None) -> str:
@@ -271,15 +271,14 @@ def _models_in(registry: Registry, report: Report) -> list[PublishedModel]:
         return []
     location = INCLUDED if registry == included_registry() else registry.address
     return [
-        _published_model(each.name, location, location, each.revision, each.digest, each.summary) for each in entries
+        PublishedModel(each.name, location, location, each.revision, each.digest, **_listed(each.summary))
+        for each in entries
     ]
 
 
-def _published_model(
-    name: str, location: str, origin: str, revision: int | None, digest: str, summary: Summary
-) -> PublishedModel:
-    values = {key: getattr(summary, key) for key in ("parameters", "metric", "dev", "test", "licence", "description")}
-    return PublishedModel(name, location, origin, revision, digest, **values)
+def _listed(summary: Summary) -> dict[str, Any]:
+    """Return the fields of a `PublishedModel` that come from its summary."""
+    return summary.model_dump(include={"parameters", "metric", "dev", "test", "licence", "description"})
 
 
 def summarize(folder: Path) -> Summary:

@@ -84,8 +84,8 @@ class Provenance:
         notes: Limitations that users should know. The card lists them.
     """
 
-    published: str = ""
-    zoo_version: str = ""
+    published: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
+    zoo_version: str = __version__
     corpus: CorpusProvenance = CorpusProvenance()
     training: TrainingProvenance | None = None
     imported: Mapping[str, str] = field(default_factory=dict)
@@ -98,27 +98,7 @@ class Provenance:
 
 def provenance_of_run(spec: Spec, run: Run, weights: Weights) -> Provenance:
     """Collect the provenance of a run that is being published, from its folder and its prepared corpus."""
-    return Provenance(
-        published=_now(),
-        zoo_version=__version__,
-        corpus=_corpus_provenance(spec, run),
-        training=_training_provenance(spec, run, weights),
-    )
-
-
-def provenance_of_import(origin: Mapping[str, str], notes: Sequence[str]) -> Provenance:
-    """Return the provenance of an imported model.
-
-    Args:
-        origin: The value of `Provenance.imported`: the source of the model, and the comparison with its original
-            toolkit.
-        notes: Limitations that users should know.
-    """
-    return Provenance(_now(), __version__, imported=origin, notes=tuple(notes))
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")
+    return Provenance(corpus=_corpus_provenance(spec, run), training=_training_provenance(spec, run, weights))
 
 
 def _corpus_provenance(spec: Spec, run: Run) -> CorpusProvenance:
@@ -137,10 +117,9 @@ def _corpus_provenance(spec: Spec, run: Run) -> CorpusProvenance:
 
 def _identity_value(run: Run, key: str, default: Any = "") -> Any:
     """Return a value from the run's `data.json`, or the default if the file or the value is missing."""
-    try:
+    with suppress(ZooError):
         return read_json(run.data).get(key, default)
-    except ZooError:
-        return default
+    return default
 
 
 def _training_provenance(spec: Spec, run: Run, weights: Weights) -> TrainingProvenance:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,20 +16,19 @@ from zoo.files.reading import file_exists, read_json
 from zoo.files.storage import require_space
 from zoo.generation.compilation import BackendOptions
 from zoo.generation.loading import open_model
-from zoo.generation.translator import Translator
-from zoo.models import find, shortlist, weights
+from zoo.models import find
 from zoo.models.folder import CARD, SCORES, SPEC, WEIGHTS, ModelFolder
-from zoo.models.local_store import Origin, bundle_digest, model_path, read_origin
+from zoo.models.loading import read_model
+from zoo.models.local_store import bundle_digest, model_path, read_origin, write_origin
 from zoo.models.registries.registry import Registry, open_registry
 from zoo.models.registries.revision import Revision, is_file_name
-from zoo.models.weights import RESTORE_HINT, Weights
+from zoo.models.weights import RESTORE_HINT
 from zoo.publishing import reference_results
 from zoo.publishing.card import card
 from zoo.publishing.inventory import summarize
 from zoo.publishing.provenance import Provenance, provenance_of_run
 from zoo.report import Report
 from zoo.training.run import Run
-from zoo.version import __version__
 
 REQUIRED_FILES = (SPEC, WEIGHTS, reference_results.NAME, SCORES, CARD)
 """Files of every bundle, besides its vocabulary and its manifest."""
@@ -64,7 +63,10 @@ def publish(
         ZooError: The run does not exist or has no weights, the name is invalid or in use, or the disk is full.
     """
     report = report or Report()
-    source = Run(_find_run(run))
+    if is_published_model(run):
+        problem = f"`{os.fspath(run)}` is not a run: it is already published in the local model store"
+        raise ZooError(problem, hint="to upload it to a registry, use `--to` without other options")
+    source = Run(find.run(run))
     spec = source.spec
     if name is None:
         _require_own_name(source)
@@ -73,37 +75,36 @@ def publish(
     if not source.trained:
         hint = f"`zoo train {source.spec_file}` continues training; `zoo average {source.folder}` averages checkpoints"
         raise ZooError(f"`{source.folder}` has no weights yet", hint=hint)
-    source_weights = weights.read(source.weights)
-    with _new_bundle(spec.name, replace=replace, report=report) as bundle:
+
+    def fill(bundle: ModelFolder) -> Provenance:
+        model = read_model(source.folder)
         require_space(model_path(spec.name), 2 * source.weights.stat().st_size, "the bundle")
-        translator = open_model(source.folder, **EXACT, report=report)
-        bundle.spec_file.write_text(spec.yaml(__version__), encoding="utf-8")
-        translator.vocabulary.save(bundle.folder)
-        source_weights.write(bundle.weights)
-        if translator.shortlist:
-            translator.shortlist.write(bundle.folder / shortlist.NAME)
+        dataclasses.replace(model, spec=spec).write(bundle)
         if spec.corpus.test and "test" not in source.known_scores:
             report.info(f"the card has no test scores: `zoo evaluate --model {source.folder}` computes them")
-        provenance = provenance_of_run(spec, source, source_weights)
-        _complete(bundle, provenance, source_weights, translator, source.known_scores, notes)
-        del translator  # the verification loads the model again
-    return model_path(spec.name)
+        return provenance_of_run(spec, source, model.weights)
+
+    return publish_bundle(spec.name, fill, replace=replace, report=report, scores=source.known_scores, notes=notes)
 
 
-def publish_imported(
+def publish_bundle(
     name: str,
     fill: Callable[[ModelFolder], Provenance],
     *,
-    replace: bool = False,
-    report: Report | None = None,
+    replace: bool,
+    report: Report,
+    scores: dict[str, Any] | None = None,
+    notes: str = "",
 ) -> Path:
-    """Publish an imported model in the local model store.
+    """Publish a trained or imported model in the local model store.
 
     Args:
         name: Name of the published model.
         fill: Writes the spec, vocabulary and weights into an empty folder, and returns the provenance of the model.
         replace: Whether to replace an existing model with this name.
         report: Receives progress and warnings.
+        scores: Content of the model's `scores.json`.
+        notes: Markdown text for the card.
 
     Returns:
         The folder of the bundle.
@@ -111,37 +112,16 @@ def publish_imported(
     Raises:
         ZooError: Another model has this name, or the model is not valid.
     """
-    with _new_bundle(name, replace=replace, report=report or Report()) as bundle:
-        provenance = fill(bundle)
-        # Discard warnings about zoo's own sample sentences, which may contain characters that the model does not know.
-        translator = open_model(bundle.folder, **EXACT, report=Report())
-        _complete(bundle, provenance, Weights({}), translator, {})
-        del translator  # the verification loads the model again
-    return model_path(name)
-
-
-@contextmanager
-def _new_bundle(name: str, *, replace: bool, report: Report) -> Iterator[ModelFolder]:
-    """Yield a temporary folder to fill with a bundle. At the end, verify it and move it to the local model store."""
     folder = model_path(name)
     if not replace:
         _require_unused_name(name, folder)
     with atomic_folder(folder) as partial:
-        yield ModelFolder(partial)
+        bundle = ModelFolder(partial)
+        _complete(bundle, fill(bundle), report, scores or {}, notes)
         verify_folder(partial, report)
         if not replace:  # another process may have published in the meantime
             _require_unused_name(name, folder)
-
-
-def _find_run(reference: str | os.PathLike[str]) -> Path:
-    """Return the folder of a run. Raise ZooError if the reference names a published model instead."""
-    try:
-        return find.run(reference)
-    except ZooError:
-        if find.local_model(reference) is None:
-            raise
-        problem = f"`{os.fspath(reference)}` is not a run: it is already published in the local model store"
-        raise ZooError(problem, hint="to upload it to a registry, use `--to` without other options") from None
+    return folder
 
 
 def _require_unused_name(name: str, folder: Path) -> None:
@@ -150,21 +130,16 @@ def _require_unused_name(name: str, folder: Path) -> None:
         raise ZooError(f"a published model `{name}` already exists: `{folder}`", hint=hint)
 
 
-def _complete(
-    bundle: ModelFolder,
-    provenance: Provenance,
-    source_weights: Weights,
-    translator: Translator,
-    scores: dict[str, Any],
-    notes: str = "",
-) -> None:
+def _complete(bundle: ModelFolder, provenance: Provenance, report: Report, scores: dict[str, Any], notes: str) -> None:
     """Complete a bundle that contains spec, vocabulary and weights: write all other files, the manifest last."""
+    # An imported model may not know some characters of zoo's own sample sentences, so discard warnings about them.
+    translator = open_model(bundle.folder, **EXACT, report=Report() if provenance.imported else report)
     references = reference_results.compute(translator, reference_results.translated_examples(translator))
     references.write(bundle.folder / reference_results.NAME)
     write_json(bundle.scores, scores)
     provenance.write(bundle.folder)
     try:
-        text = card(bundle.spec, translator.vocabulary, scores, provenance, source_weights.longest_source, notes)
+        text = card(bundle.spec, translator.vocabulary, scores, provenance, translator.longest_source, notes)
     except (KeyError, TypeError, ValueError):
         hint = "remove the file; `zoo evaluate --model RUN` writes it again"
         raise ZooError(f"the run's `{SCORES}` is damaged: some values are missing", hint=hint, exit_code=1) from None
@@ -181,7 +156,7 @@ def _require_own_name(run: Run) -> None:
         )
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Verified:
     """Result of a verification.
 
@@ -221,8 +196,7 @@ def verify(name: str | os.PathLike[str], *, backend: str | None = None, report: 
 
 def verify_folder(folder: Path, report: Report, how: BackendOptions = EXACT) -> Verified:
     """Verify the bundle in a folder, which may not be published yet. Result and errors are the same as for `verify`."""
-    listed = manifest.read(folder)
-    names = {*listed.entries, *REQUIRED_FILES}
+    names = {*manifest.read(folder).entries, *REQUIRED_FILES}
     try:
         manifest.check(folder, sorted(names))
     except ZooError as error:
@@ -233,7 +207,7 @@ def verify_folder(folder: Path, report: Report, how: BackendOptions = EXACT) -> 
     return Verified(len(names), len(references.target), difference, translator.backend)
 
 
-def is_published_model(reference: str) -> bool:
+def is_published_model(reference: str | os.PathLike[str]) -> bool:
     """Return whether a reference names a published model on this machine, and not a run."""
     try:
         find.run(reference)
@@ -292,7 +266,7 @@ def _record_origin(folder: Path, revision: Revision, registry: Registry, report:
     is_in_store = bundle_digest(folder) == revision.digest and folder.parent == storage.models()
     if is_in_store and (origin is None or origin.registry == registry.address):
         try:
-            Origin.of(revision, registry.address).write(folder)
+            write_origin(folder, revision, registry.address)
         except ZooError as error:  # the model is published, so the index must still be written
             report.warn(f"{error.summary}; the local model store does not record that the model is `{revision.pin}`")
 

@@ -179,10 +179,9 @@ def _invalid_reason(references: ReferenceLogProbabilities, spec: Spec) -> str | 
         if not source.isfinite().all():
             return "some of its features are not finite"
         source = torch.ones(source.shape[:2], dtype=torch.int64)
-    types = (source.dtype, target.dtype, expected.dtype)
-    if types != (torch.int64, torch.int64, torch.float32) or any(
-        each.dim() != 2 for each in (source, target, expected)
-    ):
+    tensors = (source, target, expected)
+    types = [each.dtype for each in tensors]
+    if types != [torch.int64, torch.int64, torch.float32] or any(each.dim() != 2 for each in tensors):
         return "its tensors have wrong types or shapes"
     rows, length = expected.shape
     if not (source.numel() or not spec.task.reads) or not expected.numel():

@@ -6,9 +6,10 @@ Files in use, files that zoo did not write, and the targets of links are never r
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from zoo.files import manifest, storage
 from zoo.files.atomic import leftovers, partial_target, remove_folder, restore_replaced
@@ -23,24 +24,24 @@ from zoo.models.local_store import bundle_digest
 from zoo.models.registries.revision import Reference, parse_reference
 from zoo.training.run import Run
 
+
+class _Cache(NamedTuple):
+    """Function that returns the folder of a cache, and a pattern of the names that zoo uses in this folder."""
+
+    folder: Callable[[], Path]
+    name_pattern: str
+
+
 _CACHES = {
-    "compiled": storage.compiled,
-    "prepared": storage.prepared,
-    "archives": storage.archives,
-    "pulls": storage.pulls,
-    "synthetic": storage.synthetic,
+    "compiled": _Cache(storage.compiled, r"(\w+|packed-.+)-[0-9a-f]{24}"),
+    "prepared": _Cache(storage.prepared, r"[0-9a-f]{16}|(dev|test)-[0-9]+-.+|digits-.+"),
+    "archives": _Cache(storage.archives, r"[0-9a-f]{8}-.+|members"),
+    "pulls": _Cache(storage.pulls, r".+@([0-9a-f]{64}|catalogue)"),
+    "synthetic": _Cache(storage.synthetic, r"[0-9a-f]{16}(\.partial)?"),
 }
-"""Function that returns the folder of each cache. A removed entry is created again when it is needed."""
+"""A removed entry of a cache is created again when it is needed. Files with other names are kept."""
 _DEFAULT_CACHES = [name for name in _CACHES if name != "synthetic"]
 """Caches that are removed if no target is named. Generating synthetic text again takes hours or days."""
-_NAME_PATTERNS = {
-    "compiled": re.compile(r"(\w+|packed-.+)-[0-9a-f]{24}"),
-    "prepared": re.compile(r"[0-9a-f]{16}|(dev|test)-[0-9]+-.+|digits-.+"),
-    "archives": re.compile(r"[0-9a-f]{8}-.+|members"),
-    "pulls": re.compile(r".+@([0-9a-f]{64}|catalogue)"),
-    "synthetic": re.compile(r"[0-9a-f]{16}(\.partial)?"),
-}
-"""Patterns of the names that zoo uses in its caches. Files with other names are kept."""
 
 
 @dataclass(frozen=True)
@@ -147,7 +148,7 @@ def _pinned_folder(reference: Reference) -> list[Path]:
 def _candidates(word: str) -> Iterator[tuple[str, Path]]:
     """Yield the kind and the path of each item that a target selects. If the target is a link, yield the link."""
     if word in _CACHES:
-        folder = _CACHES[word]()
+        folder = _CACHES[word].folder()
         paths = [folder] if folder.is_symlink() else sorted(folder.iterdir()) if folder.is_dir() else []
         for path in paths:
             if not path.name.startswith(".") and path != lock_file():  # hidden paths are being written
@@ -166,7 +167,7 @@ def _reason_to_keep(kind: str, path: Path) -> str | None:
     """Return the reason why a path must not be removed. None if it can be removed."""
     if path.is_symlink():
         return "it is a link; its target is never removed"
-    if kind in _NAME_PATTERNS and not _NAME_PATTERNS[kind].fullmatch(path.name):
+    if kind in _CACHES and not re.fullmatch(_CACHES[kind].name_pattern, path.name):
         return "zoo does not use this name, so another program may have written it"
     if kind == "run" and Run(path).published:
         return "it is a published model"

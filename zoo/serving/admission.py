@@ -98,12 +98,11 @@ class Admission:
         Raises:
             ServingError: The key is missing or wrong.
         """
-        keys = self._keys
-        if not keys.needed:
+        if not self._keys.needed:
             return ""
         if key is None:
             raise ServingError(403, "an API key is required", "key")
-        if (hashed := hash_key(key)) not in keys:
+        if (hashed := hash_key(key)) not in self._keys:
             raise ServingError(403, "the API key is wrong", "key")
         return hashed
 
@@ -121,13 +120,12 @@ class Admission:
         for text in (*texts, options.prefix or ""):
             length = len(text) + _LONGEST_LIGATURE * text.count("\ufdfa")
             if length > limits.text_characters:
-                message = f"a text has {length:,} characters; the limit is {limits.text_characters:,}"
-                raise ServingError(413, message, "length")
+                problem = f"a text has {length:,} characters; the limit is {limits.text_characters:,}"
+                raise ServingError(413, problem, "length")
             try:
                 text.encode()
             except UnicodeEncodeError:
-                message = "a text is not valid Unicode: it contains half of a surrogate pair"
-                raise ServingError(400, message) from None
+                raise ServingError(400, "a text is not valid Unicode: it contains half of a surrogate pair") from None
         if (lines := sum(text.count("\n") + text.count("\r") for text in texts)) > MAX_LINES:
             raise ServingError(413, f"the texts have {lines:,} lines; the limit is {MAX_LINES:,}", "length")
         for name, value in (("beam", options.beam), ("n_best", options.n_best)):
@@ -151,8 +149,11 @@ class Admission:
         """
         characters, limits, quota = sum(map(len, texts)), self._limits, self._keys.get(key)
         if len(texts) > limits.queued_texts or characters > limits.queued_characters:
-            limit = f"the limit is {limits.queued_texts:,} texts with {limits.queued_characters:,} characters"
-            raise ServingError(413, f"the request has {len(texts):,} texts with {characters:,} characters; {limit}")
+            raise ServingError(
+                413,
+                f"the request has {len(texts):,} texts with {characters:,} characters; "
+                f"the limit is {limits.queued_texts:,} texts with {limits.queued_characters:,} characters",
+            )
         if quota is not None and self.used_characters[key] + characters > quota:
             raise ServingError(456, f"the limit of this API key, {quota:,} characters, is reached", "quota")
         if (

@@ -90,10 +90,8 @@ def create_app(service: Service) -> FastAPI:
     for make_router in (libretranslate.router, deepl.router, openai.router):
         app.include_router(make_router(service, documents))
     app.add_middleware(Guard, service=service)
-    if service.settings.cors:
-        app.add_middleware(
-            CORSMiddleware, allow_origins=service.settings.cors, allow_methods=["*"], allow_headers=["*"]
-        )
+    if origins := service.settings.cors:
+        app.add_middleware(CORSMiddleware, allow_origins=origins, allow_methods=["*"], allow_headers=["*"])
     return app
 
 

@@ -17,12 +17,11 @@ from zoo.serving.documents import DOCUMENT_SECONDS, DOWNLOAD_SECONDS, Documents,
 from zoo.serving.languages import AUTO, base_code, language_name, match_code
 from zoo.serving.requests import (
     Parameters,
-    authorize,
     authorized_parameters,
+    authorized_upload,
     read_flag,
     read_string,
     read_texts,
-    read_upload,
     require_string,
 )
 from zoo.serving.service import Service
@@ -50,8 +49,7 @@ def router(service: Service, documents: Documents) -> APIRouter:
     async def translate(request: Request) -> JSONResponse:
         given, key = await authorized_parameters(service, request)
         texts = read_texts(given, "text")
-        target, source = require_string(given, "target_lang"), read_string(given, "source_lang") or None
-        _check_languages(service, source, target)
+        source, target = _read_languages(service, given)
         _check_options(given, target)
         call = Call(request, key, source, target)
         if markup := read_string(given, "tag_handling"):
@@ -110,12 +108,10 @@ def _add_document_routes(routes: APIRouter, service: Service, documents: Documen
 
     @routes.post("/document")
     async def upload(request: Request) -> dict[str, str]:
-        given, name, content = await read_upload(request)
-        key = authorize(service, request, given)
+        given, key, name, content = await authorized_upload(service, request)
         if not (name := PurePath(read_string(given, "filename", default=name) or "").name):
             raise ServingError(400, "`file` is missing; send the document as `multipart/form-data`")
-        target, source = require_string(given, "target_lang"), read_string(given, "source_lang") or None
-        _check_languages(service, source, target)
+        source, target = _read_languages(service, given)
         _check_options(given, target)
         if (suffix := PurePath(name).suffix.lower()) not in FORMATS:
             raise ServingError(400, f"the file extension {quote(suffix)} is not supported; use {', '.join(FORMATS)}")
@@ -151,25 +147,29 @@ def _add_document_routes(routes: APIRouter, service: Service, documents: Documen
     async def result(request: Request, document_id: str) -> Response:
         task, _ = await find(request, document_id)
         if not task.done():
-            raise ServingError(
-                503, "the document is not translated yet; wait until its status is `done`", "document", RETRY_SECONDS
-            )
+            problem = "the document is not translated yet; wait until its status is `done`"
+            raise ServingError(503, problem, "document", RETRY_SECONDS)
         if message := task.result().error:
             raise ServingError(503, message, "document")
         path, _ = documents.files.get(task.result().secret)
         return FileResponse(path, media_type="application/octet-stream", headers={"Cache-Control": "no-store"})
 
 
-def _check_languages(service: Service, source: str | None, target: str) -> None:
-    """Raise ServingError if no model supports one of the languages. Like DeepL, name the parameter in the message."""
-    directions = service.pool.directions()
+def _read_languages(service: Service, given: Parameters) -> tuple[str | None, str]:
+    """Return the source language, or None to detect it, and the target language.
+
+    Raises:
+        ServingError: No model supports one of the languages. Like DeepL's messages, the message names the parameter.
+    """
+    target, source = require_string(given, "target_lang"), read_string(given, "source_lang") or None
     if not service.pool.sources(target):
-        languages = "`GET /v2/languages?type=target` lists the languages"
-        raise ServingError(400, f"`target_lang` {quote(target)} is not supported; {languages}")
-    if source is not None and source.lower() != AUTO and match_code(source, [*directions, target]) is None:
-        raise ServingError(
-            400, f"`source_lang` {quote(source)} is not supported; `GET /v2/languages` lists the languages"
-        )
+        hint = "`GET /v2/languages?type=target` lists the languages"
+        raise ServingError(400, f"`target_lang` {quote(target)} is not supported; {hint}")
+    known = [*service.pool.directions(), target]
+    if source is not None and source.lower() != AUTO and match_code(source, known) is None:
+        hint = "`GET /v2/languages` lists the languages"
+        raise ServingError(400, f"`source_lang` {quote(source)} is not supported; {hint}")
+    return source, target
 
 
 def _check_options(given: Parameters, target: str) -> None:
@@ -186,15 +186,16 @@ def _check_options(given: Parameters, target: str) -> None:
 
 
 def _element_roles(given: Parameters, *, is_html: bool) -> ElementRoles:
-    """Return the roles that the client assigns to XML or HTML elements.
-
-    Each parameter is a list of element names, or a string of names separated by commas.
-    """
+    """Return the roles that the client assigns to XML or HTML elements."""
     splitting, non_splitting, copied = (
-        frozenset(name.strip().lower() for names in read_texts(given, key) for name in names.split(",") if name.strip())
-        if given.get(key)
-        else frozenset()
-        for key in ("splitting_tags", "non_splitting_tags", "ignore_tags")
+        _element_names(given, name) for name in ("splitting_tags", "non_splitting_tags", "ignore_tags")
     )
     outline = str(given.get("outline_detection", True)).lower() not in ("0", "false")
     return ElementRoles(splitting, non_splitting, copied, outline, is_html)
+
+
+def _element_names(given: Parameters, parameter: str) -> frozenset[str]:
+    """Return the element names in a parameter: a list of names, or a string of names separated by commas."""
+    texts = read_texts(given, parameter) if given.get(parameter) else []
+    names = (name.strip().lower() for text in texts for name in text.split(","))
+    return frozenset(name for name in names if name)

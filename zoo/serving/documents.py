@@ -235,9 +235,8 @@ class Documents:
         """Return the text in an image. The errors are the same as those of `transcribe`."""
 
         async def work() -> Translation:
-            frames = await self._call(
-                self._document_processes, read_frames, content, cast(Recognition, route.model.spec.task)
-            )
+            task = cast(Recognition, route.model.spec.task)
+            frames = await self._call(self._document_processes, read_frames, content, task)
             with self._service.admission.admit(call.key, [" " * _CHARACTERS_PER_PICTURE], [route.model]):
                 (found,) = await self._service.recognize(route, [frames])
                 return found
@@ -345,9 +344,8 @@ class TemporaryFiles:
             ServingError: There is no such document, or it has been removed.
         """
         self.remove_old()
-        if secret not in self._files:
+        if (file := self._files.get(secret)) is None:
             raise ServingError(404, "there is no such document; documents are removed after ten minutes")
-        file = self._files[secret]
         return file.path, file.name
 
     def remove_old(self) -> None:

@@ -86,9 +86,8 @@ def public_codes(codes: Iterable[str]) -> dict[str, str]:
     """Map each code of a model to the code that clients see: the base code, unless it is ambiguous."""
     listed = list(codes)
     bases = [base_code(code) for code in listed]
-    return {
-        code: base if bases.count(base) == 1 else standard_code(code) for code, base in zip(listed, bases, strict=True)
-    }
+    pairs = zip(listed, bases, strict=True)
+    return {code: base if bases.count(base) == 1 else standard_code(code) for code, base in pairs}
 
 
 def language_name(code: str) -> str:
@@ -145,10 +144,10 @@ def detect_source(text: str, languages: Collection[str], target: str) -> tuple[s
     found = detect(text)
     best, probability = found[0]
     if best not in languages and probability >= _CERTAIN:
-        names = f"{language_name(best)} (`{best}`)", language_name(target)
-        remedy = "set the source language if this is wrong; `GET /languages` lists the pairs"
-        remedy += _describe_public_model(best, target)
         raise ServingError(
-            400, f"the text seems to be {names[0]}, and no model translates it into {names[1]}; {remedy}"
+            400,
+            f"the text seems to be {language_name(best)} (`{best}`), and no model translates it into "
+            f"{language_name(target)}; set the source language if this is wrong; `GET /languages` lists the pairs"
+            f"{_describe_public_model(best, target)}",
         )
     return next((pair for pair in found if pair[0] in languages), (min(languages), 0.0))

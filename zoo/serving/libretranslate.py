@@ -14,12 +14,11 @@ from zoo.serving.answer import Answer, Call, Options, ServingError
 from zoo.serving.documents import Documents
 from zoo.serving.languages import AUTO, language_name
 from zoo.serving.requests import (
-    authorize,
     authorized_parameters,
+    authorized_upload,
     read_integer,
     read_string,
     read_texts,
-    read_upload,
     require_string,
 )
 from zoo.serving.service import Service
@@ -54,8 +53,7 @@ def router(service: Service, documents: Documents) -> APIRouter:
 
     @routes.post("/translate_file")
     async def translate_file(request: Request) -> dict[str, str]:
-        given, name, content = await read_upload(request)
-        key = authorize(service, request, given)
+        given, key, name, content = await authorized_upload(service, request)
         if not name:
             raise ServingError(400, "`file` is missing")
         target, source = require_string(given, "target"), read_string(given, "source", default=AUTO)
@@ -75,9 +73,8 @@ def router(service: Service, documents: Documents) -> APIRouter:
     async def detect(request: Request) -> list[dict[str, object]]:
         given, _ = await authorized_parameters(service, request)
         found = service.detect(require_string(given, "q"))
-        return [_detected(code, probability) for code, probability in found if probability >= 0.01] or [
-            _detected(*found[0])
-        ]
+        probable = [(code, probability) for code, probability in found if probability >= 0.01]
+        return [_detected(code, probability) for code, probability in probable or found[:1]]
 
     @routes.get("/languages")
     async def languages() -> list[dict[str, object]]:
@@ -88,26 +85,20 @@ def router(service: Service, documents: Documents) -> APIRouter:
 
     @routes.get("/frontend/settings")
     async def settings() -> dict[str, object]:
-        return _frontend_settings(service)
+        targets = next(iter(service.pool.directions().values()), [])
+        target = {"code": targets[0], "name": language_name(targets[0])} if targets else {"code": "", "name": ""}
+        return {
+            "apiKeys": service.settings.keys.needed,
+            "charLimit": limits.text_characters,
+            "filesTranslation": True,
+            "frontendTimeout": 500,
+            "keyRequired": service.settings.keys.needed,
+            "language": {"source": {"code": AUTO, "name": "Auto Detect"}, "target": target},
+            "suggestions": False,
+            "supportedFilesFormat": list(FORMATS),
+        }
 
     return routes
-
-
-def _frontend_settings(service: Service) -> dict[str, object]:
-    source, targets = next(iter(service.pool.directions().items()), ("", [""]))
-    return {
-        "apiKeys": service.settings.keys.needed,
-        "charLimit": service.settings.limits.text_characters,
-        "filesTranslation": True,
-        "frontendTimeout": 500,
-        "keyRequired": service.settings.keys.needed,
-        "language": {
-            "source": {"code": AUTO, "name": "Auto Detect"},
-            "target": {"code": targets[0], "name": language_name(targets[0]) if source else ""},
-        },
-        "suggestions": False,
-        "supportedFilesFormat": list(FORMATS),
-    }
 
 
 def _one_or_all(items: list[Any], single: bool) -> Any:

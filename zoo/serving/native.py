@@ -17,7 +17,7 @@ from zoo.models.catalogue import EVERYDAY, better_for
 from zoo.serving.answer import Answer, Call, Options, ServingError
 from zoo.serving.documents import Documents
 from zoo.serving.languages import AUTO
-from zoo.serving.requests import authorize, read_string, read_upload
+from zoo.serving.requests import authorize, authorized_upload, read_string
 from zoo.serving.service import Service
 
 
@@ -221,19 +221,16 @@ def router(service: Service, documents: Documents) -> APIRouter:
         if not body.stream:
             answers = await service.translate(call, texts)
             return TranslateResult(results=[_result(answer, body) for answer in answers])
-        results = await service.translate_each(call, texts)
-        return StreamingResponse(
-            _events(results, body), media_type="text/event-stream", headers={"Cache-Control": "no-store"}
-        )
+        events = _events(await service.translate_each(call, texts), body)
+        return StreamingResponse(events, media_type="text/event-stream", headers={"Cache-Control": "no-store"})
 
     @routes.post("/v1/recognize")
     async def recognize(request: Request) -> RecognizeResult:
         """Return the text in an image, which is the `file` field of a form (`multipart/form-data`)."""
-        given, _, content = await read_upload(request)
-        call = Call(request, authorize(service, request, given))
+        given, key, _, content = await authorized_upload(service, request)
         name, target = (read_string(given, field) or None for field in ("model", "target"))
         route = service.pool.recognizer("image", name, target=target)
-        found = await documents.recognize(call, route, content)
+        found = await documents.recognize(Call(request, key), route, content)
         return RecognizeResult(text=found.text, log_probability=found.log_probability, model=route.model.name)
 
     @routes.post("/v1/score")
@@ -241,11 +238,10 @@ def router(service: Service, documents: Documents) -> APIRouter:
         """Return the log-probabilities of given translations."""
         key, texts, translations = authorize(service, request, {}), _list(body.text), _list(body.translation)
         if len(texts) != len(translations):
-            message = f"there are {len(texts):,} texts and {len(translations):,} translations"
-            raise ServingError(400, message)
-        pairs = list(zip(texts, translations, strict=True))
-        found = await service.score(Call(request, key, body.source, body.target, model=body.model), pairs)
-        return ScoreResult(log_probabilities=found[0], model=found[1], revision=found[2])
+            raise ServingError(400, f"there are {len(texts):,} texts and {len(translations):,} translations")
+        call = Call(request, key, body.source, body.target, model=body.model)
+        scores, name, revision = await service.score(call, texts, translations)
+        return ScoreResult(log_probabilities=scores, model=name, revision=revision)
 
     @routes.post("/v1/attention")
     async def attention(request: Request, body: AttentionBody) -> AttentionResult:

@@ -11,7 +11,7 @@ from zoo.generation.transcription import FORMATS, Transcript
 from zoo.serving.answer import AUDIO_PATH, Call, ServingError
 from zoo.serving.documents import Documents
 from zoo.serving.languages import language_name
-from zoo.serving.requests import authorize, read_flag, read_string, read_upload
+from zoo.serving.requests import authorized_upload, read_flag, read_string
 from zoo.serving.service import Service
 
 _ANY_MODEL = "whisper-1"
@@ -24,8 +24,7 @@ def router(service: Service, documents: Documents) -> APIRouter:
     routes = APIRouter(prefix=AUDIO_PATH.rstrip("/"), include_in_schema=False)
 
     async def answer(request: Request, *, translates: bool) -> Response:
-        given, _, content = await read_upload(request)
-        key = authorize(service, request, given)
+        given, key, _, content = await authorized_upload(service, request)
         name = read_string(given, "model")
         form = read_string(given, "response_format") or "json"
         if form not in _RESPONSE_FORMATS:

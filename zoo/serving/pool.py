@@ -37,7 +37,7 @@ The weights need additional memory because they are also packed for the kernels.
 _MEMORY_HINT = "set `--max-memory` to a larger number"
 
 
-@dataclass
+@dataclass(eq=False)
 class LoadedModel:
     """Model in memory.
 
@@ -54,7 +54,7 @@ class LoadedModel:
     last_used: float = field(default_factory=time.monotonic)
 
 
-@dataclass
+@dataclass(eq=False)
 class PooledModel:
     """Model that the server offers. It is in memory only if it was used recently.
 
@@ -82,14 +82,6 @@ class PooledModel:
     def parses(self) -> bool:
         """Whether the model is a parser."""
         return isinstance(self.spec.task, Parsing)
-
-    @property
-    def translates(self) -> bool:
-        """Whether the model translates text.
-
-        Other models must not receive text from clients, because the text could be the name of a file on this machine.
-        """
-        return isinstance(self.spec.task, Translation)
 
     def scores(self) -> dict[str, float]:
         """Return WER, BLEU and chrF on the test set or, without test scores, on the dev set.
@@ -345,7 +337,11 @@ class ModelPool:
             self._unload(model)
 
     def _translators(self, name: str | None = None) -> list[PooledModel]:
-        return [model for model in self.candidates(name) if model.translates]
+        """Return the candidates that translate text.
+
+        Other models must not receive text from clients, because the text could be the name of a file on this machine.
+        """
+        return [model for model in self.candidates(name) if isinstance(model.spec.task, Translation)]
 
     async def _load(self, model: PooledModel) -> None:
         """Load the current revision of a model, and replace the revision that was loaded before."""
@@ -373,7 +369,7 @@ class ModelPool:
     def _make_space(self, wanted: PooledModel) -> None:
         """Unload the least recently used models until another model fits into memory."""
         while not self._fits(wanted):
-            loaded = {model.name: model.loaded for model in self.models.values() if model.loaded}
+            loaded = {name: model.loaded for name, model in self.models.items() if model.loaded}
             idle = {name: model for name, model in loaded.items() if not model.active}
             if not idle:
                 raise ServingError(503, "all models in memory are in use", "models", RELOAD_SECONDS)

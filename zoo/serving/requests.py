@@ -25,8 +25,11 @@ MONITORING = ("/health", "/health/ready", "/metrics")
 OPEN = (*MONITORING, "/v1/models")
 """Endpoints that need no key."""
 DOCUMENTS = (
-    *("/translate_file", "/v2/document", "/v1/recognize"),
-    *(f"{AUDIO_PATH}transcriptions", f"{AUDIO_PATH}translations"),
+    "/translate_file",
+    "/v2/document",
+    "/v1/recognize",
+    f"{AUDIO_PATH}transcriptions",
+    f"{AUDIO_PATH}translations",
 )
 """Endpoints whose request bodies may be as large as a document."""
 _MULTIPART, _FORM = "multipart/form-data", "application/x-www-form-urlencoded"
@@ -152,8 +155,7 @@ class Guard:
                         if size > _DISCARDED_BODIES * max_bytes:
                             raise too_large
         except TimeoutError:
-            message_text = f"the body did not arrive within {limits.body_seconds:g} seconds"
-            raise ServingError(408, message_text, "slow") from None
+            raise ServingError(408, f"the body did not arrive within {limits.body_seconds:g} seconds", "slow") from None
         if size > max_bytes or refusal is not None:
             raise too_large
         return b"".join(chunks)
@@ -169,7 +171,17 @@ def _replay(body: bytes, receive: Receive) -> Receive:
     return replayed
 
 
-async def parameters(request: Request) -> Parameters:
+async def authorized_parameters(service: Service, request: Request) -> tuple[Parameters, str]:
+    """Return the parameters of a request, and the SHA-256 of its API key.
+
+    Raises:
+        ServingError: The body is not valid, or the key is missing or wrong.
+    """
+    given = await _read_parameters(request)
+    return given, authorize(service, request, given)
+
+
+async def _read_parameters(request: Request) -> Parameters:
     """Return the parameters of a request from its query string and its body, which is JSON or a form.
 
     The value of a parameter that occurs several times in a form or query string is a list.
@@ -182,21 +194,11 @@ async def parameters(request: Request) -> Parameters:
     if not body:
         return found
     if kind.endswith("json") or not kind:
-        return found | parse_object(body)
+        return found | _parse_object(body)
     if kind == _FORM:
         return found | _grouped(_parse_form(body))
     form = await _read_form(request)
     return found | _grouped((name, value) for name, value in form.multi_items() if isinstance(value, str))
-
-
-async def authorized_parameters(service: Service, request: Request) -> tuple[Parameters, str]:
-    """Return the parameters of a request, and the SHA-256 of its API key.
-
-    Raises:
-        ServingError: The body is not valid, or the key is missing or wrong.
-    """
-    given = await parameters(request)
-    return given, authorize(service, request, given)
 
 
 def authorize(service: Service, request: Request, given: Parameters) -> str:
@@ -237,18 +239,20 @@ async def _read_form(request: Request, max_files: int = 0) -> FormData:
         raise ServingError(503, "the server cannot store the document", "files", RETRY_SECONDS) from None
 
 
-async def read_upload(request: Request) -> tuple[Parameters, str, bytes]:
-    """Return the fields of a form, and the name and content of its `file`. The name is empty if there is no file.
+async def authorized_upload(service: Service, request: Request) -> tuple[Parameters, str, str, bytes]:
+    """Return the fields of a form, the SHA-256 of its API key, and the name and content of its `file`.
+
+    The name is empty if there is no file.
 
     Raises:
-        ServingError: The body is not a form.
+        ServingError: The body is not a form, or the key is missing or wrong.
     """
     form = await _read_form(request, max_files=1)
     given: Parameters = {name: value for name, value in form.items() if isinstance(value, str)}
     file = form.get("file")
     name, content = (file.filename or "", await file.read()) if isinstance(file, UploadFile) else ("", b"")
     await form.close()
-    return given, PurePath(name.replace("\\", "/")).name, content
+    return given, authorize(service, request, given), PurePath(name.replace("\\", "/")).name, content
 
 
 def _grouped(items: Iterable[tuple[str, str]]) -> Parameters:
@@ -258,12 +262,8 @@ def _grouped(items: Iterable[tuple[str, str]]) -> Parameters:
     return {name: values[0] if len(values) == 1 else values for name, values in grouped.items()}
 
 
-def parse_object(body: bytes) -> Parameters:
-    """Parse a JSON object.
-
-    Raises:
-        ServingError: The body is not a JSON object, contains NaN or infinity, or is nested too deeply.
-    """
+def _parse_object(body: bytes) -> Parameters:
+    """Parse a JSON object. Raise ServingError if it is invalid, contains NaN or infinity, or is nested too deeply."""
     try:
         value = parse_json(body)
     except (ValueError, RecursionError):

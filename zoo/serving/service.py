@@ -130,23 +130,23 @@ class Service:
 
         return results()
 
-    async def score(self, call: Call, pairs: Sequence[tuple[str, str]]) -> tuple[list[float], str, str]:
+    async def score(self, call: Call, sources: Sequence[str], targets: Sequence[str]) -> tuple[list[float], str, str]:
         """Return the log-probabilities of translations, and the name and the revision of the model.
 
-        `pairs` are texts and their translations, each a single line.
+        `sources` are texts and `targets` their translations, each a single line.
         """
-        self.admission.check_texts([source for source, _ in pairs])
-        self.admission.check_texts([target for _, target in pairs])
+        self.admission.check_texts(sources)
+        self.admission.check_texts(targets)
         route = self._route(call)
 
         async def work() -> tuple[list[float], str, str]:
             scores: list[float] = []
             async with self.pool.lease(route.model) as loaded:
-                for chunk in _chunks(pairs):
-                    scores += await _in_thread(self._scoring, _score, loaded.translator, chunk, route)
+                for chunk in _chunks(sources, targets):
+                    scores += await _in_thread(self._scoring, _score, loaded.translator, *chunk, route)
                 return scores, route.model.name, loaded.revision
 
-        with self.admission.admit(call.key, [text for pair in pairs for text in pair]):
+        with self.admission.admit(call.key, [*sources, *targets]):
             return await self.admission.unless_disconnected(call.request, work())
 
     async def align(self, route: Route, sources: Sequence[str], targets: Sequence[str]) -> list[list[AlignedToken]]:
@@ -156,10 +156,9 @@ class Service:
         """
         found: list[list[AlignedToken]] = []
         async with self.pool.lease(route.model) as loaded:
-            for chunk in _chunks(list(zip(sources, targets, strict=True))):
-                find = partial(alignment.align, loaded.translator, report=Report(), max_tokens=_MAX_SCORED_TOKENS)
-                texts = [source for source, _ in chunk], [target for _, target in chunk]
-                found += await _in_thread(self._attending, find, *texts, route.source, route.target)
+            find = partial(alignment.align, loaded.translator, report=Report(), max_tokens=_MAX_SCORED_TOKENS)
+            for chunk in _chunks(sources, targets):
+                found += await _in_thread(self._attending, find, *chunk, route.source, route.target)
         return found
 
     async def attention(
@@ -271,10 +270,8 @@ class Service:
 
     def _route(self, call: Call) -> Route:
         """Return the route for the languages of a call. Raise ServingError if no model translates between them."""
-        source = call.source or ""
-        route = self.pool.route(source, call.target, call.model)
-        if route is None:
-            raise no_model_error(source, call.target)
+        if (route := self.pool.route(call.source or "", call.target, call.model)) is None:
+            raise no_model_error(call.source or "", call.target)
         return route
 
     def _sources(self, call: Call) -> list[str]:
@@ -284,8 +281,7 @@ class Service:
             ServingError: There is no such language.
         """
         if not (sources := self.pool.sources(call.target, call.model)):
-            problem = f"no model translates into {quote(call.target)}; `GET /languages` lists the pairs"
-            raise ServingError(400, problem)
+            raise ServingError(400, f"no model translates into {quote(call.target)}; `GET /languages` lists the pairs")
         return sources
 
     async def translate_groups(self, texts: Sequence[str], plans: Sequence[Plan], options: Options) -> list[Answer]:
@@ -350,22 +346,21 @@ async def _in_thread(threads: ThreadPoolExecutor, function: Callable[..., _T], *
         return await asyncio.wrap_future(threads.submit(function, *arguments))
 
 
-def _score(translator: Translator, pairs: Sequence[tuple[str, str]], route: Route) -> list[float]:
-    sources, targets = zip(*pairs, strict=True)
+def _score(translator: Translator, sources: Sequence[str], targets: Sequence[str], route: Route) -> list[float]:
     languages: LanguageOptions = {"source": route.source, "target": route.target}
     _require_short(translator, sources, targets, languages, _MAX_SCORED_TOKENS)
     return translator.score(sources, targets, **languages)
 
 
-def _chunks(pairs: Sequence[tuple[str, str]]) -> Iterator[Sequence[tuple[str, str]]]:
-    """Yield the pairs in chunks that take less than about a second, so that other requests can also use the thread."""
+def _chunks(sources: Sequence[str], targets: Sequence[str]) -> Iterator[tuple[Sequence[str], Sequence[str]]]:
+    """Yield chunks that take less than about a second, so that other requests can also use the thread."""
     start = characters = 0
-    for index, pair in enumerate(pairs):
-        characters += sum(map(len, pair))
+    for index, (source, target) in enumerate(zip(sources, targets, strict=True)):
+        characters += len(source) + len(target)
         if characters > _CHUNK_CHARACTERS and index > start:
-            yield pairs[start:index]
-            start, characters = index, sum(map(len, pair))
-    yield pairs[start:]
+            yield sources[start:index], targets[start:index]
+            start, characters = index, len(source) + len(target)
+    yield sources[start:], targets[start:]
 
 
 def _require_short(
@@ -386,7 +381,7 @@ def models_of(plans: Iterable[Plan]) -> list[PooledModel]:
 
 def routes_of(plans: Iterable[Plan]) -> list[Route]:
     """Return the distinct routes in a list of plans."""
-    return list({(id(p.route.model), p.route.source, p.route.target): p.route for p in plans if p.route}.values())
+    return list(dict.fromkeys(plan.route for plan in plans if plan.route is not None))
 
 
 @contextmanager

@@ -13,11 +13,11 @@ from pathlib import Path
 
 from specs import ZooError
 from zoo.files.reading import read_bytes
+from zoo.serving.answer import LOG
 
 _MAX_KEYS_BYTES = 10_000_000
 _KEY_LINE = re.compile(r"([0-9a-f]{64})(?:\s+(\d{1,15}))?")
 _NAME = re.compile(r"[\w.@][\w.@ -]{0,99}")
-LOG = logging.getLogger("zoo.serving")
 
 
 @dataclass(frozen=True)
@@ -129,11 +129,9 @@ def read_keys(file: Path) -> dict[str, int | None]:
             continue
         match = _KEY_LINE.fullmatch(content)
         if match is None:
-            raise ZooError(
-                "the line is not the SHA-256 of an API key, optionally followed by a number of characters",
-                where=f"{file}:{number}",
-                hint=f"delete the line; then `zoo serve --new-key NAME --keys {file}` creates a key",
-            )
+            problem = "the line is not the SHA-256 of an API key, optionally followed by a number of characters"
+            hint = f"delete the line; then `zoo serve --new-key NAME --keys {file}` creates a key"
+            raise ZooError(problem, where=f"{file}:{number}", hint=hint)
         keys[match[1]] = None if match[2] is None else int(match[2])
     return keys
 

@@ -147,8 +147,7 @@ def _compiler() -> str | None:
 def _gpus() -> Iterator[Gpu]:
     for number in range(torch.cuda.device_count()):
         properties = torch.cuda.get_device_properties(number)
-        capability = f"{properties.major}.{properties.minor}"
-        yield Gpu(f"cuda:{number}", properties.name, properties.total_memory, capability)
+        yield Gpu(f"cuda:{number}", properties.name, properties.total_memory, f"{properties.major}.{properties.minor}")
 
 
 def _automatic_backends() -> Iterator[tuple[str, str]]:

@@ -159,9 +159,8 @@ def replace_in_pair(
     found = sorted(_copied(source, find_spans(source, *languages), *languages, is_rare), key=lambda span: span.start)
     others = _copied(target, find_spans(target, *languages[::-1]), *languages[::-1])
     names = {span.text for span in found if not span.numeric}
-    others = _joined(
-        others, [Span.literal(word.start(), word[0]) for word in _NAME.finditer(target) if word[0] in names]
-    )
+    same_names = (Span.literal(word.start(), word[0]) for word in _NAME.finditer(target) if word[0] in names)
+    others = _joined(others, same_names)
     matches = match_spans(found, others, lambda span: [(reading, span.unit) for reading in span.readings])
     pairs = dict(zip([*symbols[first:], *symbols[:first]], matches, strict=False))
     of_source, of_target = ({symbol: pair[side] for symbol, pair in pairs.items()} for side in (0, 1))
@@ -185,11 +184,12 @@ def restore(translation: str, spans: Mapping[str, Span], language: str = "", *, 
 
     def spell(match: re.Match[str]) -> str:
         span, ending = spans.get(match[1]), match[2] or ""
-        readings = span.readings if span else ()
-        spelling = span.spellings[0] if span else ""
-        if ending == "." and _CONTINUES.match(match.string, match.end()) and "date" in "".join(readings):
+        if span is None:
+            return ending
+        spelling = span.spellings[0]
+        if ending == "." and _CONTINUES.match(match.string, match.end()) and "date" in "".join(span.readings):
             ending = ""  # a German translation has the dot of a day, as in "am 13. um 9 Uhr"
-        if span and any(each.startswith("time") for each in readings) and not re.search(r"\d", spelling):  # in words
+        if span.minutes and not re.search(r"\d", spelling):  # a time in words
             is_last = not match.string[match.end() :].strip()
             # A model may omit the full stop, because English times may end with "p.m.".
             ending = "." if ending == "." or (is_last and span.ends_sentence) else ""
@@ -217,21 +217,14 @@ def _copied(
 
     Months, weekdays, and small numbers that may become words are translated.
     """
-    copied = [
-        span
-        for span in spans
-        if not span.is_name
-        and (span.small < 0 or span.unit or any(reading.startswith("time") for reading in span.readings))
-    ]
+    copied = [span for span in spans if not span.is_name and (span.small < 0 or span.unit or span.minutes)]
     return _joined(copied, find_names(text, source, target, is_rare))
 
 
 def _joined(spans: Sequence[Span], names: Iterable[Span]) -> list[Span]:
     """Return spans, and then names. Names that are parts of spans, such as "Smith" in a link, are left out."""
-    return [
-        *spans,
-        *(each for each in names if not any(each.start < span.end and span.start < each.end for span in spans)),
-    ]
+    apart = (each for each in names if not any(each.start < span.end and span.start < each.end for span in spans))
+    return [*spans, *apart]
 
 
 def _replace(text: str, spans: Mapping[str, Span], capitals: bool = False) -> Replaced:

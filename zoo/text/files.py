@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import gzip
 import html
 import re
-import zlib
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from specs import ZooError
 from zoo.files.archive import open_gzip
 from zoo.files.manifest import sha256
-from zoo.text.lines import bounded_lines, decoded_lines
+from zoo.text.lines import bounded_lines, decoded_lines, file_errors
 
 MAX_LINE_BYTES = 1_000_000
 """Maximum length of a line in a corpus file, in bytes. Encoding a line takes fifty times as much memory as the line."""
@@ -31,18 +28,6 @@ def read_sentences(path: Path) -> Iterator[str]:
     with file_errors(path), open_gzip(path) if path.suffix == ".gz" else path.open("rb") as stream:
         lines = decoded_lines(bounded_lines(stream, str(path), MAX_LINE_BYTES), str(path))
         yield from _segments(lines, path) if is_sgml(path) else lines
-
-
-@contextmanager
-def file_errors(path: Path) -> Iterator[None]:
-    """Convert errors that occur while a file is read into ZooErrors that name the file."""
-    try:
-        yield
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        hint = "download the file again; `gzip -t` checks whether it is complete"
-        raise ZooError(f"`{path}` is truncated or damaged: {error}", hint=hint) from error
-    except OSError as error:
-        raise ZooError(f"`{path}` cannot be read: {error.strerror or error}") from error
 
 
 def is_sgml(path: Path) -> bool:

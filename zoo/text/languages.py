@@ -14,6 +14,8 @@ from zoo.text.language_codes import UNKNOWN, known_code
 from zoo.text.tokenizer import Tokenizer
 from zoo.text.vocabulary import Vocabulary
 
+_MAX_LISTED = 12
+
 
 @dataclass(frozen=True, slots=True)
 class LanguagePair:
@@ -50,18 +52,15 @@ class LanguagePair:
         """
         source, target = direction
         tags = () if tag is None else (_tag_id(vocabulary.source, tag),)
-        if spec.languages is None:
-            return cls(source, target, tags)
         languages = spec.languages
+        if languages is None:
+            return cls(source, target, tags)
         assert isinstance(vocabulary.target, Tokenizer)
         of_source = {"source": source, "target": target, None: None}[languages.source_token]
         of_target = target if languages.target_token else None
-        return cls(
-            source,
-            target,
-            (*tags, *_ids(vocabulary.source, languages, of_source)),
-            _ids(vocabulary.target, languages, of_target),
-        )
+        source_tokens = _ids(vocabulary.source, languages, of_source)
+        target_tokens = _ids(vocabulary.target, languages, of_target)
+        return cls(source, target, (*tags, *source_tokens), target_tokens)
 
 
 def _tag_id(tokenizer: Tokenizer, tag: str) -> int:
@@ -75,16 +74,15 @@ def _tag_id(tokenizer: Tokenizer, tag: str) -> int:
 def _ids(tokenizer: Tokenizer, languages: Languages, code: str | None) -> tuple[int, ...]:
     if code is None:
         return ()
-    id = tokenizer.id_of(languages.token_of(code))
+    token = languages.token_of(code)
+    id = tokenizer.id_of(token)
     if id is None:
-        raise ZooError(
-            f"the vocabulary has no token `{languages.token_of(code)}` for the language `{code}`",
-            hint="correct `languages` in the model's spec, or learn a vocabulary with this spec",
-        )
+        hint = "correct `languages` in the model's spec, or learn a vocabulary with this spec"
+        raise ZooError(f"the vocabulary has no token `{token}` for the language `{code}`", hint=hint)
     if tokenizer.model.is_control(id):
         return (id,)
     # A token that can be part of a text is encoded as text: in MADLAD-400, the token `▁` precedes `<2de>`.
-    return tuple(tokenizer.model.encode(languages.token_of(code)))
+    return tuple(tokenizer.model.encode(token))
 
 
 def choose_direction(spec: Spec, source: str | None, target: str | None, report: Report) -> Direction:
@@ -115,11 +113,10 @@ def choose_direction(spec: Spec, source: str | None, target: str | None, report:
                 verb = "reads" if name == "from" else "writes"
                 hint = "omit the language, or use a model that was trained on this language"
                 raise ZooError(f"`{spec.name}` {verb} `{code}`, not `{given}`", hint=hint)
-            raise ZooError(
-                f"`{spec.name}` translates from `{own[0]}` to `{own[1]}` only, not {name} `{given}`",
-                hint="omit the languages, or use a model for these languages: "
-                f"`zoo list --available {source or own[0]}-{target or own[1]}` lists public models",
-            )
+            problem = f"`{spec.name}` translates from `{own[0]}` to `{own[1]}` only, not {name} `{given}`"
+            command = f"`zoo list --available {source or own[0]}-{target or own[1]}`"
+            hint = f"omit the languages, or use a model for these languages: {command} lists public models"
+            raise ZooError(problem, hint=hint)
         return own
     source = source and known_code(source, languages.codes)
     target = target and known_code(target, languages.codes)
@@ -134,14 +131,13 @@ def choose_direction(spec: Spec, source: str | None, target: str | None, report:
     if target is None:
         raise ZooError(
             f"`{spec.name}` translates into {len(languages.codes)} languages, and the target language is not given",
-            hint=f"give it with `--to CODE` (in Python: `target=`): {_list(languages)}",
+            hint=f"give it with `--to CODE` (in Python: `target=`): {languages.listed(_MAX_LISTED)}",
         )
     if source is None:
         if languages.source_token == "source":
-            raise ZooError(
-                f"`{spec.name}` reads {len(languages.codes)} languages, and the language of the text is not given",
-                hint=f"give it with `--from CODE` (in Python: `source=`): {_list(languages)}",
-            )
+            problem = f"`{spec.name}` reads {len(languages.codes)} languages, and the language of the text is not given"
+            hint = f"give it with `--from CODE` (in Python: `source=`): {languages.listed(_MAX_LISTED)}"
+            raise ZooError(problem, hint=hint)
         return UNKNOWN, target
     if learned and (source, target) not in learned:
         problem = f"the training text of `{spec.name}` has no translations from `{source}` to `{target}`"
@@ -166,17 +162,9 @@ def _direction_of_files(spec: Spec, source: str | None, target: str | None, lear
     return max(suitable, key=lambda pair: sum(map(eq, pair, own)), default=(source or own[0], target or own[1]))
 
 
-_MAX_LISTED = 12
-
-
 def _other(languages: Languages, code: str | None) -> str | None:
     """Return the other language of a model with two languages. For other models, or if `code` is None, return None."""
     if code is None or len(languages.codes) != 2:
         return None
     first, second = languages.codes
     return second if code == first else first
-
-
-def _list(languages: Languages) -> str:
-    more = len(languages.codes) - _MAX_LISTED
-    return ", ".join(languages.codes[:_MAX_LISTED]) + (f" and {more} more" if more > 0 else "")

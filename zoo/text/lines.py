@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 import re
+import zlib
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from select import select
@@ -60,9 +63,18 @@ def read_lines(path: Path | str) -> list[str]:
         ZooError: The file cannot be read, is not UTF-8, or has a line longer than MAX_LINE_BYTES.
     """
     path = Path(path)
+    with file_errors(path), path.open("rb") as stream:
+        return list(decoded_lines(bounded_lines(stream, str(path), MAX_LINE_BYTES), str(path)))
+
+
+@contextmanager
+def file_errors(path: Path) -> Iterator[None]:
+    """Convert errors that occur while a file is read into ZooErrors that name the file."""
     try:
-        with path.open("rb") as stream:
-            return list(decoded_lines(bounded_lines(stream, str(path), MAX_LINE_BYTES), str(path)))
+        yield
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        hint = "download the file again; `gzip -t` checks whether it is complete"
+        raise ZooError(f"`{path}` is truncated or damaged: {error}", hint=hint) from error
     except OSError as error:
         raise ZooError(f"`{path}` cannot be read: {error.strerror or error}") from error
 
@@ -120,11 +132,9 @@ def decoded_lines(stream: Iterable[bytes], name: str) -> Iterator[str]:
         try:
             text = line.decode("utf-8")
         except UnicodeDecodeError as error:
-            raise ZooError(
-                f"byte {error.start + 1} of the line, {line[error.start]:#04x}, is not UTF-8",
-                where=f"{name}:{number}",
-                hint=_MIXED if has_utf8 else _encoding_hint(beginning, line),
-            ) from error
+            problem = f"byte {error.start + 1} of the line, {line[error.start]:#04x}, is not UTF-8"
+            hint = _MIXED if has_utf8 else _encoding_hint(beginning, line)
+            raise ZooError(problem, hint=hint, where=f"{name}:{number}") from error
         has_utf8 = has_utf8 or not line.isascii()
         if number == 1:
             text = text.removeprefix("\ufeff")
@@ -146,16 +156,10 @@ _OTHER_FILES = {
     b"PK": "it is an Office document or a ZIP archive: save its text as plain text in UTF-8",
     b"%PDF": "it is a PDF document: save its text as plain text in UTF-8",
     bytes.fromhex("d0cf11e0"): "it is an Office document: save its text as plain text in UTF-8",
-    b"RIFF": _NEEDS_RECOGNITION,  # WAV
-    b"fLaC": _NEEDS_RECOGNITION,
-    b"OggS": _NEEDS_RECOGNITION,
-    b"ID3": _NEEDS_RECOGNITION,  # MP3
-    bytes.fromhex("fffb"): _NEEDS_RECOGNITION,  # MP3 without tags
-    bytes.fromhex("89504e47"): _NEEDS_RECOGNITION,  # PNG
-    bytes.fromhex("ffd8ff"): _NEEDS_RECOGNITION,  # JPEG
     bytes.fromhex("1f8b"): "it is compressed: write `zcat FILE | zoo ...`",
-    bytes.fromhex("fffe"): "convert it first: `iconv -f utf-16 -t utf-8`",
-    bytes.fromhex("feff"): "convert it first: `iconv -f utf-16 -t utf-8`",
+    # WAV, FLAC, OGG, MP3 with and without tags, PNG and JPEG
+    **dict.fromkeys((b"RIFF", b"fLaC", b"OggS", b"ID3", b"\xff\xfb", b"\x89PNG", b"\xff\xd8\xff"), _NEEDS_RECOGNITION),
+    **dict.fromkeys((b"\xff\xfe", b"\xfe\xff"), "convert it first: `iconv -f utf-16 -t utf-8`"),
 }
 """Hints for files that are not plain text, by the first bytes of the file."""
 
@@ -163,9 +167,8 @@ _OTHER_FILES = {
 def _encoding_hint(beginning: bytes, line: bytes) -> str:
     # In Latin-1, these bytes are control characters. In Windows-1252, they are quotation marks, dashes and the euro.
     encoding = "cp1252" if any(0x80 <= byte <= 0x9F for byte in line) else "latin1"
-    return next(
-        (hint for start, hint in _OTHER_FILES.items() if beginning.startswith(start)), _CONVERT.format(encoding)
-    )
+    hints = (hint for start, hint in _OTHER_FILES.items() if beginning.startswith(start))
+    return next(hints, _CONVERT.format(encoding))
 
 
 class LineStream:
@@ -251,8 +254,7 @@ def available_chunks(
         try:
             for item in islice(items, size):
                 chunk.append(item)
-                is_paused = paused()
-                if is_paused:
+                if is_paused := paused():
                     break
         except Exception as raised:
             error = raised

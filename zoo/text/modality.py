@@ -12,8 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import ClassVar, Self
 
-import specs
-from specs import Task
+from specs import Task, Vocabulary
 
 
 class Modality(ABC):
@@ -42,24 +41,17 @@ class Modality(ABC):
     @classmethod
     @abstractmethod
     def learn(
-        cls,
-        lines: Iterable[str],
-        section: specs.Vocabulary,
-        size: int,
-        field: str = "size",
-        language_tokens: Sequence[str] = (),
-        task: Task | None = None,
+        cls, lines: Iterable[str], section: Vocabulary, stream: str, language_tokens: Sequence[str], task: Task | None
     ) -> Self:
         """Learn the modality from the training data.
 
         Args:
             lines: Raw data of the examples.
-            section: Settings of the vocabulary.
-            size: Number of different values, including the special tokens.
-            field: Field in the spec's `vocabulary` section that contains the size, for error messages.
+            section: Settings of the vocabulary, including its sizes.
+            stream: Name of the stream, such as `source`. It determines the size.
             language_tokens: Tokens to add for languages. Text is never encoded as these tokens, even if it contains
                 their names.
-            task: Task of the model, which may have further settings.
+            task: Task of the model, which may have further settings. None: translation.
         """
 
     @classmethod

@@ -12,13 +12,17 @@ import yaml
 _FOLDER = Path(__file__).with_name("notations")
 _CODES = frozenset(file.stem for file in _FOLDER.glob("*.yaml"))
 _DECIMAL_POINT = "en zh ja ko he th hi bn ur ta te ms tl sw my yo"
-_UNITS = ("%", "km/h", "mph", "km", "cm", "mm", "m/s", "m", "ml", "l", "GB", "MB", "TB", "kg", "g")
-_SYMBOLS = {unit.casefold(): unit for unit in _UNITS} | {
-    symbol: symbols[0]
-    for symbols in (("€", "eur"), ("$", "usd"), ("£", "gbp"), ("¥", "jpy"), ("m²", "m2"), ("m³", "m3"))
-    for symbol in symbols
+_UNITS = "% km/h mph km cm mm m/s m ml l GB MB TB kg g € $ £ ¥ m² m³"
+_SYMBOLS = {
+    **{unit.casefold(): unit for unit in _UNITS.split()},
+    **dict.fromkeys(("°", "°c", "°f", "ºc", "ºf"), "°"),
+    "eur": "€",
+    "usd": "$",
+    "gbp": "£",
+    "jpy": "¥",
+    "m2": "m²",
+    "m3": "m³",
 }
-_SYMBOLS |= dict.fromkeys(("°", "°c", "°f", "ºc", "ºf"), "°")
 """The unit of each symbol that all languages share, keyed by the symbol in lower case."""
 
 
@@ -215,11 +219,9 @@ def listed_names() -> frozenset[str]:
 @cache
 def _table(code: str) -> Notation:
     text, words = (_FOLDER / f"{code}.yaml").read_text("utf-8"), _FOLDER / f"{code}.txt"
-    return Notation(
-        code=code,
-        not_names=frozenset(words.read_text("utf-8").split() if words.exists() else ()),
-        **yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)),
-    )
+    not_names = frozenset(words.read_text("utf-8").split() if words.exists() else ())
+    fields = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    return Notation(code=code, not_names=not_names, **fields)
 
 
 @cache

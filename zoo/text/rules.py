@@ -197,10 +197,9 @@ class AddedTokens:
         end = 0
         for match in self._pattern.finditer(text):
             if (id := self.ids[match[0]]) is None:
-                raise ZooError(
-                    f"the text contains `{match[0]}`, a special token that this model does not accept in texts",
-                    hint="remove the token from the text; choose languages with `--from` and `--to`",
-                )
+                problem = f"the text contains `{match[0]}`, a special token that this model does not accept in texts"
+                hint = "remove the token from the text; choose languages with `--from` and `--to`"
+                raise ZooError(problem, hint=hint)
             yield text[end : match.start()]
             yield id
             end = match.end()

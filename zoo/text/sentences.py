@@ -57,15 +57,11 @@ def check_text(text: object, number: int, label: str) -> None:
         raise TypeError(f"{label} {number} is a {type(text).__name__}: pass a str or a list of str")
     rename = "rename the file" if label == FILE else None
     if "\n" in text.strip():
-        raise ZooError(
-            f"{label} {number} ({excerpt(text)}) contains a line break",
-            hint=rename or "a sentence is one line: split the text, or replace its line breaks with spaces",
-        )
+        hint = rename or "a sentence is one line: split the text, or replace its line breaks with spaces"
+        raise ZooError(f"{label} {number} ({excerpt(text)}) contains a line break", hint=hint)
     if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
-        raise ZooError(
-            f"{label} {number} ({excerpt(text)}) is not valid Unicode: it contains half of a surrogate pair",
-            hint=rename or "read the file as UTF-8 with errors='strict'",
-        )
+        problem = f"{label} {number} ({excerpt(text)}) is not valid Unicode: it contains half of a surrogate pair"
+        raise ZooError(problem, hint=rename or "read the file as UTF-8 with errors='strict'")
     check_length(text, f"{label} {number:,}")
 
 
@@ -89,10 +85,8 @@ def checked_pairs(sources: Iterable[str], targets: Iterable[str], *, first: int 
 def check_same_length(first: Sequence[str], second: Sequence[str], names: tuple[str, str]) -> None:
     """Raise ZooError if two parallel lists have different lengths. `names` are their names in the message."""
     if len(first) != len(second):
-        raise ZooError(
-            f"there are {len(first):,} {names[0]} and {len(second):,} {names[1]}",
-            hint="line n of one file belongs to line n of the other, so the files need the same number of lines",
-        )
+        hint = "line n of one file belongs to line n of the other, so the files need the same number of lines"
+        raise ZooError(f"there are {len(first):,} {names[0]} and {len(second):,} {names[1]}", hint=hint)
 
 
 def zip_prefixes(texts: Iterable[str], prefixes: Iterable[str] | None) -> Iterator[tuple[str, str]]:
@@ -112,10 +106,8 @@ def zip_prefixes(texts: Iterable[str], prefixes: Iterable[str] | None) -> Iterat
     for number, (text, prefix) in enumerate(zip_longest(texts, prefixes, fillvalue=end)):
         if text is end or prefix is end:
             fewer, more = ("texts", "prefixes") if text is end else ("prefixes", "texts")
-            raise ZooError(
-                f"there are {number:,} {fewer}, but more {more}",
-                hint="prefix n is the beginning of translation n: give one prefix per text (it may be empty)",
-            )
+            hint = "prefix n is the beginning of translation n: give one prefix per text (it may be empty)"
+            raise ZooError(f"there are {number:,} {fewer}, but more {more}", hint=hint)
         yield text, prefix
 
 

@@ -54,6 +54,7 @@ _FOREIGN = r"(?!\d)[\u0370-\u1cff\u1f00-\u1fff\u2de0-\u2dff\u2e80-\ud7ff\uf900-\
 """A letter of a script other than Latin."""
 _FOREIGN_LATIN = r"(?-i:[^\W\d_]*[ÃÅÐÕØÝÞãåðõøýþĂ-đĔ-ĩĬ-ŋŎ-őŔ-ũŬ-ŷŹ-žƀ-ɏḀ-ẝẟ-ỿ][^\W\d_]*)"
 """A word with a Latin letter that no language with a table uses. It is nearly always a name."""
+_FOREIGN_WORDS = rf"(?<!\w)(?:(?:{_FOREIGN})+(?:\W{{1,3}}(?:{_FOREIGN})+)*|{_FOREIGN_LATIN})(?!\w)"
 PLAIN = re.compile(r"(?:[A-Za-zÀ-ÂÄÆ-ÏÑ-ÔÖÙ-Üß-âäæ-ïñ-ôöù-üÿœŒ ,;!?()\"'’„“”«»]|\.(?!\w)|(?<=[a-zß-âäæ-ïñ-ôöù-üÿ])-)*")
 """A text without digits, symbols and file names.
 
@@ -79,15 +80,9 @@ class Patterns:
     """Compiled patterns of a language."""
 
     def __init__(self, notation: Notation) -> None:
-        months, weekdays = (
-            [
-                names
-                + "".join(f"|{before}{each}" for name in names.split("|") for each in (name.capitalize(), name.upper()))
-                for names in rows
-            ]
-            # A capital after a word may belong to a name, such as "Santo Domingo".
-            for rows, before in ((notation.months, ""), (notation.weekdays, r"(?<![^\W\d]\s)"))
-        )
+        months = [_or_in_capitals(names) for names in notation.months]
+        # A capital after a word may belong to a name, such as "Santo Domingo".
+        weekdays = [_or_in_capitals(names, r"(?<![^\W\d]\s)") for names in notation.weekdays]
         any_month, any_weekday = (rf"(?-i:{'|'.join(names) or '(?!)'})(?!\w)" for names in (months, weekdays))
         endings = "|".join(rf"(?<=\d{_escape(ending)}\s)" for ending in notation.day_endings) or "(?!)"
         day = rf"\.?\s\d{{1,2}}(?:{notation.ordinal})?(?![\w:%]|[.,]\d)"
@@ -100,11 +95,7 @@ class Patterns:
             "name": rf"(?:{endings}){any_month}|(?<!\w){any_month}(?={day})|(?<!\w){any_weekday}",
             "date": _DATE,
             "short": _SHORT_DATE if notation.code == "de" else "(?!)",
-            "foreign": (
-                rf"(?<!\w)(?:(?:{_FOREIGN})+(?:\W{{1,3}}(?:{_FOREIGN})+)*|{_FOREIGN_LATIN})(?!\w)"
-                if notation.code
-                else "(?!)"
-            ),
+            "foreign": _FOREIGN_WORDS if notation.code else "(?!)",
             "literal": _LITERAL,
             "phone": rf"(?<![\w.,)+/-])(?:{_PHONE}|{notation.phone})(?![\w-]|[.,]\d)",
             "spoken": spoken,
@@ -140,6 +131,12 @@ class Patterns:
         self.small = [_ignoring_case(rf"\b(?:{stems})(?!{notation.compounds})") for stems in notation.small]
         self.large = _ignoring_case("|".join([*notation.large, rf"\b[ivx]{{2,}}(?:{notation.roman_ending or ''})\b"]))
         self.named = _ignoring_case(rf"\b(?:{notation.named})\s$")
+
+
+def _or_in_capitals(names: str, before: str = "") -> str:
+    """Add the names with capitals to a pattern of names. The pattern `before` must precede these."""
+    capitals = [each for name in names.split("|") for each in (name.capitalize(), name.upper())]
+    return "|".join([names, *(before + each for each in capitals)])
 
 
 def _ignoring_case(pattern: str) -> re.Pattern[str]:

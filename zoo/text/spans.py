@@ -62,6 +62,11 @@ class Span:
         """Whether the span is the name of a month or weekday."""
         return self.numeric and self.text.isalpha()
 
+    @property
+    def minutes(self) -> list[int]:
+        """The minutes after midnight that a time may stand for. Empty if the span is not a time."""
+        return [int(reading.removeprefix("time ")) for reading in self.readings if reading.startswith("time ")]
+
 
 class Differences(NamedTuple):
     """Numbers, links and the like that differ between a text and its translation."""
@@ -105,11 +110,10 @@ def find_names(text: str, source: str, target: str, is_rare: Callable[[str], boo
     names = {word for match in titled for word in match["names"].split()}
     names.update(listed_names().intersection(patterns.word.findall(text)))
     if not_names and sum(word[0].isupper() for word in text.split()) <= _MAX_CAPITALISED * len(text.split()):
-        names.update(
-            word
-            for word in patterns.capitalised.findall(text)
-            if not (word.isupper() or not_names.intersection([word, *re.split("['’-]", word)])) and is_rare(word)
-        )
+        for word in patterns.capitalised.findall(text):
+            is_known = word.isupper() or not_names.intersection([word, *re.split("['’-]", word)])
+            if not is_known and is_rare(word):
+                names.add(word)
     return [Span.literal(match.start(), match[0]) for match in patterns.word.finditer(text) if match[0] in names]
 
 
@@ -205,18 +209,18 @@ def _is_written(span: Span, text: str, notation: Notation) -> bool:
         return re.search(f"{edges[0]}{re.escape(span.text)}{edges[1]}", text) is not None
     if _has_word(span, text, notation) or _has_ends(span, text, notation) or _has_roman(span, text, notation):
         return True
-    spoken = patterns_of(notation.code).spoken
-    if any(span.readings & _spoken_readings(words, notation) for words in spoken.findall(text)):
+    patterns = patterns_of(notation.code)
+    if any(span.readings & _spoken_readings(words, notation) for words in patterns.spoken.findall(text)):
         return True
-    minutes = {int(reading[-4:]) % 60 for reading in span.readings if reading.startswith("time")}
-    is_part = bool(minutes & {15, 30, 45} or span.readings & {"1/2", "1/4", "3/4"})
-    rest = spoken.sub("", text)  # other times in words, such as "half past six", are not this time
-    if is_part and re.search(notation.quarters, rest, re.IGNORECASE):
+    is_part = any(minutes % 60 in (15, 30, 45) for minutes in span.minutes)
+    if not (is_part or span.readings & {"1/2", "1/4", "3/4"}):
+        return False
+    rest = patterns.spoken.sub("", text)  # other times in words, such as "half past six", are not this time
+    if re.search(notation.quarters, rest, re.IGNORECASE):
         return True
-    hours = {int(reading[-4:]) // 60 % 12 or 12 for reading in span.readings if reading.startswith("time")}
-    patterns = patterns_of(notation.code)  # "neun Uhr dreißig"
-    words = [word for hour in hours for word in patterns.small[hour : hour + 1]]
-    return is_part and bool(patterns.large.search(rest)) and any(word.search(rest) for word in words)
+    hours = {minutes // 60 % 12 or 12 for minutes in span.minutes}
+    words = [word for hour in hours for word in patterns.small[hour : hour + 1]]  # such as "neun Uhr dreißig"
+    return bool(patterns.large.search(rest)) and any(word.search(rest) for word in words)
 
 
 def _has_ends(span: Span, text: str, notation: Notation) -> bool:
@@ -288,7 +292,8 @@ def _date(match: re.Match[str], source: Notation, target: Notation, month_first:
     follows_sign = match.start() > 0 and match.string[match.start() - 1] in "/=:\\"
     if target.date_mark and month_first is not None and not (match["ymd"] or follows_sign or _is_named(match, source)):
         day, month = parts[1::-1] if month_first else parts[:2]
-        if _is_date(int(day), int(month)) and re.fullmatch("(19|20)[0-9]{2}", parts[2]):
+        is_date = 1 <= int(day) <= _LAST_DAY and 1 <= int(month) <= _LAST_MONTH
+        if is_date and re.fullmatch("(19|20)[0-9]{2}", parts[2]):
             spelling = target.date_mark.join([day, month, parts[2]])
     reading = f"date {sorted(int(part) % 100 for part in parts)}"
     return Span(match.start(), match[0], frozenset([reading]), spellings=(spelling,))
@@ -308,10 +313,6 @@ def _month_first(dates: Iterable[re.Match[str]], source: Notation) -> bool | Non
     numbers = [list(map(int, re.findall(r"\d+", date[0])[:2])) for date in dates]
     orders = {second > _LAST_MONTH for first, second in numbers if max(first, second) > _LAST_MONTH}
     return False if source.date_mark else orders.pop() if len(orders) == 1 else None
-
-
-def _is_date(day: int, month: int) -> bool:
-    return 1 <= day <= _LAST_DAY and 1 <= month <= _LAST_MONTH
 
 
 def _is_named(match: re.Match[str], source: Notation) -> bool:
@@ -337,16 +338,16 @@ def _time(match: re.Match[str], source: Notation, target: Notation) -> Span:
     if not (minute or kind in ("am", "pm")):
         readings.add(str(hour))  # "at 9" for "um 9 Uhr"
     formats = target.unclear_times if len(minutes) > 1 and target.unclear_times else target.times
-    spellings = [
-        formats[rest > 0].format(
-            hour=hour_, half=(hour_ - 1) % 12 + 1, minute=rest, marker="p.m." if each >= HALF_DAY else "a.m."
-        )
-        for each in (minutes if kind and formats else ())
-        for hour_, rest in [divmod(each, 60)]
-    ]
+    spellings = [_write_time(each, formats) for each in minutes] if kind and formats else [match[0]]
     small = (hour - 1) % 12 + 1 if not minute else -1
-    spellings = spellings or [match[0]]
     return Span(match.start(), match[0], frozenset(readings), small=small, spellings=tuple(spellings))
+
+
+def _write_time(minutes: int, formats: Sequence[str]) -> str:
+    """Write a time in the format for full hours or the format with minutes."""
+    hour, minute = divmod(minutes, 60)
+    marker = "p.m." if minutes >= HALF_DAY else "a.m."
+    return formats[minute > 0].format(hour=hour, half=(hour - 1) % 12 + 1, minute=minute, marker=marker)
 
 
 def _spoken_readings(words: str, notation: Notation) -> frozenset[str]:
@@ -364,11 +365,11 @@ def _number(match: re.Match[str], source: Notation, target: Notation) -> Span:
     if target.group == "\u202f":
         spellings += [spelling.replace("\u202f", " ") for spelling in spellings if "\u202f" in spelling]
     single = re.fullmatch(r"\d+([.,])\d+", value)
-    if _is_named(match, source) or (
-        single and single[1] not in source.decimal_marks and not re.fullmatch(r"[1-9]\d{0,2}.\d{3}", value)
-    ):
+    is_grouped = re.fullmatch(r"[1-9]\d{0,2}.\d{3}", value)
+    if _is_named(match, source) or (single and single[1] not in source.decimal_marks and not is_grouped):
         spellings = [match[0]]
-    small = int(value) if value.isdecimal() and len(value) <= 2 and not (sign or match["numero"]) else -1
+    may_be_word = value.isdecimal() and len(value) <= 2 and int(value) <= LARGEST_WORD
+    small = int(value) if may_be_word and not (sign or match["numero"]) else -1
     symbol = (match["before"] or match["form"] or "").strip()
     if len(value) <= len("21") and patterns_of(source.code).hours.match(match.string, match.end()):
         # Without a preposition, "21 h" may be a time or a duration.
@@ -378,7 +379,7 @@ def _number(match: re.Match[str], source: Notation, target: Notation) -> Span:
         match[0],
         frozenset(f"-{each}" if sign else each for each in readings),
         source.unit_forms.get(symbol.casefold(), ""),
-        small=small if small <= LARGEST_WORD else -1,
+        small=small,
         spellings=tuple(spellings),
     )
 
@@ -417,11 +418,9 @@ def _spell(match: re.Match[str], value: str, sign: str, reading: str, source: No
 
 def _is_day(match: re.Match[str], notation: Notation) -> bool:
     """Return whether a number is directly before or after a month."""
-    patterns, start = patterns_of(notation.code), match.start()
-    return bool(
-        patterns.after_day.match(match.string, match.end())
-        or patterns.before_day.search(match.string, max(start - 20, 0), start)
-    )
+    patterns, text, start = patterns_of(notation.code), match.string, match.start()
+    before = patterns.before_day.search(text, max(start - 20, 0), start)
+    return bool(before or patterns.after_day.match(text, match.end()))
 
 
 def _readings(value: str, decimal_marks: str) -> list[str]:
@@ -462,6 +461,5 @@ def _write(reading: str, value: str, notation: Notation) -> str:
     last = re.split(r"\D", value)[-1]
     places = last if "." in reading or (len(last) != 3 or len(set(re.findall(r"\D", value))) > 1) else ""
     is_grouped = len(re.findall(r"\D", value)) > bool(places)
-    return (f"{int(whole):,}".replace(",", notation.group) if is_grouped else whole) + (
-        notation.decimal_marks[0] + places if places else ""
-    )
+    number = f"{int(whole):,}".replace(",", notation.group) if is_grouped else whole
+    return number + notation.decimal_marks[0] + places if places else number

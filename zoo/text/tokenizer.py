@@ -13,8 +13,7 @@ from typing import Self
 import numpy as np
 import sentencepiece
 
-import specs
-from specs import BOS, EOS, PAD, UNK, Task, ZooError
+from specs import BOS, EOS, PAD, UNK, Task, Vocabulary, ZooError
 from zoo.text.copying import MAX_SYMBOLS, copy_symbols
 from zoo.text.files import read_sentences
 from zoo.text.lines import clean, clean_with_positions, without_control
@@ -134,20 +133,15 @@ class Tokenizer(Modality):
 
     @classmethod
     def learn(
-        cls,
-        lines: Iterable[str],
-        section: specs.Vocabulary,
-        size: int,
-        field: str = "size",
-        language_tokens: Sequence[str] = (),
-        task: Task | None = None,
+        cls, lines: Iterable[str], section: Vocabulary, stream: str, language_tokens: Sequence[str], task: Task | None
     ) -> Self:
         """Learn a tokenizer from lines of text (see `Modality.learn`).
 
         Raises:
-            ZooError: The text has fewer possible tokens than `size`, or too many different characters for this size.
+            ZooError: The text has fewer possible tokens than the size, or too many different characters for it.
         """
-        return cls(_train_model(lines, section, size, f"vocabulary.{field}", language_tokens))
+        field = "size" if stream == "source" or section.target_size is None else "target_size"
+        return cls(_train_model(lines, section, field, language_tokens))
 
     @classmethod
     def from_content(cls, content: bytes, name: str) -> Self:
@@ -339,9 +333,8 @@ def _load_model(model: bytes, name: str) -> sentencepiece.SentencePieceProcessor
     return processor
 
 
-def _train_model(
-    lines: Iterable[str], section: specs.Vocabulary, size: int, field: str, language_tokens: Sequence[str]
-) -> bytes:
+def _train_model(lines: Iterable[str], section: Vocabulary, field: str, language_tokens: Sequence[str]) -> bytes:
+    """Train a SentencePiece model. `field` is the name of the field of `section` that contains the size."""
     model = io.BytesIO()
     failures: list[BaseException] = []
     try:
@@ -349,7 +342,7 @@ def _train_model(
             sentence_iterator=_record_failures(_split_long_lines(lines), failures),
             model_writer=model,
             model_type=section.kind,
-            vocab_size=size,
+            vocab_size=getattr(section, field),
             character_coverage=_BYTE_FALLBACK_COVERAGE if section.byte_fallback else 1.0,
             byte_fallback=section.byte_fallback,
             control_symbols=list(language_tokens),
@@ -362,7 +355,7 @@ def _train_model(
         )
     except RuntimeError as error:
         if not failures:
-            raise _training_error(str(error), section, size, field) from None
+            raise _training_error(str(error), section, field) from None
     if failures:
         raise failures[0]
     return model.getvalue()
@@ -389,28 +382,24 @@ def _record_failures(lines: Iterable[str], failures: list[BaseException]) -> Ite
         raise
 
 
-def _training_error(message: str, section: specs.Vocabulary, size: int, field: str) -> ZooError:
+def _training_error(message: str, section: Vocabulary, field: str) -> ZooError:
     """Convert an error message from SentencePiece training to a ZooError."""
+    name, size = f"vocabulary.{field}", getattr(section, field)
     if match := re.search(r"value <= (\d+)", message):
         max_size = int(match[1])
-        return ZooError(
-            f"`{field}` is {size:,}, but this text gives at most {max_size:,} tokens",
-            hint=f"set `{field}` to at most {max_size}",
-        )
+        problem = f"`{name}` is {size:,}, but this text gives at most {max_size:,} tokens"
+        return ZooError(problem, hint=f"set `{name}` to at most {max_size}")
     if match := re.search(r"(\d+) vs (\d+)\. Increase vocab_size", message):
         min_size = int(match[2])
         reserved = len(_SPECIAL_IDS) + (BYTE_TOKENS if section.byte_fallback else 0)
         bytes = f", and byte fallback needs {BYTE_TOKENS} more" if section.byte_fallback else ""
         return ZooError(
-            f"`{field}` is {size:,}, but this text has {min_size - reserved:,} different characters, "
+            f"`{name}` is {size:,}, but this text has {min_size - reserved:,} different characters, "
             f"which need one token each{bytes}",
-            hint=f"set `{field}` to at least {min_size}",
+            hint=f"set `{name}` to at least {min_size}",
         )
     if "sentences_.empty()" in message:
         hint = "add text to `corpus.train`: all its lines are empty"
         return ZooError("there is no text to learn a vocabulary from", hint=hint)
-    return ZooError(
-        f"SentencePiece could not learn the vocabulary: {message}",
-        hint="check the text of `corpus.train`, or try a different `vocabulary.size` or `vocabulary.kind`",
-        exit_code=1,
-    )
+    hint = "check the text of `corpus.train`, or try a different `vocabulary.size` or `vocabulary.kind`"
+    return ZooError(f"SentencePiece could not learn the vocabulary: {message}", hint=hint, exit_code=1)

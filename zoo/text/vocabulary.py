@@ -36,20 +36,16 @@ def check_learnable(section: specs.Vocabulary, task: Task | None = None) -> None
         ZooError: The settings describe a vocabulary that can only be imported, or the size leaves no tokens for text.
     """
     if section.separate_models:
-        raise ZooError(
-            "a vocabulary with `vocabulary.separate_models` can be imported, but not learned",
-            hint="set `separate_models: false`, or set `training.start_from` to the model that has this vocabulary",
-        )
+        hint = "set `separate_models: false`, or set `training.start_from` to the model that has this vocabulary"
+        raise ZooError("a vocabulary with `vocabulary.separate_models` can be imported, but not learned", hint=hint)
     reserved = BYTE_TOKENS + EOS + 1 + section.copy_symbols
     sizes = dict(zip(("size", "target_size"), section.sizes, strict=True))
     if task is not None and task.writes_trees:
         del sizes["target_size"]  # the target consists of brackets and has no byte tokens
     for field, size in sizes.items():
         if section.byte_fallback and size <= reserved:
-            raise ZooError(
-                f"`vocabulary.{field}` is {size:,}, but byte and special tokens alone take {reserved}",
-                hint=f"set a larger `vocabulary.{field}`, or `vocabulary.byte_fallback=false`",
-            )
+            problem = f"`vocabulary.{field}` is {size:,}, but byte and special tokens alone take {reserved}"
+            raise ZooError(problem, hint=f"set a larger `vocabulary.{field}`, or `vocabulary.byte_fallback=false`")
 
 
 class Vocabulary:
@@ -81,15 +77,14 @@ class Vocabulary:
     @property
     def same_on_both_sides(self) -> bool:
         """Whether both sides have the same tokens with the same IDs, even if there are two tokenizers."""
-        size, target_size = self.sizes
-        return self.shared or self.token_strings(range(size), "source") == self.token_strings(range(target_size))
+        if self.shared:
+            return True
+        source, target = self._all_tokens()
+        return source == target
 
     def has_same_tokens_as(self, other: Vocabulary) -> bool:
         """Return whether both vocabularies have the same tokens with the same IDs, even if their files differ."""
-        return (self.sizes, self.shared) == (other.sizes, other.shared) and all(
-            self.token_strings(range(size), side) == other.token_strings(range(size), side)
-            for side, size in zip(SIDES, self.sizes, strict=True)
-        )
+        return self.shared == other.shared and self._all_tokens() == other._all_tokens()
 
     @property
     def byte_fallback(self) -> bool:
@@ -195,27 +190,29 @@ class Vocabulary:
             ZooError: The text has too few possible tokens or too many different characters for the size, or the
                 settings do not allow learning (see `check_learnable`).
         """
+        task = task or Translation(kind="translation")
         check_learnable(section, task)
         step = _sampling_step(count)
         if section.shared:
-            names = (task or Translation(kind="translation")).token_streams
-            lines = (example[name] for example in islice(examples(), 0, None, step) for name in names)
-            return cls(Tokenizer.learn(lines, section, section.size, language_tokens=language_tokens))
-        fields = {"source": "size", "target": "size" if section.target_size is None else "target_size"}
-        sizes = dict(zip(fields, section.sizes, strict=True))
+            chosen = islice(examples(), 0, None, step)
+            lines = (example[name] for example in chosen for name in task.token_streams)
+            return cls(Tokenizer.learn(lines, section, "source", language_tokens, task))
 
-        def learned(stream: str, modality: type[Loaded]) -> Loaded:
+        def learned(stream: str) -> Modality:
+            modality = MODALITIES[task.streams[stream]]
             chosen = islice(examples(), 0, None, step if modality.sampled else 1)
-            lines = (example[stream] for example in chosen)
-            return modality.learn(lines, section, sizes[stream], fields[stream], language_tokens, task)
+            return modality.learn((example[stream] for example in chosen), section, stream, language_tokens, task)
 
-        streams = (task or Translation(kind="translation")).streams
-        source, target = (learned(side, MODALITIES[streams[side]]) for side in SIDES)
+        source, target = map(learned, SIDES)
         return cls(cast(Tokenizer, source), target)
 
     def stream(self, name: str) -> Modality:
         """Return the modality of a stream."""
         return self.source if name == "source" else self.target
+
+    def _all_tokens(self) -> list[list[str]]:
+        """Return the tokens of each side, in the order of their IDs."""
+        return [self.token_strings(range(size), side) for side, size in zip(SIDES, self.sizes, strict=True)]
 
     def _files(self) -> dict[str, bytes]:
         if self.shared:

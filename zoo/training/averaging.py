@@ -51,7 +51,7 @@ def average(run: Run, last: int | None = None, *, int8: bool = False) -> Path:
     steps = format_steps(chosen)
     if _is_average_of(run.weights, steps, "int8" if int8 else "float32"):
         return run.weights
-    require_undamaged(run, chosen)
+    _require_undamaged(run, chosen)
     mean = mean_of([checkpoint.weights for checkpoint in chosen])
     longest = read_json(run.data).get("longest_source", "unknown") if run.data.is_file() else "unknown"
     # Remove the scores of the old weights first, so that they never accompany the new weights.
@@ -84,7 +84,7 @@ def end_of_training(run: Run, spec: Spec) -> str | None:
     return checkpoints[-1].progress.end_reason(spec.training) if averaged in expected else None
 
 
-def require_undamaged(run: Run, checkpoints: Sequence[Checkpoint]) -> None:
+def _require_undamaged(run: Run, checkpoints: Sequence[Checkpoint]) -> None:
     """Raise ZooError if one of the checkpoints is damaged."""
     for checkpoint in checkpoints:
         try:
@@ -103,9 +103,9 @@ def _is_average_of(file: Path, steps: str, stored_type: str) -> bool:
     """Return whether a weights file is undamaged and contains the average of these steps in this data type."""
     try:
         weights = read(file)
-        return (weights.metadata.get("steps"), weights.stored_type) == (steps, stored_type)
     except ZooError:
         return False
+    return (weights.metadata.get("steps"), weights.stored_type) == (steps, stored_type)
 
 
 def mean_of(files: list[Path]) -> dict[str, torch.Tensor]:

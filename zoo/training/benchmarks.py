@@ -21,7 +21,7 @@ from compiler.initialization import initial_weights
 from compiler.padded_batch import PaddedBatch
 from compiler.program import TranslationModel
 from specs import BOS, EOS, PAD, UNK, Spec, ZooError
-from zoo.data.batches import Batch
+from zoo.data.batches import Batch, BatchSize
 from zoo.data.store import Store, StoreWriter
 from zoo.data.training_set import TrainingSet
 from zoo.generation.compilation import BackendOptions
@@ -34,6 +34,7 @@ from zoo.system.memory import peak_memory
 from zoo.system.processors import Host, Spread, host, matrix_peak, spread, timed
 from zoo.training.distributed import Processes
 from zoo.training.run import Run
+from zoo.training.step import TrainStep
 from zoo.training.trainer import Trainer
 
 LENGTH = 27
@@ -280,7 +281,7 @@ def benchmark_training(
         bare = spec.model_copy(update={"corpus": spec.corpus.model_copy(update={"train": ()})})
         data = TrainingSet(bare, store)
         data.packed = Purpose.UPDATE in program.graphs
-        trainer = Trainer(spec, program, data, run, processes=Processes(device), report=report)
+        trainer = Trainer(TrainStep(spec, program, Processes(device), report), data, run)
         inputs = [batch for batch, _ in islice(trainer.inputs(), steps)]
         peak = matrix_peak(trainer.device, spec.training.precision)
         first, _ = timed(lambda: _round(trainer, inputs))
@@ -290,9 +291,7 @@ def benchmark_training(
                 seconds, loss = timed(lambda: _round(trainer, inputs))
                 times.append(seconds)
                 progress.advance()
-    source = sum(batch.size.source_tokens for batch in inputs)
-    target = sum(batch.size.target_tokens for batch in inputs)
-    padded = sum(batch.size.padded_tokens for batch in inputs)
+    total = BatchSize.total(batch.size for batch in inputs)
     flops = sum(trainer.flops_of(batch.size) for batch in inputs)
     return TrainingSpeed(
         name=spec.name,
@@ -304,9 +303,9 @@ def benchmark_training(
         steps=steps,
         first_seconds=first,
         step_seconds=spread(seconds / steps for seconds in times),
-        source_tokens_per_second=spread(source / seconds for seconds in times),
-        target_tokens_per_second=spread(target / seconds for seconds in times),
-        padding=data.epoch_batches(0).padding if data.packed else 1 - (source + target) / padded,
+        source_tokens_per_second=spread(total.source_tokens / seconds for seconds in times),
+        target_tokens_per_second=spread(total.target_tokens / seconds for seconds in times),
+        padding=(data.epoch_batches(0).total if data.packed else total).padding,
         utilisation=spread(flops / seconds / peak for seconds in times),
         peak_flops=peak,
         memory_bytes=peak_memory(trainer.device),
@@ -332,12 +331,9 @@ def random_pairs(spec: Spec, batches: int, folder: Path) -> Store:
     longest = min(_LONGEST - 1, spec.corpus.max_length)  # without EOS
     sources = np.clip(generator.lognormal(np.log(_MEDIAN), _SIGMA, count), 4, longest).astype(int)
     targets = np.clip(sources * generator.uniform(0.85, 1.15, count), 4, longest).astype(int)
-    with StoreWriter(folder, {"source": "uint32", "target": "uint32"}) as writer:
-        sides = zip(("source", "target"), spec.vocabulary.sizes, (sources, targets), strict=True)
-        writer.add(
-            {
-                name: [generator.integers(EOS + 1, size, length).tolist() for length in lengths]
-                for name, size, lengths in sides
-            }
-        )
+    rows = {}
+    for name, size, lengths in zip(("source", "target"), spec.vocabulary.sizes, (sources, targets), strict=True):
+        rows[name] = [generator.integers(EOS + 1, size, length).tolist() for length in lengths]
+    with StoreWriter(folder, dict.fromkeys(rows, "uint32")) as writer:
+        writer.add(rows)
     return Store(folder)

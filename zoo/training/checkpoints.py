@@ -115,8 +115,7 @@ class Checkpoint:
 
     def verify(self) -> None:
         """Check the hashes of all files. Raise ZooError, which names the file, if a file has changed."""
-        names = [WEIGHTS, STATE] + ([OPTIMISER] if self.resumable else [])
-        manifest.check(self.folder, names)
+        manifest.check(self.folder, [WEIGHTS, STATE, *([OPTIMISER] if self.resumable else [])])
 
 
 def list_checkpoints(run: Run) -> list[Checkpoint]:
@@ -155,7 +154,11 @@ def save_checkpoint(run: Run, spec: Spec, state: TrainingState, progress: Traini
 def restore_checkpoint(
     checkpoint: Checkpoint, program: EmittedProgram, optimiser: torch.optim.Optimizer
 ) -> TrainingProgress:
-    """Load a checkpoint into `program` and `optimiser`. Return its progress. Raise ZooError if a file is damaged."""
+    """Load a checkpoint into `program` and `optimiser`. Return its progress.
+
+    Raises:
+        ZooError: A file is damaged, or the names or shapes of the tensors do not match the program.
+    """
     checkpoint.verify()
     weights = safetensors.torch.load_file(checkpoint.weights)
     moments = safetensors.torch.load_file(checkpoint.folder / OPTIMISER)

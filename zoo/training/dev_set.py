@@ -35,21 +35,20 @@ class DevSet:
     def __init__(self, spec: Spec, vocabulary: Vocabulary, device: str, report: Report) -> None:
         self.spec, self.vocabulary, self.device, self.report = spec, vocabulary, device, report
         self.texts = read_split(spec, "dev", Report(), vocabulary)
-        first, *_ = metrics_for(spec)
-        self.metric = get_metric(spec.training.dev_score) if spec.training.dev_score else first
+        self.metric = get_metric(spec.training.dev_score) if spec.training.dev_score else metrics_for(spec)[0]
         self.samples = ""
         """Some outputs from the last call of `score`, as text. Empty if the metric needs no outputs."""
 
     def score(self, weights: Mapping[str, torch.Tensor]) -> float:
         """Return the score of a model on the dev set. `weights` has the names and shapes of a weights file."""
         self.samples = ""
-        answers = self.answers(weights)
-        score = self.metric.score(answers)
+        outputs = self._outputs(weights)
+        score = self.metric.score(outputs)
         if not self.metric.uses_probabilities:
-            self.samples = format_examples(self.texts.sources, self.texts.references, answers.texts)
+            self.samples = format_examples(self.texts.sources, self.texts.references, outputs.texts)
         return score
 
-    def answers(self, weights: Mapping[str, torch.Tensor]) -> ModelOutputs:
+    def _outputs(self, weights: Mapping[str, torch.Tensor]) -> ModelOutputs:
         """Return a model's outputs for the dev set, or only its log-probabilities if the metric needs no outputs."""
         forced = self.metric.uses_probabilities
         purposes, backend = ([Purpose.SCORE], "eager") if forced else (TRANSLATE, None)

@@ -9,11 +9,11 @@ import os
 import re
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from importlib import import_module
-from typing import TYPE_CHECKING, TypeGuard
+from typing import TYPE_CHECKING, TypeGuard, cast
 
 import torch
 import torch.distributed as dist
@@ -63,19 +63,20 @@ class Processes:
 
     def any(self, *flags: bool) -> tuple[bool, ...]:
         """Return, for each flag, whether it is True in any process. All processes have to call this method."""
-        if self._control is None:
-            return flags
-        results = torch.tensor(flags, dtype=torch.uint8)
-        dist.all_reduce(results, dist.ReduceOp.MAX, group=self._control)
-        return tuple(bool(result) for result in results)
+        return tuple(map(bool, self._maximum(*flags)))
 
     def all_equal(self, number: int) -> bool:
         """Return whether all processes pass the same number. All processes have to call this method."""
+        largest, negative_smallest = self._maximum(number, -number)
+        return largest == -negative_smallest
+
+    def _maximum(self, *numbers: int) -> Sequence[int]:
+        """Return the maximum of each number over all processes."""
         if self._control is None:
-            return True
-        extremes = torch.tensor([number, -number])
-        dist.all_reduce(extremes, dist.ReduceOp.MAX, group=self._control)
-        return int(extremes[0]) == -int(extremes[1])
+            return numbers
+        values = torch.tensor(numbers, dtype=torch.int64)
+        dist.all_reduce(values, dist.ReduceOp.MAX, group=self._control)
+        return cast(list[int], values.tolist())
 
     def all_reduce(self, sums: Tensor) -> Tensor:
         """Replace a tensor with its sum over all processes, in place, and return it."""
@@ -165,8 +166,9 @@ def _gpu_of_process(device: str, local: int) -> str:
         raise ZooError(f"`{device}` is a single GPU, but torchrun started several processes", hint=hint)
     if local >= torch.cuda.device_count():
         hint = "start one process per GPU with `--nproc-per-node`, or pass `--device cpu`"
-        problem = f"torchrun started at least {local + 1} processes"
-        problem += f", but the number of GPUs is {torch.cuda.device_count()}"
+        problem = (
+            f"torchrun started at least {local + 1} processes, but the number of GPUs is {torch.cuda.device_count()}"
+        )
         raise ZooError(problem, hint=hint)
     return f"cuda:{local}"
 

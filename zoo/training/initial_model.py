@@ -14,7 +14,7 @@ from zoo.report import Report
 from zoo.training.synthetic import write_missing
 
 
-def initial_model(spec: Spec, report: Report | None = None) -> Model | None:
+def initial_model(spec: Spec, report: Report) -> Model | None:
     """Return the model that `training.start_from` names. None if training starts from random weights.
 
     Raises:
@@ -34,7 +34,7 @@ def initial_model(spec: Spec, report: Report | None = None) -> Model | None:
         hint = "set these fields to the model's values, because training starts with the model's weights and tokens"
         raise ZooError(f"`training.start_from: {name}` does not match the spec:{''.join(differing)}", hint=hint)
     theirs, ours = ((each.corpus.source, each.corpus.target) for each in (model.spec, spec))
-    if theirs != ours and report is not None:
+    if theirs != ours:
         directions = f"translates from {' to '.join(theirs)}, but the spec from {' to '.join(ours)}"
         report.warn(f"`training.start_from: {name}` {directions}")
     return model

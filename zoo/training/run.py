@@ -13,13 +13,12 @@ from typing import Any
 
 from compiler.host import matrix_libraries
 from specs import Spec, ZooError, difference
-from specs.notation import quote_in_full
 from zoo.files.atomic import atomic_file, partial_target, remove_folder, write_json
 from zoo.files.locks import take_lock
 from zoo.files.reading import read_json
 from zoo.files.storage import require_utf8
 from zoo.models import shortlist
-from zoo.models.folder import RUN_IDENTITY, SCORES, SPEC, WEIGHTS, ModelFolder
+from zoo.models.folder import RUN_IDENTITY, SCORES, SPEC, WEIGHTS, ModelFolder, format_differences
 from zoo.report import Report
 from zoo.version import __version__
 
@@ -98,9 +97,7 @@ class Run(ModelFolder):
                 if not owner:  # do not try the lock, because a process that starts to train would fail to get it
                     return None
                 fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)  # closing the file unlocks it
-        except (FileNotFoundError, NotADirectoryError):
-            return None
-        except OSError:  # locked, or a file system without locks
+        except OSError:  # no such file, locked, or a file system without locks
             return owner
         return None  # the process was killed
 
@@ -131,9 +128,8 @@ class Run(ModelFolder):
             if name != "training.steps" or self.spec.training.cooldown_steps is None:
                 changed.pop(name, None)
         if changed:
-            problem = f"`{self.folder}` was started with a different spec:"
-            for key, (old, new) in changed.items():
-                problem += f"\n  {key}: {quote_in_full(old)} in the run, {quote_in_full(new)} now"
+            fields = format_differences(changed, "in the run", "now")
+            problem = f"`{self.folder}` was started with a different spec:{fields}"
             hint = f"`zoo train {self.spec_file}` resumes with the run's own values; {_OTHER_SPEC_HINT}"
             raise ZooError(problem, hint=hint)
         return None

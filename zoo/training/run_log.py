@@ -23,7 +23,7 @@ from zoo.evaluation.metrics import DEV_TITLES
 from zoo.files.atomic import atomic_file, convert_disk_errors
 from zoo.files.reading import read_json
 from zoo.models.folder import RUN_IDENTITY, ModelFolder
-from zoo.planning.plan import LENGTH
+from zoo.planning.memory_estimate import LENGTH
 from zoo.report import figure
 from zoo.system.memory import peak_memory
 from zoo.training.checkpoints import TrainingProgress
@@ -102,9 +102,7 @@ class RunLog:
             figures: Further metrics for the line, such as the dev score.
         """
         seconds = max(progress.seconds - self._seconds, 1e-9)
-        sizes = [size for size, _, _ in self._steps]
-        source, target = sum(size.source_tokens for size in sizes), sum(size.target_tokens for size in sizes)
-        padded = sum(size.padded_tokens for size in sizes)
+        size = BatchSize.total(size for size, _, _ in self._steps)
         taken = [result for _, result, _ in self._steps if bool(result.taken)]
         tokens = sum(result.tokens for result in taken)
         smoothed = math.fsum(float(result.smoothed) for result in taken)
@@ -115,9 +113,9 @@ class RunLog:
             "loss": round(smoothed / tokens, 5) if tokens else None,
             "perplexity": round(math.exp(min(plain / tokens, 700)), 4) if tokens else None,
             "learning_rate": float(f"{rate:.6g}"),
-            "source_tokens_per_second": round(source / seconds, 1),
-            "target_tokens_per_second": round(target / seconds, 1),
-            "padding": round(1 - (source + target) / max(1, padded), 4),
+            "source_tokens_per_second": round(size.source_tokens / seconds, 1),
+            "target_tokens_per_second": round(size.target_tokens / seconds, 1),
+            "padding": round(size.padding, 4),
             "utilisation": round(math.fsum(flops for _, _, flops in self._steps) / seconds / self._peak, 4),
             "memory_bytes": peak_memory(self._device),
             "seconds": round(progress.seconds, 2),

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Self
 
-from specs import Spec, ZooError
+from specs import ZooError
 from zoo.evaluation.metrics import DEV_TITLES, METRICS
 from zoo.models.folder import RUNS
 from zoo.report import Report
@@ -18,7 +15,6 @@ from zoo.training.run import Run
 from zoo.training.run_log import read_log
 from zoo.visualization.curves_page import CurveMetric, RunCurves, finite
 
-LogEntry = Mapping[str, Any]
 _CURVE_METRICS = (
     CurveMetric("loss", "Training loss", "loss (nats per target token)", higher_is_better=False),
     CurveMetric("perplexity", "Training perplexity", "perplexity per token", log=True, higher_is_better=False),
@@ -37,7 +33,6 @@ _CURVE_METRICS = (
 )
 
 
-@dataclass(frozen=True)
 class RunStatus:
     """Progress of a run at one moment.
 
@@ -48,21 +43,17 @@ class RunStatus:
         trainer: The process that is training the run, as `Run.trainer` describes it.
     """
 
-    run: Run
-    spec: Spec
-    entries: Sequence[LogEntry]
-    trainer: str | None
-
-    @classmethod
-    def read(cls, folder: Path) -> Self:
+    def __init__(self, folder: Path) -> None:
         """Read the status of the run in a folder.
 
         Raises:
             ZooError: The folder has no run, or its spec or its log cannot be read.
         """
-        run = Run(folder)
-        trainer = run.trainer  # before the log, so that a process that has just ended has written its last entry
-        return cls(run, run.spec, read_log(run), trainer)
+        self.run = Run(folder)
+        # Read this before the log, so that a process that has just ended has written its last entry.
+        self.trainer = self.run.trainer
+        self.spec = self.run.spec
+        self.entries = read_log(self.run)
 
     @property
     def name(self) -> str:
@@ -70,43 +61,30 @@ class RunStatus:
         folder = self.run.folder
         return (folder.relative_to(RUNS) if folder.is_relative_to(RUNS) else folder).as_posix()
 
-    @cached_property
-    def progress(self) -> Sequence[TrainingProgress]:
-        """The progress before the first entry, and then at each entry."""
-        progress = [TrainingProgress()]
+    @property
+    def progress(self) -> TrainingProgress:
+        """The progress at the last entry of the log, or before the first step if the log has no entry."""
+        progress = TrainingProgress()
         for entry in self.entries:
-            before, seconds = progress[-1], float(entry["seconds"])
-            tokens = entry["target_tokens_per_second"] * max(0.0, seconds - before.seconds)
-            progress.append(TrainingProgress(int(entry["step"]), seconds=seconds, tokens=before.tokens + round(tokens)))
+            seconds = float(entry["seconds"])
+            tokens = entry["target_tokens_per_second"] * max(0.0, seconds - progress.seconds)
+            progress = TrainingProgress(int(entry["step"]), seconds=seconds, tokens=progress.tokens + round(tokens))
         return progress
-
-    @property
-    def step(self) -> int:
-        """The step of the last entry, or 0 if the log has no entry."""
-        return self.progress[-1].step
-
-    @property
-    def fraction(self) -> float:
-        """The finished fraction of training, from 0 to 1, relative to the limit that will be reached first."""
-        return min(1.0, self.progress[-1].finished_fraction(self.spec.training)[0])
-
-    @cached_property
-    def end_reason(self) -> str | None:
-        """The reason why training has ended. None if it has not ended."""
-        checkpoints = list_checkpoints(self.run)
-        return checkpoints[-1].progress.end_reason(self.spec.training) if checkpoints else None
 
     @property
     def description(self) -> str:
         """The state and the step of the run, for display."""
-        steps = f"at step {self.step:,} of {self.spec.training.steps:,}"
-        if self.trainer is not None and self.fraction == 1.0:
+        training, progress = self.spec.training, self.progress
+        fraction = min(1.0, progress.finished_fraction(training)[0])
+        steps = f"at step {progress.step:,} of {training.steps:,}"
+        if self.trainer is not None and fraction == 1.0:
             return f"training has ended {steps}; the weights are being averaged and scored"
         if self.trainer is not None:
-            return f"training, {steps} ({self.fraction:.0%})"
-        if self.end_reason:
+            return f"training, {steps} ({fraction:.0%})"
+        checkpoints = list_checkpoints(self.run)
+        if checkpoints and checkpoints[-1].progress.end_reason(training):
             return f"training has ended {steps}"
-        return f"training was stopped {steps} ({self.fraction:.0%})"
+        return f"training was stopped {steps} ({fraction:.0%})"
 
 
 def learning_curves(folders: Sequence[Path], report: Report) -> tuple[list[CurveMetric], list[RunCurves]]:
@@ -125,7 +103,7 @@ def learning_curves(folders: Sequence[Path], report: Report) -> tuple[list[Curve
     different: dict[Path, Path] = {}
     for folder in folders:
         different.setdefault(folder.resolve(), folder)
-    statuses = [RunStatus.read(folder) for folder in different.values()]
+    statuses = [RunStatus(folder) for folder in different.values()]
     runs = [_run_curves(status) for status in statuses if status.entries]
     for status in statuses:
         if not status.entries:

@@ -69,6 +69,7 @@ class RecordedUpdate:
             rate: The learning rate.
             seed: Seed of the dropout masks.
         """
+        whole = self.parts == self._processes.count == 1
         for number, part in enumerate(batch.split_packed({"source": self.rows.source, "target": self.rows.target})):
             source, target = part.source, part.target
             host = self.rows.host(
@@ -81,11 +82,11 @@ class RecordedUpdate:
                 tokens=batch.size.target_tokens,
             )
             self.rows.buffer.copy_(host, non_blocking=True)
-            if self.parts == self._processes.count == 1:
+            if whole:
                 self._run(self._whole)
             else:
                 self._run(self.program.accumulate if number else self.program.compute)
-        if self.parts > 1 or self._processes.count > 1:
+        if not whole:
             for sums in (self.program.gradient, self.program.losses):
                 self._processes.all_reduce(sums)
             self._run(self._apply)
@@ -236,24 +237,24 @@ class TrainStep:
         training, device, rank = self.spec.training, self.processes.device, self.processes.rank
         tokens = batch.size.target_tokens
         seed = stream(training.seed, "step", number, *([rank] if rank else []))
+        rate = learning_rate(number, self.spec)
         self.program.train()
         if self._packs:
             if self._recorded is None or self._recorded.parts != parts:
                 self._recorded = None  # free its memory first
                 self._recorded = RecordedUpdate(self.spec, self.program, self.optimiser, self.processes, parts)
-            rate = learning_rate(number, self.spec)
             losses, taken = self._recorded.step(batch, rate, seed)
-            return StepResult(losses[0], losses[1], taken, tokens)
-        torch.manual_seed(seed)
-        sums = torch.zeros(2, device=device)
-        *early, last = self._split(batch, parts)
-        for part in early:
-            with self._no_sync():
-                sums += self._part(part, tokens)
-        sums += self._part(last, tokens)
-        sums = self.processes.all_reduce(sums)
-        taken = self._update(learning_rate(number, self.spec), sums[0])
-        return StepResult(sums[0], sums[1], taken, tokens)
+        else:
+            torch.manual_seed(seed)
+            losses = torch.zeros(2, device=device)
+            *early, last = self._split(batch, parts)
+            for part in early:
+                with self._no_sync():
+                    losses += self._part(part, tokens)
+            losses += self._part(last, tokens)
+            losses = self.processes.all_reduce(losses)
+            taken = self._update(rate, losses[0])
+        return StepResult(losses[0], losses[1], taken, tokens)
 
     def _describe_graphs(self) -> str:
         """Describe how a GPU runs a step: as one CUDA graph, as several, or kernel by kernel, with the reason."""

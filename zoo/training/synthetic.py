@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from itertools import islice, tee
 from pathlib import Path
 from typing import Any
@@ -64,26 +64,19 @@ def write_missing(
     for number, part in enumerate(parts):
         if isinstance(part, Synthetic):
             name = f"train[{number}]"
-            with _located_in(name):
+            try:
                 text = _SyntheticText(spec, part, name, report)
                 records.append(text.find_or_write(device, next((each for each in known if each["part"] == name), None)))
+            except MissingFileError:  # it already names the part
+                raise
+            except ZooError as error:
+                problem = f"`corpus.{name}`: {error.problem}"
+                raise ZooError(problem, where=error.where, hint=error.hint, exit_code=error.exit_code) from error
             folder = Path(records[-1]["folder"])
             common = part.model_dump(include={"weight", "source_language", "target_language", "tag"})
             parts[number] = Files(source=str(folder / "source.txt"), target=str(folder / "target.txt"), **common)
     corpus = spec.corpus.model_copy(update={"train": tuple(parts)})
     return spec.model_copy(update={"corpus": corpus}), records
-
-
-@contextmanager
-def _located_in(name: str) -> Iterator[None]:
-    """Add the name of a corpus part to errors in the `with` block, unless they are about missing files."""
-    try:
-        yield
-    except MissingFileError:  # it already names the part
-        raise
-    except ZooError as error:
-        problem = f"`corpus.{name}`: {error.problem}"
-        raise ZooError(problem, where=error.where, hint=error.hint, exit_code=error.exit_code) from error
 
 
 class _SyntheticText:
@@ -104,14 +97,14 @@ class _SyntheticText:
             return record
         folders = {name: find.model(name, self.report) for name in self.part.models}
         languages = [_languages_of(name, ModelFolder(folder).spec, self.direction) for name, folder in folders.items()]
-        record = self._record({name: _model_digest(folder) for name, folder in folders.items()})
+        record = self._record(_model_digests(folders))
         if known and known["models"] != record["models"]:
             problem = "its text was removed, and the models that wrote it have changed since the run was started"
             raise ZooError(problem, hint="restore the models, or start over with `--fresh`")
         folder = Path(record["folder"])
         if not folder.is_dir():
             with exclusive(folder, self.report):
-                self._write(record, list(folders.values()), languages[0], device)
+                self._write(record, folders, languages[0], device)
         return record
 
     def _record(self, models: Mapping[str, str]) -> Record:
@@ -127,12 +120,9 @@ class _SyntheticText:
         key = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:16]
         return {"part": self.name, "folder": str(storage.synthetic() / key), "models": dict(models), "options": options}
 
-    def _require_unchanged(
-        self, record: Record, models: Sequence[str] | None = None, journal: Path | None = None
-    ) -> None:
+    def _require_unchanged(self, record: Record, models: Mapping[str, str], journal: Path | None = None) -> None:
         """Raise ZooError if the text or a model differs from its record. In this case, remove the journal."""
-        digests = record["models"] if models is None else dict(zip(self.part.models, models, strict=True))
-        if self._record(digests)["folder"] != record["folder"]:
+        if self._record(models)["folder"] != record["folder"]:
             if journal is not None:
                 journal.unlink(missing_ok=True)
             problem = "the text or a model was changed while it was read"
@@ -142,7 +132,7 @@ class _SyntheticText:
         """Yield the lines of the text, each with its reference translation if there is one."""
         return zip(*map(read_sentences, self.paths), strict=True)
 
-    def _write(self, record: Record, models: Sequence[Path], languages: Direction, device: str) -> None:
+    def _write(self, record: Record, models: Mapping[str, Path], languages: Direction, device: str) -> None:
         """Write the part's folder, unless another process has written it. The caller must hold the folder's lock."""
         folder = Path(record["folder"])
         journal = folder.with_suffix(".partial")
@@ -151,16 +141,16 @@ class _SyntheticText:
             resumed = f" ({done:,} are already translated)" if done else ""
             self.report.info(f"`corpus.{self.name}`: {self.part.summary}: {total:,} lines{resumed}")
             if done < total:
-                opened = [open_model(path, device=device, report=self.report) for path in models]
-                self._require_unchanged(record, list(map(_model_digest, models)))
+                opened = [open_model(path, device=device, report=self.report) for path in models.values()]
+                self._require_unchanged(record, _model_digests(models))
                 translator = type(opened[0]).ensemble(opened) if len(opened) > 1 else opened[0]
                 try:
                     with convert_disk_errors(journal):
                         self._translate(translator, languages, journal, done, total)
                 except ZooError:
-                    self._require_unchanged(record, journal=journal)
+                    self._require_unchanged(record, record["models"], journal)
                     raise
-            self._require_unchanged(record, journal=journal)
+            self._require_unchanged(record, record["models"], journal)
             pairs = self._combine(folder, journal, record)
             self.report.info(f"`corpus.{self.name}`: {pairs:,} pairs are in {folder}")
         journal.unlink(missing_ok=True)
@@ -261,11 +251,14 @@ def _code_of(code: str, known: Sequence[str]) -> str | None:
     return same[0] if len(same) == 1 else None
 
 
-def _model_digest(folder: Path) -> str:
-    """Return a hash of the spec, the weights and the vocabulary in a model folder."""
-    model = ModelFolder(folder)
-    files = [model.spec_file, model.newest_weights, *sorted(folder.glob("vocabulary*"))]
-    return hashlib.sha256("".join(map(digest, files)).encode()).hexdigest()
+def _model_digests(folders: Mapping[str, Path]) -> dict[str, str]:
+    """Return a hash of the spec, the weights and the vocabulary of each model, given the models' folders."""
+    digests = {}
+    for name, folder in folders.items():
+        model = ModelFolder(folder)
+        files = [model.spec_file, model.newest_weights, *sorted(folder.glob("vocabulary*"))]
+        digests[name] = hashlib.sha256("".join(map(digest, files)).encode()).hexdigest()
+    return digests
 
 
 def _finished_lines(journal: Path) -> int:

@@ -40,6 +40,7 @@ from zoo.training.dev_set import DevSet, continue_without_score, require_scorabl
 from zoo.training.distributed import Processes, join_processes, needs_sharding
 from zoo.training.initial_model import initial_model, prepare_corpus
 from zoo.training.run import Run, RunIdentity
+from zoo.training.step import TrainStep
 from zoo.training.synthetic import write_missing
 from zoo.training.trainer import Trainer
 from zoo.version import __version__
@@ -133,30 +134,23 @@ def _require_steps_left(run: Run, spec: Spec) -> None:
         raise ZooError(problem, hint=hint)
 
 
-def train_steps(spec: Spec, run: Path | str, device: str = "auto", report: Report | None = None) -> None:
-    """Train as `train` does, but without averaging and scoring at the end."""
-    chosen = Run(Path(run))
-    with join_processes(device) as processes, chosen.locked():
-        _train(spec, chosen, processes, fresh=False, report=report or Report())
-
-
 def _train(spec: Spec, run: Run, processes: Processes, *, fresh: bool, report: Report) -> bool:
     """Prepare the corpus and train, in each of the processes. Return whether training has reached its end."""
     device = str(processes.device)
     # Once a run has checkpoints, the model that it started from is no longer needed and may be gone.
-    model = initial_model(spec, report) if fresh or not list_checkpoints(run) else None
+    starts = fresh or not list_checkpoints(run)
+    model = initial_model(spec, report) if starts else None
     with processes.first_then_others(on_each_machine=True):
         given = model.vocabulary if model else Vocabulary.load(run.folder) if spec.training.start_from else None
         known = run.identity.synthetic if not fresh and run.data.is_file() else ()
         complete, synthetic = write_missing(spec, report, device, known)
         prepared = prepare(complete, report, given)
     report.info(f"train: {prepared.counts}")
-    resumes = not fresh and bool(list_checkpoints(run)) and run.data.is_file()
+    resumes = not starts and run.data.is_file()
     chosen = _with_backend_of(run, spec) if resumes and spec.compilation.backend == "auto" else spec
     program = build_module(chosen, weights=model.weights.tensors if model else None, device=device)
-    data = TrainingSet.from_prepared(
-        spec, prepared, run_in_thread(prepared.verify) if processes.first_on_machine else None
-    )
+    verified = run_in_thread(prepared.verify) if processes.first_on_machine else None
+    data = TrainingSet.from_prepared(spec, prepared, verified)
     packs = Purpose.UPDATE in program.graphs
     sharded = processes.count > 1 and needs_sharding(spec, data.mean_size(), processes, packs=packs)
     identity = RunIdentity(
@@ -174,9 +168,10 @@ def _train(spec: Spec, run: Run, processes: Processes, *, fresh: bool, report: R
         synthetic=synthetic,
     )
     with processes.first_then_others():
-        identity = (
-            _start(spec, run, prepared, identity, fresh=fresh, report=report) if processes.first else run.identity
-        )
+        if processes.first:
+            identity = _start(spec, run, prepared, identity, fresh=fresh, report=report)
+        else:
+            identity = run.identity
     data.packed = identity.packed
     if processes.first:
         _warn(spec, data, device, report)
@@ -186,17 +181,8 @@ def _train(spec: Spec, run: Run, processes: Processes, *, fresh: bool, report: R
     library = identity.matrix_library if identity.matrix_library in matrix_libraries() else matrix_library()
     with fast_float32(library), _torch_threads(identity.threads, report), _stop_requested(report) as stopped:
         aligner = BatchAligner(data.store, prepared.vocabulary) if spec.training.guided_alignment is not None else None
-        trainer = Trainer(
-            spec,
-            program,
-            data,
-            run,
-            processes=processes,
-            report=report,
-            dev=dev,
-            sharded=identity.sharded,
-            aligner=aligner,
-        )
+        train_step = TrainStep(spec, program, processes, report, sharded=identity.sharded, aligner=aligner)
+        trainer = Trainer(train_step, data, run, dev)
         try:
             ended = trainer.train(stopped)
         except Exception:

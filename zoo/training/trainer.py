@@ -16,19 +16,17 @@ from typing import Any
 
 import torch
 
-from compiler import EmittedProgram, Purpose, cost
-from specs import Spec, ZooError
+from compiler import Purpose, cost
+from specs import ZooError
 from zoo.data.batches import Batch, BatchSize
 from zoo.data.prefetch import prefetch
 from zoo.data.training_set import Position, TrainingSet
 from zoo.generation.compilation import LAZY_BACKEND, LAZY_MESSAGE, message_if_slow
-from zoo.report import Progress, Report
+from zoo.report import Progress
 from zoo.system.processors import matrix_peak
 from zoo.training import checkpoints
-from zoo.training.alignment import BatchAligner
 from zoo.training.checkpoints import TrainingProgress, TrainingState, are_finite, gather_state
 from zoo.training.dev_set import DevSet, continue_without_score
-from zoo.training.distributed import Processes
 from zoo.training.run import Run
 from zoo.training.run_log import SHOWN, RunLog, summary
 from zoo.training.step import StepResult, TrainStep, learning_rate
@@ -43,35 +41,18 @@ class Trainer:
     Training ends after `training.steps`, at another limit of the spec, or when `training.patience` is exhausted.
     """
 
-    def __init__(
-        self,
-        spec: Spec,
-        program: EmittedProgram,
-        data: TrainingSet,
-        run: Run,
-        *,
-        processes: Processes,
-        report: Report,
-        dev: DevSet | None = None,
-        sharded: bool = False,
-        aligner: BatchAligner | None = None,
-    ) -> None:
+    def __init__(self, train_step: TrainStep, data: TrainingSet, run: Run, dev: DevSet | None = None) -> None:
         """Prepare a trainer.
 
         Args:
-            spec: The spec to train with.
-            program: The program to train.
+            train_step: The training step, with the spec, the program, the processes and the receiver of messages.
             data: The training set.
             run: The run that receives checkpoints and the log.
-            processes: The processes that train together.
-            report: Receives messages and progress.
             dev: The dev set, which is scored at each checkpoint.
-            sharded: Whether to shard weights and moments across the processes.
-            aligner: Aligns the words of batches, for `training.guided_alignment`.
         """
-        self.spec, self.program, self.data, self.run, self.report, self.dev = spec, program, data, run, report, dev
-        self.processes, self.device = processes, processes.device
-        self.train_step = TrainStep(spec, self.program, processes, report, sharded=sharded, aligner=aligner)
+        self.train_step, self.data, self.run, self.dev = train_step, data, run, dev
+        self.spec, self.program, self.report = train_step.spec, train_step.program, train_step.report
+        self.processes, self.device = train_step.processes, train_step.processes.device
         self.progress = TrainingProgress()
         self._compiles = self.program.backend == LAZY_BACKEND
         self._flops = cost(self.program.graphs[Purpose.TRAIN]).flops
@@ -96,11 +77,10 @@ class Trainer:
         elif self.progress.step:
             self.report.info(f"resuming at step {self.progress.step:,}")
         log = self._log() if processes.first else None
+        line: dict[str, Any] = {}
         with self.report.progress("training", self.spec.training.steps, "steps") as shown:
             shown.advance(self.progress.step)
-            if ended or stop:
-                line: dict[str, Any] = {}
-            else:
+            if not (ended or stop):
                 ended, stop, line = self._train_steps(stopped, log, shown)
                 if ended:
                     self._report_end()
@@ -139,14 +119,15 @@ class Trainer:
         with closing(prefetch(self.inputs())) as inputs:
             while not (ended or stop):
                 batch, position = next(inputs)
-                result = self.step(number := self.progress.step + 1, batch)
+                number = self.progress.step + 1
+                result = self.step(number, batch)
                 before = self._add_time(before)
                 tokens = self.progress.tokens + batch.size.target_tokens
                 self.progress = replace(self.progress, step=number, **position._asdict(), tokens=tokens)
                 shown.advance(1, total=self._expected_steps())
-                due = self.progress.step % training.checkpoint_steps == 0
+                due = number % training.checkpoint_steps == 0
                 ended, stop = processes.any(processes.first and self.ended, stopped())
-                logged = due or ended or stop or self.progress.step % training.log_steps == 0
+                logged = due or ended or stop or number % training.log_steps == 0
                 if logged or self.device.type == "cpu":
                     self._count_skipped()
                 if logged:  # counting the skipped steps has waited for the device
@@ -156,7 +137,7 @@ class Trainer:
                     log.add(batch.size, result, self.flops_of(batch.size))
                     if logged:
                         figures = self._score_dev_set(self.dev, state.weights) if state and self.dev else {}
-                        line = log.write(self.progress, learning_rate(self.progress.step, self.spec), figures)
+                        line = log.write(self.progress, learning_rate(number, self.spec), figures)
                         shown.advance(0, **{name: line[name] for name in SHOWN if line.get(name) is not None})
                 if due:
                     self._save(state, line, due=True)

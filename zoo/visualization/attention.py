@@ -11,6 +11,7 @@ import zlib
 from base64 import b64encode
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from string import Template
 
 import numpy as np
 import torch
@@ -21,7 +22,6 @@ from specs import ZooError
 from specs.errors import suggest
 from zoo.generation.attention import Attention
 from zoo.visualization.page import (
-    FONT,
     asset,
     element,
     escape_text,
@@ -34,20 +34,11 @@ from zoo.visualization.page import (
     text_width,
 )
 
-# All sizes are in pixels.
+# All sizes are in pixels. The font size is also in `attention_drawing.css`.
 _FONT_SIZE, _ROW_HEIGHT, _COLUMN_DISTANCE, _MARGIN, _GAP = 15, 22, 260, 24, 8
 _HEAD_DISTANCE, _BOLD_FACTOR, _PICTURE_WIDTH = 34, 1.1, 120
 _OPACITY_LEVELS = 32  # a weight below half a level is not drawn
 _LINE_DISTANCE, _MAX_BUNDLE_HEIGHT = 2.5, 14.0
-_SVG_STYLE = f"""\
-text {{ font: {_FONT_SIZE}px {FONT}; fill: var(--ink) }}
-.page {{ fill: var(--page) }}
-.row {{ text-anchor: end }}
-.title {{ font-weight: bold }}
-.number {{ font-size: 12px }}
-text.quiet {{ fill: var(--quiet) }}
-path {{ fill: none; stroke-width: 1.8 }}
-"""
 STEPS = 255
 """Weights are stored in the page as multiples of 1 / STEPS, with one byte for each weight."""
 FIGURE_ATTENTION, FIGURE_LAYER, FIGURE_LAYERS = "encoder", 5, 6
@@ -232,7 +223,7 @@ def attention_svg(attention: Attention, view: View) -> str:
     heads = f"head{'s' * (len(view.heads) > 1)} {', '.join(map(str, view.heads))}"
     return image(
         f"{title}, {heads}: {attention.text}",
-        _SVG_STYLE,
+        asset("attention_drawing.css"),
         total_width,
         height,
         *_legend(title, view.heads),
@@ -258,10 +249,9 @@ def _lines(weights: Tensor, view: View, x: float) -> Iterator[str]:
         levels = weights[head - 1].mul(_OPACITY_LEVELS).round().int()
         shift = _ROW_HEIGHT / 2 + distance * (index - (len(view.heads) - 1) / 2)
         for level in range(1, _OPACITY_LEVELS + 1):
-            pairs = (levels == level).nonzero().tolist()
             parts = [
                 f"M{x:g} {_ROW_HEIGHT * row + shift:g}L{x + _COLUMN_DISTANCE:g} {_ROW_HEIGHT * column + shift:g}"
-                for row, column in pairs
+                for row, column in (levels == level).nonzero().tolist()
                 if view.word in (None, row)
             ]
             if parts:
@@ -315,7 +305,7 @@ def attention_page(attention: Attention, view: View, model: str, *, caption: str
     return page(
         f"Attention of {model}: {attention.text}",
         *_header(attention, model, caption, picture),
-        *_body({name: kind.title for name, kind in available.items()}, max_heads, matrices_first=bool(picture)),
+        _body({name: kind.title for name, kind in available.items()}, max_heads, matrices_first=bool(picture)),
         json_element("data", {"kinds": kinds, "first": first, "picture": picture}),
         f'<script type="text/plain" id="weights">{b64encode(zlib.compress(packed)).decode()}</script>',
         style=asset("attention_page.css"),
@@ -340,37 +330,18 @@ def _header(attention: Attention, model: str, caption: str, picture: str | None)
     )
 
 
-def _body(kinds: Mapping[str, str], heads: int, *, matrices_first: bool) -> Iterator[str]:
-    yield "<noscript><p>This page needs JavaScript to draw the attention.</p></noscript>"
-    yield '<div id="view" hidden>\n<form class="screen" aria-label="Selection">'
-    yield _group("Attention", (_choice("kind", name, escape_text(title)) for name, title in kinds.items()))
-    yield '<label><span class="legend">Layer</span> <select id="layer"></select></label>'
-    head_boxes = (
+def _body(kinds: Mapping[str, str], head_count: int, *, matrices_first: bool) -> str:
+    """Return the form, the lines and the matrices of the page, which its script fills."""
+    choices = (
+        f'<label><input type="radio" name="kind" value="{name}"> {escape_text(title)}</label>'
+        for name, title in kinds.items()
+    )
+    heads = (
         f'<label class="head"><input type="checkbox" name="head" value="{head}" aria-label="head {head + 1}">'
         f'<i style="background: var(--series-{head})"></i>{head + 1}</label>'
-        for head in range(heads)
+        for head in range(head_count)
     )
-    yield _group("Heads", [*head_boxes, *(f'<button type="button" id="{id}">{id}</button>' for id in ("all", "none"))])
-    yield _group("Unit", (_choice("unit", unit, unit) for unit in ("words", "tokens")))
-    yield "</form>"
-    matrices = '<h2>Matrices</h2>\n<p id="cell" class="quiet screen"></p>\n<div id="matrices"></div>'
-    if matrices_first:
-        yield matrices
-    yield '<h2>Lines</h2>\n<p id="summary" role="status"></p>'
-    yield (
-        '<p class="quiet screen">The colour of a line shows its head, and its opacity shows the weight. Weights below '
-        "1.6 % are not drawn. Choose a word on either side. With the keyboard, use the arrow keys in a list, Enter to "
-        "choose, and Escape to clear.</p>"
-    )
-    columns = (f'<ul id="{side}" role="listbox" tabindex="0"></ul>' for side in ("rows", "columns"))
-    lines = '<svg id="lines" aria-hidden="true" preserveAspectRatio="none"></svg>'
-    yield f'<div class="pair">{lines.join(columns)}</div>\n<div id="table" class="wide"></div>'
-    yield "</div>" if matrices_first else f"{matrices}\n</div>"
-
-
-def _group(title: str, content: Iterator[str] | list[str]) -> str:
-    return f"<fieldset><legend>{title}</legend>{''.join(content)}</fieldset>"
-
-
-def _choice(name: str, value: str, label: str) -> str:
-    return f'<label><input type="radio" name="{name}" value="{value}"> {label}</label>'
+    matrices = '<h2>Matrices</h2>\n<p id="cell" class="quiet screen"></p>\n<div id="matrices"></div>\n'
+    above, below = (matrices, "") if matrices_first else ("", matrices)
+    template = Template(asset("attention_page.html").rstrip())
+    return template.substitute(kinds="".join(choices), heads="".join(heads), matrices_above=above, matrices_below=below)

@@ -6,19 +6,14 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from zoo.visualization.page import FONT, asset, escape_text, image, page, table_cells, table_head, text
+from zoo.visualization.page import asset, escape_text, image, page, table_cells, table_head, text
 from zoo.visualization.plot import STYLE, WIDTH, Axis, Plot, Series, plot_height, plot_svg
 
 _TIME_UNITS = ((2 * 86_400, 86_400, "days"), (2 * 3600, 3600, "hours"), (120, 60, "minutes"), (0, 1, "seconds"))
 """Units of time. For each unit: the shortest training time that is shown in it (in seconds), its length (in seconds),
 and its name."""
 _GAP, _HEADING = 24, 34  # pixels of the SVG drawing
-_SVG_RULES = STYLE.partition("\n")[2]  # without the size of a plot in a page
-_SVG_STYLE = f"""\
-text {{ font-family: {FONT} }}
-.page {{ fill: var(--page) }}
-.heading {{ font-size: 20px; font-weight: bold; fill: var(--ink) }}
-{_SVG_RULES}"""
+_SVG_STYLE = asset("curves_drawing.css") + STYLE.partition("\n")[2]  # without the size of a plot in a page
 
 
 MetricValues = tuple[tuple[float, float, float], ...]

@@ -12,7 +12,7 @@ from compiler.options import compile_options
 from compiler.passes.variants import drop_dropout
 from specs import Spec
 from zoo.files.output import open_output, require_svg
-from zoo.planning.plan import LENGTH
+from zoo.planning.memory_estimate import LENGTH
 from zoo.visualization.page import asset, element, image, text
 
 _WIDTH, _HEIGHT, _GAP = 330, 40, 20
@@ -196,8 +196,7 @@ def _memory_edge(start: _Position, end: _Position) -> str:
 
     The edge ends at the left side of a box that is alone in its row, otherwise at the bottom of the box.
     """
-    channel = _COLUMN_WIDTH + 6
-    path = f"M{start.middle:g} {start.y:g} V{start.y - _GAP / 2:g} H{channel:g}"
+    path = f"M{start.middle:g} {start.y:g} V{start.y - _GAP / 2:g} H{_COLUMN_WIDTH + 6:g}"
     if end.width == _WIDTH:
         return _edge("memory", f"{path} V{end.y + _HEIGHT / 2:g} H{end.x:g}")
     return _edge("memory", f"{path} V{end.bottom + 0.3 * _GAP:g} H{end.middle + 5:g} V{end.bottom:g}")

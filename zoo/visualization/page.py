@@ -8,12 +8,13 @@ from __future__ import annotations
 import re
 import unicodedata
 from base64 import b64encode
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from colorsys import hls_to_rgb
 from hashlib import sha256
 from html import escape
 from json import dumps
 from pathlib import Path
+from string import Template
 from struct import pack
 from zlib import compress, crc32
 
@@ -22,8 +23,7 @@ import numpy.typing as npt
 
 from zoo.version import __version__
 
-FONT = "Helvetica, Arial, sans-serif"
-_COLOURS = {
+COLOURS = {
     "page": ("#ffffff", "#16181d"),
     "soft": ("#f1f3f6", "#21242b"),
     "line": ("#c4c8ce", "#444952"),
@@ -35,7 +35,6 @@ _COLOURS = {
 """Colours for light and dark mode, in this order: background, second background, lines, secondary text, text, links and
 selections, borders of controls. On both backgrounds, text has a contrast of at least 4.5, and borders of at least 3
 (WCAG 2)."""
-LIGHT, DARK = ({name: pair[dark] for name, pair in _COLOURS.items()} for dark in (0, 1))
 _GOLDEN = 137.508
 """Golden angle in degrees. Consecutive series differ by this hue angle, so that any number of hues stay distinct."""
 _FIRST_HUE = 212.0
@@ -67,13 +66,10 @@ def series_colour(number: int, *, dark: bool = False) -> str:
 
 def colour_sheet(series_count: int = 0) -> str:
     """Return CSS that defines all colours for light mode, dark mode and print, with `series_count` series colours."""
-    light, dark = (
-        _root({**theme, **{f"series-{n}": series_colour(n, dark=theme is DARK) for n in range(series_count)}})
-        for theme in (LIGHT, DARK)
-    )
+    names = [*COLOURS, *(f"series-{number}" for number in range(series_count))]
     return (
-        f":root {{ color-scheme: light dark; {light} }}\n"
-        f"@media screen and (prefers-color-scheme: dark) {{ :root {{ {dark} }} }}\n"
+        f":root {{ color-scheme: light dark; {_variables(names, dark=False)} }}\n"
+        f"@media screen and (prefers-color-scheme: dark) {{ :root {{ {_variables(names, dark=True)} }} }}\n"
         "@media print { :root { color-scheme: light; print-color-adjust: exact; -webkit-print-color-adjust: exact } }\n"
     )
 
@@ -81,13 +77,13 @@ def colour_sheet(series_count: int = 0) -> str:
 def theme_sheet() -> str:
     """Return CSS that lets the `data-theme` attribute of a page, `light` or `dark`, override the system's mode."""
     return "".join(
-        f"@media screen {{ :root[data-theme={name}] {{ color-scheme: {name}; {_root(theme)} }} }}\n"
-        for name, theme in (("light", LIGHT), ("dark", DARK))
+        f"@media screen {{ :root[data-theme={name}] {{ color-scheme: {name}; {_variables(COLOURS, dark=dark)} }} }}\n"
+        for name, dark in (("light", False), ("dark", True))
     )
 
 
-def _root(theme: Mapping[str, str]) -> str:
-    return "; ".join(f"--{name}: {value}" for name, value in theme.items())
+def _variables(names: Iterable[str], *, dark: bool) -> str:
+    return "; ".join(f"--{name}: {_colour(name, dark=dark)}" for name in names)
 
 
 _UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
@@ -135,19 +131,13 @@ def page(title: str, *body: str, style: str = "", script: str = "", series_count
     """
     allowed = f"'sha256-{b64encode(sha256(script.encode()).digest()).decode()}'" if script else "'none'"
     policy = f"default-src 'none'; style-src 'unsafe-inline'; img-src data:; script-src {allowed}"
-    return "\n".join(
-        [
-            '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">',
-            f'<meta http-equiv="Content-Security-Policy" content="{policy}">',
-            '<meta name="viewport" content="width=device-width, initial-scale=1">',
-            f'<meta name="generator" content="zoo {__version__}">',
-            f"<title>{escape_text(title)}</title>",
-            f"<style>\n{colour_sheet(series_count)}{SHEET}{style}</style>\n</head>\n<body>\n<main>",
-            *body,
-            "</main>",
-            *([f"<script>{script}</script>"] if script else []),
-            "</body>\n</html>\n",
-        ]
+    return Template(asset("page.html")).substitute(
+        policy=policy,
+        version=__version__,
+        title=escape_text(title),
+        style=f"{colour_sheet(series_count)}{SHEET}{style}",
+        body="".join(f"{part}\n" for part in body),
+        script=f"<script>{script}</script>\n" if script else "",
     )
 
 
@@ -227,7 +217,7 @@ def _with_colours(svg: str, *, dark: bool = False) -> str:
 
 def _colour(name: str, *, dark: bool) -> str:
     kind, _, number = name.partition("-")
-    return series_colour(int(number), dark=dark) if kind == "series" else (DARK if dark else LIGHT)[name]
+    return series_colour(int(number), dark=dark) if kind == "series" else COLOURS[name][dark]
 
 
 def text_width(words: str, size: float) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -121,13 +121,12 @@ class _Drawing:
         self.floor = HEIGHT - _BOTTOM
         self.x = _Scale(plot.x, tuple(x for x, _ in points), _LEFT, WIDTH - _RIGHT)
         self.y = _Scale(plot.y, tuple(y for _, y in points), self.floor, _TOP)
-        self._occupied: list[tuple[float, float, float, float]] = []
+        self._occupied = [box for series in plot.series for box in self._boxes(series)]
 
     def svg(self) -> str:
         height = plot_height(len(self.plot.series))
         name = f"plot-{crc32(self.plot.title.encode()):x}"
         series = list(enumerate(self.plot.series))
-        self._occupied = [box for _, each in series for box in self._boxes(each)]
         return "\n".join(
             [
                 f'<svg class="plot" viewBox="0 0 {WIDTH} {height}" role="img" aria-labelledby="{name} {name}-summary">',
@@ -194,14 +193,10 @@ class _Drawing:
         """Yield an SVG text element for each label, at a free position beside its point. Omit labels without space."""
         for (x, y), label in zip(series.points, series.labels, strict=bool(series.labels)):
             wide, left, at = text_width(label, 13), self.x(x), self.y(y)
-            places = [
-                (left + 9, at + 5),
-                (left - 9 - wide, at + 5),
-                (left - wide / 2, at - 10),
-                (left - wide / 2, at + 20),
-            ]
-            places += [(left + 7, at + 18), (left + 7, at - 9), (left - 7 - wide, at + 18), (left - 7 - wide, at - 9)]
-            for start, base in places:
+            offsets = [(9, 5), (-9 - wide, 5), (-wide / 2, -10), (-wide / 2, 20)]
+            offsets += [(7, 18), (7, -9), (-7 - wide, 18), (-7 - wide, -9)]
+            for right, down in offsets:
+                start, base = left + right, at + down
                 box = start, base - 12, start + wide, base + 3
                 inside = box[0] >= _LEFT and box[2] <= WIDTH - 4 and box[1] >= 0 and box[3] <= self.floor
                 if inside and not any(_overlap(box, other) for other in self._occupied):
@@ -211,9 +206,7 @@ class _Drawing:
 
     def _key(self, number: int, series: Series) -> str:
         x, y = _LEFT + number % 2 * (WIDTH - _LEFT) / 2, HEIGHT + 8 + number // 2 * _LEGEND
-        line = ""
-        if series.line:
-            line = element("line", kind="curve", x1=x, y1=y, x2=x + 30, y2=y, **_stroke(number))
+        line = element("line", kind="curve", x1=x, y1=y, x2=x + 30, y2=y, **_stroke(number)) if series.line else ""
         mark = "" if series.line and len(series.points) >= _MIN_LINE else _mark(number, x + 15, y)
         name, most = series.name, (WIDTH - _LEFT) / 2 - 44
         while text_width(name, 14) > most:
@@ -248,10 +241,7 @@ def _powers(low: float, high: float) -> Iterator[float]:
     steps = (1, 2, 5) if last - first < 3 else (1,)
     every = max(1, (last - first) // 8 + 1) if len(steps) == 1 else 1
     ticks = [step * 10.0**power for power in range(first, last + 1, every) for step in steps]
-    inner = [tick for tick in ticks if low <= tick <= high]
-    below = [tick for tick in ticks if tick < low][-1:]
-    above = [tick for tick in ticks if tick > high][:1]
-    yield from (*below, *inner, *above)
+    yield from ticks[max(0, bisect_left(ticks, low) - 1) : bisect_right(ticks, high) + 1]
 
 
 def _even(low: float, high: float) -> Iterator[float]:

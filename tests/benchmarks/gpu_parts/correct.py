@@ -21,6 +21,7 @@ from specs import EOS, Spec
 from tests.benchmarks.gpu_parts.setting import ROOT, Figures, Setting, subprocess_environment
 from tests.compiler.kernels_in_pytorch import kernels_in_pytorch
 from tests.examples import rows
+from tests.zoo.training.conftest import train_steps
 from zoo.generation.beam_search import BeamSearch
 from zoo.generation.constraints import SuppressedTokens
 from zoo.generation.engine import Engine
@@ -31,7 +32,6 @@ from zoo.training.checkpoints import OPTIMISER, WEIGHTS, list_checkpoints
 from zoo.training.distributed import Processes
 from zoo.training.run import Run
 from zoo.training.step import TrainStep
-from zoo.training.train import train_steps
 
 TESTS = ["tests/zoo/generation/test_beam_search.py", "-m", "gpu"]
 PRECISIONS = ("float32", "bfloat16")
@@ -61,15 +61,8 @@ def correct(setting: Setting) -> Iterator[tuple[str, Figures]]:
 
 
 def _small(**sections: Any) -> dict[str, Any]:
-    architecture = {
-        "N": 2,
-        "d_model": 64,
-        "d_ff": 128,
-        "h": 4,
-        "d_k": 16,
-        "d_v": 16,
-        **sections.pop("architecture", {}),
-    }
+    sizes = {"N": 2, "d_model": 64, "d_ff": 128, "h": 4, "d_k": 16, "d_v": 16}
+    architecture = {**sizes, **sections.pop("architecture", {})}
     return {"architecture": architecture, "vocabulary": {"size": 500}, **sections}
 
 
@@ -102,45 +95,33 @@ def _searches(setting: Setting) -> Iterator[tuple[str, Figures]]:
     """Compare the search on the GPU with the search in Python on the CPU: all rules, three beams, with a constraint."""
     spec = setting.spec("tiny", **_small())
     generator = torch.Generator().manual_seed(1)
-    weights = {
-        name: 2 * weight + 0.1 * torch.randn(weight.shape, generator=generator)
-        for name, weight in initial_weights(spec, graphs(spec)).items()
-    }
-    plain, program = (
-        build(spec, weights=weights, backend="eager", device=device) for device in ("cpu", str(setting.device))
-    )
+    initial = initial_weights(spec, graphs(spec)).items()
+    weights = {name: 2 * each + 0.1 * torch.randn(each.shape, generator=generator) for name, each in initial}
+    plain = build(spec, weights=weights, backend="eager", device="cpu")
+    program = build(spec, weights=weights, backend="eager", device=str(setting.device))
     draw, size = random.Random(3), spec.vocabulary.size
-    sources = [
-        SearchInput(
-            index,
-            {"source": (*(draw.randrange(4, size) for _ in range(draw.randint(1, 30))), EOS)},
-            draw.randint(4, 40),
-        )
-        for index in range(8 if setting.toy else 40)
-    ]
+    sources = []
+    for index in range(8 if setting.toy else 40):
+        source = (*(draw.randrange(4, size) for _ in range(draw.randint(1, 30))), EOS)
+        sources.append(SearchInput(index, {"source": source}, draw.randint(4, 40)))
     for rule in RULES:
         for beam in BEAMS:
             constraint = SuppressedTokens((11,), size, None, 3) if beam == 4 else None
             search = BeamSearch(beam, 0.6, min(2, beam), constraint, stopping_rule=rule)
             found: list[list[list[Translation]]] = []
-            for each, device, tokens in (
-                (plain, "cpu", 400),
-                (program, setting.device, 400),
-                (program, setting.device, 1),
-            ):
+            cases = ((plain, "cpu", 400), (program, setting.device, 400), (program, setting.device, 1))
+            for each, device, tokens in cases:
                 with Engine(each, device, max_batch_tokens=tokens) as engine:
                     found.append(engine.submit(sources, search).result())
             cpu, together, alone = ([[each.tokens for each in best] for best in results] for results in found)
             scores = [[each.score for best in results for each in best] for results in found[:2]]
-            yield (
-                f"search, {rule}, beam {beam}",
-                {
-                    "sentences": len(sources),
-                    "other than on the CPU": sum(a != b for a, b in zip(cpu, together, strict=True)),
-                    "difference of scores": max(abs(a - b) for a, b in zip(*scores, strict=True)),
-                    "other alone than in a batch": sum(a != b for a, b in zip(alone, together, strict=True)),
-                },
-            )
+            figures = {
+                "sentences": len(sources),
+                "other than on the CPU": sum(a != b for a, b in zip(cpu, together, strict=True)),
+                "difference of scores": max(abs(a - b) for a, b in zip(*scores, strict=True)),
+                "other alone than in a batch": sum(a != b for a, b in zip(alone, together, strict=True)),
+            }
+            yield f"search, {rule}, beam {beam}", figures
 
 
 def _resume(setting: Setting) -> Figures:
@@ -200,9 +181,8 @@ def _tests(setting: Setting) -> Figures:
     lines = done.stdout.strip().splitlines() or [""]
     counts = {word: int(count) for count, word in re.findall(r"(\d+) (passed|failed|skipped|error)", lines[-1])}
     if not counts:
-        return {
-            "failed": f"pytest ran no test, exit status {done.returncode}: {(done.stderr.strip() or lines[-1])[-300:]}"
-        }
+        reason = (done.stderr.strip() or lines[-1])[-300:]
+        return {"failed": f"pytest ran no test, exit status {done.returncode}: {reason}"}
     if setting.cuda and counts.get("skipped"):
         return {"failed": f"{counts['skipped']} of the tests were skipped"}
     return {**counts, "not passed": [line for line in lines if line.startswith(("FAILED", "ERROR"))][:10]}

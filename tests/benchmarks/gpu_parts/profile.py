@@ -29,15 +29,11 @@ def profiled(setting: Setting, name: str, work: Callable[[], object], count: int
     with profile(activities=[ProfilerActivity.CUDA]) as recorded:
         work()
         torch.cuda.synchronize(setting.device)
-    kernels = [
-        (event.key, event.count / count, event.self_device_time_total / count)
-        for event in recorded.key_averages()
-        if event.self_device_time_total
-    ]
+    events = [event for event in recorded.key_averages() if event.self_device_time_total]
+    kernels = [(event.key, event.count / count, event.self_device_time_total / count) for event in events]
     kernels.sort(key=lambda kernel: -kernel[2])
-    (setting.folder / f"kernels-{name.replace(' ', '-').replace(',', '')}.json").write_text(
-        json.dumps(kernels, indent=0)
-    )
+    file = setting.folder / f"kernels-{name.replace(' ', '-').replace(',', '')}.json"
+    file.write_text(json.dumps(kernels, indent=0))
     return {
         "busy, us": sum(kernel[2] for kernel in kernels),
         "kernels": sum(kernel[1] for kernel in kernels),

@@ -35,10 +35,8 @@ def training(setting: Setting) -> Iterator[tuple[str, Figures]]:
         spec = _in_bfloat16(setting.spec(name))
         yield name, _measured(setting, spec, name)
         yield f"{name}, kernels of a step", _kernels(setting, spec)
-    yield (
-        "base, kernel by kernel",
-        _measured(setting, _in_bfloat16(setting.spec("base", compilation=KERNEL_BY_KERNEL)), "base", steps=3),
-    )
+    spec = _in_bfloat16(setting.spec("base", compilation=KERNEL_BY_KERNEL))
+    yield "base, kernel by kernel", _measured(setting, spec, "base", steps=3)
 
 
 def _in_bfloat16(spec: Spec) -> Spec:

@@ -63,10 +63,10 @@ def test_each_pair_is_in_one_batch_and_each_batch_within_both_budgets(store, max
         require_within_budgets(batch, max_source, max_target)
     padded = sum(batch.source.values.numel() + batch.target.values.numel() - len(batch) for batch in padded_batches)
     tokens = sum(batch.size.source_tokens + batch.size.target_tokens for batch in padded_batches)
-    assert batches.padding == pytest.approx(1 - tokens / padded if padded else 0.0)
+    assert batches.total.padding == pytest.approx(1 - tokens / padded if padded else 0.0)
     assert sum(batches.total[1:3]) == tokens
     assert (batches.total.rows, batches.total.padded_tokens) == (len(store), padded)
-    assert batches.mean.rows == -(-len(store) // max(1, len(padded_batches)))
+    assert batches.total.divided_by(len(batches)).rows == -(-len(store) // max(1, len(padded_batches)))
 
 
 def test_batches_are_a_sequence_that_is_not_ordered_by_length():

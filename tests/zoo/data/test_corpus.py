@@ -41,7 +41,8 @@ def corpus_of(folder, source="train.en", target="train.de", report=None, **corpu
 
 
 def read(corpus, split="train"):
-    return [tuple(example.values()) for example in corpus.examples(split)]
+    parts = range(len(getattr(corpus.corpus, split)))
+    return [tuple(example.values()) for number in parts for example in corpus.part_examples(split, number)]
 
 
 def pairs_of(folder, **options):

@@ -403,10 +403,9 @@ def test_corpora_in_archives(folder, tmp_path, monkeypatch):
 
 
 def test_chunks_are_bounded_by_pairs_and_characters(monkeypatch):
-    monkeypatch.setattr(prepare_module, "_CHUNK_EXAMPLES", 4)
     monkeypatch.setattr(prepare_module, "_CHUNK_CHARACTERS", 100)
     pairs = examples([("a", "b")] * 6 + [("x" * 110, "y"), ("x", "y" * 110), ("c", "d")])
-    chunks = list(prepare_module._chunks(pairs))
+    chunks = list(prepare_module._chunks(pairs, 4))
     assert [pair for chunk in chunks for pair in chunk] == pairs
     assert [len(chunk) for chunk in chunks] == [4, 3, 1, 1]
 

@@ -39,7 +39,7 @@ def test_batches_are_those_of_the_epoch(store):
         expected = epoch_batches(store, {"source": 80, "target": 90}, seed=SPEC.training.seed, epoch=epoch)
         assert [batch.tolist() for batch in data.epoch_batches(epoch)] == [batch.tolist() for batch in expected]
     assert data.epoch_batches(3) is data.epoch_batches(3)
-    assert data.mean_size() == data.epoch_batches(0).mean
+    assert data.mean_size() == data.epoch_batches(0).total.divided_by(len(data.epoch_batches(0)))
     count = len(expected)
     for start in (0, count - 1, count):
         positions = [*((3, number) for number in range(start, count)), (4, 0)]

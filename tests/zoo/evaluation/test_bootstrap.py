@@ -8,14 +8,7 @@ from importlib import import_module
 import numpy as np
 import pytest
 
-from zoo.evaluation.comparison import (
-    SAMPLES,
-    interval_half_width,
-    log_perplexity_by_sample,
-    p_value,
-    sample_counts,
-    text_scores_by_sample,
-)
+from zoo.evaluation.comparison import SAMPLES, interval_half_width, log_perplexity_by_sample, p_value, sample_counts
 from zoo.evaluation.text_metrics import TEXT_METRICS, text_metric
 
 REFERENCES = [
@@ -43,11 +36,12 @@ def test_samples_are_reproducible_and_of_the_right_size() -> None:
 @pytest.mark.parametrize("name", TEXT_METRICS)
 def test_sample_scores_equal_those_of_the_sentences(name: str) -> None:
     drawn = np.vstack([np.ones(4), sample_counts(4)[:5]])
-    scores = text_scores_by_sample(name, drawn, OUTPUTS, REFERENCES, "de")
+    metric = text_metric(name, "de")
+    scores = metric.scores(drawn @ metric.statistics(OUTPUTS, REFERENCES))
     for score, row in zip(scores, drawn, strict=True):
         times = [index for index, count in enumerate(row) for _ in range(int(count))]
         outputs, references = ([texts[index] for index in times] for texts in (OUTPUTS, REFERENCES))
-        assert score == pytest.approx(text_metric(name, "de").score(outputs, references))
+        assert score == pytest.approx(metric.score(outputs, references))
 
 
 def test_perplexity_is_per_token_of_the_sample() -> None:

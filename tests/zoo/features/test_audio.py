@@ -15,7 +15,10 @@ import pytest
 import specs
 from specs import ZooError
 from specs.parts import Masks
+from tests.zoo.conftest import RecordingReport
+from zoo.data.prepare import prepare
 from zoo.features.audio import SAMPLE_RATE, Audio, mel_filters, read_blocks, read_samples
+from zoo.report import Report
 
 soundfile = pytest.importorskip("soundfile", reason="needs the `speech` extra")
 pytest.importorskip("soxr", reason="needs the `speech` extra")
@@ -236,3 +239,34 @@ def test_damaged_files_are_read_or_refused(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_many_damaged_files_are_read_or_refused(tmp_path: Path) -> None:
     read_mutated(tmp_path, range(40, 600))
+
+
+def _write_corpus(folder: Path, split: str, count: int) -> list[Path]:
+    """Write recordings of random noise, a list of them, and their texts. Return the paths of the recordings."""
+    files = [folder / f"{split}{number}.wav" for number in range(count)]
+    for number, file in enumerate(files):
+        soundfile.write(file, np.random.default_rng(number).uniform(-0.5, 0.5, 8_000), 16_000)
+    (folder / f"{split}.lst").write_text("".join(f"{file.name}\n" for file in files))
+    (folder / f"{split}.en").write_text("".join(f"{number % 10} {number // 10}\n" for number in range(count)))
+    return files
+
+
+@pytest.mark.integration
+def test_a_damaged_recording_is_left_out_of_training_only(tmp_path: Path) -> None:
+    train, dev = _write_corpus(tmp_path, "train", 40), _write_corpus(tmp_path, "dev", 2)
+    train[3].write_bytes(train[3].read_bytes()[:20])
+    train[7].write_bytes(b"")
+    parts = {split: [{"source": f"{split}.lst", "target": f"{split}.en"}] for split in ("train", "dev")}
+    corpus = {"source": "en", "folder": str(tmp_path), **parts, "test": []}
+    spec = specs.load("speech/digits", {"corpus": corpus})
+    report = RecordingReport()
+    prepared = prepare(spec, report)
+    assert len(prepared.store("train")) == 38
+    assert prepared.counts.kept == 38
+    assert prepared.counts.damaged == 2
+    (warning,) = [line for line in report.warnings if "left out" in line]
+    assert warning.startswith("2 of 40 files are left out of training, such as: ")
+    assert "train3.wav" in warning or "train7.wav" in warning
+    dev[0].write_bytes(b"")
+    with pytest.raises(ZooError, match=r"dev0\.wav"):
+        prepare(spec, Report())

@@ -182,9 +182,10 @@ def test_concurrent_calls_download_once(web, url):
 
 RECORD = """
 import sys
-from zoo.files.download import _Record, _record
+from zoo.files.download import _record
+from zoo.files.manifest import ManifestEntry
 for number in range(20):
-    _record(f"https://a.org/{sys.argv[1]}{number}.tgz", _Record(64 * "a", number))
+    _record(f"https://a.org/{sys.argv[1]}{number}.tgz", ManifestEntry(64 * "a", number))
 """
 
 

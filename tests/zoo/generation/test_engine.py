@@ -353,7 +353,7 @@ def test_an_error_ends_only_the_request_that_causes_it(toy, fault, message, work
 def test_closing_the_engine_ends_all_requests(hooked):
     program, stopped = hooked(9, 1, 50, waits=True), threading.Event()
     engine = Engine(program, max_batch_tokens=60)
-    program.hooks[5] = lambda: (engine._queue.stop(), stopped.set())
+    program.hooks[5] = lambda: (engine.queue.stop(), stopped.set())
     futures = [engine.submit(LONG_TEXTS, strategy) for strategy in (BEAM, Sampling(2, 0.6, 1.0, 0, 1.0, 1))]
     program.all_sent.set()
     assert stopped.wait(timeout=100)
@@ -361,6 +361,7 @@ def test_closing_the_engine_ends_all_requests(hooked):
     for future in futures:
         with pytest.raises(ZooError, match="the model is closed"):
             future.result(timeout=100)
+    assert futures[0].exception() is not futures[1].exception(), "callers raise errors of their own in several threads"
     with pytest.raises(ZooError, match="the model is closed"):
         engine.submit(sources(3), BEAM)
 
@@ -370,7 +371,7 @@ def test_closing_the_engine_ends_a_request_that_does_not_fit_into_memory(hooked)
     engine = Engine(program, max_batch_tokens=4096)
 
     def run_out_of_memory():
-        engine._queue.stop()
+        engine.queue.stop()
         raise torch.OutOfMemoryError
 
     program.hooks = {1: run_out_of_memory}
@@ -381,7 +382,7 @@ def test_closing_the_engine_ends_a_request_that_does_not_fit_into_memory(hooked)
 
 def test_threads_end_when_nobody_uses_the_engine(toy):
     engine = Engine(toy(9, 1, 50), workers=2, max_batch_tokens=60)
-    threads, future = engine._queue.threads, engine.submit(LONG_TEXTS, BEAM)
+    threads, future = engine.queue.threads, engine.submit(LONG_TEXTS, BEAM)
     engine = weakref.ref(engine)
     assert len(future.result()) == len(LONG_TEXTS), "the request keeps the engine alive"
     assert len(threads) == 2
@@ -412,7 +413,7 @@ def translate():
     return len(engine.submit(inputs, BeamSearch(1, 0.6)).result(timeout=60))
 
 def hold_the_lock():
-    with engine._queue.changed:
+    with engine.queue.changed:
         held.set()
         released.wait()
 

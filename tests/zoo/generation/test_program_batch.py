@@ -106,7 +106,7 @@ def expected(program: NativeProgram, histories: Sequence[SearchHistory]) -> list
     """Return what the search in Python finds for each sentence alone."""
     copies = [history.strategy.new_history(history.source) for history in histories]
     for copy in copies:
-        finish(Batch.start(program, [copy], CPU))
+        finish(Batch(program, [copy], CPU))
     return results(copies)
 
 

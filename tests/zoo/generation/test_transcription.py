@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 from weakref import ReferenceType, ref
@@ -14,15 +13,8 @@ import pytest
 import specs
 from zoo.features.audio import Audio
 from zoo.features.windows import Window
-from zoo.generation import transcription
-from zoo.generation.transcription import (
-    CHUNK_WINDOWS,
-    Segment,
-    Transcript,
-    join_overlap,
-    max_window_seconds,
-    transcribe,
-)
+from zoo.generation import recognizer
+from zoo.generation.transcription import Segment, Transcript, join_overlap, max_window_seconds
 from zoo.generation.translation import Translation
 
 
@@ -66,14 +58,15 @@ def test_subtitles_have_times_and_short_lines() -> None:
 @pytest.mark.parametrize(("longest", "seconds"), [(1142, 5.71), (150, 1.0), (9000, 30.0), (None, 20.0)])
 def test_windows_are_half_as_long_as_the_longest_training_recording(longest: int | None, seconds: float) -> None:
     preprocessor = SimpleNamespace(max_source_length=9000 if longest else 2000)
-    recognizer = SimpleNamespace(
+    model = SimpleNamespace(
         modality=Audio(specs.Audio(kind="audio")), longest_source=longest, preprocessor=lambda: preprocessor
     )
-    assert max_window_seconds(cast(Any, recognizer)) == pytest.approx(seconds)
+    assert max_window_seconds(cast(Any, model)) == pytest.approx(seconds)
 
 
 def test_the_frames_of_finished_windows_are_freed(monkeypatch: pytest.MonkeyPatch) -> None:
     known = list[ReferenceType[Any]]()
+    count = 2 * recognizer.CHUNK_WINDOWS + 1
 
     class Recording:
         duration = 40.0
@@ -82,7 +75,7 @@ def test_the_frames_of_finished_windows_are_freed(monkeypatch: pytest.MonkeyPatc
             pass
 
         def __iter__(self) -> Any:
-            return (Window(np.ones((9, 80), np.float32), n, n + 1, False) for n in range(2 * CHUNK_WINDOWS + 1))
+            return (Window(np.ones((9, 80), np.float32), n, n + 1, False) for n in range(count))
 
     def recognize(inputs: list[Any], target: str | None) -> list[list[Translation]]:
         assert target is None
@@ -90,7 +83,8 @@ def test_the_frames_of_finished_windows_are_freed(monkeypatch: pytest.MonkeyPatc
         known.extend(map(ref, inputs))
         return [[Translation("yes")] for _ in inputs]
 
-    monkeypatch.setattr(transcription, "Recording", Recording)
-    monkeypatch.setattr(transcription, "max_window_seconds", lambda _: 1.0)
-    recognizer = SimpleNamespace(modality=None, recognize=recognize)
-    assert len(transcribe(cast(Any, recognizer), Path("talk.wav")).segments) == len(known) == 2 * CHUNK_WINDOWS + 1
+    monkeypatch.setattr(recognizer, "Recording", Recording)
+    monkeypatch.setattr(recognizer, "max_window_seconds", lambda _: 1.0)
+    model: Any = SimpleNamespace(modality=None, recognize=recognize)
+    transcript = recognizer.Recognizer.transcribe(model, "talk.wav")
+    assert len(transcript.segments) == len(known) == count

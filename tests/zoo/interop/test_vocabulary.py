@@ -5,6 +5,8 @@ from __future__ import annotations
 import random
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -16,6 +18,8 @@ from tests.examples import small
 from tests.zoo.interop import conftest as tiny
 from zoo.data.prepare import prepare
 from zoo.generation.preprocessing import Preprocessor
+from zoo.interop.huggingface import multilingual_vocabulary, t5_vocabulary
+from zoo.interop.importer import FAMILIES
 from zoo.interop.sentencepiece_model import (
     SentencePieceModel,
     without_source_end,
@@ -46,7 +50,7 @@ def test_numbering_reorders_rows_and_biases() -> None:
     table = torch.arange(5.0)[:, None] + 1
     assert numbering.rows(table).flatten().tolist() == [0, 2, 5, 1, 3, 4, 2]
     assert numbering.bias(torch.arange(5.0)).tolist() == [NEVER, 1, 4, 0, 2, 3, NEVER]
-    assert [numbering.id(row) for row in range(5)] == [EOS, UNK, 4, 5, BOS]
+    assert [numbering.ids[row] for row in range(5)] == [EOS, UNK, 4, 5, BOS]
     with pytest.raises(ZooError, match="a matrix of the model has only 4 rows"):
         numbering.rows(table[:4])
 
@@ -98,7 +102,7 @@ def test_protobuf_fields_are_read_as_written(message: bytes, value: int, text: b
 def test_words_of_a_list_get_their_ids(words: list[str]) -> None:
     tokenizer, text = word_list_tokenizer(NUMBERING, "list"), " ".join(words)
     ids = tokenizer.encode(text)
-    assert ids == [NUMBERING.id(LIST.index(word)) for word in words]
+    assert ids == [NUMBERING.ids[LIST.index(word)] for word in words]
     assert tokenizer.decode(ids) == text
 
 
@@ -118,7 +122,7 @@ def test_each_word_outside_the_list_is_one_unknown_token(tmp_path: Path) -> None
             *(f"a {word} a" for word in ("A", "bcd@@", "<s>", "▁a", "ａ")),
         ):
             words = text.split()
-            expected = [NUMBERING.id(LIST.index(word)) if word in WORDS else UNK for word in words]
+            expected = [NUMBERING.ids[LIST.index(word)] if word in WORDS else UNK for word in words]
             assert each.encode(text) == expected
             assert each.encode_all([text, text]) == [expected, expected]
             if "▁" not in text and "ａ" not in text:
@@ -151,3 +155,18 @@ def test_lists_of_sentencepiece_tokens_need_its_model() -> None:
     numbering = TokenList([*LIST, "▁the", "▁of", "and"], start=2, pad=1, end=2, unknown=3).numbering()
     with pytest.raises(ZooError, match="there is no SentencePiece model next to it"):
         word_list_tokenizer(numbering, "list")
+
+
+def test_models_that_transformers_cannot_express_are_named() -> None:
+    vocabulary = Vocabulary(word_list_tokenizer(NUMBERING, "list"))
+    for family in FAMILIES:
+        with pytest.raises(ZooError, match=f"to {family.name}: its vocabulary is a list of words"):
+            family.require_sentencepiece(vocabulary)
+    bias = torch.zeros(vocabulary.source.size)
+    bias[BOS] = NEVER
+    tensors = {"embedding": torch.arange(float(len(bias)))[:, None], "output_bias": bias}
+    bundle: Any = SimpleNamespace(spec=SimpleNamespace(languages=()), vocabulary=vocabulary, tensors=tensors)
+    with pytest.raises(ZooError, match=r"the token that decoding starts with \(BOS\) would get a share"):
+        t5_vocabulary.written_ids(bundle, "hf-t5")
+    with pytest.raises(ZooError, match="it cannot generate BOS, the token that decoding starts with"):
+        multilingual_vocabulary.written_ids(bundle)

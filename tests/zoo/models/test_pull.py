@@ -13,7 +13,7 @@ from specs import ZooError
 from zoo.files import manifest, storage
 from zoo.models import find, local_store
 from zoo.models import pull as pull_module
-from zoo.models.local_store import Origin, bundle_digest, read_origin
+from zoo.models.local_store import bundle_digest, read_origin, write_origin
 from zoo.models.pull import pull
 from zoo.models.registries.registry import open_registry
 from zoo.models.registries.revision import parse_reference
@@ -321,7 +321,7 @@ def test_a_number_of_two_different_models_is_ambiguous(publish, tmp_path, bundle
         other.publish("model", bundle(seed, 100), summary, Report())
     second = local_store.pinned_path("model", other.newest("model").digest)
     shutil.copytree(bundle(6, 100), second)
-    Origin.of(other.newest("model"), other.address).write(second)
+    write_origin(second, other.newest("model"), other.address)
     with pytest.raises(ZooError, match="both are in the local model store") as raised:
         local_store.find_revision(parse_reference("model@2"))
     assert f"`{first}`" in str(raised.value.hint)

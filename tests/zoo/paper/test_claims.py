@@ -167,7 +167,7 @@ def test_scores_on_different_sets_are_not_combined(make_run: MakeRun) -> None:
     assert (found.value, found.runs) == (6.5, ("runs/h0", "runs/h1"))
     make_run("table3/a-h4", "a", overrides={"corpus.max_ratio": 1.5}, scores={"dev": {"perplexity": 7.0}})
     (cleaned,) = [run for run in read_measurements(None, Report()).runs if run.folder == "runs/a"]
-    assert "max_ratio=1.5" in cleaned.scale_parts
+    assert "max_ratio=1.5" in cleaned.scale.split(", ")
 
 
 def test_bleu_of_the_paper_is_preferred(make_run: MakeRun) -> None:

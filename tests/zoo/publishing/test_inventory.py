@@ -11,7 +11,8 @@ from typing import Any
 import compiler
 import specs
 from zoo.files import storage
-from zoo.models.local_store import Origin
+from zoo.files.atomic import write_json
+from zoo.models.local_store import ORIGIN_FILE
 from zoo.publishing.inventory import Inventory, _matches, inventory
 from zoo.report import Report
 from zoo.training.run import Run
@@ -84,7 +85,7 @@ def test_damaged_models_are_warned_of_and_do_not_hide_others(
         shutil.copytree(bundle, storage.models() / name)
     (bundle / "spec.yaml").write_text("name: 3")
     pulled = storage.models() / "pulled"
-    Origin(registry="r", name="pulled", revision=1, digest="0" * 64).write(pulled)
+    write_json(pulled / ORIGIN_FILE, {"registry": "r", "name": "pulled", "revision": 1, "digest": "0" * 64})
     for name in ("pulled", "local"):
         os.truncate(storage.models() / name / "manifest.json", 100_000_001)
     assert names(inventory(None, report))[1:] == (["runs/tiny"], ["second"])

@@ -14,7 +14,6 @@ from zoo.models import weights
 from zoo.publishing import provenance
 from zoo.publishing.provenance import (
     Provenance,
-    provenance_of_import,
     provenance_of_run,
 )
 from zoo.report import Report
@@ -57,6 +56,6 @@ def test_without_a_log_flops_are_estimated(trained: Callable[..., Run]) -> None:
 
 
 def test_facts_of_an_import_are_written(tmp_path: Path) -> None:
-    provenance_of_import({"format": "marian", "source": "model.npz"}, ["It has no BOS."]).write(tmp_path)
+    Provenance(imported={"format": "marian", "source": "model.npz"}, notes=("It has no BOS.",)).write(tmp_path)
     values = json.loads((tmp_path / provenance.NAME).read_text())
     assert (values["imported"]["source"], values["notes"]) == ("model.npz", ["It has no BOS."])

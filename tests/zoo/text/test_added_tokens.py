@@ -14,8 +14,8 @@ IDS = {"<x>": 7, "<x>y": 8, "</s>": EOS, "<never>": None}
 
 @pytest.fixture(scope="module")
 def plain() -> Tokenizer:
-    section = specs.load("tiny").vocabulary
-    return Tokenizer.learn(["the old dog reads a book"] * 9, section, 40)
+    section = specs.load("tiny", ["vocabulary.size=40"]).vocabulary
+    return Tokenizer.learn(["the old dog reads a book"] * 9, section, "source", (), None)
 
 
 def test_texts_are_split_at_the_longest_token() -> None:

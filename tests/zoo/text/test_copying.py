@@ -102,10 +102,9 @@ def test_a_symbol_that_stands_for_nothing_is_dropped():
 
 
 def test_numbers_have_symbols_before_names():
-    text = replace_spans(
-        "We saw Rye, Ely, Ayr and Ryde for $1,000 on 1/2/2024", SYMBOLS, "en", "de", lambda _: True
-    ).text
-    assert text == f"We saw {A}, Ely, Ayr and Ryde for {B} on {C}"
+    text = "We saw Rye, Ely, Ayr and Ryde for $1,000 on 1/2/2024"
+    replaced = replace_spans(text, SYMBOLS, "en", "de", lambda _: True)
+    assert replaced.text == f"We saw {A}, Ely, Ayr and Ryde for {B} on {C}"
 
 
 def test_a_dot_after_a_date_is_written_only_at_the_end():

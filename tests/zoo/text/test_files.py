@@ -33,12 +33,8 @@ def test_plain_text_is_read_line_by_line(tmp_path):
 
 def test_sgml_is_read_segment_by_segment(tmp_path):
     for name in ("set.sgm", "set.sgm.gz", "set.SGML"):
-        assert list(read_sentences(write(tmp_path / name, SGML))) == [
-            "Café & Co. <b> AT&T",
-            "two words",
-            "",
-            "a < b <i>c</i>",
-        ]
+        segments = list(read_sentences(write(tmp_path / name, SGML)))
+        assert segments == ["Café & Co. <b> AT&T", "two words", "", "a < b <i>c</i>"]
 
 
 def test_disk_errors_name_the_file(tmp_path, monkeypatch):

@@ -42,14 +42,9 @@ def hearing(*directions):
     files = {"source": "a.lst", "target": "a.txt"}
     parts = [{**files, "source_language": source, "target_language": target} for source, target in directions]
     codes = list(dict.fromkeys(code for pair in directions for code in pair))
-    return specs.load(
-        "speech/digits",
-        {
-            "languages": {"codes": codes, "source_token": None, "target_token": "target"},
-            "corpus": {"source": "en", "target": "en", "train": parts, "dev": [], "test": []},
-            "training": {"ctc_weight": None},
-        },
-    )
+    languages = {"codes": codes, "source_token": None, "target_token": "target"}
+    corpus = {"source": "en", "target": "en", "train": parts, "dev": [], "test": []}
+    return specs.load("speech/digits", {"languages": languages, "corpus": corpus, "training.ctc_weight": None})
 
 
 def imported(**languages):
@@ -240,10 +235,8 @@ def test_scores_of_several_directions_are_means_of_each(parrot):
     streams = {"source": translator.sources, "target": translator.references}
     outputs = ModelOutputs(translator, EvaluationSet(streams, directions))
     entries = compute_text_metric(outputs, name="chrf")
-    single = [
-        text_metric("chrf").score([output], [reference])
-        for output, reference in zip(translator.known.values(), translator.references, strict=True)
-    ]
+    pairs = zip(translator.known.values(), translator.references, strict=True)
+    single = [text_metric("chrf").score([output], [reference]) for output, reference in pairs]
     assert [entries["chrf_en_de"], entries["chrf_de_en"]] == pytest.approx(single)
     assert entries["chrf"] == pytest.approx(sum(single) / 2)
     assert [choice["target"] for _, choice in translator.asked] == ["de", "en"]

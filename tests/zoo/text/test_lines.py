@@ -85,10 +85,8 @@ def test_control_characters_become_spaces(written, cleaned):
     assert clean(cleaned) == cleaned
     again, positions = clean_with_positions(written)
     assert (again, len(positions)) == (cleaned, len(cleaned) + bool(cleaned))
-    assert all(
-        written[position] == character or character == " "
-        for position, character in zip(positions, cleaned, strict=False)
-    )
+    pairs = zip(positions, cleaned, strict=False)
+    assert all(written[position] == character or character == " " for position, character in pairs)
 
 
 def test_positions_count_the_characters_of_the_given_line():

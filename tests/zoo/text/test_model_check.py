@@ -42,10 +42,8 @@ def replaced(model: bytes, number: int, new: bytes) -> bytes:
 
 def with_character_map(model: bytes, content: bytes) -> bytes:
     (normalizer,) = (field.value for field in parse_fields(model) if field.number == NORMALIZER)
-    fields = [
-        encode_bytes(CHARACTER_MAP, content) if field.number == CHARACTER_MAP else field.encoded
-        for field in parse_fields(normalizer)
-    ]
+    new = encode_bytes(CHARACTER_MAP, content)
+    fields = [new if field.number == CHARACTER_MAP else field.encoded for field in parse_fields(normalizer)]
     return replaced(model, NORMALIZER, encode_bytes(NORMALIZER, b"".join(fields)))
 
 

@@ -126,6 +126,7 @@ def test_fields_that_would_be_ignored_are_refused(tokenizer: Tokenizer) -> None:
 
 
 def test_only_lists_of_words_have_rules() -> None:
-    learned = Tokenizer.learn(["the old dog reads a book"] * 9, specs.load("tiny").vocabulary, 40)
+    section = specs.load("tiny", ["vocabulary.size=40"]).vocabulary
+    learned = Tokenizer.learn(["the old dog reads a book"] * 9, section, "source", (), None)
     with pytest.raises(ZooError, match="not a list of words"):
         learned.with_rules(MOSES, "model")

@@ -28,10 +28,8 @@ PAIRS = list(zip(lines("source"), lines("target"), strict=True))
 
 
 def learn(size=80, pairs=PAIRS, **section):
-    return Vocabulary.learn(
-        lambda: (each for pair in pairs for each in examples([pair])),
-        specs.load("tiny", {"vocabulary": {"size": size, **section}}).vocabulary,
-    )
+    settings = specs.load("tiny", {"vocabulary": {"size": size, **section}}).vocabulary
+    return Vocabulary.learn(lambda: (each for pair in pairs for each in examples([pair])), settings)
 
 
 @pytest.fixture(scope="module")
@@ -137,7 +135,7 @@ def test_large_corpora_are_sampled(monkeypatch):
     monkeypatch.setattr("zoo.text.vocabulary.MAX_EXAMPLES", 100)
     taken = []
 
-    def learned(texts, section, size, field, language_tokens):
+    def learned(texts, section, field, language_tokens):
         taken.extend(texts)
         return b""
 

@@ -14,10 +14,18 @@ from specs import Spec
 from zoo.data.prepare import prepare
 from zoo.data.training_set import TrainingSet
 from zoo.report import Report
-from zoo.training.distributed import Processes
+from zoo.training.distributed import Processes, join_processes
 from zoo.training.run import Run
-from zoo.training.train import train
+from zoo.training.step import TrainStep
+from zoo.training.train import _train, train
 from zoo.training.trainer import Trainer
+
+
+def train_steps(spec: Spec, run: Path | str, device: str = "auto", report: Report | None = None) -> None:
+    """Train as `train` does, but without averaging and scoring at the end."""
+    chosen = Run(Path(run))
+    with join_processes(device) as processes, chosen.locked():
+        _train(spec, chosen, processes, fresh=False, report=report or Report())
 
 
 @pytest.fixture
@@ -62,6 +70,6 @@ def trainer(world: Callable[..., Spec], words: Report) -> Callable[..., Trainer]
     def make(*overrides: str, run: Path | str = "nowhere") -> Trainer:
         spec = world(*overrides)
         data = TrainingSet(spec, prepare(spec, Report()).store("train"))
-        return Trainer(spec, build_module(spec), data, Run(Path(run)), processes=Processes("cpu"), report=words)
+        return Trainer(TrainStep(spec, build_module(spec), Processes("cpu"), words), data, Run(Path(run)))
 
     return make

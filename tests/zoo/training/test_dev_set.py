@@ -15,6 +15,7 @@ from safetensors.torch import load_file
 import specs
 from compiler import Purpose
 from specs import Spec, ZooError
+from tests.zoo.training.conftest import train_steps
 from zoo.data.prepare import prepare
 from zoo.evaluation.metrics import METRICS, compute_scores
 from zoo.evaluation.outputs import EvaluationSet, ModelOutputs
@@ -22,7 +23,7 @@ from zoo.report import Report, figure
 from zoo.training.checkpoints import list_checkpoints, scheduled_checkpoints
 from zoo.training.dev_set import DevSet
 from zoo.training.run import Run
-from zoo.training.train import train, train_steps
+from zoo.training.train import train
 
 pytestmark = pytest.mark.integration
 World = Callable[..., Spec]

@@ -192,9 +192,6 @@ def test_sharding_is_needed_if_a_process_cannot_hold_its_share(world: World, mon
         assert needs_sharding(spec, mean, two) is expected
     monkeypatch.setattr(memory, "available_memory", lambda device: update_bytes(spec, 2) / 0.9 + 2)
     assert not needs_sharding(spec, mean, two, packs=True)
-    used = [training_bytes(spec, mean, shards) for shards in (1, 2, 4, 8)]
-    assert used == sorted(used, reverse=True)
-    assert len(set(used)) == 4
 
 
 def test_memory_is_shared_by_processes_and_limited_by_containers(

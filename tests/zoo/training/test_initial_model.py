@@ -14,14 +14,15 @@ from safetensors.torch import load_file
 
 import specs
 from specs import Spec, ZooError
+from tests.zoo.training.conftest import train_steps
 from zoo.models.loading import Model
 from zoo.models.weights import Weights
+from zoo.report import Report
 from zoo.text.vocabulary import Vocabulary
 from zoo.training import checkpoints, initial_model
 from zoo.training.checkpoints import list_checkpoints
 from zoo.training.initial_model import prepare_corpus
 from zoo.training.run import Run
-from zoo.training.train import train_steps
 from zoo.training.trainer import Trainer
 
 World = Callable[..., Spec]
@@ -69,10 +70,10 @@ def test_same_text_with_other_tokens_is_another_corpus(finished_run: Run, world:
 def test_other_architecture_or_vocabulary_is_refused(finished_run: Run, world: World) -> None:
     other = world("training.start_from=runs/tiny", "architecture.d_ff=32", "vocabulary.size=190")
     with pytest.raises(ZooError, match=r"architecture\.d_ff: 24 in the model, 32 in the spec") as caught:
-        initial_model.initial_model(other)
+        initial_model.initial_model(other, Report())
     assert "vocabulary.size: 200 in the model, 190 in the spec" in str(caught.value)
     with pytest.raises(ZooError, match="there is no model `nowhere`"):
-        initial_model.initial_model(world("training.start_from=nowhere"))
+        initial_model.initial_model(world("training.start_from=nowhere"), Report())
 
 
 def test_other_task_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,7 +82,7 @@ def test_other_task_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     def start(model: str, *overrides: str, spec: str = "parsing/tiny") -> Model | None:
         loaded = Model(specs.load(model), cast(Vocabulary, None), cast(Weights, None))
         monkeypatch.setattr(initial_model, "read_model", lambda folder: loaded)
-        return initial_model.initial_model(specs.load(spec, ["training.start_from=first", *overrides]))
+        return initial_model.initial_model(specs.load(spec, ["training.start_from=first", *overrides]), Report())
 
     assert start("parsing/tiny", "task.constrained=false")
     masks, warp = "task.source.time_masks.width=99", "task.source.frequency_warp=0.3"

@@ -155,9 +155,8 @@ def test_a_resumed_run_on_packed_rows_is_bitwise_the_unbroken_one(world: Callabl
     def train(folder: str, steps: int) -> Tensor:
         data = TrainingSet(spec, prepared.store("train"))
         data.packed = True
-        trainer = Trainer(
-            spec, build_module(spec, PACKED), data, Run(Path(folder)), processes=Processes("cpu"), report=Report()
-        )
+        train_step = TrainStep(spec, build_module(spec, PACKED), Processes("cpu"), Report())
+        trainer = Trainer(train_step, data, Run(Path(folder)))
         trainer.run.folder.mkdir(exist_ok=True)
         trainer.train(lambda: trainer.progress.step >= steps)
         return weights(trainer.program)

@@ -29,8 +29,9 @@ def write_log(run: Run, *entries: dict[str, Any], rest: str = "") -> Run:
 
 def test_a_limit_on_tokens_counts(trained: Callable[..., Run]) -> None:
     run = write_log(trained(training={"steps": 100, "max_tokens": 4000}), entry(5), entry(10))
-    status = RunStatus.read(run.folder)
-    assert status.fraction == pytest.approx(0.5)  # 10 seconds with 200 tokens each
+    status = RunStatus(run.folder)
+    assert status.progress.tokens == 2000  # 10 seconds with 200 tokens each
+    assert status.description.endswith("at step 10 of 100 (50%)")
 
 
 def test_the_process_that_trains_is_known_while_it_holds_the_lock(trained: Callable[..., Run]) -> None:
@@ -40,7 +41,7 @@ def test_the_process_that_trains_is_known_while_it_holds_the_lock(trained: Calla
         trainer = run.trainer
         assert trainer is not None
         assert trainer.startswith("process ")
-        assert "training, at step 0" in RunStatus.read(run.folder).description
+        assert "training, at step 0" in RunStatus(run.folder).description
     assert run.trainer is None
     run.lock.write_text("process 1 on a machine that was switched off\n")
     assert run.trainer is None

@@ -21,6 +21,7 @@ import specs
 import zoo
 from specs import Spec, ZooError
 from tests.conftest import PAIRS, SMALL
+from tests.zoo.training.conftest import train_steps
 from zoo.evaluation.text_metrics import text_metric
 from zoo.files import storage
 from zoo.generation.loading import open_model
@@ -31,7 +32,6 @@ from zoo.training import synthetic
 from zoo.training.initial_model import prepare_corpus
 from zoo.training.run import Run
 from zoo.training.synthetic import write_missing
-from zoo.training.train import train_steps
 
 Trained = Callable[..., Run]
 TEXT = ["the old dog sees a house", "", "we  read two\tbooks", "do you see the cat?", "she knows him", "no"]

@@ -23,6 +23,7 @@ from safetensors.torch import load_file
 import specs
 from specs import Spec, ZooError
 from tests.zoo.conftest import RecordingReport
+from tests.zoo.training.conftest import train_steps
 from zoo.data.batches import Batch
 from zoo.data.builtin import sentences
 from zoo.data.prepare import prepare
@@ -37,7 +38,7 @@ from zoo.training.dev_set import DevSet
 from zoo.training.run import Run
 from zoo.training.run_log import RunLog
 from zoo.training.step import StepResult
-from zoo.training.train import _stop_requested, train, train_steps
+from zoo.training.train import _stop_requested, train
 from zoo.training.trainer import Trainer
 
 pytestmark = pytest.mark.integration

@@ -18,7 +18,14 @@ from compiler.runtime import sinusoids
 from specs import BOS, EOS, PAD, UNK, Architecture, Rotary, Sinusoidal, Spec, ZooError
 from zoo.interop.ctranslate2.importer import CTranslate2Import, open_translator
 from zoo.interop.ctranslate2.network import ACTIVATIONS, POSITIONS, alibi_table, written_layers
-from zoo.interop.formats import Bundle, ExportCheck, ImportFormat, cannot_export, require_standard_layers
+from zoo.interop.formats import (
+    Bundle,
+    ExportCheck,
+    ExportFormat,
+    ImportFormat,
+    cannot_export,
+    require_standard_layers,
+)
 from zoo.interop.tensors import SIDES
 from zoo.text.languages import LanguagePair
 from zoo.text.tokenizer import SPACE, Tokenizer
@@ -38,12 +45,11 @@ _SUPPORTED = {
 """Values that CTranslate2 implements for fields of `architecture`. For a section, they are values of `kind`."""
 
 
-class CTranslate2Export:
-    """The `ctranslate2` export format. Implements `zoo.interop.formats.ExportFormat`."""
+class CTranslate2Export(ExportFormat):
+    """The `ctranslate2` export format."""
 
     name = "ctranslate2"
     description = "a CTranslate2 folder, in float32"
-    may_differ = ()
 
     def reader(self, bundle: Bundle) -> ImportFormat | None:
         """Return the import format, or None if attention layers differ in h, d_k or d_v, or if d_k differs from d_v.

@@ -15,6 +15,7 @@ from zoo.interop.ctranslate2.binary import Binary, read
 from zoo.interop.ctranslate2.network import Network, read_layers
 from zoo.interop.formats import (
     ImportedModel,
+    ImportFormat,
     ImportRequest,
     imported_spec,
     require_folder,
@@ -43,8 +44,8 @@ Two details differ from zoo. CTranslate2 truncates a translation at the maximum 
 """
 
 
-class CTranslate2Import:
-    """The `ctranslate2` import format. Implements `zoo.interop.formats.ImportFormat`."""
+class CTranslate2Import(ImportFormat):
+    """The `ctranslate2` import format."""
 
     name = "ctranslate2"
     description = "a CTranslate2 folder: model.bin and its vocabularies"
@@ -67,26 +68,15 @@ class CTranslate2Import:
         starts_from_zeros = bool(network.number("decoder/start_from_zero_embedding", 0))
         source, target = _read_token_lists(path, settings, starts_from_zeros=starts_from_zeros)
         settings.require_all_known()
-        source.require_rows("source", len(tables.source))
-        target.require_rows("target", len(tables.target))
+        tables.require_rows(source, target)
         models = find_models(path)
+        rules = find_rules(models, path, request.text, ModelText(request.languages))
         vocabulary = convert_vocabulary(
-            models,
-            source,
-            target,
-            shared=source == target,
-            where=path,
-            source_has_end=reads_end,
-            rules=find_rules(models, path, request.text, ModelText(request.languages)),
+            models, source, target, shared=source == target, where=path, source_has_end=reads_end, rules=rules
         )
         embeddings, fields = tables.converted(vocabulary.source, vocabulary.target)
-        spec = imported_spec(
-            request,
-            f"Imported from CTranslate2 ({binary.name or 'Transformer'}, revision {binary.revision}).",
-            architecture={**architecture, **fields},
-            vocabulary=vocabulary.fields,
-            decoding=_DECODING,
-        )
+        description = f"Imported from CTranslate2 ({binary.name or 'Transformer'}, revision {binary.revision})."
+        spec = imported_spec(request, description, {**architecture, **fields}, vocabulary, _DECODING)
         tensors = {**read_layers(network, spec), **positions, **embeddings}
         for name in _SETTING_VARIABLES:
             network.left.pop(name, None)

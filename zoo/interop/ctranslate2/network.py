@@ -58,10 +58,8 @@ def layout(a: Architecture) -> Layout:
     for kind, part in _PARTS.items():
         if a.norm.placement == "both":
             before, after = _NORMS_ON_BOTH_SIDES[kind]
-            names |= {
-                f"{kind}.norm": f"{layer}/{before}/{{tensor}}",
-                f"{kind}.post_norm": f"{layer}/{after}/{{tensor}}",
-            }
+            names[f"{kind}.norm"] = f"{layer}/{before}/{{tensor}}"
+            names[f"{kind}.post_norm"] = f"{layer}/{after}/{{tensor}}"
         else:
             names[f"{kind}.norm"] = f"{layer}/{part}/layer_norm/{{tensor}}"
     for side in SIDES:  # CTranslate2 applies the activation to `linear_0`
@@ -141,7 +139,7 @@ class Network(ForeignTensors):
             placement = "both"
         norm = "layer_norm" if any(name.endswith("/beta") for name in self.left) else "rms_norm"
         stacks = {side: [self._sublayer(side, kind) for kind in kinds] for side, kinds in LAYERS.items()}
-        kv_heads = stacks["encoder"][0].get("kv_heads", self._heads)
+        kv_heads = stacks["encoder"][0]["kv_heads"] or self._heads
         total = self._rows("encoder/layer_0/self_attention/linear_0/weight")
         d_k = total // (self._heads + 2 * kv_heads)
         for kind in LAYERS["decoder"][:2]:
@@ -248,10 +246,10 @@ class Network(ForeignTensors):
         """Return the fields of a sub-layer in a spec."""
         if kind != "feed_forward":
             kv_heads = int(self._of_layers(kind, "num_heads_kv", self._heads, [side]))
-            return {"kind": kind, **({} if kv_heads == self._heads else {"kv_heads": kv_heads})}
+            return {"kind": kind, "kv_heads": None if kv_heads == self._heads else kv_heads}
         is_gated = f"{side}/layer_0/ffn/linear_0_noact/weight" in self.left
         has_bias = any(re.fullmatch(rf"{side}/.+/ffn/linear_.+/bias", name) for name in self.left)
-        return {"kind": kind, **({"gated": True} if is_gated else {}), **({} if has_bias else {"bias": False})}
+        return {"kind": kind, "gated": is_gated, "bias": has_bias}
 
     def _positions(self, d_k: int) -> tuple[dict[str, Any], dict[str, Tensor]]:
         """Remove the variables for positions. Return the fields of `architecture.positions`, and the tensors of zoo."""

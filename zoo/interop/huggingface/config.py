@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +29,7 @@ ACTIVATIONS = {
 WRITTEN = {"is_encoder_decoder": True, "forced_eos_token_id": None, "use_cache": True, "dtype": "float32"}
 """Settings in the `config.json` of every exported model."""
 _DEFAULT_BEAM, _DEFAULT_MAX_LENGTH = 1, 20
+MAX_SOURCE_LENGTH = 100_000  # tokens: the largest value that a spec allows
 _FORCED_START = "forced_bos_token_id"
 TOKENIZER, ADDED_TOKENS, SPECIAL_TOKENS = "tokenizer.json", "added_tokens.json", "special_tokens_map.json"
 _BYTE = re.compile(r"<0x[0-9A-F]{2}>")
@@ -38,17 +38,8 @@ _NORMALIZERS = ("Precompiled", "Replace", "Strip")
 _MAX_MESSAGE = 300  # characters
 
 
-def import_transformers() -> Any:
-    """Return the `transformers` package, with its progress bars disabled."""
-    transformers = import_module("transformers")
-    transformers.utils.logging.disable_progress_bar()
-    return transformers
-
-
 def model_type(path: Path) -> str | None:
     """Return the `model_type` in a folder's `config.json`, or None if the folder has no valid `model_type`."""
-    if not is_present(path / CONFIG):
-        return None
     try:
         value = read_json(path / CONFIG).get("model_type")
     except ZooError:
@@ -170,7 +161,7 @@ def generation_settings(
         notes.append("beam search stops when the beam is full, not by transformers' rule: few translations differ")
     # With `early_stopping`, transformers' rule equals `stopping_rule: full`. Otherwise, `full` is the closest rule.
     decoding = search_fields(beam, _max_length(settings, forces_end=forced is not None), alpha)
-    decoding["suppressed_tokens"] = [] if renormalized else [numbering.id(row) for row in suppressed]
+    decoding["suppressed_tokens"] = [] if renormalized else [numbering.ids[row] for row in suppressed]
     return GenerationSettings(decoding, tuple(suppressed) if renormalized else (), tuple(notes))
 
 
@@ -217,8 +208,7 @@ def added_entries(folder: Path, settings: Mapping[str, Any]) -> dict[int, Mappin
         entries = {entry["id"]: entry for entry in tokenizer.get("added_tokens") or []}
     elif not entries:
         entries = {id: {"content": name} for name, id in read_optional_json(folder / ADDED_TOKENS).items()}
-    numbered = {int(id): entry for id, entry in entries.items()}
-    return {id: numbered[id] for id in sorted(numbered)}
+    return dict(sorted({int(id): entry for id, entry in entries.items()}.items()))
 
 
 def decoder_entry(name: str, *, special: bool = True, lstrip: bool = False) -> dict[str, Any]:
@@ -284,12 +274,9 @@ def _scores_of_merges(
         scores.setdefault(left + right, -float(rank))
     listed, known = set(pairs), set(names) - set(control)
     for name in known:
-        if missing := next((pair for pair in _splits(name) if known.issuperset(pair) and pair not in listed), None):
+        splits = ((name[:index], name[index:]) for index in range(1, len(name)))
+        if missing := next((pair for pair in splits if known.issuperset(pair) and pair not in listed), None):
             problem = f"`{file}` does not merge `{missing[0]}` and `{missing[1]}`, but SentencePiece would do so"
             hint = "add the original SentencePiece model, which zoo then reads instead"
             raise ZooError(problem[:_MAX_MESSAGE], hint=hint)
     return {name: scores.get(name, -float(len(pairs))) for name in names}
-
-
-def _splits(name: str) -> Iterator[tuple[str, str]]:
-    return ((name[:index], name[index:]) for index in range(1, len(name)))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, ClassVar
@@ -19,6 +19,7 @@ from zoo.files.reading import is_present, read_json
 from zoo.interop.formats import (
     Bundle,
     ExportCheck,
+    ExportFormat,
     ImportedModel,
     ImportFormat,
     ImportRequest,
@@ -32,51 +33,51 @@ from zoo.interop.huggingface.config import (
     CONFIG,
     GENERATION_CONFIG,
     GenerationSettings,
-    import_transformers,
     model_type,
 )
 from zoo.interop.huggingface.weights import FILES
-from zoo.interop.tables import Layout, Settings, read_tensors, written_tensors
+from zoo.interop.tables import Layout, NamedTensors, Settings, read_tensors, written_tensors
 from zoo.interop.tensors import NEVER, EmbeddingTables, ForeignTensors
 from zoo.interop.vocabulary import ImportedVocabulary
 from zoo.text.tokenizer import Tokenizer
 from zoo.text.vocabulary import Vocabulary
 
 
-@dataclass(frozen=True)
 class WrittenIds:
-    """Token IDs of an exported model. transformers' IDs differ from zoo's IDs of the same tokens."""
+    """Token IDs of an exported model. transformers' IDs differ from zoo's IDs of the same tokens.
 
-    order: list[int | None]
-    """zoo's IDs in the order of transformers' IDs. None for a token that zoo does not have. Its row contains zeros."""
-    foreign: Tensor
-    """transformers' IDs in the order of zoo's IDs."""
-    start: int
-    """transformers' ID of the token that decoding starts with."""
-    pad: int
-    end: int
+    Attributes:
+        order: zoo's IDs in the order of transformers' IDs.
+        foreign: transformers' IDs in the order of zoo's IDs.
+        start: transformers' ID of the token that decoding starts with.
+        pad: transformers' ID of the padding token.
+        end: transformers' ID of EOS.
+    """
 
-    @classmethod
-    def of(
-        cls, order: Sequence[int | None], size: int, *, pad: int, end: int, start: int | None = None, other: int = 0
-    ) -> WrittenIds:
+    def __init__(
+        self, order: Sequence[int | None], size: int, *, pad: int, end: int, start: int | None = None, other: int = 0
+    ) -> None:
         """Create the token IDs of an exported model from the order of its tokens.
 
         Args:
-            order: zoo's IDs in the order of transformers' IDs.
+            order: zoo's IDs in the order of transformers' IDs. None for a token that zoo does not have. Its row
+                contains zeros.
             size: The number of tokens in zoo.
             pad: transformers' ID of the padding token.
             end: transformers' ID of EOS.
             start: transformers' ID of the token that decoding starts with. By default, the ID of BOS.
             other: transformers' ID of the tokens that are not in `order`.
         """
-        foreign = torch.full((size,), other)
+        self.order = list(order)
+        self.foreign = torch.full((size,), other)
         for row, id in enumerate(order):
             if id is not None:
-                foreign[id] = row
+                self.foreign[id] = row
         if start is not None:
-            foreign[BOS] = start
-        return cls(list(order), foreign, int(foreign[BOS]), pad, end)
+            self.foreign[BOS] = start
+        self.start = int(self.foreign[BOS])
+        self.pad = pad
+        self.end = end
 
     def select(self, values: Tensor) -> Tensor:
         """Return a matrix or a bias of zoo with its rows in the order of transformers' IDs."""
@@ -91,22 +92,18 @@ class WrittenIds:
         return {"pad_token_id": self.pad, "eos_token_id": self.end, "decoder_start_token_id": self.start}
 
 
-class Family(ABC):
-    """Base class of the families. Implements `zoo.interop.formats.ImportFormat` and `ExportFormat`.
+class Family(ImportFormat, ExportFormat):
+    """Base class of the families, which are both import and export formats.
 
     A family reads and writes its settings and tensors with the same tables (`zoo.interop.tables`).
     """
 
-    name: ClassVar[str]
-    description: ClassVar[str]
     model_types: ClassVar[tuple[str, ...]]
     """The values of `model_type` in `config.json` that select the family."""
     model_class: ClassVar[str]
     """The transformers class that loads an exported model."""
     tokenizer: ClassVar[str] = ""
     """The tokenizer class, if all models of the family have the same tokenizer class."""
-    may_differ: ClassVar[Collection[str]] = ()
-    """Fields of `architecture` that may have a different value in the exported model."""
     hidden: ClassVar[Collection[int]] = (PAD, BOS)
     """zoo's IDs of tokens that translations of the exported model never contain."""
 
@@ -139,7 +136,6 @@ class Family(ABC):
         tables: EmbeddingTables,
         vocabulary: ImportedVocabulary,
         search: GenerationSettings,
-        languages: Mapping[str, Any] | None = None,
         **origin: str,
     ) -> ImportedModel:
         """Assemble an imported model from its parts.
@@ -153,7 +149,6 @@ class Family(ABC):
             tables: The embeddings and the output projection. The output has a bias.
             vocabulary: The converted vocabulary.
             search: The converted search settings.
-            languages: The fields of `languages`, if the model is multilingual.
             origin: Additional entries of the model's origin.
 
         Raises:
@@ -164,24 +159,15 @@ class Family(ABC):
         for file in settings:
             file.require_all_known()
         embeddings, fields = tables.converted(vocabulary.source, vocabulary.target)
-        embeddings["output_bias"][[vocabulary.target.id(row) for row in search.excluded]] = NEVER
-        for_languages = f" for {len(languages['codes'])} languages" if languages else ""
-        spec = imported_spec(
-            request,
-            f"Imported from the Hugging Face model {request.origin_name or path.absolute().name}{for_languages}.",
-            architecture={**architecture, **fields},
-            vocabulary=vocabulary.fields,
-            decoding=search.decoding,
-            **({"languages": languages} if languages else {}),
-        )
+        embeddings["output_bias"][[vocabulary.target.ids[row] for row in search.excluded]] = NEVER
+        languages = f" for {len(vocabulary.languages['codes'])} languages" if vocabulary.languages else ""
+        name = request.origin_name or path.absolute().name
+        description = f"Imported from the Hugging Face model {name}{languages}."
+        spec = imported_spec(request, description, {**architecture, **fields}, vocabulary, search.decoding)
         tensors = read_tensors(weights, self.layout(spec.architecture).rows(spec)) | embeddings
         weights.require_all_taken()
         origin = {"format": self.name, "source": path.name, "engine": "transformers", **origin}
         return ImportedModel(spec, vocabulary.vocabulary, tensors, origin, (*search.notes, *vocabulary.notes))
-
-    @abstractmethod
-    def read(self, path: Path, request: ImportRequest) -> ImportedModel:
-        """Read a model. Raise ZooError if it is damaged or has a property that zoo does not support."""
 
     @abstractmethod
     def settings_of(self, spec: Spec) -> dict[str, Any]:
@@ -204,9 +190,7 @@ class Family(ABC):
         """Return the token IDs of the exported model. Raise ZooError if the format cannot express the tokens."""
 
     @abstractmethod
-    def written_tables(
-        self, spec: Spec, tensors: Mapping[str, Tensor], ids: WrittenIds
-    ) -> Iterator[tuple[str, Tensor]]:
+    def written_tables(self, spec: Spec, tensors: Mapping[str, Tensor], ids: WrittenIds) -> NamedTensors:
         """Yield the embeddings, the output projection and its bias with their names in transformers."""
 
     @abstractmethod
@@ -217,9 +201,7 @@ class Family(ABC):
         """Return the names of `architecture` fields that the weights determine instead of the settings."""
         return ()
 
-    def tensors_of(
-        self, a: Architecture, spec: Spec, tensors: Mapping[str, Tensor], ids: WrittenIds
-    ) -> Iterator[tuple[str, Tensor]]:
+    def tensors_of(self, a: Architecture, spec: Spec, tensors: Mapping[str, Tensor], ids: WrittenIds) -> NamedTensors:
         """Yield each tensor of the exported model with its name in transformers.
 
         Args:
@@ -254,7 +236,7 @@ class Family(ABC):
             fields = self.architecture(Settings(self.settings_of(spec), CONFIG)) | of_weights
         except ZooError as error:
             raise cannot_export(self.name, error.problem) from None
-        after = imported_spec(ImportRequest("exported"), "", architecture=fields).architecture
+        after = imported_spec(ImportRequest("exported"), "", fields, None, {}).architecture
         require_same_architecture(spec.architecture, after, self.name, self.may_differ)
         return after
 
@@ -312,7 +294,8 @@ class Family(ABC):
         """
         if find_spec("transformers") is None:
             return None
-        transformers, ids = import_transformers(), self.ids(bundle).foreign
+        transformers, ids = import_module("transformers"), self.ids(bundle).foreign
+        transformers.utils.logging.disable_progress_bar()
         model: Any = getattr(transformers, self.model_class).from_pretrained(folder)
         model.eval()
         source, target = bundle.proof.stream, bundle.proof.target

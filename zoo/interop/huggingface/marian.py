@@ -7,7 +7,6 @@ uses this table.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -29,6 +28,7 @@ from zoo.interop.formats import (
     cannot_export,
 )
 from zoo.interop.huggingface.config import (
+    MAX_SOURCE_LENGTH,
     TOKENIZER_CONFIG,
     WRITTEN,
     SpecialTokens,
@@ -40,28 +40,25 @@ from zoo.interop.huggingface.config import (
 from zoo.interop.huggingface.family import Family, WrittenIds
 from zoo.interop.huggingface.weights import (
     BART_TABLES,
+    BIAS,
     open_weights,
     take_positions,
     take_tables,
     to_interleaved,
     written_bart_tables,
 )
-from zoo.interop.sentencepiece_model import SentencePieceModel, is_language_token
-from zoo.interop.tables import Layout, Settings, pytorch_layout, written_settings
-from zoo.interop.tensors import SIDES, TokenList
+from zoo.interop.sentencepiece_model import SentencePieceModel, foreign_name, is_language_token
+from zoo.interop.tables import Layout, NamedTensors, Settings, pytorch_layout, written_settings
+from zoo.interop.tensors import SIDES, TIES, TokenList
 from zoo.interop.vocabulary import ImportedVocabulary, convert_vocabulary
-from zoo.text.tokenizer import SPACE, Tokenizer, damaged_vocabulary
+from zoo.text.tokenizer import Tokenizer, damaged_vocabulary
 
 _SETTINGS = bart_settings(activation="gelu", attention_dropout=0.0)
-_TIED_SETTINGS = {"all": (True, True), "embeddings": (True, False), "target": (False, True), "none": (False, False)}
-"""`share_encoder_decoder_embeddings` and `tie_word_embeddings` for each value of `tied_embeddings`."""
 _EPSILON = {"marian": 1e-6, "transformers": 1e-5}
 """Epsilon of layer norms in each toolkit."""
 _MAX_POSITIONS = 4_096
-_MAX_SOURCE_LENGTH = 100_000  # tokens: the largest value that a spec allows
 _SOURCE, _TARGET = "vocab.json", "target_vocab.json"
 _UNKNOWN = "<unk>"
-_BIAS = "final_logits_bias"
 _DEFAULT_START = 58_100
 _MARIAN_POSITIONS = (
     "the model uses Marian's positions, because Marian trained such models. transformers computes slightly different "
@@ -88,13 +85,13 @@ class HuggingFaceMarian(Family):
         weights = open_weights(path)
         position_fields, position_tables = take_positions(weights, d_model)
         convention = request.positions or ("transformers" if position_fields else "marian")
-        fields = {**self._fields(config, convention), **position_fields}
-        common, tied = _TIED_SETTINGS[fields["tied_embeddings"]]
+        fields = {**self.architecture(config, convention), **position_fields}
+        common, tied = TIES[fields["tied_embeddings"]]
         names = {key: name for key, name in BART_TABLES.items() if common or key != "shared"}
         equal = [key for key in names if common or key != "source"] if tied else []
         size = config.integer("vocab_size", 58101, minimum=5)
         rows = size, config.integer("decoder_vocab_size", size, minimum=5)
-        bias = weights.take(_BIAS) if _BIAS in weights.left else torch.zeros(1).expand(rows[1])
+        bias = weights.take(BIAS) if BIAS in weights.left else torch.zeros(1).expand(rows[1])
         tables = take_tables(weights, names, equal, bias=bias, scale=d_model**0.5)
         if rows != (len(tables.source), len(tables.target)):
             problem = f"is not the number of rows in the embedding, {len(tables.source):,}"
@@ -102,13 +99,14 @@ class HuggingFaceMarian(Family):
         vocabulary = _read_vocabulary(path, rows, special, shared=common)
         search = generation_settings(settings, special.end, vocabulary.target, forces_end=settings is config)
         positions = config.integer("max_position_embeddings", 1024, minimum=2)
-        search.decoding["max_source_length"] = min(positions - 1, _MAX_SOURCE_LENGTH)
+        search.decoding["max_source_length"] = min(positions - 1, MAX_SOURCE_LENGTH)
         if convention == "marian" and special.start == special.pad:
             # Marian starts from a zero vector. transformers starts from a token that Marian never generates.
             search = replace(search, excluded=(*search.excluded, special.start))
+        request = _with_languages(request, path)
         model = self.imported(
             path,
-            _with_languages(request, path),
+            request,
             (config, settings),
             weights,
             fields,
@@ -123,7 +121,7 @@ class HuggingFaceMarian(Family):
         position_notes = [_MARIAN_POSITIONS] if convention == "marian" and not position_fields else []
         return replace(model, tensors=tensors, notes=(*position_notes, *model.notes))
 
-    def _fields(self, config: Settings, positions: PositionConvention) -> dict[str, Any]:
+    def architecture(self, config: Settings, positions: PositionConvention = "transformers") -> dict[str, Any]:
         """Return the fields of `architecture`. `tied_embeddings` is the value that `config.json` suggests.
 
         Args:
@@ -143,13 +141,13 @@ class HuggingFaceMarian(Family):
             # transformers' sinusoids are the paper's sinusoids in a different order (`weights.to_interleaved`).
             "positions": {"kind": "sinusoidal_halves" if positions == "marian" else "sinusoidal"},
             "norm": {"placement": "post", "epsilon": _EPSILON[positions]},
-            "tied_embeddings": next(name for name, values in _TIED_SETTINGS.items() if values == ties),
+            "tied_embeddings": next(name for name, values in TIES.items() if values == ties),
         }
 
     def settings_of(self, spec: Spec) -> dict[str, Any]:
         """Return the content of `config.json`, except the IDs of the special tokens."""
         a = spec.architecture
-        common, tied = _TIED_SETTINGS[a.tied_embeddings]
+        common, tied = TIES[a.tied_embeddings]
         return {
             "architectures": [self.model_class],
             "model_type": "marian",
@@ -162,10 +160,6 @@ class HuggingFaceMarian(Family):
             "tie_word_embeddings": tied,
             "bos_token_id": None,
         }
-
-    def architecture(self, config: Settings) -> dict[str, Any]:
-        """Return the fields of `architecture` for a model that transformers trained. Raises the errors of `_fields`."""
-        return self._fields(config, "transformers")
 
     def of_weights(self, a: Architecture) -> Collection[str]:
         """Return `positions` if the exported weights contain a position table."""
@@ -186,26 +180,23 @@ class HuggingFaceMarian(Family):
         if languages and (languages.target_token or not is_language_token(languages.token_of(languages.codes[0]))):
             reason = "MarianTokenizer recognises only language tokens such as `>>de<<`, and only before sources"
             raise cannot_export(self.name, reason)
-        return WrittenIds.of(list(range(size)), size, pad=PAD, end=EOS)
+        return WrittenIds(list(range(size)), size, pad=PAD, end=EOS)
 
     def layout(self, a: Architecture) -> Layout:
         """Return the names and the layout of all tensors except embeddings, positions and output."""
         return pytorch_layout("model.", with_positions=False)
 
-    def written_tables(
-        self, spec: Spec, tensors: Mapping[str, Tensor], ids: WrittenIds
-    ) -> Iterator[tuple[str, Tensor]]:
+    def written_tables(self, spec: Spec, tensors: Mapping[str, Tensor], ids: WrittenIds) -> NamedTensors:
         """Yield the positions, the embeddings, the output projection and its bias with their names in transformers."""
         a = spec.architecture
         for side in SIDES:
             yield f"model.{side}.embed_positions.weight", _positions(spec, tensors, side)
-        yield from written_bart_tables(a, tensors, ids.select, common=a.tied_embeddings in ("all", "embeddings"))
-        bias = tensors.get("output_bias", torch.zeros(spec.vocabulary.sizes[1]))
-        yield _BIAS, bias.float().reshape(1, -1).clone()
+        common, _ = TIES[a.tied_embeddings]
+        yield from written_bart_tables(a, tensors, ids.select, common=common, biased=True)
 
     def write_vocabulary(self, bundle: Bundle, folder: Path, ids: WrittenIds) -> None:
         """Write both SentencePiece models, the token IDs and the settings of the tokenizer."""
-        corpus, one_list = bundle.spec.corpus, bundle.spec.architecture.tied_embeddings in ("all", "embeddings")
+        corpus, (one_list, _) = bundle.spec.corpus, TIES[bundle.spec.architecture.tied_embeddings]
         for side, list_name, model in (
             (bundle.vocabulary.source, _SOURCE, "source.spm"),
             (bundle.vocabulary.target, _TARGET, "target.spm"),
@@ -213,9 +204,8 @@ class HuggingFaceMarian(Family):
             assert isinstance(side, Tokenizer)
             (folder / model).write_bytes(side.content)
             if list_name == _SOURCE or not one_list:
-                names = {_foreign_name(side, id): id for id in range(side.size)}
-                text = json.dumps(names, ensure_ascii=False, indent=1)
-                (folder / list_name).write_text(f"{text}\n", encoding="utf-8")
+                names = map(side.model.id_to_piece, range(side.size))
+                write_json(folder / list_name, {foreign_name(name): id for id, name in enumerate(names)})
         settings = {
             "tokenizer_class": self.tokenizer,
             "source_lang": corpus.source,
@@ -300,10 +290,3 @@ def _token_list(file: Path, rows: int, special: SpecialTokens, start: int | None
 
 def _name_of(file: Path, id: int) -> str | None:
     return next((name for name, other in read_json(file).items() if other == id), None)
-
-
-def _foreign_name(side: Tokenizer, id: int) -> str:
-    """Return the name of a token in transformers, where language tokens have no leading space."""
-    name = str(side.model.id_to_piece(id))
-    bare = name.removeprefix(SPACE)
-    return bare if is_language_token(bare) else name

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from torch import Tensor
 from specs import Architecture, Spec
 from zoo.interop.formats import Bundle, ImportedModel, ImportRequest
 from zoo.interop.huggingface.config import (
+    MAX_SOURCE_LENGTH,
     WRITTEN,
     bart_settings,
     generation_settings,
@@ -24,21 +25,26 @@ from zoo.interop.huggingface.multilingual_vocabulary import (
     END,
     PAD_ROW,
     START,
-    MultilingualVocabulary,
     fitting_class,
     read_multilingual_vocabulary,
     tokenizer_class,
     write_vocabulary,
     written_ids,
 )
-from zoo.interop.huggingface.weights import BART_TABLES, open_weights, take_tables, written_bart_tables
-from zoo.interop.tables import FIRST_POSITION, Layout, Setting, Settings, pytorch_layout, written_settings
+from zoo.interop.huggingface.weights import BART_TABLES, BIAS, open_weights, take_tables, written_bart_tables
+from zoo.interop.tables import (
+    FIRST_POSITION,
+    Layout,
+    NamedTensors,
+    Setting,
+    Settings,
+    pytorch_layout,
+    written_settings,
+)
 from zoo.interop.tensors import SIDES
 
-_BIAS = "final_logits_bias"
 _SINUSOIDS = "model.{}.embed_positions.weights"
 """Tensor in old files. transformers ignores this tensor, because it computes sinusoids itself."""
-_MAX_SOURCE_LENGTH = 100_000  # tokens: the largest value that a spec allows
 _FORCED = "the model's files set a default target language, which zoo ignores: choose the language with `--to`"
 
 
@@ -67,31 +73,18 @@ class Multilingual(Family):
         weights = open_weights(path)
         for side in SIDES:
             weights.left.pop(_SINUSOIDS.format(side), None)
-        bias = weights.take(_BIAS, 1, rows) if _BIAS in weights.left else torch.zeros(1).expand(rows)
+        bias = weights.take(BIAS, 1, rows) if BIAS in weights.left else torch.zeros(1).expand(rows)
         scale, equal = d_model**0.5 if fields["scale_embeddings"] else 1.0, BART_TABLES if tied else ()
         tables = take_tables(weights, BART_TABLES, equal, rows, d_model, bias=bias, scale=scale)
-        vocabulary = read_multilingual_vocabulary(path, class_, rows, start)
-        search = generation_settings(
-            settings,
-            END,
-            vocabulary.imported.target,
-            forces_end=settings is config and not is_m2m,
-            is_multilingual=True,
-        )
+        vocabulary, direction = read_multilingual_vocabulary(path, class_, rows, start)
+        forces_end = settings is config and not is_m2m
+        search = generation_settings(settings, END, vocabulary.target, forces_end=forces_end, is_multilingual=True)
         # transformers counts the language token, and zoo does not.
         search.decoding["extra_length"] = max(0, search.decoding["extra_length"] - 1)
-        search.decoding["max_source_length"] = min(positions - 2, _MAX_SOURCE_LENGTH)
+        search.decoding["max_source_length"] = min(positions - 2, MAX_SOURCE_LENGTH)
+        request = request if request.languages else replace(request, languages=direction)
         model = self.imported(
-            path,
-            _with_languages(request, vocabulary),
-            (config, settings),
-            weights,
-            fields,
-            tables,
-            vocabulary.imported,
-            search,
-            vocabulary.languages,
-            tokenizer=class_.name,
+            path, request, (config, settings), weights, fields, tables, vocabulary, search, tokenizer=class_.name
         )
         forced = settings.any("forced_bos_token_id")
         return replace(model, notes=(*([] if forced is None else [_FORCED]), *model.notes))
@@ -143,14 +136,10 @@ class Multilingual(Family):
         """Return the maximum length of a translation, including BOS and the language token."""
         return super().max_length(spec) + 1
 
-    def written_tables(
-        self, spec: Spec, tensors: Mapping[str, Tensor], ids: WrittenIds
-    ) -> Iterator[tuple[str, Tensor]]:
+    def written_tables(self, spec: Spec, tensors: Mapping[str, Tensor], ids: WrittenIds) -> NamedTensors:
         """Yield the embeddings, the output projection and its bias with their names in transformers."""
-        yield from written_bart_tables(spec.architecture, tensors, ids.select)
-        if spec.architecture.norm.embeddings:  # M2M-100 has no bias on the logits
-            bias = tensors.get("output_bias", torch.zeros(spec.vocabulary.size))
-            yield _BIAS, ids.select(bias).reshape(1, -1)
+        a = spec.architecture  # M2M-100, which has no norm of the embeddings, has no bias on the logits
+        yield from written_bart_tables(a, tensors, ids.select, common=True, biased=a.norm.embeddings)
 
     def write_vocabulary(self, bundle: Bundle, folder: Path, ids: WrittenIds) -> None:
         """Write the files of the tokenizer."""
@@ -173,12 +162,3 @@ def _start(config: Settings, search: Settings, default: int | None) -> int:
 def _settings(is_mbart: bool) -> tuple[Setting, ...]:
     table = bart_settings("gelu", 0.0) if is_mbart else bart_settings("relu", 0.1)
     return (*table, Setting("scale_embedding", "scale_embeddings", not is_mbart))
-
-
-def _with_languages(request: ImportRequest, vocabulary: MultilingualVocabulary) -> ImportRequest:
-    """Return the request. If the user chose no languages, add the languages that the tokenizer names."""
-    source, target = vocabulary.direction
-    codes = vocabulary.languages["codes"]
-    if request.languages or source not in codes or target not in codes:
-        return request
-    return replace(request, languages=(str(source), str(target)))

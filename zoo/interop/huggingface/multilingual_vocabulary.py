@@ -7,7 +7,6 @@ of `sentencepiece.bpe.model`. Folders written by transformers 5 have `tokenizer.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -35,7 +34,7 @@ from zoo.interop.sentencepiece_model import SentencePieceModel, TokenType
 from zoo.interop.tables import KNOWN_SETTINGS, Settings
 from zoo.interop.tensors import NEVER, TokenList
 from zoo.interop.vocabulary import ImportedVocabulary, convert_vocabulary
-from zoo.text.tokenizer import Tokenizer, damaged_vocabulary
+from zoo.text.tokenizer import damaged_vocabulary
 from zoo.text.vocabulary import Vocabulary
 
 SENTENCEPIECE, VOCABULARY = "sentencepiece.bpe.model", "vocab.json"
@@ -74,17 +73,6 @@ _UNNAMED = re.compile(r"<\d+>")
 _LISTED = ("extra_special_tokens", "additional_special_tokens")
 
 
-@dataclass(frozen=True)
-class MultilingualVocabulary:
-    """Converted vocabulary of a multilingual model."""
-
-    imported: ImportedVocabulary
-    languages: dict[str, Any]
-    """Fields of `languages` in the spec."""
-    direction: tuple[str | None, str | None]
-    """Source and target language that the settings of the tokenizer name."""
-
-
 def tokenizer_class(folder: Path, config: Settings) -> TokenizerClass:
     """Return the tokenizer class that the settings name. By default, return the class that fits the files.
 
@@ -103,7 +91,9 @@ def tokenizer_class(folder: Path, config: Settings) -> TokenizerClass:
     raise ZooError(problem[:_MAX_MESSAGE], hint=hint if name == "MBartTokenizer" else None)
 
 
-def read_multilingual_vocabulary(folder: Path, class_: TokenizerClass, rows: int, start: int) -> MultilingualVocabulary:
+def read_multilingual_vocabulary(
+    folder: Path, class_: TokenizerClass, rows: int, start: int
+) -> tuple[ImportedVocabulary, tuple[str, str] | None]:
     """Read the vocabulary of a multilingual model.
 
     Args:
@@ -111,6 +101,9 @@ def read_multilingual_vocabulary(folder: Path, class_: TokenizerClass, rows: int
         class_: The class of the tokenizer.
         rows: The number of rows in the embedding. It may be larger than the number of tokens.
         start: transformers' ID of the token that decoding starts with.
+
+    Returns:
+        The converted vocabulary, and the source and target language that the settings of the tokenizer name, if any.
 
     Raises:
         ZooError: A file is missing or damaged, or the tokenizer has a property that zoo does not support.
@@ -135,24 +128,17 @@ def read_multilingual_vocabulary(folder: Path, class_: TokenizerClass, rows: int
             problem = f"the ID {id} of `{name}` belongs to another token, or the embedding has only {rows:,} rows"
             raise damaged_vocabulary(str(folder), problem)
         names[id] = name
-    listed = TokenList(
-        tuple(names.get(id, "") for id in range(rows)), unknown=UNKNOWN, end=END, start=start, pad=PAD_ROW
-    )
-    known = set(model.names())
-    imported = convert_vocabulary(
-        [model], listed, listed, shared=True, where=folder, control=set(names.values()) - known
-    )
+    in_order = tuple(names.get(id, "") for id in range(rows))
+    listed = TokenList(in_order, unknown=UNKNOWN, end=END, start=start, pad=PAD_ROW)
+    control = set(names.values()) - set(model.names())
+    imported = convert_vocabulary([model], listed, listed, shared=True, where=folder, control=control)
     if class_ is not M2M100_TOKENIZER:  # transformers finds such tokens anywhere in a text
-        assert isinstance(imported.vocabulary.source, Tokenizer)
         tokenizer = imported.vocabulary.source.with_added_tokens(dict.fromkeys(tokens), str(folder))
         imported = replace(imported, vocabulary=Vocabulary(tokenizer))
-    languages = {
-        "codes": [*tokens.values()],
-        "token": class_.language_token,
-        "source_token": "source",
-        "target_token": "target",
-    }
-    return MultilingualVocabulary(imported, languages, direction)
+    codes = [*tokens.values()]
+    languages = {"codes": codes, "token": class_.language_token, "source_token": "source", "target_token": "target"}
+    is_known = all(code in codes for code in direction)
+    return replace(imported, languages=languages), direction if is_known else None
 
 
 def _language_tokens(
@@ -244,7 +230,6 @@ def written_ids(bundle: Bundle) -> WrittenIds:
         ZooError: The model cannot generate BOS, and the embedding of BOS differs from the embedding of EOS.
     """
     tokenizer, languages = bundle.vocabulary.source, bundle.spec.languages
-    assert isinstance(tokenizer, Tokenizer)
     assert languages is not None
     names = [str(tokenizer.model.id_to_piece(id)) for id in range(tokenizer.size)]
     table = bundle.tensors.get("embedding", bundle.tensors.get("target_embedding"))
@@ -271,7 +256,7 @@ def written_ids(bundle: Bundle) -> WrittenIds:
     of_languages = [ids[name] for name in in_lists]
     rest = sorted(set(tokens) - set(text) - set(of_languages), key=lambda id: (names[id] != MASK, id))
     rows = [*heads, *text, *of_languages, *rest]
-    return WrittenIds.of(rows, len(names), pad=PAD_ROW, end=END, start=start, other=UNKNOWN)
+    return WrittenIds(rows, len(names), pad=PAD_ROW, end=END, start=start, other=UNKNOWN)
 
 
 def _unsupported(reason: str) -> ZooError:
@@ -281,7 +266,6 @@ def _unsupported(reason: str) -> ZooError:
 def write_vocabulary(bundle: Bundle, class_: TokenizerClass, folder: Path, ids: WrittenIds) -> None:
     """Write the SentencePiece model, the settings of the tokenizer, and, only for M2M-100, the token IDs."""
     tokenizer, languages = bundle.vocabulary.source, bundle.spec.languages
-    assert isinstance(tokenizer, Tokenizer)
     assert languages is not None
     model = SentencePieceModel(folder / SENTENCEPIECE, tokenizer.content)
     first_language = int(ids.foreign[tokenizer.model.piece_to_id(languages.token_of(languages.codes[0]))])
@@ -289,11 +273,10 @@ def write_vocabulary(bundle: Bundle, class_: TokenizerClass, folder: Path, ids: 
     model_tokens = text
     if class_ is M2M100_TOKENIZER:
         names = [*SPECIAL_NAMES, *(model.entries[id].name for id in text)]
-        content = json.dumps({name: id for id, name in enumerate(names)}, ensure_ascii=False, indent=1)
-        (folder / VOCABULARY).write_text(content + "\n", encoding="utf-8")
+        write_json(folder / VOCABULARY, {name: id for id, name in enumerate(names)})
         model_tokens = [id for id in range(EOS + 1, tokenizer.size) if model.entries[id].type is not TokenType.CONTROL]
     special = {UNK: "<unk>", BOS: "<s>", EOS: "</s>"}
-    written = model.reordered([UNK, BOS, EOS, *model_tokens], special, unknown=0, start=1, end=2)
+    written = model.reordered([UNK, BOS, EOS, *model_tokens], special, {UNK: 0, BOS: 1, EOS: 2})
     (folder / SENTENCEPIECE).write_bytes(written)
     settings: dict[str, Any] = {"tokenizer_class": class_.name}
     if class_ is M2M100_TOKENIZER:

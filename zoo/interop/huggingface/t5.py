@@ -19,15 +19,21 @@ from zoo.interop.huggingface.config import (
 )
 from zoo.interop.huggingface.family import Family, WrittenIds
 from zoo.interop.huggingface.t5_vocabulary import (
-    LANGUAGE_TOKEN,
     SENTENCEPIECE,
-    language_codes,
     read_t5_vocabulary,
     write_vocabulary,
     written_ids,
 )
 from zoo.interop.huggingface.weights import open_weights, take_tables
-from zoo.interop.tables import Layout, Setting, Settings, attention_names, read_settings, written_settings
+from zoo.interop.tables import (
+    Layout,
+    NamedTensors,
+    Setting,
+    Settings,
+    attention_names,
+    read_settings,
+    written_settings,
+)
 from zoo.interop.tensors import SIDES
 
 _GATED_GELU = "gated-gelu"
@@ -68,18 +74,8 @@ class T5(Family):
         equal = [key for key in self.tables if key != "output" or not has_output]
         tables = take_tables(weights, self.tables, equal, rows, fields["d_model"], bias=torch.zeros(1).expand(rows))
         vocabulary = read_t5_vocabulary(path, rows, special)
-        codes = language_codes(vocabulary.target.names)
-        return self.imported(
-            path,
-            request,
-            (config, settings),
-            weights,
-            fields,
-            tables,
-            vocabulary,
-            generation_settings(settings, special.end, vocabulary.target, forces_end=False),
-            {"codes": codes, "token": LANGUAGE_TOKEN} if codes else None,
-        )
+        search = generation_settings(settings, special.end, vocabulary.target, forces_end=False)
+        return self.imported(path, request, (config, settings), weights, fields, tables, vocabulary, search)
 
     def settings_of(self, spec: Spec) -> dict[str, Any]:
         """Return the content of `config.json`, except the IDs of the special tokens."""
@@ -147,9 +143,7 @@ class T5(Family):
         """Return the token IDs of the exported model. Raise ZooError if transformers cannot express the tokens."""
         return written_ids(bundle, self.name)
 
-    def written_tables(
-        self, spec: Spec, tensors: Mapping[str, Tensor], ids: WrittenIds
-    ) -> Iterator[tuple[str, Tensor]]:
+    def written_tables(self, spec: Spec, tensors: Mapping[str, Tensor], ids: WrittenIds) -> NamedTensors:
         """Yield the embedding and, unless it is tied, the output projection with their names in transformers."""
         yield self.tables["shared"], ids.select(tensors["embedding"])
         if spec.architecture.tied_embeddings == "embeddings":

@@ -46,7 +46,7 @@ _ADDITIONAL, _EXTRA = "additional_special_tokens", "extra_special_tokens"
 _SENTINELS = 100
 _END, _UNKNOWN = 1, 2
 """IDs in every exported model. T5Tokenizer has no other ID for the unknown token."""
-LANGUAGE_TOKEN = "<2{}>"
+_LANGUAGE_TOKEN = "<2{}>"
 """Token of a target language in MADLAD-400, with `{}` in place of the language code."""
 _LANGUAGE = re.compile(r"<2([a-z]{2,4}(_[A-Z][a-z]{3})?(_[A-Z]{2})?)>")
 """Pattern for language tokens. It excludes tasks (`<2translate>`), scripts (`<2Latn>`) and regions (`<2CA>`)."""
@@ -128,14 +128,16 @@ def read_t5_vocabulary(folder: Path, rows: int, special: SpecialTokens) -> Impor
     if end != special.end:
         problem = f"the tokenizer of `{folder}` ends a text with the token {end}, but `eos_token_id` is {special.end}"
         raise ZooError(problem, hint="correct `eos_token_id` in `config.json`", exit_code=1)
-    languages = [LANGUAGE_TOKEN.replace("{}", code) for code in language_codes(tokens.names)]
+    languages = [_LANGUAGE_TOKEN.replace("{}", code) for code in _language_codes(tokens.names)]
     # transformers encodes the other language tokens as text, with a space before each token.
     tokens.special.update(name for name in languages if name in tokens.added)
     tokens.set_types()
-    return _convert_tokens(tokens, rows, special, folder, languages)
+    vocabulary = _convert_tokens(tokens, rows, special, folder, languages)
+    codes = _language_codes(vocabulary.target.names)
+    return replace(vocabulary, languages={"codes": codes, "token": _LANGUAGE_TOKEN} if codes else None)
 
 
-def language_codes(names: Collection[str]) -> list[str]:
+def _language_codes(names: Collection[str]) -> list[str]:
     """Return the language codes in tokens such as `<2de>`, as in MADLAD-400. For other models, the list is empty."""
     codes = [match[1] for name in names if (match := _LANGUAGE.fullmatch(name))]
     return codes if len(codes) > 1 else []
@@ -168,18 +170,11 @@ def _convert_tokens(
     names = (*tokens.names, *[""] * (rows - len(tokens.names)))
     pad = None if special.pad in (special.start, special.end, tokens.unknown) else special.pad
     listed = TokenList(names, unknown=tokens.unknown, end=special.end, start=special.start, pad=pad)
-    imported = convert_vocabulary(
-        [tokens.model],
-        listed,
-        listed,
-        shared=True,
-        where=folder,
-        control=[name for name in languages if name in tokens.added],
-    )
+    control = [name for name in languages if name in tokens.added]
+    imported = convert_vocabulary([tokens.model], listed, listed, shared=True, where=folder, control=control)
     ids = _added_ids(tokens, imported.source, special, pad) | dict.fromkeys(languages)
-    sides = [imported.vocabulary.source, *([] if imported.vocabulary.shared else [imported.vocabulary.target])]
-    with_added = [side.with_added_tokens(ids, str(folder)) for side in sides if isinstance(side, Tokenizer)]
-    return replace(imported, vocabulary=Vocabulary(*with_added))
+    tokenizer = imported.vocabulary.source.with_added_tokens(ids, str(folder))
+    return replace(imported, vocabulary=Vocabulary(tokenizer))
 
 
 def _read_tokens(folder: Path, config: Mapping[str, Any]) -> TokenizerTokens:
@@ -228,10 +223,7 @@ def _added_ids(
     tokens: TokenizerTokens, numbering: Numbering, special: SpecialTokens, pad: int | None
 ) -> dict[str, int | None]:
     """Return zoo's ID of each added token. A separate padding token gets None, because zoo never attends to padding."""
-    ids: dict[int | None, int | None] = {
-        token.row: id for id, token in enumerate(numbering.tokens) if not token.input_only
-    }
-    ids |= {tokens.unknown: UNK, special.end: EOS}
+    ids: dict[int, int | None] = {**numbering.ids, tokens.unknown: UNK, special.end: EOS}
     if special.start not in (tokens.unknown, special.end):
         ids[special.start] = BOS
     if pad is not None:
@@ -262,7 +254,7 @@ def written_ids(bundle: Bundle, format: str) -> WrittenIds:
                 format, "the token that decoding starts with (BOS) would get a share of the probability"
             )
     pad = 0 if kept else _END
-    return WrittenIds.of([first, EOS, UNK, *others], len(table), pad=pad, end=_END, start=start)
+    return WrittenIds([first, EOS, UNK, *others], len(table), pad=pad, end=_END, start=start)
 
 
 def write_vocabulary(bundle: Bundle, file: Path, ids: WrittenIds, settings: Mapping[str, Any]) -> None:
@@ -289,7 +281,7 @@ def write_vocabulary(bundle: Bundle, file: Path, ids: WrittenIds, settings: Mapp
     names = {pad_id: "<pad>", UNK: "<unk>", EOS: "</s>"} | {id: name for name, id in added.items()}
     while model.entries[order[-1]].name == f"<{len(order) - 1}>":  # a row of the embedding without a token
         order.pop()
-    content = model.reordered(order, names, unknown=_UNKNOWN, end=_END, pad=ids.pad)
+    content = model.reordered(order, names, {PAD: ids.pad, UNK: _UNKNOWN, EOS: _END})
     file.write_bytes(content)
     decoder = {}
     for name, token in added.items():

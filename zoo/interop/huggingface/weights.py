@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from torch import Tensor
 
 from specs import Architecture, ZooError
 from zoo.files.reading import MAX_VOCABULARY_BYTES, is_present, open_file, read_json
+from zoo.interop.tables import NamedTensors
 from zoo.interop.tensors import (
     RESTORE,
     SIDES,
@@ -25,8 +26,9 @@ from zoo.interop.tensors import (
 from zoo.models.weights import check_header
 
 FILES = ("model.safetensors", "pytorch_model.bin")
-INDEXES = tuple(f"{name}.index.json" for name in FILES)
 _SHARD = re.compile(r"(model|pytorch_model)-\d{5}-of-\d{5}\.(safetensors|bin)")
+BIAS = "final_logits_bias"
+"""Name of the bias on the logits in Marian and mBART models."""
 BART_TABLES = {
     "shared": "model.shared.weight",
     "source": "model.encoder.embed_tokens.weight",
@@ -43,19 +45,16 @@ _OUTPUTS_D_MODEL = (
 
 def open_weights(folder: Path) -> ForeignTensors:
     """Read the weights in a folder. Raise ZooError if the weights are missing or damaged."""
-    file = next(
-        (folder / name for pair in zip(FILES, INDEXES, strict=True) for name in pair if is_present(folder / name)), None
-    )
+    names = [name for file in FILES for name in (file, f"{file}.index.json")]
+    file = next((folder / name for name in names if is_present(folder / name)), None)
     if file is None:
         files = ", ".join(sorted(path.name for path in folder.iterdir())) or "no files"
         problem = f"`{folder}` has neither `{FILES[0]}` nor `{FILES[1]}`; it contains {files}"
         raise ZooError(problem, hint="add the weights of the model")
-    if file.name in INDEXES:
-        return _open_shards(file)
-    return ForeignTensors(_read_file(file), file)
+    return ForeignTensors(_read_shards(file) if file.suffix == ".json" else _read_file(file), file)
 
 
-def _open_shards(index: Path) -> ForeignTensors:
+def _read_shards(index: Path) -> dict[str, Tensor]:
     """Read the files that an index lists. Each tensor must be in the file that the index names for it."""
     listed = read_json(index, MAX_VOCABULARY_BYTES)["weight_map"]
     tensors: dict[str, Tensor] = {}
@@ -66,7 +65,7 @@ def _open_shards(index: Path) -> ForeignTensors:
         if shard.keys() != {key for key, file in listed.items() if file == name}:
             raise ValueError(f"`{index.with_name(name)}` does not have the tensors that `{index}` lists for it")
         tensors |= shard
-    return ForeignTensors(tensors, index)
+    return tensors
 
 
 def _read_file(file: Path) -> dict[str, Tensor]:
@@ -120,8 +119,8 @@ def take_tables(
 
 
 def written_bart_tables(
-    a: Architecture, tensors: Mapping[str, Tensor], select: Callable[[Tensor], Tensor], *, common: bool = True
-) -> Iterator[tuple[str, Tensor]]:
+    a: Architecture, tensors: Mapping[str, Tensor], select: Callable[[Tensor], Tensor], *, common: bool, biased: bool
+) -> NamedTensors:
     """Yield the tables of Marian, M2M-100 and mBART models, with their names in transformers.
 
     Args:
@@ -129,6 +128,7 @@ def written_bart_tables(
         tensors: Maps zoo's name of each tensor to the tensor.
         select: Returns a table with its rows in the order of transformers' token IDs.
         common: Whether the model in transformers has a common embedding, even if zoo has two.
+        biased: Whether the model in transformers has a bias on the logits.
     """
     target = tensors["embedding" if "embedding" in tensors else "target_embedding"]
     tables = {"shared": target} if common else {}
@@ -138,6 +138,8 @@ def written_bart_tables(
             tables["output"] = tensors.get("output_projection", target)
     for name, table in tables.items():
         yield BART_TABLES[name], select(table)
+    if biased:
+        yield BIAS, select(tensors.get("output_bias", torch.zeros(len(target)))).reshape(1, -1)
 
 
 def take_positions(source: ForeignTensors, d_model: int) -> tuple[dict[str, Any], dict[str, Tensor]]:
@@ -186,8 +188,7 @@ def to_interleaved(name: str, tensor: Tensor, d_model: int) -> Tensor:
     order, last = _interleaving(d_model), name.rpartition(".")[2]
     if last in _INPUTS_D_MODEL:
         return tensor[order]
-    is_logit_bias = name == "output_bias"
-    return tensor[..., order] if last in _OUTPUTS_D_MODEL and not is_logit_bias else tensor
+    return tensor[..., order] if last in _OUTPUTS_D_MODEL and name != "output_bias" else tensor
 
 
 def _interleaving(d_model: int) -> Tensor:

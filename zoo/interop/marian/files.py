@@ -112,10 +112,15 @@ def is_binary_model(file: Path) -> bool:
 
     Models from other toolkits and Marian's lexical shortlists are also named `.bin`, but begin with other bytes.
     """
-    if file.suffix != ".bin" or not is_present(file):
+    return file.suffix == ".bin" and begins_with(file, _VERSION)
+
+
+def begins_with(file: Path, number: int) -> bool:
+    """Return whether a file exists and begins with this integer."""
+    if not is_present(file):
         return False
     with open_file(file) as stream:
-        return stream.read(8) == _VERSION.to_bytes(8, "little")
+        return stream.read(8) == number.to_bytes(8, "little")
 
 
 def network_options(arrays: dict[str, np.ndarray], file: Path) -> Settings:
@@ -128,11 +133,16 @@ def network_options(arrays: dict[str, np.ndarray], file: Path) -> Settings:
         raise ValueError(f"`{OPTIONS}` is longer than {_MAX_OPTIONS:,} bytes")
     if array.dtype.itemsize != 1:
         raise ValueError(f"`{OPTIONS}` is not text")
-    options = read_value(array.tobytes().rstrip(b"\0").decode("utf-8", "replace"), where).plain()
-    if not isinstance(options, dict):
+    return yaml_settings(array.tobytes().rstrip(b"\0"), where, "the options are not a mapping of keys to values")
+
+
+def yaml_settings(content: bytes, where: str, problem: str) -> Settings:
+    """Parse settings in YAML. Raise ZooError with the message `problem` if they are not a mapping."""
+    values = read_value(content.decode("utf-8", "replace"), where).plain()
+    if not isinstance(values, dict):
         hint = "restore the file from the model's original source"
-        raise ZooError("the options are not a mapping of keys to values", where=where, hint=hint)
-    return Settings(options, where)
+        raise ZooError(problem, where=where, hint=hint)
+    return Settings(values, where)
 
 
 def tensors_of(arrays: Mapping[str, np.ndarray], file: Path) -> ForeignTensors:

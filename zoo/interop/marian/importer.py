@@ -10,14 +10,15 @@ from pathlib import Path
 from typing import Any
 
 from specs import UNK, Spec, ZooError
-from specs.reader import read_value
 from zoo.files.reading import file_exists, read_bytes
-from zoo.interop.formats import ImportedModel, ImportRequest, imported_spec
-from zoo.interop.marian.files import is_binary_model, network_options, read_arrays, tensors_of
+from zoo.interop.formats import ImportedModel, ImportFormat, ImportRequest, imported_spec
+from zoo.interop.marian.files import is_binary_model, network_options, read_arrays, tensors_of, yaml_settings
 from zoo.interop.marian.network import architecture_fields, read_embeddings, read_layers
 from zoo.interop.marian.vocabulary import read_shortlist, read_vocabulary, shortlist_files
 from zoo.interop.tables import Settings
 
+_CONTROL_CHARACTERS = {f"<0x{number:02X}>" for number in range(32)}
+"""Names of the tokens that represent bytes of control characters."""
 _SCRIPTS = ("preprocess.sh", "postprocess.sh")
 _SEARCH_NOTE = (
     "translations differ from Marian's, because Marian's search does not compute pre-norm models as in training. From "
@@ -33,8 +34,8 @@ _VOCABULARIES = (("source.spm", "target.spm"), ("vocab.spm", "vocab.spm"), ("src
 _APPROXIMATIONS = ("shortlist", "output-approx-knn")
 
 
-class MarianImport:
-    """The `marian` import format. Implements `zoo.interop.formats.ImportFormat`."""
+class MarianImport(ImportFormat):
+    """The `marian` import format."""
 
     name = "marian"
     description = "Marian's .npz or .bin, or its folder with decoder.yml and .spm or .yml vocabularies"
@@ -57,14 +58,11 @@ class MarianImport:
         rows = len(tables.source), len(tables.target)
         vocabulary = read_vocabulary(decoder.vocabularies, rows, request)
         embeddings, fields = tables.converted(vocabulary.source, vocabulary.target)
-        suppressed = [*([UNK] if decoder.suppresses_unknown else []), *vocabulary.control_characters]
-        spec = imported_spec(
-            request,
-            f"Imported from Marian's {decoder.model.name}.",
-            architecture={**architecture, **fields},
-            vocabulary=vocabulary.fields,
-            decoding={**decoder.decoding, "suppressed_tokens": suppressed},
-        )
+        control_characters = [id for id, name in enumerate(vocabulary.target.names) if name in _CONTROL_CHARACTERS]
+        suppressed = [*([UNK] if decoder.suppresses_unknown else []), *control_characters]
+        decoding = {**decoder.decoding, "suppressed_tokens": suppressed}
+        description = f"Imported from Marian's {decoder.model.name}."
+        spec = imported_spec(request, description, {**architecture, **fields}, vocabulary, decoding)
         layers = read_layers(tensors, options, spec)
         options.require_all_known()
         tensors.require_all_taken()
@@ -122,11 +120,7 @@ def read_decoder(path: Path) -> Decoder:
         assert model is not None
         settings = _FIREFOX if model.suffix == ".bin" else {}
         return Decoder(model, _default_vocabularies(model), _decoding(Settings(settings, str(model))), True)
-    values = read_value(read_bytes(file, _MAX_SIZE).decode("utf-8", "replace"), str(file)).plain()
-    if not isinstance(values, dict):
-        hint = "restore the file from the model's original source"
-        raise ZooError("the file is not a mapping of keys to values", where=str(file), hint=hint)
-    options = Settings(values, str(file))
+    options = yaml_settings(read_bytes(file, _MAX_SIZE), str(file), "the file is not a mapping of keys to values")
     models = _paths(options, "models", file.parent)
     if model is None and len(models) != 1:
         raise options.error(

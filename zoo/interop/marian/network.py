@@ -69,18 +69,14 @@ def _norm_placement(options: Settings) -> str:
 
     Marian's options are sequences of steps: `d` is dropout, `a` adds the residual connection, and `n` is the norm.
     """
-    keys = ("preprocess", "postprocess", "postprocess-top", "postprocess-emb")
-    defaults = ("", "dan", "", "d")
-    steps = tuple(
-        options.text(f"transformer-{key}", default).replace("d", "")
-        for key, default in zip(keys, defaults, strict=True)
-    )
+    defaults = {"preprocess": "", "postprocess": "dan", "postprocess-top": "", "postprocess-emb": "d"}
+    steps = tuple(options.text(f"transformer-{key}", default).replace("d", "") for key, default in defaults.items())
     if steps == ("", "an", "", ""):
         return "post"
     if steps == ("n", "a", "n", ""):
         _require_normalised_keys(options)
         return "pre"
-    values = ", ".join(f"`{key}: {options.any(f'transformer-{key}', '')}`" for key in keys)
+    values = ", ".join(f"`{key}: {options.any(f'transformer-{key}', '')}`" for key in defaults)
     raise options.error(
         "transformer-preprocess",
         f"is neither post-norm nor pre-norm together with the other steps ({values}); zoo imports only post-norm "

@@ -19,10 +19,11 @@ import numpy as np
 import yaml
 
 from specs import UNK, ZooError
-from zoo.files.reading import is_present, open_file, read_bytes
+from zoo.files.reading import is_present, read_bytes
 from zoo.interop.formats import ImportRequest
+from zoo.interop.marian.files import begins_with
 from zoo.interop.sentencepiece_model import SentencePieceModel, TokenType
-from zoo.interop.tensors import Numbering, TokenList
+from zoo.interop.tensors import TokenList
 from zoo.interop.text_rules import ModelText, find_rules
 from zoo.interop.vocabulary import ImportedVocabulary, convert_vocabulary
 from zoo.models.shortlist import MAX_BYTES, Shortlist, invalid_reason
@@ -112,7 +113,7 @@ def _parse_list(file: Path) -> dict[str, int]:
 
 def shortlist_files(folder: Path) -> list[Path]:
     """Return the binary shortlists in a folder, judging by their names and first bytes."""
-    return [file for file in sorted(folder.glob("*.bin")) if is_present(file) and _begins_with_magic(file)]
+    return [file for file in sorted(folder.glob("*.bin")) if begins_with(file, MAGIC)]
 
 
 def read_shortlist(file: Path, vocabulary: ImportedVocabulary, rows: tuple[int, int]) -> Shortlist:
@@ -143,7 +144,9 @@ def read_shortlist(file: Path, vocabulary: ImportedVocabulary, rows: tuple[int, 
     common = np.arange(min(frequent, rows[1]))
     if problem := invalid_reason(common, offsets, tokens, rows):
         raise damaged_vocabulary(str(file), problem)
-    ids = _ids_of_rows(vocabulary.target, rows[1])
+    ids = np.full(rows[1], -1)  # zoo's ID of each token, or -1 for a token that zoo does not have
+    for original, id in vocabulary.target.ids.items():
+        ids[original] = id
     lists = []
     for token in vocabulary.source.tokens:
         row = token.row
@@ -151,20 +154,6 @@ def read_shortlist(file: Path, vocabulary: ImportedVocabulary, rows: tuple[int, 
         lists.append([*own, int(ids[row])] if vocabulary.vocabulary.shared and row is not None else own)
     known = (np.unique([each for each in own if each >= 0]).astype(np.int64) for own in lists)
     return Shortlist.from_lists(ids[common][ids[common] >= 0], known)
-
-
-def _ids_of_rows(numbering: Numbering, rows: int) -> np.ndarray:
-    """Return zoo's ID of each token of the original model, or -1 for a token that zoo does not have."""
-    ids = np.full(rows, -1)
-    for id, token in enumerate(numbering.tokens):
-        if token.row is not None and not token.input_only:
-            ids[token.row] = id
-    return ids
-
-
-def _begins_with_magic(file: Path) -> bool:
-    with open_file(file) as stream:
-        return stream.read(8) == MAGIC.to_bytes(8, "little")
 
 
 def _checksum(content: bytes) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,7 @@ from zoo.report import Progress, Report
 MARKER = "registry.json"
 """File that marks a location as a registry."""
 _CHUNK = 1 << 20
+_REVISION_PATH = re.compile(r"([^/]*)/(\d{1,9})\.json\Z")
 
 
 class FileStore(Protocol):
@@ -161,8 +163,6 @@ def newest_numbers(paths: list[str]) -> dict[str, int]:
     """Return the largest N for each NAME in paths such as `.../NAME/N.json`."""
     newest: dict[str, int] = {}
     for path in paths:
-        folder, _, file = path.rpartition("/")
-        name, number = folder.rpartition("/")[2], file.removesuffix(".json")
-        if number.isdecimal() and f"{number}.json" == file and len(number) < 10:
-            newest[name] = max(newest.get(name, 0), int(number))
+        if match := _REVISION_PATH.search(path):
+            newest[match[1]] = max(newest.get(match[1], 0), int(match[2]))
     return newest

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -24,14 +24,13 @@ from urllib.request import url2pathname
 from specs import ZooError
 from specs.spec import Name
 from zoo.files import manifest, storage
-from zoo.files.manifest import sha256
+from zoo.files.manifest import ManifestEntry, sha256
 from zoo.files.reading import file_exists, read_bytes
 from zoo.files.transfer import is_offline
 from zoo.models.registries.file_stores import MARKER, FileStore, FolderStore, WritableFileStore
 from zoo.models.registries.revision import (
     MAX_BYTES,
     IndexEntry,
-    PublishedFile,
     Record,
     Reference,
     Revision,
@@ -140,7 +139,8 @@ class Registry:
             indexed = {}  # ignore a damaged index, because the next publication writes it again
         if numbers is None:
             return tuple(indexed[name] for name in sorted(indexed))
-        return tuple(self._newest_entries(numbers, indexed, on_error))
+        newest = (self._newest_entry(name, numbers[name], indexed.get(name), on_error) for name in sorted(numbers))
+        return tuple(entry for entry in newest if entry is not None)
 
     def publish(self, name: Name, folder: Path, summary: Summary, report: Report) -> Revision:
         """Publish a folder as the next revision of a model. The folder must not change during the upload.
@@ -155,10 +155,7 @@ class Registry:
             ZooError: The registry cannot be written to.
         """
         store = self.require_writable()
-        files = {
-            file.name: PublishedFile(sha256=sha256(file), bytes=file.stat().st_size)
-            for file in sorted(folder.iterdir())
-        }
+        files = {file.name: ManifestEntry(sha256(file), file.stat().st_size) for file in sorted(folder.iterdir())}
         missing = {name: file for name, file in files.items() if not store.has(blob_path(file.sha256), file.bytes)}
         with report.progress("uploading", sum(file.bytes for file in missing.values()), "bytes") as progress:
             for file_name, file in missing.items():
@@ -227,24 +224,23 @@ class Registry:
         entries = () if content is None else parse_record(Index, content, f"{self.address}/{INDEX}").models
         return {entry.name: entry for entry in entries}
 
-    def _newest_entries(
-        self, numbers: dict[str, int], indexed: dict[str, IndexEntry], on_error: Callable[[ZooError], None] | None
-    ) -> Iterator[IndexEntry]:
-        for name, number in sorted(numbers.items()):
-            if name in indexed and indexed[name].revision == number:
-                yield indexed[name]
-                continue
-            try:
-                revision = self.revision(name, number)
-            except ZooError as error:
-                if on_error is None:
-                    raise
-                on_error(error)
-                if name in indexed:
-                    yield indexed[name]
-                continue
-            if revision is not None:
-                yield revision.entry
+    def _newest_entry(
+        self, name: str, number: int, indexed: IndexEntry | None, on_error: Callable[[ZooError], None] | None
+    ) -> IndexEntry | None:
+        """Return the entry of a model whose newest revision is `number`.
+
+        If the revision cannot be read and there is an `on_error`, return `indexed`, the entry in the index.
+        """
+        if indexed is not None and indexed.revision == number:
+            return indexed
+        try:
+            revision = self.revision(name, number)
+        except ZooError as error:
+            if on_error is None:
+                raise
+            on_error(error)
+            return indexed
+        return None if revision is None else revision.entry
 
 
 def open_registry(address: str) -> Registry:

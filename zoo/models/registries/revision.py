@@ -12,12 +12,12 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError,
 from specs import ZooError
 from specs.spec import Name
 from zoo.files import manifest
+from zoo.files.manifest import Digest, ManifestEntry
 from zoo.files.reading import damaged
 
 MAX_BYTES = 1_000_000
 """Maximum size of a revision's JSON file, in bytes."""
 _QUOTED_CHARACTERS = 100  # maximum length of text from a registry in an error message
-Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Number = Annotated[int, Field(ge=1, lt=10**9)]
 _FileName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*(\.[A-Za-z0-9_-]+)+$", max_length=100)]
 _Text = Annotated[str, Field(max_length=10_000)]
@@ -27,13 +27,6 @@ class Record(BaseModel):
     """Base class of the JSON records. Types are checked strictly; unknown fields of later versions are ignored."""
 
     model_config = ConfigDict(frozen=True, strict=True, extra="ignore", allow_inf_nan=False, defer_build=True)
-
-
-class PublishedFile(Record):
-    """File of a revision. The registry stores its content as a blob, which is named after the SHA-256."""
-
-    sha256: Digest
-    bytes: Annotated[int, Field(ge=0, lt=10**15)]
 
 
 class Summary(Record):
@@ -75,8 +68,9 @@ class Revision(Record):
     revision: Number
     digest: Digest
     """SHA-256 of the bundle's manifest, which identifies all of its files."""
-    files: Annotated[Mapping[_FileName, PublishedFile], Field(min_length=2, max_length=1000)]
-    """All files of the bundle, including the manifest. The keys are file names."""
+    files: Annotated[Mapping[_FileName, ManifestEntry], Field(min_length=2, max_length=1000)]
+    """All files of the bundle, including the manifest. The keys are file names. The registry stores the content of a
+    file as a blob, which is named after its SHA-256."""
     summary: Summary
 
     @model_validator(mode="after")

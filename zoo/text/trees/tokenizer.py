@@ -10,8 +10,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
-import specs
-from specs import EOS, UNK, Parsing, Task, ZooError
+from specs import EOS, UNK, Parsing, Task, Vocabulary, ZooError
 from zoo.text.files import read_sentences
 from zoo.text.lines import without_control
 from zoo.text.modality import Modality
@@ -109,20 +108,14 @@ class TreeTokenizer(Modality):
 
     @classmethod
     def learn(
-        cls,
-        lines: Iterable[str],
-        section: specs.Vocabulary,
-        size: int,
-        field: str = "size",
-        language_tokens: Sequence[str] = (),
-        task: Task | None = None,
+        cls, lines: Iterable[str], section: Vocabulary, stream: str, language_tokens: Sequence[str], task: Task | None
     ) -> Self:
         """Create a tokenizer for all labels and tags in bracketed trees. Each tree has a ROOT node at the top.
 
         The task determines the linearisation. See `Modality.learn` for the arguments.
 
         Raises:
-            ZooError: There are no trees, or `size` is smaller than the number of tokens.
+            ZooError: There are no trees, or the size is smaller than the number of tokens.
         """
         assert isinstance(task, Parsing)
         linearisation = task.linearisation
@@ -140,7 +133,7 @@ class TreeTokenizer(Modality):
         if not labels:
             raise ZooError("there is no tree to learn brackets from", hint="add a treebank to `corpus.train`")
         known_run = longest_run if longest_run <= MAX_OPENING_RUN else None
-        return cls(sorted(labels), sorted(tags), linearisation, size, known_run)
+        return cls(sorted(labels), sorted(tags), linearisation, section.sizes[1], known_run)
 
     @classmethod
     def from_content(cls, content: bytes, name: str) -> Self:

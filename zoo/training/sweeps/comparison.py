@@ -20,15 +20,10 @@ import numpy as np
 
 import compiler
 from specs import Spec
-from zoo.evaluation.comparison import (
-    interval_half_width,
-    log_perplexity_by_sample,
-    sample_counts,
-    text_scores_by_sample,
-)
+from zoo.evaluation.comparison import interval_half_width, log_perplexity_by_sample, sample_counts
 from zoo.evaluation.evaluate import read_split
 from zoo.evaluation.outputs import load_outputs
-from zoo.evaluation.text_metrics import FloatArray
+from zoo.evaluation.text_metrics import FloatArray, text_metric
 from zoo.report import Report
 from zoo.training.checkpoints import list_checkpoints
 from zoo.training.sweeps.trials import SweepRow, Trial
@@ -139,12 +134,11 @@ class SweepComparison:
 def compare(rows: Sequence[SweepRow], trials: Sequence[Trial], report: Report) -> SweepComparison:
     """Compare the specs of a sweep (`rows`) by their finished training runs. Raise ZooError if a run is damaged."""
     finished = [trial for trial in trials if trial.finished]
-    by_row = {row.name: tuple(trial for trial in finished if trial.row is row) for row in rows}
-    scored_rows = [row for row in rows if by_row[row.name]]
+    by_row = [(row, tuple(trial for trial in finished if trial.row is row)) for row in rows]
+    scored_rows = [(row, trials_of_row) for row, trials_of_row in by_row if trials_of_row]
     results = []
     with report.progress("bootstrap resampling", len(scored_rows), "rows") as progress:
-        for row in scored_rows:
-            trials_of_row = by_row[row.name]
+        for row, trials_of_row in scored_rows:
             seconds = fmean(list_checkpoints(trial.run)[-1].progress.seconds for trial in trials_of_row)
             samples = _samples(row.spec, trials_of_row)
             results.append(RowResult(row, trials_of_row, compiler.parameters(row.spec), seconds, samples))
@@ -163,7 +157,8 @@ def _samples(spec: Spec, trials: Sequence[Trial]) -> dict[str, ScoreSample]:
         outputs = [answer.output for answer in answers]
         scores = trial.run.known_scores["dev"]
         for name in ("bleu", "paper_bleu"):
-            resampled[name].append(text_scores_by_sample(name, draws, outputs, references, spec.corpus.target))
+            metric = text_metric(name, spec.corpus.target)
+            resampled[name].append(metric.scores(draws @ metric.statistics(outputs, references)))
             by_seed[name].append(float(scores[name]))
         logs, tokens = [answer.log_probability for answer in answers], [answer.tokens for answer in answers]
         resampled["perplexity"].append(log_perplexity_by_sample(draws, logs, tokens))

@@ -15,13 +15,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from threading import Thread
-from typing import IO
+from typing import IO, cast
 
 import specs
 from compiler.host import cores
 from specs import METADATA_FIELDS, Spec, Translation, ZooError
 from specs.catalogue import specs_in_folder
+from zoo.data.prefetch import run_in_thread
 from zoo.models.folder import RUNS
 from zoo.report import Report
 from zoo.training.averaging import end_of_training
@@ -214,7 +214,7 @@ class TrainingProcess:
     def __init__(self, trial: Trial, device: str, threads: int | None, report: Report) -> None:
         command = [sys.executable, "-m", *trial.command(device)]
         environment = {**os.environ, _THREADS: str(threads)} if threads else None
-        self.trial, self._report, self._error = trial, report, ""
+        self.trial, self._report = trial, report
         # The child has its own process group, so that Ctrl-C reaches it only once: a second signal would prevent the
         # checkpoint. If this process is killed, the child ends when it next writes to the closed pipe.
         self._process = subprocess.Popen(
@@ -227,36 +227,25 @@ class TrainingProcess:
             env=environment,
             process_group=0,
         )
-        self._reader = Thread(target=self._read, args=[self._process.stdout], daemon=True)
-        self._reader.start()
+        self.problem = run_in_thread(self._read)
+        """Future of the error message, which is empty if the process succeeds."""
 
-    def _read(self, stream: IO[str]) -> None:
-        with stream:
-            for line in stream:
-                self._error = line.rstrip() if line.startswith("error: ") else self._error
+    def _read(self) -> str:
+        """Report the output of the process until it ends. Return its error message."""
+        error = ""
+        with self._process as process:
+            for line in cast(IO[str], process.stdout):
+                if line.startswith("error: "):
+                    error = line.rstrip()
                 if line.strip():
                     self._report.info(f"{self.trial.name}: {line.rstrip()}")
-
-    @property
-    def status(self) -> int | None:
-        """Exit status of the process. None while it runs. If it has ended, wait until all its output has been read."""
-        if self._process.poll() is not None:
-            self._reader.join()
-        return self._process.returncode
-
-    @property
-    def problem(self) -> str:
-        """Error message of a process that failed."""
-        return self._error.removeprefix("error: ") or f"its process ended with status {self.status}"
+        if not process.returncode:
+            return ""
+        return error.removeprefix("error: ") or f"its process ended with status {process.returncode}"
 
     def stop(self) -> None:
         """Ask the process to write a checkpoint and end."""
         self._process.terminate()
-
-    def wait(self) -> None:
-        """Wait until the process has ended."""
-        self._process.wait()
-        self._reader.join()
 
 
 def train_all(trials: Sequence[Trial], *, jobs: int, device: str, report: Report) -> bool:
@@ -279,9 +268,9 @@ def train_all(trials: Sequence[Trial], *, jobs: int, device: str, report: Report
     reported = ""
     with _forwarded_stop(running) as stopped:
         while running or (waiting and not stopped):
-            for process in [process for process in running if process.status is not None]:
+            for process in [process for process in running if process.problem.done()]:
                 running.remove(process)
-                if process.status and not stopped:
+                if process.problem.result() and not stopped:
                     failed.append(process)
             following = _take_next(waiting) if len(running) < jobs and not stopped else None
             if following is not None:
@@ -293,7 +282,7 @@ def train_all(trials: Sequence[Trial], *, jobs: int, device: str, report: Report
                 report.info(f"waiting: {(reported := problem)}")
             time.sleep(_POLL_SECONDS)
     if failed:
-        problems = "".join(f"\n  {process.trial.name}: {process.problem}" for process in failed)
+        problems = "".join(f"\n  {process.trial.name}: {process.problem.result()}" for process in failed)
         hint = "repeat the command to try them again; `--list` prints the command line of each run"
         raise ZooError(f"{len(failed)} of {len(trials)} runs failed:{problems}", hint=hint, exit_code=1)
     return not stopped
@@ -325,6 +314,6 @@ def _forwarded_stop(running: Sequence[TrainingProcess]) -> Iterator[list[int]]:
     finally:
         for process in running:  # not empty only after an exception
             process.stop()
-            process.wait()
+            process.problem.exception()  # wait until the process has ended
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from specs import ZooError
+from zoo.files.manifest import ManifestEntry
 from zoo.models.registries.revision import (
-    PublishedFile,
     Reference,
     Revision,
     is_file_name,
@@ -52,8 +52,8 @@ def test_file_names_have_a_suffix_and_no_folder():
 @pytest.fixture
 def revision(summary):
     files = {
-        "manifest.json": PublishedFile(sha256=ONE, bytes=10),
-        "weights.safetensors": PublishedFile(sha256=TWO, bytes=90),
+        "manifest.json": ManifestEntry(ONE, 10),
+        "weights.safetensors": ManifestEntry(TWO, 90),
     }
     return Revision(name="model", revision=3, digest=ONE, files=files, summary=summary)
 
