@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
@@ -12,6 +13,7 @@ from typing import Any
 
 import pytest
 
+import zoo
 from specs import parts
 from tests.benchmarks import (
     decode,
@@ -25,6 +27,7 @@ from tests.benchmarks import (
     train,
 )
 from tests.benchmarks.arguments import load_spec
+from tests.cli.test_recognition import recognition, write_sounds
 from tests.examples import write_pairs
 from tests.paths import ROOT
 from zoo.data.builtin import sentences
@@ -113,8 +116,6 @@ def test_systems_in_processes_answer_in_turn(capfd: pytest.CaptureFixture[str]) 
     program = "from tests.benchmarks.remote import serve; serve(lambda: lambda word: [word, len(word)])"
     systems = remote.opened({"one": ["-c", program], "other": ["-c", program], "broken": ["-c", "pass"]})
     assert remote.turns(systems, "word", rounds=2) == dict.fromkeys(("one", "other"), [["word", 4]] * 2)
-    for system in systems.values():
-        system.close()
     assert "the process of broken ended without an answer" in capfd.readouterr().err
 
 
@@ -215,14 +216,30 @@ def test_long_recordings_of_digits(run: Script, monkeypatch: pytest.MonkeyPatch)
     assert run(long_digits, "1000", "long") == "test: 1 recordings\n"
     short, long = (Path(folder, "test.en").read_text("utf-8").split() for folder in ("short", "long"))
     assert short == long
-    frames = {
-        folder: sum(
-            len(Audio(parts.Audio(kind="audio")).encode(Path(folder, name)))
-            for name in Path(folder, "test.sounds.en").read_text("utf-8").split()
-        )
-        for folder in ("short", "long")
-    }
-    assert frames["long"] == pytest.approx(frames["short"], abs=10)  # a window at the end of each recording
+    frames = []
+    for folder in (Path("short"), Path("long")):
+        names = (folder / "test.sounds.en").read_text("utf-8").split()
+        frames.append(sum(len(Audio(parts.Audio(kind="audio")).encode(folder / name)) for name in names))
+    assert frames[1] == pytest.approx(frames[0], abs=10)  # a window at the end of each recording
+
+
+def test_recordings_are_read_by_ctc(run: Script) -> None:
+    long_ctc = pytest.importorskip("tests.benchmarks.long_ctc", reason="needs the `speech` extra")
+    write_sounds("train", 60)
+    write_sounds("dev", 6)
+    encoder = [{"kind": "restricted_attention", "radius": 3}, {"kind": "feed_forward"}]
+    zoo.train(recognition(**{"architecture.encoder": encoder, "training.ctc_weight": 0.5}), run="run", quiet=True)
+    files = "run", "dev.lst", "dev.en"
+    assert re.fullmatch(r"6 recordings: WER \d+\.\d\n", run(long_ctc, *files))
+    (first, *_) = long_ctc.read("run", iter(["sounds/dev 0.wav"]), 3)
+    (same, *_) = long_ctc.read("run", iter(["sounds/dev 0.wav"]), None)
+    assert same == first
+    assert run(long_ctc, *files, "--count", "2", "--radius", "50").startswith("2 recordings: ")
+
+
+def test_a_ctc_path_is_read_without_blanks_and_repetitions() -> None:
+    long_ctc = pytest.importorskip("tests.benchmarks.long_ctc", reason="needs the `speech` extra")
+    assert long_ctc.best_path([0, 7, 7, 0, 7, 5, 5, 0, 0]) == [7, 7, 5]
 
 
 def test_spoken_lines_of_a_game(run: Script, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -238,9 +255,8 @@ def test_spoken_lines_of_a_game(run: Script, monkeypatch: pytest.MonkeyPatch) ->
         soundfile.write(sounds / f"{room}-1.ogg", [0.1] * 800, 16_000)
         (script / "dialogs_cs.lua").write_text(line.format(f"{room}-1") + line.format(f"{room}-2"), "utf-8")
     soundfile.write("game/sound/a/cs/a-2.ogg", [], 16_000)
-    assert run(fillets, "cs", "out", "game").splitlines() == [
-        *("train: 8 sounds", "dev: 1 sounds", "test: 1 sounds", "spoken: 16 sounds")
-    ]
+    output = run(fillets, "cs", "out", "game")
+    assert output == "train: 8 sounds\ndev: 1 sounds\ntest: 1 sounds\nspoken: 16 sounds\n"
     assert [Path(f"out/dev.{each}").read_text("utf-8") for each in ("cs", "en")] == ["Kde d-1?\n", '"Where" d-1?\n']
     assert Path("out/test.sounds.cs").read_text("utf-8") == str(Path("game/sound/i/cs/i-1.ogg").resolve()) + "\n"
     spoken = Path("out/spoken.sounds.cs").read_text("utf-8").splitlines()

@@ -25,8 +25,8 @@ from tests.benchmarks.sentences import read_pairs, write_lists
 SIZES = {"test": 500, "dev": 500, "train": 30_000}
 """Number of pictures in each set."""
 CHARACTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyzÄÖÜäöüß0123456789.,;:!?-'\""
-SYMBOL_FONTS = ("D050000L", "Standard Symbols PS", "OpenSymbol", "Symbola")
-"""Families with symbols in the places of letters."""
+SYMBOL_FONTS = ("D050000L", "Standard Symbols PS", "OpenSymbol", "Symbola", "Linux Biolinum Keyboard O")
+"""Families with symbols in the places of letters, or with letters on keys."""
 _STRIDE = 6
 """One of so many families is for test, and one is for dev."""
 

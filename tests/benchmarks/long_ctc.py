@@ -1,0 +1,81 @@
+"""Measure how well the encoder of a speech recognizer reads recordings as a whole, without the decoder.
+
+    python -m tests.benchmarks.long_ctc RUN SOUNDS TEXTS [--radius R] [--count N]
+
+RUN was trained with `training.ctc_weight` and with restricted attention. Line n of TEXTS is the text of the audio file
+in line n of the list SOUNDS. The text that CTC reads is the most probable token of each position, without blanks and
+without repetitions of the position before.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Sequence
+from itertools import groupby, islice
+from pathlib import Path
+
+import jiwer
+import torch
+
+import zoo
+from compiler import EmittedProgram, Purpose, emit, lower, stored_tensors
+from compiler.backends.eager import functions
+from compiler.padded_batch import PaddedBatch
+from specs import Spec
+from specs.sections import PAD
+from zoo.features.modality import listed_files
+from zoo.generation.recognizer import Recognizer
+from zoo.models import weights
+from zoo.text.files import read_sentences
+
+
+def with_radius(spec: Spec, radius: int | None) -> Spec:
+    """Return the spec with another radius of the encoder's restricted attention. None: the spec itself."""
+    if radius is None:
+        return spec
+    layers = [
+        layer.model_copy(update={"radius": radius}) if layer.kind == "restricted_attention" else layer
+        for layer in spec.architecture.encoder
+    ]
+    return spec.model_copy(update={"architecture": spec.architecture.model_copy(update={"encoder": layers})})
+
+
+def best_path(tokens: Sequence[int]) -> list[int]:
+    """Return the tokens of a CTC path, without repetitions and blanks. Blank is the padding token."""
+    return [token for token, _ in groupby(tokens) if token != PAD]
+
+
+def read(run: str, files: Iterator[str], radius: int | None) -> Iterator[str]:
+    """Yield the text that CTC reads in each file."""
+    model = zoo.load(run)
+    assert isinstance(model, Recognizer)
+    tensors = weights.read(Path(run) / "weights.safetensors").tensors
+    spec = with_radius(model.spec, radius)
+    graphs = {Purpose.ENCODE: lower(spec, Purpose.ENCODE)}  # without the passes, which remove the output `memory`
+    program = EmittedProgram(spec, graphs, functions(emit(graphs.values())))
+    program.share({name: tensors[name] for name in stored_tensors(graphs.values())})
+    program.eval()
+    table = tensors["target_embedding"].float()
+    for file in files:
+        batch = PaddedBatch.pad([torch.from_numpy(model.modality.encode(file))])
+        with torch.inference_mode():
+            memory = program.run(Purpose.ENCODE, **batch.inputs)["memory"]
+        yield model.vocabulary.target.decode(best_path((memory[0].float() @ table.T).argmax(-1).tolist()))
+
+
+def main() -> None:
+    """Print the word error rate of the recordings that the command line lists."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("run")
+    parser.add_argument("sounds", type=Path)
+    parser.add_argument("texts", type=Path)
+    parser.add_argument("--radius", type=int, help="radius to read with (default: the radius in training)")
+    parser.add_argument("--count", type=int, help="read only the first recordings (default: read all)")
+    given = parser.parse_args()
+    found = list(read(given.run, islice(listed_files(given.sounds), given.count), given.radius))
+    texts = list(islice(read_sentences(given.texts), given.count))
+    print(f"{len(found)} recordings: WER {100 * jiwer.wer(texts, found):.1f}")
+
+
+if __name__ == "__main__":
+    main()
