@@ -80,9 +80,9 @@ def evaluate(
     if brackets is None:
         options.refuse("`--brackets`", parameters=parameters)
     if brackets is not None or hypotheses is not None or references is not None:
-        if spec is not None or model is not None:
+        if name is not None or spec is not None or model is not None:
             problem = "give either a model or files to score, not both"
-            raise ZooError(problem, hint="to score files, omit `--spec` and `--model`")
+            raise ZooError(problem, hint="to score files, omit the model")
         options.refuse("models", set=set, **how)
     if brackets is not None:
         options.refuse("translations", hypotheses=hypotheses, references=references, tokenize=tokenize)

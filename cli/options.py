@@ -140,7 +140,7 @@ def _standard_stream(path: Path | None) -> Path | None:
 
 
 def refuse(belongs_to: str, **options: object) -> None:
-    """Raise ZooError if the user gives one of these options, which have no effect in the requested mode.
+    """Raise ZooError if the user sets one of these options, which have no effect in the requested mode.
 
     Args:
         belongs_to: The mode in which the options have an effect, for the message: "models" or "`--search`".

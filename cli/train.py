@@ -102,7 +102,7 @@ def train(
 
 @contextmanager
 def _missing_files_located(spec: str, overrides: list[str] | None) -> Iterator[None]:
-    """Add the location of the path in the spec to an error about a missing corpus file."""
+    """If a corpus file is missing, add the line of the spec that names the file to the error."""
     import specs
     from zoo.data.corpus import MissingFileError
 

@@ -59,7 +59,7 @@ class SearchState:
 
 
 class Searcher:
-    """Beam search of a program on a GPU. It implements `SearchingDecoder`, except for trees and shortlists."""
+    """Beam search on a GPU. It implements `SearchingDecoder`, but does not support trees and shortlists."""
 
     def __init__(self, program: EmittedProgram, graphs: Graphs, functions: Mapping[Purpose, Function]) -> None:
         """Prepare a search, without allocating memory.

@@ -81,7 +81,7 @@ class Concatenated:
             yield from part.stored()
 
     def make(self, file: Mapping[str, Tensor]) -> Tensor:
-        """Make each part from the tensors of a weights file, and return the concatenated parts."""
+        """Build the parts of this parameter from the tensors of a weights file, and concatenate them."""
         return torch.cat([part.make(file) for part in self.parts], -1)
 
     def undo(self, parameter: Tensor) -> Iterator[tuple[str, Tensor]]:

@@ -105,7 +105,7 @@ class Spec(Section):
         return first, second
 
     def yaml(self, version: str | None = None) -> str:
-        """Return the spec as YAML, with all fields and the file format. YAML 1.1 and 1.2 parsers read it alike.
+        """Return the spec as YAML, with all fields and the file format. YAML 1.1 and 1.2 parsers read it the same way.
 
         Args:
             version: Version of zoo to record in a comment on the first line.

@@ -31,7 +31,7 @@ class Sublayer(Sparse):
 
 
 class _Attention(Sublayer):
-    """Options that all kinds of attention have."""
+    """Options common to all kinds of attention."""
 
     h: Heads | None = None
     """Number of attention heads. Default: `architecture.h`. Unit: heads."""

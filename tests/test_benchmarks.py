@@ -27,7 +27,6 @@ from tests.benchmarks import (
     train,
 )
 from tests.benchmarks.arguments import load_spec
-from tests.cli.test_recognition import recognition, write_sounds
 from tests.examples import write_pairs
 from tests.paths import ROOT
 from zoo.data.builtin import sentences
@@ -225,10 +224,14 @@ def test_long_recordings_of_digits(run: Script, monkeypatch: pytest.MonkeyPatch)
 
 def test_recordings_are_read_by_ctc(run: Script) -> None:
     long_ctc = pytest.importorskip("tests.benchmarks.long_ctc", reason="needs the `speech` extra")
+    from tests.cli.test_recognition import recognition, write_sounds
+
     write_sounds("train", 60)
     write_sounds("dev", 6)
     encoder = [{"kind": "restricted_attention", "radius": 3}, {"kind": "feed_forward"}]
-    zoo.train(recognition(**{"architecture.encoder": encoder, "training.ctc_weight": 0.5}), run="run", quiet=True)
+    spec = recognition(**{"architecture.encoder": encoder, "training.ctc_weight": 0.5})
+    zoo.train(spec, run="run", quiet=True)
+    assert long_ctc.with_radius(spec, 50).architecture.encoder[0].radius == 50
     files = "run", "dev.lst", "dev.en"
     assert re.fullmatch(r"6 recordings: WER \d+\.\d\n", run(long_ctc, *files))
     (first, *_) = long_ctc.read("run", iter(["sounds/dev 0.wav"]), 3)

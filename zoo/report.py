@@ -48,7 +48,7 @@ class Report:
         """Report a message that needs no action."""
 
     def warn(self, text: str) -> None:
-        """Report a problem that may need action, although the work continues."""
+        """Warn about a problem that may need action. The command continues."""
 
     def progress(self, label: str, total: int | None, unit: str) -> Progress:
         """Return a context manager that shows the progress of a task.

@@ -125,7 +125,7 @@ class Transformer:
         return self.logits(self.decoder(read, memory)), labels, memory
 
     def tokens(self, name: str, length: Size) -> Value:
-        """Add an input of token IDs [batch, length]."""
+        """Add an input for token IDs, with shape [batch, length]."""
         return self.b.input(name, BATCH, length, kind=ValueKind.INTEGER)
 
     # Figure 1, left: the encoder (3.1)

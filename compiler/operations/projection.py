@@ -95,7 +95,7 @@ class _Projection(Operation):
 
 
 class _Int8(_Projection):
-    """Base class of projections in int8. The second parameter contains the scales of the outputs, [o]."""
+    """Base class for int8 projections. The second parameter contains the output scales, with shape [o]."""
 
     def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
         (x,), (matrix, scales, *bias) = inputs, parameters

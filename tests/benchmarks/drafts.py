@@ -1,6 +1,6 @@
 """Measure the speed-up of speculative decoding: `python -m tests.benchmarks.drafts MODEL --texts FILE [OPTION ...]`.
 
-Three systems translate or parse the texts, 50 at a time, with one worker: the search in Python, the kernels without
+Three systems translate or parse the texts, 50 at a time, with one worker: the Python search, the kernels without
 draft tokens, and the kernels with them. The table of n-grams is empty at the beginning. The results must be equal, bit
 for bit. The output also has the number of tokens per decoder step of a greedy search.
 

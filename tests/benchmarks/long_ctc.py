@@ -2,9 +2,9 @@
 
     python -m tests.benchmarks.long_ctc RUN SOUNDS TEXTS [--radius R] [--count N]
 
-RUN was trained with `training.ctc_weight` and with restricted attention. Line n of TEXTS is the text of the audio file
-in line n of the list SOUNDS. The text that CTC reads is the most probable token of each position, without blanks and
-without repetitions of the position before.
+RUN was trained with `training.ctc_weight`, `tied_embeddings: target` and restricted attention. Line n of TEXTS is the
+text of the audio file in line n of the list SOUNDS. CTC takes the most probable token at each position, merges repeated
+tokens, and removes blanks.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ from zoo.text.files import read_sentences
 
 
 def with_radius(spec: Spec, radius: int | None) -> Spec:
-    """Return the spec with another radius of the encoder's restricted attention. None: the spec itself."""
+    """Return the spec with a different radius for the encoder's restricted attention. None: return it unchanged."""
     if radius is None:
         return spec
-    layers = [
+    encoder = tuple(
         layer.model_copy(update={"radius": radius}) if layer.kind == "restricted_attention" else layer
         for layer in spec.architecture.encoder
-    ]
-    return spec.model_copy(update={"architecture": spec.architecture.model_copy(update={"encoder": layers})})
+    )
+    return spec.model_copy(update={"architecture": spec.architecture.model_copy(update={"encoder": encoder})})
 
 
 def best_path(tokens: Sequence[int]) -> list[int]:
-    """Return the tokens of a CTC path, without repetitions and blanks. Blank is the padding token."""
+    """Merge the repeated tokens of a CTC path, and remove blanks, which are padding tokens."""
     return [token for token, _ in groupby(tokens) if token != PAD]
 
 

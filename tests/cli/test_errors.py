@@ -39,6 +39,7 @@ ERRORS = [
     ("compare a b --language de", "`--language` applies to files only", "omit `--language`"),
     ("evaluate --hypotheses a", "`--hypotheses` and `--references` must be given together", "give both files"),
     ("evaluate --hypotheses a --references r --spec tiny", "give either a model or files to score", "omit"),
+    ("evaluate tiny --hypotheses a --references r", "give either a model or files to score", "omit"),
     ("evaluate --spec tiny --parameters x", "`--parameters` applies to `--brackets` only", "omit `--parameters`"),
     ("align tiny --model tiny", "MODEL and `--model` both name a model", "omit one of them"),
     ("score --spec tiny --source x", "`--source` needs `--target`", "give both files"),

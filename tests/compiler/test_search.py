@@ -1,4 +1,4 @@
-"""A search in slots finds what the search in Python finds, whatever sentences share the slots and move between them."""
+"""A search in slots finds what the Python search finds, whatever sentences share the slots and move between them."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ class Status(IntEnum):
 
 REASONS: dict[str, str] = {
     "empty": "with an empty side",
-    "damaged": "with damaged files",
+    "unusable": "with unusable files",
     "duplicate": "duplicates",
     "copy": "with identical sides",
     "markup": "with HTML",
@@ -69,8 +69,8 @@ class CleaningCounts:
     read: int = 0
     empty: int = 0
     """Dropped, because the source or the target contains no text."""
-    damaged: int = 0
-    """Dropped, because the file of the source cannot be read."""
+    unusable: int = 0
+    """Dropped, because the file of the source is damaged or not supported."""
     duplicate: int = 0
     """Dropped, because the same pair occurred before."""
     held_out: int = 0

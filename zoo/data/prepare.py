@@ -219,10 +219,10 @@ class _Preparation:
         vocabulary = self.vocabulary or self._learn_vocabulary()
         self.is_rare = vocabulary.source.is_rare
         vocabulary.save(self.folder)
-        self._write_train(vocabulary)
         for split, status in _SCORED_SPLITS.items():
             held_out = self._train_examples(status) if self.corpus.held_out(split) else ()
             self._write_scored(split, [*scored[split], *held_out], vocabulary)
+        self._write_train(vocabulary)
         self._write_description()
 
     def _read_train(self) -> Iterator[Example]:
@@ -306,11 +306,11 @@ class _Preparation:
         all_parts = np.repeat(np.arange(len(self.part_counts), dtype=np.uint16), self.part_counts)
         parts = all_parts[self.statuses == Status.KEPT]
         done = 0
-        damaged: list[ZooError] = []
+        unusable: list[str] = []
         with self._store_writer("train", vocabulary, len(self.part_counts)) as writer:
             examples = self._with_progress("encoding", self._kept_examples(), self.counts.kept)
             # A background thread encodes the next chunk while this chunk is written.
-            for values in prefetch(self._encode(examples, vocabulary, damaged.append)):
+            for values in prefetch(self._encode(examples, vocabulary, unusable.append)):
                 kept, self.counts = filter_by_length(values, self.spec.corpus, self.counts)
                 count = len(next(iter(values.values())))
                 for index in set(range(count)).difference(kept):
@@ -323,17 +323,21 @@ class _Preparation:
                 kept_parts = parts[done : done + count][kept]
                 writer.add(_with_language_tokens(values, kept, [languages[part] for part in kept_parts]), kept_parts)
                 done += count
-        if damaged:
-            self.counts = replace(self.counts, empty=self.counts.empty - len(damaged), damaged=len(damaged))
-            first = min(damaged, key=str)
-            self.report.warn(f"{len(damaged):,} of {done:,} files are left out of training, such as: {first.summary}")
+        if unusable:
+            # A file that cannot be used has no frames, so it was counted as empty.
+            self.counts = replace(self.counts, empty=self.counts.empty - len(unusable), unusable=len(unusable))
+            self._dropped["unusable"] = [{"source": problem} for problem in sorted(unusable)[:_EXAMPLES]]
+            self.report.warn(
+                f"{len(unusable):,} of {done:,} pairs are left out of training, because their files cannot be used. "
+                f"The first: {min(unusable)}"
+            )
         self._require_examples()
 
     def _reason_to_drop(self, row: Mapping[str, Sequence[Any]]) -> str:
         """Return why `filter_by_length` does not select an example, as a key of `REASONS`."""
         lengths = [len(values) for values in row.values()]
         if not min(lengths):
-            return "damaged" if self.modality else "empty"  # only a damaged file has no frames
+            return "empty" if len(row["source"]) or not self.modality else "unusable"
         return "long" if max(lengths) > self.spec.corpus.max_length else "ratio"
 
     def _write_scored(self, split: Split, scored: Sequence[tuple[Example, Direction]], vocabulary: Vocabulary) -> None:
@@ -374,20 +378,20 @@ class _Preparation:
         self,
         examples: Iterable[Example],
         vocabulary: Vocabulary,
-        damaged: Callable[[ZooError], None] | None = None,
+        unusable: Callable[[str], None] | None = None,
     ) -> Iterator[Rows]:
         """Encode examples, and yield their values chunk by chunk. A background thread reads the next chunk.
 
         Args:
             examples: The examples.
             vocabulary: Vocabulary of the streams that are text.
-            damaged: Function that receives the error of each damaged file. None: raise the error.
+            unusable: Function that receives the error message of each file that cannot be used. None: raise the error.
         """
         with closing(prefetch(_chunks(examples, _CHUNK_FILES if self.modality else _CHUNK_EXAMPLES))) as chunks:
             for chunk in chunks:
                 encoders: dict[str, Any] = {name: vocabulary.stream(name).encode_all for name in chunk[0]}
                 if self.modality is not None:
-                    encoders["source"] = partial(self.modality.encode_all, damaged=damaged)
+                    encoders["source"] = partial(self.modality.encode_all, unusable=unusable)
                 yield {name: encode([each[name] for each in chunk]) for name, encode in encoders.items()}
 
     def _require_examples(self) -> None:

@@ -225,7 +225,7 @@ class TrainingSet:
 
 
 def part_weights(corpus: Corpus, counts: Sequence[int]) -> list[float]:
-    """Return the number of times that an epoch contains the examples of each part of the training set.
+    """Return how often each part of the training set is repeated in an epoch.
 
     For multilingual models, `corpus.temperature` T balances the translation directions. The fraction p of a direction
     becomes proportional to p^(1/T) (Arivazhagan et al. 2019, section 4.3). The number of examples per epoch stays the

@@ -412,7 +412,10 @@ class _Writer:
         self._output.append(content)
 
     def copied(self, content: Unit, *, at_start: bool = False) -> None:
-        """Write copied content and the source's space before it. At the start, write the space after it instead."""
+        """Write copied content after the space that precedes it in the source.
+
+        At the start of the text, write the space that follows it in the source instead.
+        """
         if content.kind is not Kind.UNIT:
             self.move_to(_common(content.stack, self.stack))
             return self.copy(content.output)

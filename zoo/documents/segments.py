@@ -125,7 +125,7 @@ class _Reader:
         """Whether the last character belongs to a unit. A letter after it then begins a new word."""
 
     def read(self) -> None:
-        """Set the attributes of the segment."""
+        """Set the text, words, elements, units and marks of the segment from its fragments."""
         for fragment in self._segment.fragments:
             if fragment.kind is Kind.OPEN:
                 self._stack = (*self._stack, len(self._segment.elements))

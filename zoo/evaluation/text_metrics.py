@@ -57,7 +57,7 @@ class TextMetric:
         return float(self.metric.corpus_score(*self._arguments(outputs, references)).score)
 
     def statistics(self, outputs: Sequence[str], references: Sequence[str]) -> FloatArray:
-        """Return the statistics of each sentence, such as n-gram counts, [sentences, statistics].
+        """Return statistics such as n-gram counts for each sentence, with shape [sentences, statistics].
 
         `scores` computes the corpus score from the sum of the statistics over all sentences.
         """

@@ -16,6 +16,7 @@ import specs
 from specs import ZooError
 from specs.parts import Masks
 from zoo.features.modality import FeatureModality, Frames, input_name, open_input
+from zoo.files.reading import UnreadableError
 
 if TYPE_CHECKING:
     from soundfile import SoundFile
@@ -180,7 +181,8 @@ def read_blocks(file: str | Path | BinaryIO, max_seconds: float = math.inf) -> I
     except (soundfile.LibsndfileError, OverflowError, MemoryError) as error:
         reason = getattr(error, "error_string", None) or str(error)
         hint = "the file must be an undamaged WAV, FLAC, OGG or MP3 file"
-        raise ZooError(f"`{name}` cannot be read as audio (WAV, FLAC, OGG or MP3): {reason}", hint=hint) from None
+        kind = UnreadableError if isinstance(error, MemoryError) else ZooError
+        raise kind(f"`{name}` cannot be read as audio (WAV, FLAC, OGG or MP3): {reason}", hint=hint) from None
 
 
 def _check(sound: SoundFile, name: str) -> None:
@@ -208,4 +210,4 @@ def _packages() -> tuple[Any, Any]:
         return import_module("soundfile"), import_module("soxr")
     except (ImportError, OSError) as error:  # OSError: the libsndfile library is missing
         hint = "run `pip install -e '.[speech]'` in zoo's source folder"
-        raise ZooError(f"reading audio requires the packages soundfile and soxr: {error}", hint=hint) from None
+        raise UnreadableError(f"reading audio requires the packages soundfile and soxr: {error}", hint=hint) from None

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from specs import ZooError, parts
 from zoo.features.modality import FeatureModality, Frames, grey_pixels, input_name, open_input
-from zoo.files.reading import MAX_BYTES
+from zoo.files.reading import MAX_BYTES, UnreadableError
 from zoo.report import size
 
 if TYPE_CHECKING:
@@ -71,7 +71,8 @@ def _read_grey(file: str | Path | BinaryIO, height: int) -> PillowImage.Image:
         from PIL import ImageOps, UnidentifiedImageError
     except ImportError:
         hint = "run `pip install -e '.[pictures]'` in zoo's source folder"
-        raise ZooError("reading pictures requires the `pillow` package, which is not installed", hint=hint) from None
+        problem = "reading pictures requires the `pillow` package, which is not installed"
+        raise UnreadableError(problem, hint=hint) from None
     name = input_name(file)
     with open_input(file) as stream:
         content = stream.read(MAX_BYTES + 1)

@@ -55,22 +55,22 @@ class FeatureModality(ABC):
     def encode(self, file: str | Path | BinaryIO) -> Frames:
         """Read the frames of a file. Raise ZooError if the file cannot be read."""
 
-    def encode_all(self, files: Iterable[str], damaged: Callable[[ZooError], None] | None = None) -> list[Frames]:
+    def encode_all(self, files: Iterable[str], unusable: Callable[[str], None] | None = None) -> list[Frames]:
         """Return the frames of each file. Files are read in parallel.
 
         Args:
             files: Paths of the files.
-            damaged: Function that receives the error of each file with wrong content. The file then has no frames.
-                None: raise the error.
+            unusable: Function that receives the error message of each file that is damaged or not supported. The file
+                then has no frames. None: raise the error.
         """
 
         def encode(file: str) -> Frames:
             try:
                 return self.encode(file)
             except ZooError as error:
-                if damaged is None or isinstance(error, UnreadableError):
+                if unusable is None or isinstance(error, UnreadableError):
                     raise
-                damaged(error)
+                unusable(error.summary)
                 return np.zeros((0, self.options.width), np.float32)
 
         with ThreadPoolExecutor(cores()) as pool:

@@ -24,7 +24,7 @@ MAX_VOCABULARY_BYTES = 100_000_000
 
 
 class UnreadableError(ZooError):
-    """A file cannot be read now, for example because of missing permissions, but it may be undamaged."""
+    """A file cannot be read now, but it may be undamaged: for example, permissions, memory or a package are missing."""
 
 
 def damaged(file: Path | str, reason: str, hint: str = "restore the file from its source") -> ZooError:

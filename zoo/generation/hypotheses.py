@@ -84,8 +84,8 @@ class SearchHistory:
     """History of the search for one sentence, on the host: the candidates of each step, and the finished hypotheses.
 
     In beam search, only the `n_best` best finished hypotheses are kept. The search ends when no live (unfinished)
-    hypothesis can still become one of them. With the stopping rule "full", it also ends when as many hypotheses as the
-    beam size have finished. In sampling, all finished hypotheses are kept in the order of their rows.
+    hypothesis can still become one of them. With the stopping rule "full", it also ends when the number of
+    finished hypotheses reaches the beam size. In sampling, all finished hypotheses are kept, in row order.
 
     After the maximum length, a hypothesis must end with EOS. With the stopping rule "shrinking" (`truncate`), it ends
     there with any token, as in Marian.

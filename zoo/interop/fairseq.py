@@ -294,10 +294,10 @@ def _name_or_value(value: Any) -> Any:
 
 
 def _fields_of_tensors(source: ForeignTensors, options: Settings) -> dict[str, Any]:
-    """Return the fields of `architecture` that follow from the tensors. Shorten learned positions to a common length.
+    """Infer fields of `architecture` from the tensors. Truncate learned positions of both stacks to the shorter length.
 
     Raises:
-        ZooError: The positions are missing.
+        ZooError: The position embeddings are missing.
     """
     positions: dict[str, Any] = {"kind": "sinusoidal_halves", "first": FIRST_POSITION}
     if _same_boolean(options, "learned_pos"):

@@ -146,7 +146,7 @@ def _pinned_folder(reference: Reference) -> list[Path]:
 
 
 def _candidates(word: str) -> Iterator[tuple[str, Path]]:
-    """Yield the kind and the path of each item that a target selects. If the target is a link, yield the link."""
+    """Yield the kind and path of each item that a name or cache selects. Do not follow symbolic links."""
     if word in _CACHES:
         folder = _CACHES[word].folder()
         paths = [folder] if folder.is_symlink() else sorted(folder.iterdir()) if folder.is_dir() else []

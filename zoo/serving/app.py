@@ -96,7 +96,7 @@ def create_app(service: Service) -> FastAPI:
 
 
 def _page_router() -> APIRouter:
-    """Return a router with the files of the web page. The page uses the APIs, and loads nothing from other hosts."""
+    """Return a router that serves the web page. The page uses the APIs, and loads nothing from other hosts."""
     routes = APIRouter(include_in_schema=False)
     kinds = {"index.html": "text/html", "page.css": "text/css", "page.js": "text/javascript"}
     files = {name: (_FOLDER / name).read_text("utf-8") for name in kinds}

@@ -64,7 +64,7 @@ class Span:
 
     @property
     def minutes(self) -> list[int]:
-        """The minutes after midnight that a time may stand for. Empty if the span is not a time."""
+        """The possible meanings of a time, in minutes after midnight. Empty if the span is not a time."""
         return [int(reading.removeprefix("time ")) for reading in self.readings if reading.startswith("time ")]
 
 

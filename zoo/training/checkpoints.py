@@ -114,7 +114,7 @@ class Checkpoint:
             raise ZooError(problem, hint="use the version that wrote it", exit_code=1) from None
 
     def verify(self) -> None:
-        """Check the hashes of all files. Raise ZooError, which names the file, if a file has changed."""
+        """Check the hashes of all files. Raise ZooError with the name of the file if a file has changed."""
         manifest.check(self.folder, [WEIGHTS, STATE, *([OPTIMISER] if self.resumable else [])])
 
 

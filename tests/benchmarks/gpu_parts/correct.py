@@ -92,7 +92,7 @@ def _updates(setting: Setting, **architecture: Any) -> Figures:
 
 
 def _searches(setting: Setting) -> Iterator[tuple[str, Figures]]:
-    """Compare the search on the GPU with the search in Python on the CPU: all rules, three beams, with a constraint."""
+    """Compare the GPU search with the Python search on the CPU: all rules, three beams, with a constraint."""
     spec = setting.spec("tiny", **_small())
     generator = torch.Generator().manual_seed(1)
     initial = initial_weights(spec, graphs(spec)).items()

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import specs
-from specs import ZooError
+from specs import Spec, ZooError
 from specs.parts import Masks
 from tests.zoo.conftest import RecordingReport
 from zoo.data.prepare import prepare
@@ -251,22 +251,46 @@ def _write_corpus(folder: Path, split: str, count: int) -> list[Path]:
     return files
 
 
-@pytest.mark.integration
-def test_a_damaged_recording_is_left_out_of_training_only(tmp_path: Path) -> None:
-    train, dev = _write_corpus(tmp_path, "train", 40), _write_corpus(tmp_path, "dev", 2)
+@pytest.fixture
+def corpus(tmp_path: Path) -> Spec:
+    """The spec of a corpus with 40 recordings for training, of which two are damaged, and two for the dev set."""
+    train, _ = _write_corpus(tmp_path, "train", 40), _write_corpus(tmp_path, "dev", 2)
     train[3].write_bytes(train[3].read_bytes()[:20])
     train[7].write_bytes(b"")
     parts = {split: [{"source": f"{split}.lst", "target": f"{split}.en"}] for split in ("train", "dev")}
     corpus = {"source": "en", "folder": str(tmp_path), **parts, "test": []}
-    spec = specs.load("speech/digits", {"corpus": corpus})
+    return specs.load("speech/digits", {"corpus": corpus})
+
+
+@pytest.mark.integration
+def test_damaged_recordings_are_left_out_of_training_only(corpus: Spec, tmp_path: Path) -> None:
     report = RecordingReport()
-    prepared = prepare(spec, report)
-    assert len(prepared.store("train")) == 38
-    assert prepared.counts.kept == 38
-    assert prepared.counts.damaged == 2
+    prepared = prepare(corpus, report)
+    assert len(prepared.store("train")) == prepared.counts.kept == 38
+    assert (prepared.counts.unusable, prepared.counts.empty) == (2, 0)
     (warning,) = [line for line in report.warnings if "left out" in line]
-    assert warning.startswith("2 of 40 files are left out of training, such as: ")
-    assert "train3.wav" in warning or "train7.wav" in warning
-    dev[0].write_bytes(b"")
+    first = str(tmp_path / "train3.wav")
+    assert warning.startswith("2 of 40 pairs are left out of training, because their files cannot be used. The first: ")
+    assert first in warning
+    assert any(first in line for line in prepared.dropped_examples)
+    Path(tmp_path / "dev0.wav").write_bytes(b"")
     with pytest.raises(ZooError, match=r"dev0\.wav"):
-        prepare(spec, Report())
+        prepare(corpus, Report())
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("problem", [MemoryError("no memory"), ImportError("no package")])
+def test_no_recording_is_left_out_for_other_reasons(
+    corpus: Spec, monkeypatch: pytest.MonkeyPatch, problem: Exception
+) -> None:
+    def fail(*_: object) -> None:
+        raise problem
+
+    monkeypatch.setattr(
+        "zoo.features.audio._require_finite"
+        if isinstance(problem, MemoryError)
+        else "zoo.features.audio.import_module",
+        fail,
+    )
+    with pytest.raises(ZooError, match=str(problem)):
+        prepare(corpus, Report())

@@ -1,4 +1,4 @@
-"""Beam search in the native kernels against the search in Python over the same kernels."""
+"""Beam search in the native kernels against the Python search over the same kernels."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def results(histories: Sequence[SearchHistory]) -> list[tuple[list[Translation],
 
 
 def expected(program: NativeProgram, histories: Sequence[SearchHistory]) -> list[tuple[list[Translation], str | None]]:
-    """Return what the search in Python finds for each sentence alone."""
+    """Return what the Python search finds for each sentence alone."""
     copies = [history.strategy.new_history(history.source) for history in histories]
     for copy in copies:
         finish(Batch(program, [copy], CPU))

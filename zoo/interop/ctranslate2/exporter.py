@@ -52,9 +52,9 @@ class CTranslate2Export(ExportFormat):
     description = "a CTranslate2 folder, in float32"
 
     def reader(self, bundle: Bundle) -> ImportFormat | None:
-        """Return the import format, or None if attention layers differ in h, d_k or d_v, or if d_k differs from d_v.
+        """Return the format that reads the exported model back, or None if the format does not support the model.
 
-        The import format does not support such models.
+        In a supported model, all attention layers have the same h, d_k and d_v, and d_k equals d_v.
         """
         a = bundle.spec.architecture
         attentions = [each for each in (*a.encoder, *a.decoder) if each.kind != "feed_forward"]

@@ -181,7 +181,7 @@ def _suppressed(settings: Settings) -> list[int]:
 
 
 def tokenizer_settings(folder: Path, *replaced: str) -> dict[str, Any]:
-    """Return the settings of a tokenizer. Each special token is represented by its name.
+    """Return the settings of a tokenizer. Special tokens are strings such as `<s>`.
 
     Older folders have some settings in `special_tokens_map.json`.
 

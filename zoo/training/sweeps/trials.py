@@ -157,7 +157,7 @@ class Trial:
 
     @property
     def spec(self) -> Spec:
-        """The row's spec with the trial's seed."""
+        """The spec of this trial: the spec of its row in the sweep, with the trial's seed."""
         spec = self.row.spec
         return spec.model_copy(update={"training": spec.training.model_copy(update={"seed": self.seed})})
 
