@@ -18,6 +18,7 @@ from specs.parts import Masks
 from tests.zoo.conftest import RecordingReport
 from zoo.data.prepare import prepare
 from zoo.features.audio import SAMPLE_RATE, Audio, mel_filters, read_blocks, read_samples
+from zoo.files.reading import UnreadableError
 from zoo.report import Report
 
 soundfile = pytest.importorskip("soundfile", reason="needs the `speech` extra")
@@ -279,18 +280,17 @@ def test_damaged_recordings_are_left_out_of_training_only(corpus: Spec, tmp_path
 
 
 @pytest.mark.integration
-@pytest.mark.parametrize("problem", [MemoryError("no memory"), ImportError("no package")])
+@pytest.mark.parametrize(
+    ("problem", "function"),
+    [(MemoryError, "_require_finite"), (ImportError, "import_module")],
+    ids=["memory", "package"],
+)
 def test_no_recording_is_left_out_for_other_reasons(
-    corpus: Spec, monkeypatch: pytest.MonkeyPatch, problem: Exception
+    corpus: Spec, monkeypatch: pytest.MonkeyPatch, problem: type[Exception], function: str
 ) -> None:
     def fail(*_: object) -> None:
-        raise problem
+        raise problem("not now")
 
-    monkeypatch.setattr(
-        "zoo.features.audio._require_finite"
-        if isinstance(problem, MemoryError)
-        else "zoo.features.audio.import_module",
-        fail,
-    )
-    with pytest.raises(ZooError, match=str(problem)):
+    monkeypatch.setattr(f"zoo.features.audio.{function}", fail)
+    with pytest.raises(UnreadableError, match="not now"):
         prepare(corpus, Report())
