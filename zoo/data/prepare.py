@@ -367,7 +367,7 @@ class _Preparation:
         (self.folder / _SECTIONS_FILE).write_text(dump(sections), encoding="utf-8")
         write_json(self.folder / COUNTS_FILE, asdict(self.counts))
         examples = "".join(
-            f"{REASONS[reason]}: {' | '.join(raw[:_EXAMPLE_CHARACTERS] for raw in example.values())}\n"
+            f"{REASONS[reason]}: {' | '.join(raw[: _shown_characters(reason)] for raw in example.values())}\n"
             for reason, examples in self._dropped.items()
             for example in examples
         )
@@ -404,6 +404,11 @@ class _Preparation:
             for chunk in _chunks(examples, _CHUNK_EXAMPLES):
                 yield from chunk
                 progress.advance(len(chunk))
+
+
+def _shown_characters(reason: str) -> int | None:
+    """Return how many characters of dropped text are shown. Error messages, which name a file, are shown whole."""
+    return None if reason == "unusable" else _EXAMPLE_CHARACTERS
 
 
 def _with_language_tokens(values: Rows, rows: Sequence[int], languages: Sequence[LanguagePair]) -> Rows:
