@@ -65,6 +65,12 @@ class Result(NamedTuple):
     err: str
 
     @property
+    def printed(self) -> str:
+        """The output of a command that must succeed."""
+        assert self.status == 0, self
+        return self.out
+
+    @property
     def refusal(self) -> str:
         """The error of a command that must fail because of a user's mistake, and print nothing to stdout."""
         assert (self.status, self.out) == (2, ""), self
@@ -73,6 +79,13 @@ class Result(NamedTuple):
 
 Zoo = Callable[..., Result]
 """Type of the fixture `zoo`."""
+Trained = Callable[..., Run]
+"""Type of the fixtures `trained` and `hearing`."""
+
+
+def missing(text: str, *parts: str) -> list[str]:
+    """Return the parts that a text does not contain."""
+    return [part for part in parts if part not in text]
 
 
 LONGEST = """
@@ -180,9 +193,8 @@ def trained(run_files: Callable[..., Mapping[str, bytes]], home: Path) -> Callab
 @pytest.fixture(scope="session")
 def _parser() -> tuple[Spec, Vocabulary]:
     architecture = {"N": 1, "d_model": 16, "d_ff": 24, "h": 2, "d_k": 8, "d_v": 8}
-    fields = {"vocabulary": {"size": 101}, "decoding": {"beam": 4, "extra_length": 12}}
-    overrides = {"architecture": architecture, **fields, "compilation": {"backend": "eager"}}
-    spec = specs.load("parsing/tiny", overrides)
+    decoding = {"beam": 4, "extra_length": 12}
+    spec = specs.load("parsing/tiny", {**SMALL, "architecture": architecture, "decoding": decoding})
     pairs = list(builtin.examples("train", 50, spec.task.streams, {}))
     return spec, Vocabulary.learn(lambda: pairs, spec.vocabulary, len(pairs), spec.task)
 

@@ -40,14 +40,9 @@ def pack(file: Path, checkpoints: dict[str, bytes]) -> None:
 
 def add_card(file_name: str, source: str, **fields: object) -> None:
     """Add a card to the catalogue of the user. `fields` may replace all other fields, including the name."""
-    card = {
-        "name": file_name,
-        "description": "A small model.",
-        "source": source,
-        "languages": {"pairs": "en-de"},
-        "facts": {"url": "https://example.org/models", "date": "2026-01-31"},
-        **fields,
-    }
+    facts = {"url": "https://example.org/models", "date": "2026-01-31"}
+    card = {"name": file_name, "description": "A small model.", "source": source, "facts": facts}
+    card |= {"languages": {"pairs": "en-de"}, **fields}
     folder = storage.home() / "catalogue"
     folder.mkdir(parents=True, exist_ok=True)
     (folder / f"{file_name}.yaml").write_text(yaml.safe_dump(card))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -36,6 +36,7 @@ from zoo.models.registries import registry
 from zoo.training.run import Run
 
 Script = Callable[..., str]
+InProcess = Callable[[Any], None]
 pytestmark = pytest.mark.integration
 
 
@@ -45,6 +46,7 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> 
 
     def call(script: ModuleType, *arguments: str) -> str:
         monkeypatch.setattr(sys, "argv", [script.__name__, *arguments])
+        monkeypatch.setattr(script, "tune_process", lambda: None, raising=False)
         script.main()
         return capsys.readouterr().out
 
@@ -52,7 +54,7 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> 
 
 
 @pytest.fixture
-def in_process(monkeypatch: pytest.MonkeyPatch) -> Callable[[Any], None]:
+def in_process(monkeypatch: pytest.MonkeyPatch) -> InProcess:
     """A function that lets a script open its systems in this process."""
 
     def opened(script: Any, commands: dict[str, list[str]]) -> dict[str, Any]:
@@ -73,26 +75,31 @@ def texts() -> list[str]:
     return ["pairs.en", "pairs.de"]
 
 
+def read_lines(file: str) -> list[str]:
+    return Path(file).read_text("utf-8").splitlines()
+
+
+def count_frames(files: Iterable[str | Path]) -> list[int]:
+    """Return how many frames of audio each file has."""
+    return [len(Audio(parts.Audio(kind="audio")).encode(Path(file))) for file in files]
+
+
 def test_time_of_the_layers(run: Script, monkeypatch: pytest.MonkeyPatch) -> None:
     commands: list[list[str]] = []
-    monkeypatch.setattr(sublayers, "tune_process", lambda: None)
     monkeypatch.setattr("subprocess.run", lambda command, check: commands.append(command))
     assert len(run(sublayers, "--toy").splitlines()) == len(sublayers.KINDS) + 2
     for _, _, _, *arguments in commands:
         assert "16 positions in" in run(sublayers, *arguments)
 
 
-@pytest.mark.parametrize("options", [(), ("--backward",)])
-def test_long_inputs(run: Script, monkeypatch: pytest.MonkeyPatch, options: Sequence[str]) -> None:
-    monkeypatch.setattr(long_inputs, "tune_process", lambda: None)
-    rows = [line.split() for line in run(long_inputs, "--toy", *options).splitlines()[2:]]
-    assert [row[0] for row in rows] == ["full", "full", "1", "1"]
-    assert [row[-3] for row in rows] == ["1", "1", "25", "50"], "n / r"
+def test_long_inputs(run: Script) -> None:
+    for options in ([], ["--backward"]):
+        rows = [line.split() for line in run(long_inputs, "--toy", *options).splitlines()[2:]]
+        assert [row[0] for row in rows] == ["full", "full", "1", "1"]
+        assert [row[-3] for row in rows] == ["1", "1", "25", "50"], "n / r"
 
 
-def test_training_speed_of_the_systems(
-    run: Script, in_process: Callable[[Any], None], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_training_speed_of_the_systems(run: Script, in_process: InProcess, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tests.benchmarks.learners.tune_process", lambda: None)
     monkeypatch.setattr("tests.benchmarks.learners.fast_float32", nullcontext)
     in_process(train)
@@ -103,12 +110,12 @@ def test_training_speed_of_the_systems(
     assert max(losses) - min(losses) < 1
 
 
-@pytest.mark.parametrize("work", ["b32", "latency"])
-def test_translation_speed_of_the_systems(work: str, run: Script, in_process: Callable[[Any], None]) -> None:
+def test_translation_speed_of_the_systems(run: Script, in_process: InProcess) -> None:
     in_process(decode)
-    result = json.loads(run(decode, "--toy", "--json", "--work", work))
-    assert {name.partition("-")[0] for name in result["systems"]} == {*decode.BACKENDS, "ctranslate2", "transformers"}
-    assert result["systems"]["native-float32"]["same_tokens"] > 0.5
+    for work in ("b32", "latency"):
+        systems = json.loads(run(decode, "--toy", "--json", "--work", work))["systems"]
+        assert {name.partition("-")[0] for name in systems} == {*decode.BACKENDS, "ctranslate2", "transformers"}
+        assert systems["native-float32"]["same_tokens"] > 0.5
 
 
 def test_systems_in_processes_answer_in_turn(capfd: pytest.CaptureFixture[str]) -> None:
@@ -118,17 +125,14 @@ def test_systems_in_processes_answer_in_turn(capfd: pytest.CaptureFixture[str]) 
     assert "the process of broken ended without an answer" in capfd.readouterr().err
 
 
-@pytest.mark.parametrize("beam", ["1", "2"])
-def test_speculative_decoding(beam: str, run: Script, trained: Callable[..., Run], texts: list[str]) -> None:
+def test_speculative_decoding(run: Script, trained: Callable[..., Run], texts: list[str]) -> None:
     trained()
-    result = json.loads(run(drafts, "runs/tiny", "--toy", "--texts", texts[0], "--beam", beam))
-    assert result["milliseconds"].keys() == set(drafts.SYSTEMS)
-    assert ("tokens_per_step" in result) == (beam == "1")
-
-
-def test_cost_of_steps_with_several_tokens(run: Script) -> None:
-    result = json.loads(run(drafts, "base", "--toy", "--cost", "--batch", "2", "--beam", "2"))
-    assert result["ratios"]["1"] == 1
+    for beam in ("1", "2"):
+        result = json.loads(run(drafts, "runs/tiny", "--toy", "--texts", texts[0], "--beam", beam))
+        assert result["milliseconds"].keys() == set(drafts.SYSTEMS)
+        assert ("tokens_per_step" in result) == (beam == "1")
+    costs = json.loads(run(drafts, "base", "--toy", "--cost", "--batch", "2", "--beam", "2"))
+    assert costs["ratios"]["1"] == 1
 
 
 def test_shortlists(run: Script, trained: Callable[..., Run], texts: list[str]) -> None:
@@ -168,27 +172,25 @@ def test_pictures_of_sentences(run: Script, texts: list[str], monkeypatch: pytes
     monkeypatch.setattr(sentence_pictures, "SIZES", {"test": 2, "dev": 1, "train": 4})
     output = run(sentence_pictures, *reversed(texts), "out", "fonts")
     assert output.splitlines() == ["test: a, g", "dev: d", "train: b, c, e, f"]
-    written = [Path(f"out/{name}.de").read_text("utf-8").splitlines() for name in ("test", "dev", "train")]
+    written = [read_lines(f"out/{name}.de") for name in ("test", "dev", "train")]
     assert [len(lines) for lines in written] == [2, 1, 4]
     assert len({line for lines in written for line in lines}) == 7
     modality = Image(parts.Image(kind="image"))
-    for name in Path("out/train.pictures.de").read_text("utf-8").split():
-        assert len(modality.encode(Path("out") / name)) > 32
+    assert all(len(modality.encode(Path("out", name))) > 32 for name in read_lines("out/train.pictures.de"))
 
 
 def test_sounds_of_sentences(run: Script, texts: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     sentence_sounds = pytest.importorskip("tests.benchmarks.sentence_sounds", reason="needs the `speech` extra")
     monkeypatch.setattr(sentence_sounds, "SIZES", {"test": 2, "dev": 1, "train": 4})
-    lines = [Path(name).read_text("utf-8").splitlines() for name in texts]
-    for language, side in zip(("en", "de"), lines, strict=True):
-        Path(f"some.{language}").write_text("".join(f"{line}\n" for line in side[:3]))
+    english = read_lines("pairs.en")
+    for language in ("en", "de"):
+        Path(f"some.{language}").write_text("\n".join([*read_lines(f"pairs.{language}")[:3], ""]))
     output = run(sentence_sounds, "pairs", "some", "out")
     assert output.splitlines() == ["test: 2 sounds", "dev: 1 sounds", "train: 4 sounds"]
-    written = [set(Path(f"out/{name}.en").read_text("utf-8").splitlines()) for name in ("test", "dev", "train")]
-    assert written[0] | written[1] == {*lines[0][:3]}
-    assert written[2] <= {*lines[0][3:]}
-    for name in Path("out/train.sounds.en").read_text("utf-8").split():
-        assert len(Audio(parts.Audio(kind="audio")).encode(Path("out") / name)) > 20
+    test, dev, train = (set(read_lines(f"out/{name}.en")) for name in ("test", "dev", "train"))
+    assert test | dev == {*english[:3]}
+    assert train <= {*english[3:]}
+    assert min(count_frames(Path("out", name) for name in read_lines("out/train.sounds.en"))) > 20
 
 
 def test_digits_by_flite(run: Script, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -201,11 +203,10 @@ def test_digits_by_flite(run: Script, monkeypatch: pytest.MonkeyPatch) -> None:
     program.chmod(0o755)
     monkeypatch.setenv("PATH", str(program.parent.resolve()))
     run(flite_digits, "out")
-    texts = Path("out/train.en").read_text("utf-8").splitlines()
-    assert all(set(text) <= {*"0123456789 "} for text in texts)
-    sounds = Path("out/train.sounds.en").read_text("utf-8").split()
+    texts, sounds = read_lines("out/train.en"), read_lines("out/train.sounds.en")
+    assert set("".join(texts)) <= {*"0123456789 "}
     assert len(sounds) == len(texts) == 6
-    assert all(len(Audio(parts.Audio(kind="audio")).encode(Path("out") / name)) > 20 for name in sounds)
+    assert min(count_frames(Path("out", name) for name in sounds)) > 20
 
 
 def test_long_recordings_of_digits(run: Script, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -213,13 +214,12 @@ def test_long_recordings_of_digits(run: Script, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(long_digits, "STRINGS", {"test": 3})
     assert run(long_digits, "0.1", "short") == "test: 3 recordings\n"
     assert run(long_digits, "1000", "long") == "test: 1 recordings\n"
-    short, long = (Path(folder, "test.en").read_text("utf-8").split() for folder in ("short", "long"))
-    assert short == long
-    frames = []
-    for folder in (Path("short"), Path("long")):
-        names = (folder / "test.sounds.en").read_text("utf-8").split()
-        frames.append(sum(len(Audio(parts.Audio(kind="audio")).encode(folder / name)) for name in names))
-    assert frames[1] == pytest.approx(frames[0], abs=10)  # a window at the end of each recording
+    assert Path("short/test.en").read_text("utf-8").split() == Path("long/test.en").read_text("utf-8").split()
+    short, long = (
+        sum(count_frames(Path(folder, name) for name in read_lines(f"{folder}/test.sounds.en")))
+        for folder in ("short", "long")
+    )
+    assert long == pytest.approx(short, abs=10)  # a window at the end of each recording
 
 
 def test_recordings_are_read_by_ctc(run: Script) -> None:
@@ -234,15 +234,10 @@ def test_recordings_are_read_by_ctc(run: Script) -> None:
     assert long_ctc.with_radius(spec, 50).architecture.encoder[0].radius == 50
     files = "run", "dev.lst", "dev.en"
     assert re.fullmatch(r"6 recordings: WER \d+\.\d\n", run(long_ctc, *files))
-    (first, *_) = long_ctc.read("run", iter(["sounds/dev 0.wav"]), 3)
-    (same, *_) = long_ctc.read("run", iter(["sounds/dev 0.wav"]), None)
+    (first, *_), (same, *_) = (long_ctc.read("run", iter(["sounds/dev 0.wav"]), radius) for radius in (3, None))
     assert same == first
     assert run(long_ctc, *files, "--count", "2", "--radius", "50").startswith("2 recordings: ")
-
-
-def test_a_ctc_path_is_read_without_blanks_and_repetitions() -> None:
-    long_ctc = pytest.importorskip("tests.benchmarks.long_ctc", reason="needs the `speech` extra")
-    assert long_ctc.best_path([0, 7, 7, 0, 7, 5, 5, 0, 0]) == [7, 7, 5]
+    assert long_ctc.best_path([0, 7, 7, 0, 7, 5, 5, 0, 0]) == [7, 7, 5], "no blanks and no repetitions"
 
 
 def test_spoken_lines_of_a_game(run: Script, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -260,10 +255,9 @@ def test_spoken_lines_of_a_game(run: Script, monkeypatch: pytest.MonkeyPatch) ->
     soundfile.write("game/sound/a/cs/a-2.ogg", [], 16_000)
     output = run(fillets, "cs", "out", "game")
     assert output == "train: 8 sounds\ndev: 1 sounds\ntest: 1 sounds\nspoken: 16 sounds\n"
-    assert [Path(f"out/dev.{each}").read_text("utf-8") for each in ("cs", "en")] == ["Kde d-1?\n", '"Where" d-1?\n']
-    assert Path("out/test.sounds.cs").read_text("utf-8") == str(Path("game/sound/i/cs/i-1.ogg").resolve()) + "\n"
-    spoken = Path("out/spoken.sounds.cs").read_text("utf-8").splitlines()
-    assert all(len(Audio(parts.Audio(kind="audio")).encode(Path(name))) > 20 for name in spoken)
+    assert [read_lines(f"out/dev.{each}") for each in ("cs", "en")] == [["Kde d-1?"], ['"Where" d-1?']]
+    assert read_lines("out/test.sounds.cs") == [str(Path("game/sound/i/cs/i-1.ogg").resolve())]
+    assert min(count_frames(read_lines("out/spoken.sounds.cs"))) > 20
 
 
 def test_toy_size_changes_nothing_but_sizes() -> None:

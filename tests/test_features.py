@@ -13,12 +13,12 @@ import torch
 from torch import Tensor
 
 import specs
-from compiler import TRANSLATE, EmittedProgram, PaddedBatch, Purpose, build, build_module
+from compiler import TRANSLATE, PaddedBatch, Purpose, build, build_module
 from specs import BOS, EOS, Spec, ZooError
 from zoo.data.batches import Batch
 from zoo.generation.beam_search import BeamSearch
 from zoo.generation.engine import Engine
-from zoo.generation.translation import SearchInput, Translation
+from zoo.generation.translation import SearchInput
 from zoo.planning import plan as plans
 from zoo.report import Report
 from zoo.training.benchmarks import benchmark_decoding, benchmark_training
@@ -40,17 +40,10 @@ RECOGNITION = {"kind": "recognition", "source": {"kind": "audio", "bins": WIDTH}
 def spec_of_features() -> Spec:
     source = {"kind": "features", "width": WIDTH, "subsampling": [{"kernel": 3, "stride": 2}]}
     sizes = {"N": 1, "d_model": 64, "d_ff": 128, "h": 4, "d_k": 16, "d_v": 16, "dropout": 0.0}
-    return specs.load(
-        "tiny",
-        {
-            "task": RECOGNITION,
-            "corpus": EMPTY,
-            "architecture": {**sizes, "source": source, **UNTIED},
-            "vocabulary": {"size": 16},
-            "training": {"learning_rate_factor": 0.5, "warmup_steps": 100, "label_smoothing": 0.0},
-            "compilation": {"backend": "eager"},
-        },
-    )
+    training = {"learning_rate_factor": 0.5, "warmup_steps": 100, "label_smoothing": 0.0}
+    fields = {"vocabulary.size": 16, "training": training, "compilation.backend": "eager"}
+    architecture = {**sizes, "source": source, **UNTIED}
+    return specs.load("tiny", {"task": RECOGNITION, "corpus": EMPTY, "architecture": architecture, **fields})
 
 
 def examples(count: int, seed: int) -> list[Example]:
@@ -68,38 +61,25 @@ def batch_of(pairs: Sequence[Example]) -> Batch:
     return Batch.of({"source": PaddedBatch.pad([frames for frames, _ in pairs]), "target": PaddedBatch.pad(targets)})
 
 
-@pytest.fixture(scope="module")
-def learned() -> EmittedProgram:
-    torch.manual_seed(0)
+@pytest.mark.integration
+def test_a_tiny_model_learns_to_write_what_frames_stand_for_alone_and_in_a_batch() -> None:
+    """The threshold is far below what such a model reaches."""
     spec = spec_of_features()
     program = build_module(spec, [Purpose.TRAIN, *TRANSLATE])
     train_step = TrainStep(spec, program, Processes("cpu"), Report())
     for number in range(1, 201):
-        batch = batch_of(examples(32, seed=number))
-        train_step(number, batch)
-    return program.eval()
-
-
-def decode(program: EmittedProgram, pairs: Sequence[Example], max_batch_tokens: int = 512) -> list[list[Translation]]:
-    sources = [SearchInput(index, {"source": frames}, MAX_TOKENS + 2) for index, (frames, _) in enumerate(pairs)]
-    with Engine(program, max_batch_tokens=max_batch_tokens) as engine:
-        return engine.submit(sources, BeamSearch(3, 0.6, 3)).result()
-
-
-@pytest.mark.integration
-def test_a_tiny_model_learns_to_write_what_frames_stand_for(learned: EmittedProgram) -> None:
-    """The threshold is far below what such a model reaches."""
+        train_step(number, batch_of(examples(32, seed=number)))
+    program.eval()
     held_out = examples(60, seed=0)
-    outputs = [list(best.tokens) for best, *_ in decode(learned, held_out)]
+    sources = [SearchInput(index, {"source": frames}, MAX_TOKENS + 2) for index, (frames, _) in enumerate(held_out)]
+    decoded = []
+    for budget, inputs in ((512, sources), (1, sources[:8])):
+        with Engine(program, max_batch_tokens=budget) as engine:
+            decoded.append(engine.submit(inputs, BeamSearch(3, 0.6, 3)).result())
+    outputs = [list(best.tokens) for best, *_ in decoded[0]]
     wrong = [(tokens, output) for (_, tokens), output in zip(held_out, outputs, strict=True) if tokens != output]
     assert len(wrong) <= 20, wrong
-
-
-@pytest.mark.integration
-def test_frames_are_decoded_alone_as_in_a_batch(learned: EmittedProgram) -> None:
-    pairs = examples(8, seed=-1)
-    together, alone = decode(learned, pairs), decode(learned, pairs, max_batch_tokens=1)
-    for one, other in zip(together, alone, strict=True):
+    for one, other in zip(decoded[0][:8], decoded[1], strict=True):
         assert [each.tokens for each in one] == [each.tokens for each in other]
         assert [each.score for each in one] == pytest.approx([each.score for each in other], abs=1e-4)
 
@@ -126,9 +106,8 @@ def test_what_needs_text_refuses_features_by_name() -> None:
         assert error.value.hint
 
 
-@pytest.mark.parametrize(
-    ("architecture", "problem"),
-    [
+def test_impossible_features_are_refused() -> None:
+    for architecture, problem in (
         ({}, "`architecture.tied_embeddings` is `all`, but a model that reads features has no source embedding"),
         ({**UNTIED, "source.subsampling": [{"kernel": 4, "stride": 2}]}, "must be odd, not 4"),
         ({**UNTIED, "source.subsampling": [{"kernel": 3, "stride": 0}]}, "stride` must be at least 1"),
@@ -136,17 +115,14 @@ def test_what_needs_text_refuses_features_by_name() -> None:
         ({**PATCHES, "source.subsampling": [{"kernel": 3, "stride": 2}]}, "image patches without `subsampling`"),
         ({**UNTIED, "source": {"kind": "tokens"}}, "the `recognition` task reads audio"),
         ({**UNTIED, "source": {"kind": "features", "width": 3}}, "is 3, but `task.source` gives 8 features"),
-    ],
-)
-def test_impossible_features_are_refused(architecture: dict[str, object], problem: str) -> None:
-    given = {"source": {"kind": "features", "width": WIDTH}, **architecture}
-    fields = {f"architecture.{name}": value for name, value in given.items()}
-    with pytest.raises(ZooError, match=problem):
-        specs.load("tiny", {"task": RECOGNITION, "corpus": EMPTY, **fields})
+    ):
+        given: dict[str, object] = {"source": {"kind": "features", "width": WIDTH}, **architecture}
+        fields = {f"architecture.{name}": value for name, value in given.items()}
+        with pytest.raises(ZooError, match=problem):
+            specs.load("tiny", {"task": RECOGNITION, "corpus": EMPTY, **fields})
 
 
 def test_a_plan_counts_the_convolutions() -> None:
-    plan = plans.plan(spec_of_features())
-    assert plan.layers[0].name == "source features"
-    assert plan.layers[0].parameters == 3 * WIDTH * 64 + 64
-    assert plan.layers[0].flops == f"{2 * 3 * WIDTH * 64:,}·batch·source"
+    layer = plans.plan(spec_of_features()).layers[0]
+    assert (layer.name, layer.parameters) == ("source features", 3 * WIDTH * 64 + 64)
+    assert layer.flops == f"{2 * 3 * WIDTH * 64:,}·batch·source"

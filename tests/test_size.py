@@ -17,10 +17,7 @@ BUDGETS = re.findall(
     r"^\| `([\w/]+)/` \|.*\| ([\d,]+) \| (\d+) \|$", (ROOT / "CONTRIBUTING.md").read_text("utf-8"), re.M
 )
 READING_PATH = ROOT / "docs/explanation/reading-path.md"
-NO_CODE = (
-    *(tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT),
-    *(tokenize.ENCODING, tokenize.ENDMARKER),
-)
+NO_CODE = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
 
 
 @cache
@@ -28,10 +25,8 @@ def code_lines(path: Path) -> int:
     """Return the number of lines with code: without blank lines, comments, docstrings and imports."""
     text, left_out = path.read_text("utf-8"), set[int]()
     for node in ast.walk(ast.parse(text)):
-        is_text = (
-            isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
-        )
-        if is_text or isinstance(node, (ast.Import, ast.ImportFrom)):
+        value = getattr(node.value, "value", None) if isinstance(node, ast.Expr) else None
+        if isinstance(value, str) or isinstance(node, (ast.Import, ast.ImportFrom)):
             left_out.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
     tokens = tokenize.generate_tokens(io.StringIO(text).readline)
     found = {line for each in tokens if each.type not in NO_CODE for line in range(each.start[0], each.end[0] + 1)}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import subprocess
 from collections.abc import Iterator
-from pathlib import Path
 
 from tests.paths import ROOT
 
@@ -42,19 +41,15 @@ SOURCES = ("*.py", "*.md", "*.yaml", "*.cpp", "*.hpp", "*.h", "*.js", "*.toml", 
 DOCSTRING_START = re.compile(r'"""(Of|What|Who|Whoever|Where|That which|Those|Nothing|Else) ')
 
 
-def _sources() -> list[Path]:
+def _lines() -> Iterator[tuple[str, str]]:
+    """Yield all lines of the sources with their places."""
     listed = subprocess.run(["git", "ls-files", *SOURCES], cwd=ROOT, capture_output=True, text=True, check=False)
     files = [ROOT / name for name in listed.stdout.split()]
     if not files:  # an unpacked source distribution is no git repository
         files = [path for pattern in SOURCES for path in ROOT.rglob(pattern) if ".venv" not in path.parts]
-    return [path for path in files if path.is_file()]
-
-
-def _lines() -> Iterator[tuple[str, str]]:
-    """Yield all lines of the sources with their places."""
-    for path in _sources():
+    for path in files:
         name = path.relative_to(ROOT).as_posix()
-        if not name.startswith(tuple(EXCEPTIONS)):
+        if path.is_file() and name not in EXCEPTIONS:
             for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
                 yield f"{name}:{number}", line
 

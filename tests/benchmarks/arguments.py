@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import specs
 from specs import Spec
@@ -45,6 +45,24 @@ def parse_translation(parser: argparse.ArgumentParser, *, batch: int, beam: int 
     given = parser.parse_intermixed_args()
     given.sentences = min(given.sentences, TOY_SENTENCES) if given.toy else given.sentences
     return given
+
+
+def parse_comparison(parser: argparse.ArgumentParser, systems: Iterable[str]) -> argparse.Namespace:
+    """Parse the command line of a script that compares systems, by default all, in their own processes."""
+    every = ",".join(systems)
+    parser.add_argument("--systems", default=every, help=f"of {every}")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--child", help=argparse.SUPPRESS)
+    given = parser.parse_intermixed_args()
+    given.systems, given.rounds = given.systems.split(","), 1 if given.toy else given.rounds
+    return given
+
+
+def child_command(script: str, given: argparse.Namespace, *options: str) -> list[str]:
+    """Return the arguments of Python that start a process for a system, without its name."""
+    toy = ["--toy"] if given.toy else []
+    return ["-m", f"tests.benchmarks.{script}", given.spec, *given.overrides, *toy, *options, "--child"]
 
 
 def load_spec(reference: str, overrides: Sequence[str], *, toy: bool) -> Spec:

@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.benchmarks import peers
-from tests.benchmarks.arguments import create_parser, load_spec
+from tests.benchmarks.arguments import child_command, create_parser, load_spec, parse_comparison
 from tests.benchmarks.remote import Remote, opened, serve, turns
 from zoo.system.processors import host, spread
 from zoo.training.benchmarks import LENGTH, random_sources
@@ -61,17 +61,9 @@ def main() -> None:
 def _arguments() -> argparse.Namespace:
     parser = create_parser(__doc__, default="base")
     parser.add_argument("--work", choices=WORK, default="b32")
-    parser.add_argument(
-        "--systems", help="comma-separated systems, such as native-int8,ctranslate2-int8 (default: all)"
-    )
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--sentences", type=int, help="number of sentences (default: 64, 12 or 8)")
     parser.add_argument("--folder", help="folder of compiled artefacts (default: a temporary one)")
-    parser.add_argument("--json", action="store_true")
-    parser.add_argument("--child", help=argparse.SUPPRESS)
-    given = parser.parse_intermixed_args()
-    given.sentences = given.sentences or (2 if given.toy else WORK[given.work][1])
-    given.rounds = 1 if given.toy else given.rounds
+    given = parse_comparison(parser, peers.names(BACKENDS, ("float32", "int8")))
+    given.sentences = 2 if given.toy else WORK[given.work][1]
     return given
 
 
@@ -100,11 +92,8 @@ def _seconds(system: peers.System, sources: peers.Rows, batch: int) -> float:
 
 def _opened(given: argparse.Namespace, folder: str) -> dict[str, Remote]:
     """Start the chosen systems, and CTranslate2 in float32, with which all are compared."""
-    asked = given.systems.split(",") if given.systems else peers.names(BACKENDS, ("float32", "int8"))
-    every = [*([] if REFERENCE in asked else [REFERENCE]), *asked]
-    counts = ["--work", given.work, "--sentences", str(given.sentences), "--folder", folder]
-    toy = ["--toy"] if given.toy else []
-    command = ["-m", "tests.benchmarks.decode", given.spec, *given.overrides, *toy, *counts, "--child"]
+    every = [*([] if REFERENCE in given.systems else [REFERENCE]), *given.systems]
+    command = child_command("decode", given, "--work", given.work, "--folder", folder)
     return opened({name: [*command, name] for system in every for name in peers.settings(system)})
 
 
@@ -120,9 +109,7 @@ def _agreement(best: dict[str, peers.Rows]) -> dict[str, dict[str, float]]:
     return shares
 
 
-def _figures(
-    taken: dict[str, list[list[float]]], given: argparse.Namespace, agreement: dict[str, dict[str, float]]
-) -> dict[str, dict[str, Any]]:
+def _figures(taken: dict[str, Any], given: argparse.Namespace, agreement: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """Return the speed of each system, and its ratio to CTranslate2 within each round."""
     alone = given.work == "latency"
     rounds = {name: [statistics.median(parts) for parts in each] for name, each in taken.items()}
@@ -131,12 +118,8 @@ def _figures(
         peer = _peer(name, rounds)
         ratio = spread(theirs / ours for ours, theirs in zip(seconds, rounds[peer], strict=True))
         speed = spread(1000 * each if alone else given.sentences / each for each in seconds)
-        figures[name] = {
-            "milliseconds" if alone else "sentences_per_second": asdict(speed),
-            "peer": peer,
-            "ratio": asdict(ratio),
-            **agreement[name],
-        }
+        unit = "milliseconds" if alone else "sentences_per_second"
+        figures[name] = {unit: asdict(speed), "peer": peer, "ratio": asdict(ratio), **agreement[name]}
     return figures
 
 

@@ -26,18 +26,15 @@ import torch
 
 import specs
 import zoo
-from compiler import TRANSLATE, PaddedBatch, build, graphs
-from compiler.initialization import initial_weights
+from compiler import PaddedBatch
 from specs import EOS
 from tests.benchmarks.arguments import create_parser, load_spec, parse_translation
-from zoo.files import storage
+from tests.benchmarks.in_turn import in_turn, random_program
 from zoo.generation import batch, engine
 from zoo.generation.batch import Batch
 from zoo.generation.translation import Translation
 from zoo.system.processors import host
-from zoo.training.benchmarks import weights_avoiding
 
-PART = 50  # texts
 SYSTEMS = ("python", "kernels", "drafts")
 TOKENS = (1, 2, 3, 4, 6, 8)
 SOURCE, TARGET = 20, 12
@@ -80,8 +77,7 @@ def _program(given: argparse.Namespace) -> Any:
         spec = load_spec(given.model, given.overrides, toy=given.toy)
     except specs.ZooError:
         return zoo.load(given.model, backend="native", precision=given.precision).program
-    weights = weights_avoiding(spec, initial_weights(spec, graphs(spec, TRANSLATE)))
-    return build(spec, weights=weights, backend="native", precision=given.precision, folder=storage.compiled())
+    return random_program(spec, given.precision)
 
 
 def _compare(given: argparse.Namespace) -> dict[str, Any]:
@@ -99,18 +95,10 @@ def _compare(given: argparse.Namespace) -> dict[str, Any]:
         with patch.object(engine, "start_batch", start_batch):
             return systems[name].hypotheses(part, protect=False, **options)
 
-    seconds: dict[str, list[float]] = {name: [] for name in SYSTEMS}
-    outputs: dict[str, list[list[Translation]]] = {name: [] for name in SYSTEMS}
-    for name in ("python", "kernels"):
-        run(name, texts[:2])  # load the kernels, and allocate memory
-    for number, start in enumerate(range(0, len(texts), PART)):
-        for name in (*SYSTEMS[number % 3 :], *SYSTEMS[: number % 3]):
-            started = time.perf_counter()
-            outputs[name] += run(name, texts[start : start + PART])
-            seconds[name].append(time.perf_counter() - started)
+    seconds, outputs = in_turn(run, SYSTEMS, texts, warm=("python", "kernels"))
     if not outputs["python"] == outputs["kernels"] == outputs["drafts"]:
         raise SystemExit("the results differ")
-    totals = {name: 1000 * sum(each) / len(texts) for name, each in seconds.items()}
+    totals = {name: 1000 * each / len(texts) for name, each in seconds.items()}
     length = sum(len(each[0].tokens) + 1 for each in outputs["drafts"])
     return {"milliseconds": totals, "tokens": length / len(texts), **_steps(given, texts, options, length)}
 

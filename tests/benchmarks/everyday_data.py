@@ -43,7 +43,7 @@ PART = 25
 """Minimum number of letters and digits of a test sentence that no training sentence may contain."""
 
 Texts = dict[str, list[Pair]]
-"""Pairs from each source of data, such as `tatoeba`."""
+"""Pairs from each source of data, such as `tatoeba`, or for each language."""
 
 _SPACES, _NUMBER, _WORD = re.compile(r"\s+"), re.compile(r"\d+"), re.compile(r"[^\W\d_]+")
 _QUOTED = re.compile('"\\s?([^"]*?)\\s?"')
@@ -216,18 +216,14 @@ def _lines(path: Path) -> list[str]:
 
 
 def _dev_sets(
-    everyday: dict[str, list[Pair]],
-    office: dict[str, list[Pair]],
-    test: Iterable[Sequence[str]],
-    generator: random.Random,
+    everyday: Texts, office: Texts, test: Iterable[Sequence[str]], generator: random.Random
 ) -> dict[tuple[str, str], list[Sequence[str]]]:
     """Return a dev set for each pair of languages: pairs of Tatoeba, and LibreOffice's sentences in four languages."""
     dev: dict[tuple[str, str], list[Sequence[str]]] = {languages: [] for languages in PAIRS}
     counts = Counter(normalized(side) for data in everyday.values() for pair in data for side in pair)
     for code, pairs in everyday.items():
-        single = [
-            pair for pair in without_sentences_of(pairs, test) if all(counts[normalized(side)] == 1 for side in pair)
-        ]
+        new = without_sentences_of(pairs, test)
+        single = [pair for pair in new if all(counts[normalized(side)] == 1 for side in pair)]
         dev["en", code] += generator.sample(single, DEV_PAIRS)
     translations = [dict(without_sentences_of(pairs, test)) for pairs in office.values()]
     shared = sorted(set.intersection(*map(set, translations)))

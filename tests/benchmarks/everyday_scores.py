@@ -37,11 +37,8 @@ LENGTHS = ((1, 5), (6, 8), (9, 12), (13, 20), (21, 1000))
 """Ranges of source lengths, in words."""
 RANDOM_OUTPUTS, BAD_OUTPUTS = 20, 5
 """Numbers for each direction."""
-COLUMNS = (
-    "set direction sentences BLEU chrF near far "
-    + " ".join(f"{shortest}-{longest}" for shortest, longest in LENGTHS[:-1])
-    + f" {LENGTHS[-1][0]}+ no_full_stop lower_case names numbers"
-).split()
+_RANGES = " ".join(f"{shortest}-{longest}" for shortest, longest in LENGTHS[:-1]) + f" {LENGTHS[-1][0]}+"
+COLUMNS = f"set direction sentences BLEU chrF near far {_RANGES} no_full_stop lower_case names numbers".split()
 
 Translate = Callable[[list[str]], list[str]]
 
@@ -63,10 +60,8 @@ def copied_names(texts: Sequence[Pair], languages: Sequence[str], translate: Tra
     generator = random.Random(1)
     changed = [(pair, renamed(pair, languages, generator)) for pair in texts]
     names = [(pair[0], new) for before, pair in changed if (new := new_words(before, pair))]
-    outputs = translate([source for source, _ in names])
-    found = [
-        word in re.findall(r"\w+", output) for output, (_, new) in zip(outputs, names, strict=True) for word in new
-    ]
+    outputs = zip(translate([source for source, _ in names]), names, strict=True)
+    found = [word in re.findall(r"\w+", output) for output, (_, new) in outputs for word in new]
     return f"{sum(found)}/{len(found)}"
 
 

@@ -9,6 +9,7 @@ from functools import partial
 from itertools import islice
 
 from tests.benchmarks.everyday_variants import (
+    WORDS,
     Pair,
     adapted,
     form,
@@ -16,7 +17,6 @@ from tests.benchmarks.everyday_variants import (
     random_person,
     random_place,
     replaced,
-    words,
 )
 
 _MONTHS = {
@@ -26,27 +26,16 @@ _MONTHS = {
     "es": "enero febrero marzo abril mayo junio julio agosto septiembre octubre noviembre diciembre",
 }
 _GROUP = {"en": ",", "de": ".", "fr": " ", "es": "."}
-_DAY_PATTERNS = {"en": "{day} {month} {year}", "de": "{day}. {month} {year}", "fr": "{day} {month} {year}",
-                 "es": "{day} de {month} de {year}"}  # fmt: skip
-_WORDS = words("""
-    report invoice offer contract notes minutes budget plan photo scan letter backup index readme summary agenda
-    customers orders prices stock team project draft final rechnung angebot bericht vertrag facture devis rapport
-    contrat factura oferta informe contrato img doc data log config setup main test page list form annex
-""")
-_SUFFIXES = words("pdf docx xlsx odt ods png jpg zip csv txt html pptx xml json py mp4 log yaml md svg")
-_DOMAINS = words("com org net de fr es eu io at ch info co.uk")
-_CURRENCIES = ["€", "€", "€", "$", "$", "£", "CHF", "EUR", "USD"]
-_UNITS = ["kg", "km", "cm", "mm", "m", "l", "g", "GB", "MB", "°C", "km/h", "m²", "kWh", "ml"]
-_PREFIXES = words("INV RE AB PO ORD SKU REF KD TK LH AF IB BA EN ISO A B X Q ID DE FR ES")
+_DAY_PATTERNS = {"en": "{} {} {}", "de": "{}. {} {}", "fr": "{} {} {}", "es": "{} de {} de {}"}
+"""Date with a day, the name of a month, and a year."""
+_FILE_NAMES, _SUFFIXES, _DOMAINS, _PREFIXES = (WORDS[key] for key in ("file names", "suffixes", "domains", "prefixes"))
+_CURRENCIES, _UNITS, _FIELDS = (WORDS[key] for key in ("currencies", "units", "fields"))
 _COMPANIES = ["GmbH", "AG", "Ltd", "Inc.", "S.A.", "SARL", "S.L.", "GmbH & Co. KG", "SAS", "Group"]
-_FIELDS = words("""
-    name user count first_name lastName amount total date file title url email city product order_id days price 0 1 2
-    company item status
-""")
 _DEVICES = ["%s", "%d", "%1$s", "%2$s", "%(name)s", "%(count)d", "${user}", "${total}", "{{name}}", "{{ date }}"]
 
 Values = dict[str, str]
 """The same span in each language."""
+Other = Callable[[str], Values]
 
 
 def number(value: float, places: int, language: str, *, grouped: bool = True) -> str:
@@ -115,8 +104,8 @@ def _date(generator: random.Random) -> Values:
         return {**_same(slashed), "de": slashed.replace("/", ".")}
     values = {}
     for language, months in _MONTHS.items():
-        pattern = _DAY_PATTERNS[language] if generator.random() < 0.8 or language != "en" else "{month} {day}, {year}"
-        values[language] = pattern.format(day=day, month=months.split()[month - 1], year=year)
+        pattern = _DAY_PATTERNS[language] if generator.random() < 0.8 or language != "en" else "{1} {0}, {2}"
+        values[language] = pattern.format(day, months.split()[month - 1], year)
     return values
 
 
@@ -142,20 +131,21 @@ def _phone(generator: random.Random) -> Values:
     def digits(count: int) -> str:
         return "".join(generator.choices("0123456789", k=count))
 
+    draw = generator.randint
     numbers = (
-        f"+49 {generator.randint(30, 999)} {digits(generator.randint(5, 8))}",
-        f"0{generator.randint(30, 9999)} {digits(3)} {digits(3)}",
-        f"+33 {generator.randint(1, 9)} {digits(2)} {digits(2)} {digits(2)} {digits(2)}",
+        f"+49 {draw(30, 999)} {digits(draw(5, 8))}",
+        f"0{draw(30, 9999)} {digits(3)} {digits(3)}",
+        f"+33 {draw(1, 9)} {digits(2)} {digits(2)} {digits(2)} {digits(2)}",
         f"+34 {digits(3)} {digits(3)} {digits(3)}",
         f"+1 {digits(3)}-{digits(3)}-{digits(4)}",
         f"+44 20 {digits(4)} {digits(4)}",
-        f"0{generator.randint(1, 9)}/{digits(6)}-{digits(2)}",
+        f"0{draw(1, 9)}/{digits(6)}-{digits(2)}",
     )
     return _same(generator.choice(numbers))
 
 
 def _word(generator: random.Random) -> str:
-    return generator.choice(_WORDS) if generator.random() < 0.6 else invented_name(generator).lower()
+    return generator.choice(_FILE_NAMES) if generator.random() < 0.6 else invented_name(generator).lower()
 
 
 def _domain(generator: random.Random) -> str:
@@ -190,15 +180,10 @@ def _file(generator: random.Random) -> Values:
 def _code(generator: random.Random) -> Values:
     prefix, figure = generator.choice(_PREFIXES), generator.randint(1, 99999)
     codes = (
-        f"{prefix}-{generator.randint(2000, 2030)}-{figure:04}",
-        f"{prefix}-{figure}",
-        f"{prefix}{figure}",
-        f"{prefix} {figure}",
-        f"#{figure + 100}",
-        f"{figure}/{generator.randint(10, 40)}",
-        f"{figure:05}-{prefix}",
+        f"{prefix}-{generator.randint(2000, 2030)}-{figure:04}", f"{prefix}-{figure}", f"{prefix}{figure}",
+        f"{prefix} {figure}", f"#{figure + 100}", f"{figure}/{generator.randint(10, 40)}", f"{figure:05}-{prefix}",
         f"{prefix}_{figure}",
-    )
+    )  # fmt: skip
     return _same(generator.choice(codes))
 
 
@@ -286,11 +271,7 @@ def with_other_numbers(pair: Pair, languages: Sequence[str], generator: random.R
 
 
 def _with_others(
-    pair: Pair,
-    languages: Sequence[str],
-    pattern: re.Pattern[str],
-    value_of: Callable[[str], str],
-    other: Callable[[str], Values],
+    pair: Pair, languages: Sequence[str], pattern: re.Pattern[str], value_of: Callable[[str], str], other: Other
 ) -> Pair:
     """Return a pair with other spans for all matches of a pattern, if both sides have the same different values."""
     values = [[value_of(match[0]) for match in pattern.finditer(side)] for side in pair]

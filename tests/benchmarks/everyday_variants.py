@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Sequence
+from pathlib import Path
 
 Pair = tuple[str, str]
 """A sentence and its translation."""
@@ -21,51 +22,20 @@ _ELISION = r"\b([Dd]|[Qq]u|[Ll]orsqu|[Pp]uisqu)(?:e |')"
 _VOWELS_IN_FRENCH = "AEIOUÉÈÎÔaeiouéèîô"
 
 
-def words(text: str) -> list[str]:
-    """Return the words of a text that are separated by white space."""
-    return text.split()
+def _read_words() -> dict[str, list[str]]:
+    """Return the lists of words in `everyday_tables/words.tsv` by their names."""
+    found: dict[str, list[str]] = {}
+    for line in (Path(__file__).parent / "everyday_tables" / "words.tsv").read_text("utf-8").splitlines():
+        if not line.startswith("#"):
+            name, _, words = line.partition("\t")
+            found.setdefault(name, []).extend(words.split())
+    return found
 
 
-# The most frequent names and places of Tatoeba, in English|German|French|Spanish if they differ. Each is replaced by
-# another one of its kind.
-_MEN = words("Tom John Bill Ken Jim Mike")
-_WOMEN = words("Mary|Maria|Marie|María Mary Jane Alice Nancy Emily")
-_PLACES = words("Tokyo|Tokio|Tokyo|Tokio Boston London|London|Londres|Londres Paris|Paris|Paris|París Berlin|||Berlín")
-_OTHER_MEN = words("""
-    Ahmed Alejandro Alexander Andrew Anton Ben Carlo Chen Daniel David Deniz Diego Eduard Emil Erik Felix Finn Florian
-    Frank Fred Georg George Giovanni Günther Hakan Harry Henry Hiroshi Hugo Igor Ivan Jack Jakob James Jan Jörg Juan
-    Karl Kevin Lee Leon Liam Luca Luke Martin Max Michael Miguel Mohammed Noah Oleg Oliver Omar Oscar Otto Paul Pedro
-    Peter Philip Pierre Rafael Ravi Richard Robert Sam Samir Sergei Stefan Steve Theo Tim Tobias Viktor Walter Wang
-    William Wolfgang Yusuf Antoine Benoît François Guillaume Jérôme Laurent Mathieu Olivier Thierry Yves Álvaro Andrés
-    Antonio Fernando Gonzalo Ignacio Javier Joaquín José Luis Manuel Ramón Sergio
-""")
-_OTHER_WOMEN = words("""
-    Aisha Alina Amelie Amy Andrea Angela Anna Anne Anja Ayşe Barbara Beatrice Carmen Caroline Charlotte Chiara Clara
-    Claudia Diana Elena Elif Elisabeth Ella Emma Erika Eva Fatima Hanna Heidi Helen Ingrid Irina Isabel Jasmin Jennifer
-    Jessica Johanna Julia Karin Kate Katrin Laura Lea Lena Leyla Linda Lisa Lucy Magda Marta Mei Mia Mina Monika Nadia
-    Natasha Nina Nora Olga Olivia Paula Petra Rachel Rosa Sabine Sandra Sarah Sofia Sonja Susan Tanja Ursula Valentina
-    Wanda Yoko Zoe Amélie Brigitte Camille Chloé Élodie Françoise Hélène Manon Nathalie Sylvie Ana Belén Beatriz
-    Consuelo Dolores Inés Lucía Mercedes Pilar Rocío Teresa Ximena
-""")
-_OTHER_PLACES = words("""
-    Aachen|||Aquisgrán Amsterdam|||Ámsterdam Athens|Athen|Athènes|Atenas Barcelona||Barcelone Basel||Bâle|Basilea
-    Berlin|||Berlín Bern||Berne|Berna Birmingham Bonn Bremen||Brême Budapest Cambridge Chicago Dallas Dortmund
-    Dresden||Dresde|Dresde Dublin|||Dublín Düsseldorf Edinburgh||Édimbourg|Edimburgo Essen
-    Florence|Florenz|Florence|Florencia Frankfurt||Francfort|Fráncfort Freiburg||Fribourg|Friburgo
-    Geneva|Genf|Genève|Ginebra Glasgow Graz Hamburg||Hambourg|Hamburgo Hanover|Hannover|Hanovre Heidelberg Helsinki
-    Istanbul|||Estambul Karlsruhe Kiel Cologne|Köln|Cologne|Colonia Copenhagen|Kopenhagen|Copenhague|Copenhague Leipzig
-    Lisbon|Lissabon|Lisbonne|Lisboa Liverpool London||Londres|Londres Lyon Madrid Milan|Mailand|Milan|Milán
-    Mainz||Mayence|Maguncia Manchester Melbourne Miami Moscow|Moskau|Moscou|Moscú Munich|München|Munich|Múnich Nairobi
-    Naples|Neapel|Naples|Nápoles Nuremberg|Nürnberg|Nuremberg|Núremberg Oslo Oxford Paris|||París Potsdam
-    Prague|Prag|Prague|Praga Rome|Rom|Rome|Roma Rotterdam Salzburg||Salzbourg|Salzburgo Seattle
-    Seville|Sevilla|Séville|Sevilla Singapore|Singapur|Singapour|Singapur Stockholm|||Estocolmo
-    Stuttgart Sydney|||Sídney Tokyo|Tokio|Tokyo|Tokio Toronto Turin||Turin|Turín Venice|Venedig|Venise|Venecia
-    Warsaw|Warschau|Varsovie|Varsovia Weimar Vienna|Wien|Vienne|Viena Zurich|Zürich|Zurich|Zúrich Valencia||Valence
-    Bilbao Granada||Grenade Marseille|||Marsella Toulouse Bordeaux|||Burdeos Nice|Nizza|Nice|Niza Lille Nantes
-    Montreal||Montréal Málaga Lima Bogotá Santiago
-""")
-_ONSETS = words("b bl br d dr f fr g gr h j k kl kr l m n p pr r s sch sh st t tr v w z")
-_VOWELS = words("a e i o u ai ei ia o a e")
+WORDS = _read_words()
+_ONSETS, _VOWELS = WORDS["onsets"], WORDS["vowels"]
+_NAMES = [(WORDS[kind], WORDS[f"other {kind}"]) for kind in ("men", "women", "places")]
+"""The most frequent names and places of Tatoeba, and names that replace them."""
 _CODAS = ["", "", "", "n", "r", "l", "ck", "m", "rt", "nd", "tt"]
 _LANGUAGES = ("en", "de", "fr", "es")
 _NUMBER = re.compile(r"\d+")
@@ -106,26 +76,25 @@ def invented_name(generator: random.Random) -> str:
 
 def random_person(generator: random.Random) -> str:
     """Return the first name of a person, invented or not."""
-    known = generator.choice(generator.choice((_OTHER_MEN, _OTHER_WOMEN)))
+    known = generator.choice(generator.choice((WORDS["other men"], WORDS["other women"])))
     return invented_name(generator) if generator.random() < INVENTED else known
 
 
 def random_place(generator: random.Random) -> str:
     """Return a place in the form of the tables, invented or not."""
-    known = generator.choice(_OTHER_PLACES)
+    known = generator.choice(WORDS["other places"])
     return invented_name(generator) if generator.random() < INVENTED else known
 
 
 def renamed(pair: Pair, languages: Sequence[str], generator: random.Random) -> Pair:
     """Return a pair with other names, places and numbers. Unchanged if it has none that are equal on both sides."""
     changed = pair
-    for names, others in ((_MEN, _OTHER_MEN), (_WOMEN, _OTHER_WOMEN), (_PLACES, _OTHER_PLACES)):
+    for names, others in _NAMES:
         for name in names:
             if form(name, languages[0]) not in pair[0]:
                 continue
-            other = generator.choice(others)
-            if generator.random() < INVENTED:
-                other = invented_name(generator)
+            known = generator.choice(others)
+            other = invented_name(generator) if generator.random() < INVENTED else known
             changed = replaced(changed, languages, name, other)
     for number in sorted({*_NUMBER.findall(pair[0])} & {*_NUMBER.findall(pair[1])}):
         if 2 <= len(number) <= 5 and pair[0].count(number) == pair[1].count(number) == 1:
@@ -139,10 +108,8 @@ def replaced(pair: Pair, languages: Sequence[str], name: str, other: str) -> Pai
     old, new = ([form(each, language) for language in languages] for each in (name, other))
     if old[0] not in pair[0] or old[1] not in pair[1]:
         return pair
-    patterns = [
-        re.compile(rf"\b{re.escape(each)}{'(s?)' if language == 'de' else '()'}\b")
-        for each, language in zip(old, languages, strict=True)
-    ]
+    genitives = ["(s?)" if language == "de" else "()" for language in languages]
+    patterns = [re.compile(rf"\b{re.escape(each)}{end}\b") for each, end in zip(old, genitives, strict=True)]
     endings = [pattern.findall(side) for pattern, side in zip(patterns, pair, strict=True)]
     if len(endings[0]) != len(endings[1]) or ("s" in endings[0] + endings[1] and new[0][-1] in "sßxz"):
         return pair

@@ -9,7 +9,6 @@ espeak-ng do. Install flite first, such as with `apt install flite`. OUT gets a 
 
 from __future__ import annotations
 
-import argparse
 import shutil
 import subprocess
 from concurrent.futures import ProcessPoolExecutor
@@ -21,7 +20,7 @@ import numpy as np
 import soundfile
 
 from compiler.host import cores
-from tests.benchmarks.sentences import write_lists
+from tests.benchmarks.sentences import parser_for, write_lists
 from zoo.features.spoken_digits import MAX_DIGITS, WORDS, Samples, as_recorded, join_words, without_silence
 
 COUNT = 20_000
@@ -79,8 +78,7 @@ def record(folder: Path, number: int) -> str:
 
 def main() -> None:
     """Speak the strings, and write their lists."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("out", type=Path)
+    parser = parser_for(__doc__, out=Path)
     out: Path = parser.parse_args().out
     if shutil.which("flite") is None:
         parser.error("the program flite is not installed: install it, such as with `apt install flite`")

@@ -108,15 +108,10 @@ def _setting(given: argparse.Namespace) -> Setting:
     device = torch.device("cpu" if toy else "cuda")
     flops = matrix_peak(device, "bfloat16")
     copied = _copy_bandwidth(device, elements=2**20 if toy else 2**25)
-    limits: Figures = {
-        **asdict(host()),
-        "device": "cpu" if toy else torch.cuda.get_device_name(device),
-        "size": "toy" if toy else "full",
-        "date": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
-        "bfloat16, TFLOP/s": flops / 1e12,
-        "float32, TFLOP/s": matrix_peak(device, "float32") / 1e12,
-        "copy, TB/s": copied / 1e12,
-    }
+    date = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
+    name, size = ("cpu", "toy") if toy else (torch.cuda.get_device_name(device), "full")
+    limits: Figures = {**asdict(host()), "device": name, "size": size, "date": date, "bfloat16, TFLOP/s": flops / 1e12}
+    limits |= {"float32, TFLOP/s": matrix_peak(device, "float32") / 1e12, "copy, TB/s": copied / 1e12}
     _write(given.out / "limits.json", {"limits": limits})
     return Setting(device, toy, given.out.resolve(), flops, copied)
 

@@ -21,6 +21,7 @@ from compiler.host import fast_float32, tune_process
 from compiler.padded_batch import PaddedBatch
 from compiler.runtime import sinusoids
 from specs import BOS, EOS, PAD, Spec
+from tests.examples import changed
 from zoo.data.batches import Batch
 from zoo.report import Report
 from zoo.training.distributed import Processes
@@ -34,19 +35,12 @@ class Zoo:
 
     def __init__(self, spec: Spec, precision: str) -> None:
         tune_process()
-        spec, program = self.spec(spec, precision), build_module(spec)
+        program = build_module(spec)
         self.switched = fast_float32()
         self.switched.__enter__()  # for the life of this process, which trains nothing else
+        spec = changed(spec, "training", precision=precision, learning_rate_factor=0.005, warmup_steps=1)
         self.update = TrainStep(spec, program, Processes("cpu"), Report())
         self.done = 0
-
-    @staticmethod
-    def spec(spec: Spec, precision: str) -> Spec:
-        """Return the spec to train with."""
-        training = spec.training.model_copy(
-            update={"precision": precision, "learning_rate_factor": 0.005, "warmup_steps": 1}
-        )
-        return spec.model_copy(update={"training": training})
 
     def __call__(self, batch: Batch) -> float:
         self.done += 1
@@ -104,9 +98,8 @@ class _Plain(nn.Module):
     def forward(self, stream: PaddedBatch, given: Tensor) -> Tensor:
         source = stream.values
         causal = nn.Transformer.generate_square_subsequent_mask(given.shape[1])
-        padding = torch.zeros(source.shape).masked_fill(
-            torch.arange(source.shape[1]) >= stream.lengths[:, None], -math.inf
-        )
+        is_padding = torch.arange(source.shape[1]) >= stream.lengths[:, None]
+        padding = torch.zeros(source.shape).masked_fill(is_padding, -math.inf)
         masks: dict[str, Any] = {"tgt_mask": causal, "tgt_is_causal": True, "memory_key_padding_mask": padding}
         y: Tensor = self.body(self.placed(source), self.placed(given), src_key_padding_mask=padding, **masks)
         return functional.linear(y, self.embedding.weight)
@@ -129,26 +122,13 @@ class Marian(Peer):
     def build(self, spec: Spec) -> nn.Module:
         from transformers import MarianConfig, MarianMTModel
 
-        a = spec.architecture
-        sides: dict[str, Any] = {f"{side}_layers": a.N for side in ("encoder", "decoder")}
-        sides |= {f"{side}_attention_heads": a.h for side in ("encoder", "decoder")}
-        sides |= {f"{side}_ffn_dim": a.d_ff for side in ("encoder", "decoder")}
-        config = MarianConfig(
-            vocab_size=spec.vocabulary.size,
-            decoder_vocab_size=spec.vocabulary.size,
-            d_model=a.d_model,
-            dropout=a.dropout,
-            activation_function="relu",
-            scale_embedding=True,
-            max_position_embeddings=512,
-            pad_token_id=PAD,
-            bos_token_id=BOS,
-            eos_token_id=EOS,
-            decoder_start_token_id=BOS,
-            forced_eos_token_id=None,
-            **sides,
-        )
-        return MarianMTModel(config)
+        a, size = spec.architecture, spec.vocabulary.size
+        side = {"layers": a.N, "attention_heads": a.h, "ffn_dim": a.d_ff}
+        sizes: Any = {f"{prefix}_{key}": value for prefix in ("encoder", "decoder") for key, value in side.items()}
+        sizes |= {"d_model": a.d_model, "max_position_embeddings": 512, "vocab_size": size, "decoder_vocab_size": size}
+        ids: Any = {"pad_token_id": PAD, "bos_token_id": BOS, "eos_token_id": EOS, "decoder_start_token_id": BOS}
+        how: Any = {"dropout": a.dropout, "activation_function": "relu", "scale_embedding": True}
+        return MarianMTModel(MarianConfig(**sizes, **ids, **how, forced_eos_token_id=None))
 
     def losses(self, batch: Batch) -> Tensor:
         source, target = batch.source.values, batch.target.values
@@ -169,44 +149,17 @@ class Sockeye(Peer):
         from sockeye.transformer import TransformerConfig
 
         a, size = spec.architecture, spec.vocabulary.size
-
-        def side() -> Any:
-            return TransformerConfig(
-                model_size=a.d_model,
-                attention_heads=a.h,
-                feed_forward_num_hidden=a.d_ff,
-                act_type="relu",
-                num_layers=a.N,
-                dropout_attention=0.0,
-                dropout_act=0.0,
-                dropout_prepost=a.dropout,
-                positional_embedding_type="fixed",
-                preprocess_sequence="n",
-                postprocess_sequence="dr",
-                max_seq_len_source=512,
-                max_seq_len_target=512,
-            )
-
-        decoder = side()
+        sides, longest = ("source", "target"), {"max_seq_len_source": 512, "max_seq_len_target": 512}
+        sizes = {"model_size": a.d_model, "num_layers": a.N, "attention_heads": a.h, "feed_forward_num_hidden": a.d_ff}
+        dropout = {"dropout_attention": 0.0, "dropout_act": 0.0, "dropout_prepost": a.dropout}
+        how = {"act_type": "relu", "positional_embedding_type": "fixed"}
+        how |= {"preprocess_sequence": "n", "postprocess_sequence": "dr"}
+        encoder, decoder = (TransformerConfig(**sizes, **longest, **dropout, **how) for _ in sides)
         decoder.depth_key_value = a.d_model
-        data = DataConfig(
-            data_statistics=None,
-            max_seq_len_source=512,
-            max_seq_len_target=512,
-            num_source_factors=1,
-            num_target_factors=1,
-        )
-        model = SockeyeModel(
-            ModelConfig(
-                config_data=data,
-                vocab_source_size=size,
-                vocab_target_size=size,
-                config_embed_source=EmbeddingConfig(size, a.d_model, a.dropout),
-                config_embed_target=EmbeddingConfig(size, a.d_model, a.dropout),
-                config_encoder=side(),
-                config_decoder=decoder,
-            )
-        )
+        data = DataConfig(data_statistics=None, num_source_factors=1, num_target_factors=1, **longest)
+        tables: Any = {f"config_embed_{side}": EmbeddingConfig(size, a.d_model, a.dropout) for side in sides}
+        tables |= {f"vocab_{side}_size": size for side in sides}
+        model = SockeyeModel(ModelConfig(config_data=data, config_encoder=encoder, config_decoder=decoder, **tables))
         for name, parameter in model.named_parameters():
             if parameter.dim() > 1:
                 nn.init.xavier_uniform_(parameter)
@@ -233,9 +186,8 @@ class Sockeye(Peer):
             self.traced = torch.jit.trace(self.module, inputs, strict=False)  # type: ignore[no-untyped-call]
         outputs = self.criterion(self.traced(*inputs), {constants.TARGET_LABEL_NAME: labels})
         # A mean over the tokens, and the number of tokens.
-        every = [
-            getattr(each, "value", each) for each in (outputs if isinstance(outputs, (list, tuple)) else [outputs])
-        ]
+        outputs = outputs if isinstance(outputs, (list, tuple)) else [outputs]
+        every = [getattr(each, "value", each) for each in outputs]
         mean = sum(each for each in every if torch.is_tensor(each) and each.requires_grad)
         return mean * batch.size.target_tokens  # type: ignore[return-value]
 

@@ -9,7 +9,6 @@ tokens, and removes blanks.
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterator, Sequence
 from itertools import groupby, islice
 from pathlib import Path
@@ -23,6 +22,8 @@ from compiler.backends.eager import functions
 from compiler.padded_batch import PaddedBatch
 from specs import Spec
 from specs.sections import PAD
+from tests.benchmarks.sentences import parser_for
+from tests.examples import changed
 from zoo.features.modality import listed_files
 from zoo.generation.recognizer import Recognizer
 from zoo.models import weights
@@ -33,11 +34,9 @@ def with_radius(spec: Spec, radius: int | None) -> Spec:
     """Return the spec with a different radius for the encoder's restricted attention. None: return it unchanged."""
     if radius is None:
         return spec
-    encoder = tuple(
-        layer.model_copy(update={"radius": radius}) if layer.kind == "restricted_attention" else layer
-        for layer in spec.architecture.encoder
-    )
-    return spec.model_copy(update={"architecture": spec.architecture.model_copy(update={"encoder": encoder})})
+    wider = {"restricted_attention": {"radius": radius}}
+    encoder = [layer.model_copy(update=wider.get(layer.kind, {})) for layer in spec.architecture.encoder]
+    return changed(spec, "architecture", encoder=tuple(encoder))
 
 
 def best_path(tokens: Sequence[int]) -> list[int]:
@@ -65,10 +64,7 @@ def read(run: str, files: Iterator[str], radius: int | None) -> Iterator[str]:
 
 def main() -> None:
     """Print the word error rate of the recordings that the command line lists."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("run")
-    parser.add_argument("sounds", type=Path)
-    parser.add_argument("texts", type=Path)
+    parser = parser_for(__doc__, run=str, sounds=Path, texts=Path)
     parser.add_argument("--radius", type=int, help="radius to read with (default: the radius in training)")
     parser.add_argument("--count", type=int, help="read only the first recordings (default: read all)")
     given = parser.parse_args()

@@ -8,14 +8,13 @@ test, OUT gets a list of the recordings (`train.sounds.en`) and their texts (`tr
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import soundfile
 
-from tests.benchmarks.sentences import write_lists
+from tests.benchmarks.sentences import parser_for, write_lists
 from zoo.features.audio import SAMPLE_RATE, Samples, read_samples
 from zoo.features.spoken_digits import strings
 from zoo.report import Report
@@ -40,10 +39,7 @@ def recordings(split: str, seconds: float) -> Iterator[tuple[Samples, str]]:
 
 def main() -> None:
     """Write the recordings that the command line describes."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("seconds", type=float)
-    parser.add_argument("out", type=Path)
-    given = parser.parse_args()
+    given = parser_for(__doc__, seconds=float, out=Path).parse_args()
     for split in STRINGS:
         (given.out / split).mkdir(parents=True)
         files: list[Path] = []

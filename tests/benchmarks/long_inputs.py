@@ -52,17 +52,16 @@ def main() -> None:
             if given.toy:
                 found |= _measure(spec, seconds, backward=given.backward)
             elif fits or not given.backward:  # without a backward pass, no result is kept
-                command = [sys.executable, "-m", "tests.benchmarks.long_inputs", *sys.argv[1:]]
-                one = ["--one", json.dumps([radius, seconds])]
-                found |= json.loads(subprocess.run([*command, *one], stdout=subprocess.PIPE, check=True).stdout)
+                one = [*sys.argv[1:], "--one", json.dumps([radius, seconds])]
+                command = [sys.executable, "-m", "tests.benchmarks.long_inputs", *one]
+                found |= json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout)
             _show(radius, seconds, found)
 
 
 def speech_spec(radius: int | None, *, toy: bool) -> Spec:
     """Return an encoder-decoder for speech, whose encoder has full attention or attention of a radius."""
-    attention: dict[str, Any] = {"kind": "self_attention"}
-    if radius is not None:
-        attention = {"kind": "restricted_attention", "radius": radius}
+    full = {"kind": "self_attention"}
+    attention: dict[str, Any] = full if radius is None else {"kind": "restricted_attention", "radius": radius}
     source = {"kind": "features", "width": WIDTH, "subsampling": [{"kernel": 3, "stride": 2}] * 2}
     sizes = {"N": 6, "d_model": 256, "d_ff": 1024, "h": 4, "d_k": 64, "d_v": 64}
     if toy:
@@ -83,14 +82,10 @@ def _predict(spec: Spec, radius: int | None, seconds: int, purpose: Purpose) -> 
     positions = seconds * FRAMES_PER_SECOND // STRIDE
     predicted = cost(graphs(spec, [purpose])[purpose])
     sizes = {"batch": 1, "source": positions, "target": TARGET}
-    reach = plan(spec, positions).positions[0].reach
-    return {
-        "positions": positions,
-        "flops": predicted.flops(**sizes),
-        "result_bytes": predicted.activation_bytes(**sizes),
-        "path": 1 if radius is None else -(-positions // radius),
-        "connected_seconds": reach * STRIDE / FRAMES_PER_SECOND,
-    }
+    connected = plan(spec, positions).positions[0].reach * STRIDE / FRAMES_PER_SECOND
+    path = 1 if radius is None else -(-positions // radius)
+    costs = {"flops": predicted.flops(**sizes), "result_bytes": predicted.activation_bytes(**sizes)}
+    return {"positions": positions, **costs, "path": path, "connected_seconds": connected}
 
 
 def _measure(spec: Spec, seconds: int, *, backward: bool) -> dict[str, float]:
@@ -114,9 +109,8 @@ def _measure(spec: Spec, seconds: int, *, backward: bool) -> dict[str, float]:
 
 
 def _show(radius: int | None, seconds: int, found: dict[str, Any]) -> None:
-    measured = f"{'too large':22}"
-    if "seconds" in found:
-        measured = f"{found['seconds']:7.2f} s  {found['memory'] / 2**30:7.2f} GiB"
+    is_measured = "seconds" in found
+    measured = f"{found['seconds']:7.2f} s  {found['memory'] / 2**30:7.2f} GiB" if is_measured else f"{'too large':22}"
     print(
         f"{radius or 'full':<6} {seconds:5} s  {found['positions']:9,}  {measured}  {found['flops'] / 1e9:8,.1f}  "
         f"{found['result_bytes'] / 2**30:6.2f} GiB  {found['path']:5}  {found['connected_seconds']:.1f} s",

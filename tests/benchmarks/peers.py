@@ -36,6 +36,7 @@ class System(Protocol):
 
     def best(self, sources: Rows) -> Rows:
         """Return the best LENGTH tokens of each source, without EOS."""
+        return self.run(sources, 32)
 
 
 class Zoo:
@@ -63,7 +64,7 @@ class Zoo:
         return hypotheses[int(scores[:, :-1].sum(1).argmax())]
 
 
-class CTranslate2:
+class CTranslate2(System):
     """CTranslate2 with a number of workers, each with a number of threads."""
 
     def __init__(self, spec: Spec, precision: str, workers: int, threads: int, folder: Path) -> None:
@@ -83,9 +84,6 @@ class CTranslate2:
         results = self.translator.translate_batch(rows, max_batch_size=batch, **lengths, **self.options)
         return [[self.index[name] for name in result.hypotheses[0]] for result in results]
 
-    def best(self, sources: Rows) -> Rows:
-        return self.run(sources, 32)
-
     def _write(self, spec: Spec, precision: str, folder: Path) -> None:
         model = transformer(spec, _weights(spec))
         source, target = (self.names[:size] for size in spec.vocabulary.sizes)
@@ -101,7 +99,7 @@ class CTranslate2:
         model.save(str(folder))
 
 
-class Transformers:
+class Transformers(System):
     """Hugging Face's `generate`, on torch's default number of threads: M2M-100 for pre-norm specs, otherwise Marian."""
 
     def __init__(self, spec: Spec) -> None:
@@ -128,9 +126,6 @@ class Transformers:
             made = self.model.generate(input_ids=rows, attention_mask=mask, **lengths, **self.options)
             found += made[:, 1:].tolist()
         return found
-
-    def best(self, sources: Rows) -> Rows:
-        return self.run(sources, 32)
 
     def _fill(self, spec: Spec, tensors: dict[str, Tensor]) -> None:
         """Load our weights and positions, and set the epsilon of our layer norms."""

@@ -11,7 +11,6 @@ For train, dev and test, OUT gets a list of pictures (`train.pictures.de`), thei
 
 from __future__ import annotations
 
-import argparse
 import random
 from collections.abc import Iterable, Mapping, Sequence
 from math import atan, degrees
@@ -20,7 +19,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageDraw, ImageFilter, ImageFont
 
-from tests.benchmarks.sentences import read_pairs, write_lists
+from tests.benchmarks.sentences import parser_for, read_pairs, write_lists
 
 SIZES = {"test": 500, "dev": 500, "train": 30_000}
 """Number of pictures in each set."""
@@ -91,9 +90,7 @@ def write(pairs: Sequence[tuple[str, str]], fonts: Fonts, out: Path, name: str) 
 
 def main() -> None:
     """Draw the pictures that the command line asks for."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    for name in ("sources", "targets", "out"):
-        parser.add_argument(name, type=Path)
+    parser = parser_for(__doc__, sources=Path, targets=Path, out=Path)
     parser.add_argument("fonts", nargs="*", type=Path, default=[Path("/usr/share/fonts")])
     parser.add_argument("--train", type=int, default=SIZES["train"], help="number of pictures for training")
     arguments = parser.parse_args()

@@ -10,7 +10,6 @@ recipe `speech/digits`.
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -24,7 +23,7 @@ import numpy as np
 import soundfile
 
 from compiler.host import cores
-from tests.benchmarks.sentences import read_pairs, write_lists
+from tests.benchmarks.sentences import parser_for, read_pairs, write_lists
 from zoo.features.spoken_digits import ENGLISH, Speaker, as_recorded
 
 SIZES = {"test": 500, "dev": 300, "train": 160_000}
@@ -63,14 +62,9 @@ def speak_all(texts: Sequence[str], folder: Path, split: str, accents: Sequence[
 
 def main() -> None:
     """Speak the sentences that the command line names."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    for name in ("sentences", "held_out"):
-        parser.add_argument(name)
-    parser.add_argument("out", type=Path)
-    arguments = parser.parse_args()
-    sentences, held_out = (
-        read_pairs(Path(f"{prefix}.en"), Path(f"{prefix}.de")) for prefix in (arguments.sentences, arguments.held_out)
-    )
+    arguments = parser_for(__doc__, sentences=str, held_out=str, out=Path).parse_args()
+    prefixes = (arguments.sentences, arguments.held_out)
+    sentences, held_out = (read_pairs(Path(f"{prefix}.en"), Path(f"{prefix}.de")) for prefix in prefixes)
     kept = {english for english, _ in held_out}
     sets = {
         "test": held_out[: SIZES["test"]],

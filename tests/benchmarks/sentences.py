@@ -1,12 +1,21 @@
-"""Sentence pairs and lists of files, for the scripts that speak or draw text."""
+"""Arguments, sentence pairs and lists of files, for the scripts that speak, draw or read text."""
 
 from __future__ import annotations
 
+import argparse
 import random
 from collections.abc import Iterable, Mapping, Set
 from pathlib import Path
 
 MAX_CHARACTERS = 60
+
+
+def parser_for(description: str | None, **places: type) -> argparse.ArgumentParser:
+    """Return a parser with the docstring of a script, and its required arguments with their types."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    for name, kind in places.items():
+        parser.add_argument(name, type=kind)
+    return parser
 
 
 def read_pairs(sources: Path, targets: Path, characters: Set[str] | None = None) -> list[tuple[str, str]]:

@@ -33,7 +33,7 @@ class Server:
 
     name: str
     url: str
-    pid: int
+    pid: str
 
     @property
     def megabytes(self) -> float:
@@ -113,15 +113,11 @@ async def compare(servers: list[Server], lines: list[str], *, toy: bool = False)
         for server in servers:
             rate = factor * capacities[server.name]
             result = await load(server, lines, rate, seconds)
-            p50, p95, p99 = percentiles(result.seconds)
-            refusals = percentiles(result.refusals)[1]
-            print(
-                f"{server.name} | {factor} x {capacities[server.name]:.0f} | {rate:.0f} | "
-                f"{len(result.seconds) / seconds:.0f} | {len(result.refusals)} {dict(result.statuses)} | "
-                f"{1e3 * p50:.0f} | {1e3 * p95:.0f} | {1e3 * p99:.0f} | {1e3 * refusals:.0f} | "
-                f"{server.megabytes:.0f}",
-                flush=True,
-            )
+            times = (*percentiles(result.seconds), percentiles(result.refusals)[1])
+            row = [server.name, f"{factor} x {capacities[server.name]:.0f}", f"{rate:.0f}"]
+            row += [f"{len(result.seconds) / seconds:.0f}", f"{len(result.refusals)} {dict(result.statuses)}"]
+            row += [*(f"{1e3 * each:.0f}" for each in times), f"{server.megabytes:.0f}"]
+            print(" | ".join(row), flush=True)
 
 
 def _session() -> aiohttp.ClientSession:
@@ -129,17 +125,12 @@ def _session() -> aiohttp.ClientSession:
     return aiohttp.ClientSession(connector=connector, timeout=timeout)
 
 
-def _server(argument: str) -> Server:
-    name, url, pid = argument.split("=")
-    return Server(name, url, int(pid))
-
-
 def main() -> None:
     file, *servers = [argument for argument in sys.argv[1:] if argument != "--toy"] or [""]
     if not servers:
         sys.exit(__doc__)
     lines = Path(file).read_text("utf-8").splitlines()
-    asyncio.run(compare([_server(argument) for argument in servers], lines, toy="--toy" in sys.argv))
+    asyncio.run(compare([Server(*argument.split("=")) for argument in servers], lines, toy="--toy" in sys.argv))
 
 
 if __name__ == "__main__":

@@ -80,6 +80,5 @@ def create_app(model: str, vocabulary: str, *tokens: str) -> FastAPI:
 if __name__ == "__main__":
     if len(sys.argv) not in (4, 5):
         sys.exit(__doc__)
-    uvicorn.run(
-        create_app(sys.argv[1], sys.argv[2], *sys.argv[4:]), port=int(sys.argv[3]), log_level="warning", http="h11"
-    )
+    app = create_app(sys.argv[1], sys.argv[2], *sys.argv[4:])
+    uvicorn.run(app, port=int(sys.argv[3]), log_level="warning", http="h11")

@@ -12,8 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,27 +20,24 @@ import numpy as np
 import sacrebleu
 
 import zoo
-from compiler import TRANSLATE, build, graphs
-from compiler.initialization import initial_weights
 from specs import EOS
 from tests.benchmarks.arguments import create_parser, load_spec, parse_translation
-from zoo.files import storage
+from tests.benchmarks.in_turn import in_turn, random_program
 from zoo.generation.config import GenerationConfig
 from zoo.generation.engine import Engine
 from zoo.generation.translation import SearchInput
 from zoo.models.shortlist import Shortlist
 from zoo.system.processors import host
 from zoo.training.alignment import BEST, FREQUENT, estimate_shortlist
-from zoo.training.benchmarks import LENGTH, random_sources, weights_avoiding
+from zoo.training.benchmarks import LENGTH, random_sources
 
-PART = 50  # sentences
+WITH_SHORTLIST = (False, True)
 
 
 def main() -> None:
     parser = create_parser(__doc__, "model")
     parser.add_argument("--pairs", nargs=2, type=Path, metavar=("SOURCE", "TARGET"))
     parser.add_argument("--test", nargs=2, type=Path, metavar=("SOURCE", "REFERENCE"))
-    parser.add_argument("--file", type=Path, help="read the shortlist from this file; if it does not exist, write it")
     given = parse_translation(parser, batch=32)
     result = _trained(given) if given.test else _random(given)
     print(json.dumps({**vars(given), "processor": host().processor, **result}, default=str))
@@ -53,74 +49,49 @@ def _trained(given: argparse.Namespace) -> dict[str, Any]:
     translator.shortlist = _shortlist(given, translator)
     texts, references = (file.read_text(encoding="utf-8").splitlines()[: given.sentences] for file in given.test)
     lists = [len(translator.shortlist.tokens_of(translator.vocabulary.encode(text))) for text in texts]
-    options: Any = {
-        "source": source,
-        "target": target,
-        "split": False,
-        "protect": False,
-        "workers": 1,
-        "beam": given.beam,
-        # Sentences of Tatoeba have about 10 tokens, and shorter ones count as 16.
-        "max_batch_tokens": 16 * given.batch if given.batch > 1 else 1,
-    }
+    # Sentences of Tatoeba have about 10 tokens, and shorter ones count as 16.
+    tokens = 16 * given.batch if given.batch > 1 else 1
+    options: Any = {"source": source, "target": target, "split": False, "protect": False, "workers": 1}
+    options |= {"beam": given.beam, "max_batch_tokens": tokens}
 
-    def translate(part: Sequence[str], shortlist: bool) -> list[str]:
-        return translator.translate(part, shortlist=shortlist, **options)
+    def translate(on: bool, part: Sequence[str]) -> list[str]:
+        return translator.translate(part, shortlist=on, **options)
 
-    seconds, outputs = _alternately(translate, texts)
-    bleu = [sacrebleu.corpus_bleu(output, [references]).score for output in outputs]
-    changed = np.mean([one != other for one, other in zip(*outputs, strict=True)])
+    seconds, outputs = in_turn(translate, WITH_SHORTLIST, texts, warm=WITH_SHORTLIST)
+    bleu = [sacrebleu.corpus_bleu(output, [references]).score for output in outputs.values()]
+    changed = np.mean([one != other for one, other in zip(*outputs.values(), strict=True)])
     return {**_figures(seconds, lists), "bleu": bleu, "changed": changed}
 
 
 def _shortlist(given: argparse.Namespace, translator: Any) -> Shortlist:
     vocabulary = translator.vocabulary
-    if given.file and given.file.exists():
-        return Shortlist.parse(given.file.read_bytes(), given.file, vocabulary.sizes)
     one, other = (vocabulary.source.encode_all(file.read_text(encoding="utf-8").splitlines()) for file in given.pairs)
     pairs = [*zip(one, other, strict=True), *(zip(other, one, strict=True) if translator.spec.languages else ())]
-    shortlist = estimate_shortlist(vocabulary, pairs)
-    if given.file:
-        shortlist.write(given.file)
-    return shortlist
+    return estimate_shortlist(vocabulary, pairs)
 
 
 def _random(given: argparse.Namespace) -> dict[str, Any]:
     spec, draw = load_spec(given.model, given.overrides, toy=given.toy), np.random.default_rng(0)
     size, target_size = spec.vocabulary.sizes
-    weights = weights_avoiding(spec, initial_weights(spec, graphs(spec, TRANSLATE)))
-    program = build(spec, weights=weights, backend="native", precision=given.precision, folder=storage.compiled())
     lists = [draw.integers(EOS + 1, target_size, BEST) for _ in range(size)]
     shortlist = Shortlist.from_lists(range(EOS, EOS + FREQUENT), lists)
     sources = random_sources(spec, given.sentences)
-    configs = [GenerationConfig.from_spec(spec, {"shortlist": on}) for on in (False, True)]
+    configs = [GenerationConfig.from_spec(spec, {"shortlist": on}) for on in WITH_SHORTLIST]
     strategies = [config.strategy(shortlist=shortlist) for config in configs]
     tokens = given.batch * (LENGTH + 1) if given.batch > 1 else 1
-    with Engine(program, max_batch_tokens=tokens) as engine:
+    with Engine(random_program(spec, given.precision), max_batch_tokens=tokens) as engine:
 
-        def translate(part: Sequence[list[int]], on: bool) -> list[Any]:
+        def translate(on: bool, part: Sequence[list[int]]) -> list[Any]:
             rows = [SearchInput(index, {"source": tuple(row)}, LENGTH - 1) for index, row in enumerate(part)]
             return engine.submit(rows, strategies[on]).result()
 
-        seconds, _ = _alternately(translate, sources)
+        seconds, _ = in_turn(translate, WITH_SHORTLIST, sources, warm=WITH_SHORTLIST)
     return _figures(seconds, [len(shortlist.tokens_of(source)) for source in sources])
 
 
-def _alternately(translate: Callable[[Any, bool], list[Any]], texts: Sequence[Any]) -> tuple[list[float], list[Any]]:
-    """Return the times in seconds and the outputs, without and with the shortlist."""
-    seconds, outputs = [0.0, 0.0], list[list[Any]]([[], []])
-    for on in (False, True):
-        translate(texts[:2], on)  # load the kernels, and allocate memory
-    for start in range(0, len(texts), PART):
-        for on in ((False, True), (True, False))[start // PART % 2]:
-            began = time.perf_counter()
-            outputs[on] += translate(texts[start : start + PART], on)
-            seconds[on] += time.perf_counter() - began
-    return seconds, outputs
-
-
-def _figures(seconds: Sequence[float], lists: Sequence[int]) -> dict[str, Any]:
-    return {"seconds": seconds, "ratio": seconds[0] / seconds[1], "mean_list": float(np.mean(lists))}
+def _figures(seconds: Mapping[bool, float], lists: Sequence[int]) -> dict[str, Any]:
+    ratio = seconds[False] / seconds[True]
+    return {"seconds": [*seconds.values()], "ratio": ratio, "mean_list": float(np.mean(lists))}
 
 
 if __name__ == "__main__":

@@ -38,7 +38,7 @@ LONGEST = 16_384
 def main() -> None:
     given = _arguments()
     lengths, shorter, longest = ((8, 16), (8, 16), 16) if given.toy else (LENGTHS, SHORTER, LONGEST)
-    how = {"d": given.d, "heads": given.heads, "causal": given.causal, "backward": given.backward}
+    how = {"d": given.d, "heads": 1, "causal": given.causal, "backward": given.backward}
     if given.longest:
         seconds = time_sublayer(KINDS[given.longest], [longest], rounds=1, **how)[longest]
         most = peak_memory("cpu") / 2**30
@@ -71,7 +71,6 @@ def crossing(other: Mapping[int, float], one: Mapping[int, float]) -> int | None
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--d", type=int, default=128)
-    parser.add_argument("--heads", type=int, default=1)
     parser.add_argument("--causal", action="store_true")
     parser.add_argument("--backward", action="store_true")
     parser.add_argument("--toy", action="store_true", help=TOY_HELP)

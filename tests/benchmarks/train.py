@@ -24,7 +24,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from tests.benchmarks import learners
-from tests.benchmarks.arguments import create_parser, load_spec
+from tests.benchmarks.arguments import child_command, create_parser, load_spec, parse_comparison
 from tests.benchmarks.remote import opened, serve, turns
 from zoo.data.batches import Examples, epoch_batches
 from zoo.system.memory import peak_memory
@@ -39,10 +39,7 @@ def main() -> None:
     given = _arguments()
     if given.child:
         return serve(lambda: _child(given))
-    names = given.systems.split(",") if given.systems else list(learners.SYSTEMS)
-    toy = ["--toy"] if given.toy else []
-    command = ["-m", "tests.benchmarks.train", given.spec, *given.overrides, *toy, "--child"]
-    systems = opened({name: [*command, name] for name in names})
+    systems = opened({name: [*child_command("train", given), name] for name in given.systems})
     tokens = {name: system.ask("tokens") for name, system in systems.items()}
     answers = turns(systems, "round", given.rounds)
     speeds = {name: [tokens[name] / each["seconds"] for each in found] for name, found in answers.items()}
@@ -51,13 +48,8 @@ def main() -> None:
     figures: dict[str, dict[str, Any]] = {}
     for name, every in speeds.items():
         ratio = spread(ours / theirs for ours, theirs in zip(every, speeds[best], strict=True))
-        last = answers[name][-1]
-        figures[name] = {
-            "tokens_per_second": asdict(spread(every)),
-            "ratio": asdict(ratio),
-            "loss": last["loss"],
-            "memory_bytes": last["memory_bytes"],
-        }
+        last = {key: answers[name][-1][key] for key in ("loss", "memory_bytes")}
+        figures[name] = {"tokens_per_second": asdict(spread(every)), "ratio": asdict(ratio), **last}
     if given.json:
         run = {"spec": given.spec, "overrides": given.overrides, "rounds": given.rounds, "best_peer": best}
         return print(json.dumps({**run, "host": asdict(host()), "systems": figures}))
@@ -67,13 +59,7 @@ def main() -> None:
 def _arguments() -> argparse.Namespace:
     parser = create_parser(__doc__, default="base")
     parser.set_defaults(overrides=SMALL)
-    parser.add_argument("--systems", help=f"of {','.join(learners.SYSTEMS)}")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--json", action="store_true")
-    parser.add_argument("--child", help=argparse.SUPPRESS)
-    given = parser.parse_intermixed_args()
-    given.rounds = 1 if given.toy else given.rounds
-    return given
+    return parse_comparison(parser, learners.SYSTEMS)
 
 
 def _child(given: argparse.Namespace) -> Callable[[str], Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -26,22 +27,17 @@ training: {steps: 60, checkpoint_steps: 30, average: 1, target_tokens: 1024, war
 
 @pytest.mark.integration
 def test_a_model_of_english_is_trained_published_sampled_and_scored(zoo: Callable[..., Any]) -> None:
-    lines = [
-        each["target"] for each in library.data.builtin.examples("train", 600, {"target": "text"}, {"target": "en"})
-    ]
-    Path("english.txt").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    examples = library.data.builtin.examples("train", 600, {"target": "text"}, {"target": "en"})
+    Path("english.txt").write_text("".join(f"{each['target']}\n" for each in examples), encoding="utf-8")
     Path("english.yaml").write_text(SPEC, encoding="utf-8")
-    trained = zoo("train", "english.yaml", "--run", "runs/english")
-    assert trained.status == 0, trained.err
+    assert zoo("train", "english.yaml", "--run", "runs/english").printed == ""
     perplexity = float(zoo("evaluate", "--model", "runs/english", "--set", "dev").out.split()[1])
     assert 3 < perplexity < 60  # a model that has learned nothing has about 90
-    published = zoo("publish", "runs/english")
-    assert published.status == 0
+    folder = Path(zoo("publish", "runs/english").printed.strip())
     assert "4 sentences have the published log-probabilities" in zoo("verify", "english").out
-    assert "language model of `en` text" in (Path(published.out.strip()) / "README.md").read_text()
-    english, letters = map(
-        float, zoo("score", "english", stdin="The old dog sleeps.\n.speels god dlo ehT\n").out.split()
-    )
+    assert "language model of `en` text" in (folder / "README.md").read_text()
+    scores = zoo("score", "english", stdin="The old dog sleeps.\n.speels god dlo ehT\n").out
+    english, letters = map(float, scores.split())
     assert english > letters + 5
     model = library.load("english", device="cpu")
     assert isinstance(model, LanguageModel)
@@ -55,6 +51,4 @@ def test_a_model_of_english_is_trained_published_sampled_and_scored(zoo: Callabl
         ("align", "english"),
         ("shortlist", "runs/english"),
     ):
-        refused = zoo(*command, stdin="a\tb\n")
-        assert (refused.status, refused.out) == (2, ""), command
-        assert "english" in refused.err or "language model" in refused.err
+        assert re.search("english|language model", zoo(*command, stdin="a\tb\n").refusal), command

@@ -3,41 +3,40 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import re
 from pathlib import Path
 
 import pytest
 
-from tests.conftest import Zoo
-from zoo.training.run import Run
+from tests.conftest import Trained, Zoo
 
 
 def test_summary_counts_the_claims(zoo: Zoo) -> None:
     result = zoo("paper")
-    assert result.status == 0
     values = json.loads(zoo("paper", "--json").out)
     for status, count in values["summary"].items():
         assert sum(claim["status"] == status for claim in values["claims"]) == count
-        assert str(count) in next(line for line in result.out.splitlines() if line.startswith("all"))
+        assert str(count) in next(line for line in result.printed.splitlines() if line.startswith("all"))
     assert values["summary"]["another system's"] == 35
     assert len(result.out.splitlines()) < 40, "a summary, not every claim"
     assert "wavelengths end at, times 2π" in result.out, "what comes out differently is named"
     assert "`zoo paper claims` prints every claim" in result.err
 
 
-@pytest.mark.parametrize("table", ["table1", "table2", "table3", "table4"])
-def test_tables(zoo: Zoo, table: str) -> None:
-    result = zoo("paper", table)
-    assert (result.status, result.out.splitlines()[0].partition(":")[0]) == (0, f"Table {table[-1]}")
-    if table == "table3":
-        (row,) = [line for line in result.out.splitlines() if line.startswith("A  h=1,")]
-        assert row.split()[3:8] == ["-", "63.05", "-", "5.29", "-"]
-        assert row.endswith("zoo train table3/a-h1"), "the command that adds the missing scores"
-        Path("elsewhere").mkdir()
-        assert "zoo train table3/big --run elsewhere/big" in zoo("paper", table, "--runs", "elsewhere").out
+@pytest.mark.parametrize("number", "1234")
+def test_tables(zoo: Zoo, number: str) -> None:
+    assert zoo("paper", f"table{number}").printed.startswith(f"Table {number}:")
 
 
-def test_runs_and_claims_as_json(zoo: Zoo, trained: Callable[..., Run]) -> None:
+def test_rows_without_scores_have_the_command_that_adds_them(zoo: Zoo) -> None:
+    (row,) = [line for line in zoo("paper", "table3").out.splitlines() if line.startswith("A  h=1,")]
+    assert row.split()[3:8] == ["-", "63.05", "-", "5.29", "-"]
+    assert row.endswith("zoo train table3/a-h1")
+    Path("elsewhere").mkdir()
+    assert "zoo train table3/big --run elsewhere/big" in zoo("paper", "table3", "--runs", "elsewhere").out
+
+
+def test_runs_and_claims_as_json(zoo: Zoo, trained: Trained) -> None:
     trained("sweep/one")
     values = json.loads(zoo("paper", "table2", "--json", "--runs", "sweep").out)
     assert {claim["claim"].partition(".")[0] for claim in values["claims"]} == {"table2"}
@@ -55,7 +54,4 @@ def test_page_has_the_plots(zoo: Zoo) -> None:
 def test_errors_come_before_measurements(zoo: Zoo, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("cli.evaluate._measure_layers", lambda: pytest.fail("layers are timed"))
     for arguments in (["--runs", "nowhere"], ["--measure", "--html", "a.pdf"], ["--measure", "--html", "no/a.html"]):
-        result = zoo("paper", *arguments)
-        assert (result.status, result.out) == (2, "")
-        assert result.err.startswith("error: ")
-        assert "\n\nhint: " in result.err
+        assert re.match("error: .*\n\nhint: ", zoo("paper", *arguments).refusal)

@@ -2,49 +2,41 @@
 
 from __future__ import annotations
 
-import io
 import json
-import sys
-from collections.abc import Callable
+import re
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
 from cli.app import run
-from tests.conftest import Zoo
+from cli.publish import export_model, import_model
+from tests.conftest import Trained, Zoo, missing
 from zoo.files import storage
+from zoo.interop.exporter import EXPORT_FORMATS
+from zoo.interop.importer import IMPORT_FORMATS
 from zoo.models import find
 from zoo.models.weights import Weights, read
-from zoo.training.run import Run
 
 NAME = "transformer-tiny-ende"
 
 
 @pytest.mark.integration
-def test_from_a_run_to_a_registry_and_to_another_home(
-    zoo: Zoo, trained: Callable[..., Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_models_reach_another_home(zoo: Zoo, trained: Trained, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     trained()
     registry = str(tmp_path / "registry")
-    result = zoo("publish", "tiny", "--to", registry)
-    assert result.status == 0, result.err
-    folder, pin = result.out.splitlines()
-    assert Path(folder).is_relative_to(tmp_path / "home")
-    assert pin == f"{NAME}@1"
-    result = zoo("publish", NAME, "--to", registry)
-    assert result.out.splitlines()[1] == pin, "the stored model is the same revision"
+    folder, pin = zoo("publish", "tiny", "--to", registry).printed.splitlines()
+    assert (Path(folder).is_relative_to(tmp_path / "home"), pin) == (True, f"{NAME}@1")
+    assert zoo("publish", NAME, "--to", registry).out.splitlines()[1] == pin, "the stored model is the same revision"
     assert zoo("publish", NAME, "--to", registry, "--replace").status == 2
 
     monkeypatch.setenv("ZOO_HOME", str(tmp_path / "another"))
     monkeypatch.setenv("ZOO_REGISTRIES", registry)
     (listed,) = json.loads(zoo("list", "--published", "--json").out)
     assert (listed["name"], listed["location"], listed["revision"]) == (NAME, registry, 1)
-    pulled = zoo("pull", NAME)
-    stored = Path(pulled.out.strip())
-    assert stored.is_relative_to(tmp_path / "another")
-    assert stored.name == NAME
-    decoded = zoo("decode", "--model", f"{NAME}@1", "--device", "cpu", stdin="we read\n")
-    assert (decoded.status, decoded.out.count("\n")) == (0, 1)
+    stored = Path(zoo("pull", NAME).out.strip())
+    assert (stored.is_relative_to(tmp_path / "another"), stored.name) == (True, NAME)
+    assert zoo("decode", "--model", f"{NAME}@1", "--device", "cpu", stdin="we read\n").printed.count("\n") == 1
     assert zoo("list", "--published").out.count(NAME) == 2
 
     refused = zoo("remove", NAME)
@@ -54,74 +46,46 @@ def test_from_a_run_to_a_registry_and_to_another_home(
 
 
 @pytest.mark.integration
-def test_publish_and_verify(zoo: Zoo, trained: Callable[..., Run], home: Path) -> None:
-    trained("runs/tiny")
-    result = zoo("publish", "tiny")
-    folder = Path(result.out.strip())
-    assert (result.status, folder.is_relative_to(home)) == (0, True)
+def test_an_int8_model_is_published_with_notes_verified_and_loaded(zoo: Zoo, trained: Trained) -> None:
+    run = trained("runs/tiny")
+    full = read(run.weights)
+    Weights(full.tensors, {**full.metadata, "stored_type": "int8"}).write(run.weights)
+    assert zoo("publish", "tiny", "--notes", "missing.md").status == 1
+    Path("notes.md").write_text("## Known limits\n\nIt was never trained.\n", encoding="utf-8")
+    result = zoo("publish", "tiny", "--notes", "notes.md")
+    folder = Path(result.printed.strip())
+    card = (folder / "README.md").read_text(encoding="utf-8")
+    assert "\n\n## Known limits\n\nIt was never trained.\n\n## How to use\n" in card
     assert f"zoo decode --model {NAME}" in result.err
-    result = zoo("verify", NAME)
-    assert result.status == 0
-    assert result.out.startswith(f"{NAME}: 7 files have the published hashes\n")
+    assert "`--notes` applies to runs only" in zoo("publish", NAME, "--notes", "notes.md", "--to", "registry").refusal
+    assert zoo("verify", NAME).printed.startswith(f"{NAME}: 7 files have the published hashes\n")
+    assert (folder / "weights.safetensors").read_bytes() == run.weights.read_bytes()
+    assert zoo("decode", "--model", NAME, "--backend", "eager").status == 0
     assert zoo("verify", NAME, "--backend", "nope").status == 2
     (folder / "scores.json").write_text("{}\n")
     result = zoo("verify", NAME)
     assert (result.status, result.out, str(folder / "scores.json") in result.err) == (1, "", True)
 
 
-@pytest.mark.integration
-def test_notes_of_the_publisher_are_in_the_card(zoo: Zoo, trained: Callable[..., Run]) -> None:
-    trained("runs/tiny")
-    assert zoo("publish", "tiny", "--notes", "missing.md").status == 1
-    Path("notes.md").write_text("## Known limits\n\nIt was never trained.\n", encoding="utf-8")
-    folder = Path(zoo("publish", "tiny", "--notes", "notes.md").out.strip())
-    card = (folder / "README.md").read_text(encoding="utf-8")
-    assert "\n\n## Known limits\n\nIt was never trained.\n\n## How to use\n" in card
-    assert "`--notes` applies to runs only" in zoo("publish", NAME, "--notes", "notes.md", "--to", "registry").refusal
-
-
-@pytest.mark.integration
-def test_int8_weights_are_published_verified_and_loaded(zoo: Zoo, trained: Callable[..., Run]) -> None:
-    run = trained("runs/tiny")
-    full = read(run.weights)
-    Weights(full.tensors, {**full.metadata, "stored_type": "int8"}).write(run.weights)
-    folder = Path(zoo("publish", "tiny").out.strip())
-    assert zoo("verify", NAME).status == 0
-    assert (folder / "weights.safetensors").read_bytes() == run.weights.read_bytes()
-    assert zoo("decode", "--model", NAME, "--backend", "eager").status == 0
-
-
-def test_missing_models_are_reported_with_the_registries(
-    zoo: Zoo, tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    error = zoo("pull", "nothing").refusal
-    assert "ZOO_REGISTRIES" in error
-    assert str(home / "registries.txt") in error
+def test_a_missing_model_is_an_error(zoo: Zoo, tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not missing(zoo("pull", "nothing").refusal, "ZOO_REGISTRIES", str(home / "registries.txt"))
     monkeypatch.setenv("ZOO_REGISTRIES", f"{tmp_path}/registry https://models.example.org")
-    error = zoo("pull", "nothing").refusal
-    assert f"`{tmp_path}/registry`" in error
-    assert "`https://models.example.org`" in error
+    assert not missing(zoo("pull", "nothing").refusal, f"`{tmp_path}/registry`", "`https://models.example.org`")
     listed = zoo("list", "--published")
     assert (listed.out, f"warning: `{tmp_path}/registry`" in listed.err) == ("", True)
 
 
-def test_registries_and_names_are_checked_before_anything_is_published(
-    zoo: Zoo, trained: Callable[..., Run], home: Path
-) -> None:
+def test_addresses_and_names_are_checked_before_publishing(zoo: Zoo, trained: Trained, home: Path) -> None:
     trained()
     Path("tom.txt").write_text("tom")
     for place in ("", "http://models.org/x", "s3:/x", "hf://foo", "s3://bucket/x", "tom.txt"):
-        result = zoo("publish", "tiny", "--to", place)
-        assert (result.status, result.out) == (2, ""), place
+        assert zoo("publish", "tiny", "--to", place).refusal, place
     assert "`../x`" in zoo("publish", "tiny", "--name", "../x").refusal
     assert not home.exists() or not list(home.rglob("weights.safetensors"))
 
 
 def test_an_interrupted_pull_can_be_resumed(zoo: Zoo, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupt(name: str, report: object) -> Path:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(find, "pull_model", interrupt)
+    monkeypatch.setattr(find, "pull_model", Mock(side_effect=KeyboardInterrupt))
     result = zoo("pull", "model")
     assert (result.status, "run the same command again" in result.err) == (130, True)
 
@@ -134,17 +98,12 @@ def cache() -> Path:
     return folder
 
 
-def test_clean_without_a_terminal_only_shows_what_it_would_remove(zoo: Zoo, cache: Path) -> None:
-    result = zoo("clean", stdin="y\n")
-    assert result.status == 2
-    assert f"compiled   1.0 MB  {cache}\n" in result.out
-    assert "total      1.0 MB\n" in result.out
-    assert result.err.startswith("error: nothing was removed, because stdin is not a terminal")
-    assert cache.exists()
-
-
-def test_clean_yes_removes_caches_and_named_runs(zoo: Zoo, cache: Path, trained: Callable[..., Run]) -> None:
+def test_clean_removes_caches_and_named_runs_only_with_yes(zoo: Zoo, cache: Path, trained: Trained) -> None:
     model = trained("runs/tiny")
+    result = zoo("clean", stdin="y\n")
+    assert not missing(result.out, f"compiled   1.0 MB  {cache}\n", "total      1.0 MB\n")
+    assert result.err.startswith("error: nothing was removed, because stdin is not a terminal")
+    assert (result.status, cache.exists()) == (2, True)
     assert zoo("clean", "--yes").err == "removed 1.0 MB\n"
     assert not cache.exists()
     assert zoo("clean").err == "there is nothing to remove\n"
@@ -154,13 +113,15 @@ def test_clean_yes_removes_caches_and_named_runs(zoo: Zoo, cache: Path, trained:
     assert zoo("clean", "compild").status == 2
 
 
-@pytest.mark.parametrize(("answer", "removed"), [("y\n", True), ("n\n", False), ("\n", False), ("", False)])
-def test_clean_asks_for_confirmation(
-    cache: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], answer: str, removed: bool
-) -> None:
-    terminal = io.StringIO(answer)
-    monkeypatch.setattr(terminal, "isatty", lambda: True)
-    monkeypatch.setattr(sys, "stdin", terminal)
-    assert run(["clean"]) == 0
-    assert "remove all of this? [y/N] " in capsys.readouterr().err
-    assert cache.exists() is not removed
+def test_clean_asks_first(cache: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    for answer, removed in (("n\n", False), ("\n", False), ("", False), ("y\n", True)):
+        monkeypatch.setattr("sys.stdin", Mock(isatty=lambda: True, readline=Mock(return_value=answer)))
+        assert run(["clean"]) == 0
+        assert "remove all of this? [y/N] " in capsys.readouterr().err
+        assert cache.exists() is not removed
+
+
+def test_help_lists_all_formats() -> None:
+    for command, formats in ((import_model, IMPORT_FORMATS), (export_model, EXPORT_FORMATS)):
+        listed = re.findall(r"(?:format|to) (\S*\|\S*): Format", command.__doc__ or "")
+        assert listed == ["|".join(each.name for each in formats)]

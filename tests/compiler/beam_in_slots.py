@@ -34,6 +34,8 @@ class _Beam:
         shape = (layout.rows, layout.capacity)
         self.sequences = slot[layout.sequences : layout.ancestors].reshape(shape)
         self.ancestors = slot[layout.ancestors : layout.width].reshape(shape)
+        self.results = slot[layout.results : layout.sequences].reshape(-1, layout.result_width)
+        self.scores = self.results[:, :2].view(np.float64)[:, 0]
 
     def __getattr__(self, name: str) -> Any:
         return int(self.slot[Field[name.upper()]])
@@ -46,12 +48,14 @@ class _Beam:
             token = int(self.slot[self.layout.forced + length])
             self.tokens[0], self.ancestors[0, length] = token, 0
             self.totals[0] += log_probabilities[0, token]
-            return None
+            return
         candidates = self._candidates(log_probabilities, allowed[int(length >= self.min_length)], length)
         if np.isnan([total for total, *_ in candidates]).any():
-            return self._fail()
-        live = int(np.isfinite(self.totals).sum())
-        limit = live if self.shrinking and written else self.candidates
+            # End with a hypothesis that has no usable score.
+            self.scores[0], self.results[0, 2:3].view(np.float32)[0], self.results[0, 3] = np.nan, np.nan, 0
+            self.slot[Field.KEPT], self.slot[Field.STATE] = 1, SentenceState.EXHAUSTED
+            return
+        limit = np.isfinite(self.totals).sum() if self.shrinking and written else self.candidates
         candidates = sorted(candidates, key=lambda c: (-c[0], c[1], -c[2], c[3]))[:limit]
         is_last, chosen = self.length > self.max_length, list[tuple[Any, int, int]]()
         for rank, (total, row, _, token) in enumerate(candidates):
@@ -70,59 +74,43 @@ class _Beam:
             self.totals[number], self.tokens[number] = total, token
             self.sequences[number, written], self.ancestors[number, length] = token, row
         self.slot[Field.STATE] = self._state(is_last)
-        return None
 
     def _candidates(
         self, log_probabilities: npt.NDArray[np.float32], allowed: npt.NDArray[np.bool_], length: int
     ) -> list[tuple[Any, int, Any, int]]:
         """Return total, row, log-probability and token of each possible continuation."""
         found = []
-        for row, total in enumerate(self.totals):
-            if total == -np.inf:
-                continue
+        for row in np.flatnonzero(self.totals != -np.inf).tolist():
             values = np.where(allowed, log_probabilities[row], np.float32(-np.inf))
             values[[PAD, BOS]] = -np.inf
-            count = min(self.candidates, len(values))
-            worst = np.partition(values, -count)[-count]  # sorting all tokens would be slow
-            best = np.flatnonzero(~(values < worst))  # even if all are NaN
-            best = best[np.lexsort((best, -values[best]))][:count]
+            best = np.argsort(-values, kind="stable")[: self.candidates]
             for token in [EOS] if length == self.max_length and not self.shrinking else best.tolist():
                 if values[token] != -np.inf:
-                    found.append((total + values[token], row, values[token], token))
+                    found.append((self.totals[row] + values[token], row, values[token], token))
         return found
 
     def _finish(self, total: Any, tokens: npt.NDArray[np.int32]) -> None:
         """Keep a finished hypothesis if fewer than `n_best` are better or as good."""
         score = np.float64(total) / self.penalties[self.length]
-        results = self.slot[self.layout.results : self.layout.sequences].reshape(-1, self.layout.result_width)
         order, place = self.finished, self.kept
         self.slot[Field.FINISHED] += 1
         if place == self.n_best:
-            scores = [(-row[:2].view(np.float64)[0], row[4]) for row in results[:place]]
-            place = max(range(place), key=scores.__getitem__)
-            if score <= -scores[place][0]:
+            place = max(range(place), key=lambda n: (-self.scores[n], self.results[n, 4]))
+            if score <= self.scores[place]:
                 return
         else:
             self.slot[Field.KEPT] += 1
-        row = results[place]
-        row[:2].view(np.float64)[0], row[2:3].view(np.float32)[0] = score, total
+        row = self.results[place]
+        self.scores[place], row[2:3].view(np.float32)[0] = score, total
         row[3], row[4] = len(tokens), order
         row[RESULT_HEAD : RESULT_HEAD + len(tokens)] = tokens
 
     def _state(self, is_last: bool) -> SentenceState:
         if self.totals[0] == -np.inf:
             return SentenceState.EXHAUSTED
-        results = self.slot[self.layout.results : self.layout.sequences].reshape(-1, self.layout.result_width)
         best = np.float64(self.totals[0]) / self.penalties[self.max_length + 1]
-        scores = [row[:2].view(np.float64)[0] for row in results[: self.kept]]
-        if self.kept == self.n_best and min(scores) >= best:
+        if self.kept == self.n_best and self.scores[: self.kept].min() >= best:
             return SentenceState.DECIDED
         if self.full_rule and self.finished >= self.size:
             return SentenceState.FULL
         return SentenceState.LENGTH if is_last else SentenceState.RUNNING
-
-    def _fail(self) -> None:
-        """End the search with a hypothesis that has no usable score."""
-        result = self.slot[self.layout.results : self.layout.results + self.layout.result_width]
-        result[:2].view(np.float64)[0], result[2:3].view(np.float32)[0], result[3] = np.nan, np.nan, 0
-        self.slot[Field.KEPT], self.slot[Field.STATE] = 1, SentenceState.EXHAUSTED

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ctypes
 import os
 import platform
+import subprocess
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -17,7 +19,8 @@ from filelock import FileLock
 from torch import Tensor
 from torch.nn import functional
 
-from compiler import graphs, runtime
+from compiler import TRANSLATE, Purpose, graphs, runtime
+from compiler.backends import BuildRequest
 from compiler.backends.native import NativeProgram
 from compiler.host import cpp_compiler
 from compiler.initialization import initial_weights
@@ -30,9 +33,11 @@ ACTIVATIONS: Mapping[ActivationKind, Callable[[Tensor], Tensor]] = {
     ActivationKind.NONE: torch.clone,
     ActivationKind.RELU: torch.relu,
     ActivationKind.SILU: functional.silu,
-    ActivationKind.GELU_TANH: lambda x: functional.gelu(x, approximate="tanh"),
+    ActivationKind.GELU_TANH: partial(functional.gelu, approximate="tanh"),
     ActivationKind.GELU: functional.gelu,
 }
+DEFAULTS = {"b": -1, "groups": 1, "scale": 1.0}
+"""The fields of an instruction that are not 0 by default."""
 TARGETS = ("native", pytest.param("x86-64-v3", marks=pytest.mark.slow), "x86-64")
 """Processors to compile the kernels for: this one, one with AVX2, and one with SSE2 only.
 
@@ -55,8 +60,7 @@ def artefacts(shared_folder: Path) -> Path:
 
 def shaken(spec: Spec) -> dict[str, Tensor]:
     """Return initial weights in which no bias is 0 and no gain is 1, so that a test notices if one is left out."""
-    generator = torch.Generator().manual_seed(0)
-    weights = initial_weights(spec, graphs(spec))
+    generator, weights = torch.Generator().manual_seed(0), initial_weights(spec, graphs(spec))
     return {n: t + torch.randn(t.shape, generator=generator) / 3 if t.ndim == 1 else t for n, t in weights.items()}
 
 
@@ -83,6 +87,22 @@ def library(request: pytest.FixtureRequest, shared_folder: Path, kernels: Callab
     return declare_functions(ctypes.CDLL(str(folder / "native.so")))
 
 
+def requested(
+    spec: Spec, purposes: Sequence[Purpose] = TRANSLATE, device: str = "cpu", precision: str = "float32"
+) -> BuildRequest:
+    """Return a request to build a spec with initial weights."""
+    optimised = graphs(spec, purposes, device, precision)
+    return BuildRequest(spec, optimised, initial_weights(spec, optimised), device, precision)
+
+
+def run_python(code: str, **environment: str) -> str:
+    """Run code in a new Python process. Return its output."""
+    command, env, root = [sys.executable, "-c", code], os.environ | environment, Path(__file__).parents[2]
+    done = subprocess.run(command, cwd=root, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
 def attention(query: Tensor, keys: Tensor, values: Tensor, heads: int, scale: float) -> Tensor:
     """Compute attention of rows [n, h·d] in plain torch."""
     q, k, v = (x.unflatten(-1, (heads, -1)).transpose(0, 1) for x in (query, keys, values))
@@ -105,9 +125,9 @@ class HandWrittenProgram(NativeProgram):
     def __init__(self, library: Any, memory: Sequence[int] = (), cache: Sequence[int] = ()) -> None:
         self.library, self.memory, self.cache = library, memory, cache
         self.tensors: list[Any] = []
-        self.widths: list[int] = []
         self.encode: list[Any] = []
         self.step: list[Any] = []
+        self.widths: list[int] = []
         self.handle: int | None = None
         self.vocabulary = 0
 
@@ -117,11 +137,9 @@ class HandWrittenProgram(NativeProgram):
 
     def add(self, opcode: Opcode, to: list[Any] | None = None, **fields: Any) -> int:
         """Add an instruction to the step, or to `to`. Return its output buffer."""
-        i = InstructionStruct(opcode=int(opcode), b=-1, groups=1, scale=fields.pop("scale", 1.0))
-        for name, value in fields.items():
-            setattr(i, name, self.pointer(value) if isinstance(value, Tensor) else value)
-        (self.step if to is None else to).append(i)
-        return int(i.out)
+        given = {name: self.pointer(value) if isinstance(value, Tensor) else value for name, value in fields.items()}
+        (self.step if to is None else to).append(InstructionStruct(**{**DEFAULTS, "opcode": opcode, **given}))
+        return int(given.get("out", -1))
 
     def pointer(self, tensor: Tensor) -> int:
         self.tensors.append(tensor.contiguous())
@@ -132,31 +150,22 @@ class HandWrittenProgram(NativeProgram):
         return self.add(Opcode.EMBED, to, out=self.buffer(width), width=width, rows=len(table), table=table, **fields)
 
     def matrix(
-        self,
-        w: Tensor,
-        bias: Tensor | None = None,
-        scales: Tensor | None = None,
-        type_: MatrixType = MatrixType.FLOAT32,
+        self, w: Tensor, scales: Tensor | None = None, type_: int = MatrixType.FLOAT32, bias: Tensor | None = None
     ) -> int:
-        """Pack a matrix, of 8-bit integers if it has scales. Return its handle."""
-        type_ = type_ if scales is None else MatrixType.INT8
-        shape = (*w.shape, *w.stride(), self.pointer(bias) if bias is not None else None)
-        size = ctypes.c_int64()
+        """Pack w, times the scales of its columns. Return its handle."""
+        if scales is not None and type_ != MatrixType.INT8:
+            w = w.float() * scales
+        shape, size = (*w.shape, *w.stride(), None if bias is None else self.pointer(bias)), ctypes.c_int64()
         assert self.library.zoo_matrix_bytes(*w.shape, type_, ctypes.byref(size)) == Status.DONE
         memory = Memory(size.value)
         self.tensors.append(memory)
-        if scales is None:
-            status = self.library.zoo_matrix(w.data_ptr(), *shape, type_, memory.address)
-        else:
+        if type_ == MatrixType.INT8:
+            assert scales is not None
             status = self.library.zoo_matrix_int8(w.data_ptr(), self.pointer(scales), *shape, memory.address)
+        else:
+            status = self.library.zoo_matrix(w.data_ptr(), *shape, type_, memory.address)
         assert status == Status.DONE
         return memory.address
-
-    def weights(self, w: Tensor, scales: Tensor, type_: MatrixType, bias: Tensor | None = None) -> int:
-        """Pack w times scales, for an int8 matrix w."""
-        if type_ is MatrixType.INT8:
-            return self.matrix(w, bias, scales)
-        return self.matrix(w.float() * scales, bias, type_=type_)
 
     def logits(self, a: int, matrix: int, width: int, **fields: Any) -> None:
         self.vocabulary = width
@@ -191,8 +200,7 @@ class HandWrittenProgram(NativeProgram):
         rows = tokens.flatten().numpy()
         everything = torch.empty(len(rows), self.vocabulary)
         mask = (None, 0) if allowed is None else (allowed.data_ptr(), allowed.stride(0))
-        log_probabilities = everything.numpy() if with_all else None
-        best = self._step(state, rows, len(rows) // len(tokens), count, mask, log_probabilities)
+        best = self._step(state, rows, len(rows) // len(tokens), count, mask, everything.numpy() if with_all else None)
         return *map(torch.from_numpy, best), everything
 
     def run(self, state: KernelState, tokens: Tensor) -> Tensor:
@@ -205,10 +213,43 @@ class HandWrittenProgram(NativeProgram):
         tokens = torch.arange(rows)
         return self.run(self.start(tokens, [1] * rows), tokens)
 
-    def first_step(self, rows: int, count: int, **options: Any) -> tuple[Tensor, ...]:
-        """Run `next` once, with row i reading token i."""
-        tokens = torch.arange(rows)
-        return self.next(self.start(tokens, [1] * rows), tokens, count, **options)
+    def apply(self, opcode: Opcode, x: Tensor, width: int, **fields: Any) -> Tensor:
+        """Apply one instruction to the rows of x. Return the result."""
+        self.output(self.add(opcode, a=self.embed(x), out=self.buffer(width), width=width, **fields), width)
+        return self.run_once(len(x))
+
+    def top(self, x: Tensor, matrix: int, width: int, count: int) -> tuple[Tensor, ...]:
+        """Run one step that computes logits from the rows of x. Return the results of `next`."""
+        self.logits(self.embed(x), matrix, width)
+        tokens = torch.arange(len(x))
+        return self.next(self.start(tokens, [1] * len(x)), tokens, count)
+
+
+def attending_program(new: Callable[..., Any], tables: Sequence[Tensor], heads: int) -> HandWrittenProgram:
+    """Return a program whose queries, keys and values are rows of three tables, and whose scores have the scale 0.3.
+
+    A step writes the attention of the encoder at the token of the step, which it finds by an attention whose only match
+    is this token; its own attention over the source; its attention over the past; and an SSRU of queries and keys.
+    """
+    ids, (_, k, v) = len(tables[0]), [table.shape[1] for table in tables]
+    program: HandWrittenProgram = new(memory=[ids, v, k, v], cache=[k, v, k])
+    size = {"heads": heads, "key_width": k // heads, "value_width": v // heads, "scale": 0.3, "width": v}
+    lookup = {"heads": 1, "key_width": ids, "value_width": v, "width": v}
+    a, b, c = (program.embed(table, program.encode) for table in tables)
+    own, one_hot = program.buffer(v), program.embed(torch.eye(ids), program.encode)
+    program.add(Opcode.ATTEND_SOURCE, program.encode, a=a, b=b, c=c, out=own, **size)
+    slots = ((one_hot, ids, 1, 1), (own, v, 1, 0), (b, k, heads, 1), (c, v, heads, 0))
+    for slot, (buffer, width, parts, keys) in enumerate(slots):
+        program.add(Opcode.STORE_MEMORY, program.encode, out=slot, a=buffer, width=width, heads=parts, keys=keys)
+    out, (query, key, value) = program.buffer(3 * v + k), map(program.embed, tables)
+    program.add(Opcode.ATTEND_MEMORY, a=program.embed(torch.eye(ids) * 1000), b=0, c=1, out=out, **lookup)
+    program.add(Opcode.ATTEND_MEMORY, a=query, b=2, c=3, out=out, out_column=v, **size)
+    program.add(Opcode.APPEND_CACHE, a=key, out=0, width=k)
+    program.add(Opcode.APPEND_CACHE, a=value, out=1, width=v)
+    program.add(Opcode.ATTEND_CACHE, a=query, b=0, c=1, out=out, out_column=2 * v, **size)
+    program.add(Opcode.SSRU_STEP, a=query, b=key, c=2, out=out, out_column=3 * v, width=k)
+    program.output(out, 3 * v + k)
+    return program
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode, unset_fake_temporarily
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_map
+from torch.utils._pytree import tree_leaves, tree_map
 
 from compiler.runtime import _sinusoid_table
 
@@ -44,9 +44,8 @@ class FakeGpu(TorchDispatchMode):
 
     def __torch_dispatch__(self, operation: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        tensors = _tensors((*args, *kwargs.values()))
-        target = kwargs.get("device")
-        is_fake = [isinstance(tensor, FakeTensor) for tensor in tensors]
+        given, target = tensors((args, kwargs)), kwargs.get("device")
+        is_fake = [isinstance(tensor, FakeTensor) for tensor in given]
         if not any(is_fake) and (target is None or torch.device(target).type != "cuda"):
             with unset_fake_temporarily():
                 return operation(*args, **kwargs)
@@ -56,7 +55,7 @@ class FakeGpu(TorchDispatchMode):
             return values.flatten(0, mask.ndim - 1)
         if makes_host_wait(operation, args):
             raise HostWait(f"{name} needs values of a tensor on the GPU")
-        on_cpu = [tensor for tensor in tensors if tensor.device.type == "cpu"]
+        on_cpu = [tensor for tensor in given if tensor.device.type == "cpu"]
         if name in ("_to_copy", "copy_") and on_cpu:
             if name == "copy_" and not isinstance(args[0], FakeTensor):
                 raise HostWait("copy_ copies from the GPU to the CPU")
@@ -67,7 +66,7 @@ class FakeGpu(TorchDispatchMode):
         if not all(is_fake):
             args, kwargs = tree_map(self._to_fake, (args, kwargs))
         result = operation(*args, **kwargs)
-        for tensor in _tensors(result if isinstance(result, tuple) else (result,)):
+        for tensor in tensors(result):
             if tensor.device != DEVICE:
                 raise HostWait(f"{name} copies from the GPU to {tensor.device}")
         return result
@@ -75,15 +74,6 @@ class FakeGpu(TorchDispatchMode):
     def _to_fake(self, value: Any) -> Any:
         is_real = isinstance(value, Tensor) and not isinstance(value, FakeTensor)
         return self._fake.from_tensor(value) if is_real else value
-
-    @contextmanager
-    def capture(self) -> Iterator[None]:
-        """Refuse everything that torch refuses while a CUDA graph is recorded."""
-        self.capturing = True
-        try:
-            yield
-        finally:
-            self.capturing = False
 
 
 @contextmanager
@@ -100,19 +90,13 @@ def fake_gpu() -> Iterator[FakeGpu]:
 def makes_host_wait(operation: Any, args: Sequence[Any]) -> bool:
     """Return whether the host must read values of tensors to continue after an operation, or to size its result."""
     if operation._schema.name in ("aten::index", "aten::index_put", "aten::index_put_"):
-        return any(tensor.dtype in (torch.bool, torch.uint8) for tensor in _tensors(args[1]))
+        return any(tensor.dtype in (torch.bool, torch.uint8) for tensor in tensors(args[1]))
     return bool({torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape} & set(operation.tags))
 
 
-def _tensors(values: Iterable[Any]) -> list[Tensor]:
-    """Return the tensors among the arguments of an operation, including those in lists."""
-    found = []
-    for value in values:
-        if isinstance(value, Tensor):
-            found.append(value)
-        elif isinstance(value, list | tuple):
-            found += _tensors(value)
-    return found
+def tensors(values: object) -> list[Tensor]:
+    """Return the tensors in arguments or results of an operation, including those in lists."""
+    return [leaf for leaf in tree_leaves(values) if isinstance(leaf, Tensor)]
 
 
 @contextmanager

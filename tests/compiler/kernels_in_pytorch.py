@@ -23,10 +23,10 @@ def kernels_in_pytorch() -> Iterator[None]:
     """Let the functions of this module replace those of `compiler.fused` and `compiler.slots`."""
     updates = (seeded_dropout, residual_norm, linear_relu, packed_attention, packed_ssru, whole_loss)
     search = (slot_embedding, slot_self_attention, slot_cross_attention)
-    replaced = [(fused, function) for function in updates] + [(slots, function) for function in search]
     with ExitStack() as stack:
-        for module, function in replaced:
-            stack.enter_context(mock.patch.object(module, function.__name__, function))
+        for module, functions in ((fused, updates), (slots, search)):
+            for function in functions:
+                stack.enter_context(mock.patch.object(module, function.__name__, function))
         stack.enter_context(mock.patch.object(fused, "_is_narrow", lambda _: False))  # noqa: PT008 - not a mock
         yield
 
@@ -40,8 +40,7 @@ def keep_mask(seed: Tensor, key: int, shape: torch.Size, probability: float) -> 
         shape: Shape of the mask.
         probability: Probability of dropout.
     """
-    index = torch.arange(shape.numel(), device=seed.device)
-    first = _mixed((seed & _MASK) + key)
+    index, first = torch.arange(shape.numel(), device=seed.device), _mixed((seed & _MASK) + key)
     second = _mixed(((seed >> 32) & _MASK) ^ first)
     return (_mixed(_mixed(index + first) ^ second) >= round(probability * 2**32)).view(shape)
 
@@ -84,9 +83,7 @@ def packed_attention(
     sees = (index >= spans[0][:, None]) & (index < spans[1][:, None])
     if causal:
         sees &= index <= torch.arange(q.shape[1])[:, None]
-    query, key, value = (
-        part.reshape(1, part.shape[1], -1, width).transpose(1, 2) for part, width in heads.parts(q, kv)
-    )
+    query, key, value = (p.reshape(1, p.shape[1], -1, width).transpose(1, 2) for p, width in heads.parts(q, kv))
     key, value = (part.repeat_interleave(heads.count // heads.kv_count, 1) for part in (key, value))
     scores = (query @ key.mT * scale).float().masked_fill(~sees, -math.inf)
     weights = scores.softmax(-1).nan_to_num(0.0).to(value.dtype)
@@ -124,8 +121,7 @@ def slot_self_attention(features: Tensor, cache: Tensor, slots: Slots, heads: He
     positions = slots.table[:, Field.LENGTH].long().repeat_interleave(layout.rows)
     cache[torch.arange(rows), positions] = features[:, 0, heads.key :]
     ancestors = layout.arrays(slots.table)[-1].flatten(0, 1).long()
-    first = torch.arange(rows)[:, None] // layout.rows * layout.rows
-    read = first + ancestors
+    read = torch.arange(rows)[:, None] // layout.rows * layout.rows + ancestors
     read[torch.arange(rows), positions] = torch.arange(rows)
     kept = cache[read, torch.arange(layout.capacity)]
     key, value = kept[..., : heads.kv_count * heads.d_k], kept[..., heads.kv_count * heads.d_k :]

@@ -5,9 +5,9 @@ from __future__ import annotations
 import errno
 import subprocess
 import sys
-from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from threading import Thread
+from unittest.mock import Mock
 
 import pytest
 
@@ -21,15 +21,15 @@ def root(tmp_path: Path) -> Path:
     return tmp_path / "compiled"
 
 
-def _writer(text: str = "engine") -> tuple[Callable[[Path], None], list[Path]]:
-    calls: list[Path] = []
+@pytest.fixture
+def write() -> Mock:
+    """A function that writes one file into a folder, and counts its calls."""
 
-    def write(folder: Path) -> None:
-        calls.append(folder)
+    def write_engine(folder: Path) -> None:
         (folder / "parts").mkdir()
-        (folder / "parts" / "a.bin").write_text(text, encoding="utf-8")
+        (folder / "parts" / "a.bin").write_text("engine", encoding="utf-8")
 
-    return write, calls
+    return Mock(side_effect=write_engine)
 
 
 def _folders(root: Path) -> list[Path]:
@@ -37,38 +37,37 @@ def _folders(root: Path) -> list[Path]:
     return [path for path in root.iterdir() if path.suffix != ".lock"]
 
 
-def test_an_artefact_is_compiled_once_per_key(root: Path) -> None:
-    write, calls = _writer()
+def test_an_artefact_is_compiled_once_per_key(root: Path, write: Mock) -> None:
     first = Artefact(root, "x", {"code": "1"}).make(write)
     assert Artefact(root, "x", {"code": "1"}).make(write) == first
-    assert len(calls) == 1
     assert Artefact(root, "x", {"code": "2"}).make(write) != first
-    assert len(calls) == 2
+    assert write.call_count == 2
     assert (first / "parts" / "a.bin").read_text(encoding="utf-8") == "engine"
     assert len(_folders(root)) == 2
 
 
-@pytest.mark.parametrize(
-    "harm",
-    [
-        lambda folder: (folder / "parts" / "a.bin").write_text("engina", encoding="utf-8"),
-        lambda folder: (folder / "parts" / "a.bin").write_text("eng", encoding="utf-8"),
-        lambda folder: (folder / "parts" / "a.bin").unlink(),
-        lambda folder: (folder / "manifest.json").unlink(),
-        lambda folder: (folder / "manifest.json").write_text("{", encoding="utf-8"),
-        lambda folder: (folder / "manifest.json").write_text("[]", encoding="utf-8"),
-        lambda folder: (folder / "manifest.json").write_text("{}", encoding="utf-8"),
-        lambda folder: (folder / "manifest.json").write_text("[" * 100_000, encoding="utf-8"),
-    ],
-    ids=["changed", "truncated", "missing", "unfinished", "torn", "other", "empty", "nested"],
-)
-def test_a_damaged_artefact_is_compiled_again(root: Path, harm: Callable[[Path], object]) -> None:
-    write, calls = _writer()
+DAMAGE = {
+    "changed": ("parts/a.bin", "engina"),
+    "truncated": ("parts/a.bin", "eng"),
+    "missing": ("parts/a.bin", None),
+    "unfinished": ("manifest.json", None),
+    "torn": ("manifest.json", "{"),
+    "other": ("manifest.json", "[1]"),
+    "empty": ("manifest.json", "{}"),
+    "nested": ("manifest.json", "[" * 100_000),
+}
+
+
+@pytest.mark.parametrize(("name", "content"), DAMAGE.values(), ids=DAMAGE)
+def test_a_damaged_artefact_is_compiled_again(root: Path, write: Mock, name: str, content: str | None) -> None:
     folder = Artefact(root, "x", {}).make(write)
-    harm(folder)
+    if content is None:
+        (folder / name).unlink()
+    else:
+        (folder / name).write_text(content, encoding="utf-8")
     assert not Artefact(root, "x", {}).is_complete()
     Artefact(root, "x", {}).make(write)
-    assert len(calls) == 2
+    assert write.call_count == 2
     assert (folder / "parts" / "a.bin").read_text(encoding="utf-8") == "engine"
     assert Artefact(root, "x", {}).is_complete()
 
@@ -83,61 +82,49 @@ def test_a_failed_compilation_leaves_no_files(root: Path) -> None:
     assert _folders(root) == []
 
 
-def test_one_of_several_threads_compiles_an_artefact(root: Path) -> None:
-    write, calls = _writer()
-    threads = [Thread(target=lambda: Artefact(root, "x", {}).make(write)) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(calls) == 1
-    assert Artefact(root, "x", {}).is_complete()
-    assert _folders(root) == [Artefact(root, "x", {}).folder]
+def test_one_of_several_threads_compiles_an_artefact(root: Path, write: Mock) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        made = set(pool.map(lambda _: Artefact(root, "x", {}).make(write), range(8)))
+    assert write.call_count == 1
+    assert made == {*_folders(root)}
 
 
-def test_a_read_only_folder_is_replaced_by_a_temporary_one(tmp_path: Path) -> None:
+def test_a_read_only_folder_is_replaced_by_a_temporary_one(tmp_path: Path, write: Mock) -> None:
     (tmp_path / "file").touch()
-    write, calls = _writer()
-    first = Artefact(tmp_path / "file" / "compiled", "x", {"code": "1"}).make(write)
+    first, second = (Artefact(tmp_path / "file" / "compiled", "x", {"code": "1"}).make(write) for _ in range(2))
     assert (first / "parts" / "a.bin").read_text(encoding="utf-8") == "engine"
-    assert Artefact(tmp_path / "file" / "compiled", "x", {"code": "1"}).make(write) == first
-    assert len(calls) == 1, "the second call finds it"
+    assert (second, write.call_count) == (first, 1), "the second call finds it"
 
 
-@pytest.mark.parametrize(
-    "error", [OSError(errno.ENOSPC, "x"), ZooError("ld: final link failed: No space left on device")]
-)
-def test_a_full_disk_is_replaced_by_a_temporary_folder(root: Path, error: Exception) -> None:
-    write, calls = _writer()
-
+@pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "x"), ZooError("ld: No space left on device")])
+def test_a_full_disk_is_replaced_by_a_temporary_folder(root: Path, write: Mock, error: Exception) -> None:
     def full(folder: Path) -> None:
         if folder.is_relative_to(root):
             raise error
         write(folder)
 
     assert (Artefact(root, "x", {"error": str(error)}).make(full) / "parts" / "a.bin").is_file()
-    assert len(calls) == 1
+    assert write.call_count == 1
     assert _folders(root) == []
 
 
-def test_folders_of_killed_processes_are_removed(root: Path) -> None:
+def test_folders_of_killed_processes_are_removed(root: Path, write: Mock) -> None:
     code = (
         "import os, sys; from pathlib import Path; from compiler.artefact import Artefact; "
         "Artefact(Path(sys.argv[1]), 'x', {}).make(lambda folder: os.kill(os.getpid(), 9))"
     )
     assert subprocess.run([sys.executable, "-c", code, str(root)], check=False).returncode == -9
     assert len(_folders(root)) == 1
-    folder = Artefact(root, "x", {}).make(_writer()[0])
-    assert _folders(root) == [folder]
+    assert [Artefact(root, "x", {}).make(write)] == _folders(root)
 
 
-def test_a_process_that_hangs_does_not_keep_others_from_compiling(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_that_hangs_does_not_stop_others(root: Path, write: Mock, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its own folder stays."""
     monkeypatch.setattr(artefact, "MAX_WAIT", 0.1)
     inner: list[Path] = []
 
     def hang(folder: Path) -> None:
-        inner.append(Artefact(root, "x", {}).make(_writer()[0]))
+        inner.append(Artefact(root, "x", {}).make(write))
         (folder / "late").touch()
 
     assert Artefact(root, "x", {}).make(hang) == inner[0]

@@ -31,21 +31,16 @@ def count_flops(run: Callable[[], object]) -> int:
 def runs(program: EmittedProgram, source: PaddedBatch, target: torch.Tensor) -> dict[Purpose, Callable[[], object]]:
     """Return functions that run a translation program on a batch, one for each purpose."""
     state = program.encode(source)
-    return {
-        Purpose.SCORE: lambda: program.score(source, target),
-        Purpose.ENCODE: lambda: program.encode(source),
-        Purpose.DECODE_STEP: lambda: program.advance(state, target[:, :1]),
-    }
+    whole = {Purpose.SCORE: lambda: program.score(source, target), Purpose.ENCODE: lambda: program.encode(source)}
+    return whole | {Purpose.DECODE_STEP: lambda: program.advance(state, target[:, :1])}
+
+
+LEAVES = st.one_of(st.integers(-5, 5).map(Size.of), st.sampled_from([BATCH, SOURCE, TARGET]))
+OPERATORS = st.sampled_from([Size.__add__, Size.__mul__, Size.__sub__])
 
 
 class TestSize:
-    sizes = st.recursive(
-        st.one_of(st.integers(-5, 5).map(Size.of), st.sampled_from([BATCH, SOURCE, TARGET])),
-        lambda s: st.tuples(s, s, st.sampled_from([Size.__add__, Size.__mul__, Size.__sub__])).map(
-            lambda t: t[2](t[0], t[1])
-        ),
-        max_leaves=6,
-    )
+    sizes = st.recursive(LEAVES, lambda s: st.builds(lambda do, a, b: do(a, b), OPERATORS, s, s), max_leaves=6)
     values = st.fixed_dictionaries({name: st.integers(0, 50) for name in ("batch", "source", "target")})
 
     @given(sizes, sizes, values)
@@ -53,9 +48,6 @@ class TestSize:
         assert (a + b)(**at) == a(**at) + b(**at)
         assert (a * b)(**at) == a(**at) * b(**at)
         assert (a - b)(**at) == a(**at) - b(**at)
-
-    @given(sizes, sizes)
-    def test_equal_polynomials_are_equal(self, a: Size, b: Size) -> None:
         assert a + b == b + a
         assert a * b == b * a
         assert a - a == Size()
@@ -65,14 +57,11 @@ class TestSize:
         assert str(2 * SOURCE * SOURCE * BATCH + 1000 * TARGET - 3) == "2·batch·source² + 1,000·target - 3"
         assert str(Size()) == "0"
 
-    @given(st.integers(-5, 5))
-    def test_a_constant_has_no_symbols(self, number: int) -> None:
+    @given(st.integers(-5, 50), st.integers(1, 20))
+    def test_a_constant_has_no_symbols_and_is_rounded_up_to_the_next_multiple(self, number: int, multiple: int) -> None:
         assert (Size.of(number) + BATCH - BATCH).constant == number
         with pytest.raises(ValueError, match="is not a constant"):
             _ = (number + BATCH).constant
-
-    @given(st.integers(0, 50), st.integers(1, 20))
-    def test_rounded_up_is_the_next_multiple(self, number: int, multiple: int) -> None:
         expected = -(-number // multiple) * multiple
         assert rounded_up(Size.of(number), multiple).constant == rounded_up(SOURCE, multiple)(source=number) == expected
 
@@ -84,8 +73,7 @@ def _kinds(spec: Spec) -> tuple[object, ...]:
 @pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_flops_and_parameters_of_shipped_specs(every: bool) -> None:
     """Count on the meta device, which needs no memory. By default, one spec per set of sub-layers with one layer."""
-    loaded = {name: specs.load(name) for name in specs.names()}
-    names = {(name if every else _kinds(spec)): name for name, spec in loaded.items()}
+    names = {name if every else _kinds(specs.load(name)): name for name in specs.names()}
     assert len(names) > 3
     for name in names.values():
         spec = specs.load(name, {} if every else {"architecture.N": 1})
@@ -99,26 +87,25 @@ def test_flops_and_parameters_of_shipped_specs(every: bool) -> None:
             source = PaddedBatch.full(torch.empty(3, frames, read.width, device="meta"))
         for purpose, run in runs(program, source, target).items():
             assert count_flops(run) == cost(optimised[purpose]).flops(**at), (name, purpose)
-        counted = {n: parameter for graph in optimised.values() for n, parameter in graph.parameters.items()}
-        assert sum(p.numel() for p in program.parameters()) == sum(p.count for p in counted.values()), name
+        counted = {n: p.count for graph in optimised.values() for n, p in graph.parameters.items()}
+        assert sum(p.numel() for p in program.parameters()) == sum(counted.values()), name
 
 
 def test_elements_saved_for_the_backward_pass() -> None:
     """Fused attention saves one number per query instead of weights; the loss saves its gradients."""
-    batch, source, target, h, d_model, rows = 3, 7, 5, 2, 16, 104
-    saved: dict[str, dict[str, int]] = {}
-    for device in ("cpu", "cuda"):
+    h, d_model, rows, at = 2, 16, 104, {"batch": 3, "source": 7, "target": 5}
+    saved: dict[str, dict[str, int]] = {"cpu": {}, "cuda": {}}
+    for device, counts in saved.items():
         graph = graphs(small(N=1, dropout=0.0), [Purpose.TRAIN], device)[Purpose.TRAIN]
         for node in graph.nodes:
-            elements = node.operation.saved_elements([graph.types[i] for i in node.inputs], graph.shapes(node))
-            count = elements(batch=batch, source=source, target=target)
-            saved.setdefault(device, {})[node.name] = count
+            types = [graph.types[i] for i in node.inputs]
+            counts[node.name] = node.operation.saved_elements(types, graph.shapes(node))(**at)
     contexts = [name for name in saved["cuda"] if "context" in name]
     assert len(contexts) == 3
     for name in contexts:
-        fused = batch * h * (source if name.startswith("encoder") else target)
+        fused = at["batch"] * h * at["source" if name.startswith("encoder") else "target"]
         assert saved["cuda"][name] == fused < saved["cpu"][name]
-    assert saved["cpu"]["loss"] == saved["cuda"]["loss"] == batch * target * d_model + rows * d_model
+    assert saved["cpu"]["loss"] == saved["cuda"]["loss"] == at["batch"] * at["target"] * d_model + rows * d_model
 
 
 class TestMemoryTraffic:
@@ -128,18 +115,15 @@ class TestMemoryTraffic:
         at = {"batch": 0, "beams": 0, "new": 1, "source": 7, "capacity": 16}
         assert memory_traffic(step)(**at) == 4 * sum(parameter.count for parameter in step.parameters.values())
 
+    def step(self, *disabled_passes: str) -> Size:
+        return memory_traffic(graphs(changed(small(N=1), disabled_passes=disabled_passes))[Purpose.DECODE_STEP])
+
     def test_all_beams_read_the_memory_once(self) -> None:
-        spec = small(N=1)
-        before, after = (
-            graphs(s)[Purpose.DECODE_STEP] for s in (changed(spec, disabled_passes=("beams_as_queries",)), spec)
-        )
         sizes = {"source": 1000, "new": 1, "capacity": 16}
-        saved = memory_traffic(before)(batch=4, **sizes) - memory_traffic(after)(batch=1, beams=4, **sizes)
+        saved = self.step("beams_as_queries")(batch=4, **sizes) - self.step()(batch=1, beams=4, **sizes)
         assert saved == 3 * 4 * 1000 * 2 * (6 + 4)  # float32 keys and values of two heads
 
     def test_a_planned_cache_is_not_copied(self) -> None:
-        spec = small(N=1)
-        before, after = (graphs(s)[Purpose.DECODE_STEP] for s in (changed(spec, disabled_passes=("plan_cache",)), spec))
         sizes = {"batch": 1, "beams": 1, "source": 3, "past": 99, "new": 1, "capacity": 100}
         # A copy reads and writes all positions but the new one.
-        assert memory_traffic(before)(**sizes) - memory_traffic(after)(**sizes) == 4 * 2 * (6 + 4) * 2 * 99
+        assert self.step("plan_cache")(**sizes) - self.step()(**sizes) == 4 * 2 * (6 + 4) * 2 * 99

@@ -16,9 +16,8 @@ MIXTURE: dict[str, object] = {"kind": "mixture_of_experts", "experts": 4, "top_k
 
 def test_gates_are_the_softmax_of_the_largest_scores() -> None:
     x, gate = torch.randn(2, 5, 8), torch.randn(8, 6)
-    for position, found in zip(x.flatten(0, 1), top_k_gates(x, gate, 3).flatten(0, 1), strict=True):
-        scores = (position @ gate).tolist()
-        exponents = torch.tensor([s if s in sorted(scores)[-3:] else -torch.inf for s in scores]).exp()
+    for scores, found in zip((x @ gate).flatten(0, 1), top_k_gates(x, gate, 3).flatten(0, 1), strict=True):
+        exponents = scores.exp() * (scores >= scores.sort().values[-3])
         torch.testing.assert_close(found, exponents / exponents.sum())
 
 
@@ -26,19 +25,17 @@ def test_a_mixture_is_the_weighted_sum_of_the_selected_experts() -> None:
     x, gates = torch.randn(2, 5, 8), top_k_gates(torch.randn(2, 5, 8), torch.randn(8, 4), 2)
     w1, b1, w2, b2 = torch.randn(4, 8, 9), torch.randn(4, 9), torch.randn(4, 9, 8), torch.randn(4, 8)
     mixed = mix_experts(x, gates, w1, b1, w2, b2)
-    for row, position in torch.cartesian_prod(torch.arange(2), torch.arange(5)).tolist():
-        weights, expected = gates[row, position], torch.zeros(8)
-        for e in weights.nonzero().flatten().tolist():  # runs the selected experts only
-            hidden = functional.linear(x[row, position], w1[e].T, b1[e]).relu()
-            expected += weights[e] * functional.linear(hidden, w2[e].T, b2[e])
-        torch.testing.assert_close(mixed[row, position], expected, atol=1e-4, rtol=1e-4)
+    for inputs, weights, found in zip(x.flatten(0, 1), gates.flatten(0, 1), mixed.flatten(0, 1), strict=True):
+        selected = weights.nonzero().flatten().tolist()
+        expected = sum(weights[e] * ((inputs @ w1[e] + b1[e]).relu() @ w2[e] + b2[e]) for e in selected)
+        torch.testing.assert_close(found, expected, atol=1e-4, rtol=1e-4)
 
 
 def test_noise_has_the_learned_deviation_and_is_active_in_training_only() -> None:
     x, gate, noise = torch.ones(1, 4000, 1), torch.tensor([[0.3, 0.0]]), torch.tensor([[-1.0, 1.0]])
     gates = noisy_top_k_gates(x, gate, noise, 2, 0.0, training=True)
-    scores = gates.log().diff(dim=-1)  # the softmax of two scores keeps their difference
-    deviation = functional.softplus(noise).square().sum().sqrt()
+    # The softmax of two scores keeps their difference.
+    scores, deviation = gates.log().diff(dim=-1), functional.softplus(noise).square().sum().sqrt()
     assert scores.mean().item() == pytest.approx(-0.3, abs=0.15)
     assert scores.std().item() == pytest.approx(deviation.item(), rel=0.1)
     assert torch.equal(noisy_top_k_gates(x, gate, noise, 2, 0.0, training=False), top_k_gates(x, gate, 2))

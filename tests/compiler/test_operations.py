@@ -12,15 +12,9 @@ from compiler import operations
 from compiler.operations.operation import Operation
 from zoo.visualization.page import asset
 
-OPERATIONS = sorted(
-    {
-        each
-        for module in pkgutil.iter_modules(operations.__path__)
-        for _, each in getmembers(import_module(f"{operations.__name__}.{module.name}"), isclass)
-        if issubclass(each, Operation) and not isabstract(each)
-    },
-    key=lambda each: each.__name__,
-)
+MODULES = [import_module(f"{operations.__name__}.{m.name}") for m in pkgutil.iter_modules(operations.__path__)]
+CLASSES = {each for module in MODULES for _, each in getmembers(module, isclass) if issubclass(each, Operation)}
+OPERATIONS = sorted((each for each in CLASSES if not isabstract(each)), key=lambda each: each.__name__)
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
+import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from compiler import PASSES, TRANSLATE, Purpose, build, build_module, graphs, interpret, lower, passes
+from compiler import PASSES, TRANSLATE, Purpose, build, graphs, interpret, lower, passes
 from compiler.backends import BuildRequest
 from compiler.backends.conformance import disagreement
 from compiler.backends.eager import eager
@@ -35,39 +37,33 @@ def sublayers(*required: dict[str, object]) -> st.SearchStrategy[list[dict[str, 
     return some.flatmap(lambda found: st.permutations([*found, *required]))
 
 
-architectures = st.fixed_dictionaries(
-    {
-        "N": st.integers(1, 3),
-        "encoder": sublayers(),
-        "decoder": sublayers({"kind": "cross_attention"}),
-        "d_model": st.sampled_from([8, 12]),
-        "d_ff": st.sampled_from([8, 20]),
-        "h": st.sampled_from([1, 3]),
-        "d_k": st.integers(1, 5),
-        "d_v": st.integers(1, 5),
-        "norm": st.sampled_from([{"placement": "post"}, {"kind": "rms_norm", "placement": "pre"}]),
-        "positions": st.sampled_from([{"kind": "sinusoidal"}, {"kind": "learned", "rows": 128}]),
-        "tied_embeddings": st.sampled_from(["all", "target", "none"]),
-        "projection_bias": st.booleans(),
-        "output_bias": st.booleans(),
-        "activation": st.sampled_from(["relu", "silu", "gelu"]),
-        "attention_dropout": st.sampled_from([0.0, 0.2]),
-        "activation_dropout": st.sampled_from([0.0, 0.2]),
-        "attention_score": st.sampled_from(["scaled_dot_product", "dot_product", "additive"]),
-    }
-)
+def attentions(lowered: Graphs) -> list[Attention]:
+    return [n.operation for graph in lowered.values() for n in graph.nodes if isinstance(n.operation, Attention)]
+
+
+FIELDS = yaml.safe_load("""
+  {N: [1, 2, 3], d_model: [8, 12], d_ff: [8, 20], h: [1, 3], d_k: [1, 2, 3, 4, 5], d_v: [1, 2, 3, 4, 5],
+   norm: [{placement: post}, {kind: rms_norm, placement: pre}], tied_embeddings: [all, target, none],
+   positions: [{kind: sinusoidal}, {kind: learned, rows: 128}], projection_bias: [false, true],
+   output_bias: [false, true], activation: [relu, silu, gelu], attention_dropout: [0.0, 0.2],
+   activation_dropout: [0.0, 0.2], attention_score: [scaled_dot_product, dot_product, additive]}
+""")
+layers = {"encoder": sublayers(), "decoder": sublayers({"kind": "cross_attention"})}
+architectures = st.fixed_dictionaries({name: st.sampled_from(values) for name, values in FIELDS.items()} | layers)
 
 
 @settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(architectures, st.sets(st.sampled_from([p.name for p in PASSES])), st.booleans(), st.integers(0, 99))
-def test_programs_agree_with_the_interpreter_with_any_passes(
-    architecture: dict[str, object], without: set[str], train: bool, seed: int
-) -> None:
-    purposes = [Purpose.TRAIN, *TRANSLATE] if train else TRANSLATE
-    spec = changed(small(**architecture), disabled_passes=tuple(without))
-    program = build(spec, purposes, weights=shaken(spec))
-    for purpose, error in disagreement(program, seed).items():
-        assert error < 1e-5, purpose
+def test_programs_agree_with_the_interpreter(fields: Any, without: set[str], train: bool, seed: int) -> None:
+    """They do so with any passes. Programs for training return the weights that they are built from."""
+    spec = changed(small(**fields), disabled_passes=tuple(without))
+    weights = shaken(spec)
+    program = build(spec, [Purpose.TRAIN, *TRANSLATE] if train else TRANSLATE, weights=weights)
+    if train:
+        returned = program.weights()
+        assert returned.keys() == weights.keys()
+        assert all(torch.equal(returned[name], weights[name]) for name in weights)
+    assert all(error < 1e-5 for error in disagreement(program, seed).values())
 
 
 @pytest.mark.parametrize("precision", ["bfloat16", "int8"])
@@ -77,10 +73,9 @@ def test_emitted_code_rounds_like_the_interpreter(precision: str) -> None:
     weights = shaken(spec)
     program = build(spec, [Purpose.SCORE], weights=weights, precision=precision)
     source, target = PaddedBatch.full(torch.randint(4, 101, (3, 7))), torch.randint(4, 101, (3, 6))
-    inputs = {**source.inputs, "target": target}
-    expected = interpret(program.graphs[Purpose.SCORE], weights, inputs)["log_probabilities"]
-    tolerance = 1e-5 if precision == "int8" else 1e-2
-    torch.testing.assert_close(program.score(source, target), expected, atol=tolerance, rtol=tolerance)
+    expected = interpret(program.graphs[Purpose.SCORE], weights, {**source.inputs, "target": target})
+    tolerance, found = 1e-5 if precision == "int8" else 1e-2, program.score(source, target)
+    torch.testing.assert_close(found, expected["log_probabilities"], atol=tolerance, rtol=tolerance)
 
 
 def test_scales_are_folded_into_weights_without_other_readers() -> None:
@@ -88,46 +83,30 @@ def test_scales_are_folded_into_weights_without_other_readers() -> None:
         lowered = graphs(small(tied_embeddings=tied))
         scales = [n.operation.scale for n in lowered[Purpose.ENCODE].nodes if isinstance(n.operation, Embedding)]
         assert scales == [embeddings], tied
-        attention = [n.operation for g in lowered.values() for n in g.nodes if isinstance(n.operation, Attention)]
-        assert {a.scale for a in attention} == {1.0}
+        assert {each.scale for each in attentions(lowered)} == {1.0}
     training = graphs(small(), [Purpose.TRAIN, Purpose.SCORE])
-    attention = [n.operation for g in training.values() for n in g.nodes if isinstance(n.operation, Attention)]
-    assert {a.scale for a in attention} == {6**-0.5}
+    assert {each.scale for each in attentions(training)} == {6**-0.5}
 
 
-def test_attention_without_dropout_is_fused_on_a_gpu() -> None:
-    for attention_dropout in (0.0, 0.2):
-        lowered = graphs(small(attention_dropout=attention_dropout), [Purpose.TRAIN, *TRANSLATE], "cuda:0")
-        for purpose, graph in lowered.items():
-            kernels = {n.operation.one_kernel for n in graph.nodes if isinstance(n.operation, Attention)}
-            dropped = purpose is Purpose.TRAIN and attention_dropout
-            assert kernels == {not dropped}
+@pytest.mark.parametrize("dropout", [0.0, 0.2])
+def test_dropout_remains_in_training_only_and_attention_without_it_is_fused_on_a_gpu(dropout: float) -> None:
+    lowered = graphs(small(attention_dropout=dropout), [Purpose.TRAIN, *TRANSLATE], "cuda:0")
+    for purpose, graph in lowered.items():
+        expected = dropout if purpose is Purpose.TRAIN else 0.0
+        found = {(each.dropout, each.one_kernel) for each in attentions({purpose: graph})}
+        assert found == {(expected, not expected)}
+        assert any(isinstance(n.operation, Dropout) for n in graph.nodes) == (purpose is Purpose.TRAIN)
 
 
 def test_fused_attention_agrees_with_the_interpreter() -> None:
-    spec = small()
-    weights = build(spec).weights()
-    order = BuildRequest(spec, graphs(spec, TRANSLATE, "cuda"), weights)
-    for purpose, error in disagreement(eager.build(order)).items():
-        assert error < 1e-5, purpose
-
-
-@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(architectures)
-def test_weights_are_loaded_and_returned_unchanged(architecture: dict[str, object]) -> None:
-    program = build_module(small(**architecture))
-    file = {name: torch.randn(tensor.shape) for name, tensor in program.weights().items()}
-    program.load(file)
-    back = program.weights()
-    assert back.keys() == file.keys()
-    assert all(torch.equal(back[name], file[name]) for name in file)
+    order = BuildRequest(small(), graphs(small(), TRANSLATE, "cuda"), build(small()).weights())
+    assert all(error < 1e-5 for error in disagreement(eager.build(order)).values())
 
 
 def test_gradients_flow_through_concatenated_weights() -> None:
     spec = small()
     weights = {name: t.clone().requires_grad_() for name, t in build(spec, [Purpose.TRAIN]).weights().items()}
-    tokens = {**PaddedBatch.pad([[5, 6, 3]]).inputs, "target": torch.tensor([[2, 5, 3]])}
-    gradients = []
+    tokens, gradients = {**PaddedBatch.pad([[5, 6, 3]]).inputs, "target": torch.tensor([[2, 5, 3]])}, []
     for graph in (lower(spec, Purpose.SCORE), graphs(spec, [Purpose.SCORE])[Purpose.SCORE]):
         total = interpret(graph, weights, tokens)["log_probabilities"].sum()
         gradients.append(torch.autograd.grad(total, tuple(weights.values())))
@@ -141,24 +120,13 @@ def test_programs_can_be_built_from_weights_that_require_gradients() -> None:
     assert all(torch.equal(program.weights()[name], tensor) for name, tensor in weights.items())
 
 
-def test_dropout_remains_in_training_only() -> None:
-    lowered = graphs(small(attention_dropout=0.3), [Purpose.TRAIN, *TRANSLATE])
-    for purpose, graph in lowered.items():
-        dropped = [n for n in graph.nodes if isinstance(n.operation, Dropout)]
-        attention = [n.operation.dropout for n in graph.nodes if isinstance(n.operation, Attention)]
-        assert bool(dropped) == (purpose is Purpose.TRAIN)
-        assert set(attention) == ({0.3} if purpose is Purpose.TRAIN else {0.0})
-
-
 def test_the_vocabulary_is_padded_and_the_log_probabilities_are_not() -> None:
     lowered = graphs(small())
-    for graph in lowered.values():
-        assert graph.parameters["embedding"].origin.shape[0] == 104
+    assert {graph.parameters["embedding"].origin.shape[0] for graph in lowered.values()} == {104}
     logits = [n for n in lowered[Purpose.SCORE].nodes if isinstance(n.operation, Logits)]
     assert [n.type.shape[-1].constant for n in logits] == [104]
     program = build(small())
-    state = program.encode(PaddedBatch.pad([[5, 3]]))
-    log_probabilities, _ = program.advance(state, torch.tensor([[2]]))
+    log_probabilities, _ = program.advance(program.encode(PaddedBatch.pad([[5, 3]])), torch.tensor([[2]]))
     assert log_probabilities.shape == (1, 1, 101)
     torch.testing.assert_close(log_probabilities.exp().sum(), torch.tensor(1.0))
 

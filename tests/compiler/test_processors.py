@@ -18,15 +18,13 @@ ARM = {
     "NEON with dot products of int8": "-march=armv8.2-a+dotprod",
     "NEON with products of int8 matrices and of bfloat16": "-march=armv8.6-a",
 }
+BFLOAT16 = "-march=x86-64-v4 -mavx512vnni -mavx512bf16"
 X86 = {
     "AVX2 with dot products of int8": ("-march=x86-64-v3 -mavxvnni", {"avx_vnni"}),
     "AVX-512": ("-march=x86-64-v4", {"avx512f", "avx512bw", "avx512vl", "avx512dq", "avx512cd"}),
     "AVX-512 with dot products of int8": ("-march=x86-64-v4 -mavx512vnni", {"avx512_vnni", "avx512dq"}),
-    "AMX": (
-        "-march=x86-64-v4 -mavx512vnni -mavx512bf16 -mamx-tile -mamx-int8 -mamx-bf16",
-        {"avx512_bf16", "amx_int8", "amx_bf16"},
-    ),
-    "AVX-512 with bfloat16": ("-march=x86-64-v4 -mavx512vnni -mavx512bf16", {"avx512_vnni", "avx512_bf16"}),
+    "AMX": (f"{BFLOAT16} -mamx-tile -mamx-int8 -mamx-bf16", {"avx512_bf16", "amx_int8", "amx_bf16"}),
+    "AVX-512 with bfloat16": (BFLOAT16, {"avx512_vnni", "avx512_bf16"}),
 }
 """Flags of the compiler, and the names of the instruction sets in /proc/cpuinfo."""
 
@@ -41,8 +39,7 @@ def test_products_on_arm(tmp_path: Path, name: str) -> None:
 
 @pytest.mark.parametrize("name", X86)
 def test_products_on_x86(tmp_path: Path, name: str) -> None:
-    flags, needed = X86[name]
-    compiler = cpp_compiler()
+    (flags, needed), compiler = X86[name], cpp_compiler()
     if compiler is None:
         pytest.skip("no C++ compiler is installed")
     if missing := needed - set(cpuinfo().get("flags", "").split()):
@@ -55,9 +52,9 @@ def check_products(folder: Path, compiler: str, flags: str, emulator: Sequence[s
     (folder / "abi.hpp").write_text(header(), encoding="utf-8")
     source, program = Path(__file__).parent / "products.cpp", folder / "products"
     general = [flag for flag in FLAGS if not flag.startswith(("-march", "-shared", "-O"))]
-    includes = ["-I", str(folder), "-I", str(KERNELS)]
-    command = [compiler, *general, *flags.split(), "-O1", "-Wall", "-Werror", *includes, str(source)]
-    done = subprocess.run([*command, "-o", str(program)], capture_output=True, text=True, check=False)
+    includes = ["-I", str(folder), "-I", str(KERNELS), str(source), "-o", str(program)]
+    command = [compiler, *general, *flags.split(), "-O1", "-Wall", "-Werror", *includes]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     done = subprocess.run([*emulator, str(program)], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, "checked\n"), done.stdout + done.stderr

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from itertools import product
 from typing import Any
 
@@ -14,15 +13,11 @@ from compiler.assemble import find_device
 from compiler.backends.conformance import disagreement
 from compiler.decoder import top_k
 from compiler.padded_batch import PaddedBatch
-from specs import BOS, EOS, PAD, ZooError
+from specs import BOS, EOS, PAD
 from tests.examples import changed, small
+from tests.refusals import refused
 
 DISABLED = [(), ("plan_cache",), ("beams_as_queries",), ("plan_cache", "beams_as_queries", "hoist_memory")]
-
-
-@pytest.fixture(params=DISABLED, ids="-".join)
-def program(request: Any) -> Any:
-    return build(changed(small(), disabled_passes=request.param), TRANSLATE)
 
 
 def _steps(program: Any, state: Any, *tokens: list[int]) -> tuple[torch.Tensor, Any]:
@@ -31,59 +26,48 @@ def _steps(program: Any, state: Any, *tokens: list[int]) -> tuple[torch.Tensor, 
     return log_probabilities[:, 0], state
 
 
-def test_selected_rows_continue_their_own_past(program: Any) -> None:
+@pytest.mark.parametrize("disabled", DISABLED, ids="-".join)
+def test_selected_rows_continue_their_own_past(disabled: tuple[str, ...]) -> None:
+    program = build(changed(small(), disabled_passes=disabled), TRANSLATE)
     sources = [[7, 8, 9, 3], [5, 3], [9, 6, 3]]
     _, state = _steps(program, program.encode(PaddedBatch.pad(sources)), [2, 2, 2])
     state = program.select(state, torch.tensor([0, 2]), torch.tensor([[0, 0], [0, 0]]))
     _, state = _steps(program, state, [11, 12, 13, 14])
     state = program.select(state, torch.tensor([0, 1]), torch.tensor([[1, 0], [1, 1]]))
     actual, _ = _steps(program, state, [21, 22, 23, 24])
-    read = torch.tensor([[2, 12, 21], [2, 11, 22], [2, 14, 23], [2, 14, 24]])
     stream = PaddedBatch.pad([sources[row] for row in (0, 0, 2, 2)])
-    expected, _ = _steps(program, program.encode(stream), *read.T.tolist())
+    expected, _ = _steps(program, program.encode(stream), [2, 2, 2, 2], [12, 11, 14, 14], [21, 22, 23, 24])
     torch.testing.assert_close(actual, expected, atol=1e-5, rtol=0)
-
-
-def _sorted_tokens(row: list[float], count: int, suppressed: frozenset[int]) -> list[int]:
-    allowed = [(-value, token) for token, value in enumerate(row) if token not in {PAD, BOS, *suppressed}]
-    return [token for _, token in sorted(allowed)[:count]]
 
 
 @pytest.mark.parametrize("levels", [1, 5, 10**6])
 @pytest.mark.parametrize("asynchronous", [False, True])
-def test_top_k_sorts_the_allowed_tokens_by_value_and_id(
-    monkeypatch: pytest.MonkeyPatch, levels: int, asynchronous: bool
-) -> None:
+def test_top_k_sorts_by_value_and_id(monkeypatch: pytest.MonkeyPatch, levels: int, asynchronous: bool) -> None:
     """Allowed tokens keep their values. If there are too few, -inf fills up the row."""
     monkeypatch.setattr("compiler.decoder._is_asynchronous", lambda tensor: asynchronous)
     generator = torch.Generator().manual_seed(levels)
-    broken = torch.full((1, 12), torch.nan)
-    assert top_k(broken, 8).values.isnan().all()
+    assert top_k(torch.full((1, 12), torch.nan), 8).values.isnan().all()
     for vocabulary, count in product((12, 300), (1, 8)):
         rows = -torch.randint(levels, (40, vocabulary), generator=generator).float()
         before = rows.clone()
         masks = [torch.rand(rows.shape, generator=generator) < share for share in (0.0, 0.05, 0.5)]
         for allowed in (None, *masks):
-            best = top_k(rows, count, allowed)
-            everything = torch.ones_like(rows) if allowed is None else allowed
+            best, everything = top_k(rows, count, allowed), torch.ones_like(rows) if allowed is None else allowed
             for row, mask, values, tokens, end in zip(rows.tolist(), everything.tolist(), *best, strict=True):
-                suppressed = frozenset(token for token, is_allowed in enumerate(mask) if not is_allowed)
-                expected = _sorted_tokens(row, count, suppressed)
+                possible = [token for token in range(vocabulary) if mask[token] and token not in (PAD, BOS)]
+                expected = sorted(possible, key=lambda token: (-row[token], token))[:count]
                 assert values.tolist() == [row[token] for token in expected] + [-torch.inf] * (count - len(expected))
                 assert tokens[: len(expected)].tolist() == expected
                 assert end == (row[EOS] if mask[EOS] else -torch.inf)
-        shared = top_k(rows, count, masks[-1][:1])
-        for one, other in zip(shared, top_k(rows, count, masks[-1][:1].expand(40, -1)), strict=True):
-            assert torch.equal(one, other)
+        shared = masks[-1][:1]
+        assert all(map(torch.equal, top_k(rows, count, shared), top_k(rows, count, shared.expand(40, -1))))
         assert torch.equal(rows, before)
 
 
 def test_initial_weights_have_the_variance_of_the_spec() -> None:
-    spec = small(d_model=64, d_ff=128, h=4, d_k=16, d_v=16)
-    weights = build(spec, [Purpose.TRAIN]).weights()
+    weights = build(small(d_model=64, d_ff=128, h=4, d_k=16, d_v=16), [Purpose.TRAIN]).weights()
     assert weights["embedding"].std() == pytest.approx(64**-0.5, rel=0.1)
-    matrix = weights["encoder.0.feed_forward.w1"]
-    bound = (6 / (64 + 128)) ** 0.5
+    matrix, bound = weights["encoder.0.feed_forward.w1"], (6 / (64 + 128)) ** 0.5
     assert matrix.abs().max() <= bound
     assert matrix.std() == pytest.approx(bound / 3**0.5, rel=0.05)
     assert torch.equal(weights["encoder.0.feed_forward.norm_gain"], torch.ones(64))
@@ -94,68 +78,52 @@ def test_initial_weights_have_the_variance_of_the_spec() -> None:
 
 def test_half_qkv_initialisation_halves_the_variance_of_queries_keys_and_values() -> None:
     """This is Xavier's gain of 1 / sqrt(2), as in fairseq, with the same random numbers."""
-    sizes = {"d_model": 64, "d_k": 16, "d_v": 16, "h": 4}
-    plain, narrow = (
-        build(small(initial_weights=kind, **sizes), [Purpose.TRAIN]).weights()
-        for kind in ("glorot_uniform", "glorot_uniform_half_qkv")
-    )
+    kinds = ("glorot_uniform", "glorot_uniform_half_qkv")
+    plain, narrow = (build(small(initial_weights=kind), [Purpose.TRAIN]).weights() for kind in kinds)
     for name, tensor in plain.items():
         gain = 0.5**0.5 if name.rpartition(".")[2] in ("query", "key", "value") else 1.0
         torch.testing.assert_close(narrow[name], gain * tensor, rtol=1e-6, atol=1e-7, msg=name)
 
 
 def test_the_same_seed_gives_the_same_weights_whichever_passes_run() -> None:
-    spec = small()
-    other = changed(spec, disabled_passes=("fuse_projections",))
-    a, b = build(spec, [Purpose.TRAIN]).weights(), build(other, [Purpose.TRAIN]).weights()
+    other = changed(small(), disabled_passes=("fuse_projections",))
+    a, b = (build(spec, [Purpose.TRAIN]).weights() for spec in (small(), other))
     assert all(torch.equal(a[name], b[name]) for name in a)
 
 
-@pytest.mark.parametrize(
-    ("change", "problem"),
-    [
-        (lambda w: w.pop("embedding"), "`embedding`"),
-        (lambda w: w.update(embedding=torch.zeros(5, 16)), r"\[5, 16\].*\[101, 16\]"),
-        (lambda w: w.update(embeding=torch.zeros(1)), "`embeding`.*`embedding`"),
-    ],
-)
-def test_weights_of_another_spec_are_refused(change: Callable[[dict[str, torch.Tensor]], object], problem: str) -> None:
+def test_weights_of_another_spec_are_refused() -> None:
     weights = build(small()).weights()
-    change(weights)
-    with pytest.raises(ZooError, match=problem):
-        build(small(), weights=weights)
+    for given, problem in (
+        ({name: tensor for name, tensor in weights.items() if name != "embedding"}, "`embedding`"),
+        (weights | {"embedding": torch.zeros(5, 16)}, r"\[5, 16\].*\[101, 16\]"),
+        (weights | {"embeding": torch.zeros(1)}, "`embeding`.*`embedding`"),
+    ):
+        refused(problem, build, small(), weights=given)
 
 
-@pytest.mark.parametrize(
-    ("options", "problem", "hint"),
-    [
-        ({"device": "cdua"}, "`cdua` is not a device", "`cpu`"),
-        ({"device": "meta"}, "the device `meta` is not supported", "`cpu`"),
-        ({"device": "cuda"}, "this machine has no GPU", "`--device cpu`"),
-        ({"backend": "egaer"}, "`egaer` is not a backend", "`eager`"),
-    ],
-)
-def test_unknown_devices_and_backends_are_refused(options: dict[str, Any], problem: str, hint: str) -> None:
-    with pytest.raises(ZooError, match=problem) as caught:
-        build(small(), **options)
-    assert hint in str(caught.value.hint)
+UNKNOWN = [
+    ("device", "cdua", "`cdua` is not a device", "`cpu`"),
+    ("device", "meta", "the device `meta` is not supported", "`cpu`"),
+    ("device", "cuda", "this machine has no GPU", "`--device cpu`"),
+    ("backend", "egaer", "`egaer` is not a backend", "`eager`"),
+]
+
+
+@pytest.mark.parametrize(("option", "value", "problem", "hint"), UNKNOWN)
+def test_unknown_devices_and_backends_are_refused(option: str, value: str, problem: str, hint: str) -> None:
+    assert hint in str(refused(problem, build, small(), **{option: value}).hint)
     assert find_device("cpu:0") == "cpu"
 
 
 @pytest.mark.parametrize("backend", ["eager", "native"])
 def test_bfloat16_weights_are_computed_in_float32(backend: str) -> None:
-    spec = small()
-    weights = {name: tensor.bfloat16() for name, tensor in build(spec).weights().items()}
-    source, target = PaddedBatch.pad([[7, 8, EOS]]), torch.tensor([[BOS, 9, EOS]])
-    wide = build(spec, weights={name: tensor.float() for name, tensor in weights.items()})
-    narrow = build(spec, weights=weights, backend=backend)
-    torch.testing.assert_close(narrow.score(source, target), wide.score(source, target), atol=1e-6, rtol=1e-6)
-    assert max(disagreement(narrow, weights=weights).values()) < 1e-5
+    weights = {name: tensor.bfloat16() for name, tensor in build(small()).weights().items()}
+    assert max(disagreement(build(small(), weights=weights, backend=backend), weights=weights).values()) < 1e-5
 
 
 def test_a_program_refuses_a_purpose_that_it_was_not_built_for() -> None:
-    spec, source, target = small(), PaddedBatch.pad([[7, 8, EOS]]), torch.tensor([[BOS, 9, EOS]])
-    spec = changed(spec, backend="auto")
+    spec = changed(small(), backend="auto")
+    source, target = PaddedBatch.pad([[7, 8, EOS]]), torch.tensor([[BOS, 9, EOS]])
     assert build(spec, [Purpose.SCORE]).score(source, target).shape == (1, 2)
     with pytest.raises(ValueError, match="not built for the purpose `score`"):
         build(spec, [Purpose.ENCODE, Purpose.DECODE_STEP]).score(source, target)
@@ -174,10 +142,8 @@ def test_conformance_can_be_checked_with_few_learned_positions(backend: str) -> 
 def test_weights_are_trained_in_float32_whatever_precision_the_spec_translates_in(precision: str) -> None:
     spec = changed(small(), precision=precision)
     program = build_module(spec)
-    assert (program.precision, program.backend) == ("float32", "eager")
+    assert (program.precision, program.backend, program.spec) == ("float32", "eager", spec)
     assert {parameter.dtype for parameter in program.parameters()} == {torch.float32}
     assert graphs(spec, [Purpose.TRAIN]) == graphs(small(), [Purpose.TRAIN])
     assert build(spec).precision == precision
-    assert program.spec == spec
-    with pytest.raises(ZooError, match=f"trained in float32, not in {precision}"):
-        build(small(), [Purpose.TRAIN], precision=precision)
+    refused(f"trained in float32, not in {precision}", build, small(), [Purpose.TRAIN], precision=precision)

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import math
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
+from itertools import product
 
 import pytest
 import torch
@@ -14,7 +12,11 @@ from torch.nn import functional as F
 
 from compiler import runtime
 from compiler.operations.probability import CrossEntropy
+from compiler.runtime import MAX_INT8_PRODUCTS
 from specs import PAD
+from tests.compiler.conftest import run_python
+
+LABELS = torch.tensor([[4, 5, 10, 1, PAD], [9, 3, PAD, PAD, PAD]])
 
 
 @pytest.mark.parametrize("halves", [False, True])
@@ -24,23 +26,18 @@ def test_sinusoids_are_exact_at_late_positions(halves: bool) -> None:
     encoding = runtime.sinusoids(x, torch.arange(3000, 3040)[None], halves=halves)[0]
     for row, i in [(0, 0), (7, 2), (39, 4)]:
         angle = (3000 + row) / 10000 ** (i / 4 if halves else 2 * i / 10)
-        sine, cosine = (i, 5 + i) if halves else (2 * i, 2 * i + 1)
-        assert float(encoding[row, sine]) == pytest.approx(math.sin(angle), abs=1e-6)
-        assert float(encoding[row, cosine]) == pytest.approx(math.cos(angle), abs=1e-6)
+        found = encoding[row, [i, 5 + i] if halves else [2 * i, 2 * i + 1]]
+        assert found.tolist() == pytest.approx([math.sin(angle), math.cos(angle)], abs=1e-6)
     counted = runtime.sinusoids(x, halves=halves)
     assert torch.equal(counted, runtime.sinusoids(x, torch.arange(40)[None], halves=halves)[0])
 
 
-@pytest.mark.parametrize(
-    "inner", [runtime.MAX_INT8_PRODUCTS, runtime.MAX_INT8_PRODUCTS + 1, 3 * runtime.MAX_INT8_PRODUCTS - 5]
-)
+@pytest.mark.parametrize("inner", [MAX_INT8_PRODUCTS, MAX_INT8_PRODUCTS + 1, 3 * MAX_INT8_PRODUCTS - 5])
 def test_sums_of_8_bit_products_are_exact_for_any_row_length(inner: int) -> None:
-    matrix = torch.full((inner, 16), 127, dtype=torch.int8)
+    matrix, x = torch.full((inner, 16), 127, dtype=torch.int8), torch.full((17, inner), 127.0)
     matrix[:, 1], matrix[::2, 2] = -127, 0
-    x = torch.full((17, inner), 127.0)
     x[1, ::3] = -127.0
-    expected = (x.double() @ matrix.double()).float()
-    assert torch.equal(runtime.quantised_linear(x, matrix, torch.ones(16)), expected)
+    assert torch.equal(runtime.quantised_linear(x, matrix, torch.ones(16)), (x.double() @ matrix.double()).float())
 
 
 @pytest.mark.parametrize("sizes", [(1, 1, 2), (17, 1, 33), (4, 1, 5), (1, 5, 33), (1, 2, 1), (3, 4, 1)], ids=str)
@@ -59,12 +56,11 @@ def test_int8_products_of_single_rows_and_columns_are_exact_with_any_strides(siz
         if len(values) == 1:
             yield values.as_strided(values.shape, (0, 1))
 
-    for each in strided(x):
-        for other in strided(matrix):
-            found = runtime.quantised_linear(each.float(), other, torch.ones(columns))
-            assert torch.equal(found, (x @ matrix).float()), (each.stride(), other.stride())
-            exact = runtime._exact_int8_product(each, other)
-            assert torch.equal(exact.long(), x @ matrix), (each.stride(), other.stride())
+    for each, other in product(strided(x), strided(matrix)):
+        found = runtime.quantised_linear(each.float(), other, torch.ones(columns))
+        assert torch.equal(found, (x @ matrix).float()), (each.stride(), other.stride())
+        exact = runtime._exact_int8_product(each, other)
+        assert torch.equal(exact.long(), x @ matrix), (each.stride(), other.stride())
 
 
 @pytest.mark.integration
@@ -75,8 +71,7 @@ def test_sums_of_8_bit_products_are_exact_without_vnni() -> None:
         "x, matrix = torch.full((17, 64), 127.0), torch.full((64, 16), 127, dtype=torch.int8); "
         "assert (quantised_linear(x, matrix, torch.ones(16)) == 64 * 127**2).all()"
     )
-    environment = {**os.environ, "ONEDNN_MAX_CPU_ISA": "AVX2"}
-    subprocess.run([sys.executable, "-c", code], check=True, env=environment)
+    run_python(code, ONEDNN_MAX_CPU_ISA="AVX2")
 
 
 def test_8_bit_rows_of_tiny_numbers_are_zero_and_rows_with_infinity_or_nan_are_nan() -> None:
@@ -93,16 +88,14 @@ def test_8_bit_rows_of_tiny_numbers_are_zero_and_rows_with_infinity_or_nan_are_n
 def test_the_chunked_loss_and_its_gradient_follow_the_formula(
     monkeypatch: pytest.MonkeyPatch, wrong_classes: bool, smoothing: float, rows: int, biased: bool
 ) -> None:
-    classes = 11
+    classes, labels = 11, LABELS
     monkeypatch.setattr(runtime, "CHUNK", 3 * rows)  # three positions at a time
-    table, x = torch.randn(rows, 4, requires_grad=True), torch.randn(2, 5, 4, requires_grad=True)
-    bias = torch.randn(rows, requires_grad=True)
-    labels = torch.tensor([[4, 5, 10, 1, PAD], [9, 3, PAD, PAD, PAD]])
+    table, x, bias = (torch.randn(shape, requires_grad=True) for shape in ((rows, 4), (2, 5, 4), (rows,)))
     ours = runtime.chunked_loss(x, table, labels, smoothing, wrong_classes, classes, bias if biased else None)
 
     log_p = (x @ table[:classes].T + biased * bias[:classes]).log_softmax(-1)
-    right = 1 - smoothing if wrong_classes else 1 - smoothing + smoothing / classes
     wrong = smoothing / (classes - 1) if wrong_classes else smoothing / classes
+    right = 1 - smoothing if wrong_classes else 1 - smoothing + wrong
     wanted = F.one_hot(labels, classes) * (right - wrong) + wrong
     expected = -(wanted * log_p).sum(-1)[labels != PAD].sum()
     plain = -log_p.gather(-1, labels[..., None])[..., 0][labels != PAD].sum()
@@ -117,20 +110,19 @@ def test_the_chunked_loss_and_its_gradient_follow_the_formula(
 @pytest.mark.parametrize("wrong_classes", [True, False])
 def test_impossible_tokens_get_no_share_of_a_smoothed_loss(wrong_classes: bool) -> None:
     """The loss is that of a vocabulary without them, chunked or not, and their parameters get no gradient."""
-    closed, labels = torch.tensor([0, 2, 7]), torch.tensor([[4, 5, 10, 1, PAD], [9, 3, PAD, PAD, PAD]])
+    closed, labels = torch.tensor([0, 2, 7]), LABELS
     table, x = torch.randn(11, 4, requires_grad=True), torch.randn(2, 5, 4)
     bias = torch.randn(11).index_fill(0, closed, -1e9).requires_grad_()
     left = torch.tensor([token for token in range(11) if token not in closed])
     numbers = torch.zeros(11, dtype=torch.long).index_copy(0, left, torch.arange(len(left)))
-    logits, real = (x @ table.T + bias)[..., left], labels != PAD
-    log_p = logits[real].log_softmax(-1)
-    spread = 0.1 / (7 if wrong_classes else 8)
+    real = labels != PAD
+    log_p, spread = (x @ table.T + bias)[..., left][real].log_softmax(-1), 0.1 / (7 if wrong_classes else 8)
     right = F.one_hot(numbers[labels[real]], 8) * (0.9 - spread * wrong_classes)
     expected = -((right + spread) * log_p).sum()
-    loss = CrossEntropy(0.1, wrong_classes)
+    interpreted = CrossEntropy(0.1, wrong_classes).interpret([x @ table.T + bias, labels], [])
     whole = runtime.smoothed_loss(x @ table.T + bias, labels, 0.1, wrong_classes)
     chunked = runtime.chunked_loss(x, table, labels, 0.1, wrong_classes, 11, bias)
-    for actual in (whole, chunked, loss.interpret([x @ table.T + bias, labels], [])):
+    for actual in (whole, chunked, interpreted):
         torch.testing.assert_close(actual[0], expected)
         for gradient in torch.autograd.grad(actual[0], [table, bias], retain_graph=True):
             assert not gradient[closed].any()
@@ -142,9 +134,8 @@ def test_impossible_tokens_get_no_share_of_a_smoothed_loss(wrong_classes: bool) 
 def test_dropout_drops_its_share_and_keeps_the_mean(probability: float, shape: tuple[int, ...]) -> None:
     x = torch.ones(shape, requires_grad=True)
     dropped = runtime.dropout(x, probability, training=True)
-    share = float((dropped == 0).float().mean())
     deviation = (probability * (1 - probability) / x.numel()) ** 0.5
-    assert share == pytest.approx(probability, abs=5 * deviation)
+    assert float((dropped == 0).float().mean()) == pytest.approx(probability, abs=5 * deviation)
     assert dropped.unique().tolist() == pytest.approx([0.0, 1 / (1 - probability)])
     (gradient,) = torch.autograd.grad(dropped.sum(), x)
     assert torch.equal(gradient, dropped.detach())
@@ -155,5 +146,4 @@ def test_dropout_drops_its_share_and_keeps_the_mean(probability: float, shape: t
 def test_dropout_of_neighbouring_elements_is_independent() -> None:
     """Four elements share one random number of 64 bits, so they must not be correlated."""
     kept = (runtime.dropout(torch.ones(400_000), 0.5, training=True) > 0).view(-1, 4).float()
-    correlation = torch.corrcoef(kept.T) - torch.eye(4)
-    assert correlation.abs().max() < 0.02
+    assert (torch.corrcoef(kept.T) - torch.eye(4)).abs().max() < 0.02

@@ -30,21 +30,17 @@ from zoo.generation.translation import SearchInput
 
 VOCABULARY = 101
 RULES: tuple[Any, ...] = ("admissible", "full", "shrinking")
+REFUSED = {"additive": "additive scores", "t5": "biases", "alibi": "biases", "restricted": "no kernel"}
 
 Searching = Callable[..., tuple[EmittedProgram, Searcher]]
 
 
 def sources(count: int, prefix: tuple[int, ...] = (), seed: int = 3) -> list[SearchInput]:
-    draw = random.Random(seed)
-    return [
-        SearchInput(
-            index,
-            {"source": (*(draw.randrange(4, VOCABULARY) for _ in range(draw.randint(0, 20))), EOS)},
-            draw.randint(len(prefix) + 1, 24),
-            prefix=prefix,
-        )
-        for index in range(count)
-    ]
+    draw, found = random.Random(seed), []
+    for index in range(count):
+        text = (*(draw.randrange(4, VOCABULARY) for _ in range(draw.randint(0, 20))), EOS)
+        found.append(SearchInput(index, {"source": text}, draw.randint(len(prefix) + 1, 24), prefix=prefix))
+    return found
 
 
 @pytest.fixture
@@ -58,12 +54,9 @@ def searching(monkeypatch: pytest.MonkeyPatch) -> Iterator[Searching]:
         return function
 
     def make(**architecture: object) -> tuple[EmittedProgram, Searcher]:
-        spec = small(**architecture)
-        generator = torch.Generator().manual_seed(4)
-        weights = {
-            name: 2 * weight + 0.1 * torch.randn(weight.shape, generator=generator)
-            for name, weight in initial_weights(spec, graphs(spec)).items()
-        }
+        spec, generator = small(**architecture), torch.Generator().manual_seed(4)
+        drawn = initial_weights(spec, graphs(spec)).items()
+        weights = {name: 2 * each + 0.1 * torch.randn(each.shape, generator=generator) for name, each in drawn}
         program = build(spec, weights=weights, backend="eager")
         assert isinstance(program, EmittedProgram)
         made = search_graphs(spec, TRANSLATE, "float32")
@@ -77,29 +70,30 @@ def searching(monkeypatch: pytest.MonkeyPatch) -> Iterator[Searching]:
 
 def in_python(program: EmittedProgram, search: BeamSearch, given: Sequence[SearchInput]) -> list[SearchHistory]:
     histories = [search.new_history(source) for source in given]
-    batch = Batch(program, histories, "cpu")
+    finish(Batch(program, histories, "cpu"))
+    return histories
+
+
+def finish(batch: Batch | ProgramBatch[Any]) -> None:
     while batch.histories:
         batch.step()
-    return histories
 
 
 def in_slots(searcher: Searcher, search: BeamSearch, groups: Sequence[Sequence[SearchInput]]) -> list[SearchHistory]:
     """Search in slots. Each group joins the groups before it after a step, so that sentences move to larger pools."""
     histories = [[search.new_history(source) for source in group] for group in groups]
     batch: ProgramBatch[Any] = ProgramBatch(searcher, histories[0])
-    waiting = histories[1:]
-    while batch.histories or waiting:
+    for group in histories[1:]:
         batch.step()
-        if waiting:
-            batch = batch.join(ProgramBatch(searcher, waiting.pop(0)))
+        batch = batch.join(ProgramBatch(searcher, group))
+    finish(batch)
     return [history for group in histories for history in group]
 
 
 def assert_same(expected: Sequence[SearchHistory], found: Sequence[SearchHistory]) -> None:
     for one, other in zip(expected, found, strict=True):
         assert other.stop_reason == one.stop_reason
-        pairs = zip(one.hypotheses(), other.hypotheses(), strict=True)
-        for wanted, hypothesis in pairs:
+        for wanted, hypothesis in zip(one.hypotheses(), other.hypotheses(), strict=True):
             assert hypothesis.tokens == wanted.tokens
             assert hypothesis.score == pytest.approx(wanted.score, rel=1e-3)
             assert hypothesis.log_probability == pytest.approx(wanted.log_probability, rel=1e-3)
@@ -124,10 +118,7 @@ def test_slots_hold_every_kind_of_decoder_that_has_kernels(searching: Searching,
     assert_same(in_python(program, search, given), in_slots(searcher, search, [given[:1], given[1:]]))
 
 
-@pytest.mark.parametrize(
-    ("name", "reason"),
-    [("additive", "additive scores"), ("t5", "biases"), ("alibi", "biases"), ("restricted", "no kernel")],
-)
+@pytest.mark.parametrize(("name", "reason"), REFUSED.items())
 def test_decoders_without_kernels_are_refused_with_the_reason(name: str, reason: str) -> None:
     with pytest.raises(Unpackable, match=reason):
         search_graphs(small(**ARCHITECTURES[name]), TRANSLATE, "float32")
@@ -135,15 +126,11 @@ def test_decoders_without_kernels_are_refused_with_the_reason(name: str, reason:
 
 def test_sentences_of_different_beams_lengths_and_rules_share_slots(searching: Searching) -> None:
     program, searcher = searching()
-    given = sources(4)
-    searches = [
-        BeamSearch(size, 1.0, stopping_rule=rule) for size, rule in ((1, "full"), (5, "admissible"), (2, RULES[2]))
-    ]
-    histories = [search.new_history(source) for search, source in zip([*searches, searches[0]], given, strict=True)]
-    batch: ProgramBatch[Any] = ProgramBatch(searcher, histories)
-    while batch.histories:
-        batch.step()
-    for search, source, history in zip([*searches, searches[0]], given, histories, strict=True):
+    options: list[Any] = [(1, "full"), (5, "admissible"), (2, "shrinking"), (1, "full")]
+    given, searches = sources(4), [BeamSearch(size, 1.0, stopping_rule=rule) for size, rule in options]
+    histories = [search.new_history(source) for search, source in zip(searches, given, strict=True)]
+    finish(ProgramBatch(searcher, histories))
+    for search, source, history in zip(searches, given, histories, strict=True):
         assert_same(in_python(program, search, [source]), [history])
 
 
@@ -154,10 +141,8 @@ def test_cancelled_sentences_leave_and_their_slots_are_used_again(searching: Sea
     batch: ProgramBatch[Any] = ProgramBatch(searcher, histories[:4])
     for number in (0, 2):
         histories[number].stop_reason = "cancelled"
-    batch = batch.join(ProgramBatch(searcher, histories[4:]))
-    while batch.histories:
-        batch.step()
-    kept = [number for number in range(8) if number not in (0, 2)]
+    finish(batch.join(ProgramBatch(searcher, histories[4:])))
+    kept = [1, 3, 4, 5, 6, 7]
     assert_same(in_python(program, search, [given[n] for n in kept]), [histories[n] for n in kept])
 
 
@@ -166,7 +151,7 @@ def test_the_slots_of_an_abandoned_search_are_used_again(searching: Searching) -
     recorded = []
     searcher.record = lambda function: recorded.append(function) or function  # type: ignore[func-returns-value]
     search, given = BeamSearch(3, 0.6), sources(1)
-    abandoned: ProgramBatch[Any] = ProgramBatch(searcher, [search.new_history(source) for source in given])
+    abandoned: ProgramBatch[Any] = ProgramBatch(searcher, [search.new_history(given[0])])
     abandoned.step()
     abandoned.abandon()
     steps = len(recorded)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import ctypes
 import os
 import platform
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
-from threading import Barrier, Thread
 
 import pytest
 import torch
@@ -45,22 +46,18 @@ library = ctypes.CDLL(None)
 library.mallinfo2.restype = Counts
 def used(shapes):
     for n in shapes:
-        x = torch.ones(n, 64, requires_grad=True)
-        torch.nn.functional.linear(x, torch.ones(64, 64)).sum().backward()
-        del x
+        torch.nn.functional.linear(torch.ones(n, 64, requires_grad=True), torch.ones(64, 64)).sum().backward()
     return library.mallinfo2().used
 with fast_float32(ONEDNN):
-    few = used(range(500, 600))
-    print(used(range(600, 700)) - few)
+    few, more = used(range(500, 600)), used(range(600, 700))
+print(more - few)
 """
 SCORE_IN_A_FORK = """
 import os, pathlib, sys, torch
 import specs
 from compiler import PaddedBatch, build
-
 torch.set_num_threads(3)
-small = {"architecture": {"N": 1}, "vocabulary": {"size": 2000}}
-spec, folder = specs.load("tiny", small), pathlib.Path(sys.argv[1])
+spec, folder = specs.load("tiny", {"architecture": {"N": 1}, "vocabulary": {"size": 2000}}), pathlib.Path(sys.argv[1])
 programs = [build(spec, backend=backend, folder=folder) for backend in sys.argv[2:]]
 source, target = PaddedBatch.full(torch.randint(4, 99, (64, 30))), torch.randint(4, 99, (64, 31))
 before = [program.score(source, target) for program in programs]
@@ -102,23 +99,12 @@ def test_products_of_new_shapes_do_not_use_more_and_more_memory() -> None:
 def test_the_matrix_library_is_restored_by_the_last_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     """Choose oneDNN on any processor, because nothing is computed."""
     monkeypatch.setattr("compiler.host.matrix_libraries", lambda: (ONEDNN, DEFAULT))
-    before, values, barrier = _route(), [], Barrier(2)
-
-    def second() -> None:
-        barrier.wait()  # the first thread has entered
+    before = _route()
+    with ThreadPoolExecutor(1) as other, ExitStack() as block:
         with fast_float32():
-            barrier.wait()  # both have entered
-            barrier.wait()  # the first has left
-            values.append(_route())
-
-    thread = Thread(target=second)
-    thread.start()
-    with fast_float32():
-        barrier.wait()
-        barrier.wait()
-    barrier.wait()
-    thread.join()
-    assert values == ["bf16"]
+            other.submit(block.enter_context, fast_float32()).result()
+        assert other.submit(_route).result() == "bf16"
+        other.submit(block.close).result()
     assert _route() == before
     with pytest.raises(ValueError, match="not BLAS"), fast_float32("BLAS"):
         pass
@@ -128,9 +114,8 @@ def test_programs_leave_torchs_settings_unchanged() -> None:
     torch.backends.mkldnn.matmul.fp32_precision = "ieee"
     try:
         threads, environment = torch.get_num_threads(), dict(os.environ)
-        program = build_module(small())
         source, target = PaddedBatch.full(torch.randint(4, 101, (3, 7))), torch.randint(4, 101, (3, 6))
-        program(source, target).smoothed.backward()
+        build_module(small())(source, target).smoothed.backward()
         for name in ("eager", "native"):
             build(small(), backend=name).score(source, target)
         with pytest.raises(ValueError, match="not built for the purpose `train`"):

@@ -1,7 +1,7 @@
 """Compare the Triton kernels with their functions in PyTorch, or compile them for a GPU. Used by `test_triton.py`.
 
 `python -m tests.compiler.triton_kernels PART` compares in Triton's interpreter, with TRITON_INTERPRET=1, and prints
-"equal". The part `compile` compiles all kernels to PTX for an H100, without TRITON_INTERPRET, and prints "compiled".
+"done". The part `compile` compiles all kernels to PTX for an H100, without TRITON_INTERPRET.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import random
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -95,20 +96,16 @@ def loss() -> None:
         x, table = torch.randn(1, 7, 48).to(dtype), (torch.randn(40, 48) / 7).to(dtype)
         bias = torch.randn(40).to(dtype)
         bias[-4:-3] = -1e9  # a suppressed token
-        for wrong_classes in (True, False):
-            for options in ((), (bias,)):
-                both("whole_loss", x, table, labels, 0.1, wrong_classes, 37, *options, gradient=gradient)
+        for wrong_classes, options in product((True, False), ((), (bias,))):
+            both("whole_loss", x, table, labels, 0.1, wrong_classes, 37, *options, gradient=gradient)
 
 
 def attention() -> None:
     """In float32 only: the interpreter cannot multiply matrices in bfloat16."""
     lengths, others = torch.tensor([3, 70, 10, 20]), torch.tensor([6, 60, 5, 33])
-    rows = PackedRows(150, 140, "cpu")
-    zeros = [torch.zeros(4, 70, dtype=torch.int32) for _ in range(2)]
-    host = rows.host(zeros[0], lengths, zeros[1], others, seed=1, rate=0.0, tokens=1.0)
-    spans = PackedRows(150, 140, "cpu")
-    spans.buffer.copy_(host)
-    inputs, gradient = spans.inputs, torch.randn(1, 140, 48)
+    rows, zeros = PackedRows(150, 140, "cpu"), torch.zeros(4, 70, dtype=torch.int32)
+    rows.buffer.copy_(rows.host(zeros, lengths, zeros, others, seed=1, rate=0.0, tokens=1.0))
+    inputs, gradient = rows.inputs, torch.randn(1, 140, 48)
     q, kv = torch.randn(1, 140, 32), torch.randn(1, 150, 16 + 24)
     heads = HeadColumns(2, 1, 16, 24, 0, 0, 16)
     cross = (inputs["memory_spans"], inputs["reader_spans"], heads, 0.25, False)
@@ -124,8 +121,7 @@ def recurrence() -> None:
     rows, zeros = PackedRows(100, 100, "cpu"), torch.zeros(4, 71, dtype=torch.int32)
     rows.buffer.copy_(rows.host(zeros, lengths, zeros, lengths + 1, seed=1, rate=0.0, tokens=1.0))
     for dtype in (torch.float32, torch.bfloat16):
-        gate, value = torch.randn(2, 1, 100, 150).to(dtype).unbind()
-        gradient = torch.randn(1, 100, 150)
+        (gate, value), gradient = torch.randn(2, 1, 100, 150).to(dtype), torch.randn(1, 100, 150)
         gradient[:, 94:] = 0
         both("packed_ssru", gate, value, rows.inputs["target_spans"], gradient=gradient)
 
@@ -139,18 +135,11 @@ def selection() -> None:
 def _select(draw: random.Random, number: int) -> None:
     vocabulary, count = draw.choice([7, 12, 40]), 3
     sizes, rules = ([draw.choice(options) for _ in range(count)] for options in ([1, 2, 4], ["", "full", "shrinking"]))
-    options = [
-        BeamOptions(
-            size,
-            size if size == 1 or rule == "shrinking" else 2 * size,
-            draw.randint(1, size),
-            rule == "full",
-            rule == "shrinking",
-            draw.choice([0, 2]),
-            draw.randint(3, 9),
-        )
-        for size, rule in zip(sizes, rules, strict=True)
-    ]
+    options = []
+    for size, rule in zip(sizes, rules, strict=True):
+        candidates = size if size == 1 or rule == "shrinking" else 2 * size
+        limits = draw.randint(1, size), rule == "full", rule == "shrinking", draw.choice([0, 2]), draw.randint(3, 9)
+        options.append(BeamOptions(size, candidates, *limits))
     layout = SlotLayout(4, 64, 64, 4, 8)
     prefixes = [[draw.randrange(4, vocabulary) for _ in range(2 * (number % 2))] for _ in range(count)]
     penalties = [tuple([0.0] + [((5 + n) / 6) ** 0.6 for n in range(1, 70)])] * count
@@ -159,15 +148,14 @@ def _select(draw: random.Random, number: int) -> None:
     made = [Slots(layout, count, torch.zeros(1), widths=[], recurrent=[], **widths) for _ in range(2)]
     for each in made:
         each.table.copy_(table)
-        each.allowed[0, EOS] = False
-        each.allowed[:, 5] = number % 3 > 0
+        each.allowed[0, EOS], each.allowed[:, 5] = False, number % 3 > 0
     for step in range(12):
         logits = torch.randn(count * 4, vocabulary) * 2
         logits = logits.round() if step % 3 == 1 else logits
         if number == 4 and step == 2:
             logits[1, 3] = torch.nan
-        for each, kernels in zip(made, (True, False), strict=True):
-            (slots.advance if kernels else beam_in_slots.advance)(each, logits)
+        for each, advance in zip(made, (slots.advance, beam_in_slots.advance), strict=True):
+            advance(each, logits)
         _compare(layout, *made)
 
 
@@ -193,8 +181,7 @@ def steps() -> None:
     made = Slots(layout, count, torch.zeros(1), widths=[2 * (8 + 16)], recurrent=[], **widths)
     for buffer in (made.memory, made.caches[0]):
         buffer.normal_()
-    made.table[:, Field.LENGTH] = torch.tensor([5, 33], dtype=torch.int32)
-    made.table[:, Field.SOURCE] = torch.tensor([7, 50], dtype=torch.int32)
+    made.table[:, [Field.LENGTH, Field.SOURCE]] = torch.tensor([[5, 7], [33, 50]], dtype=torch.int32)
     made.table[:, layout.ancestors :] = torch.randint(0, 4, (count, 4 * 64), dtype=torch.int32)
     made.table[:, layout.tokens : layout.totals] = torch.randint(0, 30, (count, 4), dtype=torch.int32)
     features, table, positions = torch.randn(8, 1, 80), torch.randn(30, 24), torch.randn(64, 24)
@@ -202,17 +189,11 @@ def steps() -> None:
     for context in (nullcontext, kernels_in_pytorch):
         cache = made.caches[0].clone()
         with context():
-            found.append(
-                [
-                    slots.slot_embedding(made, table, 2.5, positions),
-                    slots.slot_embedding(made, table, 2.5, None),
-                    slots.slot_self_attention(features, cache, made, heads, 0.3),
-                    slots.slot_cross_attention(features, made, HeadColumns(4, 2, 8, 16, 0, 48, 64), 0.3),
-                    cache,
-                ]
-            )
-    for one, other in zip(*found, strict=True):
-        torch.testing.assert_close(one, other)
+            results = [slots.slot_embedding(made, table, 2.5, each) for each in (positions, None)]
+            results.append(slots.slot_self_attention(features, cache, made, heads, 0.3))
+            results.append(slots.slot_cross_attention(features, made, HeadColumns(4, 2, 8, 16, 0, 48, 64), 0.3))
+        found.append([*results, cache])
+    torch.testing.assert_close(*found)
 
 
 def compile_all() -> None:
@@ -233,15 +214,8 @@ def compile_all() -> None:
     step = {**blocks, "rows": 4, "heads": 8, "d_k": 64, "d_v": 64, "block": 16, "early": True}
     flags = dict.fromkeys(("has_y", "has_c", "has_bias", "relu", "early"), True)
     multiplied = {**flags, "rows": 4, "width": 512, "block": 16}
-    selected = {
-        "rows": 4,
-        "row_block": 4,
-        "count": 8,
-        "part_block": 32,
-        "item_block": 256,
-        "best_block": 1,
-        "block": 64,
-    }
+    selected = {"rows": 4, "row_block": 4, "count": 8, "block": 64}
+    selected |= {"part_block": 32, "item_block": 256, "best_block": 1}
     norm = {"has_y": True, "has_c": True, "drops": True, "block_rows": 2, "block_width": 512}
     kernels: list[tuple[Any, Mapping[str, Any], Mapping[str, str]]] = [
         (norms._forward, norm, {}),
@@ -262,10 +236,9 @@ def compile_all() -> None:
         (search._best, {"rows": 4, "count": 8, "block": 1024, "alignment": 8}, {}),
         (search._select, selected, {}),
     ]
-    early = [
-        (kernel, {**constants, "early": False}, others) for kernel, constants, others in kernels if "early" in constants
-    ]
-    for capability, kernel, constants, others in (*((90, *each) for each in kernels), *((80, *each) for each in early)):
+    cases = [(90, *each) for each in kernels]
+    cases += [(80, kernel, {**used, "early": False}, others) for kernel, used, others in kernels if "early" in used]
+    for capability, kernel, constants, others in cases:
         for dtype, precision in (("*fp32", "ieee"), ("*bf16", "tf32")):
             fixed = {**constants, **({"precision": precision} if "precision" in kernel.arg_names else {})}
             types = {**dict.fromkeys(data.split(), dtype), **pointers, **others}
@@ -291,11 +264,8 @@ def _convert_arrays_of_one_element() -> None:
 
 if __name__ == "__main__":
     torch.manual_seed(0)
-    if sys.argv[1] == "compile":
-        compile_all()
-        print("compiled")
-    else:
+    if sys.argv[1] != "compile":
         _convert_arrays_of_one_element()
-        parts = (norms, products, loss, attention, recurrence, selection, steps)
-        {part.__name__: part for part in parts}[sys.argv[1]]()
-        print("equal")
+    parts = (norms, products, loss, attention, recurrence, selection, steps)
+    {"compile": compile_all, **{part.__name__: part for part in parts}}[sys.argv[1]]()
+    print("done")

@@ -9,6 +9,7 @@ from types import ModuleType
 
 import pytest
 
+from tests.conftest import missing
 from zoo.models.catalogue import packaged
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -29,10 +30,9 @@ def test_every_card_has_a_page_with_its_source_and_licence(catalogue: ModuleType
     pages = catalogue.pages()
     assert len(pages) == len(packaged()) + 1
     for card in packaged():
-        page = pages[catalogue.path_of(card)]
         assert catalogue.title_of(card) in pages["catalogue/index.md"]
-        for fact in (card.source, card.licence, card.facts.date, *card.differences):
-            assert fact in page
+        facts = card.source, card.licence, card.facts.date, *card.differences
+        assert not missing(pages[catalogue.path_of(card)], *facts)
 
 
 def test_links_between_the_pages_lead_somewhere(catalogue: ModuleType) -> None:
@@ -43,8 +43,7 @@ def test_links_between_the_pages_lead_somewhere(catalogue: ModuleType) -> None:
 
 
 def test_commands_of_a_page_name_a_model(catalogue: ModuleType) -> None:
-    page = catalogue.pages()["catalogue/opus-mt.md"]
-    assert "zoo pull opus-mt-en-de\nzoo decode --model opus-mt-en-de < input.txt" in page
-    assert "| de | " in page
-    page = catalogue.pages()["catalogue/nllb-200-3.3B.md"]
-    assert "zoo decode --model nllb-200-3.3B --from eng_Latn --to deu_Latn < input.txt" in page
+    pages, command = catalogue.pages(), "zoo pull opus-mt-en-de\nzoo decode --model opus-mt-en-de < input.txt"
+    assert not missing(pages["catalogue/opus-mt.md"], command, "| de | ")
+    command = "zoo decode --model nllb-200-3.3B --from eng_Latn --to deu_Latn < input.txt"
+    assert command in pages["catalogue/nllb-200-3.3B.md"]

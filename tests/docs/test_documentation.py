@@ -11,8 +11,8 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 import typer.main
@@ -20,55 +20,37 @@ import yaml
 
 import specs
 from cli.app import build_app
+from tests.conftest import missing
 from tests.paths import ROOT
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 PACKAGES = ("cli", "compiler", "specs", "zoo")
-QUICK = {
-    "architecture": {"N": 1, "d_model": 32, "h": 4, "d_k": 8, "d_v": 8},
-    "training": {
-        "steps": 12,
-        "checkpoint_steps": 3,
-        "warmup_steps": 5,
-        "cooldown_steps": None,
-        "source_tokens": 512,
-        "target_tokens": 512,
-    },
-}
+QUICK = """
+architecture: {N: 1, d_model: 32, h: 4, d_k: 8, d_v: 8}
+training: {steps: 12, checkpoint_steps: 3, warmup_steps: 5, cooldown_steps: null, source_tokens: 512,
+           target_tokens: 512}
+"""
 """Values of specs that make the training runs of the documentation short."""
 
 
-@dataclass(frozen=True)
-class Block:
+class Block(NamedTuple):
     """A fenced code block. `reason` says why it cannot be run; `file` is the file that its title names."""
 
-    page: str
-    line: int
-    language: str
-    text: str
+    place: str
     reason: str | None
+    language: str
     file: str | None
-
-    def __str__(self) -> str:
-        return f"{self.page}:{self.line}"
+    text: str
 
 
-def blocks_of(page: Path) -> list[Block]:
-    """Return the code blocks of a page, in order."""
-    source = page.read_text(encoding="utf-8")
-    fence = re.compile(r"(?:<!-- no test: ([^\n]+) -->\n)?^```(\w*)([^\n]*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
-    name = page.relative_to(ROOT).as_posix()
-    return [
-        Block(
-            page=name,
-            line=source[: match.start()].count("\n") + 1,
-            language=match[2],
-            text=match[4],
-            reason=match[1],
-            file=(re.search(r'title="([^"]+)"', match[3]) or [None, None])[1],
-        )
-        for match in fence.finditer(source)
-    ]
+def blocks_of(page: Path) -> Iterator[Block]:
+    """Yield the code blocks of a page, in order."""
+    source, name = page.read_text(encoding="utf-8"), page.relative_to(ROOT).as_posix()
+    title = r'(?: title="([^"]+)")?[^\n]*'
+    fence = rf"(?:<!-- no test: ([^\n]+) -->\n)?^```(\w*){title}\n(.*?)^```$"
+    for match in re.finditer(fence, source, re.DOTALL | re.MULTILINE):
+        line = source.count("\n", 0, match.start()) + 1
+        yield Block(f"{name}:{line}", *match.groups())
 
 
 BLOCKS = [block for page in PAGES for block in blocks_of(page)]
@@ -77,7 +59,7 @@ BLOCKS = [block for page in PAGES for block in blocks_of(page)]
 def commands() -> Iterator[tuple[str, list[str]]]:
     """Yield every `zoo ...` command of the shell blocks and of the text, with its place."""
     for block in BLOCKS:
-        yield from ((str(block), words) for words in _block_commands(block))
+        yield from ((block.place, words) for words in _block_commands(block))
     for page in PAGES:
         for words in re.findall(r"`zoo ([a-z][^`]*)`", page.read_text(encoding="utf-8")):
             text = re.sub(r"[\[\]]", "", words.replace("\n", " "))
@@ -86,14 +68,9 @@ def commands() -> Iterator[tuple[str, list[str]]]:
 
 def _block_commands(block: Block) -> Iterator[list[str]]:
     if block.language in ("sh", "console"):
-        for line in block.text.replace("\\\n", " ").splitlines():
-            yield from _zoo_commands(line)
-
-
-def _zoo_commands(line: str) -> Iterator[list[str]]:
-    for part in re.split(r"&&|\||<|>|;", line.split("  #")[0]):
-        if "zoo" in part:
-            words = shlex.split(part)
+        without_comments = re.sub(r"\\\n|  #.*", " ", block.text)
+        for part in re.split(r"&&|[|<>;\n]", without_comments):
+            words = shlex.split(part) if "zoo" in part else []
             starts = [index for index, word in enumerate(words) if word.rpartition("/")[2] == "zoo"]
             if starts and words[starts[-1] + 1 :]:
                 yield words[starts[-1] + 1 :]
@@ -101,8 +78,9 @@ def _zoo_commands(line: str) -> Iterator[list[str]]:
 
 def test_commands_and_options_exist() -> None:
     group = typer.main.get_command(build_app())
-    checked = 0
-    for place, words in commands():
+    found = list(commands())
+    assert len(found) > 80
+    for place, words in found:
         command = group
         while words and hasattr(command, "commands") and not words[0].startswith("-"):
             assert words[0] in command.commands, f"{place}: `zoo {words[0]}` does not exist"
@@ -111,8 +89,6 @@ def test_commands_and_options_exist() -> None:
         options |= {"--help", "--install-completion"}
         given = {word.partition("=")[0] for word in words if re.match(r"--?[a-z]", word)}
         assert given <= options, f"{place}: {command.name} has no {sorted(given - options)}"
-        checked += 1
-    assert checked > 80
 
 
 def test_guides_use_the_commands_for_everyday_tasks() -> None:
@@ -123,26 +99,21 @@ def test_guides_use_the_commands_for_everyday_tasks() -> None:
 
 def test_start_page_shows_the_three_ways_in() -> None:
     page = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
-    for phrase in ("zoo train specs/big.yaml", "zoo decode --spec base", 'zoo.load("transformer-big-ende")'):
-        assert phrase in page
+    ways = "zoo train specs/big.yaml", "zoo decode --spec base", 'zoo.load("transformer-big-ende")'
+    assert not missing(page, *ways)
     assert specs.load("specs/big.yaml").name == "transformer-big-ende"
-    (shown,) = (
-        yaml.safe_load(block.text) for block in blocks_of(ROOT / "docs" / "index.md") if block.language == "yaml"
-    )
+    (shown,) = [yaml.safe_load(each.text) for each in blocks_of(ROOT / "docs" / "index.md") if each.language == "yaml"]
     spec = yaml.safe_load((ROOT / "specs" / "big.yaml").read_text(encoding="utf-8"))
     assert shown == {key: value for key, value in spec.items() if key != "description"}
 
 
 def test_named_specs_load_with_their_overrides() -> None:
     files = {block.file for block in BLOCKS}
-    loaded = 0
-    for _, words in commands():
-        if words[0] in ("train", "show", "plan", "prepare") and len(words) > 1 and not words[1].startswith("-"):
-            if words[1] in files or re.search(r"[A-Z]{3}|runs/", words[1]):
-                continue
-            specs.load(words[1], [word for word in words[2:] if re.match(r"[a-z_.A-Z]+=", word)])
-            loaded += 1
-    assert loaded > 15
+    loading = [words for _, words in commands() if words[0] in ("train", "show", "plan", "prepare") and words[1:]]
+    loading = [words for words in loading if words[1] not in files and not re.search(r"^-|[A-Z]{3}|runs/", words[1])]
+    assert len(loading) > 15
+    for _, name, *words in loading:
+        specs.load(name, [word for word in words if re.match(r"[a-z_.A-Z]+=", word)])
 
 
 def test_links_lead_to_files() -> None:
@@ -160,11 +131,7 @@ def test_readme_has_two_commands_and_fits_on_one_page() -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     assert len(readme.splitlines()) <= 200
     for mark in ("start", "tests"):
-        found = re.search(rf"<!-- {mark} -->\n```sh\n(.*?)```", readme, re.DOTALL)
-        assert found, mark
-        assert len(found[1].strip().splitlines()) == 1
-        assert "-m venv" in found[1]
-        assert "pip install" in found[1]
+        assert re.search(rf"<!-- {mark} -->\n```sh\n.*-m venv.*pip install.*\n```", readme), mark
 
 
 def test_zoo_is_installed_from_its_source_folder() -> None:
@@ -185,7 +152,7 @@ def _packages(folder: Path, *others: str) -> Path:
     for name in ("tiny", "parsing/tiny", "small", *others):
         path = folder / "specs" / f"{name}.yaml"
         spec = yaml.safe_load(path.read_text(encoding="utf-8"))
-        for section, values in QUICK.items():
+        for section, values in yaml.safe_load(QUICK).items():
             spec.setdefault(section, {}).update(values)
         spec["vocabulary"]["size"] = min(1000, spec["vocabulary"]["size"])
         path.write_text(yaml.safe_dump(spec), encoding="utf-8")
@@ -197,13 +164,9 @@ def _environment(folder: Path, packages: Path) -> dict[str, str]:
     shim = folder / "bin" / "zoo"
     shim.parent.mkdir(parents=True)
     # A longer training has 16 steps instead of 12.
-    longer = "s/^training.steps=.*/training.steps=16/"
+    replace = """for word; do shift; set -- "$@" "$(sed 's/^training.steps=.*/training.steps=16/' <<<"$word")"; done"""
     shim.write_text(
-        f"""#!/usr/bin/env bash
-for word; do shift; set -- "$@" "$(sed {longer} <<<"$word")"; done
-exec {shlex.quote(sys.executable)} -m zoo "$@"
-""",
-        encoding="utf-8",
+        f'#!/usr/bin/env bash\n{replace}\nexec {shlex.quote(sys.executable)} -m zoo "$@"\n', encoding="utf-8"
     )
     shim.chmod(0o755)
     paths = f"{shim.parent}{os.pathsep}{os.environ['PATH']}"
@@ -213,15 +176,21 @@ exec {shlex.quote(sys.executable)} -m zoo "$@"
 
 @pytest.fixture(scope="module")
 def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder in which `tiny` and `parsing/tiny` are trained and published, shortly."""
+    """A folder with the files of a reader, in which `tiny` and `parsing/tiny` are trained and published, shortly."""
     folder = tmp_path_factory.mktemp("documentation")
     environment = _environment(folder, _packages(folder / "packages"))
-    script = (
-        "zoo train tiny && zoo publish tiny && zoo train parsing/tiny && zoo publish parsing/tiny && "
-        "zoo publish tiny --to ./registry"
-    )
+    script = "for spec in tiny parsing/tiny; do zoo train $spec; zoo publish $spec; done"
+    script += "; zoo publish transformer-tiny-ende --to ./registry"
     subprocess.run(["bash", "-ec", script], cwd=folder, env=environment, check=True, capture_output=True, timeout=600)
+    _write_files(folder)
     return folder
+
+
+def _page_folder(prepared: Path, packages: Path, base: Path) -> tuple[Path, dict[str, str]]:
+    """Copy the prepared folder for one page. Return the copy and its environment."""
+    folder = base / "page"
+    shutil.copytree(prepared, folder, ignore=shutil.ignore_patterns("bin", "packages"))
+    return folder, _environment(base / "shims", packages) | {"ZOO_HOME": str(folder / "home")}
 
 
 def _run(block: Block, folder: Path, environment: dict[str, str]) -> None:
@@ -231,7 +200,7 @@ def _run(block: Block, folder: Path, environment: dict[str, str]) -> None:
         return
     command = ["bash", "-ec", block.text] if block.language == "sh" else [sys.executable, "-c", block.text]
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=600)
-    assert done.returncode == 0, f"{block}:\n{done.stdout[-1000:]}\n{done.stderr[-3000:]}"
+    assert done.returncode == 0, f"{block.place}:\n{done.stdout[-1000:]}\n{done.stderr[-3000:]}"
 
 
 @pytest.mark.integration
@@ -240,46 +209,34 @@ def test_python_of_the_readme_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     blocks = [block for block in blocks_of(ROOT / "README.md") if block.language == "python"]
     assert len(blocks) == 2
     for block in blocks:
-        exec(compile(block.text, str(block), "exec"), {})
+        exec(compile(block.text, block.place, "exec"), {})
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_every_block_of_a_page_runs_in_order(page: Path, prepared: Path, tmp_path: Path) -> None:
-    runnable = {"sh", "python", "yaml"}
-    blocks = [block for block in blocks_of(page) if block.language in runnable and block.reason is None]
-    blocks = [block for block in blocks if block.language != "yaml" or block.file]
-    if page.name == "README.md":
-        blocks = [block for block in blocks if "pip install" not in block.text]
+    blocks = [block for block in blocks_of(page) if block.reason is None]
+    blocks = [
+        block for block in blocks if block.language in ("sh", "python") or (block.language == "yaml" and block.file)
+    ]
+    blocks = [block for block in blocks if page.name != "README.md" or "pip install" not in block.text]
     if not blocks:
         pytest.skip("this page has no block that can be run")
-    folder = tmp_path / "page"
-    shutil.copytree(prepared, folder, ignore=shutil.ignore_patterns("bin", "packages"))
-    environment = _environment(tmp_path / "shims", prepared / "packages")
-    environment["ZOO_HOME"] = str(folder / "home")
+    folder, environment = _page_folder(prepared, prepared / "packages", tmp_path)
     environment["ZOO_REGISTRIES"] = str(folder / "registry")
-    if page.name == "own-data.md" or page.name == "parsing.md":
-        _write_own_files(folder)
     for block in blocks:
         _run(block, folder, environment)
 
 
 FIGURES = [page for page in PAGES if "tests.benchmarks." in page.read_text(encoding="utf-8")]
 """Pages that print commands to repeat a measurement."""
-VALUES = {
-    "SPEC": "tiny",
-    "MODEL": "tiny",
-    "B": "native",
-    "PRECISION": "bfloat16",
-    "NAME=FILE": "dev=dev",
-    "FILE": "dev",
-}
+VALUES = {"SPEC|MODEL": "tiny", "B": "native", "PRECISION": "bfloat16", "NAME=FILE": "dev=dev", "FILE": "dev"}
 SCRIPT, SPEC_COMMAND = r"python -m tests\.benchmarks\.(\w+)", r"zoo (train|sweep|compile|plan|benchmark \w+) [^-\s]"
 
 
-def _commands_to_repeat(page: Path) -> list[str]:
-    """Return the commands of a page that run a benchmark script or a spec, with small models.
+def _commands_to_repeat(page: Path) -> Iterator[str]:
+    """Yield the commands of a page that run a benchmark script or a spec, with small models.
 
     Blocks that the other tests do not run can also contain other commands.
     """
@@ -288,37 +245,35 @@ def _commands_to_repeat(page: Path) -> list[str]:
     spans = [" ".join(span.split()) for span in re.findall(r"(?<!`)`([^`]+)`(?!`)", page.read_text(encoding="utf-8"))]
     found = [line for line in lines if re.match(r"(python|zoo|echo) \S", line)]
     found += [span for span in spans if re.match(f"{SCRIPT}|{SPEC_COMMAND}", span)]
-    commands = []
     for command in dict.fromkeys(found):
         for name, value in VALUES.items():
-            command = re.sub(rf"\b{name}\b", value, command)
+            command = re.sub(rf"\b(?:{name})\b", value, command)
         if script := re.match(SCRIPT, command):
             takes_toy = "toy" in (ROOT / "tests" / "benchmarks" / f"{script[1]}.py").read_text(encoding="utf-8")
             command += " --toy" if takes_toy else ""
-        commands.append(command)
-    return commands
+        yield command
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("page", FIGURES, ids=lambda page: page.name)
 def test_commands_that_repeat_measurements_run(page: Path, prepared: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "page"
-    shutil.copytree(prepared, folder, ignore=shutil.ignore_patterns("bin", "packages"))
-    _write_benchmark_files(folder)
-    packages = _packages(tmp_path / "packages", "everyday")
-    environment = _environment(tmp_path / "shims", packages) | {"ZOO_HOME": str(folder / "home")}
+    folder, environment = _page_folder(prepared, _packages(tmp_path / "packages", "everyday"), tmp_path)
     environment["PYTHONPATH"] += f"{os.pathsep}{ROOT}"
     for command in _commands_to_repeat(page):
         done = subprocess.run(["bash", "-ec", command], cwd=folder, env=environment, capture_output=True, text=True)
         assert done.returncode == 0, f"{command}:\n{done.stdout[-1000:]}\n{done.stderr[-3000:]}"
 
 
-def _write_benchmark_files(folder: Path) -> None:
-    """Write the files that the commands of the benchmark pages read: pairs of sentences, and Tatoeba's downloads."""
+def _write_files(folder: Path) -> None:
+    """Write the files that the commands read: a reader's pairs of sentences and trees, and Tatoeba's downloads."""
     from zoo.data.builtin import sentences
 
     pairs = list(sentences("train", 4_000))
+    (folder / "my.en").write_text("".join(f"{pair.source}\n" for pair in pairs[:1_000]), encoding="utf-8")
+    (folder / "my.de").write_text("".join(f"{pair.target}\n" for pair in pairs[:1_000]), encoding="utf-8")
+    for split, part in (("train", pairs[:800]), ("dev", pairs[800:900]), ("test", pairs[900:1_000])):
+        (folder / f"{split}.trees").write_text("".join(f"{pair.tree}\n" for pair in part), encoding="utf-8")
     downloads = folder / "downloads"
     downloads.mkdir()
     for side, (language, code) in enumerate((("en", "eng"), ("de", "deu"))):
@@ -329,14 +284,3 @@ def _write_benchmark_files(folder: Path) -> None:
         (downloads / f"{code}_sentences.tsv.bz2").write_bytes(bz2.compress(rows.encode()))
     links = "".join(f"{number}\t{number}\n" for number in range(len(pairs)))
     (downloads / "eng-deu_links.tsv.bz2").write_bytes(bz2.compress(links.encode()))
-
-
-def _write_own_files(folder: Path) -> None:
-    """Write the files that a reader of the tutorials has: pairs of sentences, and trees."""
-    from zoo.data.builtin import sentences
-
-    pairs = list(sentences("train", 1_000))
-    (folder / "my.en").write_text("".join(f"{pair.source}\n" for pair in pairs), encoding="utf-8")
-    (folder / "my.de").write_text("".join(f"{pair.target}\n" for pair in pairs), encoding="utf-8")
-    for split, part in (("train", pairs[:800]), ("dev", pairs[800:900]), ("test", pairs[900:])):
-        (folder / f"{split}.trees").write_text("".join(f"{pair.tree}\n" for pair in part), encoding="utf-8")

@@ -18,14 +18,13 @@ import sys
 import tempfile
 import threading
 import time
-import zipfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from hostile.documents import make_document
+from hostile.documents import archive, make_document
 
 SECONDS = 20.0
 """Time for an attack."""
@@ -57,6 +56,7 @@ class Outcome:
     statuses: list[object] = field(default_factory=list)
 
 
+Answer = tuple[object, bytes]
 Attack = Callable[["Server"], list[object]]
 
 
@@ -76,24 +76,20 @@ class Server:
             time.sleep(0.05)
         self.port = int(shown.partition(b"http://")[2].partition(b";")[0].rpartition(b":")[2])
 
-    def request(
-        self, method: str, path: str, body: bytes = b"", kind: str = "", seconds: float = SECONDS
-    ) -> tuple[object, bytes]:
+    def request(self, method: str, path: str, body: bytes = b"", kind: str = "", seconds: float = SECONDS) -> Answer:
         """Return status and body of an answer, or the name of an error."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=seconds)
-        try:
-            connection.request(method, path, body or None, {"content-type": kind} if kind else {})
-            answer = connection.getresponse()
-            return answer.status, answer.read()
-        except OSError as error:
-            return type(error).__name__, b""
-        finally:
-            connection.close()
+        with closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=seconds)) as connection:
+            try:
+                connection.request(method, path, body or None, {"content-type": kind} if kind else {})
+                answer = connection.getresponse()
+                return answer.status, answer.read()
+            except OSError as error:
+                return type(error).__name__, b""
 
     def post(self, path: str, value: object) -> object:
         return self.request("POST", path, json.dumps(value).encode(), "application/json")[0]
 
-    def upload(self, name: str, content: bytes) -> tuple[object, bytes]:
+    def upload(self, name: str, content: bytes) -> Answer:
         head = f'--x\r\nContent-Disposition: form-data; name="file"; filename="{name}"\r\n\r\n'.encode()
         field = '\r\n--x\r\nContent-Disposition: form-data; name="{}"\r\n\r\n{}'
         fields = field.format("source", "en") + field.format("target", "de")
@@ -154,15 +150,13 @@ def _observed(server: Server, outcome: Outcome) -> Iterator[None]:
         while not ended.wait(0.05):
             outcome.peak_bytes = max(outcome.peak_bytes, _memory(server.process.pid))
 
-    threads = [threading.Thread(target=each) for each in (ask, measure)]
-    for thread in threads:
-        thread.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        for thread in threads:
-            thread.join()
+    with ThreadPoolExecutor() as threads:
+        tasks = [threads.submit(ask), threads.submit(measure)]
+        try:
+            yield
+        finally:
+            ended.set()
+    assert [task.result() for task in tasks] == [None, None], "neither failed"
 
 
 def _memory(pid: int) -> int:
@@ -176,26 +170,19 @@ def _memory(pid: int) -> int:
     return total
 
 
-def _uploads(description: str) -> Attack:
-    return _upload(lambda: make_document(description))
-
-
-def _upload(make: Callable[[], tuple[str, bytes]], number: int = 8) -> Attack:
+def _uploads(description: str, megabytes: int = 1) -> Attack:
     def attack(server: Server) -> list[object]:
-        document = make()
-        with ThreadPoolExecutor(number) as threads:
-            answers = [threads.submit(server.upload, *document) for _ in range(number)]
+        name, content = make_document(description)
+        document = name, content * megabytes
+        with ThreadPoolExecutor(8) as threads:
+            answers = [threads.submit(server.upload, *document) for _ in range(8)]
         return [answer.result()[0] for answer in answers]
 
     return attack
 
 
-def _posts(path: str, value: object, number: int = 1) -> Attack:
-    def attack(server: Server) -> list[object]:
-        with ThreadPoolExecutor(number) as threads:
-            return list(threads.map(server.post, [path] * number, [value] * number))
-
-    return attack
+def _posts(path: str, value: object) -> Attack:
+    return lambda server: [server.post(path, value)]
 
 
 def _ampersands(server: Server) -> list[object]:
@@ -203,13 +190,8 @@ def _ampersands(server: Server) -> list[object]:
 
 
 def _readers(server: Server) -> list[object]:
-    file = Path(tempfile.mkdtemp()) / "a.docx"
     text = '<w:document xmlns:w="http://w"><w:p><w:r><w:t>one</w:t></w:r></w:p></w:document>'
-    with zipfile.ZipFile(file, "w") as archive:
-        archive.writestr("word/document.xml", text)
-        archive.writestr("image", os.urandom(13_000_000))
-    status, answer = server.upload(file.name, file.read_bytes())
-    file.unlink()
+    status, answer = server.upload("a.docx", archive(".docx", text, {"image": os.urandom(13_000_000)}))
     path = "/download_file/" + json.loads(answer)["translatedFileUrl"].rpartition("/")[2]
     with ExitStack() as stack:
         for _ in range(250):
@@ -235,7 +217,7 @@ ATTACKS: dict[str, tuple[Attack, list[str]]] = {
     "8 pages of unclosed tags, 1 MB": (_uploads("HTML, unclosed tags"), []),
     "8 pages of unclosed CDATA, 1 MB": (_uploads("HTML, unclosed CDATA"), []),
     "8 pages of inline elements, 1 MB": (_uploads("HTML, many inline elements"), []),
-    "8 Markdown documents of 19 MB": (_upload(lambda: ("a.md", b"*x* " * 4_750_000)), []),
+    "8 Markdown documents of 19 MB": (_uploads("Markdown, many inline elements", 19), []),
     "50 texts of 19,900 spaces": (_posts("/v1/translate", {**_text(""), "text": [f"a{' ' * 19_900}b"] * 50}), []),
     "8 pages of text in 125,000 nested elements, 1 MB": (_uploads("HTML, text in each of nested inline elements"), []),
     "8 Word documents of 30 MB of tags, 150 KB": (_uploads("Word, many tags"), []),
@@ -255,11 +237,9 @@ def main() -> None:
     for name in sys.argv[1:] or ATTACKS:
         found = run(name)
         statuses = ", ".join(sorted(set(map(str, found.statuses))))
-        print(
-            f"| {name} | {found.health_seconds:.2f} s | {found.peak_bytes / 1e6:,.0f} MB | {found.end_seconds:.1f} s "
-            f"| {found.text_seconds:.1f} s | {found.log_bytes / 1e3:,.0f} kB | {statuses} |",
-            flush=True,
-        )
+        sizes = f"{found.peak_bytes / 1e6:,.0f} MB | {found.end_seconds:.1f} s | {found.text_seconds:.1f} s"
+        log = f"{found.log_bytes / 1e3:,.0f} kB"
+        print(f"| {name} | {found.health_seconds:.2f} s | {sizes} | {log} | {statuses} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -42,7 +42,6 @@ def _check(random: Random, trial: Trial) -> None:
 
 def _damaged_files(random: Random, trial: Trial) -> None:
     bundle = trial.install(GOOD)
-    trial.write_secret()
     for file in random.sample(sorted(bundle.iterdir()), random.choice((1, 1, 2))):
         trial.log(values.damage(random, file))
     if random.random() < 0.1:
@@ -130,7 +129,6 @@ Forge = Callable[[Random, Path, Trial], bool | None]
 def run_intruder(random: Random, trial: Trial) -> None:
     """Forge a bundle. `zoo verify` must refuse it, and must not open or write other files."""
     bundle = trial.install(GOOD)
-    trial.write_secret()
     forge = values.weighted(random, {_spec: 4, _entries: 4, _links: 3, _bytes: 1, _tensors: 5})
     trial.log(forge.__name__)
     if forge(random, bundle, trial):

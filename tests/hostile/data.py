@@ -13,6 +13,7 @@ from functools import lru_cache
 from random import Random
 
 from hostile import values
+from hostile.documents import zipped
 from hostile.judge import check
 from hostile.trial import Trial
 from hostile.values import lock_first_member
@@ -93,14 +94,11 @@ def _tar(random: Random, source: bytes, target: bytes) -> bytes:
 
 
 def _zip(random: Random, source: bytes, target: bytes) -> bytes:
-    buffer = io.BytesIO()
+    members = [("a/x.en", source), ("a/x.de", target)]
     method = random.choice((zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_LZMA))
-    with zipfile.ZipFile(buffer, "w", method) as archive:
-        archive.writestr("a/x.en", source)
-        archive.writestr("a/x.de", target)
-        if random.random() < 0.3:
-            archive.writestr(random.choice(("../../outside/x", "/x", "a/y", "C:\\x", "a/x.en/")), b"x")
-    content = buffer.getvalue()
+    if random.random() < 0.3:
+        members.append((random.choice(("../../outside/x", "/x", "a/y", "C:\\x", "a/x.en/")), b"x"))
+    content = zipped(members, method)
     return lock_first_member(random, content) if random.random() < 0.2 else content
 
 
@@ -111,11 +109,8 @@ def _archive_bomb(random: Random, source: bytes, target: bytes) -> bytes:
         small.size, large.size = len(target), _BOMB
         end = small.tobuf() + target + bytes(-len(target) % 512) + bytes(1024)
         return gzip.compress(large.tobuf()) + gzip.compress(bytes(CHUNK)) * _CHUNKS + gzip.compress(end)
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
-        archive.writestr("a/x.en", deflated_zeros() * _CHUNKS + deflate_end())
-        archive.writestr("a/x.de", target)
-    content = bytearray(buffer.getvalue())
+    zeros = deflated_zeros() * _CHUNKS + deflate_end()
+    content = bytearray(zipped([("a/x.en", zeros), ("a/x.de", target)]))
     for head, offset in ((b"PK\x03\x04", 8), (b"PK\x01\x02", 10)):
         start = content.index(head) + offset
         content[start] = zipfile.ZIP_DEFLATED

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 
 PARTS = {".docx": "word/document.xml", ".odt": "content.xml", ".epub": "a.xhtml"}
 """The file with text in each kind of archive."""
@@ -12,13 +12,23 @@ _WORD_NAMESPACE = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
 WORD = f'<w:document xmlns:w="{_WORD_NAMESPACE}"><w:body>{{}}</w:body></w:document>'
 _OPEN_DOCUMENT = "urn:oasis:names:tc:opendocument:xmlns:{}:1.0"
 CUE = "1\n00:00:01,000 --> 00:00:02,000\n"
-_MANY_FILES, _MANY_PAGES = "archive, many files", "EPUB, many pages"
+_MANY = {"Word, many files": ("{}", 5), "EPUB, many pages": ("{}.xhtml", 100)}
+"""Archives of many files: the names of the files, and the size of the text that adds a file."""
 FULL_SIZE = 1_000_000
+_SUFFIXES = {
+    "HTML": ".html",
+    "Markdown": ".md",
+    "text": ".txt",
+    "subtitles": ".srt",
+    "Word": ".docx",
+    "OpenDocument": ".odt",
+    "EPUB": ".epub",
+}
 
 
 def document_names() -> list[str]:
     """Return a short description of each document."""
-    return [*_texts(1), *_archives(1)]
+    return [*_texts(1), *_archives(1), *_MANY]
 
 
 def make_document(name: str, size: int = FULL_SIZE) -> tuple[str, bytes]:
@@ -28,39 +38,31 @@ def make_document(name: str, size: int = FULL_SIZE) -> tuple[str, bytes]:
         name: The description.
         size: Number of characters of the text.
     """
+    suffix = _SUFFIXES[name.partition(",")[0]]
     if name in (texts := _texts(size)):
-        suffix, text = texts[name]
-        return f"a{suffix}", text.encode()
-    if name == _MANY_FILES:
-        return "a.docx", _many_files(size // 5, "")
-    if name == _MANY_PAGES:
-        return "a.epub", _many_files(size // 100, ".xhtml")
-    suffix, make = _archives(size)[name]
-    return f"a{suffix}", archive(suffix, make())
+        return f"a{suffix}", texts[name].encode()
+    if name in _MANY:
+        file, characters = _MANY[name]
+        return f"a{suffix}", zipped((file.format(index), b"") for index in range(size // characters))
+    return f"a{suffix}", archive(suffix, _archives(size)[name]())
 
 
-def _texts(size: int) -> dict[str, tuple[str, str]]:
-    return {**_html_texts(size), **_markdown_texts(size), **_plain_texts(size)}
-
-
-def _archives(size: int) -> dict[str, tuple[str, Callable[[], str]]]:
+def _archives(size: int) -> dict[str, Callable[[], str]]:
     depth = size // 16
     return {
-        "Word, nested elements": (".docx", lambda: WORD.format(_nested("w:p", depth))),
-        "Word, nested runs": (".docx", lambda: WORD.format(_nested("w:r", depth))),
-        "Word, nested links": (".docx", lambda: WORD.format(_nested("w:hyperlink", depth, "one"))),
-        "Word, many runs": (".docx", lambda: WORD.format("<w:r><w:t>one </w:t></w:r>" * depth)),
-        "Word, nested fields": (".docx", lambda: WORD.format(f"<w:p>{_fields(depth // 8)}</w:p>")),
-        "Word, many tabs of a long style": (".docx", lambda: WORD.format(f"<w:p>{_tabs(depth)}</w:p>")),
-        "Word, many tags": (".docx", lambda: WORD.format("<w:p/>" * (5 * size))),
-        "Word, many lines": (".docx", lambda: WORD.format("\n" * (10 * size))),
-        "OpenDocument, nested spans": (".odt", lambda: _paragraph(_nested("text:span", depth, "one"))),
-        "OpenDocument, nested frames": (".odt", lambda: _paragraph("one" + _nested("draw:frame", depth))),
-        "EPUB, a declaration of unclosed comments": (".epub", lambda: "<!doctype [" + "<!--" * (size // 4)),
-        "EPUB, unclosed comments": (".epub", lambda: "<!--" * (size // 4)),
-        "EPUB, unclosed declarations": (".epub", lambda: _repeated("<!doctype[>", size)),
-        _MANY_FILES: (".docx", str),
-        _MANY_PAGES: (".epub", str),
+        "Word, nested elements": lambda: WORD.format(_nested("w:p", depth)),
+        "Word, nested runs": lambda: WORD.format(_nested("w:r", depth)),
+        "Word, nested links": lambda: WORD.format(_nested("w:hyperlink", depth, "one")),
+        "Word, many runs": lambda: WORD.format("<w:r><w:t>one </w:t></w:r>" * depth),
+        "Word, nested fields": lambda: WORD.format(f"<w:p>{_fields(depth // 8)}</w:p>"),
+        "Word, many tabs of a long style": lambda: WORD.format(f"<w:p>{_tabs(depth)}</w:p>"),
+        "Word, many tags": lambda: WORD.format("<w:p/>" * (5 * size)),
+        "Word, many lines": lambda: WORD.format("\n" * (10 * size)),
+        "OpenDocument, nested spans": lambda: _paragraph(_nested("text:span", depth, "one")),
+        "OpenDocument, nested frames": lambda: _paragraph("one" + _nested("draw:frame", depth)),
+        "EPUB, a declaration of unclosed comments": lambda: "<!doctype [" + "<!--" * (size // 4),
+        "EPUB, unclosed comments": lambda: "<!--" * (size // 4),
+        "EPUB, unclosed declarations": lambda: _repeated("<!doctype[>", size),
     }
 
 
@@ -78,99 +80,84 @@ def _paragraph(text: str) -> str:
     return f"<office:text {names}><text:p>{text}</text:p></office:text>"
 
 
-def _html_texts(size: int) -> dict[str, tuple[str, str]]:
+def _texts(size: int) -> dict[str, str]:
+    def many(part: str) -> str:
+        return _repeated(part, size)
+
     return {
-        f"HTML, {name}": (".html", text)
-        for name, text in {
-            "unclosed CDATA": _repeated("<![CDATA[", size),
-            "unclosed comments": _repeated("<!--", size),
-            "unclosed tags": _repeated("<a ", size),
-            "unclosed attributes": _repeated('<a b="', size),
-            "unclosed end tags": _repeated("</a ", size),
-            "unclosed scripts": _repeated("<script>", size),
-            "unclosed comments in scripts": _repeated("<script><!--<script>", size),
-            "unclosed annotations": "<ruby>" + _repeated("one<rt>two", size),
-            "attributes with text": _repeated("<b id=a title='one'>x</b> ", size),
-            "unclosed attributes with text": _repeated('<img alt="', size),
-            "unclosed elements that are copied": _repeated("<p translate=no>one", size),
-            "unclosed declarations": _repeated("<!", size) + _repeated("<?", size),
-            "quotation marks": _repeated("<a b='\"<a b=\"'", size),
-            "a tag of quotation marks": "<a " + "'" * size + ">",
-            "a tag of slashes": "<a " + _repeated("x/", size) + ">",
-            "a tag of values": "<a" + _repeated("=x", size) + ">",
-            "equals signs": "<a " + _repeated("= ", size),
-            "nested inline elements": _nested("b", size // 7, "one"),
-            "inline elements, each nested in the last": _repeated("<b>x", size),
-            "text in each of nested inline elements": "<b>x" * (size // 8) + "</b>" * (size // 8),
-            "nested blocks": _nested("div", size // 11, "one"),
-            "many inline elements": _repeated("<b>x</b> ", size),
-            "many empty inline elements": "one " + _repeated("<b></b>", size) + " two",
-            "elements inside of a word": _repeated("x<b>y</b>", size),
-            "exponents": _repeated("m<sup>2</sup> ", size),
-            "many units": "one " + _repeated("<br-x/><wbr>", size) + " two",
-            "many copied elements": _repeated("<code>x</code>", size),
-            "many parts of a copied element": "one <code>" + _repeated("<b></b>", size) + "</code> two",
-            "a number of many digits": f"one &#{'9' * 5_000}; two",
-            "ampersands": _repeated("&", size),
-            "one word": "x" * size,
-        }.items()
+        "HTML, unclosed CDATA": many("<![CDATA["),
+        "HTML, unclosed comments": many("<!--"),
+        "HTML, unclosed tags": many("<a "),
+        "HTML, unclosed attributes": many('<a b="'),
+        "HTML, unclosed end tags": many("</a "),
+        "HTML, unclosed scripts": many("<script>"),
+        "HTML, unclosed comments in scripts": many("<script><!--<script>"),
+        "HTML, unclosed annotations": "<ruby>" + many("one<rt>two"),
+        "HTML, attributes with text": many("<b id=a title='one'>x</b> "),
+        "HTML, unclosed attributes with text": many('<img alt="'),
+        "HTML, unclosed elements that are copied": many("<p translate=no>one"),
+        "HTML, unclosed declarations": many("<!") + many("<?"),
+        "HTML, quotation marks": many("<a b='\"<a b=\"'"),
+        "HTML, a tag of quotation marks": "<a " + many("'") + ">",
+        "HTML, a tag of slashes": "<a " + many("x/") + ">",
+        "HTML, a tag of values": "<a" + many("=x") + ">",
+        "HTML, equals signs": "<a " + many("= "),
+        "HTML, nested inline elements": _nested("b", size // 7, "one"),
+        "HTML, inline elements, each nested in the last": many("<b>x"),
+        "HTML, text in each of nested inline elements": "<b>x" * (size // 8) + "</b>" * (size // 8),
+        "HTML, nested blocks": _nested("div", size // 11, "one"),
+        "HTML, many inline elements": many("<b>x</b> "),
+        "HTML, many empty inline elements": "one " + many("<b></b>") + " two",
+        "HTML, elements inside of a word": many("x<b>y</b>"),
+        "HTML, exponents": many("m<sup>2</sup> "),
+        "HTML, many units": "one " + many("<br-x/><wbr>") + " two",
+        "HTML, many copied elements": many("<code>x</code>"),
+        "HTML, many parts of a copied element": "one <code>" + many("<b></b>") + "</code> two",
+        "HTML, a number of many digits": f"one &#{'9' * 5_000}; two",
+        "HTML, ampersands": many("&"),
+        "HTML, one word": many("x"),
+        "Markdown, many inline elements": many("*x* "),
+        "Markdown, many code spans": many("`x` "),
+        "Markdown, many links": many("[x](y) "),
+        "Markdown, paragraphs with tabs": many("a\tb\n\n"),
+        "Markdown, lines of a paragraph": many("*one* two\n"),
+        "Markdown, unclosed brackets": many("[") + "\n\n" + many("[a]("),
+        "Markdown, unclosed code spans": "".join("`" * (length % 50) + "a" for length in range(size // 25)),
+        "Markdown, unclosed emphasis": many("**a *b ~~c _d "),
+        "Markdown, unclosed formulas": many("$a ") + "\n\n" + many("\\(a") + many("\n\n$$a"),
+        "Markdown, unclosed template tags": many("{{") + many("{%") + many("[[a|"),
+        "Markdown, unclosed HTML": many("<code>") + many("a <!--"),
+        "Markdown, nested quotes": "".join("> " * (depth % 60) + "a\n" for depth in range(size // 64)),
+        "Markdown, nested containers": "".join("    " * (depth % 30) + "!!! a\n" for depth in range(size // 66)),
+        "Markdown, a long table": "|a|b|\n|-|-|\n" + many("|a\\||*b*|\n"),
+        "Markdown, a wide table": f"|{_repeated('a|', size // 2)}\n|{_repeated('-|', size // 2)}\n",
+        "Markdown, references": "[x]: u\n\n" + many("[x] [a][x] [y][] "),
+        "Markdown, addresses": many("http://a.b/c_d a@b.c ") + many("a_b_"),
+        "Markdown, a number of many digits": f"one &#{'9' * 5_000}; two",
+        "text, spaces": many(" "),
+        "text, dashes": many("- ") + "a",
+        "text, line breaks": "a\n" * (2 * size),
+        "subtitles, arrows": many("-->"),
+        "subtitles, marks": f"{CUE}a{many('#')}a",
+        "subtitles, brackets": CUE + many("["),
+        "subtitles, speakers": CUE + many("A: "),
+        "subtitles, lines": CUE + many("one\n"),
+        "subtitles, tags": CUE + many("<a"),
+        "subtitles, spaces": CUE + many("\n   "),
     }
 
 
-def _markdown_texts(size: int) -> dict[str, tuple[str, str]]:
-    return {
-        f"Markdown, {name}": (".md", text)
-        for name, text in {
-            "many inline elements": _repeated("*x* ", size),
-            "many code spans": _repeated("`x` ", size),
-            "many links": _repeated("[x](y) ", size),
-            "paragraphs with tabs": _repeated("a\tb\n\n", size),
-            "lines of a paragraph": _repeated("*one* two\n", size),
-            "unclosed brackets": _repeated("[", size) + "\n\n" + _repeated("[a](", size),
-            "unclosed code spans": "".join("`" * (length % 50) + "a" for length in range(size // 25)),
-            "unclosed emphasis": _repeated("**a *b ~~c _d ", size),
-            "unclosed formulas": _repeated("$a ", size) + "\n\n" + _repeated("\\(a", size) + _repeated("\n\n$$a", size),
-            "unclosed template tags": _repeated("{{", size) + _repeated("{%", size) + _repeated("[[a|", size),
-            "unclosed HTML": _repeated("<code>", size) + _repeated("a <!--", size),
-            "nested quotes": "".join("> " * (depth % 60) + "a\n" for depth in range(size // 64)),
-            "nested containers": "".join("    " * (depth % 30) + "!!! a\n" for depth in range(size // 66)),
-            "a long table": "|a|b|\n|-|-|\n" + _repeated("|a\\||*b*|\n", size),
-            "a wide table": f"|{_repeated('a|', size // 2)}\n|{_repeated('-|', size // 2)}\n",
-            "references": "[x]: u\n\n" + _repeated("[x] [a][x] [y][] ", size),
-            "addresses": _repeated("http://a.b/c_d a@b.c ", size) + _repeated("a_b_", size),
-            "a number of many digits": f"one &#{'9' * 5_000}; two",
-        }.items()
-    }
+def archive(suffix: str, text: str, others: Mapping[str, bytes] | None = None) -> bytes:
+    """Return an archive of this kind with a text and other files."""
+    return zipped([(PARTS[suffix], text), *(others or {}).items()], zipfile.ZIP_DEFLATED)
 
 
-def _plain_texts(size: int) -> dict[str, tuple[str, str]]:
-    return {
-        "text, spaces": (".txt", " " * size),
-        "text, dashes": (".txt", _repeated("- ", size) + "a"),
-        "text, line breaks": (".txt", "a\n" * (2 * size)),
-        "subtitles, arrows": (".srt", _repeated("-->", size)),
-        "subtitles, marks": (".srt", CUE + "a" + "#" * size + "a"),
-        "subtitles, brackets": (".srt", CUE + "[" * size),
-        "subtitles, speakers": (".srt", CUE + _repeated("A: ", size)),
-        "subtitles, lines": (".srt", CUE + _repeated("one\n", size)),
-        "subtitles, tags": (".srt", CUE + _repeated("<a", size)),
-        "subtitles, spaces": (".srt", CUE + _repeated("\n   ", size)),
-    }
-
-
-def archive(suffix: str, text: str) -> bytes:
-    """Return an archive of this kind with a text."""
+def zipped(members: Iterable[tuple[str, str | bytes]], method: int = zipfile.ZIP_STORED) -> bytes:
+    """Return a zip file with these members."""
     written = io.BytesIO()
-    with zipfile.ZipFile(written, "w", zipfile.ZIP_DEFLATED) as target:
-        target.writestr(PARTS[suffix], text)
-    return written.getvalue()
-
-
-def _many_files(number: int, suffix: str) -> bytes:
-    written = io.BytesIO()
-    with zipfile.ZipFile(written, "w") as target:
-        for index in range(number):
-            target.writestr(f"{index}{suffix}", b"")
+    with zipfile.ZipFile(written, "w", method) as target:
+        for name, content in members:
+            target.writestr(name, content)
     return written.getvalue()
 
 

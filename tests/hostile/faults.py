@@ -8,6 +8,7 @@ import subprocess
 import time
 from collections.abc import Callable
 from random import Random
+from unittest import mock
 
 import numpy as np
 
@@ -22,28 +23,9 @@ def run(random: Random, trial: Trial) -> None:
     list(FAULTS.values())[int(trial.folder.name.partition("-")[2])][1](trial)
 
 
-def _traceback(trial: Trial) -> None:
-    raise KeyError("x")
-
-
-def _empty_error(trial: Trial) -> None:
-    def refuse() -> None:
-        raise ZooError(" ", exit_code=2)
-
-    trial.call(refuse)
-
-
 def _internal_error(trial: Trial) -> None:
-    before = app.COMMANDS
-    app.COMMANDS = None  # type: ignore[assignment]
-    try:
+    with mock.patch.object(app, "COMMANDS", None):
         trial.zoo("schema")
-    finally:
-        app.COMMANDS = before
-
-
-def _write(trial: Trial) -> None:
-    (trial.folder.parents[1] / "outside" / "new").write_text("x")
 
 
 def _rename(trial: Trial) -> None:
@@ -60,12 +42,13 @@ def _hang(trial: Trial) -> None:
     time.sleep(600)
 
 
+_EMPTY_ERROR = mock.Mock(side_effect=ZooError(" ", exit_code=2))
 FAULTS: dict[str, tuple[str, Callable[[Trial], object]]] = {
-    "traceback": ("traceback: KeyError: 'x'", _traceback),
+    "traceback": ("traceback: KeyError: 'x'", lambda trial: {}["x"]),
     "wrong result": ("wrong: two and two is five", lambda trial: check(False, "two and two is five")),
-    "error without a problem": ("wrong: an error without a problem", _empty_error),
+    "error without a problem": ("wrong: an error without a problem", lambda trial: trial.call(_EMPTY_ERROR)),
     "internal error": ("wrong: error: internal error in zoo: TypeError: ", _internal_error),
-    "write outside": ("Escaped: open of ", _write),
+    "write outside": ("Escaped: open of ", lambda trial: (trial.folder.parents[1] / "outside" / "new").write_text("x")),
     "rename to outside": ("Escaped: os.rename of ", _rename),
     "write outside by another program": ("wrong: written outside its folder", _write_unseen),
     "9 GB at once": ("traceback: MemoryError: Unable to allocate", lambda trial: np.ones(9 << 27)),

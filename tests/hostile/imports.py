@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import gc
-import io
 import json
 import os
 import pickle
@@ -21,6 +20,7 @@ import yaml
 
 from hostile import values
 from hostile.data import CHUNK, deflate_end, deflated_zeros
+from hostile.documents import zipped
 from hostile.judge import check
 from hostile.trial import Trial
 
@@ -36,7 +36,6 @@ def run(random: Random, trial: Trial) -> None:
     kind = random.choice(sorted(path.name for path in trial.world.foreign.iterdir()))
     folder = trial.folder / "foreign"
     shutil.copytree(trial.world.foreign / kind, folder)
-    trial.write_secret()
     attack = random.choice((*[_damaged_file] * 4, _sizes, _linked, *_ATTACKS[kind]))
     trial.log(f"{kind}: {attack.__name__}")
     must_refuse = attack(random, folder, trial)
@@ -107,17 +106,14 @@ def _bomb(random: Random, folder: Path, trial: Trial) -> bool:
         content = values.npy(header % ("|O", (1,)), pickle.dumps(_Harm()))
     with zipfile.ZipFile(file) as archive:
         members = {each: archive.read(each) for each in archive.namelist()} | {name: content}
-    with zipfile.ZipFile(file, "w") as archive:
-        for each, inner in members.items():
-            archive.writestr(each, inner)
+    written = bytearray(zipped(members.items()))
     if not has_objects:
-        written = bytearray(file.read_bytes())
         at = written.rindex(name.encode()) - 46  # the entry in the directory
         struct.pack_into("<I", written, at + 24, len(start) + _HUGE)
         if deflated:
             struct.pack_into("<H", written, at + 10, zipfile.ZIP_DEFLATED)
             struct.pack_into("<H", written, struct.unpack_from("<I", written, at + 42)[0] + 8, zipfile.ZIP_DEFLATED)
-        file.write_bytes(written)
+    file.write_bytes(written)
     return True
 
 
@@ -184,11 +180,10 @@ def _pickle(random: Random, folder: Path, trial: Trial) -> bool:
     trial.log(content[:200])
     heads = (0x1950A86A20F9469CFC6C, 1001, {"protocol_version": 1001, "little_endian": True, "type_sizes": {}})
     legacy = b"".join(pickle.dumps(each, 2) for each in heads) + content + pickle.dumps([], 2)
-    buffer, name = io.BytesIO(), random.choice(("data.pkl", "data.pkl", "DATA.PKL"))  # torch ignores case
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
-        for each, part in {name: content, "version": b"3\n", "byteorder": b"little", "data/0": bytes(64)}.items():
-            archive.writestr(f"archive/{each}", part)
-    file.write_bytes(random.choice((buffer.getvalue(), buffer.getvalue(), legacy, content)))
+    name = random.choice(("data.pkl", "data.pkl", "DATA.PKL"))  # torch ignores case
+    parts = {name: content, "version": b"3\n", "byteorder": b"little", "data/0": bytes(64)}
+    archive = zipped((f"archive/{each}", part) for each, part in parts.items())
+    file.write_bytes(random.choice((archive, archive, legacy, content)))
     return True
 
 

@@ -132,9 +132,9 @@ def check_error(error: ZooError) -> None:
 def check_command(status: object, err: str) -> None:
     """Check exit status and stderr of a command: no traceback, and an error if and only if the status is 1 or 2."""
     check(isinstance(status, int) and status in (0, 1, 2), f"the exit status is {status!r}: {err[-500:]}")
-    for forbidden in ("internal error in zoo", "Traceback (most recent call last)", "not enough memory"):
-        lines = [line for line in err.splitlines() if forbidden in line]
-        check(not lines, lines[0][:500] if lines else "")
+    forbidden = ("internal error in zoo", "Traceback (most recent call last)", "not enough memory")
+    for line in err.splitlines():
+        check(not any(each in line for each in forbidden), line[:500])
     check(len(err) <= _MAX_ERROR_LENGTH, f"{len(err):,} characters on stderr: {err[:200]}")
     check_printable(err, "stderr")
     errors = [line for line in err.splitlines() if line.startswith("error: ")]  # a spec may have several

@@ -37,7 +37,6 @@ def run(random: Random, trial: Trial) -> None:
     """Pull from a damaged registry: the result is what was published, or nothing; the store is otherwise unchanged."""
     folder = trial.folder / "registry"
     shutil.copytree(trial.world.registry, folder)
-    trial.write_secret()
     on_web, trick = random.random() < 0.5, None
     if on_web and random.random() < 0.6:
         trick, must_refuse = _trick(random, trial)
@@ -180,20 +179,17 @@ def _served(folder: Path, trick: Trick | None) -> Iterator[str]:
             pass
 
     class Server(ThreadingHTTPServer):
-        daemon_threads = True
-
         def handle_error(self, *_: object) -> None:
             """Ignore invalid requests."""
 
-    server = Server(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}"
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    with Server(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_address[1]}"
+        finally:
+            server.shutdown()
+            thread.join()
 
 
 _LARGE = b"x" * (1 << 20)

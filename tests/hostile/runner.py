@@ -13,8 +13,9 @@ import time
 import traceback
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import chdir, suppress
 from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from random import Random
@@ -58,8 +59,7 @@ def run_cases(cases: Iterable[Case], folder: Path, workers: int = 2) -> list[Out
     environment = mock.patch.dict(os.environ, _environment(), clear=True)
     paths = mock.patch.object(sys, "path", [str(_TESTS.parent), str(_TESTS), *sys.path])
     with environment, paths, ThreadPoolExecutor(workers) as pool:
-        maker = _PROCESSES.Process(target=_make, args=(world, dict(os.environ)))
-        maker.start()
+        maker = _start(world.make)
         maker.join()
         assert maker.exitcode == 0, "the shared files cannot be made"
         results = [pool.submit(_run_queue, queue, folder / f"worker-{index}", world) for index in range(workers)]
@@ -68,17 +68,12 @@ def run_cases(cases: Iterable[Case], folder: Path, workers: int = 2) -> list[Out
 
 def _run_queue(queue: SimpleQueue[Case], folder: Path, world: World) -> list[Outcome]:
     outcomes: list[Outcome] = []
-    worker = None
-    with suppress(Empty):
-        while True:
-            case = queue.get_nowait()
-            worker = worker or _Worker(Path(f"{folder}-{len(outcomes)}"), world)
-            outcome, usable = worker.run(case)
-            outcomes.append(outcome)
-            if not usable:
-                worker.end()
-                worker = None
-    if worker is not None:
+    while not queue.empty():
+        worker, usable = _Worker(Path(f"{folder}-{len(outcomes)}"), world), True
+        with suppress(Empty):
+            while usable:
+                outcome, usable = worker.run(queue.get_nowait())
+                outcomes.append(outcome)
         worker.end()
     return outcomes
 
@@ -91,10 +86,8 @@ class _Worker:
         self._log = folder / "log"
         self._cases = 0
         self._connection, other = _PROCESSES.Pipe()
-        self._process = _PROCESSES.Process(
-            target=_serve, args=(other, self._log, folder / "sandbox", world, dict(os.environ))
-        )
-        self._process.start()
+        self._process = _start(_serve, other, self._log, folder / "sandbox", world)
+        self._pid: int = self._process.pid  # type: ignore[assignment]
         other.close()  # so that an end of the process is noticed
         if self._answer(_START_SECONDS) is None:
             self.end()
@@ -125,11 +118,6 @@ class _Worker:
             os.killpg(self._pid, signal.SIGKILL)
         self._process.join()
         self._connection.close()
-
-    @property
-    def _pid(self) -> int:
-        assert self._process.pid is not None
-        return self._process.pid
 
     def _answer(self, seconds: float) -> Any:
         """Return what the process sends, or None if the time is over. Raise EOFError if the process has ended."""
@@ -164,21 +152,16 @@ class _Sandbox:
 
     def run(self, case: Case) -> Outcome:
         folder = self.folder / "case" / f"{case.kind}-{case.seed}"
-        (folder / "tmp").mkdir(parents=True)
+        (temporary := folder / "tmp").mkdir(parents=True)
         trial = Trial(folder, self.world, self.guard)
-        before = dict(os.environ)
-        temporary = str(folder / "tmp")
-        os.environ |= {"ZOO_HOME": str(trial.home), "ZOO_OFFLINE": "1", "HOME": str(folder), "TMPDIR": temporary}
-        tempfile.tempdir = None
-        os.chdir(folder)
-        clock = Clock()
-        failure = self._failure(case, trial)
-        seconds = clock.seconds()
+        own = {"ZOO_HOME": trial.home, "ZOO_OFFLINE": 1, "HOME": folder, "TMPDIR": temporary}
+        with mock.patch.dict(os.environ, {name: str(each) for name, each in own.items()}), chdir(folder):
+            tempfile.tempdir = None
+            clock = Clock()
+            failure = self._failure(case, trial)
+            seconds = clock.seconds()
         if failure is not None:
             failure = f"{failure}\n\n" + "\n".join(trial.notes)
-        os.chdir(self.outside)
-        os.environ.clear()
-        os.environ |= before
         shutil.rmtree(folder, ignore_errors=True)
         return Outcome(case, failure, seconds, trial.answered, trial.refused)
 
@@ -200,16 +183,21 @@ def _stack(error: BaseException) -> str:
     return "\n" + "".join(traceback.format_list(traceback.extract_tb(error.__traceback__)[-12:]))
 
 
-def _make(world: World, environment: Mapping[str, str]) -> None:
+def _start(target: Callable[..., None], *arguments: object) -> BaseProcess:
+    """Start a process with the environment of this one, which is not that of the server of processes."""
+    process = _PROCESSES.Process(target=_run_in, args=(dict(os.environ), target, *arguments))
+    process.start()
+    return process
+
+
+def _run_in(environment: Mapping[str, str], action: Callable[..., None], *arguments: object) -> None:
     os.environ.clear()
     os.environ |= environment
-    world.make()
+    action(*arguments)
 
 
-def _serve(connection: Connection, log: Path, folder: Path, world: World, environment: Mapping[str, str]) -> None:
+def _serve(connection: Connection, log: Path, folder: Path, world: World) -> None:
     """Run the cases that a connection sends. The first answer means that the worker is ready."""
-    os.environ.clear()
-    os.environ |= environment
     sys.dont_write_bytecode = True  # the first process has read its environment before
     os.setsid()
     with log.open("wb") as file:

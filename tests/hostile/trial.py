@@ -44,15 +44,12 @@ class Trial:
         self.store = self.home / "models"
         self.notes: list[str] = []
         self.answered = self.refused = 0
-        self.secret = folder / "secret"
+        self.secret = folder / "secret"  # no model may make zoo read it
+        self.secret.write_text("a secret file\n")
 
     def log(self, note: object) -> None:
         """Keep a note of what the case does, which is printed if it fails."""
         self.notes.append(str(note)[:1000])
-
-    def write_secret(self) -> None:
-        """Write a file that nothing may read from now on."""
-        self.secret.write_text("a secret file\n")
 
     def check_secret(self) -> None:
         check(not self.guard.was_opened(self.secret), "it opened a file outside of the model")
@@ -143,23 +140,18 @@ def _run_command(arguments: Sequence[str]) -> Done:
         faults.append(error)
         return original(error, *rest)
 
+    buffers = [io.BytesIO() for _ in range(3)]
     modes = ("strict", "strict", "backslashreplace")
-    streams = [io.TextIOWrapper(io.BytesIO(), "utf-8", mode) for mode in modes]
+    streams = [io.TextIOWrapper(buffer, "utf-8", mode) for buffer, mode in zip(buffers, modes, strict=True)]
     replaced = dict(zip(("stdin", "stdout", "stderr"), streams, strict=True))
     status: object = "none at all"
-    with (
-        mock.patch.multiple(sys, argv=["zoo", *arguments], **replaced),
-        mock.patch.object(errors, "to_zoo_error", recorded),
-    ):
+    patched = mock.patch.multiple(sys, argv=["zoo", *arguments], **replaced)
+    with patched, mock.patch.object(errors, "to_zoo_error", recorded):
         try:
             status = app.main()
         except SystemExit as end:
             status = 0 if end.code is None else end.code
-    out, err = (_written(stream) for stream in streams[1:])
+    for stream in streams:
+        stream.flush()
+    _, out, err = (buffer.getvalue().decode("utf-8", "replace") for buffer in buffers)
     return Done(status, out, err, faults[-1] if faults else None)
-
-
-def _written(stream: io.TextIOWrapper) -> str:
-    stream.flush()
-    content: bytes = stream.buffer.getvalue()  # type: ignore[attr-defined]
-    return content.decode("utf-8", "replace")

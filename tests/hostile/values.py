@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 import numpy as np
 import yaml
 
+from hostile.documents import zipped
 from zoo.text import protobuf
 
 NUMBERS: tuple[Any, ...] = (
@@ -79,24 +80,21 @@ def _at(tree: Any, path: tuple[Any, ...]) -> Any:
     return tree
 
 
-def edit(random: Random, tree: Any, wrong: Mapping[tuple[Any, ...], Sequence[Any]]) -> str:
-    """Give one of some paths one of its wrong values, or delete it if that is `DELETED`; describe the change."""
+def edit_json(random: Random, file: Path, wrong: Mapping[tuple[Any, ...], Sequence[Any]]) -> str:
+    """Give one of some paths in a JSON file one of its wrong values, or delete it if that is `DELETED`.
+
+    Return a description of the change.
+    """
     path = random.choice(list(wrong))
     new = random.choice(wrong[path])
+    tree = json.loads(file.read_text())
     parent = _at(tree, path[:-1])
     if new is DELETED:
         del parent[path[-1]]
     else:
         parent[path[-1]] = new
-    return f"{path}: {new!r:.200}"
-
-
-def edit_json(random: Random, file: Path, wrong: Mapping[tuple[Any, ...], Sequence[Any]]) -> str:
-    """Edit a JSON file, and describe the change."""
-    tree = json.loads(file.read_text())
-    note = edit(random, tree, wrong)
     file.write_text(json.dumps(tree))
-    return f"{file.name}: {note}"
+    return f"{file.name}: {path}: {new!r:.200}"
 
 
 def mutate(random: Random, tree: Any) -> Any:
@@ -234,11 +232,8 @@ def _zip(random: Random, content: bytes) -> bytes:
         members += random.choice(([(odd, b"x")], [members[at]], [(f"m{n}.npy", b"") for n in range(3000)]))
     elif what == 5:
         del members[at]
-    written = io.BytesIO()
-    with zipfile.ZipFile(written, "w", random.choice((zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED))) as archive:
-        for name, inner in members:
-            archive.writestr(name, inner)
-    return lock_first_member(random, written.getvalue()) if what == 6 else written.getvalue()
+    written = zipped(members, random.choice((zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)))
+    return lock_first_member(random, written) if what == 6 else written
 
 
 def lock_first_member(random: Random, content: bytes) -> bytes:

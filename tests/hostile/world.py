@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 from contextlib import chdir
-from dataclasses import dataclass
 from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
@@ -15,13 +14,11 @@ from typing import Any
 import specs
 import zoo
 from compiler import build
-from specs import Spec
-from tests.examples import PAIRS, examples, write_pairs
+from tests.examples import PAIRS, changed, examples, write_pairs
 from tests.zoo.interop import conftest as marian
 from tests.zoo.interop.test_fairseq import Model as FairseqModel
 from zoo.files import manifest
 from zoo.generation.translation import Translation
-from zoo.generation.translator import Translator
 from zoo.interop.ctranslate2.exporter import CTranslate2Export
 from zoo.interop.formats import Bundle
 from zoo.interop.huggingface.marian import HuggingFaceMarian
@@ -46,46 +43,25 @@ FIELDS: dict[str, dict[str, Any]] = {
 }
 
 
-@dataclass(frozen=True)
 class World:
-    """The shared files. Nothing may change them once they are made."""
+    """The shared files. Nothing may change them once they are made.
 
-    folder: Path
+    Attributes:
+        store: Local model store with GOOD and OTHER.
+        run: Run of GOOD, as after training.
+        foreign: Folder with one model per foreign format, named after the format.
+        registry: Registry with OTHER, and two revisions of GOOD, the second of which is the one in the store.
+    """
 
-    @property
-    def store(self) -> Path:
-        """Local model store with GOOD and OTHER."""
-        return self.folder / "home" / "models"
-
-    @property
-    def run(self) -> Path:
-        """Run of GOOD, as after training."""
-        return self.folder / "runs" / GOOD
-
-    @property
-    def foreign(self) -> Path:
-        """Folder with one model per foreign format, named after the format."""
-        return self.folder / "foreign"
-
-    @property
-    def registry(self) -> Path:
-        """Registry with OTHER, and two revisions of GOOD, the second of which is the one in the store."""
-        return self.folder / "registry"
-
-    @cached_property
-    def spec(self) -> Spec:
-        """Spec of both models."""
-        return specs.load("tiny", {**FIELDS, "name": GOOD})
-
-    @cached_property
-    def translator(self) -> Translator:
-        """Translator of GOOD."""
-        return zoo.load(str(self.run), device="cpu")
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.store, self.run = folder / "home" / "models", folder / "runs" / GOOD
+        self.foreign, self.registry = folder / "foreign", folder / "registry"
 
     @cached_property
     def hypotheses(self) -> list[list[Translation]]:
         """Two translations by GOOD of each of LINES."""
-        return self.translator.hypotheses(LINES, n_best=2)
+        return zoo.load(str(self.run), device="cpu").hypotheses(LINES, n_best=2)
 
     def make(self) -> None:
         """Write all files into the folder, which is empty."""
@@ -110,12 +86,11 @@ class World:
     def _publish(self, name: str, seed: int) -> None:
         run = Run(self.folder / "runs" / name)
         run.folder.mkdir(parents=True)
-        spec = self.spec.model_copy(update={"name": name})
+        spec = specs.load("tiny", {**FIELDS, "name": name})
         run.spec_file.write_text(spec.yaml(), encoding="utf-8")
         lines = [(source[:: 3 - 2 * seed], target) for source, target in PAIRS * 3]  # OTHER reads backwards
-        Vocabulary.learn(lambda: examples(lines), self.spec.vocabulary).save(run.folder)
-        training = self.spec.training.model_copy(update={"seed": seed})
-        weights = build(self.spec.model_copy(update={"training": training})).weights()
+        Vocabulary.learn(lambda: examples(lines), spec.vocabulary).save(run.folder)
+        weights = build(changed(spec, "training", seed=seed)).weights()
         Weights(weights, {"steps": "3,6,9", "longest_source": "31"}).write(run.weights)
         publish.publish(run.folder, name=name)
 

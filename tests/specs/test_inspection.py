@@ -33,12 +33,8 @@ corpus:
 
 
 def test_each_value_has_the_comment_of_its_line() -> None:
-    assert specs.comments(write("mine.yaml", TEXT)) == {
-        "": "The first line, and the second.",
-        "name": "by me",
-        "architecture.h": "a # in a comment",
-        "corpus.train": "of the list",
-    }
+    inside = {"name": "by me", "architecture.h": "a # in a comment", "corpus.train": "of the list"}
+    assert specs.comments(write("mine.yaml", TEXT)) == {"": "The first line, and the second.", **inside}
     assert specs.comments(write("mine.yaml", '{"extends": "base", "name": "x"}')) == {}
 
 
@@ -52,49 +48,44 @@ def test_difference_has_both_values_in_the_order_of_a_spec() -> None:
 
 
 def test_parent_plus_difference_is_the_spec() -> None:
-    for name in specs.names():
-        spec, extended = load(name), parent(name)
-        if extended is None:
-            assert name == "base"
-            continue
-        differing = specs.difference(spec, extended)
+    for name in set(specs.names()) - {"base"}:
+        differing = specs.difference(load(name), parent(name))
         assert differing
-        assert load(extended.short_name, {key: new for key, (_, new) in differing.items()}) == spec
+        assert load(parent(name).short_name, {key: new for key, (_, new) in differing.items()}) == load(name)
+
+
+DEEP = {"encoder": 12, "decoder": 2}
 
 
 @pytest.mark.parametrize(
     ("new", "old", "expected"),
     [
-        ("{encoder: 12, decoder: 2}", "6", {"architecture.N": (6, {"encoder": 12, "decoder": 2})}),
-        ("6", "{encoder: 12, decoder: 2}", {"architecture.N": ({"encoder": 12, "decoder": 2}, 6)}),
-        ("{encoder: 12, decoder: 2}", "{encoder: 12, decoder: 6}", {"architecture.N.decoder": (6, 2)}),
-        ("{encoder: 12, decoder: 2}", "{encoder: 12, decoder: 2}", {}),
+        (DEEP, 6, {"architecture.N": (6, DEEP)}),
+        (6, DEEP, {"architecture.N": (DEEP, 6)}),
+        (DEEP, DEEP, {}),
+        (DEEP, {"encoder": 12, "decoder": 6}, {"architecture.N.decoder": (6, 2)}),
     ],
 )
-def test_difference_of_depths(new: str, old: str, expected: dict[str, object]) -> None:
-    spec, other = load("base", [f"architecture.N={new}"]), load("base", [f"architecture.N={old}"])
+def test_difference_of_depths(new: object, old: object, expected: dict[str, object]) -> None:
+    spec, other = (load("base", {"architecture.N": depths}) for depths in (new, old))
     assert specs.difference(spec, other) == expected
     changes = {key: value for key, (_, value) in specs.difference(spec, other).items()}
     unchanged = {"architecture.N": other.model_dump()["architecture"]["N"]}
     assert load("base", {**unchanged, **changes}) == spec
 
 
-def test_schema_file_is_current() -> None:
-    stored = json.loads((FOLDER / "schema.json").read_text(encoding="utf-8"))
-    assert stored == specs.schema(), "run `zoo schema > new.json && mv new.json specs/schema.json`"
-
-
-def test_schema_describes_files_that_extend_others() -> None:
+def test_schema_file_is_current_and_describes_files_that_extend_others() -> None:
     schema = specs.schema()
+    stored = json.loads((FOLDER / "schema.json").read_text(encoding="utf-8"))
+    assert stored == schema, "run `zoo schema > new.json && mv new.json specs/schema.json`"
     assert "required" not in schema
     assert list(schema["properties"])[:3] == ["extends", "format", "name"]
     assert schema["properties"]["format"]["maximum"] == FORMAT
     for section in ("Architecture", "Vocabulary", "Corpus", "Training", "Decoding", "Compilation", "Parsing"):
         assert "required" not in schema["$defs"][section], section
         assert schema["$defs"][section]["additionalProperties"] is False
-    assert schema["$defs"]["Archive"]["required"] == ["archive", "sha256", "target"]
-    assert schema["$defs"]["Depths"]["required"] == ["encoder", "decoder"]
-    assert schema["$defs"]["SelfAttention"]["required"] == ["kind"]
+    parts = {"Archive": ["archive", "sha256", "target"], "Depths": ["encoder", "decoder"], "SelfAttention": ["kind"]}
+    assert {part: schema["$defs"][part]["required"] for part in parts} == parts
 
 
 def test_a_field_is_described_by_the_docstring_below_it_or_none() -> None:

@@ -7,11 +7,13 @@ import http.server
 import math
 import random
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -198,6 +200,14 @@ class RecordingReport(Report):
 
 
 @pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    """A clock that stands still unless the test changes `now`."""
+    clock = SimpleNamespace(now=100.0)
+    monkeypatch.setattr(time, "monotonic", lambda: clock.now)
+    return clock
+
+
+@pytest.fixture
 def report() -> RecordingReport:
     return RecordingReport()
 
@@ -229,22 +239,17 @@ def parsing():
     return lambda **fields: specs.load("tiny", {"task": task, **own, **fields})
 
 
+SOURCES = ["the old dog sees a house", "a cat sleeps"]
 KNOWN = {
-    "translation": {
-        "the old dog sees a house": "der alte Hund sieht ein kleines Haus",
-        "a cat sleeps": "eine Katze schläft",
-    },
-    "parsing": {
-        "the old dog sees a house": "(TOP (S (NP (XX the) (XX old) (XX dog)) (VP (XX sees) (XX a) (XX house))))",
-        "a cat sleeps": "(TOP (S (NP (XX a) (XX cat)) (VP (XX sleeps))))",
-    },
+    "translation": ["der alte Hund sieht ein kleines Haus", "eine Katze schläft"],
+    "parsing": [
+        "(TOP (S (NP (XX the) (XX old) (XX dog)) (VP (XX sees) (XX a) (XX house))))",
+        "(TOP (S (NP (XX a) (XX cat)) (VP (XX sleeps))))",
+    ],
 }
 WANTED = {
     "translation": ["der alte Hund sieht ein Haus", "eine Katze schläft"],
-    "parsing": [
-        "(TOP (S (NP (XX the) (XX old) (XX dog)) (VP (XX sees) (NP (XX a) (XX house)))))",
-        "(TOP (S (NP (XX a) (XX cat)) (VP (XX sleeps))))",
-    ],
+    "parsing": ["(TOP (S (NP (XX the) (XX old) (XX dog)) (VP (XX sees) (NP (XX a) (XX house)))))", KNOWN["parsing"][1]],
 }
 
 
@@ -252,8 +257,8 @@ class Parrot:
     """Translator that knows two sentences. `asked` records its calls."""
 
     def __init__(self, spec):
-        self.spec, self.known, self.asked = spec, KNOWN[spec.task.kind], []
-        self.sources, self.references = list(self.known), WANTED[spec.task.kind]
+        self.spec, self.sources, self.references, self.asked = spec, SOURCES, WANTED[spec.task.kind], []
+        self.known = dict(zip(SOURCES, KNOWN[spec.task.kind], strict=True))
 
     def hypotheses(self, texts, *, report, **choice):
         self.asked.append(("outputs", choice))
@@ -396,10 +401,9 @@ def web(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
 @pytest.fixture(scope="session")
 def summary() -> Summary:
     """Return the list entry of a bundle."""
-    languages = {"source": "en", "target": "de"}
-    scores = {"metric": "bleu", "dev": 12.5, "test": None}
-    published = {"published": "2026-01-01T00:00:00+00:00", "zoo": "0.1.0"}
-    return Summary(task="translation", parameters=7, description="A model.", **languages, **scores, **published)
+    fields = {"source": "en", "target": "de", "metric": "bleu", "dev": 12.5, "test": None, "zoo": "0.1.0"}
+    published = "2026-01-01T00:00:00+00:00"
+    return Summary(task="translation", parameters=7, description="A model.", published=published, **fields)
 
 
 LABELS, TAGS = ("S", "NP", "VP", "PP", "ADVP", "TOP", "X"), ("NN", "DT", ",", "-LRB-", "XX", "NP")
@@ -428,9 +432,8 @@ class HtmlPage(HTMLParser):
 
     def __init__(self, source: str) -> None:
         super().__init__()
-        self.open: list[int] = []
         self.elements: list[tuple[str, dict[str, str | None]]] = []
-        self.texts: list[str] = []
+        self.open, self.texts = list[int](), list[str]()
         self.feed(source)
         self.close()
         assert not self.open

@@ -13,14 +13,6 @@ from zoo import report
 from zoo.report import LibraryReport, PlainReport, Report, WarningsReport
 
 
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
-    """A clock that stands still unless the test changes `now`."""
-    clock = SimpleNamespace(now=100.0)
-    monkeypatch.setattr(report.time, "monotonic", lambda: clock.now)
-    return clock
-
-
 def test_silent_plain_and_library_reports(capsys: pytest.CaptureFixture[str]) -> None:
     Report().info("a")
     Report().warn("b")
@@ -37,14 +29,18 @@ def test_silent_plain_and_library_reports(capsys: pytest.CaptureFixture[str]) ->
     assert capsys.readouterr() == ("", "hello\n")
 
 
-def test_progress_prints_a_line_per_interval(clock: SimpleNamespace) -> None:
+def printed(clock: SimpleNamespace, task: tuple[str, int, str], *steps: tuple[int, int]) -> list[str]:
+    """Return the lines that a task prints. Each step has its duration in seconds, and how far it advances."""
     stream = io.StringIO()
-    with redirect_stderr(stream), PlainReport().progress("training", 1000, "steps") as progress:
-        for _ in range(40):
-            clock.now += 1
-            progress.advance(10, loss=3.21987, device="cpu")
-            assert (clock.now < 110) == (not stream.getvalue())
-    lines = stream.getvalue().splitlines()
+    with redirect_stderr(stream), PlainReport().progress(*task) as progress:
+        for seconds, count in steps:
+            clock.now += seconds
+            progress.advance(count, loss=3.21987, device="cpu")
+    return stream.getvalue().splitlines()
+
+
+def test_progress_prints_a_line_per_interval(clock: SimpleNamespace) -> None:
+    lines = printed(clock, ("training", 1000, "steps"), *[(1, 10)] * 40)
     assert lines[0] == "training: 100 of 1,000 steps, 10 steps per second, 1:30 left, loss 3.22, device cpu"
     assert len(lines) == 4
     assert lines[-1].startswith("training: 400 of 1,000 steps")
@@ -52,35 +48,20 @@ def test_progress_prints_a_line_per_interval(clock: SimpleNamespace) -> None:
 
 def test_last_line_is_printed_once(clock: SimpleNamespace) -> None:
     for last, count in ((0, 2), (5, 3)):
-        stream = io.StringIO()
-        with redirect_stderr(stream), PlainReport().progress("training", 25, "steps") as progress:
-            for _ in range(2):
-                clock.now += 10
-                progress.advance(10)
-            progress.advance(last, loss=3.0)
-        assert len(stream.getvalue().splitlines()) == count
-        assert stream.getvalue().splitlines()[-1].startswith(f"training: {20 + last} of 25 steps")
+        lines = printed(clock, ("training", 25, "steps"), (10, 10), (10, 10), (0, last))
+        assert len(lines) == count
+        assert lines[-1].startswith(f"training: {20 + last} of 25 steps")
 
 
 def test_work_of_an_earlier_run_does_not_count_for_the_speed(clock: SimpleNamespace) -> None:
-    stream = io.StringIO()
-    with redirect_stderr(stream), PlainReport().progress("fetching", 2_000_000, "bytes") as progress:
-        progress.advance(1_000_000)
-        clock.now += 10
-        progress.advance(100_000)
-    assert stream.getvalue().startswith("fetching: 1.1 MB of 2.0 MB, 10 kB per second, 1:30 left")
+    (line, *_) = printed(clock, ("fetching", 2_000_000, "bytes"), (0, 1_000_000), (10, 100_000))
+    assert line.startswith("fetching: 1.1 MB of 2.0 MB, 10 kB per second, 1:30 left")
 
 
 def test_numbers_for_people() -> None:
     for count, text in (
-        (0, "0 bytes"),
-        (999, "999 bytes"),
-        (1000, "1.0 kB"),
-        (34_000, "34 kB"),
-        (999_499, "999 kB"),
-        (999_600, "1.0 MB"),
-        (1_234_567_890, "1.2 GB"),
-        (5e15, "5,000.0 TB"),
+        *((0, "0 bytes"), (999, "999 bytes"), (1000, "1.0 kB"), (34_000, "34 kB"), (999_499, "999 kB")),
+        *((999_600, "1.0 MB"), (1_234_567_890, "1.2 GB"), (5e15, "5,000.0 TB")),
     ):
         assert report.size(count) == text
     for pair, texts in (
@@ -98,18 +79,12 @@ def test_numbers_for_people() -> None:
         assert report.figure(value) == text
 
 
-@pytest.mark.parametrize(
-    ("text", "escaped"),
-    [
-        ("plain Größe ß\t1\n2", "plain Größe ß\t1\n2"),
-        ("\x1b[2J\x1b]0;x\x07", r"\x1b[2J\x1b]0;x\x07"),
-        ("a\rb\x7f\x9b1m", r"a\x0db\x7f\x9b1m"),
-        ("\u202eabc\u2028", r"\u202eabc\u2028"),
-        ("\ud800", r"\ud800"),
-    ],
-)
-def test_control_characters_are_escaped(capsys: pytest.CaptureFixture[str], text: str, escaped: str) -> None:
-    assert report.escape_control_characters(text) == escaped
-    assert escaped.replace("\t", r"\x09") == ZooError(text).summary, "errors use the same escapes"
-    PlainReport().warn(text)
-    assert capsys.readouterr().err == f"warning: {escaped}\n"
+def test_control_characters_are_escaped(capsys: pytest.CaptureFixture[str]) -> None:
+    for text, escaped in (
+        *(("plain Größe ß\t1\n2", "plain Größe ß\t1\n2"), ("\x1b[2J\x1b]0;x\x07", r"\x1b[2J\x1b]0;x\x07")),
+        *(("a\rb\x7f\x9b1m", r"a\x0db\x7f\x9b1m"), ("\u202eabc\u2028", r"\u202eabc\u2028"), ("\ud800", r"\ud800")),
+    ):
+        assert report.escape_control_characters(text) == escaped
+        assert escaped.replace("\t", r"\x09") == ZooError(text).summary, "errors use the same escapes"
+        PlainReport().warn(text)
+        assert capsys.readouterr().err == f"warning: {escaped}\n"

@@ -20,7 +20,7 @@ from compiler.initialization import initial_weights
 from specs import EOS, Spec
 from tests.benchmarks.gpu_parts.setting import ROOT, Figures, Setting, subprocess_environment
 from tests.compiler.kernels_in_pytorch import kernels_in_pytorch
-from tests.examples import rows
+from tests.examples import changed, rows
 from tests.zoo.training.conftest import train_steps
 from zoo.generation.beam_search import BeamSearch
 from zoo.generation.constraints import SuppressedTokens
@@ -85,10 +85,8 @@ def _updates(setting: Setting, **architecture: Any) -> Figures:
         weights = torch.cat([parameter.detach().flatten().cpu() for parameter in program.parameters()])
         trained.append((weights, float(result.smoothed) / result.tokens))
     (reference, expected), (weights, loss) = trained
-    return {
-        "difference of weights": float((weights - reference).abs().max()),
-        "difference of the loss": loss - expected,
-    }
+    difference = float((weights - reference).abs().max())
+    return {"difference of weights": difference, "difference of the loss": loss - expected}
 
 
 def _searches(setting: Setting) -> Iterator[tuple[str, Figures]]:
@@ -132,8 +130,8 @@ def _resume(setting: Setting) -> Figures:
     for name, ends in (("whole", (7,)), ("resumed", (3, 5, 7))):
         run = Run(setting.folder / name)
         for end in ends:
-            changed = spec.training.model_copy(update={"steps": end, "checkpoint_steps": 2, "cooldown_steps": None})
-            train_steps(spec.model_copy(update={"training": changed}), run.folder, str(setting.device))
+            stopped = changed(spec, "training", steps=end, checkpoint_steps=2, cooldown_steps=None)
+            train_steps(stopped, run.folder, str(setting.device))
         newest = list_checkpoints(run)[-1].folder
         states.append([(newest / file).read_bytes() for file in (WEIGHTS, OPTIMISER)])
     return {"steps": 7, "stopped after steps": [3, 5], "bitwise equal": states[0] == states[1]}
@@ -142,13 +140,11 @@ def _resume(setting: Setting) -> Figures:
 def _alone(setting: Setting, spec: Spec, weights: Any, precision: str) -> Figures:
     """Count sentences whose best translation differs in a batch. In float32 there must be none."""
     count = 4 if setting.toy else 48
-    program = build(spec, weights=weights, device=str(setting.device), precision=precision, backend="eager")
-    sources = random_sources(spec, count)
-    alone, together = (
-        translations(program, sources, spec, batch=batch, device=str(setting.device)) for batch in (1, count)
-    )
-    changed = sum(a[0].tokens != b[0].tokens for a, b in zip(alone, together, strict=True))
-    return {"sentences": count, "changed": changed}
+    sources, device = random_sources(spec, count), str(setting.device)
+    program = build(spec, weights=weights, device=device, precision=precision, backend="eager")
+    alone, together = (translations(program, sources, spec, batch=batch, device=device) for batch in (1, count))
+    others = sum(a[0].tokens != b[0].tokens for a, b in zip(alone, together, strict=True))
+    return {"sentences": count, "changed": others}
 
 
 def _backend(setting: Setting, spec: Spec, weights: Any, name: str) -> Iterator[tuple[str, Figures]]:

@@ -51,12 +51,8 @@ def _figures(setting: Setting, spec: Spec, program: EmittedProgram, batch: int, 
     taken = setting.seconds(whole, 1 if setting.toy else rounds)
     steps = -(-len(sources) // batch) * LENGTH
     kernels = profiled(setting, f"decoding {batch}", whole, steps) if program.searcher else {}
-    return {
-        "sentences/s": len(sources) / taken,
-        "a step of the search, us": 1e6 * taken / steps,
-        "first line, s": first,
-        **kernels,
-    }
+    speed = {"sentences/s": len(sources) / taken, "a step of the search, us": 1e6 * taken / steps}
+    return {**speed, "first line, s": first, **kernels}
 
 
 def _generate(setting: Setting, spec: Spec, batch: int) -> Figures:

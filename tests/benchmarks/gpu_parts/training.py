@@ -12,6 +12,7 @@ from compiler import Purpose, build_module
 from specs import Spec
 from tests.benchmarks.gpu_parts.profile import profiled
 from tests.benchmarks.gpu_parts.setting import Figures, Setting
+from tests.examples import changed
 from zoo.data.batches import Examples
 from zoo.data.training_set import TrainingSet
 from zoo.report import Report
@@ -32,15 +33,11 @@ def training(setting: Setting) -> Iterator[tuple[str, Figures]]:
         if setting.toy and name != "base":
             yield name, {"absent": "at full size only"}
             continue
-        spec = _in_bfloat16(setting.spec(name))
+        spec = changed(setting.spec(name), "training", precision="bfloat16")
         yield name, _measured(setting, spec, name)
         yield f"{name}, kernels of a step", _kernels(setting, spec)
-    spec = _in_bfloat16(setting.spec("base", compilation=KERNEL_BY_KERNEL))
+    spec = changed(setting.spec("base", compilation=KERNEL_BY_KERNEL), "training", precision="bfloat16")
     yield "base, kernel by kernel", _measured(setting, spec, "base", steps=3)
-
-
-def _in_bfloat16(spec: Spec) -> Spec:
-    return spec.model_copy(update={"training": spec.training.model_copy(update={"precision": "bfloat16"})})
 
 
 def _measured(setting: Setting, spec: Spec, name: str, steps: int = 10) -> Figures:
@@ -72,8 +69,7 @@ def _kernels(setting: Setting, spec: Spec) -> Figures:
     train_step = TrainStep(spec, program, Processes(str(setting.device)), Report())
     with TemporaryDirectory() as folder:
         store = random_pairs(spec, 1, Path(folder))
-        bare = spec.model_copy(update={"corpus": spec.corpus.model_copy(update={"train": ()})})
-        data = TrainingSet(bare, store)
+        data = TrainingSet(changed(spec, "corpus", train=()), store)
         data.packed = Purpose.UPDATE in program.graphs
         batch = Examples.from_store(store, data.epoch_batches(0)[0]).to_batch()
 

@@ -7,9 +7,7 @@ from zoo.data.cleaning import other_language
 from zoo.data.prepare import prepare
 
 ENGLISH = [f"The children in house number {n} were playing in the garden when it began to rain." for n in range(40)]
-FRENCH = [
-    f"Les enfants de la maison numéro {n} jouaient dans le jardin quand il a commencé à pleuvoir." for n in range(40)
-]
+FRENCH = [f"Les enfants de la maison {n} jouaient dans le jardin quand il a commencé à pleuvoir." for n in range(40)]
 
 
 def test_text_in_another_language_is_recognised():

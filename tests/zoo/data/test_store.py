@@ -1,13 +1,14 @@
 """Token stores on disk."""
 
 import tracemalloc
+from contextlib import suppress
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from specs import ZooError
+from tests.refusals import refused
 from zoo.data.store import Store, StoreWriter
 
 ROWS = st.lists(st.lists(st.integers(4, 99), max_size=6), max_size=12)
@@ -23,24 +24,17 @@ def write(folder, chunks, size=100):
 
 
 @settings(max_examples=40, deadline=None)
-@given(
-    chunks=st.lists(ROWS, max_size=3),
-    size=st.sampled_from([100, 1 << 16, (1 << 16) + 1]),
-)
+@given(chunks=st.lists(ROWS, max_size=3), size=st.sampled_from([100, 1 << 16, (1 << 16) + 1]))
 def test_stores_return_what_was_written(tmp_path_factory, chunks, size):
     pairs = [(rows, [[*row[::-1], 5] for row in rows]) for rows in chunks]
-    folder = tmp_path_factory.mktemp("store")
-    store = write(folder, pairs, size)
-    sources = [row for rows, _ in pairs for row in rows]
-    targets = [row for _, rows in pairs for row in rows]
-    assert len(store) == len(sources)
-    assert [store.row("source", index).tolist() for index in range(len(store))] == sources
-    assert [store.row("target", index).tolist() for index in range(len(store))] == targets
+    store = write(tmp_path_factory.mktemp("store"), pairs, size)
     order = np.random.default_rng(1).permutation(len(store))
-    for name, written in (("source", sources), ("target", targets)):
+    for name, side in (("source", 0), ("target", 1)):
+        written = [row for pair in pairs for row in pair[side]]
+        assert len(store) == len(written)
+        assert [store.row(name, index).tolist() for index in range(len(store))] == written
         assert [row.tolist() for row in store.rows(name, order)] == [written[index] for index in order]
-    assert store.lengths["source"].tolist() == [len(row) for row in sources]
-    assert store.lengths["target"].tolist() == [len(row) for row in targets]
+        assert store.lengths[name].tolist() == [len(row) for row in written]
 
 
 def test_stores_are_read_only_and_have_no_negative_indices(tmp_path):
@@ -58,8 +52,7 @@ def test_a_stream_with_another_number_of_examples_is_reported(tmp_path):
     write(tmp_path / "store", [([[4, 5], [6]], [[6], [7]])])
     offsets = tmp_path / "store" / "00000.target.offsets"
     offsets.write_bytes(offsets.read_bytes()[:-8])
-    with pytest.raises(ZooError, match="the number of examples in the header"):
-        Store(tmp_path / "store")
+    refused("the number of examples in the header", Store, tmp_path / "store")
 
 
 def test_memory_does_not_grow_with_the_number_of_tokens(tmp_path):
@@ -78,12 +71,7 @@ def test_memory_does_not_grow_with_the_number_of_tokens(tmp_path):
 
 
 def test_an_unfinished_store_cannot_be_opened(tmp_path):
-    def interrupted():
-        with StoreWriter(tmp_path, {"source": "uint16"}) as writer:
-            writer.add({"source": [[4]]})
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        interrupted()
-    with pytest.raises(ZooError, match="is missing"):
-        Store(tmp_path)
+    with suppress(KeyboardInterrupt), StoreWriter(tmp_path, {"source": "uint16"}) as writer:
+        writer.add({"source": [[4]]})
+        raise KeyboardInterrupt
+    refused("is missing", Store, tmp_path)

@@ -1,6 +1,5 @@
 """Training batches, with and without subword regularisation."""
 
-import threading
 from concurrent.futures import Future
 from itertools import islice, takewhile
 
@@ -10,9 +9,11 @@ import pytest
 import specs
 from specs import UNK, ZooError
 from tests.examples import examples, rows
+from tests.refusals import refused
 from zoo.data import training_set
 from zoo.data.batches import Examples, epoch_batches
 from zoo.data.builtin import sentences
+from zoo.data.prefetch import run_in_thread
 from zoo.data.store import Store, StoreWriter
 from zoo.data.training_set import SubwordSampler, TrainingSet
 from zoo.text.vocabulary import Vocabulary
@@ -58,9 +59,8 @@ def lengthen(pairs, seed):
 
 def original(pairs):
     """Return the pairs without the tokens that `lengthen` appends."""
-    return [
-        tuple([token for token in row if token != 99] for row in pair) for pair in zip(*pairs.values(), strict=True)
-    ]
+    sides = ([[token for token in row if token != 99] for row in side] for side in pairs.values())
+    return list(zip(*sides, strict=True))
 
 
 @pytest.fixture
@@ -108,8 +108,7 @@ def test_the_result_of_the_verification_is_raised(store):
     data.verify(wait=False)  # the verification has not finished
     verified.set_exception(ZooError("`00001.source.values` is damaged"))
     for wait in (False, True):
-        with pytest.raises(ZooError, match="damaged"):
-            data.verify(wait=wait)
+        refused("damaged", data.verify, wait=wait)
 
 
 @pytest.fixture(scope="module", params=["bpe", "unigram"])
@@ -124,11 +123,7 @@ def test_subword_sampling(vocabulary):
     pairs = rows(*([vocabulary.encode(line) for line in side] for side in zip(*text, strict=True)))
     sampler = SubwordSampler(vocabulary, 0.3, 100)
     sample = as_lists(sampler(pairs, 5))
-    other_thread = []
-    thread = threading.Thread(target=lambda: other_thread.append(as_lists(sampler(pairs, 5))))
-    thread.start()
-    thread.join()
-    assert other_thread == [sample]
+    assert sample == as_lists(run_in_thread(lambda: sampler(pairs, 5)).result())
     assert sample == as_lists(sampler(pairs, 5)) != as_lists(sampler(pairs, 6))
     assert sample != as_lists(pairs)
     for new, old in zip(sample, as_lists(pairs), strict=True):

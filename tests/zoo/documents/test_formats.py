@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from specs import ZooError
 from tests.hostile.documents import CUE, WORD
-from tests.zoo.documents.test_markup import letters, random_tree
+from tests.refusals import refused
+from tests.zoo.documents.test_markup import letters
 from tests.zoo.documents.translators import Shuffle, archive, translate, unpack
 from zoo.documents import document
 from zoo.documents.document import FORMATS
@@ -52,41 +53,28 @@ def content_of(suffix: str, text: str) -> bytes:
 
 @pytest.mark.parametrize("suffix", FORMATS)
 def test_a_document_stays_as_it_is_if_every_text_does(suffix: str) -> None:
-    generator = random.Random(suffix)
-    texts = [TEXTS.get(suffix, TEXTS[".html"])]
-    if suffix in (".html", ".htm", ".epub"):
-        texts += [random_tree(generator) for _ in range(50)]
-    for text in texts:
-        content = content_of(suffix, text)
-        assert translate(content, f"a{suffix}") == content
+    content = content_of(suffix, TEXTS.get(suffix, TEXTS[".html"]))
+    assert translate(content, f"a{suffix}") == content
 
 
-@pytest.mark.parametrize(
-    ("suffix", "text", "expected"),
-    [
-        (".txt", "one two\r\n 12 \nthree", "TWO ONE\r\n 12 \nTHREE"),
-        (".txt", "\ufeffone two", "\ufeffTWO ONE"),
-        (".md", "\ufeff---\na: one\n---\n# one two", "\ufeff---\na: one\n---\n# TWO ONE"),
-        (".html", "\ufeff<b>one</b> two", "\ufeffTWO <b>ONE</b>"),
-        (".md", "# one *two*\n\n- three_x\n", "# *TWO* ONE\n\n- THREE_X\n"),
-        (".md", "> one\n> [two](u) `x`\n", "> `x` [TWO](u)\n> ONE\n"),
-        (".md", "---\na: one\n---\n`one`\n", "---\na: one\n---\n`one`\n"),
-        (".txt", "a) one two\n(2) one two\n[3] one two", "a) TWO ONE\n(2) TWO ONE\n[3] TWO ONE"),
-        (".txt", "> one two\f→ one two\u2028•one two", "> TWO ONE\f→ TWO ONE\u2028•TWO ONE"),
-        (".srt", CUE + "<i>one</i> two\n\n", CUE + "TWO <i>ONE</i>\n\n"),
-        (".srt", "00:01,000 --> 00:02,000\none two\n", "00:01,000 --> 00:02,000\nTWO ONE\n"),
-        (".srt", "0:00:01 --> -0:00:02:10\none two\n", "0:00:01 --> -0:00:02:10\nTWO ONE\n"),
-        (".srt", CUE + "(sighs) one two\n‐ one two", CUE + "(sighs) TWO ONE\n‐ TWO ONE"),
-        (".srt", CUE + "ANNA:\none two\n•one two", CUE + "ANNA:\nTWO ONE\n•TWO ONE"),
-        (".srt", CUE + "- one two\n- three\n", CUE + "- TWO ONE\n- THREE\n"),
-        (
-            ".docx",
-            "<w:p><w:r><w:t>one </w:t></w:r><w:r><w:rPr><w:b/></w:rPr><w:t>two &amp;</w:t></w:r></w:p>",
-            '<w:p><w:r><w:rPr><w:b/></w:rPr><w:t xml:space="preserve">&amp; TWO</w:t></w:r>'
-            '<w:r><w:t xml:space="preserve"> ONE</w:t></w:r></w:p>',
-        ),
-    ],
-)
+@pytest.mark.parametrize(("suffix", "text", "expected"), [
+    (".txt", "one two\r\n 12 \nthree", "TWO ONE\r\n 12 \nTHREE"),
+    (".txt", "\ufeffone two", "\ufeffTWO ONE"),
+    (".md", "\ufeff---\na: one\n---\n# one two", "\ufeff---\na: one\n---\n# TWO ONE"),
+    (".html", "\ufeff<b>one</b> two", "\ufeffTWO <b>ONE</b>"),
+    (".md", "> one\n> [two](u) `x`\n", "> `x` [TWO](u)\n> ONE\n"),
+    (".txt", "a) one two\n(2) one two\n[3] one two", "a) TWO ONE\n(2) TWO ONE\n[3] TWO ONE"),
+    (".txt", "> one two\f→ one two\u2028•one two", "> TWO ONE\f→ TWO ONE\u2028•TWO ONE"),
+    (".srt", CUE + "<i>one</i> two\n\n", CUE + "TWO <i>ONE</i>\n\n"),
+    (".srt", "00:01,000 --> 00:02,000\none two\n", "00:01,000 --> 00:02,000\nTWO ONE\n"),
+    (".srt", "0:00:01 --> -0:00:02:10\none two\n", "0:00:01 --> -0:00:02:10\nTWO ONE\n"),
+    (".srt", CUE + "(sighs) one two\n‐ one two", CUE + "(sighs) TWO ONE\n‐ TWO ONE"),
+    (".srt", CUE + "ANNA:\none two\n•one two", CUE + "ANNA:\nTWO ONE\n•TWO ONE"),
+    (".srt", CUE + "- one two\n- three\n", CUE + "- TWO ONE\n- THREE\n"),
+    (".docx", "<w:p><w:r><w:t>one </w:t></w:r><w:r><w:rPr><w:b/></w:rPr><w:t>two &amp;</w:t></w:r></w:p>",
+     '<w:p><w:r><w:rPr><w:b/></w:rPr><w:t xml:space="preserve">&amp; TWO</w:t></w:r>'
+     '<w:r><w:t xml:space="preserve"> ONE</w:t></w:r></w:p>'),
+])  # fmt: skip
 def test_the_text_is_translated_and_the_markup_follows(suffix: str, text: str, expected: str) -> None:
     result = translate(content_of(suffix, text), f"a{suffix}", Shuffle())
     name, frame = PARTS.get(suffix, ("", "{}"))
@@ -96,9 +84,8 @@ def test_the_text_is_translated_and_the_markup_follows(suffix: str, text: str, e
 @pytest.mark.parametrize("suffix", PARTS)
 def test_other_files_of_an_archive_are_kept(suffix: str) -> None:
     content = archive_of(suffix, TEXTS.get(suffix, TEXTS[".html"]))
-    before, after = (
-        zipfile.ZipFile(io.BytesIO(each)) for each in (content, translate(content, f"a{suffix}", Shuffle()))
-    )
+    result = translate(content, f"a{suffix}", Shuffle())
+    before, after = (zipfile.ZipFile(io.BytesIO(each)) for each in (content, result))
     assert [entry.filename for entry in before.infolist()] == [entry.filename for entry in after.infolist()]
     for one, other in zip(before.infolist(), after.infolist(), strict=True):
         assert (one.date_time, one.compress_type) == (other.date_time, other.compress_type)
@@ -107,14 +94,11 @@ def test_other_files_of_an_archive_are_kept(suffix: str) -> None:
     assert before.read(PARTS[suffix][0]) != after.read(PARTS[suffix][0])
 
 
-@pytest.mark.parametrize(
-    ("suffix", "names"),
-    [
-        (".docx", ("word/document.xml", "word/footnotes.xml")),
-        (".odt", ("content.xml", "styles.xml")),
-        (".epub", ("a.xhtml", "b.xhtml")),
-    ],
-)
+@pytest.mark.parametrize(("suffix", "names"), [
+    (".docx", ("word/document.xml", "word/footnotes.xml")),
+    (".odt", ("content.xml", "styles.xml")),
+    (".epub", ("a.xhtml", "b.xhtml")),
+])  # fmt: skip
 def test_an_archive_can_be_rendered_several_times(suffix: str, names: tuple[str, str]) -> None:
     frame = PARTS[suffix][1].format(TEXTS.get(suffix, TEXTS[".html"]))
     content = archive(*((name, frame) for name in names))
@@ -132,31 +116,28 @@ def test_an_archive_can_be_rendered_several_times(suffix: str, names: tuple[str,
 BOMB = '<!DOCTYPE w [<!ENTITY a "aaaa">]><w:p xmlns:w="w">&a;</w:p>'
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "message"),
-    [
-        ("a.pdf", b"", "known format"),
-        ("a", b"", "known format"),
-        ("a.txt", b"\xff\xfe", "not UTF-8"),
-        ("a.docx", b"PK\x03\x04 not a zip", "damaged"),
-        ("a.docx", archive_of(".docx", "<w:p>"), "damaged"),
-        ("a.odt", archive_of(".odt", "").replace(b"\x00", b"\x01", 40), "damaged"),
-        ("a.epub", archive_of(".epub", TEXTS[".html"])[:-30], "damaged"),
-        ("a.epub", archive_of(".epub", '<?xml version="1.0" encoding="undefined"?><p>one</p>'), "not UNDEFINED"),
-    ],
-)
+@pytest.mark.parametrize(("name", "content", "message"), [
+    ("a.pdf", b"", "known format"),
+    ("a", b"", "known format"),
+    ("a.txt", b"\xff\xfe", "not UTF-8"),
+    ("a.docx", b"PK\x03\x04 not a zip", "damaged"),
+    ("a.docx", archive_of(".docx", "<w:p>"), "damaged"),
+    ("a.docx", archive_of(".docx", "<w:p>\x00</w:p>"), "damaged"),
+    ("a.docx", archive(("word/document.xml", WORD.format("").replace("xmlns:w", "xmlns:v"))), "damaged"),
+    ("a.docx", archive(("word/document.xml", b"\xff\xfe<\x00a")), "UTF-16"),
+    ("a.docx", archive(("word/document.xml", b'<?xml version="1.0" encoding="no-such"?><a/>')), "NO-SUCH"),
+    ("a.odt", archive_of(".odt", "").replace(b"\x00", b"\x01", 40), "damaged"),
+    ("a.epub", archive_of(".epub", TEXTS[".html"])[:-30], "damaged"),
+    ("a.epub", archive_of(".epub", '<?xml version="1.0" encoding="undefined"?><p>one</p>'), "not UNDEFINED"),
+])  # fmt: skip
 def test_bad_documents_are_refused(name: str, content: bytes, message: str) -> None:
-    with pytest.raises(ZooError, match=message) as error:
-        translate(content, name)
-    assert error.value.hint
+    assert refused(message, translate, content, name).hint
 
 
 def test_documents_that_grow_without_bound_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(ZooError, match="declares entities"):
-        translate(archive(("word/document.xml", BOMB)), "a.docx")
+    refused("declares entities", translate, archive(("word/document.xml", BOMB)), "a.docx")
     monkeypatch.setattr(document, "MAX_DOCUMENT_BYTES", 1_000)
-    with pytest.raises(ZooError, match="after decompression"):
-        translate(archive_of(".docx", "<w:p/>" * 1_000), "a.docx")
+    refused("after decompression", translate, archive_of(".docx", "<w:p/>" * 1_000), "a.docx")
 
 
 def test_any_bytes_give_a_document_or_an_error() -> None:
@@ -178,9 +159,8 @@ TAG = re.compile(r"</?[ib]>|<font [^>]*>|</font>|\{[^}]*\}")
 
 def random_line(draw: random.Random) -> str:
     marks = ["", "", "", "- ", "– ", ">> ", "♪ ", "[door slams] ", "ANNA: ", "(sighs) ", "a) ", "{\\an8}", "☐ ", "12 "]
-    words = draw.choices(
-        ["one", "Two", "three,", "four.", "x-y", "5", "<", "&", "A->B", "wash\u00ading"], k=draw.randint(0, 5)
-    )
+    words = ["one", "Two", "three,", "four.", "x-y", "5", "<", "&", "A->B", "wash\u00ading"]
+    words = draw.choices(words, k=draw.randint(0, 5))
     for name in ("i", "b", 'font color="red"'):
         if words and draw.random() < 0.2:
             start = draw.randrange(len(words))

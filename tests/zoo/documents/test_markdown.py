@@ -9,12 +9,12 @@ from collections.abc import Callable
 from itertools import count
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from tests.zoo.documents.translators import WORD, Shuffle, render
-from zoo.documents.document import TextFile
+from tests.zoo.documents.translators import WORD, Shuffle, render, texts
+from zoo.documents.document import TextFile, translate_document
 from zoo.documents.markdown import FORMAT
 from zoo.generation.alignment import AlignedToken
 
@@ -32,106 +32,78 @@ def replaced(text: str, translate: Callable[[str], str]) -> str:
     return document.render(targets, [[] for _ in targets])
 
 
-def segments(text: str) -> list[str]:
-    return [segment.text for segment in TextFile(text, FORMAT).segments]
-
-
-@pytest.mark.parametrize(
-    ("before", "after"),
-    [
-        ("- [ ] one two\n- [x] three", "- [ ] TWO ONE\n- [x] THREE"),
-        ("> [!TIP]\n> one two", "> [!TIP]\n> TWO ONE"),
-        ("one two {#a-b}\n---", "TWO ONE {#a-b}\n---"),
-        ("# one *two*{.a} {: #b }", "# *TWO*{.a} ONE {: #b }"),
-        ("[one](u){.a} `x`{.b} ![i](u){.c} two", "TWO `x`{.b} ![i](u){.c} [ONE](u){.a}"),
-        (":::tip one two\nthree four\n:::", ":::tip TWO ONE\nFOUR THREE\n:::"),
-        ("::: {.a}\none two\n:::\n", "::: {.a}\nTWO ONE\n:::\n"),
-        ('!!! tip "one two"\n    three four\n\n    - five six', '!!! tip "TWO ONE"\n    FOUR THREE\n\n    - SIX FIVE'),
-        ("???+ tip\n    one two\n", "???+ tip\n    TWO ONE\n"),
-        ('=== "one two"\n\n    three four', '=== "TWO ONE"\n\n    FOUR THREE'),
-        ("---\na: one\n...\none two", "---\na: one\n...\nTWO ONE"),
-        ("+++\na = 'one'\n+++\none two", "+++\na = 'one'\n+++\nTWO ONE"),
-        ("one[^1] two\n\n[^1]: three four\n\n    five six", "TWO ONE[^1]\n\n[^1]: FOUR THREE\n\n    SIX FIVE"),
-        ("one\n: two three\n\n    four five", "ONE\n: THREE TWO\n\n    FIVE FOUR"),
-        ("*[AB]: one two", "*[AB]: TWO ONE"),
-        ("one $a_b$ two", "TWO $a_b$ ONE"),
-        (r"one \(a_b\) two \[a = b\]", r"\[a = b\] TWO \(a_b\) ONE"),
-        ("one\n\n$$\na\n- b\n$$\ntwo three", "ONE\n\n$$\na\n- b\n$$\nTHREE TWO"),
-        ("\\[\na\n+ b\n\\]\ntwo three", "\\[\na\n+ b\n\\]\nTHREE TWO"),
-        ("one $A:$B two", "TWO B $ : A $ ONE"),
-        ("one $5 and $6 two", "TWO 6 $ AND 5 $ ONE"),
-        ("one [[a_b|c]] {{ d_e }} {% f %} two", "TWO {% f %} {{ d_e }} [[a_b|c]] ONE"),
-        ("one :a_b: two 10:20:30", None),
-        ("one :+1: two", "TWO ONE :+1:"),
-        ("one ==two three== h~2~o x^2^", "X^2^ H~2~O ==THREE TWO== ONE"),
-        ("> [!tip]- one two\n> three four", "> [!tip]- TWO ONE\n> FOUR THREE"),
-        ("{% note %}\none two\n{% endnote %}", "{% note %}\nTWO ONE\n{% endnote %}"),
-        ("import A from 'a'\nimport 'b';\n\none two", "import A from 'a'\nimport 'b';\n\nTWO ONE"),
-        ("\\newpage\n\none two", "\\newpage\n\nTWO ONE"),
-        ("one http://a.b/c_d_(e), f.g@h.i <xx:y> two", "TWO <xx:y> f.g@h.i , http://a.b/c_d_(e) ONE"),
-        ("[TOC]\n\none two", "[TOC]\n\nTWO ONE"),
-        ("one [@a_b] two", "TWO ONE [@a_b]"),
-        ("one <!-- a_b --> two", "TWO ONE <!-- a_b -->"),
-    ],
-)
-def test_what_is_not_commonmark_is_copied(before: str, after: str | None) -> None:
-    assert translated(before) == before
-    assert after is None or translated(before, Shuffle()) == after
-
-
-@pytest.mark.parametrize(
-    ("before", "after"),
-    [
-        ("one <b>two three</b> four", "FOUR <b>THREE TWO</b> ONE"),
-        ('one <a href="x">two</a>', '<a href="x">TWO</a> ONE'),
-        ("one <kbd>a <b>c</b></kbd> two", "TWO <kbd>a <b>c</b></kbd> ONE"),
-        ("one <code>a two", None),
-        ("one two<br>three four", "TWO ONE<br>FOUR THREE"),
-        ("one <img src=a> two", "TWO ONE <img src=a>"),
-        (
-            "> <p\n> title='one two'>\n> <img alt=\"three four\">five\n",
-            '> <p\n> title="TWO ONE">\n> <img alt="FOUR THREE">FIVE\n',
-        ),
-        ("<div>one <b>two</b> & three</div>", "<div>THREE &amp; <b>TWO</b> ONE</div>"),
-        (
-            "<Tabs>\n  <Tab a=b>\none <b>two</b>\n  </Tab>\n</Tabs>",
-            "<Tabs>\n  <Tab a=b>\n<b>TWO</b> ONE\n  </Tab>\n</Tabs>",
-        ),
-        ("> <p>one\n> two</p>", "> <p>TWO ONE</p>"),
-        ("<details>\n<summary>one two</summary>\n\n*three* four\n\n</details>", None),
-        ("<pre>\none *two*\n</pre>", "<pre>\none *two*\n</pre>"),
-    ],
-)
-def test_html_is_translated_as_html(before: str, after: str | None) -> None:
-    assert translated(before) == before
-    assert after is None or translated(before, Shuffle()) == after
-
-
-@pytest.mark.parametrize(
-    ("before", "after"),
-    [
-        ("| a \\| b | b |\n|-|-|\n| c | a \\| d |", "| B \\| A | B |\n|-|-|\n| C | D \\| A |"),
-        ("a `b \\| c`|d\n-|-\n\na | b", "`b \\| c` A|D\n-|-\n\nB | A"),
-        ("> one\n> > two\n> > three\n\none", "> ONE\n> > THREE\n> > TWO\n\nONE"),
-        ("- one\n  two\n\n  three four\n- one", "- TWO\n  ONE\n\n  FOUR THREE\n- ONE"),
-        ("one two  \nthree four\\\nfive", "TWO ONE  \nFOUR THREE\\\nFIVE"),
-        ("one two\r\n*three*\r\n\r\nfour five", "*THREE* TWO\r\nONE\r\n\r\nFIVE FOUR"),
-        ("one two\\\r\nthree four", "TWO ONE\\\r\nFOUR THREE"),
-        ("one two\r\r# three four", "TWO ONE\r\r# FOUR THREE"),
-        ("[one two][x]\n\n[x]: u 'one'", "[TWO ONE][x]\n\n[x]: u 'one'"),
-        ("[one two] three\n\n[One  Two]: u", "THREE [TWO ONE][one two]\n\n[One  Two]: u"),
-        ("[one *two*][] `a` b\n\n[one *two*]: u", "B `a` [*TWO* ONE][one *two*]\n\n[one *two*]: u"),
-        ("[1] one two\n\n[1]: u", None),
-        (
-            "![one two](u 'v') [![three *four*][]](u)\n\n[three *four*]: w",
-            "![TWO ONE](u 'v') [![*FOUR* THREE][three *four*]](u)\n\n[three *four*]: w",
-        ),
-        ("one ![two](u)", "ONE ![two](u)"),
-        ("[![one](u)](v) [two](w) three", "[![one](u)](v) THREE [TWO](w)"),
-        ("one [*two*\nthree](u) four", "FOUR [THREE *TWO*](u)\nONE"),
-    ],
-)
-def test_texts_are_written_where_they_were_read(before: str, after: str | None) -> None:
+@pytest.mark.parametrize(("before", "after"), [
+    # What is not CommonMark is copied.
+    ("- [ ] one two\n- [x] three", "- [ ] TWO ONE\n- [x] THREE"),
+    ("> [!TIP]\n> one two", "> [!TIP]\n> TWO ONE"),
+    ("one two {#a-b}\n---", "TWO ONE {#a-b}\n---"),
+    ("# one *two*{.a} {: #b }", "# *TWO*{.a} ONE {: #b }"),
+    ("[one](u){.a} `x`{.b} ![i](u){.c} two", "TWO `x`{.b} ![i](u){.c} [ONE](u){.a}"),
+    (":::tip one two\nthree four\n:::", ":::tip TWO ONE\nFOUR THREE\n:::"),
+    ("::: {.a}\none two\n:::\n", "::: {.a}\nTWO ONE\n:::\n"),
+    ('!!! tip "one two"\n    three four\n\n    - five six', '!!! tip "TWO ONE"\n    FOUR THREE\n\n    - SIX FIVE'),
+    ("???+ tip\n    one two\n", "???+ tip\n    TWO ONE\n"),
+    ('=== "one two"\n\n    three four', '=== "TWO ONE"\n\n    FOUR THREE'),
+    ("---\na: one\n...\none two", "---\na: one\n...\nTWO ONE"),
+    ("+++\na = 'one'\n+++\none two", "+++\na = 'one'\n+++\nTWO ONE"),
+    ("one[^1] two\n\n[^1]: three four\n\n    five six", "TWO ONE[^1]\n\n[^1]: FOUR THREE\n\n    SIX FIVE"),
+    ("one\n: two three\n\n    four five", "ONE\n: THREE TWO\n\n    FIVE FOUR"),
+    ("*[AB]: one two", "*[AB]: TWO ONE"),
+    ("one $a_b$ two", "TWO $a_b$ ONE"),
+    (r"one \(a_b\) two \[a = b\]", r"\[a = b\] TWO \(a_b\) ONE"),
+    ("one\n\n$$\na\n- b\n$$\ntwo three", "ONE\n\n$$\na\n- b\n$$\nTHREE TWO"),
+    ("\\[\na\n+ b\n\\]\ntwo three", "\\[\na\n+ b\n\\]\nTHREE TWO"),
+    ("one $A:$B two", "TWO B $ : A $ ONE"),
+    ("one $5 and $6 two", "TWO 6 $ AND 5 $ ONE"),
+    ("one [[a_b|c]] {{ d_e }} {% f %} two", "TWO {% f %} {{ d_e }} [[a_b|c]] ONE"),
+    ("one :a_b: two 10:20:30", None),
+    ("one :+1: two", "TWO ONE :+1:"),
+    ("one ==two three== h~2~o x^2^", "X^2^ H~2~O ==THREE TWO== ONE"),
+    ("> [!tip]- one two\n> three four", "> [!tip]- TWO ONE\n> FOUR THREE"),
+    ("{% note %}\none two\n{% endnote %}", "{% note %}\nTWO ONE\n{% endnote %}"),
+    ("import A from 'a'\nimport 'b';\n\none two", "import A from 'a'\nimport 'b';\n\nTWO ONE"),
+    ("\\newpage\n\none two", "\\newpage\n\nTWO ONE"),
+    ("one http://a.b/c_d_(e), f.g@h.i <xx:y> two", "TWO <xx:y> f.g@h.i , http://a.b/c_d_(e) ONE"),
+    ("[TOC]\n\none two", "[TOC]\n\nTWO ONE"),
+    ("one [@a_b] two", "TWO ONE [@a_b]"),
+    ("one <!-- a_b --> two", "TWO ONE <!-- a_b -->"),
+    ("~<!--~-->\n\nb", None),
+    ('==<b id="==">\n\nb', None),
+    # HTML is translated as HTML.
+    ("one <b>two three</b> four", "FOUR <b>THREE TWO</b> ONE"),
+    ('one <a href="x">two</a>', '<a href="x">TWO</a> ONE'),
+    ("one <kbd>a <b>c</b></kbd> two", "TWO <kbd>a <b>c</b></kbd> ONE"),
+    ("one <code>a two", None),
+    ("one two<br>three four", "TWO ONE<br>FOUR THREE"),
+    ("one <img src=a> two", "TWO ONE <img src=a>"),
+    ("> <p\n> title='one two'>\n> <img alt=\"three four\">five\n",
+     '> <p\n> title="TWO ONE">\n> <img alt="FOUR THREE">FIVE\n'),
+    ("<div>one <b>two</b> & three</div>", "<div>THREE &amp; <b>TWO</b> ONE</div>"),
+    ("<Tabs>\n  <Tab a=b>\none <b>two</b>\n  </Tab>\n</Tabs>",
+     "<Tabs>\n  <Tab a=b>\n<b>TWO</b> ONE\n  </Tab>\n</Tabs>"),
+    ("> <p>one\n> two</p>", "> <p>TWO ONE</p>"),
+    ("<details>\n<summary>one two</summary>\n\n*three* four\n\n</details>", None),
+    ("<pre>\none *two*\n</pre>", "<pre>\none *two*\n</pre>"),
+    # Texts are written where they were read.
+    ("| a \\| b | b |\n|-|-|\n| c | a \\| d |", "| B \\| A | B |\n|-|-|\n| C | D \\| A |"),
+    ("a `b \\| c`|d\n-|-\n\na | b", "`b \\| c` A|D\n-|-\n\nB | A"),
+    ("> one\n> > two\n> > three\n\none", "> ONE\n> > THREE\n> > TWO\n\nONE"),
+    ("- one\n  two\n\n  three four\n- one", "- TWO\n  ONE\n\n  FOUR THREE\n- ONE"),
+    ("one two  \nthree four\\\nfive", "TWO ONE  \nFOUR THREE\\\nFIVE"),
+    ("one two\r\n*three*\r\n\r\nfour five", "*THREE* TWO\r\nONE\r\n\r\nFIVE FOUR"),
+    ("one two\\\r\nthree four", "TWO ONE\\\r\nFOUR THREE"),
+    ("one two\r\r# three four", "TWO ONE\r\r# FOUR THREE"),
+    ("[one two][x]\n\n[x]: u 'one'", "[TWO ONE][x]\n\n[x]: u 'one'"),
+    ("[one two] three\n\n[One  Two]: u", "THREE [TWO ONE][one two]\n\n[One  Two]: u"),
+    ("[one *two*][] `a` b\n\n[one *two*]: u", "B `a` [*TWO* ONE][one *two*]\n\n[one *two*]: u"),
+    ("[1] one two\n\n[1]: u", None),
+    ("![one two](u 'v') [![three *four*][]](u)\n\n[three *four*]: w",
+     "![TWO ONE](u 'v') [![*FOUR* THREE][three *four*]](u)\n\n[three *four*]: w"),
+    ("one ![two](u)", "ONE ![two](u)"),
+    ("[![one](u)](v) [two](w) three", "[![one](u)](v) THREE [TWO](w)"),
+    ("one [*two*\nthree](u) four", "FOUR [THREE *TWO*](u)\nONE"),
+])  # fmt: skip
+def test_text_is_translated_and_everything_else_is_kept(before: str, after: str | None) -> None:
     assert translated(before) == before
     assert after is None or translated(before, Shuffle()) == after
 
@@ -142,46 +114,40 @@ def test_a_reference_whose_text_is_kept_is_written_as_before() -> None:
     assert result == "ONE\n\nthree [four]\n\n[four]: u"
 
 
-@pytest.mark.parametrize(
-    ("before", "target", "after"),
-    [
-        ("a", "# b", "\\# b"),
-        ("a", "1. b", "1\\. b"),
-        ("a", "b 1. #1 - + >", "b 1. #1 - + >"),
-        ("a", "- b", "\\- b"),
-        ("- a", "+ b", "- \\+ b"),
-        ("> a", "> b", "> \\> b"),
-        ("a\nb", "===", "\\==="),
-        ("a", ": b", "\\: b"),
-        ("a", "b_c _d_ 2 * 3 *e*", "b_c \\_d\\_ 2 * 3 \\*e\\*"),
-        ("a", "5 < 6 & <b> &amp;", "5 < 6 & \\<b> \\&amp;"),
-        ("a", "b | c ~ ~~d~~ `e`", "b | c ~ \\~~d\\~~ \\`e\\`"),
-        ("a|b\n-|-", "c | d", "c \\| d|c \\| d\n-|-"),
-        ("a", "$b$ {{c}} ==d== e^f^", "$b$ {{c}} ==d== e^f^"),
-        ("a", "[b](c) ![d](e)", "\\[b\\](c) !\\[d\\](e)"),
-        ("a", r"b\c \* d", r"b\c \\\* d"),
-        ("# a", "b #", "# b \\#"),
-        ('!!! note "a"', 'b "c"', '!!! note "b &quot;c&quot;"'),
-    ],
-)
+@pytest.mark.parametrize(("before", "target", "after"), [
+    ("a", "# b", "\\# b"),
+    ("a", "1. b", "1\\. b"),
+    ("a", "b 1. #1 - + >", "b 1. #1 - + >"),
+    ("a", "- b", "\\- b"),
+    ("- a", "+ b", "- \\+ b"),
+    ("> a", "> b", "> \\> b"),
+    ("a\nb", "===", "\\==="),
+    ("a", ": b", "\\: b"),
+    ("a", "b_c _d_ 2 * 3 *e*", "b_c \\_d\\_ 2 * 3 \\*e\\*"),
+    ("a", "5 < 6 & <b> &amp;", "5 < 6 & \\<b> \\&amp;"),
+    ("a", "b | c ~ ~~d~~ `e`", "b | c ~ \\~~d\\~~ \\`e\\`"),
+    ("a|b\n-|-", "c | d", "c \\| d|c \\| d\n-|-"),
+    ("a", "$b$ {{c}} ==d== e^f^", "$b$ {{c}} ==d== e^f^"),
+    ("a", "[b](c) ![d](e)", "\\[b\\](c) !\\[d\\](e)"),
+    ("a", r"b\c \* d", r"b\c \\\* d"),
+    ("# a", "b #", "# b \\#"),
+    ('!!! note "a"', 'b "c"', '!!! note "b &quot;c&quot;"'),
+])  # fmt: skip
 def test_text_is_escaped_where_it_would_be_markup(before: str, target: str, after: str) -> None:
     result = replaced(before, lambda text: target)
     assert result == after or (before == "a" and result.replace("\\~\\~", "\\~~") == after)
 
 
-@pytest.mark.parametrize(
-    ("before", "target", "after"),
-    [
-        ("**one**, two", "甲。乙", "**甲**。乙"),
-        ("**one.** two", "甲。乙", "**甲**。乙"),
-        ("_one_, two", "甲。乙", "_甲_。乙"),
-        ("_one_-two", "xonetwo", "x*one*two"),
-        ('*"one"* two', '"A" B', '*"A"* B'),
-        ("one *(two) three*", "A “B ) C", None),
-        ("**one** *two*", "甲 乙", "**甲** *乙*"),
-        ("**!** one", "! ONE", "**!** ONE"),
-    ],
-)
+@pytest.mark.parametrize(("before", "target", "after"), [
+    ("**one**, two", "甲。乙", "**甲**。乙"),
+    ("**one.** two", "甲。乙", "**甲**。乙"),
+    ("_one_, two", "甲。乙", "_甲_。乙"),
+    ("_one_-two", "xonetwo", "x*one*two"),
+    ('*"one"* two', '"A" B', '*"A"* B'),
+    ("one *(two) three*", "A “B ) C", None),
+    ("**one** *two*", "甲 乙", "**甲** *乙*"),
+    ("**!** one", "! ONE", "**!** ONE"),
+])  # fmt: skip
 def test_delimiters_stay_delimiters(before: str, target: str, after: str | None) -> None:
     document = TextFile(before, FORMAT)
     spans = zip(WORD.finditer(target), WORD.finditer(document.segments[0].text), strict=False)
@@ -223,33 +189,25 @@ class Writer:
 
     def block(self, depth: int = 0) -> str:
         if depth < 2 and self.draw.random() < 0.4:
-            frames = [
-                ("> ", "> "),
-                ("- ", "  "),
-                ("1. ", "   "),
-                ('!!! note "a"\n    w\n\n    ', "    "),
-                ("[^a]: w\n\n    ", "    "),
-            ]
+            frames = [("> ", "> "), ("- ", "  "), ("1. ", "   ")]
+            frames += [('!!! note "a"\n    w\n\n    ', "    "), ("[^a]: w\n\n    ", "    ")]
             start, indent = self.draw.choice(frames)
             inner = "\n\n".join(self.block(depth + 1) for _ in range(self.draw.randint(1, 2)))
             return start + inner.replace("\n", "\n" + indent)
-        match self.draw.randrange(9):
-            case 0:
-                return f"## {self.inline(line=' ')} {{#id-{next(self.numbers)}}}"
-            case 1:
-                rows = (" | ".join(self.inline(2, line=" ") + " x \\| y" for _ in range(2)) for _ in range(2))
-                return "| {} |\n|---|:-:|\n| {} |".format(*rows)
-            case 2:
-                return self.copy("```\n# *x*\n```")
-            case 3:
-                return self.copy("$$\n#\n- x\n$$")
-            case 4:
-                return f"<div>w{next(self.numbers)} <b>w{next(self.numbers)} &amp;</b></div>"
-            case 5:
-                return f"::: note\n{self.inline()}\n:::"
-            case 6:
-                return f"{self.inline()}  \n{self.inline()}\\\n{self.inline()}"
-        return self.inline()
+        kinds = [
+            lambda: f"## {self.inline(line=' ')} {{#id-{next(self.numbers)}}}",
+            lambda: "| {} |\n|---|:-:|\n| {} |".format(*(self.row() for _ in range(2))),
+            lambda: self.copy("```\n# *x*\n```"),
+            lambda: self.copy("$$\n#\n- x\n$$"),
+            lambda: f"<div>w{next(self.numbers)} <b>w{next(self.numbers)} &amp;</b></div>",
+            lambda: f"::: note\n{self.inline()}\n:::",
+            lambda: f"{self.inline()}  \n{self.inline()}\\\n{self.inline()}",
+            *[self.inline] * 2,
+        ]
+        return self.draw.choice(kinds)()
+
+    def row(self) -> str:
+        return " | ".join(self.inline(2, line=" ") + " x \\| y" for _ in range(2))
 
     def document(self) -> str:
         front = self.draw.choice(["", "---\nt: a\n---\n", "+++\nt = 1\n+++\n"])
@@ -272,10 +230,13 @@ def outline(text: str) -> tuple[list[tuple[str, int]], Counter[str]]:
 
 
 def words(text: str) -> Counter[str]:
-    return Counter(re.findall(r"w\d+é?", " ".join(segments(text)).lower()))
+    return Counter(re.findall(r"w\d+é?", " ".join(texts(text, FORMAT)).lower()))
 
 
-def check_document(seed: int) -> None:
+@given(seed=st.integers(0, 10**9))
+@example(seed=53271)  # delimiters must not divide the mark of a line
+@example(seed=70708)
+def test_random_documents_keep_their_blocks_elements_and_copied_parts(seed: int) -> None:
     writer = Writer(random.Random(seed))
     text = writer.document()
     assert translated(text) == text
@@ -292,16 +253,6 @@ def check_document(seed: int) -> None:
         assert normal.count(lines[1] if len(lines) > 1 else copied) == 1
 
 
-@pytest.mark.parametrize("seed", [53271, 70708])
-def test_delimiters_never_divide_the_mark_of_a_line(seed: int) -> None:
-    check_document(seed)
-
-
-@given(seed=st.integers(0, 10**9))
-def test_random_documents_keep_their_blocks_elements_and_copied_parts(seed: int) -> None:
-    check_document(seed)
-
-
 @given(seed=st.integers(0, 10**9))
 def test_no_translation_becomes_markup(seed: int) -> None:
     draw = random.Random(seed)
@@ -310,17 +261,12 @@ def test_no_translation_becomes_markup(seed: int) -> None:
     parts += ["\\", "~~~", "![f]", "---", "```", "    ", "::", "[^1]:", "x_y", "e*"]
 
     def hostile(source: str) -> str:
-        return " ".join(draw.choices(parts, k=draw.randint(1, 6))).rstrip() or "a"
+        return " ".join(draw.choices(parts, k=draw.randint(1, 6))).strip() or "a"
 
     result = replaced(text, hostile)
     (blocks, elements), (expected_blocks, expected) = outline(result), outline(text)
     assert blocks == expected_blocks
     assert set(elements) <= set(expected)
-
-
-def test_a_comment_that_overlaps_marked_text_is_kept() -> None:
-    for text in ("~<!--~-->\n\nb", '==<b id="==">\n\nb'):
-        assert translated(text) == text
 
 
 @given(seed=st.integers(0, 10**9))
@@ -333,3 +279,13 @@ def test_any_characters_are_kept(seed: int) -> None:
     text = "".join(draw.choices(parts, k=draw.randint(1, 60)))
     assert translated(text) == text
     translated(text, Shuffle()).encode()
+
+
+def test_spaces_around_a_translation_do_not_change_blocks() -> None:
+    spaced = translate_document(
+        b"- one\n\n  two",
+        "a.md",
+        lambda texts: [f"    {text.upper()} " for text in texts],
+        lambda texts, _: [[] for _ in texts],
+    )
+    assert spaced == b"- ONE\n\n  TWO"

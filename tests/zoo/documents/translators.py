@@ -7,7 +7,7 @@ import random
 import re
 import warnings
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from zoo.documents.document import TextFile, align_segments, translate_document
 from zoo.documents.fragments import Format
@@ -57,14 +57,45 @@ class Shuffle:
         return [self.alignments[pair] for pair in zip(sources, targets, strict=True)]
 
 
-def render(text: str, form: Format, model: Shuffle | None = None) -> str:
+def texts(text: str, form: Format) -> list[str]:
+    return [segment.text for segment in TextFile(text, form).segments]
+
+
+def render(text: str, form: Format, model: Shuffle | None = None, language: str | None = None) -> str:
     """Return the translation of a text file. Without a model, every word is copied, and all words are aligned."""
     file = TextFile(text, form)
     sources = [segment.text for segment in file.segments]
     if model is None:
-        return file.render(sources, [[] for _ in sources])
+        return file.render(sources, [[] for _ in sources], language)
     targets = model.translate_all(sources)
-    return file.render(targets, align_segments(file.segments, targets, model.align))
+    return file.render(targets, align_segments(file.segments, targets, model.align), language)
+
+
+def random_markup(
+    draw: random.Random, words: list[str], units: list[str], elements: list[tuple[str, str]], depth: int = 0
+) -> str:
+    """Return random words, units and nested elements. `elements` are start and end tags; `#` becomes a number."""
+    parts = []
+    for _ in range(draw.randint(1, 6)):
+        kind = draw.random()
+        if kind < 0.5:
+            parts.append(" ".join(draw.choices(words, k=draw.randint(1, 4))))
+        elif kind < 0.7 and depth < 4:
+            start, end = draw.choice(elements)
+            inner = random_markup(draw, words, units, elements, depth + 1)
+            parts.append(start.replace("#", str(draw.randrange(10**6))) + inner + end)
+        else:
+            parts.append(draw.choice(units))
+    return draw.choice(["", " "]).join(parts)
+
+
+def with_ranges(text: str, draw: random.Random, gaps: list[int], marks: Iterable[tuple[str, str]]) -> str:
+    """Put each start and end mark into gaps of the text. The ranges' starts and ends are in different orders."""
+    for mark, end_mark in marks:
+        start, end = sorted(draw.choices(gaps, k=2))
+        gaps = [gap for gap in gaps if gap <= start]
+        text = text[:start] + mark + text[start:end] + end_mark + text[end:]
+    return text
 
 
 def translate(content: bytes, name: str, model: Shuffle | None = None, language: str | None = None) -> bytes:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from specs import ZooError
+from tests.refusals import refused
 from zoo.evaluation.brackets import COLLINS, ERROR, SKIPPED, VALID, Parameters
 from zoo.evaluation.evalb import evaluate_bracket_files, format_table, score_brackets
 from zoo.text.trees.tree import Tree, leaf, node
@@ -160,22 +161,6 @@ def test_words_without_tags_get_those_of_the_reference():
 # sums
 
 
-def test_summaries_leave_out_errors_and_skipped_sentences():
-    outputs = [
-        GOLD,
-        "(S (NP (DT the) (NN dog)) (VBZ bites) (DT the) (NN cat))",
-        BROKEN,
-        "(X (. .))",
-    ]
-    scores = score_brackets(outputs, [GOLD] * 4)
-    assert (scores.sentences, scores.errors, scores.skipped) == (4, 1, 1)
-    assert (scores.recall, scores.precision) == (100 * 6 / 8, 100)
-    assert scores.f1 == pytest.approx(2 * 75 * 100 / 175)
-    assert (scores.complete_match, scores.no_crossing, scores.two_or_less, scores.crossing) == (50, 100, 100, 0)
-    assert scores.tagging == 100
-    assert [number for number, _ in scores.failed] == [3]
-
-
 def test_summaries_by_length():
     short, long = "(S (NN a))", "(S (NP (NN a) (NN b)) (NN c))"
     outputs = [short, "(S (NN a) (NP (NN b) (NN c)))"]
@@ -185,10 +170,8 @@ def test_summaries_by_length():
 
 
 def test_empty_or_unequal_lists_are_refused():
-    with pytest.raises(ZooError, match="2 outputs and 1 references"):
-        score_brackets([BROKEN] * 2, [GOLD])
-    with pytest.raises(ZooError, match="nothing to score"):
-        score_brackets([], [])
+    refused("2 outputs and 1 references", score_brackets, [BROKEN] * 2, [GOLD])
+    refused("nothing to score", score_brackets, [], [])
 
 
 def test_too_many_errors_are_refused():
@@ -196,8 +179,7 @@ def test_too_many_errors_are_refused():
     patient = replace(COLLINS, max_error=2)
     assert score_brackets([BROKEN] * 3, [GOLD] * 3, patient).errors == 3
     message = r"4 sentences have errors, .*`MAX_ERROR 2`.* sentence 1: the brackets"
-    with pytest.raises(ZooError, match=message):
-        score_brackets([BROKEN, GOLD, *[BROKEN] * 3, GOLD], [GOLD] * 6, patient)
+    refused(message, score_brackets, [BROKEN, GOLD, *[BROKEN] * 3, GOLD], [GOLD] * 6, patient)
     assert score_brackets([BROKEN] * 400, [GOLD] * 400).errors == 400
 
 
@@ -209,13 +191,8 @@ def test_lines_are_read_as_evalb_reads_them(files):
         GOLD: VALID,
         GOLD.replace("(TOP", "("): VALID,
         "(NP (DT the) (NN dog)) (VBZ bites) (NP (DT the) (NN cat))": VALID,
-        "": SKIPPED,
-        "()": SKIPPED,
-        "(())": SKIPPED,
-        "(S (NP))": SKIPPED,
-        GOLD[:-1]: ERROR,
-        GOLD + ")": ERROR,
-        GOLD.replace("(NN dog)", "dog"): ERROR,
+        **dict.fromkeys(["", "()", "(())", "(S (NP))"], SKIPPED),
+        **dict.fromkeys([GOLD[:-1], GOLD + ")", GOLD.replace("(NN dog)", "dog")], ERROR),
         "(S (. .)": SKIPPED,  # not a tree, but it has no word to compare
     }
     scores = files(tests, [GOLD] * len(tests))
@@ -226,11 +203,9 @@ def test_lines_are_read_as_evalb_reads_them(files):
 
 
 def test_invalid_references_are_an_error(files):
-    with pytest.raises(ZooError, match=r"^`\(S \(NN dog\)` is not a bracketed tree \(reference 2\)") as caught:
-        files([GOLD, GOLD], [GOLD, BROKEN])
-    assert "(NP (DT the) (NN dog))" in caught.value.hint
-    with pytest.raises(ZooError, match=r"1 lines in `.*test` and 2 in `.*gold`"):
-        files([GOLD], [GOLD, GOLD])
+    error = refused(r"^`\(S \(NN dog\)` is not a bracketed tree \(reference 2\)", files, [GOLD, GOLD], [GOLD, BROKEN])
+    assert "(NP (DT the) (NN dog))" in error.hint
+    refused("1 lines in `.*test` and 2 in `.*gold`", files, [GOLD], [GOLD, GOLD])
 
 
 @pytest.mark.slow
@@ -290,14 +265,15 @@ LAYOUT = """\
    1    4    0  100.00 100.00     3      3    3      0      3     3   100.00
    2    4    0   33.33  50.00     1      3    2      1      3     2    66.67
    3    4    1    0.00   0.00     0      0    0      0      0     0     0.00
+   4    4    2    0.00   0.00     0      0    0      0      0     0     0.00
 ============================================================================
                  66.67  80.00      4     6     5      1      6     5    83.33
 === Summary ===
 
 -- All --
-Number of sentence        =      3
+Number of sentence        =      4
 Number of Error sentence  =      1
-Number of Skip  sentence  =      0
+Number of Skip  sentence  =      1
 Number of Valid sentence  =      2
 Bracketing Recall         =  66.67
 Bracketing Precision      =  80.00
@@ -312,9 +288,11 @@ Tagging accuracy          =  83.33
 """
 
 
-def test_the_layout_of_the_table():
-    outputs = [TABLE_GOLD, "(S (NN a) (VP (JJ b) (VB c)) (. .))", BROKEN]
-    found = format_table(score_brackets(outputs, [TABLE_GOLD] * 3))
+def test_the_table_has_the_layout_of_evalb_and_sums_without_errors_and_skipped_sentences():
+    outputs = [TABLE_GOLD, "(S (NN a) (VP (JJ b) (VB c)) (. .))", BROKEN, "(X (. .))"]
+    scores = score_brackets(outputs, [TABLE_GOLD] * 4)
+    assert [number for number, _ in scores.failed] == [3]
+    found = format_table(scores)
     assert found.startswith(LAYOUT)
     every, short = found.split("-- All --\n")[1].split("\n\n-- len<=40 --\n")
     assert short == every

@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 
 import zoo
-from specs import ZooError
+from tests.examples import changed
+from tests.refusals import refused
 from zoo.data.prepare import prepare
 from zoo.evaluation.evaluate import evaluate_models, read_split
 from zoo.evaluation.metrics import Scores, compute_scores, perplexity, summary_line, table_rows
 from zoo.evaluation.outputs import EvaluationSet, ModelOutputs, SavedOutput, load_outputs
 from zoo.evaluation.text_metrics import text_metric
 from zoo.files import storage
-from zoo.files.atomic import write_json
 from zoo.files.reading import read_json
 from zoo.generation import confidence
 from zoo.generation.scoring import TokenScores
@@ -26,15 +26,6 @@ from zoo.publishing.publish import publish, verify
 from zoo.report import Report
 from zoo.system.processors import device_name
 from zoo.training.run import Run
-
-SPEED = ["sentences", "seconds", "sentences_per_second"]
-OF_TASK = {
-    "translation": [
-        *("bleu", "signature", "paper_bleu", "paper_bleu_signature", "chrf", "chrf_signature", "ter", "ter_signature"),
-        *("perplexity", *SPEED),
-    ],
-    "parsing": ["f1", "recall", "precision", "complete_match", "signature", "perplexity", *SPEED],
-}
 
 
 def scores_of(translator: Any, references: list[str] | None = None, **options: Any) -> Scores:
@@ -46,27 +37,16 @@ def scores_of(translator: Any, references: list[str] | None = None, **options: A
 def test_scores_equal_the_metrics_of_outputs_and_references(parrot):
     translator = parrot("translation")
     scores = scores_of(translator, beam=2, max_batch_tokens=100)
+    names = "bleu signature paper_bleu paper_bleu_signature chrf chrf_signature ter ter_signature perplexity"
+    assert list(scores) == [*names.split(), "sentences", "seconds", "sentences_per_second"]
     expected = text_metric("bleu")
     assert scores["bleu"] == expected.score(list(translator.known.values()), translator.references)
     assert scores["signature"] == expected.signature()
     assert scores["perplexity"] == pytest.approx(2.0)
     assert scores["sentences"] == 2
     assert scores["sentences_per_second"] == pytest.approx(2 / scores["seconds"])
-    assert translator.asked == [
-        (
-            "outputs",
-            {"source": "en", "target": "de", "split": False, "protect": False, "beam": 2, "max_batch_tokens": 100},
-        ),
-        ("scores", 100),
-    ]
-
-
-@pytest.mark.parametrize("kind", OF_TASK)
-def test_scores_are_flat_ordered_and_survive_json(parrot, kind, tmp_path):
-    scores = scores_of(parrot(kind))
-    assert list(scores) == OF_TASK[kind]
-    write_json(tmp_path / "scores.json", {"test": scores})
-    assert read_json(tmp_path / "scores.json")["test"] == scores
+    options = {"source": "en", "target": "de", "split": False, "protect": False, "beam": 2, "max_batch_tokens": 100}
+    assert translator.asked == [("outputs", options), ("scores", 100)]
 
 
 def test_f1_counts_invalid_trees_as_errors(parrot):
@@ -77,6 +57,8 @@ def test_f1_counts_invalid_trees_as_errors(parrot):
         return scores_of(parser)
 
     right, broken, none = scored(parser.references[1]), scored("(TOP (S (NP"), scored("")
+    names = "f1 recall precision complete_match signature perplexity sentences seconds sentences_per_second"
+    assert list(right) == names.split()
     assert right["complete_match"] == 50
     assert right["f1"] == pytest.approx(2 / (1 / right["precision"] + 1 / right["recall"]))
     assert right["recall"] == pytest.approx(600 / 7), "S, NP, VP twice and an NP that it does not find"
@@ -87,12 +69,8 @@ def test_f1_counts_invalid_trees_as_errors(parrot):
 def test_scores_are_formatted_for_people(parrot):
     scores = {"bleu": 93.758, "signature": "nrefs:1", "perplexity": 1.1504, "sentences": 1000, "seconds": 0.74}
     assert summary_line(scores) == "BLEU 93.76, perplexity 1.150 per token"
-    assert list(table_rows(scores)) == [
-        ("BLEU", "93.76"),
-        ("perplexity", "1.150 per token"),
-        ("sentences", "1,000 in 0.7 s"),
-        ("signature", "nrefs:1"),
-    ]
+    perplexity_and_sentences = [("perplexity", "1.150 per token"), ("sentences", "1,000 in 0.7 s")]
+    assert list(table_rows(scores)) == [("BLEU", "93.76"), *perplexity_and_sentences, ("signature", "nrefs:1")]
     signatures = {"paper_bleu_signature": "nrefs:2", "chrf_signature": "nrefs:3"}
     longer = scores | {"paper_bleu": 94.125, "chrf": 97.0} | signatures
     assert summary_line(longer) == summary_line(scores), "one line has room for the first alone"
@@ -100,8 +78,7 @@ def test_scores_are_formatted_for_people(parrot):
         ("BLEU", "93.76"),
         ("paper's BLEU", "94.12"),
         ("chrF", "97.00"),
-        ("perplexity", "1.150 per token"),
-        ("sentences", "1,000 in 0.7 s"),
+        *perplexity_and_sentences,
         ("signature, BLEU", "nrefs:1"),
         ("signature, paper's BLEU", "nrefs:2"),
         ("signature, chrF", "nrefs:3"),
@@ -126,15 +103,10 @@ def test_perplexity_is_per_token_over_all_sentences():
     scores = [TokenScores((-1.0, -2.0, -3.0)), TokenScores((-4.0,))]
     assert perplexity(scores) == pytest.approx(math.exp(10 / 4))  # not the mean of the sentences' own
     assert perplexity([TokenScores((-math.inf,))]) == perplexity([TokenScores((-5000.0,))]) == math.inf
-    with pytest.raises(ZooError, match="nothing to score"):
-        perplexity([])
+    refused("nothing to score", perplexity, [])
 
 
-HELD_OUT = {
-    "train": [{"source": "pairs.en", "target": "pairs.de"}],
-    "dev": [{"held_out": 1}],
-    "test": [{"source": "pairs.en", "target": "pairs.de"}],
-}
+PART = [{"source": "pairs.en", "target": "pairs.de"}]
 
 
 def test_model_scores_and_outputs_are_correct_and_saved(trained: Callable[..., Run]) -> None:
@@ -170,28 +142,23 @@ def test_the_dev_set_calibrates_the_confidence(trained: Callable[..., Run], monk
     test = evaluate_models([run.folder], "test", device="cpu")
     outputs = ModelOutputs(translator, texts)
     chrf = text_metric("chrf")
-    good = [
-        chrf.score([text], [reference]) >= 50 for text, reference in zip(outputs.texts, texts.references, strict=True)
-    ]
+    pairs = zip(outputs.texts, texts.references, strict=True)
+    good = [chrf.score([text], [reference]) >= 50 for text, reference in pairs]
     error = confidence.calibration_error([best.confidence for best in outputs.translations], good)
     assert test["calibration_error"] == pytest.approx(error, abs=1e-3)
     assert "confidence" not in test
     rows = dict(table_rows(test))
     assert rows["calibration error of the confidence"] == f"{test['calibration_error']:.3f}"
-    card = (publish(run.folder) / "README.md").read_text(encoding="utf-8")
+    bundle = publish(run.folder)
+    card = (bundle / "README.md").read_text(encoding="utf-8")
     assert f"the calibration error is {test['calibration_error']:.3f}" in card
-
-
-def test_a_bundle_is_not_changed(trained: Callable[..., Run]) -> None:
-    bundle = publish(trained().folder)
     evaluate_models([bundle], "test", device="cpu")
-    verify(bundle.name)
+    verify(bundle.name)  # evaluation does not change a bundle
 
 
 def test_a_set_of_files_needs_no_training_text(trained: Callable[..., Run]) -> None:
     missing = [{"source": "gone.en", "target": "gone.de"}]
-    part = [{"source": "pairs.en", "target": "pairs.de"}]
-    spec = trained(corpus={"train": missing, "dev": part, "test": part}).spec
+    spec = trained(corpus={"train": missing, "dev": PART, "test": PART}).spec
     texts = read_split(spec, "dev", Report())
     assert texts.sources[1] == "we read two books today"
     assert texts.references[1] == "heute lesen wir zwei Bücher"
@@ -199,7 +166,7 @@ def test_a_set_of_files_needs_no_training_text(trained: Callable[..., Run]) -> N
 
 
 def test_a_held_out_set_is_that_of_training(trained: Callable[..., Run]) -> None:
-    spec = trained(corpus=HELD_OUT, vocabulary={"size": 90}).spec
+    spec = trained(corpus={"train": PART, "dev": [{"held_out": 1}], "test": PART}, vocabulary={"size": 90}).spec
     texts = read_split(spec, "dev", Report())
     (source,), (reference,) = texts.sources, texts.references
     prepared = prepare(spec, Report())
@@ -212,37 +179,25 @@ def test_a_held_out_set_is_that_of_training(trained: Callable[..., Run]) -> None
 
 def test_a_missing_set_is_an_error(trained: Callable[..., Run]) -> None:
     run = trained()
-    with pytest.raises(ZooError, match="`train` is not a set"):
-        evaluate_models([run.folder], "train", device="cpu")
-    spec = run.spec.model_copy(update={"corpus": run.spec.corpus.model_copy(update={"test": ()})})
-    with pytest.raises(ZooError, match="has no test set") as caught:
-        read_split(spec, "test", Report())
-    assert "`--set dev`" in caught.value.hint
-    spec = spec.model_copy(update={"corpus": spec.corpus.model_copy(update={"dev": ()})})
-    with pytest.raises(ZooError, match="has no test set") as caught:
-        read_split(spec, "test", Report())
-    assert "--set" not in caught.value.hint
+    refused("`train` is not a set", evaluate_models, [run.folder], "train", device="cpu")
+    for sets, has_dev in (({"test": ()}, True), ({"test": (), "dev": ()}, False)):
+        error = refused("has no test set", read_split, changed(run.spec, "corpus", **sets), "test", Report())
+        assert ("`--set dev`" in error.hint) is has_dev
+        assert ("--set" in error.hint) is has_dev
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        '{"output": "x"',
-        "[]",
-        "1",
-        '{"output": 1, "log_probability": -1.0, "tokens": 2}',
-        '{"output": "x", "log_probability": -1.0, "tokens": 0}',
-        '{"output": "x", "log_probability": -1.0, "tokens": 1.0}',
-        '{"output": "x", "log_probability": "y", "tokens": 1}',
-        '{"output": "x", "log_probability": -1.0}',
-    ],
-)
+@pytest.mark.parametrize("line", [
+    *('{"output": "x"', "[]", "1"),
+    '{"output": 1, "log_probability": -1.0, "tokens": 2}',
+    '{"output": "x", "log_probability": -1.0, "tokens": 0}',
+    '{"output": "x", "log_probability": -1.0, "tokens": 1.0}',
+    '{"output": "x", "log_probability": "y", "tokens": 1}',
+    '{"output": "x", "log_probability": -1.0}',
+])  # fmt: skip
 def test_a_damaged_line_is_an_error(tmp_path: Path, line: str) -> None:
     file = tmp_path / "answers.dev.jsonl"
     valid = '{"output": "x", "log_probability": -1.0, "tokens": 2}\n'
     file.write_text(valid)
     assert load_outputs(file) == [SavedOutput("x", -1.0, 2)]
     file.write_text(f"{valid}{line}\n")
-    with pytest.raises(ZooError, match="is damaged") as caught:
-        load_outputs(file)
-    assert caught.value.exit_code == 1
+    assert refused("is damaged", load_outputs, file).exit_code == 1

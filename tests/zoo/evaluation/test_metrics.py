@@ -75,9 +75,8 @@ def test_invalid_scores_are_ignored(metric: Metric, invalid: object) -> None:
 
 
 def test_the_metrics_of_a_task_are_the_choices_of_dev_score(parsing: Callable[..., Spec]) -> None:
-    words = {
-        word for choice in get_args(specs.Training.model_fields["dev_score"].annotation) for word in get_args(choice)
-    }
+    choices = get_args(specs.Training.model_fields["dev_score"].annotation)
+    words = {word for choice in choices for word in get_args(choice)}
     assert {metric.name for metric in METRICS} == words - {type(None)}
     for make in (lambda **fields: specs.load("tiny", fields), parsing):
         own = [metric.name for metric in metrics_for(make())]
@@ -89,9 +88,7 @@ def test_the_metrics_of_a_task_are_the_choices_of_dev_score(parsing: Callable[..
                 make(**{"training.dev_score": name})
 
 
-@pytest.mark.parametrize(
-    ("name", "first"), [("speech/everyday-en", "wer"), ("speech/everyday-ende", "bleu"), ("speech/fillets-cs", "wer")]
-)
+@pytest.mark.parametrize(("name", "first"), [("speech/everyday-en", "wer"), ("speech/everyday-ende", "bleu")])
 def test_a_model_without_transcripts_has_no_error_rates(name: str, first: str) -> None:
     names = [metric.name for metric in metrics_for(specs.load(name))]
     assert names[0] == first

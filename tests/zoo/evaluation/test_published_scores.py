@@ -9,12 +9,8 @@ from zoo.evaluation.comparison import compare_files, evaluate_files
 from zoo.evaluation.text_metrics import moses_tokenizer, text_metric
 from zoo.text.lines import read_lines
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(
-        "ZOO_WMT" not in os.environ, reason="ZOO_WMT names a folder of WMT's texts, which are not ours to hand on"
-    ),
-]
+REASON = "ZOO_WMT names a folder of WMT's texts, which are not ours to hand on"
+pytestmark = [pytest.mark.slow, pytest.mark.skipif("ZOO_WMT" not in os.environ, reason=REASON)]
 
 
 def file(name):

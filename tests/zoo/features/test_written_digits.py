@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 import specs
-from specs import ZooError, parts
+from specs import parts
+from tests.refusals import refused
 from zoo.data import corpus
 from zoo.features.image import Image
 from zoo.report import Report
@@ -44,13 +45,11 @@ def test_strings_do_not_depend_on_their_number(monkeypatch: pytest.MonkeyPatch, 
 def test_missing_packages_are_reported(monkeypatch: pytest.MonkeyPatch, module: str) -> None:
     written_digits._data.cache_clear()
     monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(ZooError, match="need the packages pillow and scikit-learn") as error:
-        next(written_digits.strings("dev", 1, Report()))
-    assert "pip install" in error.value.hint
+    error = refused("need the packages pillow and scikit-learn", next, written_digits.strings("dev", 1, Report()))
+    assert "pip install" in error.hint
 
 
 def test_digits_exist_for_some_kinds_of_files_only(monkeypatch: pytest.MonkeyPatch) -> None:
     assert set(corpus._DIGITS) == set(specs.Digits.sources)
     monkeypatch.setattr(specs.Digits, "sources", ("audio",))
-    with pytest.raises(ZooError, match=r"`corpus.train\[0\]` has audio or images of digits, but the"):
-        specs.load("pictures/digits")
+    refused(r"`corpus.train\[0\]` has audio or images of digits, but the", specs.load, "pictures/digits")

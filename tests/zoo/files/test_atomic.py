@@ -7,11 +7,13 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
 from specs import ZooError
 from tests.paths import ROOT
+from tests.refusals import refused
 from zoo.files import atomic
 from zoo.files.atomic import (
     FolderExistsError,
@@ -63,41 +65,33 @@ def test_a_file_appears_complete(folder):
 def test_an_interrupted_writer_changes_nothing(folder, interruption):
     (folder / "file").write_text("before")
 
-    def write_file():
-        with atomic_file(folder / "file") as partial:
-            partial.write_text("half")
+    def interrupt(writer, write):
+        with writer as partial:
+            write(partial)
             raise interruption
 
-    def write_folder():
-        with atomic_folder(folder / "inner") as partial:
-            (partial / "half").touch()
-            raise interruption
-
-    for write in (write_file, write_folder):
-        with pytest.raises(interruption):
-            write()
-    assert names(folder) == ["file"]
-    assert (folder / "file").read_text() == "before"
+    with pytest.raises(interruption):
+        interrupt(atomic_file(folder / "file"), lambda partial: partial.write_text("half"))
+    with pytest.raises(interruption):
+        interrupt(atomic_folder(folder / "inner"), lambda partial: (partial / "half").touch())
+    assert {path.name: path.read_text() for path in folder.iterdir()} == {"file": "before"}
 
 
 def test_a_folder_that_must_not_be_replaced_is_kept(folder):
     def overtaken():
         with atomic_folder(folder / "inner", replace=False) as late:
-            (late / "late").touch()
-            (folder / "inner").mkdir()
-            (folder / "inner" / "early").touch()
+            fill(late, "late")
+            fill(folder / "inner", "early")
 
     with pytest.raises(FolderExistsError, match="inner` already exists"):
         overtaken()
-    assert names(folder / "inner") == ["early"]
-    assert names(folder) == ["inner"]
+    assert (names(folder), content(folder / "inner")) == (["inner"], {"early"})
 
 
 # A child process is killed at each event of a replacement that Python reports, until it ends by itself.
 KILLED = """
-import os, signal, sys
+import itertools, os, signal, sys
 from pathlib import Path
-from zoo.files import atomic
 from zoo.files.atomic import atomic_folder, restore_replaced
 
 folder = Path(sys.argv[1]) / "inner"
@@ -108,11 +102,9 @@ def replace(text):
             (partial / name).write_text(text)
 
 def child(last):
-    seen = 0
+    seen = itertools.count(1)
     def hook(event, arguments):
-        nonlocal seen
-        seen += 1
-        if seen == last:
+        if next(seen) == last:
             os.kill(os.getpid(), signal.SIGKILL)
     sys.addaudithook(hook)
     replace("newer")
@@ -139,10 +131,8 @@ print(last, missing, [path.name for path in folder.parent.iterdir()])
 @pytest.mark.integration
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the test forks")
 def test_a_killed_replacement_leaves_the_older_or_the_newer_folder(folder):
-    command = [sys.executable, "-c", KILLED, str(folder)]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
-    assert done.returncode == 0, done.stderr
-    kills, missing, left = done.stdout.split(maxsplit=2)
+    output = subprocess.check_output([sys.executable, "-c", KILLED, str(folder)], text=True, cwd=ROOT)
+    kills, missing, left = output.split(maxsplit=2)
     assert int(kills) > 20
     assert left.strip() == "['inner']"
     assert int(missing) > 0, "no kill came between the two renames"
@@ -191,18 +181,16 @@ def test_a_replacement_is_repeated_if_a_reader_restores_the_old_folder(folder, m
     with atomic_folder(folder / "inner") as partial:
         fill(partial, "newer")
     assert len(restored) == times
-    assert content(folder / "inner") == {"newer"}
-    assert names(folder) == ["inner"]
+    assert (names(folder), content(folder / "inner")) == (["inner"], {"newer"})
 
 
 def test_a_folder_that_cannot_be_replaced_is_kept(folder, monkeypatch):
-    fill(folder / "inner", "older")
-
     def refuse(self, target):
         if self.name.endswith(str(threading.get_ident())):
             raise OSError(errno.EIO, "Input/output error", str(self))
         return os.rename(self, target)
 
+    fill(folder / "inner", "older")
     monkeypatch.setattr(Path, "rename", refuse)
     with pytest.raises(ZooError, match="Input/output error"), atomic_folder(folder / "inner"):
         pass
@@ -210,54 +198,40 @@ def test_a_folder_that_cannot_be_replaced_is_kept(folder, monkeypatch):
 
 
 def dead_process():
-    process = subprocess.Popen(["true"])
-    process.wait()
-    return process.pid
+    with subprocess.Popen(["true"]) as process:
+        return process.pid
 
 
-def test_the_next_writer_removes_what_a_killed_process_left(folder):
+def test_the_next_writer_removes_what_a_killed_process_left_unless_it_is_of_another_user(folder, monkeypatch):
     dead, alive = (f".{{}}.partial-{socket.gethostname()}-{number}.1" for number in (dead_process(), os.getpid()))
-    (folder / dead.format("file")).write_text("half")
+    others, elsewhere, unlink = dead.format("others"), ".other.partial-elsewhere-1.1", Path.unlink
     fill(folder / dead.format("inner"), "half")
-    (folder / alive.format("other")).write_text("half")
-    (folder / ".other.partial-elsewhere-1.1").touch()
-    write_json(folder / "mine.json", {})
-    assert names(folder) == [".other.partial-elsewhere-1.1", alive.format("other"), "mine.json"]
-
-
-def test_a_leftover_of_another_user_is_ignored(folder, monkeypatch):
-    leftover = folder / f".other.partial-{socket.gethostname()}-{dead_process()}.1"
-    leftover.write_text("half")
-    unlink = Path.unlink
+    for name in (dead.format("file"), alive.format("other"), elsewhere, others):
+        (folder / name).write_text("half")
 
     def refuse(path, **options):
-        if path == leftover:
+        if path.name == others:
             raise PermissionError(errno.EPERM, "Operation not permitted", str(path))
         return unlink(path, **options)
 
     monkeypatch.setattr(Path, "unlink", refuse)
     write_json(folder / "mine.json", {"a": 1})
-    assert (read_json(folder / "mine.json"), leftover.read_text()) == ({"a": 1}, "half")
+    assert names(folder) == sorted([elsewhere, alive.format("other"), others, "mine.json"])
+    assert read_json(folder / "mine.json") == {"a": 1}
 
 
-@pytest.mark.parametrize(
-    ("error", "message"),
-    [
-        (OSError(errno.ENOSPC, "No space left on device"), "the disk is full"),
-        (RuntimeError('Os { code: 28, message: "No space left on device" }'), "the disk is full"),
-        (OSError(errno.EDQUOT, os.strerror(errno.EDQUOT)), "the disk quota is used up"),
-        (OSError(errno.EFBIG, os.strerror(errno.EFBIG)), "larger than the file size limit"),
-    ],
-)
+FULL, QUOTA, LIMIT = "the disk is full", "the disk quota is used up", "larger than the file size limit"
+CODES = {errno.ENOSPC: FULL, errno.EDQUOT: QUOTA, errno.EFBIG: LIMIT}
+ERRORS = [(OSError(code, os.strerror(code)), message) for code, message in CODES.items()]
+ERRORS.append((RuntimeError('Os { code: 28, message: "No space left on device" }'), FULL))
+
+
+@pytest.mark.parametrize(("error", "message"), ERRORS)
 def test_a_full_disk_is_a_clear_error(folder, error, message):
-    def full():
-        with atomic_file(folder / "file"):
-            raise error
-
-    with pytest.raises(ZooError, match=rf"file` cannot be written: .*{message}") as raised:
-        full()
-    assert raised.value.exit_code == 1
-    assert raised.value.hint
+    with mock.patch.object(Path, "write_text", side_effect=error):
+        raised = refused(rf"file` cannot be written: .*{message}", write_json, folder / "file", {})
+    assert raised.exit_code == 1
+    assert raised.hint
     assert names(folder) == []
 
 
@@ -269,12 +243,9 @@ def test_only_errors_about_the_written_file_are_converted(folder):
         (folder / "other").read_text()
     with pytest.raises(ConnectionError), atomic_file(folder / "mine"):
         raise ConnectionResetError(errno.ECONNRESET, "reset")
-
-
-def test_json_cannot_contain_nan(folder):
     with pytest.raises(ValueError, match="not JSON compliant"):
-        write_json(folder / "file.json", {"loss": float("nan")})
-    assert names(folder) == []
+        write_json(folder / "mine", {"loss": float("nan")})
+    assert names(folder) == ["file"]
 
 
 @pytest.mark.parametrize("umask", [0o022, 0o077, 0o002])

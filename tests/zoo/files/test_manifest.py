@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from specs import ZooError
+from tests.refusals import refused
 from zoo.files import manifest
 
 DIGEST = "0" * 64
@@ -39,15 +39,12 @@ def test_changed_files_fail(folder):
     listed = manifest.read(folder)
     (folder / "one").write_text("2")
     for check in (listed.read_file, listed.check_file):
-        with pytest.raises(ZooError, match="one` is damaged: its SHA-256"):
-            check("one")
+        refused("one` is damaged: its SHA-256", check, "one")
     (folder / "one").write_bytes(b"1" * 1500)
     manifest.write(folder)
     (folder / "one").write_bytes(b"1" * 1501)
-    with pytest.raises(ZooError, match="it is 1,501 bytes instead of 1,500 bytes"):
-        manifest.check(folder, hashed_bytes=2)
-    with pytest.raises(ZooError, match="no entry for"):
-        listed.read_file("three")
+    refused("it is 1,501 bytes instead of 1,500 bytes", manifest.check, folder, hashed_bytes=2)
+    refused("no entry for", listed.read_file, "three")
 
 
 def test_a_name_that_leads_out_of_the_folder_is_damage(folder, monkeypatch):
@@ -55,21 +52,17 @@ def test_a_name_that_leads_out_of_the_folder_is_damage(folder, monkeypatch):
     leading_out = ["/etc/hostname", "../one", "inner/../../one", "..", "."]
     for name in [*leading_out, "", "./one", "inner//two", "\ud800", "a\nb", "\x1b[1m"]:
         (folder / "manifest.json").write_text(json.dumps({name: {"bytes": 1, "sha256": DIGEST}}))
-        with pytest.raises(ZooError, match=r"manifest.json` is damaged: .* is not a valid file name") as raised:
-            manifest.check(folder)
-        assert raised.value.summary.isprintable()
+        error = refused(r"manifest.json` is damaged: .* is not a valid file name", manifest.check, folder)
+        assert error.summary.isprintable()
 
 
 def test_an_incomplete_entry_is_damage(folder):
-    entries = [
-        *({}, [], None, 3, "x", {"bytes": 1}, {"sha256": DIGEST}, {"bytes": True, "sha256": DIGEST}),
-        *({"bytes": 1.0, "sha256": DIGEST}, {"bytes": 1e400, "sha256": DIGEST}, {"bytes": 1, "sha256": 3}),
-        *({"bytes": 1, "sha256": "0"}, {"bytes": "1", "sha256": DIGEST}),
-    ]
+    sizes = [{"bytes": size, "sha256": DIGEST} for size in (True, 1.0, 1e400, "1")]
+    digests = [{"bytes": 1, "sha256": digest} for digest in (3, "0")]
+    entries = [{}, [], None, 3, "x", {"bytes": 1}, {"sha256": DIGEST}, *sizes, *digests]
     for content in [{"one": entry} for entry in entries] + [{}]:
         (folder / "manifest.json").write_text(json.dumps(content))
-        with pytest.raises(ZooError, match=r"manifest.json` is damaged"):
-            manifest.check(folder)
+        refused(r"manifest.json` is damaged", manifest.check, folder)
 
 
 @pytest.mark.parametrize("linked", ["one", "inner/two", "inner"])
@@ -81,8 +74,7 @@ def test_a_link_out_of_the_folder_is_not_opened(folder, linked, tmp_path, monkey
     forbid_opening(monkeypatch)
     name = "one" if linked == "one" else "inner/two"
     for check in (listed.read_file, listed.check_file, listed.check_size):
-        with pytest.raises(ZooError, match=f"folder/{name}` is damaged: it is a link to a file outside its folder"):
-            check(name)
+        refused(f"folder/{name}` is damaged: it is a link to a file outside its folder", check, name)
     monkeypatch.undo()
     (folder / linked).unlink()
     (tmp_path / "outside").rename(folder / "moved")

@@ -7,13 +7,12 @@ import stat
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from specs import ZooError
 from tests.paths import ROOT
+from tests.refusals import refused
 from zoo.files.output import open_output, require_different_files
 
 
@@ -34,27 +33,21 @@ def names() -> list[str]:
     return sorted(os.listdir())
 
 
-def test_a_file_appears_complete_or_not_at_all() -> None:
-    with open_output(Path("out")) as stream:
-        stream.write("new")
-        assert not Path("out").exists()
-    assert (Path("out").read_text(), names()) == ("new", ["out"])
-
+def test_a_file_appears_complete_or_not_at_all_and_keeps_its_permissions() -> None:
     def interrupted() -> None:
         with open_output(Path("out")) as stream:
             stream.write("half")
             raise KeyboardInterrupt
 
+    with open_output(Path("out")) as stream:
+        stream.write("new")
+        assert not Path("out").exists()
+    Path("out").chmod(0o600)
     with pytest.raises(KeyboardInterrupt):
         interrupted()
     assert (Path("out").read_text(), names()) == ("new", ["out"])
-
-
-def test_an_existing_file_keeps_its_permissions() -> None:
-    Path("out").write_text("secret")
-    Path("out").chmod(0o600)
-    write("out")
-    assert (Path("out").read_text(), stat.S_IMODE(Path("out").stat().st_mode)) == ("new\n", 0o600)
+    write("out", "newer")
+    assert (Path("out").read_text(), stat.S_IMODE(Path("out").stat().st_mode)) == ("newer", 0o600)
 
 
 @pytest.mark.parametrize("exists", [True, False])
@@ -65,28 +58,20 @@ def test_links_are_followed_and_kept(exists: bool) -> None:
     Path("deep/second").symlink_to("file")
     Path("first").symlink_to("deep/second")
     write("first")
-    assert Path("first").is_symlink()
-    assert Path("deep/second").is_symlink()
-    assert not Path("deep/file").is_symlink()
+    assert [Path(name).is_symlink() for name in ("first", "deep/second", "deep/file")] == [True, True, False]
     assert Path("deep/file").read_text() == Path("first").read_text() == "new\n"
-
-
-def fifo(path: str, use: Callable[[], None]) -> str:
-    """Return the text that `use` writes to a FIFO."""
-    os.mkfifo(path)
-    received: list[str] = []
-    reader = threading.Thread(target=lambda: received.append(Path(path).read_text()), daemon=True)
-    reader.start()
-    use()
-    reader.join(20)
-    assert not reader.is_alive()
-    return received[0]
 
 
 @pytest.mark.parametrize("linked", [True, False])
 def test_a_fifo_is_written_to_directly(linked: bool) -> None:
+    os.mkfifo("pipe")
     Path("link").symlink_to("pipe")
-    assert fifo("pipe", lambda: write("link" if linked else "pipe")) == "new\n"
+    received: list[str] = []
+    reader = threading.Thread(target=lambda: received.append(Path("pipe").read_text()), daemon=True)
+    reader.start()
+    write("link" if linked else "pipe")
+    reader.join(20)
+    assert received == ["new\n"]
     assert stat.S_ISFIFO(Path("pipe").stat().st_mode)
 
 
@@ -113,30 +98,22 @@ def test_a_full_device_is_a_clear_error_and_stays_a_device() -> None:
     except (OSError, AttributeError):
         pytest.skip("only root can create devices")
     for text in ("new\n", "new\n" * 100_000):
-        with pytest.raises(ZooError, match="`full` cannot be written: the disk is full") as error:
-            write("full", text)
-        assert error.value.exit_code == 1
+        assert refused("`full` cannot be written: the disk is full", write, "full", text).exit_code == 1
     assert stat.S_ISCHR(Path("full").stat().st_mode)
     assert names() == ["full"]
 
 
 def test_a_path_that_cannot_be_written_is_a_clear_error() -> None:
-    with pytest.raises(ZooError, match="`new/out` cannot be written: there is no folder `new`") as error:
-        write("new/out")
-    assert (error.value.exit_code, names()) == (2, [])
+    error = refused("`new/out` cannot be written: there is no folder `new`", write, "new/out")
+    assert (error.exit_code, names()) == (2, [])
     Path("link").symlink_to("gone/out")
-    with pytest.raises(ZooError, match=r"there is no folder `.*/folder/gone`"):
-        write("link")
-    Path("file").touch()
-    with pytest.raises(ZooError, match="`file/out` cannot be written: "):
-        write("file/out")
-    with pytest.raises(ZooError, match=r"`\.` cannot be written: it is a folder"):
-        write(".")
     Path("round").symlink_to("round")
-    with pytest.raises(ZooError, match="`round` cannot be written: Too many levels"):
-        write("round")
-    with pytest.raises(ZooError, match="`/dev/fd/9999` cannot be written: Bad file descriptor"):
-        write("/dev/fd/9999")
+    Path("file").touch()
+    refused(r"there is no folder `.*/folder/gone`", write, "link")
+    refused("`file/out` cannot be written: ", write, "file/out")
+    refused(r"`\.` cannot be written: it is a folder", write, ".")
+    refused("`round` cannot be written: Too many levels", write, "round")
+    refused("`/dev/fd/9999` cannot be written: Bad file descriptor", write, "/dev/fd/9999")
 
 
 def test_an_input_cannot_be_the_output() -> None:
@@ -146,11 +123,9 @@ def test_an_input_cannot_be_the_output() -> None:
     os.link("a", "same")
     require_different_files(Path("a"), [Path("b"), Path("gone")])
     require_different_files(Path("gone"), [Path("gone")])
+    problem = "`a` would be read and written at the same time"
     for other in ("a", "link", "same", "../folder/a"):
-        with pytest.raises(ZooError, match="`a` would be read and written at the same time") as error:
-            require_different_files(Path("a"), [Path("b"), Path(other)])
-        assert error.value.exit_code == 2
+        assert refused(problem, require_different_files, Path("a"), [Path("b"), Path(other)]).exit_code == 2
     with Path("a").open() as opened, Path(os.devnull).open() as device:
-        with pytest.raises(ZooError, match="`a` would be read and written at the same time"):
-            require_different_files(Path("a"), [opened.fileno()])
+        refused(problem, require_different_files, Path("a"), [opened.fileno()])
         require_different_files(device.fileno(), [device.fileno(), 10_000])  # not a regular file, and not open

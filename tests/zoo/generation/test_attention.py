@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -11,7 +11,7 @@ import torch
 import specs
 import zoo
 from compiler import build
-from specs import ZooError
+from tests.refusals import refused
 from zoo.generation.attention import Attention
 from zoo.generation.translator import Translator
 from zoo.training.run import Run
@@ -25,26 +25,15 @@ def translator(trained: Callable[..., Run]) -> Translator:
     return zoo.load(trained().folder, device="cpu")
 
 
-def toy(**fields: object) -> Attention:
+def toy(**fields: Any) -> Attention:
     """Two tokens of one word, then one of another; weights that can be counted in the head."""
     encoder = torch.tensor([[[[0.5, 0.25, 0.0, 0.25], [0.0, 0.5, 0.5, 0.0], [1.0, 0, 0, 0], [0, 0, 0, 1.0]]]])
     decoder = torch.tensor([[[[1.0, 0.0], [0.25, 0.75]]]])
     cross = torch.tensor([[[[0.25, 0.25, 0.25, 0.25], [0.0, 0.0, 1.0, 0.0]]]])
-    attention = Attention(
-        text="ab c",
-        translation="d",
-        forced=False,
-        log_probability=-1.0,
-        source=("▁a", "b", "▁c", "</s>"),
-        target_input=("<s>", "▁d"),
-        target=("▁d", "</s>"),
-        encoder=encoder,
-        decoder=decoder,
-        cross=cross,
-        backend="eager",
-        precision="float32",
-    )
-    return replace(attention, **fields)  # type: ignore[arg-type]
+    weights = {"encoder": encoder, "decoder": decoder, "cross": cross, "backend": "eager", "precision": "float32"}
+    tokens = {"source": ("▁a", "b", "▁c", "</s>"), "target_input": ("<s>", "▁d"), "target": ("▁d", "</s>")}
+    texts: dict[str, Any] = {"text": "ab c", "translation": "d", "forced": False, "log_probability": -1.0}
+    return Attention(**texts | tokens | weights | fields)
 
 
 def test_attention_over_the_own_and_over_a_given_translation(translator: Translator) -> None:
@@ -54,8 +43,7 @@ def test_attention_over_the_own_and_over_a_given_translation(translator: Transla
     assert len(own.target) == len(best.tokens) + 1
     given = translator.attention(f" {TEXT} ", "der alte Hund")
     assert (given.text, given.translation, given.forced) == (TEXT, "der alte Hund", True)
-    assert "".join(given.target) == "▁der▁alte▁Hund</s>"
-    assert "".join(given.source) == "▁the▁old▁dog▁sees▁a▁small▁house</s>"
+    assert "".join(given.source + given.target) == "▁the▁old▁dog▁sees▁a▁small▁house</s>▁der▁alte▁Hund</s>"
     assert given.target_input == ("<s>", *given.target[:-1])
     assert given.log_probability == pytest.approx(translator.score(TEXT, "der alte Hund"), abs=1e-4)
     words = given.by_words()
@@ -67,13 +55,9 @@ def test_attention_over_the_own_and_over_a_given_translation(translator: Transla
 
 def test_the_rows_of_words_can_be_the_positions_that_read_them() -> None:
     cross = torch.tensor([[[[1.0, 0, 0, 0], [0, 0.5, 0.5, 0], [0, 0, 1.0, 0], [0, 0, 0, 1.0]]]])
-    three: dict[str, object] = {
-        "target_input": ("<s>", "▁d", "e", "▁f"),
-        "target": ("▁d", "e", "▁f", "</s>"),
-        "cross": cross,
-    }
-    three["decoder"] = torch.eye(4)[None, None]
-    predicted, read = toy(**three).by_words(), toy(**three).by_words(reads=True)
+    tokens = {"target_input": ("<s>", "▁d", "e", "▁f"), "target": ("▁d", "e", "▁f", "</s>")}
+    three = toy(**tokens, cross=cross, decoder=torch.eye(4)[None, None])
+    predicted, read = three.by_words(), three.by_words(reads=True)
     assert predicted.cross[0, 0].tolist() == [[0.75, 0.25, 0], [0, 1.0, 0], [0, 0, 1.0]]
     assert read.cross[0, 0].tolist() == [[0.25, 0.75, 0], [0, 0, 1.0], [0, 0, 1.0]]
 
@@ -93,12 +77,8 @@ def test_subwords_of_bpe_codes_are_joined() -> None:
 
 
 def test_language_tokens_are_words_that_can_be_left_out() -> None:
-    given = toy(
-        source=("<2de>", "a", "▁c", "</s>"),
-        target_input=("<s>", "<2de>"),
-        target=("<2de>", "</s>"),
-        language_tokens=(1, 1),
-    ).by_words()
+    tokens = {"source": ("<2de>", "a", "▁c", "</s>"), "target_input": ("<s>", "<2de>"), "target": ("<2de>", "</s>")}
+    given = toy(**tokens, language_tokens=(1, 1)).by_words()
     assert (given.source, given.target) == (("<2de>", "a", "c", "</s>"), ("<2de>", "</s>"))
     assert given.word_indices() == ([1, 2], [])
 
@@ -129,17 +109,13 @@ def test_restricted_attention_is_self_attention(trained: Callable[..., Run]) -> 
 
 def test_empty_and_split_texts_are_refused(trained: Callable[..., Run]) -> None:
     translator = zoo.load(trained(decoding={"max_source_length": 8}).folder, device="cpu")
-    with pytest.raises(ZooError, match="shown for at most 8") as caught:
-        translator.attention("the dog sees. the old dog sees")
-    assert caught.value.hint == "give one sentence of the text"
-    for text in ("", " \t"):
-        with pytest.raises(ZooError, match="no attention weights for an empty text"):
-            translator.attention(text)
+    long, empty = r"at most 8.*\s+hint: give a single sentence$", "no attention weights for an empty text"
+    for text, message in (("the dog sees. the old dog sees", long), ("", empty), (" \t", empty)):
+        refused(message, translator.attention, text)
 
 
 def test_ensembles_and_translators_made_from_programs_are_refused(translator: Translator) -> None:
     spec = specs.load("tiny")
     by_hand = Translator(build(translator.spec, backend="eager"), translator.vocabulary, spec)
     for other in (Translator.ensemble([translator, translator]), by_hand):
-        with pytest.raises(ZooError, match="attention is only available for one model"):
-            other.attention(TEXT)
+        refused("attention is only available for one model", other.attention, TEXT)

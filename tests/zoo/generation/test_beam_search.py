@@ -1,6 +1,7 @@
 """Beam search against brute force over all sequences, and against a reference implementation in plain Python."""
 
 import random
+from unittest.mock import Mock
 
 import pytest
 
@@ -16,10 +17,7 @@ from zoo.generation.translation import Translation
 STOPPING_RULES = ["admissible", "full", "shrinking"]
 
 
-def reference_search(
-    program, source, max_length, beam, alpha, n_best,
-    *, kind="gnmt", prefix=(), stopping_rule="admissible", min_length=0, allowed=None,
-):  # fmt: skip
+def reference_search(program, source, max_length, beam, alpha, n_best, kind, prefix, stopping_rule, min_length):
     """Search for one sentence's hypotheses without stopping early, except by the rule "full"."""
     start = sum(program.row(source, prefix[:i])[token] for i, token in enumerate(prefix))
     live, finished, width = [(start, prefix)], [], beam
@@ -30,7 +28,7 @@ def reference_search(
             for parent, (total, before) in enumerate(live)
             for token, value in enumerate(program.row(source, before))
             if token not in (PAD, BOS)
-            and (token == EOS if must_end else allowed is None or token in allowed(source, before))
+            and (token == EOS or not must_end)
             and (token != EOS or length >= min(min_length, max_length))
         )
         limit = {"admissible": 2 * beam if beam > 1 else 1, "full": len(candidates), "shrinking": width}
@@ -57,9 +55,11 @@ def random_cases(count, **choices):
         yield seed, chosen, sources, [draw.randrange(chosen["max_length"] + 1) for _ in sources], draw
 
 
-def random_sources(count=20):
+def random_sources():
+    """Return random sources and their maximum lengths."""
     draw = random.Random(4)
-    return [tuple(draw.choices(range(4, 9), k=draw.randrange(1, 7))) for _ in range(count)], draw
+    sources = [tuple(draw.choices(range(4, 9), k=draw.randrange(1, 7))) for _ in range(20)]
+    return sources, [len(source) + 3 for source in sources]
 
 
 @pytest.mark.parametrize("levels", [1, 3, 40, 5000])
@@ -77,11 +77,9 @@ def test_search_equals_the_reference_including_ties(toy, search, stopping_rule, 
         strategy = BeamSearch(beam, alpha, n_best, constraint, kind, stopping_rule)
         batches = {"max_batch_tokens": chosen["max_batch_tokens"], "chunk_size": 2}
         results = search(program, sources, lengths, strategy, prefixes=prefixes, **batches)
-        options = {"kind": kind, "stopping_rule": stopping_rule, "min_length": min_length}
         for source, length, prefix, hypotheses in zip(sources, lengths, prefixes, results, strict=True):
-            assert hypotheses == reference_search(
-                program, (*source, EOS), length, beam, alpha, n_best, prefix=prefix, **options
-            )
+            options = length, beam, alpha, n_best, kind, prefix, stopping_rule, min_length
+            assert hypotheses == reference_search(program, (*source, EOS), *options)
 
 
 def test_the_admissible_rule_stops_as_soon_as_no_live_hypothesis_can_win(toy, search):
@@ -90,10 +88,9 @@ def test_the_admissible_rule_stops_as_soon_as_no_live_hypothesis_can_win(toy, se
     # tokens, 6 ** 0.6, it wins, so that stopping early would be wrong. With alpha 0 it cannot win.
     free = {(4,) * i: [-20.0, -20.0, -20.0, -20.0, 0.0, -20.0] for i in range(1, 30)}
     last = {(4,) * 30: [-20.0, -20.0, -20.0, 0.0, -20.0, -20.0]}
-    program = toy(6, overriding={(): start, **free, **last})
-    assert search(program, [(4,)], [30], beam=2, alpha=0.6)[0][0].tokens == (4,) * 30
-    program = toy(6, overriding={(): start, **free, **last})
-    assert search(program, [(4,)], [30], beam=2, alpha=0.0)[0][0].tokens == ()
+    for alpha, tokens in ((0.6, (4,) * 30), (0.0, ())):
+        program = toy(6, overriding={(): start, **free, **last})
+        assert search(program, [(4,)], [30], beam=2, alpha=alpha)[0][0].tokens == tokens
     assert len(program.read) == 1
 
 
@@ -102,8 +99,7 @@ def test_the_cache_is_only_rearranged_when_rows_change(toy, search):
     search(greedy, [(4,)], [8], beam=1, alpha=0.6)
     assert len(greedy.read) > 3
     assert greedy.selected == []
-    straight = {(4,) * i: [-9, -9, -9, -8, -0.1, -9, -9, -9] for i in range(9)}
-    straight |= {(5, *(4,) * i): [-9, -9, -9, -8, -0.1, -9, -9, -9] for i in range(9)}
+    straight = {(*first, *(4,) * i): [-9, -9, -9, -8, -0.1, -9, -9, -9] for i in range(9) for first in ((), (5,))}
     wide = toy(8, overriding={**straight, (): [-9, -9, -9, -8, -0.1, -0.2, -9, -9]})
     search(wide, [(4,)], [8], beam=2, alpha=10.0)
     assert len(wide.read) == 9
@@ -113,60 +109,45 @@ def test_the_cache_is_only_rearranged_when_rows_change(toy, search):
 def test_length_penalties():
     assert [length_penalty(1, 0.6), length_penalty(30, 0.0)] == [1.0, 1.0]
     assert length_penalty(7, 0.6) == pytest.approx(2**0.6)
-    assert [length_penalty(1, 0.6, "power"), length_penalty(9, 0.5, "power"), length_penalty(30, 0.0, "power")] == [
-        1,
-        3,
-        1,
-    ]
+    assert [length_penalty(*each, "power") for each in ((1, 0.6), (9, 0.5), (30, 0.0))] == [1, 3, 1]
 
 
-@pytest.mark.parametrize("stopping_rule", [*STOPPING_RULES, "sampling"])
-def test_a_gpu_that_reports_one_step_late_changes_nothing(toy, search, monkeypatch, stopping_rule):
+CONSTRAINT = SuppressedTokens((), 9, min_length=2)
+BEAMS = [BeamSearch(3, 0.6, 2, CONSTRAINT, stopping_rule=rule) for rule in STOPPING_RULES]
+
+
+@pytest.mark.parametrize("strategy", [*BEAMS, Sampling(2, 0.6, 1.0, 0, 1.0, 1)], ids=[*STOPPING_RULES, "sampling"])
+def test_a_gpu_that_reports_one_step_late_changes_nothing(toy, search, monkeypatch, strategy):
     """No step reads past the maximum length. The copies are awaited on the stream of the program's own device."""
-
-    class Event:
-        waits = 0
-
-        def record(self, stream):
-            assert stream == "the stream of cpu"
-
-        def synchronize(self):
-            Event.waits += 1
 
     class Bounded(toy):
         def row(self, source, prefix):
             assert len(prefix) <= len(source) + 2
             return super().row(source, prefix)
 
-    sources, _ = random_sources()
-    lengths = [len(source) + 3 for source in sources]
-    strategy = Sampling(2, 0.6, 1.0, 0, 1.0, 1)
-    if stopping_rule != "sampling":
-        constraint = SuppressedTokens((), 9, min_length=2)
-        strategy = BeamSearch(3, 0.6, 2, constraint, stopping_rule=stopping_rule)
+    sources, lengths = random_sources()
     for levels in (2, 400):
         expected = search(toy(9, 1, levels), sources, lengths, strategy, max_batch_tokens=70)
         with monkeypatch.context() as patch:
+            event = Mock()
             patch.setattr("zoo.generation.batch._is_asynchronous", lambda tensor: True)
-            patch.setattr("torch.cuda.Event", Event)
+            patch.setattr("torch.cuda.Event", Mock(return_value=event))
             patch.setattr("torch.cuda.current_stream", "the stream of {}".format)
             for max_batch_tokens in (1, 70, 4096):
-                program, Event.waits = Bounded(9, 1, levels), 0
+                event.reset_mock()
+                program = Bounded(9, 1, levels)
                 assert search(program, sources, lengths, strategy, max_batch_tokens=max_batch_tokens) == expected
-                assert Event.waits >= len(program.read)
+                assert event.synchronize.call_count >= len(program.read)
+                assert {call.args for call in event.record.call_args_list} == {("the stream of cpu",)}
 
 
 @pytest.mark.gpu
 def test_search_on_a_gpu_finds_the_same(search):
     spec = specs.load("tiny", {"architecture": {"N": 2, "d_model": 16, "d_ff": 32}, "vocabulary": {"size": 60}})
     weights = build(spec, backend="eager").weights()
-    sources, _ = random_sources()
-    lengths = [len(source) + 3 for source in sources]
-    results = []
+    request, results = random_sources(), []
     for device in ("cpu", "cuda"):
         program = build(spec, weights=weights, device=device, backend="eager")
-        results.append(
-            search(program, sources, lengths, max_batch_tokens=100, device=device, beam=4, alpha=0.6, n_best=2)
-        )
-    cpu, cuda = ([[each.tokens for each in hypotheses] for hypotheses in result] for result in results)
-    assert cpu == cuda
+        found = search(program, *request, max_batch_tokens=100, device=device, beam=4, alpha=0.6, n_best=2)
+        results.append([[each.tokens for each in hypotheses] for hypotheses in found])
+    assert results[0] == results[1]

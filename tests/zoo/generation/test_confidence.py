@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import math
 import random
-from dataclasses import asdict, astuple
+from dataclasses import asdict, astuple, replace
+from itertools import product
 
-import numpy as np
 import pytest
 
 from zoo.files.atomic import write_json
@@ -20,8 +20,7 @@ CALIBRATION = Calibration(3.0, 20.0, -3.0, 0.1)
 
 def examples(count: int, seed: int = 3) -> tuple[list[tuple[str, str, float]], list[bool]]:
     """Return translations and whether each is good, by the probabilities of `CALIBRATION`."""
-    generator = random.Random(seed)
-    translations, good = [], []
+    generator, translations, good = random.Random(seed), [], []
     for _ in range(count):
         length = generator.randint(5, 80)
         target = max(0, round(length * math.exp(generator.gauss(0.1, 0.4))))
@@ -40,19 +39,15 @@ def test_the_fit_finds_the_probabilities_and_the_maximum_of_the_likelihood():
         for (source, target, log_probability), is_good in zip(translations, good, strict=True):
             ratio = math.log((len(target) + 1) / (len(source) + 1)) - calibration.usual_ratio
             per_character = log_probability / (len(target) + 1)
-            logit = (
-                calibration.intercept + calibration.log_probability * per_character + calibration.length * ratio * ratio
-            )
-            probability = 1 / (1 + math.exp(-logit))
+            logit = calibration.log_probability * per_character + calibration.length * ratio * ratio
+            probability = 1 / (1 + math.exp(-logit - calibration.intercept))
             assert calibration.confidence(source, target, log_probability) == pytest.approx(probability, abs=1e-4)
             total += math.log(probability if is_good else 1 - probability)
         return total
 
     best = likelihood(found)
-    for field in ("intercept", "log_probability", "length"):
-        for factor in (0.9, 1.1):
-            changed = {**asdict(found), field: factor * getattr(found, field)}
-            assert likelihood(Calibration(**changed)) < best
+    for field, factor in product(("intercept", "log_probability", "length"), (0.9, 1.1)):
+        assert likelihood(replace(found, **{field: factor * getattr(found, field)})) < best
     held_out, truth = examples(4000, seed=4)
     assert calibration_error([found.confidence(*each) for each in held_out], truth) < 0.05
 
@@ -63,21 +58,18 @@ def test_the_confidence_rises_with_the_probability_whatever_the_dev_set(good):
     translations = [("x" * 20, "y" * (20 + index % 2), -200.0 + index) for index in range(200)]
     for order in (good, good[::-1]):
         found = Calibration.fit(translations, order)
-        confidences = [found.confidence(*each[:2], float(log)) for each in translations[:2] for log in range(-99, 1)]
-        assert all(0 <= each <= 1 for each in confidences)
-        assert np.all(np.diff(np.array(confidences).reshape(2, -1)) >= 0)
+        for source, target, _ in translations[:2]:
+            confidences = [found.confidence(source, target, float(log)) for log in range(-99, 1)]
+            assert 0 <= confidences[0] <= confidences[-1] <= 1
+            assert confidences == sorted(confidences)
         assert found.length <= 0
-
-
-def test_few_sentences_give_no_calibration():
-    assert Calibration.fit(*examples(99)) is None
+    assert Calibration.fit(translations[:99], good[:99]) is None, "too few sentences"
 
 
 def test_the_calibration_error_is_that_of_the_bins():
-    confidences, good = examples(500)[0], examples(500)[1]
-    confidences = [CALIBRATION.confidence(*each) for each in confidences] + [0.0, 1.0]
-    good = [*good, True, False]
-    bins = {}
+    translations, good = examples(500)
+    confidences = [*(CALIBRATION.confidence(*each) for each in translations), 0.0, 1.0]
+    good, bins = [*good, True, False], {}
     for confidence, is_good in zip(confidences, good, strict=True):
         bins.setdefault(min(int(confidence * 10), 9), []).append(confidence - is_good)
     expected = sum(abs(sum(each)) for each in bins.values()) / len(good)
@@ -85,34 +77,30 @@ def test_the_calibration_error_is_that_of_the_bins():
     assert calibration_error([1.0, 0.0], [True, False]) == 0
 
 
-@pytest.mark.parametrize(
-    "scores",
-    [
+def test_a_missing_or_damaged_calibration_is_none(tmp_path):
+    folder, valid = ModelFolder(tmp_path), asdict(CALIBRATION)
+    assert Calibration.read(folder) is None
+    for scores in (
         {},
         {"dev": {"bleu": 3.0}},
         {"dev": []},
         {"dev": {"confidence": {"intercept": 1.0}}},
-        {"dev": {"confidence": {**asdict(CALIBRATION), "length": "1"}}},
-        {"dev": {"confidence": {**asdict(CALIBRATION), "length": 1e99}}},
-        {"test": {"confidence": asdict(CALIBRATION)}},
-    ],
-)
-def test_a_missing_or_damaged_calibration_is_none(tmp_path, scores):
-    folder = ModelFolder(tmp_path)
-    assert Calibration.read(folder) is None
-    write_json(folder.scores, scores)
-    assert Calibration.read(folder) is None
+        {"dev": {"confidence": {**valid, "length": "1"}}},
+        {"dev": {"confidence": {**valid, "length": 1e99}}},
+        {"test": {"confidence": valid}},
+    ):
+        write_json(folder.scores, scores)
+        assert Calibration.read(folder) is None, scores
     folder.scores.write_text("{", encoding="utf-8")
     assert Calibration.read(folder) is None
-    write_json(folder.scores, {"dev": {"confidence": asdict(CALIBRATION)}})
+    write_json(folder.scores, {"dev": {"confidence": valid}})
     assert Calibration.read(folder) == CALIBRATION
 
 
 def test_a_text_has_the_lowest_confidence_of_its_sentences():
     sentences = [("Good.", "Gut.", -0.1), ("Bad.", "Schlecht.", -9.0)]
     parts = [Translation("", 0.0, log).with_text(text, source, CALIBRATION) for source, text, log in sentences]
-    parts.append(Translation("$5"))
-    joined = join_parts(["Good.", "Bad.", "$5"], parts, [" ", " "])
+    joined = join_parts(["Good.", "Bad.", "$5"], [*parts, Translation("$5")], [" ", " "])
     assert joined.confidences == (CALIBRATION.confidence(*sentences[0]), CALIBRATION.confidence(*sentences[1]), None)
     assert joined.confidence == joined.confidences[1] < UNCERTAIN
     assert joined.uncertain == ("Bad.",)

@@ -10,8 +10,8 @@ from zoo.generation.constraints import BracketConstraint, SuppressedTokens
 from zoo.generation.sampling import Sampling
 
 
-def strategy(spec, n_best=None, **options):
-    return GenerationConfig.from_spec(spec, options, n_best).strategy()
+def strategy(spec, n_best=None, constraint=None, **options):
+    return GenerationConfig.from_spec(spec, options, n_best).strategy(constraint)
 
 
 def test_the_spec_completes_the_options():
@@ -26,30 +26,30 @@ def test_the_spec_completes_the_options():
     assert strategy(sampled, search="beam") == BeamSearch(3, 0.8, 1)
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        *(({"beam": value}, f"`beam` is `{value}`") for value in (0, 2.0, 2**62)),
-        ({"beam": True}, "`beam` is `true`"),
-        ({"beam": 10**5000}, "`beam` is `0x"),
-        ({"beam": 2, "n_best": 3}, "`n_best` is 3, but a beam of 2 cannot find more than 2"),
-        *(({"n_best": value}, f"`n_best` is `{value}`") for value in (0, 10**10)),
-        *(({"alpha": value}, f"`alpha` is `{value}`") for value in (-0.1, 1e6, "much")),
-        ({"alpha": float("nan")}, "`alpha` is "),
-        ({"alpha": 10**400}, "`alpha` is `1000"),
-        ({"search": "dfs"}, "`search` is `dfs`; it should be 'beam' or 'sample'"),
-        *(({"max_batch_tokens": value}, f"`max_batch_tokens` is `{value}`") for value in (0, 1.5)),
-        ({"max_batch_tokens": 10**300}, "`max_batch_tokens` is `1000"),
-        *(({"workers": value}, f"`workers` is `{value}`") for value in (0, 100_000, "all")),
-        *(({"search": "sample", "temperature": value}, "`temperature` is ") for value in (0, float("inf"), 1e300)),
-        *(({"search": "sample", "top_k": value}, f"`top_k` is `{value}`") for value in (-1, 2.5, 2**62)),
-        *(({"search": "sample", "top_p": value}, f"`top_p` is `{value}`") for value in (0.0, 1.1)),
-        *(({"search": "sample", "seed": value}, f"`seed` is `{value}`") for value in (-1, 2**64)),
-        ({"search": "sample", "beam": 4}, "`beam` has no effect when `search` is `sample`"),
-        *(({name: 1}, f"`{name}` has no effect when `search` is `beam`") for name in ("temperature", "top_k", "top_p")),
-        ({"seed": 5}, "`seed` has no effect when `search` is `beam`"),
-    ],
-)
+INVALID = [
+    *(({"beam": value}, f"`beam` is `{value}`") for value in (0, 2.0, 2**62)),
+    ({"beam": True}, "`beam` is `true`"),
+    ({"beam": 10**5000}, "`beam` is `0x"),
+    ({"beam": 2, "n_best": 3}, "`n_best` is 3, but a beam of 2 finds at most 2 hypotheses"),
+    *(({"n_best": value}, f"`n_best` is `{value}`") for value in (0, 10**10)),
+    *(({"alpha": value}, f"`alpha` is `{value}`") for value in (-0.1, 1e6, "much")),
+    ({"alpha": float("nan")}, "`alpha` is "),
+    ({"alpha": 10**400}, "`alpha` is `1000"),
+    ({"search": "dfs"}, "`search` is `dfs`; it should be 'beam' or 'sample'"),
+    *(({"max_batch_tokens": value}, f"`max_batch_tokens` is `{value}`") for value in (0, 1.5)),
+    ({"max_batch_tokens": 10**300}, "`max_batch_tokens` is `1000"),
+    *(({"workers": value}, f"`workers` is `{value}`") for value in (0, 100_000, "all")),
+    *(({"search": "sample", "temperature": value}, "`temperature` is ") for value in (0, float("inf"), 1e300)),
+    *(({"search": "sample", "top_k": value}, f"`top_k` is `{value}`") for value in (-1, 2.5, 2**62)),
+    *(({"search": "sample", "top_p": value}, f"`top_p` is `{value}`") for value in (0.0, 1.1)),
+    *(({"search": "sample", "seed": value}, f"`seed` is `{value}`") for value in (-1, 2**64)),
+    ({"search": "sample", "beam": 4}, "`beam` has no effect when `search` is `sample`"),
+    *(({name: 1}, f"`{name}` has no effect when `search` is `beam`") for name in ("temperature", "top_k", "top_p")),
+    ({"seed": 5}, "`seed` has no effect when `search` is `beam`"),
+]
+
+
+@pytest.mark.parametrize(("options", "message"), INVALID)
 def test_invalid_values_are_named(options, message):
     spec, n_best = specs.load("tiny", ["decoding.beam=4"]), options.get("n_best")
     with pytest.raises(ZooError) as caught:
@@ -61,16 +61,11 @@ def test_invalid_values_are_named(options, message):
 def test_model_properties_come_from_the_spec():
     traits = ["decoding.length_penalty=power", "decoding.stopping_rule=full", "decoding.suppressed_tokens=[1, 6]"]
     spec = specs.load("tiny", ["decoding.beam=3", "decoding.alpha=0.8", "decoding.min_length=2", *traits])
-    suppressed = SuppressedTokens((1, 6), spec.vocabulary.size, min_length=2)
-    assert strategy(spec, 2) == BeamSearch(3, 0.8, 2, suppressed, "power", "full")
-    assert strategy(spec, search="sample", seed=3) == Sampling(1, 0.8, 1.0, 0, 1.0, 3, suppressed, "power")
+    trees = BracketConstraint([4], [5], [6], 7)
+    for inner in (None, trees):
+        suppressed = SuppressedTokens((1, 6), spec.vocabulary.size, inner, min_length=2)
+        assert strategy(spec, 2, inner) == BeamSearch(3, 0.8, 2, suppressed, "power", "full")
+        sampling = Sampling(1, 0.8, 1.0, 0, 1.0, 3, suppressed, "power")
+        assert strategy(spec, None, inner, search="sample", seed=3) == sampling
     assert strategy(specs.load("tiny", ["decoding.min_length=2"])).constraint.min_length == 2
-
-
-@pytest.mark.parametrize("search", ["beam", "sample"])
-def test_constraints_reach_both_strategies(search):
-    constraint = BracketConstraint([4], [5], [6], 7)
-    plain, suppressing = (specs.load("tiny", fields) for fields in ([], ["decoding.suppressed_tokens=[1]"]))
-    assert GenerationConfig.from_spec(plain, {"search": search}).strategy(constraint).constraint is constraint
-    inner = GenerationConfig.from_spec(suppressing, {"search": search}).strategy(constraint).constraint.inner
-    assert inner is constraint
+    assert strategy(specs.load("tiny"), constraint=trees).constraint is trees

@@ -12,7 +12,8 @@ import compiler
 import specs
 from compiler.backends import BACKENDS
 from compiler.padded_batch import PaddedBatch
-from specs import BOS, EOS, UNK, ZooError
+from specs import BOS, EOS, UNK
+from tests.refusals import refused
 from zoo.generation.beam_search import BeamSearch
 from zoo.generation.constraints import BracketConstraint, SuppressedTokens
 from zoo.generation.sampling import Sampling
@@ -20,7 +21,6 @@ from zoo.generation.translation import SearchInput
 
 OPENING, CLOSING, WORDS, SIZE = (4, 9), (7, 5), (6, 10), 12  # the tokens 8 and 11 have no meaning
 TREES = BracketConstraint(OPENING, CLOSING, WORDS, SIZE)
-CPU = torch.device("cpu")
 
 
 # trees
@@ -60,14 +60,7 @@ def is_tree(tokens, words):
     return bool(tokens) and not stack and left == 0
 
 
-def tree_sources(pairs):
-    """Return sentences from pairs of a number of words and a maximum length."""
-    return [
-        SearchInput(i, {"source": (4, EOS)}, length, words=(UNK,) * words) for i, (words, length) in enumerate(pairs)
-    ]
-
-
-def is_word_level(tree, word_tokens):
+def has_words(tree, word_tokens):
     """Return whether the words of a tree are the given ones, of which UNK is any."""
     words = [token for token in tree if token in WORDS]
     return all(expected in (UNK, word) for expected, word in zip(word_tokens, words, strict=True))
@@ -83,7 +76,7 @@ def check_allowed_tokens(constraint, source, trees):
     for tree in trees:
         for i, token in enumerate((*tree, EOS)):
             following.setdefault(tree[:i], set()).add(token)
-    state, prefixes = constraint.start([source], CPU), [()]
+    state, prefixes = constraint.start([source], "cpu"), [()]
     while prefixes:
         expected = [[token in following[each] for token in range(SIZE)] for each in prefixes]
         assert state.allowed().tolist() == expected
@@ -94,36 +87,29 @@ def check_allowed_tokens(constraint, source, trees):
         state = state.advance(rows, tokens)
 
 
-def test_exactly_the_tokens_are_allowed_that_continue_to_a_tree():
-    for words, length in [(1, 1), (1, 2), (1, 3), (1, 7), (2, 4), (2, 8), (3, 5), (3, 6), (3, 8)]:
-        trees = constituents(words, length)
-        assert all(is_tree(tree, words) for tree in trees)
-        check_allowed_tokens(TREES, tree_sources([(words, length)])[0], trees)
-
-
 @pytest.mark.parametrize("max_consecutive", [None, 1, 2, 4])
-def test_words_are_written_as_given_and_consecutive_brackets_are_limited(max_consecutive):
+def test_exactly_the_tokens_are_allowed_that_continue_to_a_tree(max_consecutive):
+    """The tree has the given words, and no more consecutive brackets than allowed."""
     constraint = BracketConstraint(OPENING, CLOSING, WORDS, SIZE, max_consecutive)
-    for words in [(6,), (10, 6), (UNK, 10), (6, UNK, 10)]:
-        length = len(words) + (6 if len(words) < 3 else 4)
-        trees = [
-            tree
-            for tree in constituents(len(words), length)
-            if is_word_level(tree, words) and consecutive_openings(tree) <= (max_consecutive or length)
-        ]
-        source = SearchInput(0, {"source": (4, EOS)}, length, words=words)
-        check_allowed_tokens(constraint, source, trees)
+    cases = [((UNK,) * n, length) for n, length in [(1, 1), (1, 2), (1, 3), (2, 4), (2, 8), (3, 5), (3, 6), (3, 8)]]
+    for words, length in [*cases, ((6,), 7), ((10, 6), 8), ((UNK, 10), 8), ((6, UNK, 10), 7)]:
+        possible = [tree for tree in constituents(len(words), length) if has_words(tree, words)]
+        assert all(is_tree(tree, len(words)) for tree in possible)
+        trees = [tree for tree in possible if consecutive_openings(tree) <= (max_consecutive or length)]
+        check_allowed_tokens(constraint, SearchInput(0, {"source": (4, EOS)}, length, words=words), trees)
 
 
-TREE_STRATEGIES = {
-    "greedy": BeamSearch(1, 0.3, 1, TREES),
-    "beam": BeamSearch(4, 0.3, 4, TREES),
-    "wide": BeamSearch(21, 0.3, 21, TREES),
-    "shrinking": BeamSearch(4, 0.3, 4, TREES, stopping_rule="shrinking"),
-    "suppressed": BeamSearch(4, 0.3, 1, SuppressedTokens((UNK,), SIZE, TREES)),
-    "sample": Sampling(3, 0.3, 2.0, 0, 1.0, 1, TREES),
-    "top": Sampling(3, 0.3, 2.0, 4, 0.9, 1, TREES),
+STRATEGIES = {
+    "greedy": lambda constraint: BeamSearch(1, 0.6, 1, constraint),
+    "beam": lambda constraint: BeamSearch(4, 0.6, 4, constraint),
+    "wide": lambda constraint: BeamSearch(21, 0.6, 21, constraint),
+    "shrinking": lambda constraint: BeamSearch(4, 0.6, 4, constraint, "power", "shrinking"),
+    "full": lambda constraint: BeamSearch(4, 0.6, 4, constraint, "power", "full"),
+    "sample": lambda constraint: Sampling(3, 0.6, 1.3, 0, 1.0, 1, constraint),
+    "top": lambda constraint: Sampling(3, 0.6, 1.3, 3, 0.9, 1, constraint),
 }
+TREE_STRATEGIES = {name: make(TREES) for name, make in STRATEGIES.items()}
+TREE_STRATEGIES["suppressed"] = BeamSearch(4, 0.6, 1, SuppressedTokens((UNK,), SIZE, TREES))
 
 
 @pytest.fixture(scope="module", params=["toy", pytest.param("native", marks=pytest.mark.integration)])
@@ -166,14 +152,13 @@ def test_every_output_is_a_tree_alone_and_in_a_batch(program, search, name):
     assert totals == pytest.approx(scores, abs=1e-3)  # the model's own log-probabilities, without renormalisation
 
 
-def test_prefixes_of_trees(toy, search):
-    program, options = toy(SIZE, 2, 50), {"word_counts": [3, 3], "strategy": BeamSearch(4, 0.3, 1, TREES)}
+def test_prefixes_of_trees(program, search):
+    options = {"word_counts": [3, 3], "strategy": BeamSearch(4, 0.3, 1, TREES)}
     results = search(program, [(4,), (5,)], [12, 12], prefixes=[(4, 9, 6), (9, 6)], **options)
     assert [each[0].tokens[:2] for each in results] == [(4, 9), (9, 6)]
     assert all(is_tree(each[0].tokens, 3) for each in results)
     for wrong in [(7,), (4, 7), (UNK,), (6,), (8,)]:
-        with pytest.raises(ZooError, match="not allowed"):
-            search(program, [(4,), (5,)], [12, 12], prefixes=[wrong, wrong], **options)
+        refused("not allowed", search, program, [(4,), (5,)], [12, 12], prefixes=[wrong, wrong], **options)
 
 
 @pytest.mark.parametrize("word_tokens", [(UNK, UNK), (6, 10)])
@@ -200,30 +185,14 @@ def test_tables_are_small_for_large_vocabularies():
 
 # suppressed tokens
 
-STRATEGIES = {
-    "greedy": lambda constraint: BeamSearch(1, 0.6, 1, constraint),
-    "beam": lambda constraint: BeamSearch(4, 0.6, 4, constraint),
-    "shrinking": lambda constraint: BeamSearch(4, 0.6, 4, constraint, "power", "shrinking"),
-    "full": lambda constraint: BeamSearch(4, 0.6, 4, constraint, "power", "full"),
-    "sample": lambda constraint: Sampling(3, 0.6, 1.3, 0, 1.0, 1, constraint),
-    "top": lambda constraint: Sampling(3, 0.6, 1.3, 3, 0.9, 1, constraint),
-}
-BATCHES = {"max_batch_tokens": 60, "chunk_size": 5}
-
-
-@pytest.fixture
-def sentences():
-    draw = random.Random(1)
-    sources = [tuple(draw.choices(range(4, 9), k=draw.randrange(1, 7))) for _ in range(12)]
-    return sources, [len(source) + 3 for source in sources]
-
 
 @pytest.mark.parametrize("name", STRATEGIES)
 @pytest.mark.parametrize("levels", [3, 400])
-def test_suppressed_tokens_are_as_if_they_were_impossible(toy, search, sentences, name, levels):
+def test_suppressed_tokens_are_as_if_they_were_impossible(toy, search, name, levels):
     """So is EOS before the minimum length, unless the maximum is smaller. Who joins later counts from its own start."""
-    suppressed, (sources, lengths) = (UNK, 6), sentences
-    lengths = [2, *lengths[1:]]
+    suppressed, draw = (UNK, 6), random.Random(1)
+    sources = [tuple(draw.choices(range(4, 9), k=draw.randrange(1, 7))) for _ in range(12)]
+    lengths = [2, *(len(source) + 3 for source in sources[1:])]
 
     class Without(toy):
         def row(self, source, prefix):
@@ -232,10 +201,9 @@ def test_suppressed_tokens_are_as_if_they_were_impossible(toy, search, sentences
             return [-math.inf if token in impossible else value
                     for token, value in enumerate(super().row(source, prefix))]  # fmt: skip
 
-    options = {**BATCHES, "prefixes": [(4, 5) if index % 3 == 0 else () for index in range(len(sources))]}
-
     def find(program, constraint):
-        return search(program(9, 1, levels), sources, lengths, STRATEGIES[name](constraint), **options)
+        program, batches = program(9, 1, levels), {"max_batch_tokens": 60, "chunk_size": 5}
+        return search(program, sources, lengths, STRATEGIES[name](constraint), prefixes=[(4, 5), (), ()] * 4, **batches)
 
     results, free = find(toy, SuppressedTokens(suppressed, 9, min_length=3)), find(toy, None)
     assert results == find(Without, None)
@@ -251,17 +219,9 @@ def test_a_complete_tree_may_end_before_the_minimum_length(toy, search, name):
     results = search(toy(9, 1, 50), [(4,)] * 2, [5, 3], STRATEGIES[name](constraint), word_counts=[1, 1])
     assert all(results)
     assert all(each.tokens in [(6,), (4, 6, 5), (4, 4, 6, 5, 5)] for group in results for each in group)
-    state = constraint.start([SearchInput(0, {"source": (4, EOS)}, 5, words=(UNK,))], CPU)
+    state = constraint.start([SearchInput(0, {"source": (4, EOS)}, 5, words=(UNK,))], "cpu")
     allowed = []
     for token in (4, 6, 5):
         allowed.append(state.allowed().nonzero()[:, 1].tolist())
         state = state.advance(None, torch.tensor([token]))
     assert [*allowed, state.allowed().nonzero()[:, 1].tolist()] == [[4, 6], [4, 6], [5], [EOS]]
-
-
-def test_suppressed_tokens_use_one_mask_for_all_rows_and_forbid_prefixes(toy, search):
-    state = SuppressedTokens((UNK,), 9).start([SearchInput(0, {"source": (4, EOS)}, 5)], CPU)
-    state = state.advance(torch.tensor([0, 0]), torch.tensor([4, 5])).join(state)
-    assert state.allowed().tolist() == [[token != UNK for token in range(9)]]
-    with pytest.raises(ZooError, match="has a token that is not allowed"):
-        search(toy(9), [(5,)], [4], STRATEGIES["beam"](SuppressedTokens((7,), 9)), prefixes=[(4, 7)])

@@ -10,6 +10,7 @@ import specs
 from compiler.padded_batch import PaddedBatch
 from specs import BOS, EOS, ZooError
 from tests.examples import examples
+from tests.refusals import refused
 from zoo.generation.constraints import BracketConstraint
 from zoo.generation.ensemble import Ensemble
 from zoo.generation.hypotheses import length_penalty
@@ -31,9 +32,8 @@ def test_an_ensemble_obeys_constraints(toy, search, translator_of):
     assert search(Ensemble([toy(9, 1, 500)]), SOURCES, [6, 7, 4], **options) == alone
     assert alone[0][0].tokens.count(8) == 1
     first, second = translator_of(longest_source=9), translator_of()
-    second.vocabulary, first.constraint = first.vocabulary, trees
-    both = Translator.ensemble([second, first])
-    assert both.longest_source == 9
+    first.constraint = trees
+    assert Translator.ensemble([second, first]).longest_source == 9
     assert Translator.ensemble([first, second]).constraint is trees
 
 
@@ -64,31 +64,25 @@ def test_scores_are_of_the_mean_probability(toy):
 def test_an_ensemble_needs_one_vocabulary_and_one_device(tokens, home, toy):
     spec = specs.load("tiny")
     tokens.save(home.parent)
-    loaded = Vocabulary.load(home.parent)
-    mine = Translator(toy(), tokens, spec)
+    mine, loaded = Translator(toy(), tokens, spec), Vocabulary.load(home.parent)
     assert Translator.ensemble([mine, Translator(toy(), loaded, spec)]).vocabulary is tokens
-    other = Vocabulary.learn(
-        lambda: examples([("abc abc", "abd dab")] * 5), specs.load("tiny", ["vocabulary.size=12"]).vocabulary
-    )
-    with pytest.raises(ZooError, match="have different vocabularies"):
-        Translator.ensemble([mine, Translator(toy(), other, spec)])
+    section = specs.load("tiny", ["vocabulary.size=12"]).vocabulary
+    other = Vocabulary.learn(lambda: examples([("abc abc", "abd dab")] * 5), section)
+    refused("have different vocabularies", Translator.ensemble, [mine, Translator(toy(), other, spec)])
     with pytest.raises(ZooError, match="on different devices, cpu and cuda"):
         Translator.ensemble([mine, Translator(toy(), loaded, spec, device="cuda")])
-    with pytest.raises(ZooError, match="at least one model"):
-        Translator.ensemble([])
+    refused("at least one model", Translator.ensemble, [])
 
 
 def test_the_smallest_number_of_positions_limits_the_ensemble(translator_of):
     fields = [f"architecture.positions={{kind: learned, rows: {rows}}}" for rows in (9, 6)]
     several = [translator_of(["corpus.max_length=5", field]) for field in fields]
     both = Translator.ensemble([*several, translator_of()])
-    with pytest.raises(ZooError, match="needs 7 positions, but the model has learned 6"):
-        both.translate("abcdef")
+    refused("needs 7 positions, but the model has 6", both.translate, "abcdef")
 
 
 def test_an_ensemble_is_concurrent_if_all_its_programs_are(toy):
-    programs = [toy(), toy()]
-    assert not Ensemble(programs).concurrent
-    for program in programs:
-        program.concurrent = True
-    assert Ensemble(programs).concurrent
+    one, concurrent = toy(), toy()
+    concurrent.concurrent = True
+    assert not Ensemble([one, concurrent]).concurrent
+    assert Ensemble([concurrent, concurrent]).concurrent

@@ -17,7 +17,7 @@ import torch
 import compiler
 import zoo
 from compiler.backends import BACKENDS
-from specs import ZooError
+from tests.refusals import refused
 from tests.zoo.conftest import RecordingReport
 from zoo.generation import compilation
 from zoo.generation.loading import open_model
@@ -29,13 +29,11 @@ from zoo.training.run import Run
 def _state() -> dict[str, object]:
     """Return the process-wide state that a backend could change."""
     return {
-        "float32 products": torch.backends.mkldnn.matmul.fp32_precision,
-        "precision": torch.get_float32_matmul_precision(),
+        "precision": (torch.backends.mkldnn.matmul.fp32_precision, torch.get_float32_matmul_precision()),
         "threads": (torch.get_num_threads(), torch.get_num_interop_threads()),
         "recompilations": torch._dynamo.config.recompile_limit,
         "random numbers": torch.get_rng_state().tolist(),
-        "default type": torch.get_default_dtype(),
-        "gradients": torch.is_grad_enabled(),
+        "defaults": (torch.get_default_dtype(), torch.is_grad_enabled()),
         # Where torch.compile keeps its own cache it notes there itself.
         "environment": {n: value for n, value in os.environ.items() if "INDUCTOR" not in n},
         "logging": logging.root.manager.disable,
@@ -45,10 +43,10 @@ def _state() -> dict[str, object]:
     }
 
 
-@pytest.mark.parametrize(
-    "backend",
-    ["eager", "native", pytest.param("inductor", marks=pytest.mark.slow), pytest.param("onnx", marks=pytest.mark.slow)],
-)
+SLOW = [pytest.param(backend, marks=pytest.mark.slow) for backend in ("inductor", "onnx")]
+
+
+@pytest.mark.parametrize("backend", ["eager", "native", *SLOW])
 def test_loading_leaves_the_process_as_it_was(trained: Callable[..., Run], backend: str) -> None:
     if problem := BACKENDS[backend].unavailable_reason():
         pytest.skip(problem)
@@ -68,25 +66,23 @@ def test_loading_leaves_the_process_as_it_was(trained: Callable[..., Run], backe
 
 def test_unpickling_opens_the_same_model(trained: Callable[..., Run], monkeypatch: pytest.MonkeyPatch) -> None:
     """From another folder, too, and holds no weights."""
-    run = trained("runs/one")
-    one = zoo.load(str(run.folder), backend="eager", precision="bfloat16", max_batch_tokens=77)
+    folder = str(trained("runs/one").folder)
+    one = zoo.load(folder, backend="eager", precision="bfloat16", max_batch_tokens=77)
     expected = one.translate(["the old dog", "she knows"])
     kept = [pickle.dumps(each) for each in (one, type(one).ensemble([one, one]))]
     assert max(map(len, kept)) < 2000
     monkeypatch.chdir("/")
-    for text in kept:
-        again = pickle.loads(text)
-        assert again.translate(["the old dog", "she knows"]) == expected
-        assert again.max_batch_tokens == 77
-    assert (pickle.loads(kept[0]).program.backend, pickle.loads(kept[0]).program.precision) == ("eager", "bfloat16")
+    again, ensemble = map(pickle.loads, kept)
+    for each in (again, ensemble):
+        assert (each.translate(["the old dog", "she knows"]), each.max_batch_tokens) == (expected, 77)
+    assert (again.program.backend, again.program.precision) == ("eager", "bfloat16")
 
 
 def test_translators_made_from_programs_cannot_be_pickled(trained: Callable[..., Run]) -> None:
     one = zoo.load(str(trained().folder), backend="eager")
     made = Translator(one.program, one.vocabulary, one.spec)
     for each in (made, Translator.ensemble([one, made])):
-        with pytest.raises(ZooError, match="created from a program, so it cannot be pickled"):
-            pickle.dumps(each)
+        refused("created from a program, so it cannot be pickled", pickle.dumps, each)
 
 
 class Waiting(RecordingReport):
@@ -97,31 +93,20 @@ class Waiting(RecordingReport):
         return Progress()
 
 
-@pytest.fixture
-def slow(monkeypatch: pytest.MonkeyPatch) -> Waiting:
-    """A report to a person of no patience."""
-    monkeypatch.setattr(compilation, "QUIET_SECONDS", 0.0)
-    return Waiting()
-
-
-def test_a_message_explains_slow_compilation(
-    trained: Callable[..., Run], slow: Waiting, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    build = compiler.build
+def test_a_message_explains_slow_compilation(trained: Callable[..., Run], monkeypatch: pytest.MonkeyPatch) -> None:
+    build, folder = compiler.build, trained().folder
     monkeypatch.setattr(compiler, "build", lambda *given, **how: (time.sleep(0.1), build(*given, **how))[1])
-    folder = trained().folder
+    slow, quick = Waiting(), Waiting()
+    monkeypatch.setattr(compilation, "QUIET_SECONDS", 300.0)
+    open_model(folder, report=quick)
+    assert quick.said == []
+    monkeypatch.setattr(compilation, "QUIET_SECONDS", 0.0)  # a person of no patience
     assert open_model(folder, report=slow).translate("we read") is not None
     assert ["once on this machine" in text for text in slow.said] == [True, False]
     assert slow.said[1] == "compiling in seconds"
-    monkeypatch.setattr(compilation, "QUIET_SECONDS", 300.0)
-    quick = Waiting()
-    open_model(folder, report=quick)
-    assert quick.said == []
 
 
-def test_a_message_announces_compilation_in_the_first_run(
-    trained: Callable[..., Run], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_message_announces_compilation_in_the_first_run(trained: Callable[..., Run]) -> None:
     """Torch.compile itself is not called: it waits for the first run."""
     words = Waiting()
     open_model(trained().folder, backend="inductor", report=words)

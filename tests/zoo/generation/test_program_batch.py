@@ -6,6 +6,7 @@ import random
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ from compiler.backends import BACKENDS
 from compiler.backends.native import NativeProgram
 from compiler.padded_batch import PaddedBatch
 from compiler.program import TreeLimits, TreeRules
-from specs import BOS, EOS, UNK, ZooError
+from specs import BOS, EOS, UNK
 from zoo.generation import batch as module
 from zoo.generation.batch import Batch, ProgramBatch, start_batch
 from zoo.generation.beam_search import BeamSearch
@@ -31,11 +32,6 @@ pytestmark = pytest.mark.integration
 SIZE = 40
 FEW_TOKENS = tuple(token for token in range(12, SIZE))
 """Suppressing these leaves so few tokens that hypotheses often end."""
-DECODERS = {
-    "attention": [{"kind": "self_attention"}, {"kind": "cross_attention"}, {"kind": "feed_forward"}],
-    "ssru": [{"kind": "ssru"}, {"kind": "cross_attention"}, {"kind": "feed_forward"}],
-}
-CPU = torch.device("cpu")
 
 
 @pytest.fixture(autouse=True)
@@ -60,9 +56,10 @@ def native_program(folder: Path, architecture: dict[str, Any], **options: Any) -
     return native
 
 
-@pytest.fixture(scope="module", params=DECODERS)
+@pytest.fixture(scope="module", params=["self_attention", "ssru"])
 def program(request: Any, tmp_path_factory: pytest.TempPathFactory) -> NativeProgram:
-    native = native_program(tmp_path_factory.getbasetemp(), {"N": 2, "decoder": DECODERS[request.param]})
+    decoder = [{"kind": request.param}, {"kind": "cross_attention"}, {"kind": "feed_forward"}]
+    native = native_program(tmp_path_factory.getbasetemp(), {"N": 2, "decoder": decoder})
     native.max_drafts = 3
     return native
 
@@ -80,22 +77,17 @@ def random_strategy(draw: random.Random, constraint: SuppressedTokens | None, si
     return BeamSearch(size, alpha, draw.randrange(1, size + 1), constraint, penalty, rule)  # type: ignore[arg-type]
 
 
-def finish(batch: Batch[Any] | ProgramBatch[Any]) -> None:
+def finish(batch: Batch[Any] | ProgramBatch[Any]) -> int:
+    """Decode until all sentences have ended, and return the number of steps."""
+    steps = 0
     while batch.histories:
         batch.step()
+        steps += 1
+    return steps
 
 
-def finish_together(program: NativeProgram, histories: Sequence[SearchHistory], draw: random.Random) -> None:
-    """Search in one batch of the program, which the sentences join one by one, before or after some steps."""
-    batch: Any = None
-    for history in histories:
-        started = start_batch(program, [history], CPU)
-        assert type(started) is ProgramBatch
-        batch = started if batch is None or not batch.histories else batch.join(started)
-        if draw.random() < 0.5:
-            batch.step()
-    if batch is not None:
-        finish(batch)
+def copied(histories: Sequence[SearchHistory]) -> list[SearchHistory]:
+    return [history.strategy.new_history(history.source) for history in histories]
 
 
 def results(histories: Sequence[SearchHistory]) -> list[tuple[list[Translation], str | None]]:
@@ -104,10 +96,25 @@ def results(histories: Sequence[SearchHistory]) -> list[tuple[list[Translation],
 
 def expected(program: NativeProgram, histories: Sequence[SearchHistory]) -> list[tuple[list[Translation], str | None]]:
     """Return what the Python search finds for each sentence alone."""
-    copies = [history.strategy.new_history(history.source) for history in histories]
+    copies = copied(histories)
     for copy in copies:
-        finish(Batch(program, [copy], CPU))
+        finish(Batch(program, [copy], "cpu"))
     return results(copies)
+
+
+def require_same(program: NativeProgram, given: Sequence[SearchHistory], draw: random.Random) -> set[str | None]:
+    """Require the same of a batch of the program, which the sentences join one by one, before or after some steps."""
+    batch, histories = None, copied(given)
+    for history in histories:
+        started: Any = start_batch(program, [history], "cpu")
+        assert type(started) is ProgramBatch
+        batch = started if batch is None or not batch.histories else batch.join(started)
+        if draw.random() < 0.5:
+            batch.step()
+    if batch is not None:
+        finish(batch)
+    assert results(histories) == expected(program, histories)
+    return {history.stop_reason for history in histories}
 
 
 @pytest.mark.parametrize("size", range(1, 9))
@@ -122,9 +129,7 @@ def test_hypotheses_and_scores_equal_those_of_the_search_in_python(program: Nati
         sizes = [size if index < 2 else draw.randrange(1, 9) for index in range(4)]
         drawn = [random_history(draw, i, random_strategy(draw, constraint, each)) for i, each in enumerate(sizes)]
         histories = [each for each in drawn if 5 not in suppressed or 5 not in each.source.prefix]
-        finish_together(program, histories, draw)
-        assert results(histories) == expected(program, histories)
-        reasons |= {history.stop_reason for history in histories}
+        reasons |= require_same(program, histories, draw)
     assert reasons >= {"decided", "exhausted"}
 
 
@@ -133,17 +138,13 @@ def test_drafts_change_no_result(program: NativeProgram) -> None:
     for seed in range(15):
         draw = random.Random(seed)
         constraint = draw.choice([None, SuppressedTokens(FEW_TOKENS, SIZE), SuppressedTokens((5,), SIZE, None, 12)])
-        strategies = [
-            random_strategy(draw, constraint, size) for size in draw.choice([(1,), (1, 1, 3), (1, 1), (1,) * 9])
-        ]
+        sizes = draw.choice([(1,), (1, 1, 3), (1, 1), (1,) * 9])
+        strategies = [random_strategy(draw, constraint, size) for size in sizes]
         drawn = [random_history(draw, index, strategy) for index, strategy in enumerate(strategies)]
-        allowed = [
-            history for history in drawn if constraint is None or not {5, *constraint.tokens} & {*history.source.prefix}
-        ]
+        forbidden = {5, *constraint.tokens} if constraint else set()
+        allowed = [history for history in drawn if not forbidden & {*history.source.prefix}]
         for _ in range(3):
-            histories = [history.strategy.new_history(history.source) for history in allowed]
-            finish_together(program, histories, draw)
-            assert results(histories) == expected(program, histories)
+            require_same(program, allowed, draw)
 
 
 @pytest.mark.parametrize("max_run", [None, 2])
@@ -152,11 +153,9 @@ def test_trees_equal_those_of_the_search_in_python(program: NativeProgram, max_r
     for seed in range(10):
         draw = random.Random(seed)
         strategies = [random_strategy(draw, trees, size) for size in draw.choice([(1,), (1, 1, 3), (4, 2), (8,)])]
-        drawn = [random_tree_source(draw, index) for index in range(len(strategies))]
+        histories = [strategy.new_history(random_tree_source(draw, i)) for i, strategy in enumerate(strategies)]
         for _ in range(3):
-            histories = list(map(BeamSearch.new_history, strategies, drawn))
-            finish_together(program, histories, draw)
-            assert results(histories) == expected(program, histories)
+            require_same(program, histories, draw)
 
 
 def random_tree_source(draw: random.Random, index: int) -> SearchInput:
@@ -167,36 +166,23 @@ def random_tree_source(draw: random.Random, index: int) -> SearchInput:
     return SearchInput(index, streams, words + 2 + draw.randrange(30), prefix, words=tuple(listed))
 
 
-def test_a_prefix_that_breaks_the_tree_rules_is_refused(program: NativeProgram) -> None:
-    trees = BracketConstraint(range(4, 9), range(9, 14), range(14, 20), SIZE)
-    history = BeamSearch(1, 0.6, 1, trees).new_history(SearchInput(0, {"source": (4, EOS)}, 9, (9,), words=(UNK, UNK)))
-    with pytest.raises(ZooError, match="not allowed"):
-        start_batch(program, [history], CPU)
-
-
 def test_drafts_save_steps(program: NativeProgram, monkeypatch: pytest.MonkeyPatch) -> None:
     strategy = BeamSearch(1, 0.6, 1, SuppressedTokens((), SIZE, None, 20))
     counts = {}
     for drafts in (3, 0):
         monkeypatch.setattr(program, "max_drafts", drafts)
         for _ in range(3):
-            batch = start_batch(program, [strategy.new_history(long_sources(1)[0])], CPU)
-            history, counts[drafts] = batch.histories[0], 0
-            while batch.histories:
-                batch.step()
-                counts[drafts] += 1
-        length = len(history.hypotheses()[0].tokens)
+            history = strategy.new_history(long_sources(1)[0])
+            counts[drafts] = finish(start_batch(program, [history], "cpu"))
         assert history.hypotheses() == expected(program, [history])[0][0]
-    assert counts[0] == length + 1
-    assert counts[3] < counts[0]
+    assert counts[3] < counts[0] == len(history.hypotheses()[0].tokens) + 1
 
 
 def test_a_wide_beam_finds_what_the_search_in_python_finds(program: NativeProgram) -> None:
-    histories = [
-        random_history(random.Random(index), index, BeamSearch(50, 0.6, 50, None, "gnmt", "full")) for index in range(5)
-    ]
+    wide = BeamSearch(50, 0.6, 50, None, "gnmt", "full")
+    histories = [random_history(random.Random(index), index, wide) for index in range(5)]
     for history in histories:
-        finish(start_batch(program, [history], CPU))
+        finish(start_batch(program, [history], "cpu"))
     assert results(histories) == expected(program, histories)
 
 
@@ -208,19 +194,13 @@ SLOW = BeamSearch(4, 0.6, 4, SuppressedTokens((), SIZE, None, 25))
 """A search that needs at least 25 steps."""
 
 
-def test_a_call_returns_after_a_step_if_its_time_is_over(
-    program: NativeProgram, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_call_ends_after_a_step_if_its_time_is_over(program: NativeProgram, monkeypatch: pytest.MonkeyPatch) -> None:
     """Otherwise, other sentences could not join."""
     histories, calls = [], []
     for limit in (0, 10**9):
         monkeypatch.setattr(module, "MAX_MICROSECONDS", limit)
         histories.append(SLOW.new_history(long_sources(1)[0]))
-        batch = start_batch(program, histories[-1:], CPU)
-        calls.append(0)
-        while batch.histories:
-            batch.step()
-            calls[-1] += 1
+        calls.append(finish(start_batch(program, histories[-1:], "cpu")))
     assert calls[0] >= 26
     assert calls[1] == 1
     assert results(histories[:1]) == results(histories[1:])
@@ -228,7 +208,7 @@ def test_a_call_returns_after_a_step_if_its_time_is_over(
 
 def test_cancelled_sentences_leave_the_batch(program: NativeProgram) -> None:
     histories = [SLOW.new_history(source) for source in long_sources(4)]
-    batch = start_batch(program, histories, CPU)
+    batch = start_batch(program, histories, "cpu")
     batch.step()
     histories[0].stop_reason = histories[2].stop_reason = "cancelled"
     done = []
@@ -238,95 +218,67 @@ def test_cancelled_sentences_leave_the_batch(program: NativeProgram) -> None:
     assert results(done) == expected(program, done)
     assert {*done} == {histories[1], histories[3]}
     alone = SLOW.new_history(histories[0].source)
-    batch = start_batch(program, [alone], CPU)
+    batch = start_batch(program, [alone], "cpu")
     alone.stop_reason = "cancelled"
     assert batch.step() == [] == list(batch.histories)
 
 
-class Spy:
-    """Record which methods of the program a search calls."""
-
-    def __init__(self, program: NativeProgram, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.called: list[str] = []
-        for name in ("search", "top_k", "advance"):
-            monkeypatch.setattr(program, name, self._recorder(name, getattr(program, name)))
-
-    def _recorder(self, name: str, method: Any) -> Any:
-        def record(*arguments: Any) -> Any:
-            self.called.append(name)
-            return method(*arguments)
-
-        return record
+TREES = BracketConstraint([4], [5], range(6, SIZE), SIZE)
 
 
-@pytest.mark.parametrize(
-    ("strategy", "method"),
-    [
+def test_the_search_runs_in_the_program_if_possible(program: NativeProgram, monkeypatch: pytest.MonkeyPatch) -> None:
+    spies = {name: Mock(wraps=getattr(program, name)) for name in ("search", "top_k", "advance")}
+    for name, spy in spies.items():
+        monkeypatch.setattr(program, name, spy)
+    for strategy, method in (
         (BeamSearch(2, 0.6), "search"),
         (BeamSearch(2, 0.6, 1, SuppressedTokens((5,), SIZE)), "search"),
-        (BeamSearch(2, 0.6, 1, BracketConstraint([4], [5], range(6, SIZE), SIZE)), "search"),
-        (
-            BeamSearch(2, 0.6, 1, SuppressedTokens((6,), SIZE, BracketConstraint([4], [5], range(6, SIZE), SIZE))),
-            "top_k",
-        ),
+        (BeamSearch(2, 0.6, 1, TREES), "search"),
+        (BeamSearch(2, 0.6, 1, SuppressedTokens((6,), SIZE, TREES)), "top_k"),
         (Sampling(2, 0.6, 1.0, 0, 1.0, 1), "advance"),
-    ],
-    ids=["beam", "suppressed", "constrained", "both", "sample"],
-)
-def test_the_search_runs_in_the_program_if_possible(
-    program: NativeProgram, monkeypatch: pytest.MonkeyPatch, strategy: Any, method: str
-) -> None:
-    spy = Spy(program, monkeypatch)
-    with Engine(program, max_batch_tokens=100) as engine:
-        engine.submit([SearchInput(0, {"source": (5, 6, EOS)}, 6, words=(UNK, UNK))], strategy).result()
-    assert set(spy.called) == {method}
+    ):
+        with Engine(program, max_batch_tokens=100) as engine:
+            engine.submit([SearchInput(0, {"source": (5, 6, EOS)}, 6, words=(UNK, UNK))], strategy).result()
+        assert [name for name, spy in spies.items() if spy.called] == [method], strategy
+        for spy in spies.values():
+            spy.reset_mock()
 
 
 def test_counts_of_any_integer_type_can_be_taken_back(program: NativeProgram) -> None:
-    results = []
+    results, source = [], PaddedBatch.pad([(5, EOS), (6, EOS)])
     for counts in (torch.tensor([1, 2]), torch.tensor([1, 2], dtype=torch.int32), torch.tensor([1, 9, 2, 9])[::2]):
-        _, state = program.advance(
-            program.encode(PaddedBatch.pad([(5, EOS), (6, EOS)])), torch.tensor([[BOS, 5, 6]] * 2)
-        )
+        _, state = program.advance(program.encode(source), torch.tensor([[BOS, 5, 6]] * 2))
         results.append(program.advance(program.rewind(state, counts), torch.tensor([[7]] * 2))[0])
     assert all(torch.equal(result, results[0]) for result in results)
 
 
+def rejected(error: Any, pattern: str | None, function: Any, *arguments: Any) -> None:
+    with pytest.raises(error, match=pattern):
+        function(*arguments)
+
+
 def test_invalid_calls_are_refused(program: NativeProgram) -> None:
-    with pytest.raises(IndexError, match="does not exist"):
-        program.search(program.encode(PaddedBatch.pad([(5, EOS), (6, EOS)])), 1, None)
-    options = module._options(SLOW.new_history(long_sources(1)[0]), None)
-    sources, none, penalties = [(5, EOS), (6, EOS)], [(), ()], [[1.0] * 42] * 2
+    start, none, sources, penalties = program.start_search, [(), ()], [(5, EOS), (6, EOS)], [[1.0] * 42] * 2
+    rejected(IndexError, "does not exist", program.search, program.encode(PaddedBatch.pad(sources)), 1, None)
+    one = module._options(SLOW.new_history(long_sources(1)[0]), None)
+    options, short = [one, one], [one._replace(max_length=1)] * 2
     for invalid in ({"size": 0}, {"n_best": 0}, {"max_length": -1}):
-        with pytest.raises((IndexError, ValueError)):
-            program.start_search(sources, none, [options, options._replace(**invalid)], penalties)
-    with pytest.raises(IndexError, match="does not exist"):
-        program.start_search(sources, [(5, 5)] * 2, [options._replace(max_length=1)] * 2, penalties)
-    with pytest.raises(ValueError, match="shape"):
-        program.start_search(sources, none, [options] * 2, [[1.0] * 41] * 2)
-    for few in (
-        (none[:1], [options] * 2, penalties),
-        (none, [options], penalties),
-        (none, [options] * 2, penalties[:1]),
-    ):
-        with pytest.raises(ValueError, match=r"zip|argument|prefix|one for each"):
-            program.start_search(sources, *few)
-    with pytest.raises(ValueError, match="got 1 lists"):
-        program.start_search(sources, none, [options] * 2, penalties, [np.array([EOS, 5])])
+        rejected((IndexError, ValueError), None, start, sources, none, [one, one._replace(**invalid)], penalties)
+    rejected(IndexError, "does not exist", start, sources, [(5, 5)] * 2, short, penalties)
+    rejected(ValueError, "shape", start, sources, none, options, [[1.0] * 41] * 2)
+    for few in ((none[:1], options, penalties), (none, [one], penalties), (none, options, penalties[:1])):
+        rejected(ValueError, "zip|argument|prefix|one for each", start, sources, *few)
+    rejected(ValueError, "got 1 lists", start, sources, none, options, penalties, [np.array([EOS, 5])])
     kinds = np.array([0] * 4 + [2] * 5 + [3] * 5 + [1] * (SIZE - 14), np.int32)
     limits = TreeLimits(2, 3, (), ())
     for tree in (limits._replace(word_tokens=(14,)), limits._replace(prefix=(9,)), limits._replace(prefix=(SIZE,))):
-        state = program.start_search(sources, none, [options] * 2, penalties)
-        with pytest.raises(IndexError, match="does not exist"):
-            program.constrain(state, TreeRules(kinds, 9, [tree] * 2))
-    with pytest.raises(IndexError, match="does not exist"):
-        program.constrain(program.encode(PaddedBatch.pad([(5, EOS)])), TreeRules(kinds, 9, [limits]))
-    state = program.start_search(sources, none, [options] * 2, penalties)
+        state = start(sources, none, options, penalties)
+        rejected(IndexError, "does not exist", program.constrain, state, TreeRules(kinds, 9, [tree] * 2))
+    state = program.encode(PaddedBatch.pad([(5, EOS)]))
+    rejected(IndexError, "does not exist", program.constrain, state, TreeRules(kinds, 9, [limits]))
+    state = start(sources, none, options, penalties)
     for kept in ([2], [-1], [1, 0], [0, 0]):
-        with pytest.raises(IndexError, match="does not exist"):
-            program.keep(state, kept)
-    with pytest.raises(ValueError, match="rows"):
-        program.top_k(state, torch.tensor([[5], [5]]), 1)
-    with pytest.raises(ValueError, match="shape"):
-        program.search(state, 1, np.ones((2, SIZE - 1), bool))
+        rejected(IndexError, "does not exist", program.keep, state, kept)
+    rejected(ValueError, "rows", program.top_k, state, torch.tensor([[5], [5]]), 1)
+    rejected(ValueError, "shape", program.search, state, 1, np.ones((2, SIZE - 1), bool))
     assert program.search(program.keep(state, [1]), 0, None)[0] == []

@@ -8,29 +8,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from zoo.generation import request_queue
 from zoo.generation.beam_search import BeamSearch
 from zoo.generation.request_queue import RECENT_SECONDS, Request, RequestQueue
 from zoo.generation.translation import SearchInput
 
 TOKENS = 10
-
-
-class Clock:
-    """Clock that a test advances."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def monotonic(self) -> float:
-        return self.now
-
-
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    made = Clock()
-    monkeypatch.setattr(request_queue, "time", SimpleNamespace(monotonic=made.monotonic))
-    return made
 
 
 @pytest.fixture
@@ -49,17 +31,23 @@ def add(queue: RequestQueue, requests: int, sentences: int = 1) -> Request:
     return request
 
 
-def test_an_empty_queue_has_no_waiting_time(queue: RequestQueue, clock: Clock) -> None:
+def take(queue: RequestQueue, clock: SimpleNamespace, seconds: float) -> None:
+    """Take ten sentences, one each time this number of seconds has passed."""
+    for _ in range(10):
+        clock.now += seconds
+        queue.take({})
+
+
+def test_an_empty_queue_has_no_waiting_time(queue: RequestQueue, clock: SimpleNamespace) -> None:
     assert queue.waiting_seconds == 0
-    add(queue, 1)
-    clock.now += 3
-    queue.take({})
+    add(queue, 10)
+    take(queue, clock, 3)
     clock.now += 3
     assert queue.waiting_seconds == 0
 
 
-def test_the_waiting_time_is_that_of_the_oldest_request_before_the_speed_is_known(
-    queue: RequestQueue, clock: Clock
+def test_until_the_speed_is_known_the_oldest_request_gives_the_time(
+    queue: RequestQueue, clock: SimpleNamespace
 ) -> None:
     add(queue, 5)
     clock.now += 0.25
@@ -67,41 +55,40 @@ def test_the_waiting_time_is_that_of_the_oldest_request_before_the_speed_is_know
     assert queue.waiting_seconds == 0.25
 
 
-def test_the_waiting_time_follows_from_the_speed_and_the_queued_tokens(queue: RequestQueue, clock: Clock) -> None:
+def test_the_waiting_time_follows_from_the_speed_and_the_queued_tokens(
+    queue: RequestQueue, clock: SimpleNamespace
+) -> None:
     """Also after the speed has changed, and for a queue that has just been filled."""
     add(queue, 30)
     for seconds in (0.5, 2.0):
-        for _ in range(10):
-            clock.now += seconds
-            queue.take({})
+        take(queue, clock, seconds)
         add(queue, 10)
         assert queue.waiting_seconds == pytest.approx(30 * seconds, rel=0.1)
 
 
-def test_the_speed_of_idle_workers_does_not_count(queue: RequestQueue, clock: Clock) -> None:
+def test_the_speed_of_idle_workers_does_not_count(queue: RequestQueue, clock: SimpleNamespace) -> None:
     for _ in range(100):
         add(queue, 1)
         queue.take({})
         clock.now += 10 * RECENT_SECONDS
     add(queue, 20)
-    for _ in range(10):
-        clock.now += 0.1
-        queue.take({})
+    take(queue, clock, 0.1)
     assert queue.waiting_seconds == pytest.approx(1.0)
 
 
-def test_a_new_request_does_not_wait_for_all_sentences_of_a_long_one(queue: RequestQueue, clock: Clock) -> None:
+def test_a_new_request_does_not_wait_for_all_sentences_of_a_long_one(
+    queue: RequestQueue, clock: SimpleNamespace
+) -> None:
     add(queue, 1, sentences=1000)
-    for _ in range(10):
-        clock.now += 0.1
-        queue.take({})
-    add(queue, 1)
+    take(queue, clock, 0.1)
+    new = add(queue, 1)
     assert queue.waiting_seconds == pytest.approx(0.2)
+    assert new in [request for _ in range(2) for request, _ in queue.take({})], "requests are served in turn"
 
 
 @pytest.mark.parametrize(("load", "limit"), [(0.5, 0.5), (2.0, 0.5), (2.0, 2.0)])
-def test_a_limit_of_the_waiting_time_is_kept_and_keeps_the_worker_busy(
-    queue: RequestQueue, clock: Clock, load: float, limit: float
+def test_a_limit_of_the_time_is_kept_and_keeps_the_worker_busy(
+    queue: RequestQueue, clock: SimpleNamespace, load: float, limit: float
 ) -> None:
     """Ten sentences per second begin, and `load` times as many requests arrive at random."""
     draw, added, begun, idle = Random(1), list[float](), list[float](), 0
@@ -124,10 +111,9 @@ def test_a_limit_of_the_waiting_time_is_kept_and_keeps_the_worker_busy(
 
 
 def test_a_request_with_several_sentences_advances_although_new_requests_keep_arriving(queue: RequestQueue) -> None:
-    waiting, sentences = 20, 3
-    request = add(queue, 1, sentences)
-    add(queue, waiting)
-    for _ in range(2 * sentences * waiting):
+    request = add(queue, 1, sentences=3)
+    add(queue, 20)
+    for _ in range(2 * 3 * 20):
         queue.take({})
         add(queue, 1)
     assert not request.queue

@@ -14,8 +14,8 @@ from zoo.generation.sampling import Sampling
 ROW = [-0.5, -1.25, -0.5, -2.0, -0.75, -3.0, -1.5]
 
 
-def sampling(count=1, temperature=1.0, top_k=0, top_p=1.0, seed=1):
-    return Sampling(count, 0.6, temperature, top_k, top_p, seed)
+def sampling(count=1, temperature=1.0, top_k=0, top_p=1.0, seed=1, **options):
+    return Sampling(count, 0.6, temperature, top_k, top_p, seed, **options)
 
 
 def distribution(row, temperature, top_k, top_p):
@@ -73,10 +73,8 @@ def test_the_lowest_temperatures_choose_the_most_probable_token():
 
 
 def test_the_length_penalty_only_affects_scores(toy, search):
-    gnmt, power = (
-        search(toy(9, 1, 100), [(4,)], [6], Sampling(20, 0.6, 1.0, 0, 1.0, 1, None, kind))[0]
-        for kind in ("gnmt", "power")
-    )
+    strategies = (sampling(20, length_penalty=kind) for kind in ("gnmt", "power"))
+    gnmt, power = (search(toy(9, 1, 100), [(4,)], [6], strategy)[0] for strategy in strategies)
     assert [each.tokens for each in gnmt] == [each.tokens for each in power]
     assert len({len(each.tokens) for each in power}) > 2
     for each in power:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,8 +12,8 @@ import torch
 from compiler.backends import BACKENDS
 from compiler.backends.native import NativeProgram
 from compiler.decoder import top_k
-from compiler.padded_batch import PaddedBatch
 from specs import EOS, ZooError
+from tests.refusals import refused
 from tests.zoo.generation.test_program_batch import SIZE, native_program
 from zoo.generation.beam_search import BeamSearch
 from zoo.generation.constraints import SuppressedTokens
@@ -63,26 +62,18 @@ def shortlist_of(share: float) -> Shortlist:
     return Shortlist.from_lists([5], [np.flatnonzero(draw.random(SIZE) < share) for _ in range(SIZE)])
 
 
-def sources(count: int = 12) -> list[SearchInput]:
+def sources() -> list[SearchInput]:
     draw = np.random.default_rng(2)
-    rows = [tuple(map(int, draw.integers(4, SIZE, draw.integers(1, 6)))) for _ in range(count)]
-    prefixes = [tuple(map(int, draw.integers(4, SIZE, index % 3))) for index in range(count)]
-    return [
-        SearchInput(i, {"source": (*row, EOS)}, 10, prefix)
-        for i, (row, prefix) in enumerate(zip(rows, prefixes, strict=True))
-    ]
+
+    def tokens(count: int) -> tuple[int, ...]:
+        return tuple(map(int, draw.integers(4, SIZE, count)))
+
+    return [SearchInput(i, {"source": (*tokens(1 + i % 5), EOS)}, 10, tokens(i % 3)) for i in range(12)]
 
 
 def search(program: Any, sources: Sequence[SearchInput], strategy: SearchStrategy) -> list[list[Translation]]:
     with Engine(program, max_batch_tokens=256) as engine:
         return engine.submit(sources, strategy).result()
-
-
-def same(actual: list[list[Translation]], expected: list[list[Translation]]) -> None:
-    """Require equal tokens, and scores that differ by rounding only."""
-    for one, other in zip(actual, expected, strict=True):
-        assert [each.tokens for each in one] == [each.tokens for each in other]
-        assert [each.score for each in one] == pytest.approx([each.score for each in other], rel=1e-4, abs=1e-4)
 
 
 def beam(shortlist: Shortlist | None, *constraint: Any, **options: Any) -> BeamSearch:
@@ -114,20 +105,13 @@ def test_the_search_finds_what_the_slow_twin_finds(program: NativeProgram, strat
     shortlist, texts = shortlist_of(0.15), [each for each in sources() if not {5, 9} & {*each.prefix}]
     found = search(program, texts, strategy(shortlist))
     for source, hypotheses in zip(texts, found, strict=True):
-        same([hypotheses], search(SlowTwin(program, shortlist, source), [source], strategy(None)))
+        (expected,) = search(SlowTwin(program, shortlist, source), [source], strategy(None))
+        assert [each.tokens for each in hypotheses] == [each.tokens for each in expected]
+        scores = [each.score for each in hypotheses]
+        assert scores == pytest.approx([each.score for each in expected], rel=1e-4, abs=1e-4)
         listed = {*shortlist.tokens_of(source.tokens, source.prefix).tolist()}
         assert all({*each.tokens} <= listed for each in hypotheses)
     assert found != search(program, texts, strategy(None))
-
-
-def test_a_state_mixes_sentences_with_and_without_a_shortlist(program: NativeProgram) -> None:
-    alone = [program.encode(PaddedBatch.pad([(token, EOS)])) for token in (7, 8, 9)]
-    alone[1] = program.restrict(alone[1], [np.array([EOS, 6, 8])])
-    separate = [program.advance(state, torch.tensor([[2]]))[0] for state in alone]
-    states = [program.encode(PaddedBatch.pad([(token, EOS)])) for token in (7, 8, 9)]
-    states[1] = program.restrict(states[1], [np.array([EOS, 6, 8])])
-    joined = program.join(program.join(states[0], states[1]), states[2])
-    torch.testing.assert_close(program.advance(joined, torch.full((3, 1), 2))[0], torch.cat(separate))
 
 
 @pytest.fixture
@@ -149,40 +133,32 @@ TEXTS = ["the old dog", "we read two books today"]
 
 
 def test_the_spec_or_the_caller_turns_the_shortlist_on(model: Callable[..., Translator]) -> None:
-    translator = model(shortlist=True)
+    translator, listed = model(shortlist=True), {40, 41}
     assert translator.shortlist is not None
-    translator.shortlist = Shortlist.from_lists([40, 41], [[]] * 101)
-    shorter = translator.hypotheses(TEXTS)
-    assert all({*best.tokens} <= {40, 41} for best, *_ in shorter)
-    assert [best.tokens for best, *_ in translator.hypotheses(TEXTS, shortlist=True)] == [
-        best.tokens for best, *_ in shorter
-    ]
-    everything = translator.hypotheses(TEXTS, shortlist=False)
-    assert any(not {*best.tokens} <= {40, 41} for best, *_ in everything)
+    translator.shortlist = Shortlist.from_lists([*listed], [[]] * 101)
+    for options, uses_it in (({}, True), ({"shortlist": True}, True), ({"shortlist": False}, False)):
+        assert all({*best.tokens} <= listed for best, *_ in translator.hypotheses(TEXTS, **options)) == uses_it
 
 
-@pytest.mark.parametrize("backend", ["eager", "inductor"])
-def test_other_backends_refuse_by_name(model: Callable[..., Translator], backend: str) -> None:
-    with pytest.raises(ZooError, match=f"the `{backend}` backend does not support a shortlist") as error:
-        model(backend, shortlist=True).translate(TEXTS)
-    assert "native" in str(error.value.hint)
-    assert "--no-shortlist" in str(error.value.hint)
+WITHOUT_SHORTLIST = [
+    ({"backend": "eager"}, "the `eager` backend does not support a shortlist", "native.*--no-shortlist"),
+    ({"backend": "inductor"}, "the `inductor` backend does not support a shortlist", "native.*--no-shortlist"),
+    ({"has_shortlist": False}, "has no shortlist", "zoo shortlist RUN"),
+]
+
+
+@pytest.mark.parametrize(("options", "problem", "hint"), WITHOUT_SHORTLIST)
+def test_a_model_or_backend_without_shortlist_is_named(model: Any, options: Any, problem: str, hint: str) -> None:
+    with pytest.raises(ZooError, match=rf"(?s){problem}.*hint: .*{hint}"):
+        model(**options).translate(TEXTS, shortlist=True)
 
 
 def test_an_ensemble_refuses(model: Callable[..., Translator]) -> None:
-    ensemble = Translator.ensemble([model()] * 2)
     with pytest.raises(ZooError, match="an ensemble does not support a shortlist"):
-        ensemble.translate(TEXTS, shortlist=True)
-
-
-def test_a_model_without_shortlist_is_named(model: Callable[..., Translator]) -> None:
-    with pytest.raises(ZooError, match="has no shortlist") as error:
-        model(has_shortlist=False).translate(TEXTS, shortlist=True)
-    assert "zoo shortlist RUN" in str(error.value.hint)
+        Translator.ensemble([model()] * 2).translate(TEXTS, shortlist=True)
 
 
 def test_a_damaged_shortlist_is_reported_when_the_model_is_opened(trained: Callable[..., Run]) -> None:
-    run = trained()
-    Path(run.folder / NAME).write_bytes(b"not a table")
-    with pytest.raises(ZooError, match=r"`.*shortlist\.safetensors` is damaged"):
-        open_model(run.folder, backend="eager")
+    folder = trained().folder
+    (folder / NAME).write_bytes(b"not a table")
+    refused(r"`.*shortlist\.safetensors` is damaged", open_model, folder, backend="eager")

@@ -6,8 +6,10 @@ import pytest
 
 from specs import ZooError
 from tests.examples import changed
+from tests.refusals import refused
 from tests.zoo.generation.test_translator import TEXTS
-from zoo.generation.text_search import FIRST_CHUNK_LINES, translate_lines
+from zoo.generation.text_search import FIRST_CHUNK_LINES as FIRST
+from zoo.generation.text_search import translate_lines
 
 
 def random_texts(count, longest=20):
@@ -31,33 +33,13 @@ def test_lines_come_in_order(translator, window):
     assert len({each[0].text for each in samples[::8]}) > 1, "equal lines have streams of their own"
     prefixes = ["a", "", "bb", "", "", "c", "", ""]
     assert streamed(TEXTS, prefixes=iter(prefixes)) == translator.hypotheses(TEXTS, prefixes=prefixes)
-    with pytest.raises(ZooError, match="there are 5 prefixes, but more texts"):
-        streamed(TEXTS, prefixes=prefixes[:5])
+    refused("there are 5 prefixes, but more texts", streamed, TEXTS, prefixes=prefixes[:5])
 
 
-def test_a_typed_line_is_answered_before_the_next_is_read(translator):
-    events = []
-
-    def typed():
-        for text in TEXTS:
-            events.append("read")
-            yield text
-
-    for _ in translate_lines(translator, typed(), paused=lambda: True):
-        events.append("answered")
-    assert events == ["read", "answered"] * len(TEXTS)
+PAUSES = range(201), {3, 4}, range(0, 200, 7), {FIRST, 3 * FIRST, 3 * FIRST + 5}
 
 
-@pytest.mark.parametrize(
-    "pauses",
-    [
-        {1},
-        {3, 4},
-        set(range(0, 200, 7)),
-        {FIRST_CHUNK_LINES},
-        {FIRST_CHUNK_LINES, 3 * FIRST_CHUNK_LINES, 3 * FIRST_CHUNK_LINES + 5},
-    ],
-)
+@pytest.mark.parametrize("pauses", PAUSES, ids=str)
 def test_all_lines_before_a_pause_are_answered(translator, pauses):
     """The translations equal those of all lines together."""
     texts, read, answered = random_texts(200), [], []
@@ -76,13 +58,12 @@ def test_all_lines_before_a_pause_are_answered(translator, pauses):
 
 def test_a_line_is_returned_while_later_lines_are_pending(translator):
     """A line is returned once it and all lines before it are done, before the rest of its chunk."""
-    lines_read, texts = [], random_texts(2000)
-    steps, answered = translator.program.read, []
+    lines_read, texts, steps, answered = [], random_texts(2000), translator.program.read, []
     results = translate_lines(translator, (lines_read.append(text) or text for text in texts), max_batch_tokens=160)
     assert lines_read == [], "nothing is read before the first result is requested"
     for _ in results:
         answered.append((len(steps), len(lines_read)))
-    assert FIRST_CHUNK_LINES <= answered[0][1] < 200, "the first line is answered before a tenth of them is read"
+    assert FIRST <= answered[0][1] < 200, "the first line is answered before a tenth of them is read"
     assert all(seen - number <= 2100 for number, (_, seen) in enumerate(answered))
     # Every line is answered in the step that finishes the last of it and those before it.
     late = [number for number, (step, _) in enumerate(answered) if step == answered[-1][0]]
@@ -101,7 +82,7 @@ def test_the_batch_stays_full_across_chunks(translator):
 
 
 def lines_before_an_error():
-    yield from random_texts(FIRST_CHUNK_LINES + 3)
+    yield from random_texts(FIRST + 3)
     raise OSError("the disk is gone")
 
 
@@ -109,25 +90,17 @@ LIMITED = ["decoding.max_source_length=10"]
 SUPPRESSED = ["vocabulary.size=13", "decoding.suppressed_tokens=[5]"]
 
 
-@pytest.mark.parametrize(
-    ("fields", "texts", "prefixes", "answers", "message"),
-    [
-        (
-            [],
-            [*random_texts(FIRST_CHUNK_LINES), "a", "b\nc", "d"],
-            None,
-            FIRST_CHUNK_LINES + 1,
-            "contains a line break",
-        ),
-        ([], lines_before_an_error(), None, FIRST_CHUNK_LINES + 3, "the disk is gone"),
-        (LIMITED, ["ab", "ab. " + "h" * 11, "h"], None, 1, r"text 2 \('ab. h*'\) has a sentence of 11 .* most 10"),
-        (SUPPRESSED, ["ab"] * 4, ["", "ac", "", "acb"], 3, r"prefix 4 \('acb'\) has tokens that .* forbids: 'b'"),
-        (LIMITED, ["ab", "ab. cde! fgh ab?"], ["", "h" * 50], 1, "50 tokens, but .* 'ab. cde!' has at most 8"),
-    ],
-)
-def test_an_error_comes_after_the_results_of_all_earlier_lines(
-    translator_of, fields, texts, prefixes, answers, message
-):
+FAILING = [
+    ([], [*random_texts(FIRST), "a", "b\nc", "d"], None, FIRST + 1, "contains a line break"),
+    ([], lines_before_an_error(), None, FIRST + 3, "the disk is gone"),
+    (LIMITED, ["ab", "ab. " + "h" * 11, "h"], None, 1, r"text 2 \('ab. h*'\) has a sentence of 11 .* most 10"),
+    (SUPPRESSED, ["ab"] * 4, ["", "ac", "", "acb"], 3, r"prefix 4 \('acb'\) has tokens that .* forbids: 'b'"),
+    (LIMITED, ["ab", "ab. cde! fgh ab?"], ["", "h" * 50], 1, "50 tokens, but .* 'ab. cde!' has at most 8"),
+]
+
+
+@pytest.mark.parametrize(("fields", "texts", "prefixes", "answers", "message"), FAILING)
+def test_an_error_comes_after_all_earlier_results(translator_of, fields, texts, prefixes, answers, message):
     results = translate_lines(translator_of(fields), texts, prefixes=prefixes)
     assert len([next(results) for _ in range(answers)]) == answers
     with pytest.raises((ZooError, OSError), match=message):
@@ -136,13 +109,12 @@ def test_an_error_comes_after_the_results_of_all_earlier_lines(
 
 def test_long_lines_are_counted_once(translator_of, report):
     translator = translator_of(longest_source=6, report=report)
-    texts = ["ab", "abcdefg"] * 100 + ["abcdefgh"]
+    texts = ["abcdef", "abcdefg"] * 100 + ["abcdefgh"]
     for paused in (lambda: False, lambda: True):
         assert len(list(translate_lines(translator, texts, max_chunk_lines=16, paused=paused))) == 201
         (warning,) = report.warnings
-        assert warning.startswith(
-            "101 of 201 texts are longer than any source in training (6 tokens), and the longest is text 201"
-        )
+        start = "101 of 201 texts are longer than any source in training (6 tokens), and the longest is text 201"
+        assert warning.startswith(start)
         report.warnings.clear()
 
 
@@ -155,8 +127,8 @@ def test_parts_of_a_line_have_their_own_random_numbers(translator_of):
     options = {"search": "sample", "n_best": 1, "temperature": 3.0, "split": False}
     seeds = [[each[0].text for each in translator.hypotheses(texts, seed=seed, **options)] for seed in range(5)]
     assert not all(first.endswith(second) for first, second in seeds)
-    alone = [translator.translate("abcdefgh.", seed=seed, **options)[0] for seed in range(5)]
-    for (first, _), whole in zip(seeds, alone, strict=True):
+    for seed, (first, _) in enumerate(seeds):
+        (whole,) = translator.translate("abcdefgh.", seed=seed, **options)
         assert first.startswith(whole), "the first part draws as a text does"
     for text in ("abcdefgh.", "gfedcba."):
         once, twice = (translator.translate(each, seed=1, **options)[0] for each in (text, f"{text} {text}"))
@@ -214,17 +186,10 @@ def test_each_sentence_of_a_line_is_translated_by_itself(translator_of, report):
     assert long == whole, "a model that was trained on longer texts gets whole lines"
 
 
-def test_tabs_between_sentences_are_kept(translator_of):
-    translator = translator_of()
-    first, second = translator.translate(["ab.", "cde!"])
-    assert translator.translate("\tab. \t cde!\t") == f"{first} \t {second}"
-
-
 def test_language_tokens_begin_each_sentence(translator_of):
-    sources = translator_of().preprocessor(split=True).encode(">>a<< ab. cde!", "", 0)
-    assert [part.text for part in sources.parts] == [">>a<< ab.", ">>a<< cde!"]
-    sources = translator_of().preprocessor(split=True).encode("<2a> ab. cde!", "", 0)
-    assert [part.text for part in sources.parts] == ["<2a> ab.", "<2a> cde!"]
+    for token in (">>a<<", "<2a>"):
+        sources = translator_of().preprocessor(split=True).encode(f"{token} ab. cde!", "", 0)
+        assert [part.text for part in sources.parts] == [f"{token} ab.", f"{token} cde!"]
 
 
 @pytest.mark.parametrize(("target", "gap"), [("de", " "), ("zh", ""), ("zh-Hans", "")])
@@ -233,3 +198,4 @@ def test_sentences_without_spaces_are_joined_as_the_target_language_does(transla
     translator.spec = changed(translator.spec, "corpus", source="zh", target=target)
     first, second = translator.translate(["ab", "cde"])
     assert translator.translate("ab好。好cde。") == f"{first}{gap}{second}"
+    assert translator.translate("\tab. \t cde!\t") == f"{first} \t {second}", "tabs between sentences are kept"

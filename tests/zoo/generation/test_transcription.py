@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 from weakref import ReferenceType, ref
 
 import numpy as np
@@ -32,10 +32,8 @@ def test_chance_matches_of_words_remove_no_text() -> None:
     first, second = "he said the old man went to the river in a boa", "boat with red sails and then the wind came up"
     assert join_overlap(first, second) == (first, second)
     assert join_overlap(f"{first} and", f"and {second}") == (f"{first} and", second)
-    assert join_overlap("yes - so we all left", "we came to the town - then") == (
-        "yes - so we",
-        "came to the town - then",
-    )
+    first, second = "yes - so we all left", "we came to the town - then"
+    assert join_overlap(first, second) == ("yes - so we", "came to the town - then")
 
 
 def test_subtitles_have_times_and_short_lines() -> None:
@@ -58,10 +56,9 @@ def test_subtitles_have_times_and_short_lines() -> None:
 @pytest.mark.parametrize(("longest", "seconds"), [(1142, 5.71), (150, 1.0), (9000, 30.0), (None, 20.0)])
 def test_windows_are_half_as_long_as_the_longest_training_recording(longest: int | None, seconds: float) -> None:
     preprocessor = SimpleNamespace(max_source_length=9000 if longest else 2000)
-    model = SimpleNamespace(
-        modality=Audio(specs.Audio(kind="audio")), longest_source=longest, preprocessor=lambda: preprocessor
-    )
-    assert max_window_seconds(cast(Any, model)) == pytest.approx(seconds)
+    modality = Audio(specs.Audio(kind="audio"))
+    model: Any = SimpleNamespace(modality=modality, longest_source=longest, preprocessor=lambda: preprocessor)
+    assert max_window_seconds(model) == pytest.approx(seconds)
 
 
 def test_the_frames_of_finished_windows_are_freed(monkeypatch: pytest.MonkeyPatch) -> None:

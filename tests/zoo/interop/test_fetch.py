@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import gzip
 from concurrent.futures import ThreadPoolExecutor
+from unittest.mock import Mock
 
 import pytest
 
 import zoo
-from specs import ZooError
 from tests.public_models import FOLDER, WORDS, add_card, checkpoint, pack
+from tests.refusals import refused
 from zoo.files import download, storage
 from zoo.interop import fetch as fetch_module
 from zoo.models import catalogue, find, local_store
@@ -17,6 +18,9 @@ from zoo.models.folder import ModelFolder
 from zoo.publishing.publish import publish
 from zoo.publishing.removal import plan_model_removal
 from zoo.report import Report
+
+DICTIONARY = "".join(f"{word} 1\n" for word in WORDS)
+WRONG = [{"source": "a b", "target": "something completely different"}]
 
 
 @pytest.fixture
@@ -27,6 +31,10 @@ def archive(web):
     web.url = f"{web.address}/blobs/{file.name}"
     add_card("wmt99", web.url, licence="MIT", bytes=file.stat().st_size, aliases=["newest"])
     return file
+
+
+def remove(name="wmt99"):
+    fetch_module.remove_path(local_store.model_path(name))
 
 
 def test_a_model_is_downloaded_once_and_stored_under_its_name(archive, web, report):
@@ -55,25 +63,26 @@ def test_zoo_load_needs_a_name_only(archive, capsys):
 
 def test_a_replaced_archive_is_refused(archive, web, report):
     find.model("wmt99", report)
-    fetch_module.remove_path(local_store.model_path("wmt99"))
+    remove()
     pack(archive, {"model.pt": checkpoint(2)})
-    with pytest.raises(ZooError, match=r"had .* at its first download"):
-        find.model("wmt99", report)
+    refused(r"had .* at its first download", find.model, "wmt99", report)
     assert local_store.names() == []
 
 
-def test_an_archive_needs_the_sha256_of_its_card(archive, web, report):
-    add_card("wmt99", web.url, sha256="0" * 64)
-    with pytest.raises(ZooError, match=f"but {'0' * 64} is specified"):
-        find.model("wmt99", report)
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [({"sha256": "0" * 64}, f"but {'0' * 64} is specified"), ({"files": ["other.pt"]}, r"lists `other\.pt`")],
+)
+def test_an_archive_needs_the_sha256_and_the_files_of_its_card(archive, web, report, fields, message):
+    add_card("wmt99", web.url, **fields)
+    refused(message, find.model, "wmt99", report)
 
 
 def test_a_page_in_place_of_an_archive_is_not_kept(archive, web, report):
     content = archive.read_bytes()
     archive.write_bytes(b"<html>log in first</html>")
-    with pytest.raises(ZooError, match="or it is damaged") as raised:
-        find.model("wmt99", report)
-    assert raised.value.hint == f"`zoo pull wmt99` downloads it again from {web.url}"
+    raised = refused("or it is damaged", find.model, "wmt99", report)
+    assert raised.hint == f"`zoo pull wmt99` downloads it again from {web.url}"
     archive.write_bytes(content)
     assert find.model("wmt99", report) == local_store.model_path("wmt99")
 
@@ -81,65 +90,50 @@ def test_a_page_in_place_of_an_archive_is_not_kept(archive, web, report):
 def test_a_download_that_changed_on_the_disk_keeps_its_sha256(archive, web, report):
     fetched = download.fetch(web.url, None, report)
     fetched.path.write_bytes(b"x" * archive.stat().st_size)
-    with pytest.raises(ZooError, match="or it is damaged"):
-        find.model("wmt99", report)
+    refused("or it is damaged", find.model, "wmt99", report)
     assert download.recorded_sha256(web.url) == fetched.sha256
     assert not fetched.path.exists()
 
 
 def test_a_full_disk_loses_nothing(archive, web, report, monkeypatch):
-    import_model = fetch_module.import_model
-
-    def full(*_):
-        raise OSError(28, "No space left on device", str(storage.models()))
-
-    monkeypatch.setattr(fetch_module, "import_model", full)
-    with pytest.raises(ZooError, match=r"No space left|full"):
-        find.model("wmt99", report)
-    monkeypatch.setattr(fetch_module, "import_model", import_model)
+    full = OSError(28, "No space left on device", str(storage.models()))
+    with monkeypatch.context() as patched:
+        patched.setattr(fetch_module, "import_model", Mock(side_effect=full))
+        refused(r"No space left|full", find.model, "wmt99", report)
     find.model("wmt99", report)
     assert len(web.asked) == 1, "the archive is kept for the next attempt"
 
 
-def test_offline_the_error_says_where_to_put_the_file(archive, web, report, monkeypatch):
-    monkeypatch.setenv("ZOO_OFFLINE", "1")
-    path = download.path_of(web.url)
-    with pytest.raises(ZooError, match=f"`{web.url}` has not been downloaded") as raised:
-        find.model("wmt99", report)
-    assert f"save the file as `{path}`; then run `zoo pull wmt99` again" in raised.value.hint
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(archive.read_bytes())
-    assert find.model("wmt99", report) == local_store.model_path("wmt99")
-    assert not web.asked
-
-
-def test_without_a_network_the_error_says_where_to_put_the_file(archive, report, web, monkeypatch):
-    add_card("wmt99", "http://127.0.0.1:9/a.tar.bz2")
-    with pytest.raises(ZooError, match="could not be downloaded") as raised:
-        find.model("wmt99", report)
-    assert f"{download.path_of('http://127.0.0.1:9/a.tar.bz2')}" in raised.value.hint
-    assert "`zoo pull wmt99`" in raised.value.hint
-
-
-def test_an_archive_that_was_moved_can_be_put_by_hand(archive, web, report):
+def test_the_error_says_where_to_put_a_file_that_cannot_be_downloaded(archive, web, report, monkeypatch):
+    path, content, url = download.path_of(web.url), archive.read_bytes(), "http://127.0.0.1:9/a.tar.bz2"
     archive.unlink()
-    with pytest.raises(ZooError, match="404") as raised:
-        find.model("wmt99", report)
-    assert f"if you save the file as `{download.path_of(web.url)}`, `zoo pull wmt99` uses it" in raised.value.hint
+    raised = refused("404", find.model, "wmt99", report)
+    assert f"if you save the file as `{path}`, `zoo pull wmt99` uses it" in raised.hint
+    add_card("elsewhere", url)
+    raised = refused("could not be downloaded", find.model, "elsewhere", report)
+    assert f"{download.path_of(url)}" in raised.hint
+    assert "`zoo pull elsewhere`" in raised.hint
+    monkeypatch.setenv("ZOO_OFFLINE", "1")
+    requests = len(web.asked)
+    raised = refused(f"`{web.url}` has not been downloaded", find.model, "wmt99", report)
+    assert f"save the file as `{path}`; then run `zoo pull wmt99` again" in raised.hint
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+    assert find.model("wmt99", report) == local_store.model_path("wmt99")
+    assert len(web.asked) == requests
 
 
 def test_documented_translations_are_checked_before_the_model_is_stored(archive, web, report):
     texts = ["a b cc", "dd e f"]
     translations = zoo.load(find.model("wmt99", report), backend="eager").translate(texts)
-    fetch_module.remove_path(local_store.model_path("wmt99"))
+    remove()
     check = [{"source": text, "target": target} for text, target in zip(texts, translations, strict=True)]
     add_card("wmt99", web.url, check=check)
     find.model("wmt99", report)
     assert "all 2 documented translations are reproduced" in report.said
-    fetch_module.remove_path(local_store.model_path("wmt99"))
-    add_card("wmt99", web.url, check=[{"source": "a b", "target": "something completely different"}])
-    with pytest.raises(ZooError, match="does not translate as documented"):
-        find.model("wmt99", report)
+    remove()
+    add_card("wmt99", web.url, check=WRONG)
+    refused("does not translate as documented", find.model, "wmt99", report)
     assert local_store.names() == []
 
 
@@ -147,10 +141,8 @@ def test_an_ensemble_is_several_models(web, report):
     """None of them is stored if they do not translate as documented."""
     file, files = web.folder / "blobs/ensemble.tar.bz2", ["model1.pt", "model2.pt"]
     pack(file, {name: checkpoint(number) for number, name in enumerate(files, 1)})
-    check = [{"source": "a b", "target": "something completely different"}]
-    add_card("winner", f"{web.address}/blobs/{file.name}", files=files, check=check)
-    with pytest.raises(ZooError, match="does not translate as documented"):
-        find.models("winner", report)
+    add_card("winner", f"{web.address}/blobs/{file.name}", files=files, check=WRONG)
+    refused("does not translate as documented", find.models, "winner", report)
     assert local_store.names() == []
     add_card("winner", f"{web.address}/blobs/{file.name}", files=files)
     folders = find.models("winner", report)
@@ -158,31 +150,18 @@ def test_an_ensemble_is_several_models(web, report):
     assert zoo.load("winner", backend="eager").translate("a b")
     assert find.model("winner.2", report) == folders[1]
     assert len(web.asked) == 1
-    with pytest.raises(ZooError, match="is an ensemble of 2 models, but one model is needed"):
-        find.model("winner", report)
-    with pytest.raises(ZooError, match="is an ensemble of 2 models"):
-        find.published_model("winner", report)
-
-
-def test_a_file_that_the_card_names_must_be_in_the_archive(archive, web, report):
-    add_card("wmt99", web.url, files=["other.pt"])
-    with pytest.raises(ZooError, match=r"has no file `other\.pt`"):
-        find.model("wmt99", report)
+    for find_one in (find.model, find.published_model):
+        refused("is an ensemble of 2 models, but one model is needed", find_one, "winner", report)
 
 
 def test_a_model_can_be_single_files_for_each_language_pair(web, report):
-    words = "".join(f"{word} 1\n" for word in WORDS).encode()
     folder = web.folder / "ende"
     folder.mkdir(parents=True)
     (folder / "model.pt.gz").write_bytes(gzip.compress(checkpoint(1)))
-    (folder / "dict.en.txt").write_bytes(words)
-    (folder / "dict.de.txt").write_bytes(words)
-    add_card(
-        "small-{source}-{target}",
-        f"{web.address}/{{source}}{{target}}/",
-        files=["model.pt.gz", "dict.{source}.txt", "dict.{target}.txt"],
-        languages={"pairs": "en-de de-en"},
-    )
+    for language in ("en", "de"):
+        (folder / f"dict.{language}.txt").write_text(DICTIONARY)
+    fields = {"files": ["model.pt.gz", "dict.{source}.txt", "dict.{target}.txt"], "languages": {"pairs": "en-de de-en"}}
+    add_card("small-{source}-{target}", f"{web.address}/{{source}}{{target}}/", **fields)
     stored = find.model("small-en-de", report)
     assert ModelFolder(stored).spec.corpus.source == "en"
     assert not list(storage.archives().glob("[!.]*.txt"))
@@ -192,8 +171,7 @@ def test_a_model_of_ones_own_comes_first(archive, web, report, trained):
     folder = publish(trained().folder, name="wmt99")
     assert find.model("wmt99", report) == folder
     assert not web.asked
-    with pytest.raises(ZooError, match="is your own model"):
-        find.pull_model("wmt99", report)
+    refused("is your own model", find.pull_model, "wmt99", report)
 
 
 def test_two_calls_at_the_same_time_download_a_model_once(archive, web):
@@ -204,22 +182,19 @@ def test_two_calls_at_the_same_time_download_a_model_once(archive, web):
 
 
 def test_a_function_that_downloads_nothing_names_the_command(archive, web):
-    with pytest.raises(ZooError, match="the public model `wmt99` is not on this machine") as raised:
-        plan_model_removal(["wmt99"])
-    assert raised.value.hint == "`zoo pull wmt99` downloads it"
+    raised = refused("the public model `wmt99` is not on this machine", plan_model_removal, ["wmt99"])
+    assert raised.hint == "`zoo pull wmt99` downloads it"
     assert not web.asked
 
 
 def test_a_similar_name_is_suggested(archive, report):
-    with pytest.raises(ZooError) as raised:
-        find.model("wmt98", report)
-    assert "did you mean `wmt99`?" in raised.value.hint
+    raised = refused("wmt98", find.model, "wmt98", report)
+    assert "did you mean `wmt99`?" in raised.hint
 
 
 def test_a_spec_never_stands_for_a_model_of_others(archive, web, report):
-    with pytest.raises(ZooError, match="there is no trained model of `tiny`") as raised:
-        find.of_spec("tiny", report)
-    assert "--model" in raised.value.hint
+    raised = refused("there is no trained model of `tiny`", find.of_spec, "tiny", report)
+    assert "--model" in raised.hint
     assert not web.asked
 
 
@@ -228,9 +203,8 @@ def hub(monkeypatch, web, tmp_path):
     """Replace `huggingface_hub`, which is not what these tests are about, with a folder."""
     folder = tmp_path / "snapshot"
     folder.mkdir()
-    words = "".join(f"{word} 1\n" for word in WORDS)
     for language in ("en", "de"):
-        (folder / f"dict.{language}.txt").write_text(words)
+        (folder / f"dict.{language}.txt").write_text(DICTIONARY)
     (folder / "model.pt").write_bytes(checkpoint(1))
     monkeypatch.setattr(fetch_module, "download_from_hub", lambda *_: folder)
     return folder
@@ -239,13 +213,12 @@ def hub(monkeypatch, web, tmp_path):
 def test_the_files_of_a_repository_are_held(hub, report):
     add_card("marian-{source}-{target}", "hf:org/{source}-{target}")
     find.model("marian-en-de", report)
-    fetch_module.remove_path(local_store.model_path("marian-en-de"))
+    remove("marian-en-de")
     (hub / "README.md").write_text("new words")
     find.model("marian-en-de", report)
-    fetch_module.remove_path(local_store.model_path("marian-en-de"))
+    remove("marian-en-de")
     (hub / "model.pt").write_bytes(checkpoint(2))
-    with pytest.raises(ZooError, match=r"had .* at its first download"):
-        find.model("marian-en-de", report)
+    refused(r"had .* at its first download", find.model, "marian-en-de", report)
 
 
 def test_offline_a_repository_can_be_put_by_hand(hub, report, monkeypatch):
@@ -253,10 +226,9 @@ def test_offline_a_repository_can_be_put_by_hand(hub, report, monkeypatch):
     monkeypatch.setenv("ZOO_HOME", str(hub.parent / "home"))
     monkeypatch.setenv("ZOO_OFFLINE", "1")
     add_card("marian", "hf:org/en-de")
-    with pytest.raises(ZooError, match="ZOO_OFFLINE is set") as raised:
-        find.model("marian", report)
+    raised = refused("ZOO_OFFLINE is set", find.model, "marian", report)
     by_hand = storage.archives() / "org--en-de"
-    assert f"`{by_hand}` and run `zoo pull marian` again" in raised.value.hint
+    assert f"`{by_hand}` and run `zoo pull marian` again" in raised.hint
     by_hand.parent.mkdir(parents=True, exist_ok=True)
     hub.rename(by_hand)
     assert find.model("marian", report).name == "marian"

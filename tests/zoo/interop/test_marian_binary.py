@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,13 +15,11 @@ import yaml
 
 from specs import ZooError
 from tests.zoo.interop import conftest as tiny
-from zoo.interop.formats import ImportedModel, ImportRequest
-from zoo.interop.importer import find_format, read_foreign
+from tests.zoo.interop.test_marian import STUDENT, read
 from zoo.interop.marian.files import read_arrays
 from zoo.interop.marian.importer import MarianImport
 
 INT8, FLOAT32, INTGEMM8 = 0x101, 0x404, 0x4101
-STUDENT = {"transformer-decoder-autoreg": "rnn", "dec-cell": "ssru", "transformer-ffn-activation": "relu"}
 Item = tuple[str, int, tuple[int, ...], bytes]
 
 
@@ -67,18 +65,11 @@ def write(folder: Path, options: dict[str, Any], weights: dict[str, np.ndarray],
     return values
 
 
-def read(path: Path) -> ImportedModel:
-    return read_foreign(find_format(path), path, ImportRequest("mine"))
-
-
 @pytest.fixture
 def student(tmp_path: Path) -> SimpleNamespace:
     """Create a student's vocabulary, options and weights in an otherwise empty folder."""
-    options, size = (
-        tiny.MARIAN_OPTIONS | STUDENT,
-        tiny.write_sentencepiece(tmp_path / "vocab.deen.spm").get_piece_size(),
-    )
-    weights = tiny.marian_weights(options, size)
+    options, vocabulary = tiny.MARIAN_OPTIONS | STUDENT, tiny.write_sentencepiece(tmp_path / "vocab.deen.spm")
+    weights = tiny.marian_weights(options, vocabulary.get_piece_size())
     return SimpleNamespace(folder=tmp_path, options=options, weights=weights)
 
 
@@ -108,11 +99,7 @@ def test_search_is_firefoxs_and_its_vocabularies_are_found(student: SimpleNamesp
 def test_costs_can_be_skipped_only_in_greedy_search(student: SimpleNamespace) -> None:
     write(student.folder, student.options, student.weights, int8=False)
     settings = {"models": ["model.bin"], "vocabs": ["vocab.deen.spm"] * 2, "normalize": 1, "skip-cost": True}
-    cases: list[tuple[int, AbstractContextManager[Any]]] = [
-        (1, nullcontext()),
-        (2, pytest.raises(ZooError, match="skip-cost")),
-    ]
-    for beam, context in cases:
+    for beam, context in ((1, nullcontext()), (2, pytest.raises(ZooError, match="skip-cost"))):
         (student.folder / "decoder.yml").write_text(yaml.safe_dump(settings | {"beam-size": beam}))
         with context:
             assert read(student.folder).spec.decoding.beam == beam
@@ -134,27 +121,26 @@ def open_bytes(file: Path, content: bytes) -> None:
 
 
 def test_damaged_files_are_rejected(tmp_path: Path) -> None:
-    file = tmp_path / "model.bin"
-    item: Item = ("a_W", INTGEMM8, (2, 3), bytes(6) + struct.pack("<f", 2))
-    content = pack([item])
+    def packed(type: int, shape: tuple[int, ...], multiplier: float = 2, copies: int = 1, version: int = 1) -> bytes:
+        return pack([("a_W", type, shape, bytes(6) + struct.pack("<f", multiplier))] * copies, version)
+
+    file, content = tmp_path / "model.bin", packed(INTGEMM8, (2, 3))
+    huge = struct.pack("<6Q", 1, 1, 2, FLOAT32, 1, 2**62) + b"a\0" + struct.pack("<iQ", 1, 2**63)
     open_bytes(file, content)
     for length in range(0, len(content), 7):
         with pytest.raises(DAMAGED):
             open_bytes(file, content[:length])
     for wrong, message in (
-        (pack([item], version=2), "has the binary version 2"),
-        (pack([item, item]), "a tensor twice"),
-        (pack([(item[0], INTGEMM8, (6,), item[3])]), "does not match"),
-        (pack([(item[0], FLOAT32, (-2, -3), item[3])]), "does not match"),
-        (pack([(item[0], INTGEMM8, (2**31 - 1, 2**31 - 1), item[3])]), "does not match"),
-        (pack([(item[0], 0x18001, (2, 3), item[3])]), "the type 0x18001"),
-        (pack([(item[0], INTGEMM8, (2, 3), bytes(10))]), "multiplier of `a_W` is 0.0"),
-        (pack([(item[0], INTGEMM8, (2, 3), bytes(6) + struct.pack("<f", float("nan")))]), "multiplier of `a_W` is nan"),
+        (packed(INTGEMM8, (2, 3), version=2), "has the binary version 2"),
+        (packed(INTGEMM8, (2, 3), copies=2), "a tensor twice"),
+        (packed(INTGEMM8, (6,)), "does not match"),
+        (packed(FLOAT32, (-2, -3)), "does not match"),
+        (packed(INTGEMM8, (2**31 - 1, 2**31 - 1)), "does not match"),
+        (packed(0x18001, (2, 3)), "the type 0x18001"),
+        (packed(INTGEMM8, (2, 3), 0), "multiplier of `a_W` is 0.0"),
+        (packed(INTGEMM8, (2, 3), float("nan")), "multiplier of `a_W` is nan"),
         (struct.pack("<2Q", 1, 2**60), "unpack"),
-        (
-            struct.pack("<6Q", 1, 1, 2, FLOAT32, 1, 2**62) + b"a\0" + struct.pack("<iQ", 1, 2**63),
-            "does not match|truncated",
-        ),
+        (huge, "does not match|truncated"),
     ):
         with pytest.raises(DAMAGED, match=message):
             open_bytes(file, wrong)

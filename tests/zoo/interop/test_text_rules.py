@@ -5,12 +5,14 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 import torch
 import yaml
 
 from specs import ZooError
+from tests.refusals import refused
 from tests.zoo.interop import conftest as tiny
 from tests.zoo.interop.test_fairseq import Model
 from zoo.interop import text_rules
@@ -71,8 +73,7 @@ def test_options_of_a_checkpoint_choose_the_rules(tmp_path: Path) -> None:
     for key, value in {"bpe": "gpt2", "bpe_separator": "##", "bpe_codes": "other"}.items():
         with pytest.raises(ZooError, match="lacks the BPE codes" if value == "other" else f"{key}: {value}"):
             read_with(**{"bpe": "fastbpe", "bpe_codes": "my.codes", key: value})
-    with pytest.raises(ZooError, match="`nltk`"):
-        read_with(tokenizer="nltk", bpe="fastbpe", bpe_codes="my.codes")
+    refused("`nltk`", read_with, tokenizer="nltk", bpe="fastbpe", bpe_codes="my.codes")
     assert read(Model(bpe="gpt2").write(tmp_path), TextOptions("space")).vocabulary.shared is False
 
 
@@ -96,10 +97,8 @@ def test_files_beside_a_model(tmp_path: Path) -> None:
     (tmp_path / "vocab").write_text("ab@@ 9\na 3\nb@@ 2\n")
     limited = TextOptions("space", tmp_path / "source.bpe", (tmp_path / "vocab",) * 2, 3)
     assert find(tmp_path, limited).sides[1].vocabulary == "ab@@ a"
-    with pytest.raises(ZooError, match="do not name a tokenizer"):
-        find(tmp_path, TextOptions())
-    with pytest.raises(ZooError, match="languages of the model are unknown"):
-        find(tmp_path, MOSES, ModelText(None))
+    refused("do not name a tokenizer", find, tmp_path, TextOptions())
+    refused("languages of the model are unknown", find, tmp_path, MOSES, ModelText(None))
 
 
 @pytest.mark.parametrize(
@@ -112,15 +111,12 @@ def test_files_beside_a_model(tmp_path: Path) -> None:
         ("source.tcmodel", b"words (1) " * 7, "at most 30 characters, but these have 41"),
     ],
 )
-def test_damaged_files_are_reported(
-    file: str, content: bytes, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(text_rules, "MAX_CONTENT", 30)
+@patch.object(text_rules, "MAX_CONTENT", 30)
+def test_damaged_files_are_reported(file: str, content: bytes, message: str, tmp_path: Path) -> None:
     (tmp_path / "bpecodes").write_text(CODES)
     (tmp_path / "vocab").write_text("a 1\n")
     (tmp_path / file).write_bytes(content)
-    with pytest.raises(ZooError, match=message):
-        find(tmp_path, TextOptions("space", bpe_vocabulary=(tmp_path / "vocab",) * 2))
+    refused(message, find, tmp_path, TextOptions("space", bpe_vocabulary=(tmp_path / "vocab",) * 2))
 
 
 def test_moses_treats_unknown_languages_as_english(tmp_path: Path) -> None:
@@ -129,27 +125,25 @@ def test_moses_treats_unknown_languages_as_english(tmp_path: Path) -> None:
 
 def test_other_tokenizers_and_missing_codes_are_refused(tmp_path: Path) -> None:
     folder = Model().write(tmp_path)
-    with pytest.raises(ZooError, match="lists subwords, which end in `@@`, but there are no BPE codes"):
-        read(folder, MOSES)
+    refused("lists subwords, which end in `@@`, but there are no BPE codes", read, folder, MOSES)
     dictionary = tmp_path / "dict.de_DE.txt"
     dictionary.write_text(dictionary.read_text().replace("d@@", "￭d"))
-    with pytest.raises(ZooError, match="pyonmttok"):
-        read(folder, MOSES)
+    refused("pyonmttok", read, folder, MOSES)
     assert any("pyonmttok" in note for note in read(folder).notes)
 
 
 def test_models_with_other_tokenizers_take_no_options(tmp_path: Path, home: Path) -> None:
+    def write(name: str, size: int) -> Path:
+        """Write a model with a vocabulary file."""
+        decoder = {"models": ["model.npz"], "vocabs": [name] * 2}
+        return tiny.write_marian(tmp_path, tiny.MARIAN_OPTIONS, tiny.marian_weights(tiny.MARIAN_OPTIONS, size), decoder)
+
     size = tiny.write_sentencepiece(tmp_path / "v.spm").get_piece_size()
     (tmp_path / "v.yml").write_text(yaml.safe_dump({"</s>": 0, "<unk>": 1, "d@@": 2, "og": 3, "cat": 4}))
     (tmp_path / "codes").write_text("#version: 0.2\no g</w>\nc a\nca t</w>\n")
-    decoder: dict[str, Any] = {"models": ["model.npz"], "vocabs": ["v.spm"] * 2}
-    weights = tiny.marian_weights(tiny.MARIAN_OPTIONS, size)
-    model = tiny.write_marian(tmp_path, tiny.MARIAN_OPTIONS, weights, decoder)
     with pytest.raises(ZooError, match="its SentencePiece model splits raw text"):
-        import_model(str(model), ImportOptions("mine", text=MOSES), Report())
-    model = tiny.write_marian(
-        tmp_path, tiny.MARIAN_OPTIONS, tiny.marian_weights(tiny.MARIAN_OPTIONS, 5), {**decoder, "vocabs": ["v.yml"] * 2}
-    )
+        import_model(str(write("v.spm", size)), ImportOptions("mine", text=MOSES), Report())
+    model = write("v.yml", 5)
     request = ImportRequest("mine", ("en", "de"), text=TextOptions("moses", tmp_path / "codes"))
     imported = read_foreign(find_format(model), model, request)
     assert imported.vocabulary.source.tokenize("cat  dog") == ["▁cat", "▁d@@", "▁og"]

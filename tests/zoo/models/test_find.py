@@ -12,7 +12,8 @@ import pytest
 
 import specs
 import zoo
-from specs import ZooError
+from tests.conftest import missing
+from tests.refusals import refused
 from zoo.files import manifest, storage
 from zoo.models import find, local_store
 from zoo.models.folder import ModelFolder, differing_fields
@@ -53,24 +54,21 @@ def test_training_decoding_and_compilation_do_not_identify_a_model(trained: Call
     assert find.of_spec(spec) == find.run(spec) == find.model(spec) == run.folder
 
 
-@pytest.mark.parametrize(
-    ("key", "fields"),
-    [
-        ("name", {"name": "other"}),
-        ("architecture.dropout", {"architecture": {**SIZES, "dropout": 0.3}}),
-        ("corpus.train", {"corpus": {"train": [{"grammar": 10}]}}),
-    ],
-)
-def test_a_run_of_another_spec_is_an_error_with_the_differences(
-    trained: Callable[..., Run], key: str, fields: dict[str, object]
-) -> None:
+DIFFERENCES = {
+    "name": {"name": "other"},
+    "architecture.dropout": {"architecture": {**SIZES, "dropout": 0.3}},
+    "corpus.train": {"corpus": {"train": [{"grammar": 10}]}},
+}
+
+
+@pytest.mark.parametrize("key", DIFFERENCES)
+def test_a_run_of_another_spec_is_an_error_with_the_differences(trained: Callable[..., Run], key: str) -> None:
     spec = write_spec(trained("runs/elsewhere"))
     shutil.rmtree("runs")
-    trained("runs/own", **fields)
+    trained("runs/own", **DIFFERENCES[key])
     for look_up in (find.of_spec, find.run, find.model):
-        with pytest.raises(ZooError, match=r"^the spec in `runs/own` differs from `own.yaml`:") as raised:
-            look_up(spec)
-        assert f"\n  {key}: " in str(raised.value)
+        error = refused(r"^the spec in `runs/own` differs from `own.yaml`:", look_up, spec)
+        assert f"\n  {key}: " in str(error)
     assert find.model("own") == find.run("own") == Path("runs/own")
     matching = trained("runs/matching")
     assert find.of_spec(spec) == matching.folder
@@ -83,31 +81,15 @@ def test_folders_whose_names_are_not_model_names_are_not_listed(trained: Callabl
     assert local_store.names() == ["b"]
 
 
-def test_a_published_model_of_another_spec_is_an_error(trained: Callable[..., Run]) -> None:
-    store(trained("runs/there"))
-    shutil.rmtree("runs")
-    Path("mine.yaml").write_text("extends: tiny\n")
-    with pytest.raises(ZooError, match=r"models/transformer-tiny-ende` differs from `mine.yaml`"):
-        find.of_spec("mine.yaml")
-
-
-def test_the_newest_run_of_a_spec_is_used(trained: Callable[..., Run]) -> None:
+def test_the_newest_run_with_weights_of_a_spec_is_used(trained: Callable[..., Run]) -> None:
     run = age(trained("runs/own"), 100)
     spec = write_spec(run)
     newer = age(trained("runs/elsewhere/second"), 50)
     assert find.of_spec(spec) == newer.folder
     age(run, 10)
     assert find.of_spec(spec) == run.folder
-
-
-def test_a_run_without_weights_is_ignored(trained: Callable[..., Run]) -> None:
-    Path("mine.yaml").write_text("extends: tiny\nname: mine\n")
-    spec = specs.load("mine.yaml")
-    fields = {key: getattr(spec, key).model_dump() for key in ("architecture", "vocabulary", "corpus")}
-    fields["name"] = spec.name
-    older = age(trained("runs/older", **fields), 100)
-    trained("runs/mine", **fields).weights.unlink()
-    assert find.of_spec("mine.yaml") == older.folder
+    run.weights.unlink()
+    assert find.of_spec(spec) == newer.folder
 
 
 def test_an_inherited_name_does_not_confuse_two_specs(trained: Callable[..., Run]) -> None:
@@ -115,55 +97,45 @@ def test_an_inherited_name_does_not_confuse_two_specs(trained: Callable[..., Run
     Path("mine.yaml").write_text(f"extends: {parent}\narchitecture: {{dropout: 0.3}}\n")
     shutil.rmtree("runs")
     mine = trained("runs/mine", architecture={**SIZES, "dropout": 0.3})
-    with pytest.raises(ZooError, match=r"no trained model of `parent.yaml`"):
-        find.of_spec(parent)
+    refused("no trained model of `parent.yaml`", find.of_spec, parent)
     assert find.of_spec("mine.yaml") == mine.folder
 
 
-def test_a_published_model_is_used_if_there_is_no_trained_run(trained: Callable[..., Run]) -> None:
+def test_a_published_model_of_the_same_spec_is_used_if_there_is_no_trained_run(trained: Callable[..., Run]) -> None:
     run = trained()
     bundle, spec = store(run), write_spec(run)
     assert find.of_spec(spec) == run.folder
     run.weights.unlink()
     assert find.of_spec(spec) == bundle
+    Path("mine.yaml").write_text("extends: tiny\n")
+    refused("models/transformer-tiny-ende` differs from `mine.yaml`", find.of_spec, "mine.yaml")
 
 
 def test_a_missing_model_is_an_error_with_paths_and_commands(home: Path) -> None:
-    with pytest.raises(ZooError) as raised:
-        find.of_spec("base")
-    assert "`runs/base` does not exist" in str(raised.value)
-    assert str(home / "models" / "transformer-base-ende") in str(raised.value)
-    assert "`zoo train base`" in str(raised.value.hint)
-    assert "`zoo publish base`" in str(raised.value.hint)
-    assert raised.value.exit_code == 2
+    error = refused("`runs/base` does not exist", find.of_spec, "base")
+    assert str(home / "models" / "transformer-base-ende") in str(error)
+    assert not missing(error.hint, "`zoo train base`", "`zoo publish base`")
+    assert error.exit_code == 2
 
 
 def test_a_model_that_is_named_as_a_spec_is_an_error_with_the_right_option(trained: Callable[..., Run]) -> None:
     trained("runs/mine")
     for name in ("mine", "runs/mine"):
-        with pytest.raises(ZooError, match=f"`{name}` is a model, not a spec") as caught:
-            find.of_spec(name)
-        assert f"use `--model {name}`" in (caught.value.hint or "")
-    with pytest.raises(ZooError, match="no spec is named `yours`"):
-        find.of_spec("yours")
+        assert f"use `--model {name}`" in refused(f"`{name}` is a model, not a spec", find.of_spec, name).hint
+    refused("no spec is named `yours`", find.of_spec, "yours")
 
 
 def test_a_model_is_named_by_folder_published_name_or_spec(trained: Callable[..., Run], tmp_path: Path) -> None:
     run, other = trained("runs/table3/a-h1"), trained(tmp_path / "other")
     bundle = store(run, "published")
-    assert find.model("published") == bundle
-    assert find.model("table3/a-h1") == run.folder
-    assert find.model("runs/table3/a-h1") == run.folder
+    assert find.model("published") == find.model(str(bundle)) == bundle
+    assert find.model("table3/a-h1") == find.model("runs/table3/a-h1") == run.folder
     assert find.model(str(other.folder)) == other.folder
-    assert find.model(str(bundle)) == bundle
     os.chdir(other.folder)
     assert find.model(".") == Path()
-
-
-def test_a_folder_that_is_not_a_model_is_ignored(trained: Callable[..., Run]) -> None:
     trained("runs/tiny")
     Path("tiny").mkdir()
-    assert find.model("tiny") == Path("runs/tiny")
+    assert find.model("tiny") == Path("runs/tiny"), "a folder that is not a model is ignored"
 
 
 def test_a_name_never_leads_out_of_the_folders(home: Path) -> None:
@@ -173,30 +145,14 @@ def test_a_name_never_leads_out_of_the_folders(home: Path) -> None:
         for file in ("spec.yaml", "manifest.json", "weights.safetensors"):
             (folder / file).write_text("")
     for name in ("../x", "..", "", "/no/such", "a b", "x\0y"):
-        with pytest.raises(ZooError, match="there is no model"):
-            find.model(name)
+        refused("there is no model", find.model, name)
 
 
-def test_a_missing_model_suggests_a_similar_name(trained: Callable[..., Run]) -> None:
-    store(trained())
-    for written in ("transformer-tiny-endde", "transformer-tiny", "tiny-ende"):
-        with pytest.raises(ZooError) as raised:
-            find.model(written)
-        assert "did you mean `transformer-tiny-ende`?" in str(raised.value.hint)
-
-
-def test_a_bundle_is_not_a_run(trained: Callable[..., Run]) -> None:
+def test_a_missing_model_suggests_a_similar_name_and_a_bundle_is_not_a_run(trained: Callable[..., Run]) -> None:
     bundle = store(trained())
-    with pytest.raises(ZooError, match="no run"):
-        find.run(bundle)
-
-
-def test_a_run_without_weights_is_an_error_with_the_next_command(trained: Callable[..., Run]) -> None:
-    run = trained()
-    run.weights.unlink()
-    with pytest.raises(ZooError, match="has no weights yet") as raised:
-        find.model("tiny")
-    assert "zoo train" in str(raised.value.hint)
+    for written in ("transformer-tiny-endde", "transformer-tiny", "tiny-ende"):
+        assert "did you mean `transformer-tiny-ende`?" in refused("there is no model", find.model, written).hint
+    refused("no run", find.run, bundle)
 
 
 def test_a_run_without_weights_uses_its_newest_checkpoint(trained: Callable[..., Run], report: Any) -> None:
@@ -210,25 +166,23 @@ def test_a_run_without_weights_uses_its_newest_checkpoint(trained: Callable[...,
     assert report.warnings == [message, message]
     assert run.newest_weights == run.checkpoints / "0000010" / "weights.safetensors"
     assert read_model(run.folder, tensors=False).spec == run.spec
-    with pytest.raises(ZooError, match="no weights yet"):
-        publish(run.folder)
+    refused("no weights yet", publish, run.folder)
+    shutil.rmtree(run.checkpoints)
+    assert "zoo train" in refused("has no weights yet", find.model, "tiny").hint
 
 
 def test_exactly_one_option_names_the_model(trained: Callable[..., Run]) -> None:
     run = trained()
     assert find.from_options(write_spec(run), None) == find.from_options(None, "tiny") == run.folder
-    for spec, model in ((None, None), ("tiny", "tiny")):
-        with pytest.raises(ZooError) as raised:
-            find.from_options(spec, model)
-        assert "`--spec SPEC` or `--model NAME|RUN`" in str(raised.value.hint)
+    for option in (None, "tiny"):
+        assert "`--spec SPEC` or `--model NAME|RUN`" in refused(None, find.from_options, option, option).hint
 
 
 def test_the_folder_of_the_corpus_counts_if_both_exist(tmp_path: Path) -> None:
+    text = "extends: tiny\nname: own\ncorpus: {train: [{source: x.en, target: x.de}]}\n"
     for folder in ("a", "b"):
         Path(folder).mkdir()
-        Path(folder, "own.yaml").write_text(
-            "extends: tiny\nname: own\ncorpus: {train: [{source: x.en, target: x.de}]}\n"
-        )
+        Path(folder, "own.yaml").write_text(text)
     a, b = (specs.load(f"{folder}/own.yaml") for folder in ("a", "b"))
     assert list(differing_fields(a, b)) == ["corpus.folder"]
     assert not differing_fields(a, a)
@@ -256,5 +210,4 @@ def test_included_models_are_found_by_name_and_by_spec(
     assert find.of_spec("same.yaml") == folder
     shutil.rmtree(folder)
     Path("other.yaml").write_text(text.replace("d_ff: 24", "d_ff: 25"))
-    with pytest.raises(ZooError, match=r"architecture.d_ff: `25` in `other.yaml`, `24` in the folder"):
-        find.of_spec("other.yaml")
+    refused(r"architecture.d_ff: `25` in `other.yaml`, `24` in the folder", find.of_spec, "other.yaml")

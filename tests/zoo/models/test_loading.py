@@ -5,13 +5,15 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from unittest import mock
 
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 
 import specs
 from specs import Spec, ZooError
+from tests.refusals import refused
 from tests.zoo.models.test_find import store
 from zoo.files import manifest
 from zoo.files.atomic import atomic_folder
@@ -38,31 +40,11 @@ def other(trained: Trained, tmp_path: Path) -> Path:
     return store(trained(tmp_path / "other", training={"seed": 2}), "other")
 
 
-def test_a_vocabulary_may_be_larger_than_other_small_files(bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    limits, read_file = {}, Manifest.read_file
-
-    def recorded(self: Manifest, name: str, *max_bytes: int) -> bytes:
-        limits[name] = max_bytes
-        return read_file(self, name, *max_bytes)
-
-    monkeypatch.setattr(Manifest, "read_file", recorded)
-    read_model(bundle)
-    assert limits["vocabulary.model"] == (MAX_VOCABULARY_BYTES,) > (MAX_BYTES,)
-
-
-def test_files_of_another_model_are_refused(bundle: Path, other: Path) -> None:
-    intact = shutil.copytree(bundle, bundle.with_name("intact"))
-    for names in (["weights.safetensors"], ["weights.safetensors", "vocabulary.model"]):
-        (other / "vocabulary.model").write_bytes((intact / "vocabulary.model").read_bytes() + b"\x12\x00")
-        for name in names:
-            shutil.copyfile(other / name, bundle / name)
-        with pytest.raises(ZooError, match="is damaged"):
-            read_model(bundle)
-        shutil.copytree(intact, bundle, dirs_exist_ok=True)
-    file = bundle / "weights.safetensors"  # from now on without metadata
-    save_file({name: tensor.clone() for name, tensor in load_file(file).items()}, file)
-    with pytest.raises(ZooError, match=r"weights.safetensors` is damaged"):
+def test_a_vocabulary_may_be_larger_than_other_small_files(bundle: Path) -> None:
+    with mock.patch.object(Manifest, "read_file", autospec=True, side_effect=Manifest.read_file) as read_file:
         read_model(bundle)
+    limits = {name: limit for _, name, *limit in (call.args for call in read_file.call_args_list)}
+    assert limits["vocabulary.model"] == [MAX_VOCABULARY_BYTES] > [MAX_BYTES]
 
 
 @pytest.mark.parametrize("times", [1, 3])
@@ -96,9 +78,8 @@ def test_a_bundle_that_is_between_two_renames_is_read(bundle: Path) -> None:
 
 def test_a_bundle_that_is_always_being_replaced_is_an_error(bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(manifest.Manifest, "is_current", False)
-    monkeypatch.setattr(loading, "_read_light_files", lambda model, listed: (_ for _ in ()).throw(ZooError("torn")))
-    with pytest.raises(ZooError, match="repeatedly replaced"):
-        read_model(bundle)
+    monkeypatch.setattr(loading, "_read_light_files", mock.Mock(side_effect=ZooError("torn")))
+    refused("repeatedly replaced", read_model, bundle)
 
 
 @pytest.mark.parametrize("kind", ["translation", "parsing"])
@@ -110,8 +91,7 @@ def test_a_target_vocabulary_of_another_task_is_refused(
     brackets = TreeTokenizer(["NP"], ["XX"], "vinyals", 101)
     Vocabulary(tokens.source, tokens.source if kind == "parsing" else brackets).save(tmp_path)
     (tmp_path / "spec.yaml").write_text(spec.yaml(), encoding="utf-8")
-    with pytest.raises(ZooError, match=rf"are .* but the task of the spec is `{kind}`"):
-        read_model(tmp_path)
+    refused(rf"are .* but the task of the spec is `{kind}`", read_model, tmp_path)
 
 
 def test_scores_and_facts_are_not_read_through_links_out_of_a_published_folder(bundle: Path, tmp_path: Path) -> None:
@@ -131,10 +111,8 @@ def test_a_link_to_an_endless_device_is_not_read(trained: Trained, published: bo
     for name in ("vocabulary.model", "weights.safetensors", "spec.yaml"):
         (folder / name).rename(folder / "kept")
         (folder / name).symlink_to("/dev/zero")
-        with pytest.raises(ZooError, match=r"pipe or device|is not a run|is a link to a file outside its folder"):
-            read_model(folder)
+        refused("pipe or device|is not a run|is a link to a file outside its folder", read_model, folder)
         if published:
-            with pytest.raises(ZooError, match="is a link to a file outside its folder"):
-                manifest.check(folder)
+            refused("is a link to a file outside its folder", manifest.check, folder)
         (folder / name).unlink()
         (folder / "kept").rename(folder / name)

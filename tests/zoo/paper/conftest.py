@@ -15,6 +15,9 @@ SMALL = {"architecture": {"N": 1, "d_model": 32, "d_ff": 64, "h": 2, "d_k": 16, 
 LINE = {"source_tokens_per_second": 100.0, "target_tokens_per_second": 80.0, "utilisation": 0.5}
 
 
+LOG = ({"step": 10, "seconds": 4.0, **LINE}, {"step": 30, "seconds": 12.0, **LINE})
+
+
 @pytest.fixture
 def make_run() -> Callable[..., Path]:
     """Makes the folder of a run under `runs/`, with a spec, scores by set, and the lines of a log."""
@@ -24,10 +27,7 @@ def make_run() -> Callable[..., Path]:
         folder: str,
         overrides: Mapping[str, Any] = SMALL,
         scores: Mapping[str, Any] | None = None,
-        log: tuple[Mapping[str, Any], ...] = (
-            {"step": 10, "seconds": 4.0, **LINE},
-            {"step": 30, "seconds": 12.0, **LINE},
-        ),
+        log: tuple[Mapping[str, Any], ...] = LOG,
         processes: int = 2,
     ) -> Path:
         run = Path("runs") / folder

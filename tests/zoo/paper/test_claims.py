@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from importlib import import_module
-from inspect import getmembers, isfunction
+from inspect import isfunction
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -28,6 +29,7 @@ from zoo.report import Report
 
 MakeRun = Callable[..., Path]
 BLEU = ("score", "dev", "paper_bleu", "bleu")
+Numbers = tuple[float, ...]
 PERPLEXITY = ("score", "dev", "perplexity")
 
 
@@ -49,12 +51,8 @@ def find(measure: tuple[str, ...], *printed: str, spec: str | None = None) -> Ch
         ("1e-9", (1e-9,), (2e-9,)),
     ],
 )
-def test_printed_number_agrees_with_values_that_round_to_it(
-    text: str, agreeing: tuple[float, ...], others: tuple[float, ...]
-) -> None:
-    printed = Printed(text)
-    assert [value for value in agreeing if not printed.agrees(value)] == []
-    assert [value for value in others if printed.agrees(value)] == []
+def test_printed_number_agrees_with_values_that_round_to_it(text: str, agreeing: Numbers, others: Numbers) -> None:
+    assert [value for value in (*agreeing, *others) if Printed(text).agrees(value)] == list(agreeing)
 
 
 def test_numbers_are_formatted_for_people() -> None:
@@ -65,11 +63,10 @@ def test_numbers_are_formatted_for_people() -> None:
 def test_claims_are_read_from_their_file() -> None:
     assert len(CLAIMS) > 150
     assert all(claim.section and claim.says for claim in CLAIMS.values())
-    row, key = CLAIMS["table3.a-h1.bleu"], CLAIMS["table2.transformer-big.en-fr.bleu"]
+    row, (abstract, versions) = CLAIMS["table3.a-h1.bleu"], CLAIMS["table2.transformer-big.en-fr.bleu"].printed
     assert (row.section, row.says, row.spec) == ("Table 3 (A)", "h=1, d_k=d_v=512: BLEU", "table3/a-h1")
-    assert (row.printed, row.measure) == ((Printed("24.9"),), ("score", "dev", "paper_bleu", "bleu"))
-    assert [number.text for number in key.printed] == ["41.8", "41.0"]
-    assert key.printed[1].where == "two versions"
+    assert (row.printed, row.measure) == ((Printed("24.9"),), BLEU)
+    assert (abstract.text, versions) == ("41.8", Printed("41.0", "two versions"))
     assert CLAIMS["network.encoder"].derive == ("derived.layer_count", "encoder")
     assert "table3.a-h1.parameters" not in CLAIMS, "a cell that the paper leaves empty"
 
@@ -84,24 +81,23 @@ def test_numbers_of_other_systems_are_cited() -> None:
 def test_each_function_belongs_to_a_claim() -> None:
     """A function that no claim uses is dead code."""
     derived = {claim.derive[0] for claim in CLAIMS.values() if claim.derive}
-    for name in {function.partition(".")[0] for function in derived}:
-        module = import_module(f"zoo.paper.{name}")
-        decisions = [key for key, function in getmembers(module, isfunction) if _is_derivation(function, module)]
-        assert {f"{name}.{key}" for key in decisions} == {key for key in derived if key.startswith(f"{name}.")}
-    used = {claim.measure[0] for claim in CLAIMS.values() if claim.measure}
-    assert used == {key for key, function in getmembers(runs, isfunction) if _is_check(function)}
+    for name in {key.partition(".")[0] for key in derived}:
+        functions = own_functions(import_module(f"zoo.paper.{name}"), "tuple[")
+        assert {f"{name}.{key}" for key in functions} == {key for key in derived if key.startswith(f"{name}.")}
+    measured = {claim.measure[0] for claim in CLAIMS.values() if claim.measure}
+    assert own_functions(runs, "CheckedClaim") == measured
 
 
-def _is_derivation(function: Callable[..., object], module: object) -> bool:
-    own = function.__module__ == module.__name__ and not function.__name__.startswith("_")  # type: ignore[attr-defined]
-    return own and str(function.__annotations__["return"]).startswith("tuple[")
+def own_functions(module: ModuleType, returned: str) -> set[str]:
+    """Return the names of a module's public functions whose return type begins with these characters."""
+    found = vars(module).items()
+    own = {name: each for name, each in found if isfunction(each) and each.__module__ == module.__name__}
+    return {
+        name for name, each in own.items() if name[0] != "_" and each.__annotations__["return"].startswith(returned)
+    }
 
 
-def _is_check(function: Callable[..., object]) -> bool:
-    return function.__module__ == runs.__name__ and function.__annotations__["return"] == "CheckedClaim"
-
-
-def test_derived_number_is_compared_with_each_printed_one() -> None:
+def test_derived_number_is_compared_with_each_printed_one_and_a_sentence_holds_or_not() -> None:
     right = compare(claim("12"), 11.9, "a derivation")
     assert (right.status, right.value, right.because) == (Status.DERIVED, 11.9, "a derivation")
     wrong = compare(claim("12"), 11.1, "a derivation")
@@ -110,9 +106,6 @@ def test_derived_number_is_compared_with_each_printed_one() -> None:
     assert (both.status, both.because) == (Status.DIFFERENT, "41.0 and not 41.8: so")
     several = compare(claim("64"), None, "32, 64")
     assert (several.status, several.value, several.because) == (Status.DIFFERENT, None, "the numbers differ: 32, 64")
-
-
-def test_sentence_holds_or_not() -> None:
     true, false = (compare(claim(), value, "reason") for value in (True, False))
     assert (true.status, true.ours, true.because) == (Status.DERIVED, "yes", "reason")
     assert (false.status, false.ours, false.because) == (Status.DIFFERENT, "no", "reason")
@@ -137,10 +130,8 @@ def test_runs_of_a_row_are_measured_at_one_scale(make_run: MakeRun) -> None:
     found = find(BLEU, "25.5", spec="table3/a-h4")
     assert (found.status, found.value, found.ours) == (Status.MEASURED, 21.0, "21.00 (20.00 to 22.00)")
     assert found.runs == ("runs/0", "runs/1", "runs/2")
-    assert found.because == (
-        "BLEU of 3 runs, the first runs/0: N=1, d_model=32, d_ff=64, h=2, d_k=16, d_v=16, "
-        "on the built-in corpus (40), 30 steps"
-    )
+    scale = "N=1, d_model=32, d_ff=64, h=2, d_k=16, d_v=16, on the built-in corpus (40), 30 steps"
+    assert found.because == f"BLEU of 3 runs, the first runs/0: {scale}"
 
 
 def test_scale_closest_to_the_papers_is_chosen_whatever_its_metric(make_run: MakeRun) -> None:
@@ -151,35 +142,28 @@ def test_scale_closest_to_the_papers_is_chosen_whatever_its_metric(make_run: Mak
     assert (found.value, found.runs) == (6.0, ("runs/whole",))
     assert "on the built-in corpus (40), 30 steps" in found.because
     assert find(BLEU, "25.5", spec="table3/a-h4").value == 25.0
+    make_run("table3/big", "both", scores={"dev": {"bleu": 20.0, "paper_bleu": 21.5}})
+    found = find(BLEU, "26.4", spec="table3/big")
+    assert (found.value, found.because.partition(" of ")[0]) == (21.5, "paper's BLEU"), "it is preferred"
 
 
 def test_scores_on_different_sets_are_not_combined(make_run: MakeRun) -> None:
     """Neither are those on sets held out of different texts, nor those of corpora with different cleaning."""
-    for number, grammar in enumerate((5, 5, 50)):
-        corpus = {"train": [{"grammar": 40}], "dev": [{"grammar": grammar}], "test": [{"grammar": 5}]}
-        make_run("table3/a-h4", f"{number}", overrides={"corpus": corpus}, scores={"dev": {"perplexity": 6.0 + number}})
-    found = find(PERPLEXITY, "5.00", spec="table3/a-h4")
-    assert (found.value, found.runs) == (6.5, ("runs/0", "runs/1"))
-    for number, train in enumerate((40, 40, 41)):
-        corpus = {"train": [{"grammar": train}], "dev": [{"held_out": 5}], "test": []}
-        make_run("table3/a-h16", f"h{number}", {"corpus": corpus}, {"dev": {"perplexity": 6.0 + number}})
-    found = find(PERPLEXITY, "5.00", spec="table3/a-h16")
-    assert (found.value, found.runs) == (6.5, ("runs/h0", "runs/h1"))
+    other_sets = [{"train": [{"grammar": 40}], "dev": [{"grammar": dev}], "test": []} for dev in (5, 5, 50)]
+    other_texts = [{"train": [{"grammar": train}], "dev": [{"held_out": 5}], "test": []} for train in (40, 40, 41)]
+    for row, corpora in (("a-h4", other_sets), ("a-h16", other_texts)):
+        for number, corpus in enumerate(corpora):
+            make_run(f"table3/{row}", f"{row}{number}", {"corpus": corpus}, {"dev": {"perplexity": 6.0 + number}})
+        found = find(PERPLEXITY, "5.00", spec=f"table3/{row}")
+        assert (found.value, found.runs) == (6.5, (f"runs/{row}0", f"runs/{row}1"))
     make_run("table3/a-h4", "a", overrides={"corpus.max_ratio": 1.5}, scores={"dev": {"perplexity": 7.0}})
     (cleaned,) = [run for run in read_measurements(None, Report()).runs if run.folder == "runs/a"]
     assert "max_ratio=1.5" in cleaned.scale.split(", ")
 
 
-def test_bleu_of_the_paper_is_preferred(make_run: MakeRun) -> None:
-    make_run("table3/big", "both", scores={"dev": {"bleu": 20.0, "paper_bleu": 21.5}})
-    found = find(BLEU, "26.4", spec="table3/big")
-    assert (found.value, found.because.partition(" of ")[0]) == (21.5, "paper's BLEU")
-
-
 def test_corpus_is_counted_if_it_was_prepared(monkeypatch: pytest.MonkeyPatch) -> None:
-    before = find(("corpus_size",), "600", spec="tiny")
-    assert before.status is Status.OPEN
-    assert before.because == "its corpus is available, but `zoo prepare tiny` has not been run"
+    before, unprepared = find(("corpus_size",), "600", spec="tiny"), "but `zoo prepare tiny` has not been run"
+    assert (before.status, before.because) == (Status.OPEN, f"its corpus is available, {unprepared}")
     monkeypatch.setattr(runs, "known_counts", lambda spec: CleaningCounts(read=600))
     for printed, status in (("600", Status.MEASURED), ("4.5e6", Status.DIFFERENT)):
         after = find(("corpus_size",), printed, spec="tiny")

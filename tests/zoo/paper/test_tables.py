@@ -18,6 +18,7 @@ from zoo.report import Report
 
 pytestmark = pytest.mark.integration
 MakeRun = Callable[..., Path]
+Checked = dict[str, CheckedClaim]
 
 
 @pytest.fixture(scope="module")
@@ -45,67 +46,46 @@ def test_one_vocabulary_explains_all_small_counts_but_not_that_of_big() -> None:
     assert len(counted) == 11
     for key, count in counted.items():
         fit = derived.vocabulary_sizes(key)
-        counts = [round(derived.parameters(f"table3/{key}", tokens) / 1e6) for tokens in (fit[0], fit[-1])]
-        assert counts == [count] * 2
-        beyond = [round(derived.parameters(f"table3/{key}", tokens) / 1e6) for tokens in (fit[0] - 1, fit[-1] + 1)]
-        assert count not in beyond
+        sizes = (fit[0] - 1, fit[0], fit[-1], fit[-1] + 1)
+        millions = [round(derived.parameters(f"table3/{key}", tokens) / 1e6) for tokens in sizes]
+        assert [number == count for number in millions] == [False, True, True, False]
 
 
-def test_wrong_count_changes_the_status(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wrong_count_changes_the_status_and_leaves_no_common_vocabulary(monkeypatch: pytest.MonkeyPatch) -> None:
     found = check_again("table3.base.parameters")
     assert found.status is Status.DIFFERENT
     assert found.because.startswith("not 65: 63,045,632 with 37,000 tokens; 39,841 to 41,793 tokens")
     for text in ("63", "63.05"):
         change(monkeypatch, "table3.base.parameters", text)
         assert check_again("table3.base.parameters").status is Status.DERIVED
-
-
-def test_one_wrong_count_leaves_no_common_vocabulary(monkeypatch: pytest.MonkeyPatch) -> None:
     change(monkeypatch, "table3.base.parameters", "67")
     assert not derived.common_vocabulary_sizes()
     assert not derived.one_vocabulary()[0]
 
 
-def test_costs_of_the_paper_are_time_x_gpus_x_sustained_flops(checked: dict[str, CheckedClaim]) -> None:
-    found = checked
-    assert found["table2.transformer-base.en-de.flops"].value == pytest.approx(12 * 3600 * 8 * 9.5e12)
-    assert found["table2.transformer-big.en-de.flops"].value == pytest.approx(3.5 * 86400 * 8 * 9.5e12)
-    assert found["table2.transformer-base.en-de.flops"].status is Status.DERIVED
-    assert found["table2.transformer-big.en-fr.flops"].status is Status.DERIVED
+def test_costs_of_the_paper_are_time_x_gpus_x_sustained_flops(checked: Checked) -> None:
+    assert checked["table2.transformer-base.en-de.flops"].value == pytest.approx(12 * 3600 * 8 * 9.5e12)
+    assert checked["table2.transformer-big.en-de.flops"].value == pytest.approx(3.5 * 86400 * 8 * 9.5e12)
     # With the steps of 5.2, base takes 11.1 hours and costs 3.04e18.
-    assert (found["recipe.hours"].status, found["recipe.flops"].status) == (Status.DIFFERENT, Status.DIFFERENT)
-    assert (found["recipe.days"].status, found["recipe.flops-big"].status) == (Status.DERIVED, Status.DERIVED)
+    assert {checked[key].status for key in ("recipe.hours", "recipe.flops")} == {Status.DIFFERENT}
+    derived = ("transformer-base.en-de.flops", "transformer-big.en-fr.flops")
+    keys = ("recipe.days", "recipe.flops-big", *(f"table2.{key}" for key in derived))
+    assert {checked[key].status for key in keys} == {Status.DERIVED}
 
 
-def test_planned_flops_are_those_of_full_batches(checked: dict[str, CheckedClaim]) -> None:
-    (table, *_) = tables("table2", checked, read_measurements(None, Report()))
-    (row,) = [row for row in table.rows if row[0] == "Transformer (base)"]
+def test_table_2_has_flops_of_full_batches_and_public_models_of_others(checked: Checked) -> None:
+    ours, public = tables("table2", checked, read_measurements(None, Report()))
+    (row,) = [row for row in ours.rows if row[0] == "Transformer (base)"]
     planned = 100_000 * 3 * 3_428_020_224 * (25_000 // 27)
     assert row[-1] == f"{power_of_ten(planned)} ({planned / 3.3e18:.0%})"
-
-
-def test_public_models_of_the_size_of_big_are_listed_as_those_of_others(checked: dict[str, CheckedClaim]) -> None:
-    (_, table) = tables("table2", checked, read_measurements(None, Report()))
-    assert ("transformer-big-ende", "29.3", "Facebook AI Research") in {(row[0], *row[3:]) for row in table.rows}
+    assert ("transformer-big-ende", "29.3", "Facebook AI Research") in {(row[0], *row[3:]) for row in public.rows}
     assert checked["table2.transformer-big.en-de.bleu"].status is Status.OPEN
 
 
-def test_table_3_gives_the_command_that_scores_a_run(make_run: MakeRun) -> None:
-    make_run("table3/base", "one", scores={"test": {"bleu": 20.0}})
-    measurements = read_measurements(None, Report())
-    (table,) = tables("table3", check_claims(measurements), measurements)
-    assert "`zoo evaluate --model runs/one --set dev`" in table.rows[0][-1]
-
-
-def test_contradictions_in_the_paper_are_found(checked: dict[str, CheckedClaim]) -> None:
+def test_contradictions_in_the_paper_are_found(checked: Checked) -> None:
     wrong = {key for key, found in checked.items() if found.ours == "no"}
-    assert wrong == {
-        "table2.big-cheap-german",
-        "table2.ensembles",
-        "table2.one-score",
-        "table3.bigger-bleu-N",
-        "table4.best",
-    }
+    table2 = {"table2.big-cheap-german", "table2.ensembles", "table2.one-score"}
+    assert wrong == {*table2, "table3.bigger-bleu-N", "table4.best"}
     true = {key for key, found in checked.items() if found.ours == "yes"}
     assert {"table2.base-best", "table2.quarter", "network.linear-offset", "network.multi-head"} < true
 
@@ -138,14 +118,14 @@ def test_different_network_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not derived.linear_offset()[0]
 
 
-def test_claims_about_settings_read_the_spec(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_claims_about_settings_read_the_spec(checked: Checked, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert [found.status for found in checked.values() if found.claim.setting] == [Status.SET] * 27
     load = specs.load
     monkeypatch.setattr(specs, "load", lambda name, over=(): load(name, over or ["training.warmup_steps=8000"]))
     assert check_again("recipe.warmup").status is Status.DIFFERENT
-    assert check_again("recipe.beta2").status is Status.SET
 
 
-def test_table_1_agrees_with_the_graphs(checked: dict[str, CheckedClaim]) -> None:
+def test_table_1_agrees_with_the_graphs(checked: Checked) -> None:
     found = {key: each for key, each in checked.items() if key.startswith("table1.")}
     assert len(found) == 4 * len(table1.LAYERS) + 3
     derived = {key for key in found if not key.endswith(".time")}
@@ -154,15 +134,10 @@ def test_table_1_agrees_with_the_graphs(checked: dict[str, CheckedClaim]) -> Non
 
 
 def test_different_layer_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    def use(sublayer: str) -> None:
+    for sublayer, differing in (("restricted", (table1.operations, table1.path)), ("lstm", (table1.steps,))):
         wrong = replace(table1.LAYERS["self-attention"], sublayer=table1.LAYERS[sublayer].sublayer)
         monkeypatch.setattr(table1, "LAYERS", {**table1.LAYERS, "self-attention": wrong})
-
-    use("restricted")
-    assert not table1.operations("self-attention")[0]
-    assert not table1.path("self-attention")[0]
-    use("lstm")
-    assert not table1.steps("self-attention")[0]
+        assert not [derive for derive in differing if derive("self-attention")[0]]
 
 
 @pytest.mark.parametrize(("power", "status"), [(1.9, Status.MEASURED), (1.7, Status.DIFFERENT)])
@@ -178,18 +153,18 @@ def test_times_are_compared_with_the_formula(power: float, status: Status) -> No
     assert [row[1:] for row in timed.rows] == [("100.0", "400.0", f"n^{power:.2f}", "n^2.00")]
 
 
-def test_table_3_contains_measured_numbers(make_run: MakeRun) -> None:
+def test_table_3_contains_measured_numbers_and_commands_for_the_others(make_run: MakeRun) -> None:
     make_run("table3/a-h1", "one", scores={"dev": {"bleu": 20.0, "perplexity": 7.5}})
+    make_run("table3/base", "unscored", scores={"test": {"bleu": 20.0}})
     measurements = read_measurements(None, Report())
     (table,) = tables("table3", check_claims(measurements), measurements)
     rows = {row[1]: row for row in table.rows}
-    assert table.columns[2:9] == (
-        *("M parameters>", "ours>", "fitting vocabulary>"),
-        *("perplexity>", "ours>", "BLEU>", "ours>"),
-    )
+    ours = ("perplexity>", "ours>", "BLEU>", "ours>")
+    assert table.columns[2:9] == ("M parameters>", "ours>", "fitting vocabulary>", *ours)
     assert rows["h=1, d_k=d_v=512"][2:9] == ("-", "63.05", "-", "5.29", "7.500", "24.9", "20.00")
     assert "N=1, d_model=32" in rows["h=1, d_k=d_v=512"][9]
     assert rows["N=2"][2:] == ("36", "33.64", "40,624 to 42,577", "6.11", "-", "23.7", "-", "zoo train table3/c-n2")
+    assert "`zoo evaluate --model runs/unscored --set dev`" in table.rows[0][-1]
 
 
 def test_own_runs_have_a_cost_and_own_parsers_an_f1(make_run: MakeRun) -> None:
@@ -204,7 +179,6 @@ def test_own_runs_have_a_cost_and_own_parsers_an_f1(make_run: MakeRun) -> None:
     assert [row[:3] for row in parsers.rows] == [("runs/trees", "-", "88.12")]
 
 
-def test_each_claim_is_in_a_table_and_counted(checked: dict[str, CheckedClaim]) -> None:
-    assert sum(summary(checked.values()).values()) == len(checked)
-    assert of_part("claims", checked) == tuple(checked.values())
+def test_each_claim_is_in_a_table_and_counted(checked: Checked) -> None:
+    assert sum(summary(checked.values()).values()) == len(of_part("claims", checked)) == len(checked)
     assert {each.claim.key.partition(".")[0] for each in of_part("table2", checked)} == {"table2"}

@@ -19,16 +19,12 @@ def test_exponent_of_a_power_is_found() -> None:
         assert growth_exponent({n: 3.0 * n**power for n in (16, 32, 100, 4096)}) == pytest.approx(power)
 
 
-@pytest.mark.parametrize(
-    "sublayer",
-    [
-        SelfAttention(kind="self_attention"),
-        RestrictedAttention(kind="restricted_attention", radius=4),
-        Ssru(kind="ssru"),
-        Lstm(kind="lstm"),
-        Convolution(kind="convolution", kernel=3, dilated=True),
-    ],
-)
+RESTRICTED = RestrictedAttention(kind="restricted_attention", radius=4)
+CONVOLUTION = Convolution(kind="convolution", kernel=3, dilated=True)
+RECURRENT = (Ssru(kind="ssru"), Lstm(kind="lstm"))
+
+
+@pytest.mark.parametrize("sublayer", [SelfAttention(kind="self_attention"), RESTRICTED, *RECURRENT, CONVOLUTION])
 def test_each_type_can_be_timed(sublayer: SelfAttention) -> None:
     for backward in (False, True):
         times = time_sublayer(sublayer, [5, 9], 8, heads=2, causal=backward, backward=backward, rounds=1)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -32,19 +34,12 @@ def huge() -> Spec:
 
 
 @pytest.mark.parametrize(
-    "use",
-    [
-        lambda spec: zoo.model(spec),
-        lambda spec: compile_spec(spec, device="cpu"),
-        lambda spec: benchmark_decoding(spec, batch=1, sentences=1, rounds=1, device="cpu"),
-        lambda spec: benchmark_training(spec, device="cpu"),
-    ],
+    "use", [zoo.model, compile_spec, partial(benchmark_decoding, batch=1, sentences=1, rounds=1), benchmark_training]
 )
 def test_error_says_how_much_is_needed_and_available(huge: Spec, use: Callable[[Spec], object]) -> None:
-    error = pytest.raises(ZooError, match=r"needs \S+ TB of memory, but this machine has")
-    with memory_limit(500_000_000), error as caught:
+    message = r"needs \S+ TB of memory, but this machine has .*\s+hint: "
+    with memory_limit(500_000_000), pytest.raises(ZooError, match=message):
         use(huge)
-    assert caught.value.hint
 
 
 def test_training_is_refused_before_anything_is_written(huge: Spec, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -60,31 +55,21 @@ def test_several_processes_share_the_state(small: Callable[..., Spec], monkeypat
     monkeypatch.setattr(memory, "available_memory", lambda device: 2 * weights)
     require_memory_to_translate(spec, "cpu")
     require_memory_to_train(spec, "cpu", processes=2)
-    with pytest.raises(ZooError, match="needs") as caught:
+    with pytest.raises(ZooError, match=r"needs .*\s+hint: .*torchrun"):
         require_memory_to_train(spec, "cpu")
-    assert "torchrun" in str(caught.value.hint)
 
 
-SSRU = {
-    "N": {"encoder": 8, "decoder": 3},
-    "d_model": 256,
-    "d_ff": 1024,
-    "h": 4,
-    "d_k": 64,
-    "d_v": 64,
-    "decoder": [{"kind": "ssru"}, {"kind": "cross_attention"}, {"kind": "feed_forward"}],
-    "norm": {"placement": "pre"},
-}
+SIZES = {"N": {"encoder": 8, "decoder": 3}, "d_model": 256, "d_ff": 1024, "h": 4, "d_k": 64, "d_v": 64}
+DECODER = [{"kind": "ssru"}, {"kind": "cross_attention"}, {"kind": "feed_forward"}]
+SSRU = {**SIZES, "decoder": DECODER, "norm": {"placement": "pre"}}
 ON_GPU = {"precision": "bfloat16", "source_tokens": 25_000, "target_tokens": 25_000}
 
 
-@pytest.mark.parametrize(
-    ("name", "sections", "measured"),
-    [("base", {}, 8.2e9), ("tiny", {"architecture": SSRU, "vocabulary": {"size": 12_000}}, 3.31e9)],
-)
-def test_estimate_of_an_update_in_one_graph_is_near_the_memory_measured_on_a_gpu(
-    name: str, sections: dict[str, object], measured: float
-) -> None:
+MEASURED = [("base", {}, 8.2e9), ("tiny", {"architecture": SSRU, "vocabulary": {"size": 12_000}}, 3.31e9)]
+
+
+@pytest.mark.parametrize(("name", "sections", "measured"), MEASURED)
+def test_estimate_of_an_update_is_near_the_memory_of_a_gpu(name: str, sections: Any, measured: float) -> None:
     spec = specs.load(name, {**sections, "training": ON_GPU})
     assert update_bytes(spec) == pytest.approx(measured, rel=0.2)
     assert update_bytes(spec, processes=4) < 0.5 * update_bytes(spec)

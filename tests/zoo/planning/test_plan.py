@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import pairwise
+from typing import Any
 
 import pytest
 import torch
@@ -13,25 +14,22 @@ import compiler
 import specs
 from compiler.padded_batch import PaddedBatch
 from specs import BOS, EOS, Spec
+from tests.examples import changed
 from zoo.planning import plan as plans
 from zoo.planning.memory_estimate import batch_rows
 
 
-@pytest.mark.parametrize(
-    "fields",
-    [
-        {},
+def test_layers_add_up(small: Callable[..., Spec]) -> None:
+    for fields in (
         {"norm": {"placement": "pre"}, "positions": {"kind": "learned", "rows": 128}},
         {"tied_embeddings": "none"},
         {"tied_embeddings": "target", "projection_bias": True},
-    ],
-)
-def test_layers_add_up(small: Callable[..., Spec], fields: dict[str, object]) -> None:
-    plan = plans.plan(small(**fields))
-    assert sum(layer.parameters for layer in plan.layers) == plan.parameters
-    assert sum(layer.flops_per_token for layer in plan.layers) == pytest.approx(plan.flops_per_token)
-    names = [layer.name for layer in plan.layers if "embedding" in layer.name or "logits" in layer.name]
-    assert names == ["source embedding", "target embedding", "logits"]
+    ):
+        plan = plans.plan(small(**fields))
+        assert sum(layer.parameters for layer in plan.layers) == plan.parameters
+        assert sum(layer.flops_per_token for layer in plan.layers) == pytest.approx(plan.flops_per_token)
+        names = [layer.name for layer in plan.layers if "embedding" in layer.name or "logits" in layer.name]
+        assert names == ["source embedding", "target embedding", "logits"]
 
 
 def test_passes_list_the_sizes_before_and_after(small: Callable[..., Spec]) -> None:
@@ -46,9 +44,9 @@ def test_passes_list_the_sizes_before_and_after(small: Callable[..., Spec]) -> N
     hoisted, fused = by_name["hoist_memory"], by_name["fuse_projections"]
     assert hoisted.after.flops < hoisted.before.flops / 1.5
     assert hoisted.after.step_bytes < hoisted.before.step_bytes
-    assert fused.after.step_bytes < fused.before.step_bytes
     assert fused.after.flops == fused.before.flops
-    assert by_name["beams_as_queries"].after.step_bytes < by_name["beams_as_queries"].before.step_bytes
+    for name in ("fuse_projections", "beams_as_queries"):
+        assert by_name[name].after.step_bytes < by_name[name].before.step_bytes
     assert by_name["chunk_loss"].after.activation_bytes < by_name["chunk_loss"].before.activation_bytes
     assert by_name["drop_dropout"].after.operations < by_name["drop_dropout"].before.operations
     assert [name for name, effect in by_name.items() if not effect.exact] == ["bfloat16", "int8"]
@@ -63,18 +61,20 @@ def test_lower_precision_reduces_memory_traffic(precision: str, ratio: float) ->
     assert plan.weight_bytes == 4 * plan.parameters
 
 
+def translate(spec: Spec, length: int) -> Any:
+    """Translate a sentence in this number of steps, and return the decoder state."""
+    program = compiler.build(spec)
+    state = program.encode(PaddedBatch.pad([[5] * (length - 1) + [EOS]]))
+    for _ in range(length):
+        _, state = program.advance(state, torch.tensor([[BOS]]))
+    return state
+
+
 def test_flops_of_a_translation_equal_those_that_torch_counts(small: Callable[..., Spec]) -> None:
     """Greedy search, without unused positions in the cache."""
-    spec, length = small(), 5
-    compilation = spec.compilation.model_copy(update={"disabled_passes": ("plan_cache",)})
-    spec = spec.model_copy(
-        update={"decoding": spec.decoding.model_copy(update={"beam": 1}), "compilation": compilation}
-    )
-    program = compiler.build(spec)
+    spec, length = changed(changed(small(), disabled_passes=("plan_cache",)), "decoding", beam=1), 5
     with FlopCounterMode(display=False) as counter:
-        state = program.encode(PaddedBatch.pad([[5] * (length - 1) + [EOS]]))
-        for _ in range(length):
-            _, state = program.advance(state, torch.tensor([[BOS]]))
+        translate(spec, length)
     assert plans.plan(spec, length).passes[-1].after.flops == counter.get_total_flops()
 
 
@@ -90,14 +90,10 @@ def test_disabled_pass_is_neither_listed_nor_in_the_code(small: Callable[..., Sp
 
 def test_cache_bytes_equal_the_tensors_of_the_state(small: Callable[..., Spec]) -> None:
     spec, length = small(), 16  # the initial capacity of a planned cache
-    program = compiler.build(spec)
-    state = program.encode(PaddedBatch.pad([[5] * (length - 1) + [EOS]]))
-    for _ in range(length):
-        _, state = program.advance(state, torch.tensor([[BOS]]))
-    carried = [*state.memory.values(), *state.carried.values()]
-    assert plans.plan(spec, length).cache_bytes == sum(
-        tensor.nbytes for tensor in carried if tensor.is_floating_point()
-    )
+    state = translate(spec, length)
+    tensors = [*state.memory.values(), *state.carried.values()]
+    floats = sum(tensor.nbytes for tensor in tensors if tensor.is_floating_point())
+    assert plans.plan(spec, length).cache_bytes == floats
 
 
 def test_steps_and_paths_follow_from_the_layers(small: Callable[..., Spec]) -> None:

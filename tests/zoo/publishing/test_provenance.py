@@ -12,34 +12,28 @@ from zoo.files import manifest
 from zoo.files.atomic import write_json
 from zoo.models import weights
 from zoo.publishing import provenance
-from zoo.publishing.provenance import (
-    Provenance,
-    provenance_of_run,
-)
+from zoo.publishing.provenance import Provenance, provenance_of_run
 from zoo.report import Report
 from zoo.training.run import Run
 
 LINE = {"source_tokens_per_second": 30.0, "target_tokens_per_second": 50.0, "utilisation": 0.5, "loss": 2.0}
 
 
-def write_log(run: Run, count: int) -> None:
-    lines = [{"step": 10 * n, "seconds": 4.0 * n, **LINE} for n in range(1, count + 1)]
-    run.log.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
-
-
 def gather(run: Run) -> Provenance:
     return provenance_of_run(run.spec, run, weights.read(run.weights))
 
 
-def test_facts_describe_the_run_and_its_corpus(trained: Callable[..., Run]) -> None:
+def test_facts_describe_the_run_its_log_and_its_corpus(trained: Callable[..., Run]) -> None:
     run = trained()
+    estimate = gather(run).training  # without a log
+    assert (estimate.steps, estimate.seconds, estimate.flops > 0) == (9, None, True)
     prepared = prepare(run.spec, Report())
     machine = {"machine": "A processor, 2 threads", "software": "zoo 0.1.0", "processes": 2}
     write_json(run.data, {"fingerprint": prepared.fingerprint, **machine})
-    write_log(run, 3)
+    lines = [{"step": 10 * n, "seconds": 4.0 * n, **LINE} for n in (1, 2, 3)]
+    run.log.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
     found = gather(run)
     training = found.training
-    assert training is not None
     assert (training.steps, training.averaged_steps, training.seconds) == (30, (3, 6, 9), 12.0)
     assert (training.machine, training.software, training.devices) == ("A processor, 2 threads", "zoo 0.1.0", 2)
     assert training.flops
@@ -48,14 +42,7 @@ def test_facts_describe_the_run_and_its_corpus(trained: Callable[..., Run]) -> N
     assert found.zoo_version == zoo.__version__
 
 
-def test_without_a_log_flops_are_estimated(trained: Callable[..., Run]) -> None:
-    training = gather(trained()).training
-    assert training is not None
-    assert training.flops
-    assert (training.steps, training.seconds) == (9, None)
-
-
-def test_facts_of_an_import_are_written(tmp_path: Path) -> None:
+def test_facts_and_notes_of_an_import_are_written(tmp_path: Path) -> None:
     Provenance(imported={"format": "marian", "source": "model.npz"}, notes=("It has no BOS.",)).write(tmp_path)
     values = json.loads((tmp_path / provenance.NAME).read_text())
     assert (values["imported"]["source"], values["notes"]) == ("model.npz", ["It has no BOS."])

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-import threading
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
 import specs
 import zoo
 from specs import ZooError
+from tests.refusals import refused
 from zoo.files import storage
 from zoo.models.folder import ModelFolder
 from zoo.publishing import publish, reference_results
@@ -23,7 +23,6 @@ from zoo.training.run import Run, RunIdentity
 
 Trained = Callable[..., Run]
 Stored = Callable[..., Path]
-IDENTITY = RunIdentity("0123456789abcdef", 30, "eager", 2, 1)
 
 
 def hashes(folder: Path) -> dict[str, str]:
@@ -34,24 +33,18 @@ def test_a_model_is_published_under_the_name_of_its_spec_or_another_one(trained:
     run = trained()
     assert publish.publish(run.folder) == home / "models" / "transformer-tiny-ende"
     folder = publish.publish(run.folder, name="second,v1.2_b")
-    assert folder == home / "models" / "second,v1.2_b"
-    assert ModelFolder(folder).spec.name == "second,v1.2_b"
-    assert zoo.names() == ["second,v1.2_b", "transformer-tiny-ende"]
-    assert zoo.names("*big*") == []
-    with pytest.raises(ZooError, match=r"`second,v1\.2_b` is not a run: it is already published") as raised:
-        publish.publish("second,v1.2_b", name="other")
-    assert "`--to`" in str(raised.value.hint)
-    with pytest.raises(ZooError, match="there is no run `neither`"):
-        publish.publish("neither")
+    assert (folder, ModelFolder(folder).spec.name) == (home / "models" / "second,v1.2_b", "second,v1.2_b")
+    assert (zoo.names(), zoo.names("*big*")) == (["second,v1.2_b", "transformer-tiny-ende"], [])
+    problem = r"`second,v1\.2_b` is not a run: it is already published"
+    assert "--to REGISTRY" in refused(problem, publish.publish, "second,v1.2_b", name="other").hint
+    refused("there is no run `neither`", publish.publish, "neither")
 
 
 def test_a_name_never_leads_out_of_the_store(trained: Trained, home: Path) -> None:
     run = trained()
     for name in ("../x", "..", ".", "", "/tmp/x", "a/b", "a\\b", ".hidden", "a..b", "x" * 101, "a\n"):
-        with pytest.raises(ZooError, match="is not a valid model name"):
-            publish.publish(run.folder, name=name)
-        with pytest.raises(ZooError, match="there is no published model"):
-            verify(name)
+        refused("is not a valid model name", publish.publish, run.folder, name=name)
+        refused("there is no published model", verify, name)
     assert not (home / "models").exists()
 
 
@@ -60,9 +53,8 @@ def test_a_model_is_replaced_only_on_request(trained: Trained, stored: Stored, t
     (folder / "stray.txt").write_text("of the old model")
     before = hashes(folder)
     second = trained(tmp_path / "second", training={"seed": 2})
-    with pytest.raises(ZooError, match="a published model `mine` already exists") as raised:
-        publish.publish(second.folder, name="mine")
-    assert "`--replace`" in str(raised.value.hint)
+    error = refused("a published model `mine` already exists", publish.publish, second.folder, name="mine")
+    assert "`--replace`" in error.hint
     assert hashes(folder) == before
     assert publish.publish(second.folder, name="mine", replace=True) == folder
     after = hashes(folder)
@@ -72,18 +64,14 @@ def test_a_model_is_replaced_only_on_request(trained: Trained, stored: Stored, t
 
 
 def test_an_inherited_name_is_not_published() -> None:
-    run = Run(Path("runs/own"))
-    run.start(specs.load("tiny"), replace(IDENTITY, named=False), Report())
-    with pytest.raises(ZooError, match="has no name of its own: `transformer-tiny-ende`") as raised:
-        publish.publish("own")
-    assert "`--name NAME`" in str(raised.value.hint)
-    with pytest.raises(ZooError, match="no weights yet"):
-        publish.publish("own", name="mine")
+    identity = RunIdentity("0123456789abcdef", 30, "eager", 2, 1, named=False)
+    Run(Path("runs/own")).start(specs.load("tiny"), identity, Report())
+    error = refused("has no name of its own: `transformer-tiny-ende`", publish.publish, "own")
+    assert "`--name NAME`" in error.hint
+    refused("no weights yet", publish.publish, "own", name="mine")
 
 
-def test_a_failure_keeps_the_older_bundle(
-    trained: Trained, stored: Stored, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failure_keeps_the_older_bundle(trained: Trained, stored: Stored, tmp_path: Path) -> None:
     folder = stored()
     before = hashes(folder)
     second = trained(tmp_path / "second", training={"seed": 2})
@@ -94,31 +82,20 @@ def test_a_failure_keeps_the_older_bundle(
         (publish, "verify_folder", KeyboardInterrupt()),
     ]
     for module, name, error in failures:
-
-        def fail(*given: object, error: BaseException = error, **options: object) -> None:
-            raise error
-
-        with monkeypatch.context() as patch:
-            patch.setattr(module, name, fail)
-            with pytest.raises(type(error)) as raised:
-                publish.publish(second.folder, replace=True)
+        with mock.patch.object(module, name, side_effect=error), pytest.raises(type(error)) as raised:
+            publish.publish(second.folder, replace=True)
         assert str(raised.value).startswith(str(error))
         assert hashes(folder) == before
         assert [path.name for path in folder.parent.iterdir()] == [folder.name]
 
 
-def test_a_model_that_fails_its_verification_is_not_published(
-    trained: Trained, monkeypatch: pytest.MonkeyPatch, home: Path
-) -> None:
+def test_a_model_that_fails_its_verification_is_not_published(trained: Trained, home: Path) -> None:
     run = trained()
-    with monkeypatch.context() as patch:
-        patch.setattr(reference_results, "TOLERANCE", -1.0)
-        with pytest.raises(ZooError, match="differ"):
-            publish.publish(run.folder)
+    with mock.patch.object(reference_results, "TOLERANCE", -1.0):
+        refused("differ", publish.publish, run.folder)
     for scores in ({"dev": {}}, {"dev": 3}, {"dev": {"bleu": "much"}}):
         publish.write_json(run.scores, scores)
-        with pytest.raises(ZooError, match=r"scores.json` is damaged"):
-            publish.publish(run.folder)
+        refused(r"scores.json` is damaged", publish.publish, run.folder)
     assert list((home / "models").iterdir()) == []
 
 
@@ -135,20 +112,15 @@ def test_a_run_is_published_without_its_corpus_and_without_scores(trained: Train
     assert not storage.prepared().exists()
 
 
-def test_of_two_concurrent_publishers_the_second_is_refused(
-    trained: Trained, stored: Stored, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_of_two_concurrent_publishers_the_second_is_refused(trained: Trained, stored: Stored) -> None:
     run, other = trained(), shutil.copytree(stored("one", training={"seed": 7}), "other")
     shutil.rmtree(storage.models() / "one")
     verify_folder = publish.verify_folder
 
     def publish_meanwhile(folder: Path, report: Report) -> None:
-        copy = threading.Thread(target=shutil.copytree, args=[other, storage.models() / "one"])
-        copy.start()
-        copy.join()
+        shutil.copytree(other, storage.models() / "one")
         verify_folder(folder, report)
 
-    monkeypatch.setattr(publish, "verify_folder", publish_meanwhile)
-    with pytest.raises(ZooError, match="`one` already exists"):
-        publish.publish(run.folder, name="one")
+    with mock.patch.object(publish, "verify_folder", publish_meanwhile):
+        refused("`one` already exists", publish.publish, run.folder, name="one")
     assert ModelFolder(storage.models() / "one").spec.training.seed == 7

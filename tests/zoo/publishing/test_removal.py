@@ -11,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from specs import Spec, ZooError
+import specs
+from tests.examples import SMALL
+from tests.refusals import refused
 from tests.zoo.files.test_atomic import dead_process
 from zoo.data.prepare import prepare
 from zoo.files import storage
@@ -27,9 +29,6 @@ from zoo.training.run import Run
 Trained = Callable[..., Run]
 
 
-COMPILED = f"native-{'0' * 24}"
-
-
 def fill(folder: Path, name: str, count: int = 5000) -> Path:
     (folder / name).mkdir(parents=True)
     (folder / name / "file").write_bytes(b"x" * count)
@@ -43,39 +42,31 @@ def caches(home: Path) -> list[Path]:
     archive = storage.archives() / "12345678-some.tgz"
     archive.write_bytes(b"y" * 9000)
     write_json(lock_file(), {"https://x.org/some.tgz": {"sha256": "0" * 64, "bytes": 9000}})
-    return [
-        fill(storage.compiled(), COMPILED),
-        fill(storage.prepared(), "0123456789abcdef"),
-        archive,
-        fill(storage.archives(), "members"),
-        fill(storage.pulls(), f"model@{'0' * 64}"),
-    ]
+    compiled = [fill(storage.compiled(), f"{name}-{'0' * 24}") for name in ("native", "packed-everyday-float32")]
+    prepared, members = fill(storage.prepared(), "0123456789abcdef"), fill(storage.archives(), "members")
+    return [*compiled, prepared, archive, members, fill(storage.pulls(), f"model@{'0' * 64}")]
 
 
 def paths(targets: tuple[str, ...] = ()) -> list[Path]:
     return [item.path for item in plan_cleanup(targets).removable]
 
 
-def test_caches_are_removed_and_free_the_announced_bytes(
-    caches: list[Path], trained: Trained, bundle: Path, home: Path
-) -> None:
-    trained("runs/tiny")
+def test_caches_are_removed_and_free_the_announced_bytes(caches: list[Path], trained: Trained, bundle: Path) -> None:
+    weights, home = trained("runs/tiny").weights, storage.home()
+    mine = [fill(folder, "mine") for folder in (storage.compiled(), storage.prepared(), storage.archives())]
+    (storage.archives() / "notes.txt").write_text("mine")
     plan, before = plan_cleanup(), folder_bytes(home)
     assert [item.path for item in plan.removable] == caches
-    assert plan.bytes == sum(item.bytes for item in plan.removable) >= 5000 * 3 + 9000
+    assert {item.path for item in plan.kept} == {*mine, storage.archives() / "notes.txt"}
+    reason = "zoo does not use this name, so another program may have written it"
+    assert {item.reason for item in plan.kept} == {reason}
+    assert plan.bytes == sum(item.bytes for item in plan.removable) >= 5000 * 4 + 9000
     assert folder_bytes(home) == before
     assert plan.remove() == []
     assert before - folder_bytes(home) == plan.bytes
     assert not [path for path in caches if path.exists()]
-    assert lock_file().is_file()
-    assert Run(Path("runs/tiny")).weights.is_file()
-    assert (bundle / "weights.safetensors").is_file()
+    assert all(path.is_file() for path in (lock_file(), weights, bundle / "weights.safetensors"))
     assert plan_cleanup().removable == ()
-
-
-def test_packed_models_are_removed(home: Path) -> None:
-    packed = fill(storage.compiled(), f"packed-everyday-float32-{'0' * 24}")
-    assert paths(("compiled",)) == [packed]
 
 
 def test_only_selected_runs_are_removed(trained: Trained) -> None:
@@ -85,8 +76,7 @@ def test_only_selected_runs_are_removed(trained: Trained) -> None:
     plan_cleanup(("d",)).remove()
     assert paths(("runs",)) == [first, second]
     assert first.exists()
-    with pytest.raises(ZooError, match="there is no run `nope`"):
-        plan_cleanup(("nope",))
+    refused("there is no run `nope`", plan_cleanup, ("nope",))
 
 
 def test_published_models_and_foreign_files_are_kept(trained: Trained, bundle: Path) -> None:
@@ -94,26 +84,12 @@ def test_published_models_and_foreign_files_are_kept(trained: Trained, bundle: P
     (trained("runs/hidden").folder / ".spec.yaml-mine").write_text("mine")
     (mine / "notes.txt").write_text("mine")
     shutil.copytree(bundle, "runs/copy")
-    kept = {item.path.name: item.reason for item in plan_cleanup(("runs",)).kept}
+    reasons = {item.path.name: item.reason for item in plan_cleanup(("runs",)).kept}
     foreign = "it contains files that are not part of a run:"
-    assert kept == {
-        "copy": "it is a published model",
-        "mine": f"{foreign} notes.txt",
-        "hidden": f"{foreign} .spec.yaml-mine",
-    }
+    assert reasons.pop("copy") == "it is a published model"
+    assert reasons == {"mine": f"{foreign} notes.txt", "hidden": f"{foreign} .spec.yaml-mine"}
     for name in ("transformer-tiny-ende", str(bundle)):
-        with pytest.raises(ZooError, match="there is no run"):
-            plan_cleanup((name,))
-
-
-def test_other_files_in_the_data_folder_are_kept(caches: list[Path]) -> None:
-    mine = [fill(folder, "mine") for folder in (storage.compiled(), storage.prepared(), storage.archives())]
-    (storage.archives() / "notes.txt").write_text("mine")
-    plan = plan_cleanup()
-    assert [item.path for item in plan.removable] == caches
-    assert {item.path: item.reason for item in plan.kept} == dict.fromkeys(
-        [*mine, storage.archives() / "notes.txt"], "zoo does not use this name, so another program may have written it"
-    )
+        refused("there is no run", plan_cleanup, (name,))
 
 
 def test_a_half_removed_run_is_not_a_run_and_the_next_removal_removes_it(trained: Trained) -> None:
@@ -136,16 +112,15 @@ def test_files_that_a_killed_process_left_are_removed(caches: list[Path]) -> Non
     assert [path.exists() for path in (*left, *used)] == [False, False, True, True]
 
 
-@pytest.mark.parametrize(("inside", "name"), [("", "."), ("checkpoints", "..")])
-def test_a_run_can_be_named_by_a_relative_path(
-    trained: Trained, monkeypatch: pytest.MonkeyPatch, inside: str, name: str
-) -> None:
+def test_a_run_can_be_named_by_a_relative_path(trained: Trained, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = trained("runs/tiny").folder.absolute()
-    (folder / inside).mkdir(exist_ok=True)
-    monkeypatch.chdir(folder / inside)
-    plan = plan_cleanup((name,))
+    (folder / "checkpoints").mkdir()
+    monkeypatch.chdir(folder)
+    assert paths((".",)) == [folder]
+    monkeypatch.chdir("checkpoints")
+    assert paths(("..",)) == [folder]
+    plan = plan_cleanup(("..",))
     monkeypatch.chdir(folder.parents[1])
-    assert [item.path for item in plan.removable] == [folder]
     assert plan.remove() == []
     assert not folder.exists()
 
@@ -163,11 +138,9 @@ def test_a_run_in_training_is_kept_even_if_it_starts_after_the_plan(trained: Tra
     assert not run.folder.exists()
 
 
-def test_a_corpus_is_kept_while_a_process_uses_it(small: Callable[..., Spec]) -> None:
+def test_a_corpus_is_kept_while_a_process_uses_it() -> None:
     corpus = {"train": [{"grammar": 40}], "dev": [{"held_out": 2}], "test": []}
-    spec = small()
-    spec = spec.model_copy(update={"corpus": spec.corpus.model_validate({**spec.corpus.model_dump(), **corpus})})
-    prepared = prepare(spec, Report())
+    prepared = prepare(specs.load("tiny", {**SMALL, "corpus": corpus}), Report())
     assert [item.reason for item in plan_cleanup(("prepared",)).kept] == ["a process uses it"]
     folder = prepared.folder
     del prepared
@@ -176,16 +149,16 @@ def test_a_corpus_is_kept_while_a_process_uses_it(small: Callable[..., Spec]) ->
 
 
 def test_a_file_or_model_that_is_being_downloaded_is_kept(caches: list[Path]) -> None:
-    archive = caches[2]
+    archive, pulled = caches[3], caches[5]
     with exclusive(archive, Report()):
         archive.rename(f"{archive}.partial")
         kept = plan_cleanup(("archives",)).kept
         assert [(item.path.name, item.reason) for item in kept] == [(f"{archive.name}.partial", "a process uses it")]
     assert Path(f"{archive}.partial") in paths(("archives",))
-    with exclusive(caches[4], Report()):
+    with exclusive(pulled, Report()):
         kept = plan_cleanup(("pulls",)).kept
-        assert [(item.path, item.reason) for item in kept] == [(caches[4], "a process uses it")]
-    assert paths(("pulls",)) == [caches[4]]
+        assert [(item.path, item.reason) for item in kept] == [(pulled, "a process uses it")]
+    assert paths(("pulls",)) == [pulled]
 
 
 def test_links_are_not_followed(caches: list[Path], trained: Trained, tmp_path: Path) -> None:
@@ -196,7 +169,7 @@ def test_links_are_not_followed(caches: list[Path], trained: Trained, tmp_path: 
     Path("runs").mkdir()
     Path("runs/link").symlink_to(run.folder)
     plan = plan_cleanup(("compiled", "link"))
-    assert [item.path for item in plan.removable] == [caches[0]]
+    assert [item.path for item in plan.removable] == caches[:2]
     assert {item.path.name for item in plan.kept} == {"link"}
     assert plan.bytes < 10**5
     plan.remove()

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import shutil
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 
-from specs import ZooError
+from tests.refusals import refused
 from zoo.files import manifest, storage
 from zoo.models import find, local_store
 from zoo.models.local_store import read_origin
@@ -42,47 +42,33 @@ def switch_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return storage.models()
 
 
-def replace_bundle(bundle: Path, stored: Callable[..., Path]) -> None:
-    shutil.rmtree(bundle)
-    stored(bundle.name, training={"seed": 2})
-
-
-def test_a_bundle_that_fails_its_verification_is_not_published(bundle: Path, address: str) -> None:
+def test_a_bundle_that_fails_its_verification_or_has_an_invalid_file_name_is_not_published(
+    bundle: Path, address: str
+) -> None:
     for name in ("proof.safetensors", "scores.json"):
         content = (bundle / name).read_bytes()
         (bundle / name).unlink()
         manifest.write(bundle)
-        with pytest.raises(ZooError):
-            publish.upload(bundle, address)
+        refused(name, publish.upload, bundle, address)
         (bundle / name).write_bytes(content)
-    assert not (Path(address) / "models").exists()
-    assert not (Path(address) / "blobs").exists()
+    (bundle / "LICENSE").write_text("free")
+    manifest.write(bundle)
+    refused("contains the file `LICENSE`", publish.upload, bundle, address)
+    assert not [name for name in ("models", "blobs") if (Path(address) / name).exists()]
 
 
-def test_a_new_registry_is_reported(bundle: Path, tmp_path: Path, report: Any) -> None:
-    new = tmp_path / "new"
-    for _ in range(2):
-        publish.upload(bundle, str(new), report=report)
-    assert report.said.count(f"creating a new registry in the folder `{new}`") == 1
-
-
-def test_the_store_records_the_revision(published: Path, address: str, stored: Callable[..., Path]) -> None:
+def test_the_store_records_the_revision_and_a_pulled_model_keeps_it_when_it_is_published_elsewhere(
+    published: Path, address: str, stored: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     origin = read_origin(published)
-    assert origin is not None
     assert (origin.registry, origin.revision) == (address, 1)
     assert find.local_model(f"{NAME}@1") == published
     assert publish.upload(NAME, address).revision == 1, "the same bundle is no new revision"
     assert NAME in (Path(address) / "index.json").read_text(encoding="utf-8")
-    replace_bundle(published, stored)
+    shutil.rmtree(published)
+    stored(NAME, training={"seed": 2})
     assert read_origin(published) is None
     assert publish.upload(NAME, address).revision == 2
-
-
-def test_a_pulled_model_keeps_its_number_when_it_is_published_elsewhere(
-    published: Path, address: str, stored: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    replace_bundle(published, stored)
-    publish.upload(NAME, address)
     switch_home(tmp_path, monkeypatch)
     pinned = find.published_model(f"{NAME}@2")
     assert publish.upload(f"{NAME}@2", str(tmp_path / "other")).revision == 1
@@ -92,30 +78,21 @@ def test_a_pulled_model_keeps_its_number_when_it_is_published_elsewhere(
 
 def test_a_store_that_cannot_record_the_revision_is_warned_of(bundle: Path, address: str, report: Any) -> None:
     (bundle / "revision.json").mkdir()
-    assert publish.upload(bundle, address, report=report).pin == f"{NAME}@1"
-    assert len(report.warnings) == 1
-    assert f"the local model store does not record that the model is `{NAME}@1`" in report.warnings[0]
+    for _ in range(2):
+        assert publish.upload(bundle, address, report=report).pin == f"{NAME}@1"
+    assert report.said.count(f"creating a new registry in the folder `{address}`") == 1
+    assert len(report.warnings) == 2
+    assert f"the local model store has no record that the model is `{NAME}@1`" in report.warnings[0]
     assert NAME in (Path(address) / "index.json").read_text(encoding="utf-8")
-
-
-def test_an_invalid_file_name_is_refused_before_the_upload(published: Path, address: str) -> None:
-    (published / "LICENSE").write_text("free")
-    manifest.write(published)
-    before = sorted(Path(address).rglob("*"))
-    with pytest.raises(ZooError, match="contains the file `LICENSE`"):
-        publish.upload(NAME, address)
-    assert sorted(Path(address).rglob("*")) == before
 
 
 def test_published_models_are_listed_with_their_location(
     published: Path, address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, report: Any
 ) -> None:
     models = inventory.published_models(None, Report())
-    assert [(model.name, model.location, model.revision, model.dev) for model in models] == [
-        *((NAME, location, 1, 12.345) for location in (inventory.LOCAL, address))
-    ]
-    assert models[0].parameters == models[1].parameters
-    assert models[0].digest == models[1].digest
+    assert [model.location for model in models] == [inventory.LOCAL, address]
+    assert {(model.name, model.revision, model.dev) for model in models} == {(NAME, 1, 12.345)}
+    assert len({(model.parameters, model.digest) for model in models}) == 1
     assert inventory.published_models("*enfr*", Report()) == ()
     monkeypatch.delenv("ZOO_OFFLINE")
     monkeypatch.setattr("zoo.files.transfer.time.sleep", lambda seconds: None)
@@ -135,26 +112,19 @@ def test_a_removed_model_can_be_pulled_again(published: Path) -> None:
     plan = plan_model_removal([NAME])
     assert [item.path for item in plan.removable] == [published]
     assert plan.bytes > (published / "weights.safetensors").stat().st_size
-    assert plan.remove() == []
-    assert local_store.names() == []
-    assert not published.exists()
-    with pytest.raises(ZooError, match=f"there is no published model `{NAME}`"):
-        plan_model_removal([NAME])
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert find.published_model(NAME) == published
+    assert (plan.remove(), local_store.names(), published.exists()) == ([], [], False)
+    refused(f"there is no published model `{NAME}`", plan_model_removal, [NAME])
+    assert find.published_model(NAME) == published
 
 
-def test_a_model_is_kept_if_it_was_replaced_or_cannot_be_removed(
-    bundle: Path, stored: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_model_is_kept_if_it_was_replaced_or_cannot_be_removed(bundle: Path, stored: Callable[..., Path]) -> None:
     plan = plan_model_removal([NAME])
     bundle.rename(bundle.with_name("older"))  # keeps its inode in use
     stored()
     (kept,) = plan.remove()
     assert (kept.path, kept.reason) == (bundle, "another model was published there in the meantime")
-    monkeypatch.setattr("zoo.files.atomic.remove_path", lambda path: None)
-    (kept,) = plan_model_removal([NAME]).remove()
+    with mock.patch("zoo.files.atomic.remove_path"):
+        (kept,) = plan_model_removal([NAME]).remove()
     assert kept.reason == "you do not have permission to remove all of it"
     assert (kept.path / "weights.safetensors").exists()
 

@@ -6,7 +6,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,9 @@ from zoo.serving.settings import Keys, Limits, Settings
 from zoo.training.run import Run
 
 RUN = "runs/tiny"
+TEXT = "the old dog sees a small house"
+TEXTS = [TEXT, "we read two books today"]
+PAIR = {"source": "en", "target": "de"}
 _IDLE: list[processes._Process] = []
 """Worker processes of closed servers, which the next servers use: it takes half a second to start one."""
 
@@ -55,20 +58,26 @@ def _shared_processes() -> Iterator[None]:
         process.kill()
 
 
-def open_quietly(folder: Path):
-    return open_model(folder, device="cpu", report=Report())
+def open_quietly(folder: Path | str = RUN):
+    return open_model(Path(folder), device="cpu", report=Report())
+
+
+def check_refused(answer, status: int, problem: str = "", key: str = "error") -> None:
+    """Check that the answer to a request has a status, and only an error that contains the problem."""
+    assert (answer.status_code, list(answer.json())) == (status, [key]), answer.text
+    assert problem in answer.json()[key]
 
 
 @pytest.fixture
 def service_of(trained: Callable[..., Run]) -> Callable[..., Service]:
     """A function that returns the service of a run of `small`, from `en` to `de`. Keyword arguments set limits."""
 
-    def make(names=(RUN,), keys=None, cors=(), hosts=(), memory_bytes=10**10, idle_seconds=1800.0, **limits) -> Service:
+    def make(names=(RUN,), keys=None, cors=(), hosts=(), memory_bytes=10**10, **limits) -> Service:
         if RUN in names and not Path(RUN).exists():
             trained()
         patient = {"wait_seconds": 60.0, **limits}  # other programs can take the processor during a test
         settings = Settings(Limits(**patient), keys if isinstance(keys, Keys) else Keys(keys), cors, hosts)
-        pool = ModelPool(names, memory_bytes=memory_bytes, idle_seconds=idle_seconds, open_translator=open_quietly)
+        pool = ModelPool(names, memory_bytes=memory_bytes, idle_seconds=1_800, open_translator=open_quietly)
         return Service(settings, pool)
 
     return make
@@ -89,7 +98,13 @@ def client(client_of) -> TestClient:
 @pytest.fixture
 def translator(client) -> Translator:
     """The model that the server uses."""
-    return open_quietly(Path(RUN))
+    return open_quietly()
+
+
+@pytest.fixture
+def expected(translator) -> list[str]:
+    """The translations of TEXTS."""
+    return translator.translate(TEXTS)
 
 
 @pytest.fixture
@@ -103,7 +118,7 @@ def url_of(service_of) -> Iterator[Callable[..., str]]:
 def running(service: Service, preloaded: Sequence[str] = ()) -> Iterator[str]:
     listener = open_socket("127.0.0.1", 0)
     server = Server(serving_app.configure(service), service, preloaded)
-    server.capture_signals = _nothing  # signals belong to the main thread
+    server.capture_signals = nullcontext  # signals belong to the main thread
     with run_in_thread(server, listener) as url:
         yield url
     listener.close()
@@ -120,11 +135,6 @@ def run_in_thread(server: Any, listener: socket.socket) -> Iterator[str]:
     yield f"http://127.0.0.1:{listener.getsockname()[1]}"
     server.should_exit = True
     thread.join()
-
-
-@contextmanager
-def _nothing() -> Iterator[None]:
-    yield
 
 
 @pytest.fixture

@@ -12,7 +12,10 @@ import httpx2
 import pytest
 import yaml
 
-from tests.zoo.serving.test_documents import FIELDS, TEXT, upload
+from tests.zoo.serving.conftest import PAIR, check_refused
+from tests.zoo.serving.test_deepl import ask
+from tests.zoo.serving.test_deepl import upload as upload_to_deepl
+from tests.zoo.serving.test_documents import TEXT, upload
 from tests.zoo.serving.test_limits import wait_until
 from zoo.serving import deepl, libretranslate, native
 from zoo.serving.documents import Documents
@@ -26,18 +29,15 @@ DOCUMENT_PATHS = ("/download_file/{secret}", "/v2/document/{document_id}", "/v2/
 
 def shipped(page: str, title: str) -> str:
     """Return the code block with a title on a page."""
-    block = re.search(
-        rf'^```\w+ title="{title}"\n(.*?)^```', (DOCS / page).read_text("utf-8"), re.DOTALL | re.MULTILINE
-    )
-    assert block
-    return block[1]
+    text = (DOCS / page).read_text("utf-8")
+    (block,) = re.findall(rf'^```\w+ title="{title}"\n(.*?)^```', text, re.DOTALL | re.MULTILINE)
+    return block
 
 
 def balancer() -> str:
     """Return the shipped configuration of the balancer, as Compose gives it to nginx."""
-    return yaml.safe_load(shipped("several-machines.md", "compose.yaml"))["configs"]["balancer"]["content"].replace(
-        "$$", "$"
-    )
+    configs = yaml.safe_load(shipped("several-machines.md", "compose.yaml"))["configs"]
+    return configs["balancer"]["content"].replace("$$", "$")
 
 
 @pytest.fixture
@@ -72,39 +72,22 @@ def download(client: httpx2.Client, name: str) -> bytes:
 
 
 @pytest.mark.integration
-def test_every_document_can_be_downloaded_through_nginx(nginx):
+def test_every_document_can_be_downloaded_through_nginx_and_bodies_have_the_limit_of_the_server(nginx):
     assert len({download(nginx, f"{number}.txt") for number in range(DOCUMENTS)}) == 1
-    given = {"source_lang": "EN", "target_lang": "DE"}
-    handles = [
-        nginx.post("/v2/document", files={"file": (f"{number}.txt", TEXT)}, data=given).json()
-        for number in range(DOCUMENTS)
-    ]
+    handles = [upload_to_deepl(nginx, TEXT, f"{number}.txt").json() for number in range(DOCUMENTS)]
     for handle in handles:
-        path, key = f"/v2/document/{handle['document_id']}", {"document_key": handle["document_key"]}
-        wait_until(lambda path=path, key=key: nginx.post(path, data=key).json()["status"] == "done")
-        assert nginx.post(f"{path}/result", data=key).status_code == 200
+        wait_until(lambda handle=handle: ask(nginx, handle).json()["status"] == "done")
+        assert ask(nginx, handle, "/result").status_code == 200
     for path in ("/download_file/missing", "//download_file/missing"):
-        missing = nginx.get(path)
-        assert (missing.status_code, list(missing.json())) == (404, ["error"])
-
-
-@pytest.mark.integration
-def test_nginx_passes_on_the_scheme_of_a_proxy_before_it(nginx):
-    answer = nginx.post(
-        "/translate_file", files={"file": ("a.txt", TEXT)}, data=FIELDS, headers={"X-Forwarded-Proto": "https"}
-    )
-    assert answer.json()["translatedFileUrl"].startswith(PUBLIC.replace("http:", "https:"))
-
-
-@pytest.mark.integration
-def test_nginx_accepts_bodies_as_large_as_the_server_does(nginx):
-    rest = len(nginx.build_request("POST", "/translate_file", files={"file": ("a.pdf", b"")}, data=FIELDS).read())
+        check_refused(nginx.get(path), 404)
+    rest = len(nginx.build_request("POST", "/translate_file", files={"file": ("a.pdf", b"")}, data=PAIR).read())
     for size, status in ((Limits().document_bytes, 400), (Limits().document_bytes + 1, 413)):
         answer = upload(nginx, "a.pdf", b"x" * (size - rest))
-        assert answer.status_code == status
-        assert answer.headers["content-type"] == "application/json"
+        assert (answer.status_code, answer.headers["content-type"]) == (status, "application/json")
     assert answer.json() == dict.fromkeys(("error", "message"), "the body is larger than 20 MB")
     assert nginx.get("/metrics").status_code == 403
+    nginx.headers["X-Forwarded-Proto"] = "https"  # from a proxy before nginx
+    assert upload(nginx).json()["translatedFileUrl"].startswith(PUBLIC.replace("http:", "https:"))
 
 
 def test_a_balancer_that_tries_the_next_server_finds_every_document(client_of):
@@ -112,17 +95,14 @@ def test_a_balancer_that_tries_the_next_server_finds_every_document(client_of):
     for number in range(6):
         path = upload(clients[number % 3]).json()["translatedFileUrl"].removeprefix("http://testserver")
         assert sorted(client.get(path).status_code for client in clients) == [200, 404, 404]
-        given = {"source_lang": "EN", "target_lang": "DE"}
-        started = clients[number % 3].post("/v2/document", files={"file": ("a.txt", TEXT)}, data=given).json()
-        path, key = f"/v2/document/{started['document_id']}", {"document_key": started["document_key"]}
-        for each in (path, f"{path}/result"):
-            found = [client.post(each, data=key).status_code for client in clients]
+        handle = upload_to_deepl(clients[number % 3]).json()
+        for part in ("", "/result"):
+            found = [ask(client, handle, part).status_code for client in clients]
             assert [index for index, status in enumerate(found) if status != 404] == [number % 3]
 
 
 def test_the_balancer_asks_the_next_server_for_documents_only(service_of):
     location = re.search(r"location ~ (\S+) \{(.*?)\}", balancer(), re.S)
-    assert location
     assert "proxy_next_upstream error timeout http_404 non_idempotent;" in location[2]
     service = service_of()
     documents = Documents(service)
@@ -139,8 +119,8 @@ def test_shipped_configurations_pass_on_the_address_and_have_the_limits_of_the_s
     assert int(size) == Limits().document_bytes
     (seconds,) = re.findall(r"proxy_read_timeout (\d+)s;", text)
     assert int(seconds) > Limits().request_seconds
-    assert "proxy_set_header Host $http_host;" in text
     assert re.search(r"proxy_set_header X-Forwarded-Proto \$(client_)?scheme;", text)
+    assert "proxy_set_header Host $http_host;" in text
     assert "proxy_buffering off;" in text
     assert "location /metrics { deny all; }" in text
     assert "error_page 413 @too_large;" in text

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from urllib.error import HTTPError
 
 import pytest
 
-from tests.zoo.serving.conftest import RUN, open_quietly
+from tests.zoo.serving.conftest import TEXT, open_quietly
 from zoo.serving.settings import hash_key
 
-TEXT = "the old dog sees a small house"
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
 
@@ -22,7 +20,7 @@ def url(url_of, monkeypatch):
 
 @pytest.fixture
 def expected(url):
-    return open_quietly(Path(RUN)).translate(TEXT)
+    return open_quietly().translate(TEXT)
 
 
 def test_libretranslatepy(url, expected):

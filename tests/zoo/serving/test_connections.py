@@ -16,21 +16,21 @@ import httpx2
 import pytest
 
 from tests.zoo.serving.conftest import running
-from tests.zoo.serving.test_documents import upload
+from tests.zoo.serving.test_documents import upload, upload_to
 from tests.zoo.serving.test_limits import RAW, connect, metric, raw_request, send, wait_until
 from zoo.serving import app, documents
 from zoo.serving.app import Server
 
 LARGE = 30_000_000
+UNLIMITED = resource.RLIM_INFINITY
 
 
 @pytest.fixture
 def impatient(monkeypatch) -> None:
+    for name in ("KEEP_ALIVE_SECONDS", "_STALLED_SECONDS_AT_END", "_BODY_SECONDS_AT_END"):
+        monkeypatch.setattr(app, name, 0.5)
     monkeypatch.setattr(app, "_SWEEP_SECONDS", 0.1)
-    monkeypatch.setattr(app, "KEEP_ALIVE_SECONDS", 0.5)
     monkeypatch.setattr(app, "STALLED_SECONDS", 1.0)
-    monkeypatch.setattr(app, "_STALLED_SECONDS_AT_END", 0.5)
-    monkeypatch.setattr(app, "_BODY_SECONDS_AT_END", 0.5)
 
 
 def is_closed(client: socket.socket) -> bool:
@@ -58,7 +58,8 @@ def test_a_head_that_arrives_bit_by_bit_has_a_maximum_time(url_of, impatient):
 
 
 def request_document(url: str, size: int, buffer: int = 4_096) -> socket.socket:
-    """Request a large document. The buffer for what arrives has the given size."""
+    """Request a large document from a server. The buffer for what arrives has the given size."""
+    url = upload_to(url).json()["translatedFileUrl"]
     (folder,) = (each.parent for each in Path(tempfile.gettempdir()).glob("zoo-serve-*/*") if each.name in url)
     (folder / url.rpartition("/")[2]).write_bytes(os.urandom(size))
     client = socket.socket()
@@ -69,16 +70,9 @@ def request_document(url: str, size: int, buffer: int = 4_096) -> socket.socket:
     return client
 
 
-def stored(url: str) -> str:
-    answer = httpx2.post(
-        f"{url}/translate_file", files={"file": ("a.txt", b"we read")}, data={"source": "en", "target": "de"}
-    )
-    return answer.json()["translatedFileUrl"]
-
-
 def test_a_client_that_accepts_nothing_is_disconnected(url_of, impatient):
     url = url_of()
-    with request_document(stored(url), LARGE) as client:
+    with request_document(url, LARGE) as client:
         wait_until(lambda: metric(url, "zoo_open_requests") == 2)  # this request and the request for the metrics
         wait_until(lambda: metric(url, "zoo_open_requests") == 1)
         received = 0
@@ -88,9 +82,9 @@ def test_a_client_that_accepts_nothing_is_disconnected(url_of, impatient):
         assert received < LARGE
 
 
-def test_a_client_that_is_only_slow_gets_the_whole_document(url_of, impatient, monkeypatch):
-    url, size = url_of(), 3_000_000
-    with request_document(stored(url), size, 64_000) as client:
+def test_a_client_that_is_only_slow_gets_the_whole_document(url_of, impatient):
+    size = 3_000_000
+    with request_document(url_of(), size, 64_000) as client:
         received, start = 0, time.monotonic()
         while received < size:
             part = client.recv(64_000)
@@ -100,28 +94,19 @@ def test_a_client_that_is_only_slow_gets_the_whole_document(url_of, impatient, m
         assert time.monotonic() > start + 0.5
 
 
-def test_many_idle_connections_stop_nobody(url_of, monkeypatch):
+def test_many_idle_connections_stop_nobody_and_close_no_open_request(url_of, blocked, monkeypatch):
     monkeypatch.setattr(app, "max_connections", lambda: 10)
-    url = url_of()
-    with ExitStack() as stack:
-        clients = [stack.enter_context(connect(url)) for _ in range(30)]
-        assert httpx2.get(f"{url}/health").status_code == 200
-        assert send(url).status_code == 200
-        assert is_closed(clients[0]), "the oldest idle connection is closed first"
-
-
-def test_open_requests_are_not_closed_for_new_connections(url_of, blocked, monkeypatch):
-    monkeypatch.setattr(app, "max_connections", lambda: 5)
     url = url_of()
     with ExitStack() as stack:
         busy = [stack.enter_context(connect(url)) for _ in range(3)]
         for client in busy:
             client.sendall(raw_request(len(RAW), RAW))
         wait_until(lambda: metric(url, "zoo_queued_texts") == 3)
-        for _ in range(20):
-            stack.enter_context(connect(url))
+        idle = [stack.enter_context(connect(url)) for _ in range(30)]
         assert httpx2.get(f"{url}/health").status_code == 200
+        assert is_closed(idle[0]), "the oldest idle connection is closed first"
         blocked.set()
+        assert send(url).status_code == 200
         assert all(client.recv(10_000).startswith(b"HTTP/1.1 200") for client in busy)
 
 
@@ -129,7 +114,7 @@ def test_open_requests_are_not_closed_for_new_connections(url_of, blocked, monke
 def test_slow_clients_do_not_keep_a_server_from_ending(service_of, impatient):
     with ExitStack() as stack:
         with running(service_of()) as url:
-            stack.enter_context(request_document(stored(url), LARGE))
+            stack.enter_context(request_document(url, LARGE))
             client = stack.enter_context(connect(url))
             client.sendall(raw_request(len(RAW), RAW[:5]))
             wait_until(lambda: metric(url, "zoo_open_requests") == 3)
@@ -139,11 +124,11 @@ def test_slow_clients_do_not_keep_a_server_from_ending(service_of, impatient):
 @pytest.mark.parametrize(
     ("limits", "raised", "connections_"),
     [
+        ((256, 256), 256, 128),
         ((1_024, 1_024), 1_024, 824),
         ((1_024, 4_096), 4_096, 2_000),
-        ((1_024, resource.RLIM_INFINITY), 65_536, 2_000),
-        ((resource.RLIM_INFINITY, resource.RLIM_INFINITY), resource.RLIM_INFINITY, 2_000),
-        ((256, 256), 256, 128),
+        ((1_024, UNLIMITED), 65_536, 2_000),
+        ((UNLIMITED, UNLIMITED), UNLIMITED, 2_000),
     ],
 )
 def test_connections_leave_file_descriptors_for_others(monkeypatch, limits, raised, connections_):
@@ -154,8 +139,7 @@ def test_connections_leave_file_descriptors_for_others(monkeypatch, limits, rais
     assert current[-1][0] == raised
 
 
-def test_a_full_disk_is_reported_and_leaves_no_file(client_of, monkeypatch):
-    client = client_of()
+def test_a_full_disk_is_reported_and_leaves_no_file(client, monkeypatch):
     write = Path.write_bytes
 
     def write_half(path, content):

@@ -3,42 +3,36 @@
 from __future__ import annotations
 
 import asyncio
-import io
 import os
 import tempfile
 import time
-import zipfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx2
 import pytest
 
-from tests.zoo.serving.conftest import running
+from tests.hostile.documents import archive
+from tests.zoo.serving.conftest import PAIR, TEXTS, check_refused, running
+from tests.zoo.serving.test_deepl import upload as upload_to_deepl
 from tests.zoo.serving.test_limits import metric, wait_until
 from zoo.serving import documents, processes
 
-LINES = ["the old dog sees a small house", "we read two books"]
+TEXT = "\n".join(TEXTS).encode()
 HTML = "<h1>{}</h1><p>{}<br><code>x</code></p><!-- c -->"
 
 
-@pytest.fixture
-def expected(client):
-    answer = client.post("/translate", json={"q": LINES, "source": "en", "target": "de"})
-    return answer.json()["translatedText"]
-
-
-TEXT = "\n".join(LINES).encode()
-FIELDS = {"source": "en", "target": "de"}
-
-
 def upload(client, name="a.txt", content=TEXT, **fields):
-    given = {"source": "en", "target": "de", **fields}
-    return client.post("/translate_file", files={"file": (name, content)}, data=given)
+    return client.post("/translate_file", files={"file": (name, content)}, data={**PAIR, **fields})
+
+
+def upload_to(url, timeout=60.0):
+    with httpx2.Client(base_url=url, timeout=timeout) as client:
+        return upload(client)
 
 
 def test_html_is_translated_between_its_tags(client, expected):
-    given = {"q": HTML.format(*LINES), "source": "en", "target": "de", "format": "html"}
+    given = {"q": HTML.format(*TEXTS), **PAIR, "format": "html"}
     assert client.post("/translate", json=given).json() == {"translatedText": HTML.format(*expected)}
     several = client.post("/translate", json={**given, "q": [given["q"], "<p>12</p>", ""], "alternatives": 1}).json()
     assert several["translatedText"] == [HTML.format(*expected), "<p>12</p>", ""]
@@ -54,15 +48,15 @@ def test_paragraphs_to_check_are_counted_in_the_log(client, caplog):
 
 
 def test_inline_tags_are_balanced_and_text_is_escaped(client):
-    given = {"q": "we <b>read</b> two &lt;books&gt;", "source": "en", "target": "de", "format": "html"}
+    given = {"q": "we <b>read</b> two &lt;books&gt;", **PAIR, "format": "html"}
     text = client.post("/translate", json=given).json()["translatedText"]
     assert text.count("<b>") == text.count("</b>") >= 1
     assert "<books>" not in text
 
 
-def test_the_language_of_html_is_detected_from_its_text(client_of):
+def test_the_language_of_html_is_detected_from_its_text(client):
     given = {"q": "<p class='de'>The old dog sees a small house.</p>", "target": "de", "format": "html"}
-    answer = client_of().post("/translate", json=given).json()
+    answer = client.post("/translate", json=given).json()
     assert answer["detectedLanguage"]["language"] == "en"
 
 
@@ -78,7 +72,7 @@ def test_a_document_can_be_downloaded(client, expected):
 
 def test_the_language_of_a_page_is_set(client, expected):
     page = '<html lang="{}"><p title="{}">{}</p>'
-    answer = upload(client, "a.html", page.format("en", *LINES).encode())
+    answer = upload(client, "a.html", page.format("en", *TEXTS).encode())
     assert client.get(answer.json()["translatedFileUrl"]).text == page.format("de", *expected)
 
 
@@ -97,17 +91,10 @@ def test_documents_are_private_and_expire(client, monkeypatch):
 
 def test_invalid_documents_are_refused(client_of):
     client = client_of(document_bytes=5_000)
-    damaged = io.BytesIO()
-    with zipfile.ZipFile(damaged, "w") as archive:
-        archive.writestr("word/document.xml", "<w:p>")
-    for name, content, status in (
-        ("a.pdf", b"x", 400),
-        ("a.txt", b"\xff", 400),
-        ("a.docx", damaged.getvalue(), 400),
-        ("a.txt", b"x" * 6_000, 413),
-    ):
-        answer = upload(client, name, content)
-        assert (answer.status_code, list(answer.json())) == (status, ["error"]), answer.text
+    damaged = archive(".docx", "<w:p>")
+    wrong = (("a.pdf", b"x", 400), ("a.txt", b"\xff", 400), ("a.docx", damaged, 400), ("a.txt", b"x" * 6_000, 413))
+    for name, content, status in wrong:
+        check_refused(upload(client, name, content), status)
     assert upload(client, target="fr").status_code == 400
     assert client.post("/translate_file", data={"target": "de"}).status_code == 400
     assert upload(client, model="other").status_code == 400
@@ -123,18 +110,14 @@ def test_reading_has_the_time_of_a_request(client_of, monkeypatch):
     monkeypatch.setattr(documents, "read_texts", _sleep)
     assert upload(client_of(request_seconds=0.5)).status_code in (413, 503)
     monkeypatch.setattr(documents, "_CALL_SECONDS", 0.5)
-    answer = upload(client_of())
-    assert (answer.status_code, "0.5 seconds" in answer.json()["error"]) == (413, True)
+    check_refused(upload(client_of()), 413, "0.5 seconds")
 
 
 def test_a_document_that_needs_too_much_memory_harms_no_other(client, expected, monkeypatch):
     with monkeypatch.context() as context:
-        context.setattr(documents, "read_texts", _fill_memory)
-        assert upload(client).status_code == 413
-        context.setattr(documents, "read_texts", _die)
-        assert upload(client).status_code == 413
-        context.setattr(documents, "read_texts", _fail)
-        assert upload(client).status_code == 500
+        for harm, status in ((_fill_memory, 413), (_die, 413), (_fail, 500)):
+            context.setattr(documents, "read_texts", harm)
+            assert upload(client).status_code == status
     assert client.get(upload(client).json()["translatedFileUrl"]).text == "\n".join(expected)
 
 
@@ -154,7 +137,7 @@ def _fail(sources: object) -> None:
     raise RuntimeError
 
 
-def test_a_process_is_used_again_unless_it_has_become_large(monkeypatch):
+def test_a_process_is_used_again_unless_it_has_become_large():
     async def run() -> list[int]:
         pool = processes.Processes(1)
         try:
@@ -191,16 +174,14 @@ def test_clients_that_left_occupy_no_process(url_of, monkeypatch):
         context.setattr(documents, "read_texts", _sleep)
         for _ in range(2 * documents._PROCESSES):
             with pytest.raises(httpx2.TimeoutException):
-                httpx2.post(f"{url}/translate_file", files={"file": ("a.txt", TEXT)}, data=FIELDS, timeout=1.0)
-    answer = httpx2.post(f"{url}/translate_file", files={"file": ("a.txt", TEXT)}, data=FIELDS, timeout=60)
-    assert answer.status_code == 200
+                upload_to(url, timeout=1.0)
+    assert upload_to(url).status_code == 200
 
 
-def test_a_server_that_ends_waits_for_no_document(url_of, service_of, monkeypatch):
+def test_a_server_that_ends_waits_for_no_document(service_of, monkeypatch):
     monkeypatch.setattr(documents, "read_texts", _sleep)
     with ThreadPoolExecutor() as threads, running(service_of()) as url:
-        arguments = {"files": {"file": ("a.txt", TEXT)}, "data": FIELDS, "timeout": 60}
-        answer = threads.submit(httpx2.post, f"{url}/translate_file", **arguments)
+        answer = threads.submit(upload_to, url)
         wait_until(lambda: metric(url, "zoo_open_requests") == 2)  # this request and the request for the metrics
         time.sleep(0.5)
     assert answer.result().status_code == 503
@@ -219,14 +200,10 @@ def test_a_server_that_ends_stops_the_translation_of_documents(service_of, monke
     service = service_of()
     monkeypatch.setattr(service, "translate_groups", wait)
     with ThreadPoolExecutor() as threads, running(service) as url:
-        arguments = {"files": {"file": ("a.txt", TEXT)}, "timeout": 60}
-        answer = threads.submit(httpx2.post, f"{url}/translate_file", data=FIELDS, **arguments)
-        form = {"source_lang": "EN", "target_lang": "DE"}
-        key = {"authorization": "DeepL-Auth-Key any"}
-        assert httpx2.post(f"{url}/v2/document", data=form, headers=key, **arguments).status_code == 200
+        answer = threads.submit(upload_to, url)
+        with httpx2.Client(base_url=url, timeout=60) as client:
+            assert upload_to_deepl(client).status_code == 200
         wait_until(lambda: metric(url, "zoo_queued_texts") == 2)
-    assert (answer.result().status_code, answer.result().json()) == (
-        503,
-        {"error": "the server is shutting down; try again later"},
-    )
+    assert answer.result().status_code == 503
+    assert answer.result().json() == {"error": "the server is shutting down; try again later"}
     assert (cancelled, "ERROR" in caplog.text) == ([True, True], False)

@@ -40,12 +40,7 @@ def peer_url(trained: Callable[..., Run], tokens: Vocabulary) -> Iterator[str]:
         yield url
 
 
-def test_servers_are_compared(
-    url_of: Callable[..., str],
-    peer_url: str,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_servers_are_compared(url_of, peer_url, monkeypatch, capsys):
     monkeypatch.setattr(serve_load, "FACTORS", (0.5,))
     servers = [f"{name}={url}={os.getpid()}" for name, url in (("zoo", url_of()), ("peer", peer_url))]
     Path("lines").write_text("".join(f"{line}\n" for line in LINES), encoding="utf-8")

@@ -12,7 +12,9 @@ import numpy as np
 import pytest
 
 import zoo
+from tests.zoo.serving.test_limits import BODY
 from zoo.generation.transcription import Transcript
+from zoo.serving.settings import hash_key
 
 soundfile = pytest.importorskip("soundfile")
 RATE = 16_000
@@ -33,6 +35,14 @@ def client(hearing, client_of):
     hearing(HEARING, **{"corpus.source": "de"})
     hearing(DIRECT)
     return client_of(names=(HEARING, DIRECT, "runs/tiny"), audio_seconds=20.0)
+
+
+def several(default: str, *codes: str, file: str) -> dict[str, Any]:
+    """Settings of a model that writes several languages, by default the one of the corpus."""
+    parts = [{"source": "a.lst", "target": file, "target_language": code} for code in codes]
+    corpus = {"source": default, "target": default, "train": parts, "dev": [], "test": []}
+    languages = {"codes": [*codes], "token": "{}", "source_token": None, "target_token": "target"}
+    return {"corpus": corpus, "languages": languages}
 
 
 def post(client, content: bytes, path: str = "transcriptions", **fields: str) -> Any:
@@ -57,13 +67,8 @@ def test_all_formats_have_the_text_of_the_library(client, tmp_path) -> None:
 
 
 def test_one_model_transcribes_and_translates(hearing, client_of, tmp_path) -> None:
-    files = {"source": "a.lst", "target": "a.en"}
     names = {"en": "english", "es": "spanish", "no": "norwegian bokmål"}  # the codes are tokens of the vocabulary, too
-    parts = [{**files, "target_language": code} for code in names]
-    languages = {"codes": [*names], "token": "{}", "source_token": None, "target_token": "target"}
-    hearing(
-        HEARING, languages=languages, corpus={"source": "en", "target": "en", "train": parts, "dev": [], "test": []}
-    )
+    hearing(HEARING, **several("en", *names, file="a.en"))
     client = client_of(names=(HEARING,))
     (file := tmp_path / "a.wav").write_bytes(content := sound(1))
     for path, fields, target in (
@@ -74,7 +79,7 @@ def test_one_model_transcribes_and_translates(hearing, client_of, tmp_path) -> N
         answer = post(client, content, path, response_format="verbose_json", **fields).json()
         assert answer["language"] == names[target]
         assert answer["text"] == zoo.load(HEARING).transcribe(file, target=target).text
-    assert "no such model translates" in post(client, content, "translations", target="de").text
+    assert "no matching model translates" in post(client, content, "translations", target="de").text
 
 
 def test_errors_have_openais_form(client) -> None:
@@ -84,9 +89,9 @@ def test_errors_have_openais_form(client) -> None:
         "should be one of json": post(client, content, response_format="docx"),
         "`stream` is not supported": post(client, content, stream="true"),
         "there is no model with this name": post(client, content, model="base"),
-        "no such model transcribes": post(client, content, model="runs/tiny"),
-        "no such model translates": post(client, content, "translations", model=HEARING),
-        "no such model transcribes speech": post(client, content, language="fr"),
+        "no matching model transcribes": post(client, content, model="runs/tiny"),
+        "no matching model translates": post(client, content, "translations", model=HEARING),
+        "no matching model transcribes speech": post(client, content, language="fr"),
         "longer than 20 seconds": post(client, sound(20.5)),
         "cannot be read as audio": post(client, b"RIFF" + bytes(100)),
         "body should be a form": client.post("/v1/audio/transcriptions", content=content),
@@ -100,14 +105,8 @@ def test_errors_have_openais_form(client) -> None:
 def test_pictures_are_read_in_the_language_of_the_corpus_by_default(hearing, client_of) -> None:
     pillow = pytest.importorskip("PIL.Image")
     source = {"kind": "image", "height": 8, "patch": {"height": 8, "width": 2}}
-    files = {"source": "a.lst", "target": "a.txt"}
-    parts = [{**files, "target_language": code} for code in ("en", "es")]
-    hearing(
-        "runs/seeing",
-        task={"kind": "recognition", "source": source},
-        languages={"codes": ["es", "en"], "token": "{}", "source_token": None, "target_token": "target"},
-        corpus={"source": "es", "target": "es", "train": parts, "dev": [], "test": []},
-    )
+    task = {"kind": "recognition", "source": source}
+    hearing("runs/seeing", task=task, **several("es", "en", "es", file="a.txt"))
     client = client_of(names=("runs/seeing",))
     pixels = np.random.default_rng(0).integers(0, 256, (8, 30)).astype(np.uint8)
     pillow.fromarray(pixels).save("a.png")
@@ -120,17 +119,14 @@ def test_pictures_are_read_in_the_language_of_the_corpus_by_default(hearing, cli
     for fields, part, problem in (({"target": "de"}, b"", "writes `de`"), ({}, content[:50], "not a valid PNG")):
         refused = client.post("/v1/recognize", data=fields, files={"file": ("a.png", part)})
         assert (refused.status_code, problem in refused.json()["error"]) == (400, True), refused.text
-    assert "no such model transcribes" in post(client, sound(0.5)).text
+    assert "no matching model transcribes" in post(client, sound(0.5)).text
 
 
 def test_models_that_hear_do_not_translate_text(client) -> None:
-    body = {"text": "we read", "source": "en", "target": "de"}
-    assert client.post("/v1/translate", json=body).json()["results"][0]["model"] == "runs/tiny"
+    assert client.post("/v1/translate", json=BODY).json()["results"][0]["model"] == "runs/tiny"
     for path in ("translate", "score", "attention"):  # a text could be the name of a file of the server
-        answer = client.post(
-            f"/v1/{path}",
-            json={**body, "model": DIRECT, "translation": "x"} if path != "translate" else {**body, "model": DIRECT},
-        )
+        translation = {} if path == "translate" else {"translation": "x"}
+        answer = client.post(f"/v1/{path}", json={**BODY, "model": DIRECT, **translation})
         assert (answer.status_code, "no model" in answer.text) == (400, True)
     heard = ("recognition", "audio")
     kinds = {each["id"]: (each["task"], each["reads"]) for each in client.get("/v1/models").json()["data"]}
@@ -138,8 +134,6 @@ def test_models_that_hear_do_not_translate_text(client) -> None:
 
 
 def test_sound_counts_in_the_quota_of_a_key(hearing, client_of) -> None:
-    from zoo.serving.settings import hash_key
-
     hearing(HEARING, **{"corpus.source": "de"})
     client = client_of(names=(HEARING,), keys={hash_key("mine"): 50})
     client.headers["Authorization"] = "Bearer mine"

@@ -26,10 +26,11 @@ def _log(caplog):
 
 
 @pytest.fixture
-def keys(tmp_path):
+def file(tmp_path) -> Path:
+    """A file with a key."""
     file = tmp_path / "keys.txt"
     file.write_text(f"{hash_key('first')} 500  # alice\n")
-    return file, Keys(file=file)
+    return file
 
 
 def change(file: Path, text: str) -> None:
@@ -40,8 +41,8 @@ def change(file: Path, text: str) -> None:
 
 
 @pytest.mark.parametrize("damage", ["secret\n", None])
-def test_a_damaged_file_keeps_the_keys(keys, caplog, damage):
-    file, known = keys
+def test_a_damaged_file_keeps_the_keys_and_a_file_without_keys_does_not(file, caplog, damage):
+    known = Keys(file=file)
     before = dict(known)
     file.unlink() if damage is None else change(file, damage)
     for _ in range(3):
@@ -49,20 +50,13 @@ def test_a_damaged_file_keeps_the_keys(keys, caplog, damage):
     assert dict(known) == before
     assert [record.levelname for record in caplog.records] == ["ERROR"]  # once
     assert "secret" not in caplog.text
-    change(file, f"{hash_key('second')}\n")
-    known.refresh()
-    assert list(known) == [hash_key("second")]
+    for text, keys in ((f"{hash_key('second')}\n", [hash_key("second")]), ("# no keys\n", [])):
+        change(file, text)
+        known.refresh()
+        assert (list(known), known.needed) == (keys, True)
 
 
-def test_without_any_key_left_nobody_is_accepted(keys):
-    file, known = keys
-    change(file, "# no keys\n")
-    known.refresh()
-    assert (dict(known), known.needed) == ({}, True)
-
-
-def test_a_running_server_accepts_new_keys_and_refuses_revoked_ones(url_of, keys):
-    file, _ = keys
+def test_a_running_server_accepts_new_keys_and_refuses_revoked_ones(url_of, file):
     url = url_of(keys=Keys(file=file))
 
     def status(key: str) -> int:
@@ -74,26 +68,19 @@ def test_a_running_server_accepts_new_keys_and_refuses_revoked_ones(url_of, keys
     assert status("first") == 403
 
 
-def test_named_models_are_loaded_at_the_start(service_of, monkeypatch):
-    opening, service = threading.Event(), service_of()
+def test_named_models_are_loaded_at_the_start_as_far_as_they_fit(service_of, trained, caplog):
+    trained(folder="runs/second")
+    opening, names = threading.Event(), [RUN, "runs/second"]
+    memory = service_of().pool.models[RUN].memory_bytes() * 3 // 2
+    service = service_of(names, memory_bytes=memory)
     load = service.pool._open
     service.pool._open = lambda folder: (opening.wait(120), load(folder))[1]
-    with running(service, [RUN]) as url:
+    with running(service, names) as url:
         assert httpx2.get(f"{url}/health").json() == {"status": "ok", "ready": False}
         assert httpx2.get(f"{url}/health/ready").status_code == 503
         opening.set()
         wait_until(lambda: httpx2.get(f"{url}/health/ready").status_code == 200)
         assert metric(url, "zoo_loaded_models") == 1
-
-
-def test_models_are_loaded_at_the_start_only_as_far_as_they_fit(service_of, trained, caplog):
-    trained(folder="runs/second")
-    names = [RUN, "runs/second"]
-    service = service_of(names)
-    memory = service.pool.models[RUN].memory_bytes() * 3 // 2
-    service = service_of(names, memory_bytes=memory)
-    with running(service, names) as url:
-        wait_until(lambda: httpx2.get(f"{url}/health/ready").status_code == 200)
         assert [name for name, model in service.pool.models.items() if model.loaded] == [RUN]
     assert "model runs/second is loaded when it is needed: it does not fit" in caplog.text
 

@@ -7,14 +7,14 @@ import gc
 import os
 import weakref
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
 import specs
 from specs import ZooError
-from zoo.generation.loading import open_model
+from tests.zoo.serving.conftest import open_quietly
 from zoo.models.folder import ModelFolder
-from zoo.report import Report
 from zoo.serving.answer import ServingError
 from zoo.serving.pool import ModelPool, PooledModel
 
@@ -24,19 +24,6 @@ pytestmark = pytest.mark.anyio
 CORPUS = {"source": "eng_Latn", "target": "deu_Latn", "train": [], "dev": FILES, "test": FILES}
 
 
-class Opened:
-    """Function that opens models and records their folders."""
-
-    def __init__(self):
-        self.folders, self.error = [], None
-
-    def __call__(self, folder: Path):
-        self.folders.append(str(folder))
-        if self.error is not None:
-            raise self.error
-        return open_model(folder, device="cpu", report=Report())
-
-
 @pytest.fixture
 def anyio_backend():
     return "asyncio"
@@ -44,7 +31,7 @@ def anyio_backend():
 
 @pytest.fixture
 def opened():
-    return Opened()
+    return Mock(side_effect=open_quietly)
 
 
 @pytest.fixture
@@ -63,17 +50,18 @@ def replace(folder: str) -> None:
     os.utime(weights, ns=(1, weights.stat().st_mtime_ns + 1_000_000))
 
 
+async def use(pool, name="runs/a"):
+    """Lease a model, and return it."""
+    async with pool.lease(pool.models[name]) as loaded:
+        return loaded
+
+
 async def test_a_model_is_loaded_once_for_all_requests(pool_of, opened):
     pool = pool_of()
-    assert opened.folders == []
-
-    async def one():
-        async with pool.lease(pool.models["runs/a"]) as loaded:
-            return loaded
-
-    found = await asyncio.gather(*(one() for _ in range(5)))
+    opened.assert_not_called()
+    found = await asyncio.gather(*(use(pool) for _ in range(5)))
     assert all(each is found[0] for each in found)
-    assert opened.folders == ["runs/a"]
+    opened.assert_called_once_with(Path("runs/a"))
 
 
 async def test_a_new_revision_replaces_the_old_one_after_its_last_request(pool_of):
@@ -84,9 +72,9 @@ async def test_a_new_revision_replaces_the_old_one_after_its_last_request(pool_o
         assert model.loaded is old
         replace("runs/a")
         await pool.refresh()
-        async with pool.lease(model) as new:
-            assert new is not old
-            assert new.revision != old.revision
+        new = await use(pool)
+        assert new is not old
+        assert new.revision != old.revision
         future = old.translator.submit(["we read"])  # the old one still works
         assert len(await asyncio.wrap_future(future)) == 1
     assert pool.loaded_models() == [new]
@@ -102,18 +90,16 @@ async def test_a_new_revision_replaces_the_old_one_after_its_last_request(pool_o
 
 async def test_a_damaged_revision_leaves_the_old_one_in_use(pool_of, opened, caplog):
     pool = pool_of()
-    model = pool.models["runs/a"]
-    async with pool.lease(model) as old:
-        pass
+    old = await use(pool)
     replace("runs/a")
-    opened.error = ZooError("damaged")
+    opened.side_effect = ZooError("damaged")
     await pool.refresh()
     await pool.refresh()
-    assert model.loaded is old
-    opened.error = None
+    assert pool.models["runs/a"].loaded is old
+    opened.side_effect = open_quietly
     replace("runs/a")
     await pool.refresh()
-    assert model.loaded is not old
+    assert pool.models["runs/a"].loaded is not old
     assert caplog.text.count("cannot be loaded") == 1
 
 
@@ -127,16 +113,14 @@ async def test_a_removed_model_remains_in_memory(pool_of):
 
 async def test_a_model_that_cannot_be_loaded_is_tried_again(pool_of, opened):
     pool = pool_of()
-    opened.error = ZooError("damaged")
+    opened.side_effect = ZooError("damaged")
     for _ in range(2):
         with pytest.raises(ServingError) as error:
-            async with pool.lease(pool.models["runs/a"]):
-                pass
+            await use(pool)
         assert error.value.status == 503
-    opened.error = None
-    async with pool.lease(pool.models["runs/a"]):
-        pass
-    assert len(opened.folders) == 3
+    opened.side_effect = open_quietly
+    await use(pool)
+    assert opened.call_count == 3
 
 
 async def test_idle_models_are_unloaded(pool_of):
@@ -148,53 +132,41 @@ async def test_idle_models_are_unloaded(pool_of):
     assert pool.loaded_models() == []
 
 
-async def test_the_model_that_was_not_used_for_the_longest_time_makes_space(pool_of, opened):
+async def test_the_model_that_was_not_used_for_the_longest_time_makes_space(pool_of):
     names = ("runs/a", "runs/b", "runs/c")
     pool = pool_of(names)
-    a, b, c = (pool.models[name] for name in names)
-    async with pool.lease(b):
-        pass
-    async with pool.lease(a), pool.lease(c):
-        assert [model.loaded is not None for model in (a, b, c)] == [True, False, True]
+    await use(pool, "runs/b")
+    async with pool.lease(pool.models["runs/a"]), pool.lease(pool.models["runs/c"]):
+        assert [pool.models[name].loaded is not None for name in names] == [True, False, True]
         with pytest.raises(ServingError, match="in use"):
-            async with pool.lease(b):
-                pass
-    async with pool.lease(b):
-        assert len(pool.loaded_models()) == 2
+            await use(pool, "runs/b")
+    await use(pool, "runs/b")
+    assert len(pool.loaded_models()) == 2
 
 
 async def test_a_cancelled_request_does_not_stop_the_loading(pool_of, opened):
     pool = pool_of()
-
-    async def one():
-        async with pool.lease(pool.models["runs/a"]):
-            pass
-
-    first = asyncio.create_task(one())
+    first = asyncio.create_task(use(pool))
     await asyncio.sleep(0)
-    second = asyncio.create_task(one())
+    second = asyncio.create_task(use(pool))
     await asyncio.sleep(0)
     first.cancel()
     await second
-    assert opened.folders == ["runs/a"]
+    opened.assert_called_once_with(Path("runs/a"))
 
 
-def test_a_server_needs_a_model(home):
-    with pytest.raises(ZooError, match="no model to serve"):
-        ModelPool([], memory_bytes=10**9, idle_seconds=1, open_translator=Opened())
-    with pytest.raises(ZooError, match="missing"):
-        ModelPool(["missing"], memory_bytes=10**9, idle_seconds=1, open_translator=Opened())
-
-
-def test_a_model_that_never_fits_into_the_memory_is_refused_at_the_start(pool_of):
+def test_a_server_needs_a_model_that_fits_into_the_memory(pool_of):
+    for names, problem in (([], "no model to serve"), (["missing"], "missing")):
+        with pytest.raises(ZooError, match=problem):
+            ModelPool(names, memory_bytes=10**9, idle_seconds=1, open_translator=open_quietly)
     with pytest.raises(ZooError, match="loading `runs/a` needs"):
         pool_of(models=0.5)
 
 
 def test_models_are_chosen_by_languages(pool_of):
     pool = pool_of()
-    several = specs.load("tiny", {"languages": LANGUAGES, "corpus": CORPUS})
-    pool.models["several"] = PooledModel("several", Path("x"), several)
+    spec = specs.load("tiny", {"languages": LANGUAGES, "corpus": CORPUS})
+    pool.models["several"] = PooledModel("several", Path("x"), spec)
     for source, target, expected in (
         ("en", "de", ("runs/a", "en", "de")),
         ("EN-us", "DE", ("runs/a", "en", "de")),

@@ -9,13 +9,12 @@ import struct
 import subprocess
 import sys
 from collections.abc import Callable
-from urllib.parse import urlsplit
 
 import httpx2
 import pytest
 
 from tests.paths import ROOT
-from tests.zoo.serving.test_limits import metric, wait_until
+from tests.zoo.serving.test_limits import connect, metric, raw_request, wait_until
 from zoo.training.run import Run
 
 KILLED = 200
@@ -27,7 +26,7 @@ BODY = {"text": "\n".join(LINES), "source": "en", "target": "de", "beam": 8}
 @pytest.mark.timeout(600)
 def test_killed_clients_leave_nothing_behind(trained: Callable[..., Run]) -> None:
     body = json.dumps(BODY).encode()
-    head = f"POST /v1/translate HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: {len(body)}"
+    sent = raw_request(len(body), body)
     command = [sys.executable, "-m", "zoo", "serve", "--model", str(trained().folder.resolve()), "--port", "0"]
     options = ["--device", "cpu", "--max-wait", "600"]  # accept all requests, although they are an overload
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
@@ -35,10 +34,8 @@ def test_killed_clients_leave_nothing_behind(trained: Callable[..., Run]) -> Non
         line = next(line for line in process.stderr if "http://" in line)
         url = line[line.index("http://") :].partition(";")[0]
         expected = httpx2.post(f"{url}/v1/translate", json=BODY, timeout=120).json()
-        address = urlsplit(url)
         for number in range(KILLED):
-            client = socket.create_connection((address.hostname, address.port))
-            sent = head.encode() + b"\r\n\r\n" + body
+            client = connect(url)
             client.sendall(sent if number % 2 else sent[: number * len(sent) // KILLED])
             client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # reset, as if killed
             client.close()

@@ -6,6 +6,7 @@ import json
 import shutil
 from dataclasses import asdict, replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -37,8 +38,7 @@ def test_versions_machine_and_folders(home: Path, monkeypatch: pytest.MonkeyPatc
     disk = shutil.disk_usage(home)._replace(free=12345)
     monkeypatch.setattr(shutil, "disk_usage", {home: disk}.__getitem__)
     result = diagnosis()
-    assert result.versions["zoo"] == zoo.__version__
-    assert result.versions["torch"] == torch.__version__
+    assert (result.versions["zoo"], result.versions["torch"]) == (zoo.__version__, torch.__version__)
     assert result.processor.cores >= result.processor.usable >= 1
     assert result.processor.model
     assert len(result.gpus) == torch.cuda.device_count()
@@ -49,15 +49,11 @@ def test_versions_machine_and_folders(home: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def test_missing_information_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    def missing(name: str) -> str:
-        raise doctor.metadata.PackageNotFoundError(name)
-
     monkeypatch.setattr(doctor, "cpuinfo", dict)
     monkeypatch.setattr(shutil, "which", lambda name: None)
-    monkeypatch.setattr(doctor.metadata, "version", missing)
+    monkeypatch.setattr(doctor.metadata, "version", Mock(side_effect=doctor.metadata.PackageNotFoundError))
     result = diagnosis()
-    assert result.processor.compiler is None
-    assert result.processor.instructions == ()
+    assert (result.processor.compiler, result.processor.instructions) == (None, ())
     assert result.versions["ctranslate2"] is None
 
 

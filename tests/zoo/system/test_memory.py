@@ -4,39 +4,21 @@ from __future__ import annotations
 
 import json
 import sys
+from pathlib import Path
 
 import pytest
 import torch
 
 from tests import forks
+from tests.paths import ROOT
 from zoo.system.memory import fits_memory, is_out_of_memory, memory_limit
-
-PEAK = """
-import json, pathlib, re, subprocess, sys, torch
-from zoo.system.memory import peak_memory
-cpu, status = torch.device("cpu"), pathlib.Path("/proc/self/status")
-before = peak_memory(cpu)
-tensor = torch.ones(25_000_000)
-after = peak_memory(cpu)
-code = (
-    "from types import SimpleNamespace; from zoo.system.memory import peak_memory; "
-    "print(peak_memory(SimpleNamespace(type='cpu')))"
-)
-larger = b"1" * 400_000_000
-child = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-del tensor, larger
-linux = re.search(r"VmHWM:\\s*(\\d+) kB", status.read_text()) if status.exists() else None
-later = peak_memory(cpu)
-print(json.dumps([before, after, later, 1024 * int(linux[1]) if linux else later, int(child)]))
-"""
 
 
 @pytest.mark.integration
-def test_peak_grows_with_allocations_and_is_not_inherited(
-    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(request.config.rootpath)
-    before, after, later, linux, child = json.loads(forks.run(PEAK).stdout)
+def test_peak_grows_with_allocations_and_is_not_inherited(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    done = forks.run(Path(__file__).with_name("peak.py").read_text("utf-8"))
+    before, after, later, linux, child = json.loads(done.stdout)
     assert after - before == pytest.approx(100e6, rel=0.3)
     assert later == pytest.approx(linux, rel=0.02)
     assert later > after
@@ -44,11 +26,9 @@ def test_peak_grows_with_allocations_and_is_not_inherited(
 
 
 def test_errors_of_memory_are_recognised() -> None:
-    assert is_out_of_memory(MemoryError())
-    assert is_out_of_memory(torch.OutOfMemoryError())
-    assert is_out_of_memory(RuntimeError("DefaultCPUAllocator: not enough memory: you tried to allocate 4 bytes"))
-    assert not is_out_of_memory(RuntimeError("shapes differ"))
-    assert not is_out_of_memory(OSError("out of memory"))
+    allocator = RuntimeError("DefaultCPUAllocator: not enough memory: you tried to allocate 4 bytes")
+    assert all(map(is_out_of_memory, (MemoryError(), torch.OutOfMemoryError(), allocator)))
+    assert not any(map(is_out_of_memory, (RuntimeError("shapes differ"), OSError("out of memory"))))
 
 
 def test_a_tenth_of_the_memory_stays_free(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,15 +5,12 @@ import pytest
 from zoo.text.language_codes import guess_language
 
 
-@pytest.mark.parametrize(
-    ("text", "language"),
-    [
-        ("Where is the nearest station?", "en"),
-        ("Wo ist der nächste Bahnhof?", "de"),
-        ("Où est la gare la plus proche ?", "fra_Latn"),
-        ("¿Dónde está la estación más cercana?", "es"),
-    ],
-)
+@pytest.mark.parametrize(("text", "language"), [
+    ("Where is the nearest station?", "en"),
+    ("Wo ist der nächste Bahnhof?", "de"),
+    ("Où est la gare la plus proche ?", "fra_Latn"),
+    ("¿Dónde está la estación más cercana?", "es"),
+])  # fmt: skip
 def test_the_most_probable_language_of_the_model_is_chosen(text, language):
     codes = ["en", "de", "fra_Latn", "es"]
     assert guess_language(text, codes, "und") == language

@@ -10,8 +10,9 @@ import torch
 
 import specs
 from compiler.padded_batch import PaddedBatch
-from specs import EOS, UNK, ZooError
+from specs import EOS, UNK
 from tests.examples import examples
+from tests.refusals import refused
 from zoo.data.builtin import sentences
 from zoo.data.prepare import prepare
 from zoo.data.training_set import SubwordSampler, part_weights
@@ -27,11 +28,11 @@ from zoo.text.vocabulary import Vocabulary
 
 BOTH = [
     "languages={codes: [en, de]}",
-    "corpus.train=[{grammar: 60}, {grammar: 40, source_language: de, target_language: en}]",
-    "corpus.dev=[{grammar: 4}, {grammar: 3, source_language: de, target_language: en}]",
     "corpus.test=[]",
     "vocabulary.size=150",
     "corpus.max_length=400",
+    "corpus.train=[{grammar: 60}, {grammar: 40, source_language: de, target_language: en}]",
+    "corpus.dev=[{grammar: 4}, {grammar: 3, source_language: de, target_language: en}]",
 ]
 CODES = ["eng_Latn", "deu_Latn", "fra_Latn"]
 NLLB = {"codes": CODES, "token": "{}", "source_token": "source", "target_token": "target"}
@@ -49,8 +50,9 @@ def hearing(*directions):
 
 def imported(**languages):
     """Return a spec without training text, as importers write it."""
-    corpus = {"corpus.train": [], "corpus.dev": [], "corpus.test": []}
-    return specs.load("tiny", {"languages": {"codes": ["en", "de", "fr"], **languages}, **corpus})
+    no_text = {"corpus.train": [], "corpus.dev": [], "corpus.test": []}
+    given = {"codes": ["en", "de", "fr"], **languages}
+    return specs.load("tiny", {"languages": given, "vocabulary.size": 150, "decoding.extra_length": 2, **no_text})
 
 
 def vocabulary_of(spec):
@@ -59,49 +61,49 @@ def vocabulary_of(spec):
     return Vocabulary.learn(lambda: examples(pairs), spec.vocabulary, language_tokens=tokens)
 
 
-@pytest.mark.parametrize(
-    ("languages", "given", "expected"),
-    [
-        ({"codes": ["en", "de"]}, (None, "de"), ("en", "de")),
-        ({"codes": ["en", "de"]}, ("de", None), ("de", "en")),
-        ({}, (None, "de"), (UNKNOWN, "de")),  # the model reads only the token of the target language
-        ({}, ("fr", "de"), ("fr", "de")),
-        (NLLB, ("eng_Latn", "deu_Latn"), ("eng_Latn", "deu_Latn")),
-        (NLLB, ("en", "DEU"), ("eng_Latn", "deu_Latn")),
-        ({}, ("FR", "de-AT"), ("fr", "de")),
-        ({"codes": ["zh_CN", "zh_TW"]}, (None, "zh-tw"), ("zh_CN", "zh_TW")),
-    ],
-)
+@pytest.fixture(scope="module")
+def nllb():
+    """Return a spec of a model that reads and writes language tokens, its vocabulary, and a pair of its languages."""
+    spec = imported(**NLLB)
+    vocabulary = vocabulary_of(spec)
+    return spec, vocabulary, LanguagePair.of(spec, vocabulary, ("eng_Latn", "deu_Latn"))
+
+
+@pytest.mark.parametrize(("languages", "given", "expected"), [
+    ({"codes": ["en", "de"]}, (None, "de"), ("en", "de")),
+    ({"codes": ["en", "de"]}, ("de", None), ("de", "en")),
+    ({}, (None, "de"), (UNKNOWN, "de")),  # the model reads only the token of the target language
+    ({}, ("fr", "de"), ("fr", "de")),
+    (NLLB, ("eng_Latn", "deu_Latn"), ("eng_Latn", "deu_Latn")),
+    (NLLB, ("en", "DEU"), ("eng_Latn", "deu_Latn")),
+    ({}, ("FR", "de-AT"), ("fr", "de")),
+    ({"codes": ["zh_CN", "zh_TW"]}, (None, "zh-tw"), ("zh_CN", "zh_TW")),
+])  # fmt: skip
 def test_languages_are_completed_where_only_one_is_possible(languages, given, expected, report):
     assert choose_direction(imported(**languages), *given, report) == expected
     assert not report.warnings
 
 
-@pytest.mark.parametrize(
-    ("languages", "given", "problem", "hint"),
-    [
-        ({}, (None, None), "translates into 3 languages, and the target language is not given", "`--to CODE`"),
-        ({"codes": ["en", "de"]}, (None, None), "translates into 2 languages", "en, de"),
-        (NLLB, (None, "deu_Latn"), "the language of the text is not given", "`--from CODE`"),
-        ({}, ("en", "it"), "has no language `it`", "the languages are en, de, fr"),
-        ({"codes": ["zh_CN", "zh_TW", "en"]}, ("en", "zh"), "has no language `zh`", "did you mean"),
-        (NLLB, ("eng_Latn", "deu_Cyrl"), "has no language `deu_Cyrl`", "did you mean `deu_Latn`?"),
-    ],
-)
+@pytest.mark.parametrize(("languages", "given", "problem", "hint"), [
+    ({}, (None, None), "translates into 3 languages, and the target language is not given", "`--to CODE`"),
+    ({"codes": ["en", "de"]}, (None, None), "translates into 2 languages", "en, de"),
+    (NLLB, (None, "deu_Latn"), "the language of the text is not given", "`--from CODE`"),
+    ({}, ("en", "it"), "has no language `it`", "the languages are en, de, fr"),
+    ({"codes": ["zh_CN", "zh_TW", "en"]}, ("en", "zh"), "has no language `zh`", "did you mean"),
+    (NLLB, ("eng_Latn", "deu_Cyrl"), "has no language `deu_Cyrl`", "did you mean `deu_Latn`?"),
+])  # fmt: skip
 def test_missing_and_unknown_languages_are_errors(languages, given, problem, hint, report):
-    with pytest.raises(ZooError) as error:
-        choose_direction(imported(**languages), *given, report)
-    assert problem in str(error.value)
-    assert hint in str(error.value)
+    error = refused(None, choose_direction, imported(**languages), *given, report)
+    assert problem in str(error)
+    assert hint in str(error)
 
 
 def test_a_model_of_one_direction_takes_its_own_languages_only(report):
     spec = specs.load("tiny")
     for given in ((None, None), ("en", None), (None, "de"), ("en", "de")):
         assert choose_direction(spec, *given, report) == ("en", "de")
-    with pytest.raises(ZooError, match="from `en` to `de` only, not to `fr`") as raised:
-        choose_direction(spec, "en", "fr", report)
-    assert "`zoo list --available en-fr` lists public models" in raised.value.hint
+    error = refused("from `en` to `de` only, not to `fr`", choose_direction, spec, "en", "fr", report)
+    assert "`zoo list --available en-fr` lists public models" in error.hint
 
 
 def test_a_direction_without_training_text_gives_a_warning(report):
@@ -131,17 +133,11 @@ def test_no_text_is_encoded_as_a_language_token(kind, byte_fallback):
     assert vocabulary.decode(sampled) == "the old dog"
 
 
-def test_tokens_of_both_languages():
-    spec = specs.load("tiny", {"languages": NLLB, "vocabulary.size": 150, "corpus.train": []} | NO_SETS)
-    vocabulary = vocabulary_of(spec)
-    pair = LanguagePair.of(spec, vocabulary, ("eng_Latn", "fra_Latn"))
-    assert vocabulary.token_strings([*pair.source_tokens, *pair.target_tokens]) == ["eng_Latn", "fra_Latn"]
-    other = specs.load("tiny", {"languages": {"codes": ["en", "it"]}} | NO_SETS | {"corpus.train": []})
-    with pytest.raises(ZooError, match="no token `<2it>` for the language `it`"):
-        LanguagePair.of(other, vocabulary, ("en", "it"))
-
-
-NO_SETS = {"corpus.dev": [], "corpus.test": []}
+def test_tokens_of_both_languages(nllb):
+    _, vocabulary, pair = nllb
+    assert vocabulary.token_strings([*pair.source_tokens, *pair.target_tokens]) == ["eng_Latn", "deu_Latn"]
+    other = imported(codes=["en", "it"])
+    refused("no token `<2it>` for the language `it`", LanguagePair.of, other, vocabulary, ("en", "it"))
 
 
 def test_prepared_sources_start_with_the_token_of_their_target_language(home):
@@ -191,23 +187,9 @@ def test_temperature_makes_directions_more_equal():
         assert weights[1] == pytest.approx(2 * weights[0])
 
 
-def test_scored_translations_start_with_the_token_of_their_language(toy, monkeypatch):
-    spec = specs.load("tiny", {"languages": NLLB, "vocabulary.size": 150, "corpus.train": []} | NO_SETS)
-    vocabulary, program, read = vocabulary_of(spec), toy(150, 1, 50), []
-    score = program.score
-    monkeypatch.setattr(program, "score", lambda source, target: read.append(target.tolist()) or score(source, target))
-    Translator(program, vocabulary, spec).score("the dog", "der Hund", source="eng_Latn", target="deu_Latn")
-    german = LanguagePair.of(spec, vocabulary, ("eng_Latn", "deu_Latn"))
-    assert read == [[[specs.BOS, *german.target_tokens, *vocabulary.encode("der Hund", "target"), EOS]]]
-
-
-def test_translations_start_with_the_token_of_their_language_and_do_not_show_it(toy):
-    fields = {"languages": NLLB, "vocabulary.size": 150, "corpus.train": [], "decoding.extra_length": 2}
-    spec = specs.load("tiny", fields | NO_SETS)
-    vocabulary = vocabulary_of(spec)
-    program = toy(150, 1, 50)
+def test_translations_start_with_the_token_of_their_language_and_do_not_show_it(toy, nllb):
+    (spec, vocabulary, german), program = nllb, toy(150, 1, 50)
     translator = Translator(program, vocabulary, spec)
-    german = LanguagePair.of(spec, vocabulary, ("eng_Latn", "deu_Latn"))
     ((best, *_),) = translator.hypotheses(["the dog"], source="eng_Latn", target="deu_Latn")
     assert best.tokens[:1] == german.target_tokens
     assert best.text == vocabulary.decode(best.tokens[1:])
@@ -248,17 +230,10 @@ def test_codes_with_scripts_and_countries_have_the_rules_of_their_language() -> 
     assert base_language(UNKNOWN) == UNKNOWN
 
 
-@pytest.mark.parametrize(
-    ("given", "expected"),
-    [
-        ((None, None), ("en", "en")),
-        ((None, "de"), ("de", "de")),
-        ((None, "fr"), ("en", "fr")),
-        (("de", None), ("de", "de")),
-        (("en", None), ("en", "en")),
-        (("en", "fr"), ("en", "fr")),
-    ],
-)
+@pytest.mark.parametrize(("given", "expected"), [
+    ((None, None), ("en", "en")), ((None, "de"), ("de", "de")), ((None, "fr"), ("en", "fr")),
+    (("de", None), ("de", "de")), (("en", None), ("en", "en")), (("en", "fr"), ("en", "fr")),
+])  # fmt: skip
 def test_a_recognizer_completes_the_languages_from_those_that_it_has_learned(given, expected, report):
     spec = hearing(("en", "en"), ("de", "de"), ("de", "fr"), ("en", "fr"))
     assert choose_direction(spec, *given, report) == expected

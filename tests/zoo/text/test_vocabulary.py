@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 import specs
 from specs import BOS, EOS, PAD, UNK, ZooError
 from tests.examples import examples
+from tests.refusals import refused
 from zoo.text.tokenizer import Tokenizer
 from zoo.text.vocabulary import Vocabulary, learning_examples
 
@@ -28,7 +29,8 @@ PAIRS = list(zip(lines("source"), lines("target"), strict=True))
 
 
 def learn(size=80, pairs=PAIRS, **section):
-    settings = specs.load("tiny", {"vocabulary": {"size": size, **section}}).vocabulary
+    fields = {"vocabulary": {"size": size, **section}, "architecture.tied_embeddings": "none"}
+    settings = specs.load("tiny", fields).vocabulary
     return Vocabulary.learn(lambda: (each for pair in pairs for each in examples([pair])), settings)
 
 
@@ -39,9 +41,7 @@ def shared():
 
 @pytest.fixture(scope="module", params=["bpe", "unigram"])
 def separate(request):
-    spec = specs.load("tiny", {"architecture.tied_embeddings": "none", "vocabulary.shared": False})
-    section = spec.vocabulary.model_copy(update={"size": 32, "kind": request.param})
-    return Vocabulary.learn(lambda: examples(PAIRS), section)
+    return learn(32, shared=False, kind=request.param)
 
 
 def test_vocabularies_restore_text_and_are_restored(shared, separate, tmp_path):
@@ -78,36 +78,24 @@ def test_unknown_characters_and_normalisation(shared):
 
 
 @pytest.mark.parametrize("kind", ["bpe", "unigram"])
-@pytest.mark.parametrize(
-    ("size", "beyond", "problem", "options"),
-    [
-        (5000, 1, r"`vocabulary\.size` is 5,000, but this text gives at most \d+ tokens", {}),
-        (10, -1, "different characters", {}),
-        (261, -1, r"has 2\d different characters, .* and byte fallback needs 256", {"byte_fallback": True}),
-    ],
-)
+@pytest.mark.parametrize(("size", "beyond", "problem", "options"), [
+    (5000, 1, r"`vocabulary\.size` is 5,000, but this text gives at most \d+ tokens", {}),
+    (10, -1, "different characters", {}),
+    (261, -1, r"has 2\d different characters, .* and byte fallback needs 256", {"byte_fallback": True}),
+])  # fmt: skip
 def test_impossible_sizes_are_rejected_with_the_limit(kind, size, beyond, problem, options):
-    with pytest.raises(ZooError, match=problem) as caught:
-        learn(size, kind=kind, **options)
-    limit = int(caught.value.hint.split()[-1].strip("`"))
+    limit = int(refused(problem, learn, size, kind=kind, **options).hint.split()[-1].strip("`"))
     assert learn(limit, kind=kind, **options).sizes == (limit, limit)
-    with pytest.raises(ZooError, match=problem.replace("5,000", r"\d+")):
-        learn(limit + beyond, kind=kind, **options)
+    refused(problem.replace("5,000", r"\d+"), learn, limit + beyond, kind=kind, **options)
 
 
 def test_errors_name_the_size_of_the_target():
     for size in (5000, 10):
-        own = {"size": 80, "shared": False, "target_size": size}
-        spec = specs.load("tiny", {"vocabulary": own, "architecture.tied_embeddings": "target"})
-        with pytest.raises(ZooError, match=rf"`vocabulary\.target_size` is {size:,}") as caught:
-            Vocabulary.learn(lambda: examples(PAIRS), spec.vocabulary)
-        assert caught.value.hint.startswith("set `vocabulary.target_size` to at ")
+        error = refused(rf"`vocabulary\.target_size` is {size:,}", learn, 80, shared=False, target_size=size)
+        assert error.hint.startswith("set `vocabulary.target_size` to at ")
 
 
-LONG = {"of words": "Żółw " * 2_000, "without a space": "猫" * 90_000}
-
-
-@pytest.mark.parametrize("long", LONG.values(), ids=LONG)
+@pytest.mark.parametrize("long", ["Żółw " * 2_000, "猫" * 90_000], ids=["of words", "without a space"])
 def test_long_lines_are_learned_from(long):
     for kind in ("bpe", "unigram"):
         assert UNK not in learn(52, [*PAIRS, (long, long)], kind=kind).encode(long[:5])
@@ -116,8 +104,7 @@ def test_long_lines_are_learned_from(long):
 
 def test_learning_is_reproducible_and_needs_text():
     assert learn(50).source.content == learn(50).source.content
-    with pytest.raises(ZooError, match="no text to learn a vocabulary from"):
-        learn(pairs=[])
+    refused("no text to learn a vocabulary from", learn, pairs=[])
 
 
 @pytest.mark.parametrize("error", [ZooError("broken line"), KeyboardInterrupt(), OSError("gone")])
@@ -134,26 +121,17 @@ def test_errors_of_the_text_iterator_are_raised(error):
 def test_large_corpora_are_sampled(monkeypatch):
     monkeypatch.setattr("zoo.text.vocabulary.MAX_EXAMPLES", 100)
     taken = []
-
-    def learned(texts, section, field, language_tokens):
-        taken.extend(texts)
-        return b""
-
-    monkeypatch.setattr("zoo.text.tokenizer._train_model", learned)
-    with pytest.raises(ZooError, match="damaged"):
-        Vocabulary.learn(lambda: examples(PAIRS), specs.load("tiny").vocabulary, 300)
+    monkeypatch.setattr("zoo.text.tokenizer._train_model", lambda texts, *_: taken.extend(texts) or b"")
+    refused("damaged", Vocabulary.learn, lambda: examples(PAIRS), specs.load("tiny").vocabulary, 300)
     assert taken == [line for pair in PAIRS[::3] for line in pair]
-    assert learning_examples(300) == 100
-    assert learning_examples(301) == 76  # every fourth
-    assert learning_examples(7) == 7
+    assert [learning_examples(count) for count in (7, 300, 301)] == [7, 100, 76]  # the last: every fourth
 
 
 def test_learning_and_loading_are_quiet(capfd, tmp_path):
     learn().save(tmp_path)
     Vocabulary.load(tmp_path)
     (tmp_path / "vocabulary.model").write_bytes(b"nonsense")
-    with pytest.raises(ZooError):
-        Vocabulary.load(tmp_path)
+    refused("vocabulary.model` is damaged", Vocabulary.load, tmp_path)
     assert capfd.readouterr() == ("", "")
 
 
@@ -202,30 +180,22 @@ def test_words_of_many_short_tokens_are_rare(shared):
     assert not is_rare("Dog")  # in lower case, it is one token
 
 
-def test_too_long_words_are_rejected(shared):
-    with pytest.raises(ZooError, match=r"the text .* has a word of 200,000 characters"):
-        shared.encode("the " + "x" * 200_000)
-
-
-def test_missing_models_are_rejected(tmp_path, separate):
+def test_too_long_words_and_missing_models_are_rejected(tmp_path, separate):
+    refused("the text .* has a word of 200,000 characters", separate.encode, "the " + "x" * 200_000)
     separate.save(tmp_path)
     (tmp_path / "vocabulary.target.model").unlink()
-    with pytest.raises(ZooError, match=r"vocabulary\.target\.model` is missing"):
-        Vocabulary.load(tmp_path)
+    refused(r"vocabulary\.target\.model` is missing", Vocabulary.load, tmp_path)
 
 
 def test_damaged_models_are_rejected_or_usable(shared, tmp_path):
-    whole, draw, refused = shared.source.content, random.Random(7), 0
+    whole, draw, rejected = shared.source.content, random.Random(7), 0
     token = shared.target.model.id_to_piece(shared.sizes[1] - 1).encode()
-    invalid_text = whole.replace(
-        b"\n" + bytes([len(token)]) + token, b"\n" + bytes([len(token)]) + b"\xff" * len(token)
-    )
+    start = b"\n" + bytes([len(token)])
+    invalid_text = whole.replace(start + token, start + b"\xff" * len(token))
     assert invalid_text != whole
     for broken in [invalid_text, *(whole[:length] for length in [0, 1, 7, *range(20, len(whole) - 1, 997)])]:
         (tmp_path / "vocabulary.model").write_bytes(broken)
-        with pytest.raises(ZooError, match=r"vocabulary\.model` is damaged") as caught:
-            Vocabulary.load(tmp_path)
-        assert caught.value.exit_code == 1
+        assert refused(r"vocabulary\.model` is damaged", Vocabulary.load, tmp_path).exit_code == 1
     for _ in range(300):
         damaged = bytearray(whole)
         for _ in range(draw.choice([1, 1, 3])):
@@ -233,7 +203,7 @@ def test_damaged_models_are_rejected_or_usable(shared, tmp_path):
         try:
             vocabulary = Vocabulary(Tokenizer(bytes(damaged)))
         except ZooError:
-            refused += 1
+            rejected += 1
             continue
         vocabulary.decode(range(vocabulary.sizes[1]))
-    assert 0 < refused < 300
+    assert 0 < rejected < 300

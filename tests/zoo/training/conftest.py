@@ -28,6 +28,11 @@ def train_steps(spec: Spec, run: Path | str, device: str = "auto", report: Repor
         _train(spec, chosen, processes, fresh=False, report=report or Report())
 
 
+def files_of(run: Run) -> dict[Path, bytes]:
+    """Return the content of the files in a run's folder."""
+    return {path: path.read_bytes() for path in run.folder.iterdir() if path.is_file()}
+
+
 @pytest.fixture
 def world(world: Callable[..., Spec]) -> Callable[..., Spec]:
     """The tiny world with a backend that compiles nothing."""

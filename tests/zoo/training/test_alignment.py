@@ -16,28 +16,17 @@ from zoo.training.alignment import LexicalModel, StatisticalAligner, find_alignm
 from zoo.training.averaging import average
 from zoo.training.run import Run
 
-WORDS = range(10, 30)
-
-
-def pairs(count: int) -> list[tuple[list[int], list[int]]]:
-    """Return pairs in which each word is translated to the word + 100, in another order."""
-    draw = random.Random(1)
-    result = []
-    for _ in range(count):
-        source = draw.sample(WORDS, draw.randint(1, 6))
-        result.append((source, draw.sample([word + 100 for word in source], len(source))))
-    return result
-
 
 def test_the_models_agree_on_the_dictionary() -> None:
-    corpus = pairs(300)
+    """Each word is translated to the word + 100, in another order."""
+    draw = random.Random(1)
+    sources = [draw.sample(range(10, 30), draw.randint(1, 6)) for _ in range(300)]
+    corpus = [(source, draw.sample([word + 100 for word in source], len(source))) for source in sources]
     aligner = StatisticalAligner(corpus)
-    right = [
-        (target[row] == source[column] + 100, is_link)
-        for source, target in corpus
-        for (row, column), is_link in np.ndenumerate(aligner.links(source, target))
-    ]
-    assert np.mean([translation == is_link for translation, is_link in right]) > 0.99
+    translations = [np.array(target)[:, None] == np.array(source) + 100 for source, target in corpus]
+    links = [aligner.links(source, target) for source, target in corpus]
+    right = [(one == other).ravel() for one, other in zip(translations, links, strict=True)]
+    assert np.concatenate(right).mean() > 0.99
 
 
 def test_unknown_tokens_have_no_links() -> None:
@@ -71,6 +60,4 @@ def test_the_head_that_agrees_most_is_found(trained: Callable[..., Run], monkeyp
 
 def test_the_head_is_stored_with_the_averaged_weights(finished_run: Run) -> None:
     average(finished_run, 1)
-    head = zoo.load(finished_run.folder, device="cpu").alignment_head
-    assert head is not None
-    assert head.layer in range(2)
+    assert zoo.load(finished_run.folder, device="cpu").alignment_head.layer in range(2)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -13,6 +14,8 @@ from compiler.host import cores
 from compiler.initialization import initial_weights
 from compiler.padded_batch import PaddedBatch
 from specs import BOS, EOS, PAD, UNK, Learned, Spec, ZooError
+from tests.examples import changed
+from tests.refusals import refused
 from zoo.generation.config import GenerationConfig
 from zoo.system import memory
 from zoo.training.benchmarks import (
@@ -26,7 +29,8 @@ from zoo.training.benchmarks import (
 
 pytestmark = pytest.mark.integration
 Small = Callable[..., Spec]
-ONE_ROUND = {"sentences": 2, "rounds": 1}
+ONE_ROUND = {"sentences": 2, "rounds": 1, "device": "cpu"}
+SEARCH = {"length_penalty": "power", "alpha": 1.0, "stopping_rule": "full"}
 
 
 def test_numbers_of_decoding_are_consistent(small: Small) -> None:
@@ -43,65 +47,46 @@ def test_numbers_of_decoding_are_consistent(small: Small) -> None:
     assert 1e-5 < benchmark_decoding(small(), **ONE_ROUND, precision="int8").disagreement < 1
 
 
-@pytest.mark.parametrize(
-    "shape",
-    [
-        {},
-        {"norm": {"placement": "pre"}, "tied_embeddings": "target"},
-        {"tied_embeddings": "none", "decoder": [{"kind": kind} for kind in ("self_attention", "cross_attention")]},
-        {"decoder": [{"kind": kind} for kind in ("feed_forward", "self_attention", "cross_attention")]},
-    ],
-    ids=str,
-)
+ATTENTIONS = [{"kind": "self_attention"}, {"kind": "cross_attention"}]
+SHAPES = [{}, {"norm": {"placement": "pre"}, "tied_embeddings": "target"}]
+SHAPES += [{"tied_embeddings": "none", "decoder": ATTENTIONS}, {"decoder": [{"kind": "feed_forward"}, *ATTENTIONS]}]
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_no_translation_ends_before_its_limit(small: Small, shape: dict[str, object]) -> None:
     """PAD, UNK, BOS and EOS are nearly impossible at every step, for any input."""
     spec = small(**shape)
-    weights = weights_avoiding(spec, initial_weights(spec, graphs(spec)))
-    program = build(spec, weights=weights, device="cpu")
+    program = build(spec, weights=weights_avoiding(spec, initial_weights(spec, graphs(spec))), device="cpu")
     state = program.encode(PaddedBatch.pad([[5, 6, EOS], [7, EOS]]))
     for token in (BOS, 9, 50):
         log_probabilities, state = program.advance(state, torch.tensor([[token], [token]]))
         assert log_probabilities[..., [PAD, UNK, BOS, EOS]].max() < -15
         assert log_probabilities[..., EOS + 1 :].max() > -6
-    (hypotheses,) = translations(program, [[5, 6, EOS]], spec, batch=1, n_best=2, length=11)
-    assert [len(hypothesis.tokens) for hypothesis in hypotheses] == [10, 10]
-    assert not {PAD, UNK, BOS, EOS} & set(hypotheses[0].tokens)
-
-
-def with_decoding(spec: Spec, **fields: object) -> Spec:
-    return spec.model_copy(update={"decoding": spec.decoding.model_copy(update=fields)})
+    ((first, second),) = translations(program, [[5, 6, EOS]], spec, batch=1, n_best=2, length=11)
+    assert len(first.tokens) == len(second.tokens) == 10
+    assert not {PAD, UNK, BOS, EOS} & set(first.tokens)
 
 
 def test_search_is_that_of_the_spec(small: Small, monkeypatch: pytest.MonkeyPatch) -> None:
-    spec = with_decoding(small(), length_penalty="power", alpha=1.0, stopping_rule="full")
-    used: list[object] = []
-
-    def submit(engine: object, sources: object, chooser: object) -> None:
-        used.append(chooser)
-        raise ZooError("stop here")
-
+    spec, submit = changed(small(), "decoding", **SEARCH), Mock(side_effect=ZooError("stop here"))
     monkeypatch.setattr("zoo.training.benchmarks.Engine.submit", submit)
-    with pytest.raises(ZooError, match="stop here"):
-        benchmark_decoding(spec, **ONE_ROUND, device="cpu")
-    assert used == [GenerationConfig.from_spec(spec, {}).strategy()]
-    with pytest.raises(ZooError, match="measures beam search") as caught:
-        benchmark_decoding(with_decoding(small(), search="sample"), **ONE_ROUND, device="cpu")
-    assert caught.value.hint == "set `decoding.search=beam`"
+    refused("stop here", benchmark_decoding, spec, **ONE_ROUND)
+    assert submit.call_args.args[-1] == GenerationConfig.from_spec(spec, {}).strategy()
+    sampling = changed(small(), "decoding", search="sample")
+    error = refused("measures beam search", benchmark_decoding, sampling, **ONE_ROUND)
+    assert error.hint == "set `decoding.search=beam`"
 
 
 def test_impossible_decoding_is_refused(small: Small) -> None:
-    with pytest.raises(ZooError, match="a vocabulary of 101 tokens is too small for a beam of 60"):
-        benchmark_decoding(with_decoding(small(), beam=60, alpha=0.0), **ONE_ROUND)
+    wide = changed(small(), "decoding", beam=60, alpha=0.0)
+    refused("a vocabulary of 101 tokens is too small for a beam of 60", benchmark_decoding, wide, **ONE_ROUND)
 
-    def learned(positions: int) -> Spec:
-        fields = {"positions": Learned(kind="learned", rows=positions)}
-        spec = small()
-        return spec.model_copy(update={"architecture": spec.architecture.model_copy(update=fields)})
+    def learned(rows: int) -> Spec:
+        return changed(small(), "architecture", positions=Learned(kind="learned", rows=rows))
 
-    with pytest.raises(ZooError, match=f"needs {LENGTH + 1} positions") as caught:
-        benchmark_decoding(learned(LENGTH), **ONE_ROUND, device="cpu")
-    enough = int(str(caught.value.hint).partition("positions.rows=")[2].rstrip("`"))
-    assert benchmark_decoding(learned(enough), **ONE_ROUND, device="cpu").sentences == 2
+    error = refused(f"needs {LENGTH + 1} positions", benchmark_decoding, learned(LENGTH), **ONE_ROUND)
+    enough = int(str(error.hint).partition("positions.rows=")[2].rstrip("`"))
+    assert benchmark_decoding(learned(enough), **ONE_ROUND).sentences == 2
 
 
 def test_numbers_of_training_are_consistent(world: Callable[..., Spec]) -> None:
@@ -119,17 +104,13 @@ def test_numbers_of_training_are_consistent(world: Callable[..., Spec]) -> None:
     assert 3 < speed.loss < 8  # ln 200 is 5.3
 
 
-def test_random_sentences_have_at_most_80_tokens_with_eos(world: Callable[..., Spec], tmp_path: Path) -> None:
+def test_random_sentences_have_at_most_80_tokens_and_those_of_the_spec(world: Small, tmp_path: Path) -> None:
+    """Weights of corpus parts have no effect."""
     store = random_pairs(world("corpus.max_length=100"), 1, tmp_path)
     assert {int(lengths.max()) + 1 for lengths in store.lengths.values()} == {80}
-
-
-def test_budgets_and_parts_of_the_corpus(world: Callable[..., Spec]) -> None:
-    """No sentence is longer than the spec's maximum, and weights of corpus parts have no effect."""
     keys = ["architecture.positions={kind: learned, rows: 12}", "corpus.max_length=11"]
     keys += ["training.source_tokens=12", "training.target_tokens=12"]
     keys += ["corpus.train=[{grammar: 30, weight: 2}, {grammar: 20}]"]
     speed = benchmark_training(world(*keys), steps=1, rounds=1)
     assert speed.target_tokens_per_second.median * speed.step_seconds.median <= 12 + 1e-6
-    with pytest.raises(ZooError, match=r"training\.source_tokens"):
-        benchmark_training(world("training.source_tokens=20"), steps=1, rounds=1)
+    refused(r"training\.source_tokens", world, "training.source_tokens=20")

@@ -15,6 +15,7 @@ import safetensors.torch
 import torch
 
 from specs import Spec, ZooError
+from tests.refusals import refused
 from tests.unreadable import unreadable
 from zoo.report import Report
 from zoo.training import checkpoints
@@ -24,6 +25,8 @@ from zoo.training.train import train
 from zoo.training.trainer import Trainer
 
 pytestmark = pytest.mark.integration
+Make = Callable[..., Trainer]
+World = Callable[..., Spec]
 CHANGING = {"os.mkdir", "os.rename", "os.remove", "os.rmdir", "shutil.rmtree"}
 WHOLE, REFUSED, KILLED = 0, 3, 9
 _save_file = safetensors.torch.save_file
@@ -32,23 +35,18 @@ _save_file = safetensors.torch.save_file
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs a system with fork")
 @pytest.mark.parametrize("how", ["killed", "full disk"])
 @pytest.mark.parametrize("stride", [4, pytest.param(1, marks=pytest.mark.slow)])
-def test_write_interrupted_at_a_file_operation_leaves_a_valid_checkpoint(
-    how: str, stride: int, finished_run: Run, trainer: Callable[..., Trainer]
-) -> None:
+def test_interrupted_write_leaves_a_valid_checkpoint(how: str, stride: int, finished_run: Run, trainer: Make) -> None:
     one, resumed = trainer("training.steps=28", run=finished_run.folder), trainer("training.steps=28")
     one.progress = checkpoints.resume(one.run, one.program, one.train_step.optimiser, Report())
     states = {24: _state_of(one)}
-    for number, (batch, position) in enumerate(one.inputs(), start=25):
+    for number, (batch, position) in zip(range(25, 29), one.inputs(), strict=False):
         one.step(number, batch)
         one.progress = TrainingProgress(number, *position)
-        if number == 28:
-            break
     states[28] = _state_of(one)
     outcomes = []
     for number in range(1, 200, stride):
         shutil.rmtree("copy", ignore_errors=True)
-        shutil.copytree(finished_run.folder, "copy")
-        run = Run(Path("copy"))
+        run = Run(Path(shutil.copytree(finished_run.folder, "copy")))
         ended = _save_in_a_child(run, one, states[28], how, number)
         step = checkpoints.resume(run, resumed.program, resumed.train_step.optimiser, Report()).step
         actual, expected = _state_of(resumed), states[step]
@@ -57,9 +55,8 @@ def test_write_interrupted_at_a_file_operation_leaves_a_valid_checkpoint(
         outcomes.append((ended, step))
         if ended == WHOLE:
             break
-    assert outcomes[-1] == (WHOLE, 28)
+    assert (outcomes[0][1], outcomes[-1]) == (24, (WHOLE, 28))
     assert {ended for ended, _ in outcomes[:-1]} == {KILLED if how == "killed" else REFUSED}
-    assert outcomes[0][1] == 24
     assert stride * len(outcomes) > 4
     left = [path.name for path in run.checkpoints.iterdir()]
     assert all(name.removeprefix("best-").isdigit() for name in left), left
@@ -67,14 +64,12 @@ def test_write_interrupted_at_a_file_operation_leaves_a_valid_checkpoint(
 
 def _state_of(trainer: Trainer) -> TrainingState:
     state = gather_state(trainer.program, trainer.train_step.optimiser, keep=True)
-    assert state
     return TrainingState(*({k: t.clone() for k, t in part.items()} for part in (state.weights, state.moments)))
 
 
 def _save_in_a_child(run: Run, one: Trainer, state: TrainingState, how: str, number: int) -> int:
     """Fork a process that writes the checkpoint and is interrupted at one operation. Return its exit status."""
-    child = os.fork()
-    if child:
+    if child := os.fork():
         return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     count = 0
 
@@ -109,38 +104,26 @@ def _save_in_a_child(run: Run, one: Trainer, state: TrainingState, how: str, num
     os._exit(WHOLE)
 
 
-@pytest.mark.parametrize(
-    ("file", "damage"),
-    [("weights.safetensors", "flip"), ("optimiser.safetensors", "truncate"), ("state.json", "empty")],
-)
-def test_damaged_checkpoint_is_reported_and_skipped(
-    finished_run: Run, trainer: Callable[..., Trainer], words: Any, file: str, damage: str
-) -> None:
-    newest = list_checkpoints(finished_run)[-1].folder
+@pytest.mark.parametrize("damage", ["flip weights.safetensors", "truncate optimiser.safetensors", "empty state.json"])
+def test_damaged_checkpoint_is_reported_and_skipped(finished_run: Run, trainer: Make, words: Any, damage: str) -> None:
+    one, newest = trainer(), list_checkpoints(finished_run)[-1].folder
+    kind, file = damage.split()
     content = bytearray((newest / file).read_bytes())
     content[len(content) // 2] ^= 4
-    (newest / file).write_bytes({"truncate": content[: len(content) // 2], "flip": content, "empty": b""}[damage])
-    one = trainer()
-    progress = checkpoints.resume(finished_run, one.program, one.train_step.optimiser, words)
-    assert progress.step == 20
-    assert any(file in line and "training resumes from the checkpoint before it" in line for line in words.said)
+    (newest / file).write_bytes({"truncate": content[: len(content) // 2], "flip": content, "empty": b""}[kind])
+    assert checkpoints.resume(finished_run, one.program, one.train_step.optimiser, words).step == 20
+    assert any(file in line and "training resumes from an earlier checkpoint" in line for line in words.said)
     assert not newest.exists()
 
 
-def test_unreadable_checkpoint_is_kept(finished_run: Run, world: Callable[..., Spec]) -> None:
+def test_unreadable_checkpoint_is_kept_and_only_damaged_ones_are_refused(finished_run: Run, world: World) -> None:
     newest = list_checkpoints(finished_run)[-1].folder
-    refused = pytest.raises(ZooError, match=r"you do not have permission to read .*manifest\.json")
-    with unreadable(newest / "manifest.json", PermissionError()), refused:
-        train(world("training.steps=28"))
+    with unreadable(newest / "manifest.json", PermissionError()):
+        refused(r"you do not have permission to read .*manifest\.json", train, world("training.steps=28"))
     assert list_checkpoints(finished_run)[-1].folder == newest
-
-
-def test_training_without_an_undamaged_checkpoint_is_an_error(finished_run: Run, world: Callable[..., Spec]) -> None:
     for checkpoint in list_checkpoints(finished_run):
         (checkpoint.folder / "weights.safetensors").write_bytes(b"")
-    with pytest.raises(ZooError, match="cannot resume from any checkpoint") as caught:
-        train(world("training.steps=28"))
-    assert "--fresh" in (caught.value.hint or "")
+    assert "--fresh" in str(refused("cannot resume from any checkpoint", train, world("training.steps=28")).hint)
 
 
 def test_checkpoints_are_sorted_by_step(tmp_path: Path) -> None:
@@ -150,6 +133,5 @@ def test_checkpoints_are_sorted_by_step(tmp_path: Path) -> None:
 
 
 def test_only_the_newest_two_checkpoints_keep_the_optimiser(finished_run: Run) -> None:
-    kept = list_checkpoints(finished_run)
-    assert [c.step for c in kept] == [16, 20, 24]
-    assert [c.resumable for c in kept] == [False, True, True]
+    kept = [(checkpoint.step, checkpoint.resumable) for checkpoint in list_checkpoints(finished_run)]
+    assert kept == [(16, False), (20, True), (24, True)]

@@ -13,7 +13,8 @@ import torch
 from safetensors.torch import load_file
 
 import specs
-from specs import Spec, ZooError
+from specs import Spec
+from tests.refusals import refused
 from tests.zoo.training.conftest import train_steps
 from zoo.models.loading import Model
 from zoo.models.weights import Weights
@@ -31,28 +32,24 @@ KEYS = ["training.start_from=runs/tiny", OTHER_TEXT, "architecture.dropout=0.3"]
 
 
 @pytest.mark.integration
-def test_training_starts_with_weights_and_tokens_of_the_model(
-    finished_run: Run, world: World, monkeypatch: pytest.MonkeyPatch, words: Any
-) -> None:
+def test_training_starts_with_weights_and_tokens(finished_run: Run, world: World, monkeypatch: Any, words: Any) -> None:
     initial: list[dict[str, torch.Tensor]] = []
-    original = Trainer.train
+    original, second = Trainer.train, Run(Path("second"))
 
     def watched(trainer: Trainer, stopped: Callable[[], bool]) -> bool:
         initial.append({name: tensor.clone() for name, tensor in trainer.program.weights().items()})
         return original(trainer, stopped)
 
     monkeypatch.setattr(Trainer, "train", watched)
-    second = Run(Path("second"))
     with monkeypatch.context() as patch:  # killed before the first checkpoint: it starts from the model again
         patch.setattr(checkpoints, "atomic_folder", Mock(side_effect=OSError("no space left")))
         with pytest.raises(OSError, match="no space"):
             train_steps(world(*KEYS, "training.steps=2"), second.folder)
     train_steps(world(*KEYS, "training.steps=2"), second.folder)
-    expected = load_file(finished_run.weights)
-    for weights in initial:
-        assert all(torch.equal(weights[name], tensor) for name, tensor in expected.items())
-    tokens = [(run.folder / "vocabulary.model").read_bytes() for run in (finished_run, second)]
-    assert tokens[0] == tokens[1]
+    for name, tensor in load_file(finished_run.weights).items():
+        assert all(torch.equal(weights[name], tensor) for weights in initial)
+    tokens, copied = ((run.folder / "vocabulary.model").read_bytes() for run in (finished_run, second))
+    assert tokens == copied
     shutil.rmtree(finished_run.folder)  # from now on the run resumes without the model
     train_steps(world(*KEYS, "training.steps=3"), second.folder, report=words)
     assert "resuming at step 2" in words.said
@@ -69,11 +66,10 @@ def test_same_text_with_other_tokens_is_another_corpus(finished_run: Run, world:
 
 def test_other_architecture_or_vocabulary_is_refused(finished_run: Run, world: World) -> None:
     other = world("training.start_from=runs/tiny", "architecture.d_ff=32", "vocabulary.size=190")
-    with pytest.raises(ZooError, match=r"architecture\.d_ff: 24 in the model, 32 in the spec") as caught:
-        initial_model.initial_model(other, Report())
-    assert "vocabulary.size: 200 in the model, 190 in the spec" in str(caught.value)
-    with pytest.raises(ZooError, match="there is no model `nowhere`"):
-        initial_model.initial_model(world("training.start_from=nowhere"), Report())
+    start, problem = initial_model.initial_model, "architecture.d_ff: 24 in the model, 32 in the spec"
+    error = refused(problem, start, other, Report())
+    assert "vocabulary.size: 200 in the model, 190 in the spec" in str(error)
+    refused("there is no model `nowhere`", start, world("training.start_from=nowhere"), Report())
 
 
 def test_other_task_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,9 +85,9 @@ def test_other_task_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     assert start("speech/digits", masks, warp, spec="speech/digits")
     wide = "architecture.encoder=[{kind: restricted_attention, radius: 32}, {kind: feed_forward}]"
     assert start("variants/restricted", wide, spec="variants/restricted")
-    with pytest.raises(ZooError, match=r"task\.source: .*'bins': 40.* in the model, .*'bins': 80"):
-        start("speech/digits", "task.source.bins=80", "architecture.source.width=80", spec="speech/digits")
-    with pytest.raises(ZooError, match=r"task\.linearisation: tensor2tensor in the model, vinyals in"):
-        start("parsing/tiny", "task.linearisation=vinyals")
-    with pytest.raises(ZooError, match=r"task\.kind: translation in the model, parsing in the spec"):
-        start("tiny")
+    bins = r"task\.source: .*'bins': 40.* in the model, .*'bins': 80"
+    keys = ("task.source.bins=80", "architecture.source.width=80")
+    refused(bins, start, "speech/digits", *keys, spec="speech/digits")
+    key = "task.linearisation"
+    refused(f"{key}: tensor2tensor in the model, vinyals in", start, "parsing/tiny", f"{key}=vinyals")
+    refused(r"task\.kind: translation in the model, parsing in the spec", start, "tiny")

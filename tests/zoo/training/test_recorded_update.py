@@ -15,7 +15,7 @@ from torch import Tensor
 from compiler import EmittedProgram, Purpose, build_module
 from specs import Spec
 from tests.compiler.kernels_in_pytorch import kernels_in_pytorch
-from tests.examples import rows
+from tests.examples import changed, rows
 from zoo.data.batches import Batch, Examples
 from zoo.data.prepare import prepare
 from zoo.data.training_set import TrainingSet
@@ -36,27 +36,21 @@ def in_pytorch() -> Iterator[None]:
         yield
 
 
-def batch(number: int, sentences: int = 6) -> Batch:
+def batch(number: int) -> Batch:
     generator = np.random.default_rng(number)
-    sides = [
-        [generator.integers(4, 101, length).astype(np.int32) for length in generator.integers(1, 15, sentences)]
-        for _ in range(2)
-    ]
-    return rows(*sides).to_batch()
+    lengths = generator.integers(1, 15, (2, 6))
+    return rows(*([generator.integers(4, 101, length) for length in side] for side in lengths)).to_batch()
 
 
-def spec_for(small: Callable[..., Spec], parts: int = 1, **training: Any) -> Spec:
-    spec = small(dropout=0.0)
-    changes = {"source_tokens": 200, "target_tokens": 200, "clip_norm": 0.5, "accumulation_steps": parts, **training}
-    corpus = spec.corpus.model_copy(update={"max_length": 30})
-    return spec.model_copy(update={"training": spec.training.model_copy(update=changes), "corpus": corpus})
+def spec_for(small: Callable[..., Spec], parts: int = 1) -> Spec:
+    budgets = {"source_tokens": 200, "target_tokens": 200}
+    spec = changed(small(dropout=0.0), "training", **budgets, clip_norm=0.5, accumulation_steps=parts)
+    return changed(spec, "corpus", max_length=30)
 
 
-def weights_after(
-    spec: Spec, purposes: Any, steps: int, processes: Processes | None = None
-) -> tuple[Tensor, TrainStep]:
+def weights_after(spec: Spec, purposes: Any, steps: int) -> tuple[Tensor, TrainStep]:
     program = build_module(spec, purposes)
-    train_step = TrainStep(spec, program, processes or Processes("cpu"), Report())
+    train_step = TrainStep(spec, program, Processes("cpu"), Report())
     for number in range(1, steps + 1):
         train_step(number, batch(number))
     return weights(program), train_step
@@ -71,75 +65,63 @@ def test_packed_steps_train_like_padded_steps(small: Callable[..., Spec], parts:
     spec = spec_for(small, parts)
     padded, _ = weights_after(spec, (Purpose.TRAIN,), 20)
     packed, train_step = weights_after(spec, PACKED, 20)
-    assert train_step._recorded is not None
     assert train_step._recorded.rows.source == (200 if parts == 1 else -(-200 // parts) + 31)
     torch.testing.assert_close(packed, padded, rtol=1e-2, atol=2e-3)
     assert float((padded - weights(build_module(spec))).abs().max()) > 0.01, "the steps changed the weights"
 
 
 def test_a_step_that_is_not_finite_changes_nothing(small: Callable[..., Spec]) -> None:
-    spec = spec_for(small)
-    before, train_step = weights_after(spec, PACKED, 3)
-    moments = [state["exp_avg"].clone() for state in train_step.optimiser.state.values()]
-    with torch.no_grad():
-        kept = train_step.parameters[0].clone()
-        train_step.parameters[0].fill_(torch.inf)
-    given = batch(4)
-    assert not bool(train_step(4, given).taken)
-    with torch.no_grad():
-        train_step.parameters[0].copy_(kept)
+    before, train_step = weights_after(spec_for(small), PACKED, 3)
+    states = train_step.optimiser.state.values()
+    moments, first = [state["exp_avg"].clone() for state in states], train_step.parameters[0].data
+    kept = first.clone()
+    first.fill_(torch.inf)
+    assert not bool(train_step(4, batch(4)).taken)
+    first.copy_(kept)
     assert torch.equal(before, weights(train_step.program))
-    for state, moment in zip(train_step.optimiser.state.values(), moments, strict=True):
-        assert torch.equal(state["exp_avg"], moment)
-    assert bool(train_step(5, given).taken)
+    assert all(torch.equal(state["exp_avg"], moment) for state, moment in zip(states, moments, strict=True))
+    assert bool(train_step(5, batch(4)).taken)
 
 
-class TwinProcesses(Processes):
-    """Two processes that compute the same share: their sums are twice those of one of them."""
-
-    def __init__(self) -> None:
-        super().__init__("cpu")
-        self.count = 2
-
-    def all_reduce(self, sums: Tensor) -> Tensor:
-        return sums.mul_(2)
-
-    def all_equal(self, number: int) -> bool:
-        return True
-
-
-def test_a_step_that_does_not_fit_is_divided_once_for_all_steps(
-    small: Callable[..., Spec], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_step_that_does_not_fit_is_divided_once_for_all_steps(small: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[int] = []
 
-    class Large(RecordedUpdate):
-        def __init__(self, *arguments: Any) -> None:
-            made.append(arguments[-1])
-            if arguments[-1] < 4:
-                raise torch.OutOfMemoryError("out of memory")
-            super().__init__(*arguments)
+    def record(*arguments: Any) -> RecordedUpdate:
+        made.append(arguments[-1])
+        if arguments[-1] < 4:
+            raise torch.OutOfMemoryError("out of memory")
+        return RecordedUpdate(*arguments)
 
-    monkeypatch.setattr("zoo.training.step.RecordedUpdate", Large)
+    monkeypatch.setattr("zoo.training.step.RecordedUpdate", record)
     weights_after(spec_for(small), PACKED, 3)
     assert made == [1, 2, 4]
 
 
-def test_a_change_of_packing_orders_the_epoch_again(world: Callable[..., Spec]) -> None:
+def test_packed_batches_contain_each_pair_once_and_fill_both_budgets(world: Callable[..., Spec]) -> None:
+    """A change of packing orders the epoch again."""
     spec = world()
     store = prepare(spec, Report()).store("train")
     data, packed = TrainingSet(spec, store), TrainingSet(spec, store)
     padded = [indices.tolist() for indices in data.epoch_batches(0)]
     data.packed = packed.packed = True
-    assert [indices.tolist() for indices in data.epoch_batches(0)] == [i.tolist() for i in packed.epoch_batches(0)]
-    assert [indices.tolist() for indices in data.epoch_batches(0)] != padded
+    batches = [indices.tolist() for indices in data.epoch_batches(0)]
+    assert batches == [indices.tolist() for indices in packed.epoch_batches(0)] != padded
+    assert sorted(index for indices in batches for index in indices) == list(range(len(store)))
+    sizes = [Examples.from_store(store, indices).size for indices in batches]
+    assert max(size.source_tokens for size in sizes) <= spec.training.source_tokens
+    assert max(size.target_tokens for size in sizes) <= spec.training.target_tokens
+    assert len(batches) <= len(padded)
 
 
 def test_processes_sum_gradients_and_losses(small: Callable[..., Spec]) -> None:
-    spec = spec_for(small)
+    """Two processes that compute the same share: their sums are twice those of one of them."""
+    spec, twins = spec_for(small), Processes("cpu")
     one, _ = weights_after(spec, PACKED, 5)
+    twins.count = 2
+    twins.all_reduce = lambda sums: sums.mul_(2)
+    twins.all_equal = lambda number: True
     program = build_module(spec, PACKED)
-    train_step = TrainStep(spec, program, TwinProcesses(), Report())
+    train_step = TrainStep(spec, program, twins, Report())
     for number in range(1, 6):
         given = batch(number)
         size = given.size._replace(target_tokens=2 * given.size.target_tokens)
@@ -165,18 +147,3 @@ def test_a_resumed_run_on_packed_rows_is_bitwise_the_unbroken_one(world: Callabl
     train("broken", 3)
     assert [checkpoint.step for checkpoint in list_checkpoints(Run(Path("broken")))] == [3]
     assert torch.equal(train("broken", 6), unbroken)
-
-
-def test_packed_batches_contain_each_pair_once_and_fill_both_budgets(world: Callable[..., Spec]) -> None:
-    spec = world()
-    store = prepare(spec, Report()).store("train")
-    data = TrainingSet(spec, store)
-    padded = len(data.epoch_batches(0))
-    data = TrainingSet(spec, store)
-    data.packed = True
-    batches = list(data.epoch_batches(0))
-    assert sorted(np.concatenate(batches).tolist()) == list(range(len(store)))
-    sizes = [Examples.from_store(store, indices).size for indices in batches]
-    assert max(size.source_tokens for size in sizes) <= spec.training.source_tokens
-    assert max(size.target_tokens for size in sizes) <= spec.training.target_tokens
-    assert len(batches) <= padded

@@ -14,7 +14,8 @@ import pytest
 import torch
 from tensorboardX.proto.event_pb2 import Event, SessionLog
 
-from specs import Spec, ZooError
+from specs import Spec
+from tests.refusals import refused
 from zoo.data.batches import BatchSize
 from zoo.models.folder import ModelFolder
 from zoo.training import run_log
@@ -29,8 +30,9 @@ def open_log(path: Path, start: TrainingProgress) -> RunLog:
     return RunLog(path, start, 1e9, torch.device("cpu"), path.parent / "events")
 
 
-def add_step(log: RunLog) -> None:
+def write_step(log: RunLog, step: int, seconds: float) -> dict[str, Any]:
     log.add(BatchSize(2, 40, 60, 100), StepResult(*torch.tensor([6.0, 6.0, 1.0]), 60), 4e9)
+    return log.write(TrainingProgress(step=step, seconds=seconds), 0.1, {})
 
 
 @pytest.mark.parametrize("damage", ["[" * 100_000, '{"step": 1e999}', "[]", '"x"', "NaN", "9" * 5_000])
@@ -46,8 +48,7 @@ def test_incomplete_line_is_removed(tmp_path: Path, rest: bytes) -> None:
     path = tmp_path / "log.jsonl"
     log = open_log(path, TrainingProgress())
     for step in (1, 2):
-        add_step(log)
-        log.write(TrainingProgress(step=step, seconds=float(step)), 0.1, {})
+        write_step(log, step, float(step))
     whole = path.read_bytes()
     path.write_bytes(whole + rest)
     open_log(path, TrainingProgress(step=2)).close()
@@ -58,25 +59,17 @@ def test_speeds_refer_to_the_time_in_steps(tmp_path: Path, monkeypatch: pytest.M
     """Time between steps, for checkpoints and the dev set, does not count. The log does not need tensorboardX."""
     monkeypatch.setattr(run_log, "SummaryWriter", None)
     log = open_log(tmp_path / "log.jsonl", TrainingProgress(step=2, seconds=100.0))
-    lines = []
-    for seconds in (104.0, 106.0):
-        add_step(log)
-        lines.append(log.write(TrainingProgress(step=3, seconds=seconds), 0.1, {}))
-    assert [line["source_tokens_per_second"] for line in lines] == [10.0, 20.0]
-    assert [line["target_tokens_per_second"] for line in lines] == [15.0, 30.0]
-    assert [line["utilisation"] for line in lines] == [1.0, 2.0]
-    assert (lines[0]["loss"], lines[0]["padding"]) == (0.1, 0.0)
+    lines = [write_step(log, 3, seconds) for seconds in (104.0, 106.0)]
+    names = ("source_tokens_per_second", "target_tokens_per_second", "utilisation", "loss", "padding")
+    assert [[line[name] for name in names] for line in lines] == [[10, 15, 1, 0.1, 0], [20, 30, 2, 0.1, 0]]
     log.close()
     assert not (tmp_path / "events").exists()
 
 
 def test_full_disk_is_reported_with_the_name_of_the_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log = open_log(tmp_path / "log.jsonl", TrainingProgress())
-    add_step(log)
-    full = Mock(side_effect=OSError(errno.ENOSPC, "No space left on device"))
-    monkeypatch.setattr(Path, "open", full)
-    with pytest.raises(ZooError, match=r"log\.jsonl` cannot be written: the disk is full"):
-        log.write(TrainingProgress(step=1, seconds=1.0), 0.1, {})
+    monkeypatch.setattr(Path, "open", Mock(side_effect=OSError(errno.ENOSPC, "No space left on device")))
+    refused(r"log\.jsonl` cannot be written: the disk is full", write_step, log, 1, 1.0)
 
 
 def read_events(folder: Path) -> Iterator[Event]:
@@ -117,8 +110,7 @@ def test_resumed_training_continues_log_and_events(finished_run: Run, world: Cal
 
 @pytest.mark.integration
 def test_training_that_ends_before_the_warmup_is_reported(world: Callable[..., Spec], words: Any) -> None:
-    spec = world("training.steps=4", "training.warmup_steps=9")
-    train(spec, report=words)
-    train(world("training.steps=5", "training.warmup_steps=9"), report=words)
-    warnings = [each for each in words.said if "the learning rate rises until step 9" in each]
-    assert [each.split(",")[0] for each in warnings] == [f"training ends after {n} steps" for n in (4, 5)]
+    for steps in (4, 5):
+        train(world(f"training.steps={steps}", "training.warmup_steps=9"), report=words)
+    warnings = [each.split(",")[0] for each in words.said if "the learning rate rises until step 9" in each]
+    assert warnings == ["training ends after 4 steps", "training ends after 5 steps"]

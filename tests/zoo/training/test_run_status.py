@@ -8,9 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-from specs import ZooError
+from tests.refusals import refused
 from zoo.training.run import Run
 from zoo.training.run_status import RunStatus, learning_curves
 from zoo.visualization.curves_page import finite
@@ -38,9 +36,7 @@ def test_the_process_that_trains_is_known_while_it_holds_the_lock(trained: Calla
     run = trained()
     assert run.trainer is None
     with run.locked():
-        trainer = run.trainer
-        assert trainer is not None
-        assert trainer.startswith("process ")
+        assert run.trainer.startswith("process ")
         assert "training, at step 0" in RunStatus(run.folder).description
     assert run.trainer is None
     run.lock.write_text("process 1 on a machine that was switched off\n")
@@ -59,14 +55,12 @@ def test_curves_have_gaps_and_leave_out_missing_metrics(trained: Callable[..., R
     empty = trained("runs/empty")
     metrics, runs = learning_curves([one.folder, two.folder, empty.folder, Path("runs/../runs/one")], words)
     assert [run.name for run in runs] == ["one", "two"]
-    assert [metric.key for metric in metrics] == [
-        *("loss", "perplexity", "dev_bleu", "learning_rate", "target_tokens_per_second")
-    ]
+    keys = ["loss", "perplexity", "dev_bleu", "learning_rate", "target_tokens_per_second"]
+    assert [metric.key for metric in metrics] == keys
     points = runs[0].values["loss"]
     assert [point[:2] for point in points] == [(1, 1), (2, 2), (3, 3)]
     assert math.isnan(points[1][2])
     assert runs[0].values["dev_bleu"] == ((3, 3, 7.5),)
     assert not finite(runs[1].values["perplexity"]), "0 cannot be drawn on a logarithmic axis"
     assert "the log of `empty` has no complete entry yet" in words.said[0]
-    with pytest.raises(ZooError, match="has no complete entry yet"):
-        learning_curves([empty.folder], words)
+    refused("has no complete entry yet", learning_curves, [empty.folder], words)

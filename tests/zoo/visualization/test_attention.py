@@ -16,7 +16,8 @@ import numpy as np
 import pytest
 import torch
 
-from specs import ZooError
+from tests.refusals import refused
+from tests.zoo.conftest import HtmlPage
 from zoo.generation.attention import Attention
 from zoo.visualization.attention import (
     ATTENTIONS,
@@ -34,29 +35,21 @@ Make = Callable[..., Attention]
 SVG = "{http://www.w3.org/2000/svg}"
 
 
-@pytest.fixture
-def open_page(html_page: Any) -> Callable[..., tuple[Any, dict[str, Any]]]:
-    """A function that returns the page of an attention, and the data of its script."""
-
-    def open_page(attention: Attention, **view: Any) -> tuple[Any, dict[str, Any]]:
-        page = html_page(attention_page(attention, View.of(attention, **view), "a-model"))
-        return page, json.loads(page.find("script", id="data")[0][1])
-
-    return open_page
+def open_page(attention: Attention, **view: Any) -> tuple[HtmlPage, dict[str, Any]]:
+    """Return the page of an attention, and the data of its script."""
+    page = HtmlPage(attention_page(attention, View.of(attention, **view), "a-model"))
+    return page, json.loads(page.find("script", id="data")[0][1])
 
 
-def test_view_defaults_to_all_heads_of_the_last_layer_but_one(make_attention: Make) -> None:
+def test_view_has_the_last_layer_but_one_and_finds_words_without_punctuation(make_attention: Make) -> None:
     assert View.of(make_attention(layers=6)) == View("encoder", 5, (1, 2, 3))
     assert View.of(make_attention(layers=1)) == View("encoder", 1, (1, 2, 3))
     assert View.of(make_attention(layers=0)).kind == "decoder"
     assert View.of(make_attention(), "encoder", 2, [3, 1, 3], "dog") == View("encoder", 2, (3, 1), 2)
     assert View.of(make_attention(), "encoder-decoder", word="hund").word == 0
     assert View.of(make_attention(), word="</s>").word == 3
-
-
-@pytest.mark.parametrize(("words", "row"), [(("It's", "its"), 1), (("Its", "(its)"), 0), (("its", "its,"), 0)])
-def test_view_finds_a_word_without_case_and_punctuation(make_attention: Make, words: tuple[str, str], row: int) -> None:
-    assert View.of(make_attention(source=[f"▁{word}" for word in words]), word="its").word == row
+    for words, row in ((("▁It's", "▁its"), 1), (("▁Its", "▁(its)"), 0), (("▁its", "▁its,"), 0)):
+        assert View.of(make_attention(source=words), word="its").word == row
 
 
 @pytest.mark.parametrize(
@@ -71,21 +64,19 @@ def test_view_finds_a_word_without_case_and_punctuation(make_attention: Make, wo
     ],
 )
 def test_view_refuses_what_the_model_lacks(make_attention: Make, view: dict[str, Any], problem: str, hint: str) -> None:
-    with pytest.raises(ZooError, match=problem) as caught:
-        View.of(make_attention(), **view)
-    assert hint in (caught.value.hint or "")
+    assert hint in str(refused(problem, View.of, make_attention(), **view).hint)
 
 
-@pytest.mark.parametrize(
-    ("number", "heads", "word"), [(3, range(1, 9), "making"), (4, (5, 6), "its"), (5, range(1, 9), None)]
-)
+ALL = (*range(1, 9),)
+
+
+@pytest.mark.parametrize(("number", "heads", "word"), [(3, ALL, "making"), (4, (5, 6), "its"), (5, ALL, None)])
 def test_figure_view_is_the_papers(make_attention: Make, number: int, heads: Any, word: str | None) -> None:
     figure = FIGURES[number]
     words = figure.sentence.split()
     attention = make_attention(figure.sentence, [f"▁{each}" for each in words], layers=6, heads=8)
     view = figure_view(figure, attention)
-    assert (view.kind, view.layer, view.heads) == ("encoder", 5, tuple(heads))
-    assert (None if view.word is None else words[view.word]) == word
+    assert view == View("encoder", 5, heads, words.index(word) if word else None)
     assert "this page shows" not in figure_caption(figure, attention, view)
 
 
@@ -99,56 +90,55 @@ def test_figure_of_a_smaller_model_says_which_layer_it_shows(make_attention: Mak
     assert figure_view(FIGURES[4], make_attention(layers=5)).layer == 4
 
 
-def test_page_contains_every_weight(make_attention: Make, open_page: Any) -> None:
+def test_page_contains_every_weight(make_attention: Make) -> None:
     attention = make_attention()
     page, data = open_page(attention)
-    weights = page.find("script", id="weights")[0][1]
-    stored = torch.frombuffer(bytearray(zlib.decompress(b64decode(weights))), dtype=torch.uint8)
+    weights = zlib.decompress(b64decode(page.find("script", id="weights")[0][1]))
+    stored, total = torch.frombuffer(bytearray(weights), dtype=torch.uint8), 0
     assert [kind["name"] for kind in data["kinds"]] == list(ATTENTIONS)
-    total = 0
     for kind in data["kinds"]:
         for unit, source in (("words", attention.by_words()), ("tokens", attention)):
             expected, rows, columns = ATTENTIONS[kind["name"]].read(source)
             assert (kind[unit]["rows"], kind[unit]["columns"]) == (list(rows), list(columns))
             assert (kind["layers"], kind["heads"]) == expected.shape[:2]
-            offset = kind[unit]["offset"]
-            shown = stored[offset : offset + expected.numel()].view(expected.shape) / STEPS
+            shown = stored[kind[unit]["offset"] :][: expected.numel()].view(expected.shape) / STEPS
             assert (shown - expected).abs().max() <= 0.5 / STEPS + 1e-6
             total += expected.numel()
     assert total == len(stored)
 
 
-def test_page_opens_with_the_view_and_describes_itself(make_attention: Make, open_page: Any) -> None:
+def test_page_opens_with_the_view_and_describes_itself(make_attention: Make) -> None:
     page, data = open_page(make_attention(), kind="encoder", layer=2, heads=[3, 1], word="dog")
     assert data["first"] == {"kind": "encoder", "layer": 2, "heads": [2, 0], "word": 2}
-    text = page.find("main")[0][1]
-    assert "the given output, whose log-probability is -1.25" in text
-    assert "by the backend eager in float32" in text
-    assert "Attention of a-model" in text
+    text, output = page.find("main")[0][1], "the given output, whose log-probability is -1.25"
+    assert all(words in text for words in (output, "by the backend eager in float32", "Attention of a-model"))
     assert [kind["name"] for kind in open_page(make_attention(layers=0))[1]["kinds"]] == ["decoder", "encoder-decoder"]
 
 
-def test_page_script_finds_its_elements_and_controls_have_labels(make_attention: Make, open_page: Any) -> None:
+def test_page_script_finds_its_elements_and_controls_have_labels(make_attention: Make) -> None:
     page, _ = open_page(make_attention())
     ids = [attributes["id"] for _, attributes in page.elements if "id" in attributes]
     assert len(ids) == len(set(ids))
-    script = page.find("script")[-1][1]
-    assert {*re.findall(r'byId\("([^"]+)"\)', script), "data", "rows", "columns"} <= set(ids)
-    inputs = page.find("input")
-    assert {attributes["name"] for attributes, _ in inputs} == {"kind", "head", "unit"}
-    assert [attributes["value"] for attributes, _ in inputs if attributes["name"] == "kind"] == list(ATTENTIONS)
-    heads = [attributes["aria-label"] for attributes, _ in inputs if attributes["name"] == "head"]
+    used = re.findall(r'byId\("([^"]+)"\)', page.find("script")[-1][1])
+    assert {*used, "data", "rows", "columns"} <= set(ids)
+    assert {attributes["name"] for attributes, _ in page.find("input")} == {"kind", "head", "unit"}
+    assert [attributes["value"] for attributes, _ in page.find("input", name="kind")] == list(ATTENTIONS)
+    heads = [attributes["aria-label"] for attributes, _ in page.find("input", name="head")]
     assert heads == ["head 1", "head 2", "head 3"]
     assert [attributes["id"] for attributes, _ in page.find("ul", role="listbox", tabindex="0")] == ["rows", "columns"]
     assert len(page.find("legend")) == len(page.find("fieldset")) == 3
     assert page.find("p", role="status")
 
 
-def test_page_escapes_text(make_attention: Make, open_page: Any) -> None:
+def test_page_escapes_text(make_attention: Make) -> None:
     evil = "</script><script>alert(1)</script>"
     page, data = open_page(make_attention(evil, [f"▁{evil}", "▁<!--", "▁\u202edog"]))
     assert len(page.find("script")) == 3
     assert data["kinds"][0]["words"]["rows"] == [evil, "<!--", "\ufffddog", "</s>"]
+
+
+def draw(attention: Attention, view: View) -> ElementTree.Element:
+    return ElementTree.fromstring(attention_svg(attention, view))
 
 
 def lines(root: ElementTree.Element) -> list[tuple[str, float, float, float]]:
@@ -168,24 +158,21 @@ def texts(root: ElementTree.Element, kind: str) -> list[ElementTree.Element]:
 def test_drawing_has_a_line_for_each_visible_weight(make_attention: Make, kind: str) -> None:
     attention = make_attention()
     view = View.of(attention, kind, heads=[1, 3])
-    root = ElementTree.fromstring(attention_svg(attention, view))
-    weights, rows, columns = ATTENTIONS[kind].read(attention.by_words())
-    for side, words in (("row", rows), ("column", columns)):
-        assert [text.text for text in texts(root, side)] == list(words)
-    drawn = lines(root)
-    assert {colour for colour, *_ in drawn} == {series_colour(0), series_colour(2)}
+    root = draw(attention, view)
+    weights, *words = ATTENTIONS[kind].read(attention.by_words())
+    assert [[text.text for text in texts(root, side)] for side in ("row", "column")] == [*map(list, words)]
+    assert {colour for colour, *_ in lines(root)} == {series_colour(0), series_colour(2)}
     levels = weights[view.layer - 1][[0, 2]].mul(32).round().flatten().tolist()
-    assert sorted(opacity for _, opacity, *_ in drawn) == sorted(level / 32 for level in levels if level)
+    assert sorted(opacity for _, opacity, *_ in lines(root)) == sorted(level / 32 for level in levels if level)
 
 
 def test_drawing_connects_the_chosen_word_with_its_columns(make_attention: Make) -> None:
     attention = make_attention()
-    root = ElementTree.fromstring(attention_svg(attention, View.of(attention, "encoder", 2, [2], "big")))
+    root = draw(attention, View.of(attention, "encoder", 2, [2], "big"))
     weights, *_ = ATTENTIONS["encoder"].read(attention.by_words())
     heights = [float(text.attrib["y"]) for text in texts(root, "row")]
-    drawn = lines(root)
-    assert drawn
-    for _, opacity, start, end in drawn:
+    assert lines(root)
+    for _, opacity, start, end in lines(root):
         row, column = (min(range(4), key=lambda index: abs(heights[index] - y)) for y in (start, end))
         assert row == 1
         assert opacity == pytest.approx(float(weights[1, 1, row, column]), abs=0.5 / 32 + 1e-6)
@@ -197,17 +184,16 @@ def test_drawing_shows_a_recording_beside_its_positions(make_attention: Make, ki
     pillow = pytest.importorskip("PIL.Image")
     picture = np.arange(15, dtype=np.uint8).reshape(3, 5)
     attention = replace(make_attention(), picture=picture)
-    root = ElementTree.fromstring(attention_svg(attention, View.of(attention, kind)))
+    root = draw(attention, View.of(attention, kind))
     images = list(root.iter(f"{SVG}image"))
     if kind == "decoder":
         assert not images
         return
-    (image,) = images
-    places = texts(root, "column")
-    assert float(image.attrib["x"]) >= max(float(p.attrib["x"]) + text_width(p.text or "", 15) for p in places)
-    assert float(image.attrib["x"]) + float(image.attrib["width"]) <= float(root.attrib["width"])
-    row_height = float(places[1].attrib["y"]) - float(places[0].attrib["y"])
-    assert float(image.attrib["height"]) == row_height * len(places)
+    (image,), places = images, texts(root, "column")
+    left, width, height = (float(image.attrib[name]) for name in ("x", "width", "height"))
+    assert max(float(each.attrib["x"]) + text_width(each.text or "", 15) for each in places) <= left
+    assert left + width <= float(root.attrib["width"])
+    assert height == (float(places[1].attrib["y"]) - float(places[0].attrib["y"])) * len(places)
     shown = np.array(pillow.open(BytesIO(b64decode(image.attrib["href"].partition(",")[2]))))
     assert shown.tolist() == [list(picture[::-1, frame]) for frame in range(5)]
 
@@ -215,8 +201,7 @@ def test_drawing_shows_a_recording_beside_its_positions(make_attention: Make, ki
 @pytest.mark.parametrize("heads", [1, 16, 32])
 def test_drawing_contains_all_text(make_attention: Make, heads: int) -> None:
     attention = make_attention("a", ["▁<b>", "▁" + "W" * 40], heads=heads)
-    svg = attention_svg(attention, View.of(attention))
-    root = ElementTree.fromstring(svg)
+    root = draw(attention, View.of(attention))
     total_width, height = float(root.attrib["width"]), float(root.attrib["height"])
     for side, sign in (("row", -1), ("column", 1)):
         for text in texts(root, side):
@@ -227,4 +212,4 @@ def test_drawing_contains_all_text(make_attention: Make, heads: int) -> None:
     for text, size in [*((number, 12) for number in numbers), (texts(root, "title")[0], 16)]:
         assert float(text.attrib["x"]) + text_width(text.text or "", size) <= total_width
     assert "<b>" in [text.text for text in texts(root, "row")]
-    assert "http" not in re.sub(r'xmlns="[^"]+"', "", svg)
+    assert "http" not in re.sub(r'xmlns="[^"]+"', "", attention_svg(attention, View.of(attention)))

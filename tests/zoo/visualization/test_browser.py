@@ -15,10 +15,9 @@ from zoo.visualization.curves_page import CurveMetric, RunCurves, curves_page
 sync_api = pytest.importorskip("playwright.sync_api", reason="needs the package playwright")
 axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="needs axe-playwright-python")
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-pytestmark = [
-    pytest.mark.integration,
-    pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium (Debian's package chromium)"),
-]
+needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium (Debian's package chromium)")
+pytestmark = [pytest.mark.integration, needs_chromium]
+LOCAL = ("file:", "data:")
 AXIS = tuple((float(step), float(step), 1.0 / step) for step in range(1, 6))
 
 
@@ -40,10 +39,7 @@ def test_pages_have_no_errors_and_are_accessible(make_attention: Callable[..., A
                 page, found = context.new_page(), problems[name]
                 page.on("console", lambda each, found=found: each.type == "error" and found.append(each.text))
                 page.on("pageerror", lambda each, found=found: found.append(str(each)))
-                page.on(
-                    "request",
-                    lambda each, found=found: each.url.startswith(("file:", "data:")) or found.append(each.url),
-                )
+                page.on("request", lambda each, found=found: each.url.startswith(LOCAL) or found.append(each.url))
                 page.goto((tmp_path / f"{name}.html").as_uri())
                 if audited:
                     violations = axe.Axe().run(page).response["violations"]

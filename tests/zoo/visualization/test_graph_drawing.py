@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
@@ -13,39 +14,37 @@ import pytest
 import specs
 from compiler import TRANSLATE, Graph, Purpose, graphs, lower
 from compiler.diagram import Box, Column, columns
-from specs import Spec, ZooError
+from specs import Spec
+from tests.examples import changed
+from tests.refusals import refused
 from zoo.planning.plan import plan
 from zoo.visualization.graph_drawing import draw, draw_network
 
 SVG = "{http://www.w3.org/2000/svg}"
 UNFUSED = ["fuse_projections", "fuse_memory", "hoist_memory", "beams_as_queries", "plan_cache", "drop_dropout"]
-NAMES = ["base", "table3/e-learned"]
+OTHER = {"norm": {"placement": "pre"}, "tied_embeddings": "none", "projection_bias": True}
 
 
 def panels(spec: Spec) -> dict[str, Sequence[Graph]]:
     final = graphs(spec, TRANSLATE)
-    train = [graphs(spec, [Purpose.TRAIN])[Purpose.TRAIN]]
-    return {"train": train, "translate": [final[Purpose.ENCODE], final[Purpose.DECODE_STEP]]}
+    translate = [final[Purpose.ENCODE], final[Purpose.DECODE_STEP]]
+    return {"train": [graphs(spec, [Purpose.TRAIN])[Purpose.TRAIN]], "translate": translate}
 
 
 def boxes(both: tuple[Column, Column]) -> list[Box]:
     return [box for column in both for block in column.blocks for box in block.boxes]
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", ["base", "table3/e-learned"])
 @pytest.mark.parametrize("without", [[], UNFUSED])
 def test_boxes_do_not_overlap(name: str, without: list[str]) -> None:
-    drawing = draw(panels(specs.load(name, {"compilation": {"disabled_passes": without}})), "A & <B>")
-    root = ElementTree.fromstring(drawing)
-    assert root.findtext(f"{SVG}title") == "A & <B>"
+    spec = specs.load(name, {"compilation": {"disabled_passes": without}})
+    root = ElementTree.fromstring(draw(panels(spec), "A & <B>"))
     drawn = list(root.iter(f"{SVG}g"))
-    assert len(drawn) == 2
+    assert (root.findtext(f"{SVG}title"), len(drawn)) == ("A & <B>", 2)
     for panel in drawn:
-        positions = [
-            tuple(float(rect.attrib[key]) for key in ("x", "y", "width", "height"))
-            for rect in panel.iter(f"{SVG}rect")
-            if (rect.get("class") or "").startswith("box ")
-        ]
+        drawn_boxes = (rect for rect in panel.iter(f"{SVG}rect") if rect.get("class", "").startswith("box "))
+        positions = [[float(rect.attrib[key]) for key in ("x", "y", "width", "height")] for rect in drawn_boxes]
         assert len(positions) > 10
         left, floor = map(float, re.findall(r"[\d.]+", panel.attrib["transform"]))
         for number, (x, y, width, height) in enumerate(positions):
@@ -56,19 +55,10 @@ def test_boxes_do_not_overlap(name: str, without: list[str]) -> None:
 
 
 @pytest.mark.parametrize("without", [[], UNFUSED, ["fuse_memory"], ["beams_as_queries"]])
-@pytest.mark.parametrize(
-    "architecture", [{}, {"norm": {"placement": "pre"}, "tied_embeddings": "none", "projection_bias": True}]
-)
-def test_a_box_is_above_what_it_reads(
-    small: Callable[..., Spec], without: list[str], architecture: dict[str, object]
-) -> None:
-    spec = small(**architecture)
-    spec = spec.model_copy(
-        update={"compilation": spec.compilation.model_copy(update={"disabled_passes": tuple(without)})}
-    )
-    for drawn in panels(spec).values():
-        both = columns(drawn)
-        for number, column in enumerate(both):
+@pytest.mark.parametrize("architecture", [{}, OTHER], ids=["", "other"])
+def test_a_box_is_above_what_it_reads(small: Any, without: list[str], architecture: dict[str, object]) -> None:
+    for drawn in panels(changed(small(**architecture), disabled_passes=tuple(without))).values():
+        for number, column in enumerate(columns(drawn)):
             order = [box for block in column.blocks for row in block.rows() for box in row]
             assert Counter(order) == Counter(box for block in column.blocks for box in block.boxes)
             for place, box in enumerate(order):
@@ -79,12 +69,11 @@ def test_a_box_is_above_what_it_reads(
 
 @pytest.mark.parametrize("purpose", [Purpose.TRAIN, Purpose.SCORE])
 def test_repeated_layers_are_drawn_once(small: Callable[..., Spec], purpose: Purpose) -> None:
-    both = columns([lower(small(N=5), purpose)])
-    layers = [block for column in both for block in column.blocks if block.label]
-    assert [(layer.label, layer.times) for layer in layers] == [("encoder.0", 5), ("decoder.0", 5)]
-    drawing = draw({"": [lower(small(N=5), purpose)]}, "")
-    assert re.findall(r">(\d+) ×<", drawing) == ["5", "5"]
-    assert "encoder 0 to 4" in drawing
+    lowered = [lower(small(N=5), purpose)]
+    blocks = [block for column in columns(lowered) for block in column.blocks]
+    assert [(each.label, each.times) for each in blocks if each.label] == [("encoder.0", 5), ("decoder.0", 5)]
+    drawing = draw({"": lowered}, "")
+    assert (re.findall(r">(\d+) ×<", drawing), "encoder 0 to 4" in drawing) == (["5", "5"], True)
 
 
 def test_the_drawing_is_figure_1(small: Callable[..., Spec]) -> None:
@@ -94,30 +83,26 @@ def test_the_drawing_is_figure_1(small: Callable[..., Spec]) -> None:
     projections = ["Linear 16 → 12", "Linear 16 → 12", "Linear 16 → 8"]
     attention = [*projections, "Multi-head attention", "Linear 8 → 16", "Add & Norm"]
     words = [[box.title.replace(", Dropout", "") for box in boxes((c, Column()))] for c in (encoder, decoder)]
-    assert words[0] == ["Embedding", "Positional encoding", *attention, *feed_forward]
-    assert words[1][:2] == ["Embedding", "Positional encoding"]
-    assert words[1][2:-3] == [*attention, *attention, *feed_forward]
-    assert words[1][-3:] == ["Linear 16 → 101", "Log-softmax", "Pick labels"]
+    embeddings, output = ["Embedding", "Positional encoding"], ["Linear 16 → 101", "Log-softmax", "Pick labels"]
+    assert words[0] == [*embeddings, *attention, *feed_forward]
+    assert words[1] == [*embeddings, *attention, *attention, *feed_forward, *output]
     assert decoder.outputs == {"log_probabilities": "[batch, target]"}
 
 
 def test_the_memory_is_an_edge_between_the_columns(small: Callable[..., Spec]) -> None:
-    both = columns(panels(small())["translate"])
-    across = [(s.detail, box.title) for box in boxes(both) for s in box.sources if s.column != box.column]
+    translate = panels(small())["translate"]
+    drawn = boxes(columns(translate))
+    across = [(source.detail, box.title) for box in drawn for source in box.sources if source.column != box.column]
     assert across == [("memory: keys values", "Multi-head attention")]
-    drawing = draw({"": panels(small())["translate"]}, "")
-    assert drawing.count('class="memory"') == 1
-    assert drawing.count('class="residual"') == 2 + 3
+    drawing = draw({"": translate}, "")
+    assert [drawing.count(f'class="{kind}"') for kind in ("memory", "residual")] == [1, 2 + 3]
 
 
 def test_int8_projections_are_labelled(small: Callable[..., Spec]) -> None:
-    spec = small()
-    spec = spec.model_copy(update={"compilation": spec.compilation.model_copy(update={"precision": "int8"})})
-    final = graphs(spec, TRANSLATE)
-    drawn = boxes(columns([final[Purpose.ENCODE], final[Purpose.DECODE_STEP]]))
+    drawn = boxes(columns(panels(changed(small(), precision="int8"))["translate"]))
     linear = [box.title for box in drawn if box.title.startswith("Linear")]
     assert len(linear) > 5
-    assert not [title for title in linear if "int8" not in title]
+    assert all("int8" in title for title in linear)
 
 
 def test_drawing_is_written_to_a_file(small: Callable[..., Spec]) -> None:
@@ -126,10 +111,8 @@ def test_drawing_is_written_to_a_file(small: Callable[..., Spec]) -> None:
     assert text.startswith("<svg ")
     assert f"{plan(small()).parameters:,} parameters" in text
     figure_1, compiled = text.split("Compiled for translating")
-    assert "The model" in figure_1
-    assert "Linear query" in figure_1
+    assert all(words in figure_1 for words in ("The model", "Linear query"))
     assert "query key value" not in figure_1, "the products of an attention are separate, as in Figure 1"
     assert "query key value" in compiled
     assert "Dropout" not in figure_1.split("ReLU")[1][:20], "its probability is 0"
-    with pytest.raises(ZooError, match=r"does not end in \.svg"):
-        draw_network(small(), Path("figure.png"))
+    refused(r"does not end in \.svg", draw_network, small(), Path("figure.png"))

@@ -26,8 +26,7 @@ def contrast(first: str, second: str) -> float:
 
 
 def test_text_is_escaped(html_page: Any) -> None:
-    source = page(HOSTILE, f"<h1>{escape_text(HOSTILE)}</h1>", json_element("all", {"words": HOSTILE}))
-    parsed = html_page(source)
+    parsed = html_page(page(HOSTILE, f"<h1>{escape_text(HOSTILE)}</h1>", json_element("all", {"words": HOSTILE})))
     ((_, script),) = parsed.find("script")
     shown = HOSTILE.replace("\x00", "\ufffd").replace("\u202e", "\ufffd").replace("\ud800", "\ufffd")
     assert parsed.find("title")[0][1] == parsed.find("h1")[0][1] == shown
@@ -58,8 +57,6 @@ def test_colours_have_contrast(dark: bool) -> None:
 
 
 def test_print_is_light() -> None:
-    sheet = colour_sheet(2)
-    light, dark = COLOURS["page"]
+    sheet, (light, dark) = colour_sheet(2), COLOURS["page"]
     assert sheet.index(light) < sheet.index("@media screen") < sheet.index(dark)
-    assert f"--series-1: {series_colour(1)}" in sheet
-    assert f"--series-1: {series_colour(1, dark=True)}" in sheet
+    assert all(f"--series-1: {series_colour(1, dark=dark)}" in sheet for dark in (False, True))

@@ -27,10 +27,8 @@ def bucket(s3: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> str:
     import s3fs
 
     monkeypatch.delenv("ZOO_OFFLINE", raising=False)
-    for name, value in (
-        *(("AWS_ENDPOINT_URL", s3), ("AWS_ACCESS_KEY_ID", "any"), ("AWS_SECRET_ACCESS_KEY", "any")),
-        *(("AWS_DEFAULT_REGION", "us-east-1"), ("no_proxy", "*")),
-    ):
+    keys = {"AWS_ACCESS_KEY_ID": "any", "AWS_SECRET_ACCESS_KEY": "any", "AWS_DEFAULT_REGION": "us-east-1"}
+    for name, value in {**keys, "AWS_ENDPOINT_URL": s3, "no_proxy": "*"}.items():
         monkeypatch.setenv(name, value)
     name = f"zoo-{abs(hash(tmp_path)):x}"
     s3fs.S3FileSystem(skip_instance_cache=True).mkdir(name)

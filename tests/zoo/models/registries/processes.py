@@ -1,4 +1,4 @@
-"""Publishing and pulling processes that tests kill or run at the same time: `python processes.py COMMAND ...`.
+"""Publishing and pulling processes that tests kill or run at the same time.
 
 They do not load torch, so they start in a fraction of a second.
 """
@@ -13,18 +13,9 @@ from zoo.models.registries.registry import open_registry
 from zoo.models.registries.revision import Summary
 from zoo.report import Report
 
-SUMMARY = Summary(
-    task="translation",
-    source="en",
-    target="de",
-    parameters=7,
-    metric="bleu",
-    dev=None,
-    test=None,
-    description="",
-    published="2026-01-01T00:00:00+00:00",
-    zoo="0.1.0",
-)
+MODEL = {"task": "translation", "source": "en", "target": "de", "parameters": 7, "description": ""}
+SCORES = {"metric": "bleu", "dev": None, "test": None}
+SUMMARY = Summary(published="2026-01-01T00:00:00+00:00", zoo="0.1.0", **MODEL, **SCORES)
 
 
 def publish(address: str, folder: str, name: str) -> None:

@@ -8,9 +8,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from specs import ZooError
+from tests.refusals import refused
 from zoo.models.registries import remote_stores
-from zoo.models.registries.registry import Registry, open_registry
+from zoo.models.registries.registry import open_registry
 from zoo.models.registries.remote_stores import HubStore
 from zoo.report import Report
 
@@ -101,24 +101,17 @@ def test_of_two_publishers_the_second_takes_the_next_number(repository, bundle, 
     registry.publish("model", bundle(1), summary, Report())
     others = [bundle(seed) for seed in (2, 3)]
     commits = len(list(bundle(4).iterdir())) - 1  # the vocabulary was uploaded before
-    no_actions = [lambda: None] * commits
-    repository.before_commit = [
-        *no_actions,
-        lambda: registry.publish("model", others.pop(), summary, Report()),
-    ]
+    publish_other = lambda: registry.publish("model", others.pop(), summary, Report())  # noqa: E731
+    repository.before_commit = [*([lambda: None] * commits), publish_other]
     revision = registry.publish("model", bundle(4), summary, Report())
     assert revision.revision == 3
     assert [registry.revision("model", number).revision for number in (1, 2, 3)] == [1, 2, 3]
     assert registry.newest("model") == revision
 
 
-def test_an_error_of_the_hub_is_reported(repository, bundle, summary):
-    repository.status = 403
-    with pytest.raises(ZooError, match=r"`hf://org/name` cannot be reached: 403 of the Hub"):
-        open_registry("hf://org/name").publish("model", bundle(1), summary, Report())
-
-
-def test_endless_conflicts_are_an_error(repository, monkeypatch):
+def test_errors_of_the_hub_and_endless_conflicts_are_reported(repository, bundle, summary):
+    registry, repository.status = open_registry("hf://org/name"), 403
+    problem = "`hf://org/name` cannot be reached: 403 of the Hub"
+    refused(problem, registry.publish, "model", bundle(1), summary, Report())
     repository.status = 412
-    with pytest.raises(ZooError, match="other commits came first 50 times"):
-        Registry(HubStore("hf://org/name")).store.create("models/model/1.json", b"{}")
+    refused("other commits came first 50 times", registry.store.create, "models/model/1.json", b"{}")

@@ -18,15 +18,17 @@ def addresses(request, tmp_path):
     return str(tmp_path / "registry"), request.getfixturevalue("web").address
 
 
-def test_a_pulled_model_translates_as_the_published_one(trained, addresses, tmp_path, monkeypatch):
-    publish(trained().folder)
+def test_a_pulled_model_translates_as_its_run(trained, addresses, tmp_path, monkeypatch):
+    run, texts = trained(), ["the old dog sees the cat", "", "two books?"]
+    expected = zoo.load(run.folder, device="cpu").translate(texts, n_best=2)
+    publish(run.folder)
     assert upload(NAME, addresses[0]).pin == f"{NAME}@1"
-    expected = zoo.load(NAME, device="cpu").translate("we read", beam=1)
     monkeypatch.setenv("ZOO_HOME", str(tmp_path / "another"))
     monkeypatch.setenv("ZOO_REGISTRIES", addresses[1])
-    assert zoo.load(f"{NAME}@1", device="cpu").translate("we read", beam=1) == expected
+    model = zoo.load(f"{NAME}@1", device="cpu")
+    assert (model.translate(texts, n_best=2), model.longest_source) == (expected, 31)
     # Rows are scored one by one here and together when published: sums are rounded differently.
     assert verify(NAME).max_difference <= reference_results.TOLERANCE / 10
     assert len(list((tmp_path / "another" / "models").iterdir())) == 2
     monkeypatch.setenv("ZOO_OFFLINE", "1")
-    assert zoo.load(NAME, device="cpu").translate("we read", beam=1) == expected
+    assert zoo.load(NAME, device="cpu").translate(texts, n_best=2) == expected

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from specs import ZooError
+from tests.refusals import refused
 from zoo.text.trees.tree import (
     MAX_DEPTH,
     Tree,
@@ -17,6 +17,7 @@ from zoo.text.trees.tree import (
     read_tree,
     read_treebank,
     simplify,
+    tokenize_words,
 )
 
 TREE = "(S (NP (DT the) (NN dog)) (VP (VBZ sleeps)) (. .))"
@@ -41,8 +42,7 @@ def test_bracketed_notation():
 
 def test_strings_that_are_not_one_tree_are_rejected():
     for text in ("", "dog", "(NP)", "(NP dog", "(NP (NN dog)", "(NP dog) (NP cat)", "(NP dog cat)", "(S ((NN dog)))"):
-        with pytest.raises(ZooError, match="is not a single bracketed tree"):
-            read_tree(text)
+        refused("is not a single bracketed tree", read_tree, text)
 
 
 def test_treebank_trees_may_span_several_lines():
@@ -52,35 +52,27 @@ def test_treebank_trees_may_span_several_lines():
     assert list(map(str, read_treebank(lines, "wsj"))) == [tree] * 5
 
 
-@pytest.mark.parametrize(
-    ("text", "simple"),
-    [
-        # Traces, function tags, and constituents that are empty without them.
-        (
-            "(S (NP-SBJ=2 (-NONE- *T*-1)) (VP (VBD was) (NP (NN fun) (PP-LOC (NP (-NONE- *)))) (-RRB- x)) (PRP$ my))",
-            "(TOP (S (VP (VBD was) (NP (NN fun)) (-RRB- x)) (PRP$ my)))",
-        ),
-        *((f"({root} (S (NN dog)))", "(TOP (S (NN dog)))") for root in ("", "ROOT", "TOP")),
-        ("(NN dog)", "(TOP (NN dog))"),
-        ("( (S (NN a)) (S (NN b)))", "(TOP (S (NN a)) (S (NN b)))"),
-        (r"(CD 1\/2)", "(TOP (CD 1/2))"),
-        ("(NN -LCB-)", "(TOP (NN {))"),
-    ],
-)
+@pytest.mark.parametrize(("text", "simple"), [
+    # Traces, function tags, and constituents that are empty without them.
+    ("(S (NP-SBJ=2 (-NONE- *T*-1)) (VP (VBD was) (NP (NN fun) (PP-LOC (NP (-NONE- *)))) (-RRB- x)) (PRP$ my))",
+     "(TOP (S (VP (VBD was) (NP (NN fun)) (-RRB- x)) (PRP$ my)))"),
+    *((f"({root} (S (NN dog)))", "(TOP (S (NN dog)))") for root in ("", "ROOT", "TOP")),
+    ("(NN dog)", "(TOP (NN dog))"),
+    ("( (S (NN a)) (S (NN b)))", "(TOP (S (NN a)) (S (NN b)))"),
+    (r"(CD 1\/2)", "(TOP (CD 1/2))"),
+    ("(NN -LCB-)", "(TOP (NN {))"),
+])  # fmt: skip
 def test_trees_are_simplified(text: str, simple: str):
     assert str(simplify(read_tree(text))) == simple
     assert str(simplify(read_tree(simple))) == simple
 
 
-@pytest.mark.parametrize(
-    ("text", "width", "formatted"),
-    [
-        (SHORT, len(SHORT), SHORT),
-        (SHORT, 40, "(TOP\n  (S\n    (NP (DT the) (NN dog))\n    (VP (VBZ sleeps))\n    (. .)))"),
-        ("(TOP (S (A b)))", 14, "(TOP\n  (S (A b)))"),
-        ("(TOP (S (A b)))", 11, "(TOP\n  (S\n    (A b)))"),
-    ],
-)
+@pytest.mark.parametrize(("text", "width", "formatted"), [
+    (SHORT, len(SHORT), SHORT),
+    (SHORT, 40, "(TOP\n  (S\n    (NP (DT the) (NN dog))\n    (VP (VBZ sleeps))\n    (. .)))"),
+    ("(TOP (S (A b)))", 14, "(TOP\n  (S (A b)))"),
+    ("(TOP (S (A b)))", 11, "(TOP\n  (S\n    (A b)))"),
+])  # fmt: skip
 def test_long_constituents_are_formatted_on_several_lines(text: str, width: int, formatted: str):
     assert format_tree(read_tree(text), width) == formatted
 
@@ -94,26 +86,21 @@ def test_detokenise():
     assert detokenise([]) == ""
 
 
-@pytest.mark.parametrize(
-    ("text", "problem", "line"),
-    [
-        ("(S (NN dog)", "is not closed", 1),
-        ("(S (NN dog)))", "has no opening bracket", 1),
-        ("(S (NN dog))\n\n(S (NN dog)) dog", "has no brackets around it", 3),
-        ("(S (NN dog))\n(S\n(NP))", "the brackets of `(NP)` are empty", 2),
-        ("(S (NN dog))\n()", "are empty", 2),
-        ("(S (-NONE- *))", "contains no words", 1),
-        ("(S the (NN dog))", "has no brackets around it", 1),
-        ("(S (NN dog) barks)", "has no brackets around it", 1),
-        ("(S" * 501, "more than 500 nested constituents", 1),
-        ("\n \n", "contains no tree", None),
-    ],
-)
+@pytest.mark.parametrize(("text", "problem", "line"), [
+    ("(S (NN dog)", "is not closed", 1),
+    ("(S (NN dog)))", "has no opening bracket", 1),
+    ("(S (NN dog))\n\n(S (NN dog)) dog", "has no brackets around it", 3),
+    ("(S (NN dog))\n(S\n(NP))", "the brackets of `(NP)` are empty", 2),
+    ("(S (NN dog))\n()", "are empty", 2),
+    ("(S (-NONE- *))", "contains no words", 1),
+    ("(S the (NN dog))", "has no brackets around it", 1),
+    ("(S (NN dog) barks)", "has no brackets around it", 1),
+    ("\n \n", "contains no tree", None),
+])  # fmt: skip
 def test_invalid_treebanks_are_rejected_with_the_line(text: str, problem: str, line: int | None):
-    with pytest.raises(ZooError) as error:
-        list(read_treebank(text.split("\n"), "a.mrg"))
-    assert problem in error.value.problem
-    assert error.value.where == (None if line is None else f"a.mrg:{line}")
+    error = refused(None, list, read_treebank(text.split("\n"), "a.mrg"))
+    assert problem in error.problem
+    assert error.where == (None if line is None else f"a.mrg:{line}")
 
 
 @pytest.mark.parametrize("root", ["", "(TOP "])
@@ -125,9 +112,8 @@ def test_the_maximum_depth_includes_a_root_that_the_treebank_omits(root: str):
     deepest = MAX_DEPTH if root else MAX_DEPTH - 1
     (tree,) = read_treebank([nested(deepest)], "deep")
     assert read_tree(str(tree)) == tree
-    with pytest.raises(ZooError, match="more than 500 nested constituents") as caught:
-        list(read_treebank([nested(deepest + 1)], "deep"))
-    assert caught.value.where == "deep:1"
+    error = refused("more than 500 nested constituents", list, read_treebank([nested(deepest + 1)], "deep"))
+    assert error.where == "deep:1"
 
 
 def test_formatted_trees_are_read_back_and_fit_the_width(tree: Callable[[int], Tree]):
@@ -141,3 +127,8 @@ def test_formatted_trees_are_read_back_and_fit_the_width(tree: Callable[[int], T
 def test_the_deepest_trees_can_be_formatted():
     deepest = read_tree("(S " * (MAX_DEPTH - 1) + "(NN dog)" + ")" * (MAX_DEPTH - 1))
     assert read_tree(format_tree(deepest)) == deepest
+
+
+@pytest.mark.parametrize("code", ["en", "en-GB", "en_US", "eng_Latn"])
+def test_words_of_all_kinds_of_english_are_separated(code: str) -> None:
+    assert tokenize_words("I can't.", code) == "I ca n't ."

@@ -18,20 +18,16 @@ from zoo.training.sweeps.comparison import (
     t_quantile,
 )
 
-SETS = 1_000
-
 
 def sample(*seeds: float, noise: float = 0.0, own: float = 0.0, draw: int = 0) -> ScoreSample:
     """Scores whose bootstrap samples vary by `noise`, shared by all rows, and by `own` independently."""
-    shared = np.random.default_rng(0).normal(0, 1, SETS)
-    alone = np.random.default_rng(draw).normal(0, 1, SETS)
+    shared, alone = (np.random.default_rng(number).normal(0, 1, 1_000) for number in (0, draw))
     return ScoreSample(seeds, fmean(seeds) + noise * shared + own * alone)
 
 
 def test_verdicts() -> None:
-    up = Difference(1.0, 0.5)
-    assert [up.verdict(expected) for expected in (0.3, -0.3)] == ["confirmed", "contradicted"]
-    assert {Difference(0.4, 0.5).verdict(expected) for expected in (0.3, -0.3)} == {Verdict.NOISE}
+    verdicts = {value: [Difference(value, 0.5).verdict(expected) for expected in (0.3, -0.3)] for value in (1.0, 0.4)}
+    assert verdicts == {1.0: ["confirmed", "contradicted"], 0.4: [Verdict.NOISE] * 2}
     assert Difference(math.nan, math.nan).verdict(1.0) == Verdict.NOISE
     assert Difference(1.0, 0.5, tested=False).verdict(0.3) == Verdict.UNTESTED
     assert not Difference(1.0, 0.5, tested=False).beyond_noise

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import specs
-from specs import ZooError
+from tests.refusals import refused
 from zoo.training.sweeps.trials import SweepRow, make_rows, parse_arguments
 
 
@@ -21,10 +21,9 @@ def test_folder_stands_for_its_specs_with_parents_first(own_specs: Path) -> None
     assert {row.reference for row in rows} == {name for name in specs.names() if name.startswith("table3/")}
     assert {row.parent for row in rows} == {None, "base"}
     assert all(row.spec == specs.load(row.reference) for row in rows)
-    assert [(row.name, row.reference, row.parent, row.changed_keys) for row in make_rows(["own"], [])] == [
-        ("plain", "own/plain.yaml", None, ()),
-        ("flat", "own/flat.yaml", "plain", ("architecture.N",)),
-    ]
+    own = [(row.name, row.reference, row.parent, row.changed_keys) for row in make_rows(["own"], [])]
+    plain = ("plain", "own/plain.yaml", None, ())
+    assert own == [plain, ("flat", "own/flat.yaml", "plain", ("architecture.N",))]
 
 
 def test_overrides_are_those_of_all_rows() -> None:
@@ -35,26 +34,16 @@ def test_overrides_are_those_of_all_rows() -> None:
 
 
 @pytest.mark.parametrize(
-    ("override", "message"),
+    ("arguments", "message"),
     [
-        ("architecture.N=3", r"with these overrides `table3/.*` describes the same model as `table3/base`"),
-        ("training.seed=3", "is set by the sweep itself"),
+        ("table3 architecture.N=3", r"with these overrides `table3/.*` describes the same model as `table3/base`"),
+        ("table3 training.seed=3", "is set by the sweep itself"),
+        ("table3/base own/base.yaml", "would have the same name in the sweep, `base`"),
+        ("parsing", r"the task of `parsing/.*` is `parsing`"),
+        ("training.steps=5", "no specs are given"),
     ],
 )
-def test_overrides_that_leave_a_row_without_meaning_are_refused(override: str, message: str) -> None:
-    with pytest.raises(ZooError, match=message):
-        table3(override)
-
-
-def test_equal_names_and_parsers_are_refused(own_specs: Path) -> None:
+def test_rows_that_cannot_be_compared_are_refused(own_specs: Path, arguments: str, message: str) -> None:
+    """Arguments with an equals sign are overrides."""
     (own_specs / "base.yaml").write_text("extends: tiny\nname: other\n")
-    with pytest.raises(ZooError, match="would have the same name in the sweep, `base`"):
-        make_rows(["table3/base", "own/base.yaml"], [])
-    with pytest.raises(ZooError, match=r"the task of `parsing/.*` is `parsing`"):
-        make_rows(["parsing"], [])
-
-
-def test_arguments_with_an_equals_sign_are_overrides() -> None:
-    assert parse_arguments(["table3", "training.steps=5"]) == (["table3"], ["training.steps=5"])
-    with pytest.raises(ZooError, match="no specs are given"):
-        parse_arguments(["training.steps=5"])
+    refused(message, lambda: make_rows(*parse_arguments(arguments.split())))

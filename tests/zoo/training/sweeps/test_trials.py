@@ -16,8 +16,8 @@ from unittest.mock import Mock
 
 import pytest
 
-from specs import ZooError
 from tests.paths import ROOT
+from tests.refusals import refused
 from zoo.training.run import Run
 from zoo.training.sweeps.comparison import compare
 from zoo.training.sweeps.trials import Trial, default_folder, make_rows, make_trials, train_all
@@ -37,11 +37,11 @@ def trials(own_specs: Path, monkeypatch: pytest.MonkeyPatch) -> Trials:
 def test_finished_trials_are_left_and_compared(trials: Trials, report: Any) -> None:
     keys = ("training.steps=4", "training.checkpoint_steps=2")
     four = trials(*keys)
-    assert [trial.name for trial in four] == ["plain.seed1", "flat.seed1", "plain.seed2", "flat.seed2"]
+    names = ["plain.seed1", "flat.seed1", "plain.seed2", "flat.seed2"]
+    assert [(trial.name, trial.finished) for trial in four] == [(name, False) for name in names]
     for trial in four:
-        assert not trial.finished
         train(trial.spec, run=trial.run.folder)
-        assert trial.finished
+    assert all(trial.finished for trial in four)
     assert train_all(four, jobs=2, device="cpu", report=report)
     assert report.said == ["runs: 4, of which 4 finished"]
     rows = make_rows(["own"], keys)
@@ -53,19 +53,7 @@ def test_finished_trials_are_left_and_compared(trials: Trials, report: Any) -> N
         assert result.variances[name].degrees == 2
         assert pair.differences[name].value == pytest.approx(result.results[1].samples[name].mean - sample.mean)
     assert not trials(*keys[1:], "training.steps=5")[0].finished, "it has one more step"
-    with pytest.raises(ZooError, match="started with a different spec") as caught:
-        trials("training.warmup_steps=11")
-    assert "--folder DIR" in str(caught.value.hint)
-
-
-def start_sweep(*words: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "zoo", "sweep", "own", "--folder", str(FOLDER), *words]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-
-
-def wait_for_checkpoint(process: subprocess.Popen[str], run: Run) -> None:
-    while process.poll() is None and not (run.checkpoints.is_dir() and any(run.checkpoints.iterdir())):
-        time.sleep(0.02)
+    assert "--folder DIR" in str(refused("started with a different spec", trials, "training.warmup_steps=11").hint)
 
 
 @pytest.mark.slow
@@ -73,8 +61,9 @@ def test_each_command_line_trains_its_run(trials: Trials, monkeypatch: pytest.Mo
     """The output of `--list` works with xargs and Slurm as README describes it."""
     both = trials("training.steps=2", "compilation.disabled_passes=[]", seeds=1)
     first, second = (f"{shlex.join(trial.command())}\n" for trial in both)
-    Path("zoo").write_text(f'#!/bin/sh\nexec {sys.executable} -m zoo "$@"\n')
-    Path("zoo").chmod(0o755)
+    zoo = Path("zoo")
+    zoo.write_text(f'#!/bin/sh\nexec {sys.executable} -m zoo "$@"\n')
+    zoo.chmod(0o755)
     monkeypatch.setenv("PATH", f"{Path.cwd()}:{os.environ['PATH']}")
     monkeypatch.setenv("SLURM_ARRAY_TASK_ID", "2")
     by_xargs = "tr '\\n' '\\0' < lines | xargs -0 -P 2 -n 1 sh -c 'eval \"$0\"'"
@@ -88,15 +77,16 @@ def test_each_command_line_trains_its_run(trials: Trials, monkeypatch: pytest.Mo
 
 @pytest.mark.slow
 def test_stop_makes_each_run_write_its_checkpoint(trials: Trials) -> None:
-    process = start_sweep("training.steps=100000")
     first, *_ = trials("training.steps=100000", seeds=1)
-    wait_for_checkpoint(process, first.run)
+    command = [sys.executable, "-m", "zoo", "sweep", "own", "--folder", str(FOLDER), "training.steps=100000"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    while process.poll() is None and not any(first.run.checkpoints.glob("*")):
+        time.sleep(0.02)
     process.send_signal(signal.SIGINT)
     output, _ = process.communicate(timeout=120)
-    assert process.returncode == -signal.SIGINT, output
+    assert (process.returncode, first.lock_problem) == (-signal.SIGINT, None), output
     assert "plain.seed1: stopped at step" in output
     assert "flat.seed1" not in output
-    assert first.lock_problem is None
 
 
 class StubTrial:
@@ -121,16 +111,14 @@ class StubTrial:
 DONE = "import pathlib, sys\npathlib.Path(sys.argv[0]).with_suffix('.done').touch()\n"
 
 
-def train_stubs(*stubs: StubTrial, report: Any, jobs: int = 1) -> bool:
-    return train_all(stubs, jobs=jobs, device="cpu", report=report)  # type: ignore[arg-type]
+def train_stubs(*stubs: Any, report: Any) -> bool:
+    return train_all(stubs, jobs=1, device="cpu", report=report)
 
 
 def test_failure_is_reported_after_the_others_are_trained(tmp_path: Path, report: Any) -> None:
     broken, whole = StubTrial("raise SystemExit('error: out of luck')", name="broken"), StubTrial(DONE, name="whole")
-    with pytest.raises(ZooError, match=r"1 of 2 runs failed:\n  broken: out of luck") as caught:
-        train_stubs(broken, whole, report=report)
-    assert caught.value.exit_code == 1
-    assert whole.finished
+    error = refused(r"1 of 2 runs failed:\n  broken: out of luck", train_stubs, broken, whole, report=report)
+    assert (error.exit_code, whole.finished) == (1, True)
     assert "broken: error: out of luck" in report.said
 
 
@@ -138,15 +126,13 @@ def test_trial_that_another_process_trains_waits_for_its_end(tmp_path: Path, rep
     problems = iter(["another process trains it"] * 4)
     first, second = StubTrial(DONE, lambda: next(problems, None), "locked"), StubTrial(DONE, name="free")
     assert train_stubs(first, second, report=report)
-    assert first.finished
-    assert second.finished
+    assert (first.finished, second.finished) == (True, True)
     assert report.said.count("waiting: another process trains it") == 1
 
 
 def test_stop_during_the_start_of_a_process_stops_it(tmp_path: Path, report: Any) -> None:
     stub = StubTrial("import time\ntime.sleep(600)\n", lambda: os.kill(os.getpid(), signal.SIGTERM))
-    assert not train_stubs(stub, report=report)
-    assert not stub.finished
+    assert (train_stubs(stub, report=report), stub.finished) == (False, False)
 
 
 def test_lock_that_cannot_be_tested_is_no_problem(trials: Trials, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -157,6 +143,5 @@ def test_lock_that_cannot_be_tested_is_no_problem(trials: Trials, monkeypatch: p
 
 
 def test_default_folder_is_named_after_that_of_the_specs(own_specs: Path) -> None:
-    assert default_folder(make_rows(["table3"], [])) == Path("runs/sweep-table3")
-    assert default_folder(make_rows(["own"], [])) == Path("runs/sweep")
-    assert default_folder(make_rows(["base", "table3/a-h1"], [])) == Path("runs/sweep")
+    for given, folder in ((["table3"], "sweep-table3"), (["own"], "sweep"), (["base", "table3/a-h1"], "sweep")):
+        assert default_folder(make_rows(given, [])) == Path("runs", folder)
